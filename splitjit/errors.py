@@ -1,0 +1,98 @@
+"""The refusals of splitjit: what was asked, what was received, which rule it broke."""
+
+import reprlib
+from typing import Self
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxarray = 8
+_SHORT.maxlong = 80
+_SHORT.maxother = _SHORT.maxstring = 120
+
+
+def describe(**values: object) -> str:
+    """Name the values received, long ones abbreviated.
+
+    Parameters
+    ----------
+    **values : object
+        The values by the names under which they were passed.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> describe(axis=3, shape=(2, 3))
+    'axis=3, shape=(2, 3)'
+    """
+    return ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in values.items())
+
+
+class SplitError(ValueError):
+    """A split that was refused; nothing was written.
+
+    Raised where the size or the combination of values is wrong. Its message
+    names the operator, the values received and the rule that they broke.
+
+    Parameters
+    ----------
+    operator : str
+        The operator, and its version where it has one.
+    received : str
+        The offending values, by name.
+    rule : str
+        The rule that they broke.
+
+    Attributes
+    ----------
+    operator, received, rule : str
+        The parameters above.
+
+    Examples
+    --------
+    >>> import splitjit
+    >>> splitjit.plan_split((7,), num_splits=2)
+    Traceback (most recent call last):
+        ...
+    splitjit.errors.SplitError: split: num_splits=2, axis=0, shape=(7,): \
+the axis length 7 must be a multiple of num_splits
+    """
+
+    def __init__(self, operator: str, received: str, rule: str) -> None:
+        super().__init__(operator, received, rule)
+        self.operator = operator
+        self.received = received
+        self.rule = rule
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.received}: {self.rule}"
+
+    def named(self, operator: str) -> Self:
+        """Return the same refusal in the name of another operator.
+
+        Parameters
+        ----------
+        operator : str
+            The operator that the user called.
+
+        Returns
+        -------
+        SplitError
+            A new error of the same class.
+        """
+        return type(self)(operator, self.received, self.rule)
+
+
+class SplitTypeError(SplitError, TypeError):
+    """A refused value of the wrong kind: no integer, no array, no such dtype.
+
+    Examples
+    --------
+    >>> import splitjit
+    >>> splitjit.plan_split((7,), split=2.0)
+    Traceback (most recent call last):
+        ...
+    splitjit.errors.SplitTypeError: split: split=2.0: must be an integer, \
+a sequence of integers or a 1-D integer array
+    """

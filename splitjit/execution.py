@@ -1,0 +1,216 @@
+"""From arguments to parts: plan, choose a route, copy.
+
+========  ============================================================
+views     ``copy=False``: NumPy slices, no data moved
+slices    small arrays: NumPy slices, each copied by NumPy
+objects   Python objects and StringDType: the object-mode path
+kernels   everything else: the compiled copy loops
+========  ============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from splitjit import arrays, threads
+from splitjit.dtypes import word_width
+from splitjit.errors import SplitError, SplitTypeError, describe
+from splitjit.objects import assign_kernel
+from splitjit.planner import SplitPlan, cached_plan
+
+# Measured crossovers between the routes, in bytes of all parts.
+_SLICES_BELOW = 1 << 14
+_OBJECTS_FROM = 1 << 19
+_STREAM_FROM = 1 << 24
+
+
+def split(
+    x: ArrayLike,
+    split: Any = None,
+    *,
+    axis: int = 0,
+    num_outputs: int | None = None,
+    num_splits: int | None = None,
+    out: Sequence[np.ndarray] | None = None,
+    copy: bool = True,
+) -> list[np.ndarray]:
+    """Split an array into contiguous parts along an axis.
+
+    Exactly one of `split`, `num_outputs` and `num_splits` says how.
+
+    Parameters
+    ----------
+    x : array_like
+        The array to split, of rank 1 or more: an array of any dtype, strides
+        and byte order, a memmap, a CPU tensor of another library, or nested
+        lists of numbers.
+    split : sequence of int, 1-D integer array, int or 0-D integer array, optional
+        A sequence gives the length of each part: each >= 0, with the axis
+        length as their sum (ONNX Split, OpenVINO VariadicSplit,
+        ``torch.split``). An integer k >= 1 gives parts of length k, the last
+        one smaller (ONNX SplitToSequence, ``torch.split``).
+    axis : int, default 0
+        The axis along which to split, in ``[-rank, rank - 1]``.
+    num_outputs : int, optional
+        n >= 1 parts of ceil(length / n), those at the end clamped to what is
+        left: 5 into 4 is 2, 2, 1, 0 (ONNX Split-18).
+    num_splits : int, optional
+        n >= 1 equal parts; the axis length must be a multiple of n (OpenVINO
+        Split-1).
+    out : sequence of ndarray, optional
+        Where to write the parts: as many arrays as parts, of their exact
+        shapes and the dtype of `x`, writeable, with any strides, that share no
+        element with `x` or each other.
+    copy : bool, default True
+        False returns views of `x`; no data is moved.
+
+    Returns
+    -------
+    list of ndarray
+        With ``copy=True`` new C-contiguous arrays that share no memory with
+        `x`; they may share one allocation with each other, which is freed
+        once all of them are gone. With `out` the arrays given. With
+        ``copy=False`` views of `x`. Bits are moved, never converted.
+
+    Raises
+    ------
+    SplitError
+        If a value is out of range, the lengths do not sum to the axis length,
+        not exactly one rule is given, or `out` does not fit. Nothing has been
+        written then.
+    SplitTypeError
+        If a value is of the wrong kind.
+
+    See Also
+    --------
+    plan_split : Where the parts start and how long they are, without data.
+    numpy.split : Takes the indices where to cut, and returns views.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> x = np.arange(12).reshape(2, 6)
+    >>> first, second = splitjit.split(x, [2, 4], axis=1)
+    >>> first
+    array([[0, 1],
+           [6, 7]])
+    >>> [part.shape for part in splitjit.split(x, 4, axis=1)]
+    [(2, 4), (2, 2)]
+    >>> [part.shape for part in splitjit.split(x, num_splits=3, axis=1)]
+    [(2, 2), (2, 2), (2, 2)]
+    """
+    x = arrays.as_array(x)
+    plan = cached_plan(x.shape, split, axis, num_outputs, num_splits)
+    return _route(plan, x, out, copy)
+
+
+def run_plan(
+    plan: SplitPlan, x: ArrayLike, out: Sequence[np.ndarray] | None, copy: bool
+) -> list[np.ndarray]:
+    """Split an array by a plan of its shape; see `SplitPlan.__call__`."""
+    x = arrays.as_array(x)
+    if x.shape != plan.shape:
+        raise SplitError("split", f"x of shape {x.shape}", f"the plan is for shape {plan.shape}")
+    return _route(plan, x, out, copy)
+
+
+def _route(
+    plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None, copy: bool
+) -> list[np.ndarray]:
+    if copy is not True:
+        _check_views(out, copy)
+        return [x[index] for index in plan.slices]
+    nbytes = x.nbytes
+    if out is None:
+        if nbytes < _SLICES_BELOW:
+            return [x[index].copy() for index in plan.slices]
+        return _copy_fresh(plan, x, nbytes)
+    return _copy_to(plan, x, nbytes, arrays.check_out(plan, x, out))
+
+
+def _check_views(out: Any, copy: Any) -> None:
+    if not isinstance(copy, bool):
+        raise SplitTypeError("split", describe(copy=copy), "must be a bool")
+    if out is not None:
+        raise SplitError("split", "copy=False and out", "views are not written to out")
+
+
+def _copy_fresh(plan: SplitPlan, x: np.ndarray, nbytes: int) -> list[np.ndarray]:
+    if x.dtype.hasobject:
+        return _assign(plan, x, nbytes, arrays.empty_parts(plan, x.dtype))
+    parts, target = arrays.allocate_parts(plan, x.dtype)
+    _run_kernel(x, nbytes, target, arrays.fresh_layout(plan, x.strides, x.itemsize))
+    return parts
+
+
+def _copy_to(
+    plan: SplitPlan, x: np.ndarray, nbytes: int, out: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    if x.dtype.hasobject or nbytes < _SLICES_BELOW:
+        return _assign(plan, x, nbytes, out)
+    _run_kernel(x, nbytes, 0, arrays.out_layout(plan, x, out))
+    return list(out)
+
+
+def _run_kernel(x: np.ndarray, nbytes: int, target: int, layout: arrays.CopyLayout) -> None:
+    threads.copy(
+        nbytes,
+        word_width(x.dtype),
+        nbytes >= _STREAM_FROM,
+        target,
+        arrays.address(x),
+        layout.source_strides,
+        layout.parts,
+        layout.runs,
+    )
+
+
+def _assign(
+    plan: SplitPlan, x: np.ndarray, nbytes: int, out: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Have NumPy copy each part, in object mode where objects are many."""
+    parts = [x[index] for index in plan.slices]
+    if x.dtype.hasobject and nbytes >= _OBJECTS_FROM:
+        assign_kernel()(parts, out)
+    else:
+        for part, target in zip(parts, out, strict=True):
+            target[...] = part
+    return list(out)
+
+
+def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
+    """Compile what splits of the given dtypes need, or load it from the cache.
+
+    The first splits do so otherwise. After this call, no split of these dtypes
+    compiles anything, whatever its shape and layout.
+
+    Parameters
+    ----------
+    dtypes : iterable of dtype-like, optional
+        By default all that there are.
+
+    Raises
+    ------
+    SplitTypeError
+        If one of them is no dtype.
+
+    Examples
+    --------
+    >>> import splitjit
+    >>> splitjit.warmup(["float32"])
+    """
+    if dtypes is None:
+        dtypes = [np.void, np.object_]
+    try:
+        kinds = [np.dtype(dtype) for dtype in dtypes]
+    except TypeError as error:
+        raise SplitTypeError("warmup", describe(dtypes=dtypes), str(error)) from error
+    if any(dtype.hasobject for dtype in kinds):
+        assign_kernel()
+    if not all(dtype.hasobject for dtype in kinds):
+        threads.load_kernels()

@@ -1,0 +1,34 @@
+"""The object-mode path: strings and other Python objects.
+
+Their references must be counted, so NumPy assigns them; Numba compiles the
+loop over the parts in object mode.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+_log = logging.getLogger(__name__)
+
+
+def _assign(parts, out):  # type: ignore[no-untyped-def]
+    for i in range(len(parts)):
+        out[i][...] = parts[i]
+
+
+@functools.cache
+def assign_kernel() -> Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]:
+    """Compile the loop that assigns each part to an array, or load it from the cache."""
+    from numba import jit, types
+
+    signature = (types.pyobject, types.pyobject)
+    options = {"forceobj": True, "looplift": False}
+    try:
+        return jit(signature, cache=True, **options)(_assign)
+    except Exception:  # an unwritable, full or damaged cache, which must not fail a split
+        _log.debug("compiling %s without a cache", _assign.__name__, exc_info=True)
+        return jit(signature, **options)(_assign)

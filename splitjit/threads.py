@@ -1,0 +1,75 @@
+"""How many threads copy: one, where more do not pay or are not safe.
+
+Numba's settings are obeyed and never touched. Its threading layers are not
+safe everywhere: `workqueue` aborts the process when two threads enter it at
+once, and GNU OpenMP ends a forked child at its first parallel region. Where
+that could happen, one thread copies. Each call decides for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+_BYTES_PER_TASK = 1 << 17
+"""Bytes of parts that are worth waking a thread for."""
+
+_workqueue = threading.Lock()
+_forked = False
+
+
+def copy(nbytes: int, *arguments: Any) -> None:
+    """Run the copy kernel on as many threads as pay.
+
+    Parameters
+    ----------
+    nbytes : int
+        Bytes of all parts.
+    *arguments
+        Those of `splitjit.kernels.copy_kernel` but for `tasks`. They have
+        been checked.
+    """
+    import numba
+
+    from splitjit.kernels import copy_kernel
+
+    tasks = min(nbytes // _BYTES_PER_TASK, numba.get_num_threads())
+    if tasks > 1 and not _forked:
+        kernel = copy_kernel(parallel=True)  # loading it starts the threading layer
+        if numba.threading_layer() != "workqueue":
+            return kernel(*arguments, tasks)
+        # Other threads may run parallel regions that are not ours.
+        if threading.active_count() == 1 and _workqueue.acquire(blocking=False):
+            try:
+                return kernel(*arguments, tasks)
+            finally:
+                _workqueue.release()
+    return copy_kernel(parallel=False)(*arguments, 1)
+
+
+def load_kernels() -> None:
+    """Compile the copy kernels, or load them from the cache."""
+    from splitjit.kernels import copy_kernel
+
+    copy_kernel(parallel=True)
+    copy_kernel(parallel=False)
+
+
+def _after_fork_in_child() -> None:
+    """Remember that the parent's threading layer did not come along."""
+    global _forked, _workqueue
+    _workqueue = threading.Lock()
+    if "numba" in sys.modules:
+        import numba
+
+        try:
+            numba.threading_layer()
+        except ValueError:  # the parent had not started one
+            return
+        _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
