@@ -194,7 +194,7 @@ def _check_apart(arrays: list[tuple[str, np.ndarray]]) -> None:
 
 def _share_memory(a: np.ndarray, b: np.ndarray) -> bool:
     try:
-        return np.shares_memory(a, b, max_work=10**6)
+        return np.shares_memory(a, b, max_work=10**6)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True  # an exact answer could take forever
 
@@ -317,7 +317,7 @@ def _layout(
         merged.append((np.ones_like(sizes), 0, np.zeros_like(sizes)))
 
     dims = merged[::-1]
-    runs = math.prod([extent for extent, _, _ in dims])
+    runs = np.prod([extent for extent, _, _ in dims], axis=0)
     columns = [offsets * strides[plan.axis], targets[full], run, run * runs]
     columns += [extent for extent, _, _ in dims]
     columns += [target_stride for _, _, target_stride in dims]

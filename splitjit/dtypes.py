@@ -62,9 +62,10 @@ def tensor_dtype(name: str) -> np.dtype:
     if name == _STRING:
         return np.dtype(object)
     if name == _BFLOAT16:
-        import ml_dtypes
+        import ml_dtypes  # an extra: NumPy has no bfloat16
 
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: type = ml_dtypes.bfloat16
+        return np.dtype(bfloat16)
     return np.dtype(_NUMERIC[name])
 
 

@@ -127,7 +127,7 @@ def _route(
         return [x[index] for index in plan.slices]
     nbytes = x.nbytes
     if out is None:
-        if nbytes < _SLICES_BELOW:
+        if nbytes < _SLICES_BELOW or threads.jit_disabled():
             return [x[index].copy() for index in plan.slices]
         return _copy_fresh(plan, x, nbytes)
     return _copy_to(plan, x, nbytes, arrays.check_out(plan, x, out))
@@ -151,7 +151,7 @@ def _copy_fresh(plan: SplitPlan, x: np.ndarray, nbytes: int) -> list[np.ndarray]
 def _copy_to(
     plan: SplitPlan, x: np.ndarray, nbytes: int, out: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    if x.dtype.hasobject or nbytes < _SLICES_BELOW:
+    if x.dtype.hasobject or nbytes < _SLICES_BELOW or threads.jit_disabled():
         return _assign(plan, x, nbytes, out)
     _run_kernel(x, nbytes, 0, arrays.out_layout(plan, x, out))
     return list(out)
@@ -210,6 +210,8 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         kinds = [np.dtype(dtype) for dtype in dtypes]
     except TypeError as error:
         raise SplitTypeError("warmup", describe(dtypes=dtypes), str(error)) from error
+    if threads.jit_disabled():
+        return
     if any(dtype.hasobject for dtype in kinds):
         assign_kernel()
     if not all(dtype.hasobject for dtype in kinds):

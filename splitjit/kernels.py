@@ -49,7 +49,7 @@ def _pointer(builder, address, element):
 
 @intrinsic
 def _copy_bytes(typingctx, target, source, nbytes):
-    """memcpy."""
+    """Move bytes as C's memcpy does."""
 
     def codegen(context, builder, signature, args):
         byte = ir.IntType(8)
@@ -145,7 +145,7 @@ def _copy_runs(
     source_line,
 ):
     """Copy runs that lie evenly spaced, by the loop that suits their length."""
-    for i in range(count):
+    for _ in range(count):
         if run >= _LINE:
             _copy_piece(stream, target, source, run)
         elif width == 1:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from typing import Any
 
 _log = logging.getLogger(__name__)
 
@@ -21,8 +19,14 @@ def _assign(parts, out):  # type: ignore[no-untyped-def]
 
 
 @functools.cache
-def assign_kernel() -> Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]:
-    """Compile the loop that assigns each part to an array, or load it from the cache."""
+def assign_kernel() -> Any:
+    """Compile the loop that assigns each part to an array, or load it from the cache.
+
+    Returns
+    -------
+    callable
+        ``kernel(parts, out)``, of two lists of arrays.
+    """
     from numba import jit, types
 
     signature = (types.pyobject, types.pyobject)

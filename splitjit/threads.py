@@ -35,18 +35,29 @@ def copy(nbytes: int, *arguments: Any) -> None:
 
     from splitjit.kernels import copy_kernel
 
-    tasks = min(nbytes // _BYTES_PER_TASK, numba.get_num_threads())
-    if tasks > 1 and not _forked:
+    tasks = nbytes // _BYTES_PER_TASK
+    if tasks > 1:
+        tasks = min(tasks, 1 if _forked else numba.get_num_threads())
+    if tasks > 1:
         kernel = copy_kernel(parallel=True)  # loading it starts the threading layer
         if numba.threading_layer() != "workqueue":
-            return kernel(*arguments, tasks)
+            kernel(*arguments, tasks)
+            return
         # Other threads may run parallel regions that are not ours.
         if threading.active_count() == 1 and _workqueue.acquire(blocking=False):
             try:
-                return kernel(*arguments, tasks)
+                kernel(*arguments, tasks)
             finally:
                 _workqueue.release()
-    return copy_kernel(parallel=False)(*arguments, 1)
+            return
+    copy_kernel(parallel=False)(*arguments, 1)
+
+
+def jit_disabled() -> bool:
+    """Return whether Numba compiles nothing, as with ``NUMBA_DISABLE_JIT=1``."""
+    import numba
+
+    return bool(numba.config.DISABLE_JIT)
 
 
 def load_kernels() -> None:

@@ -1,0 +1,135 @@
+"""The case table: what each rule makes of an axis, and what it refuses.
+
+Unit tests, differential tests and the operators' tests share it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splitjit import SplitError, SplitTypeError
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments of a split, and the sizes of its parts."""
+
+    shape: tuple[int, ...]
+    rule: dict[str, Any]
+    sizes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.shape}-{self.rule}"
+
+
+CASES = [
+    # split=[…]: the lengths
+    Case((6,), {"split": [2, 4]}, (2, 4)),
+    Case((6,), {"split": (6,)}, (6,)),
+    Case((6,), {"split": range(4)}, (0, 1, 2, 3)),
+    Case((6,), {"split": [0, 6, 0]}, (0, 6, 0)),
+    Case((0,), {"split": []}, ()),
+    Case((0,), {"split": [0, 0, 0]}, (0, 0, 0)),
+    Case((2, 6), {"split": np.array([2, 4]), "axis": 1}, (2, 4)),
+    Case((2, 6), {"split": np.array([2, 4], np.uint8), "axis": -1}, (2, 4)),
+    Case((2, 6), {"split": [np.int64(2), np.int8(4)], "axis": np.int32(1)}, (2, 4)),
+    Case((6, 0), {"split": [5, 1]}, (5, 1)),
+    # split=k: parts of length k
+    Case((7,), {"split": 2}, (2, 2, 2, 1)),
+    Case((6,), {"split": 2}, (2, 2, 2)),
+    Case((7,), {"split": 10}, (7,)),
+    Case((7,), {"split": np.int64(3)}, (3, 3, 1)),
+    Case((7,), {"split": np.array(3)}, (3, 3, 1)),
+    Case((0,), {"split": 2}, ()),
+    # num_outputs=n: ceil, clamped
+    Case((6,), {"num_outputs": 3}, (2, 2, 2)),
+    Case((7,), {"num_outputs": 4}, (2, 2, 2, 1)),
+    Case((8,), {"num_outputs": 3}, (3, 3, 2)),
+    Case((5,), {"num_outputs": 4}, (2, 2, 1, 0)),
+    Case((3,), {"num_outputs": 5}, (1, 1, 1, 0, 0)),
+    Case((11,), {"num_outputs": 8}, (2, 2, 2, 2, 2, 1, 0, 0)),
+    Case((6,), {"num_outputs": 4}, (2, 2, 2, 0)),
+    Case((1,), {"num_outputs": 2}, (1, 0)),
+    Case((0,), {"num_outputs": 3}, (0, 0, 0)),
+    Case((7, 3), {"num_outputs": 1, "axis": -2}, (7,)),
+    # num_splits=n: equal
+    Case((6, 12, 10, 24), {"num_splits": 3, "axis": 1}, (4, 4, 4)),
+    Case((6,), {"num_splits": 1}, (6,)),
+    Case((0, 2), {"num_splits": 3}, (0, 0, 0)),
+]
+
+# Lengths that only integer arithmetic gets right; too long to hold as data.
+EXACT = [
+    Case((2**24 + 1,), {"num_outputs": 2}, (8388609, 8388608)),
+    Case((2**53 + 1,), {"num_outputs": 2}, (2**52 + 1, 2**52)),
+    Case((2**62,), {"split": [2**62 - 1, 1]}, (2**62 - 1, 1)),
+    Case((2**63 + 5,), {"split": 2**63}, (2**63, 5)),
+]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Arguments of a split that is refused, and what the refusal says."""
+
+    shape: tuple[int, ...]
+    rule: dict[str, Any]
+    error: type[SplitError]
+    says: str
+
+    def __str__(self) -> str:
+        return f"{self.shape}-{self.rule}"
+
+
+REFUSALS = [
+    # exactly one rule
+    Refusal((6,), {}, SplitError, "split=None, num_outputs=None, num_splits=None: exactly one"),
+    Refusal((6,), {"split": 2, "num_outputs": 3}, SplitError, "split=2, num_outputs=3.*exactly"),
+    Refusal((6,), {"num_splits": 3, "num_outputs": 3}, SplitError, "num_splits=3: exactly one"),
+    Refusal((0,), {"split": [], "num_splits": 3}, SplitError, r"split=\(\).*exactly one"),
+    # lengths
+    Refusal((6,), {"split": [2, 3]}, SplitError, r"\(2, 3\).*sum to the axis length 6, not to 5"),
+    Refusal((6,), {"split": [8, -2]}, SplitError, r"\(8, -2\).*at least 0, not -2"),
+    Refusal((6,), {"split": []}, SplitError, "not to 0"),
+    Refusal((6,), {"split": [2**63 - 1, 2**63 - 1, 8]}, SplitError, "not to 18446744073709551622"),
+    Refusal((6,), {"split": [2**64, 6 - 2**64]}, SplitError, "at least 0"),
+    Refusal((0,), {"split": [1]}, SplitError, "axis length 0, not to 1"),
+    # counts
+    Refusal((6,), {"split": 0}, SplitError, "split=0.*at least 1"),
+    Refusal((6,), {"split": -2}, SplitError, "split=-2.*at least 1"),
+    Refusal((0,), {"split": 0}, SplitError, "split=0.*at least 1"),
+    Refusal((6,), {"num_outputs": 0}, SplitError, "num_outputs=0.*at least 1"),
+    Refusal((6,), {"num_outputs": -1}, SplitError, "num_outputs=-1.*at least 1"),
+    Refusal((6,), {"num_outputs": 2**31}, SplitError, "2147483648 parts are more than"),
+    Refusal((6,), {"num_splits": 0}, SplitError, "num_splits=0.*at least 1"),
+    Refusal((0,), {"num_splits": 2**31}, SplitError, "parts are more than"),
+    Refusal((2**31,), {"split": 1}, SplitError, "2147483648 parts are more than"),
+    Refusal((7,), {"num_splits": 2}, SplitError, "num_splits=2.*length 7 must be a multiple"),
+    Refusal((2,), {"num_splits": 3}, SplitError, "length 2 must be a multiple"),
+    # axis
+    Refusal((6,), {"num_splits": 2, "axis": 1}, SplitError, r"axis=1.*\[-1, 0\]"),
+    Refusal((6, 2), {"num_splits": 2, "axis": -3}, SplitError, r"axis=-3.*\[-2, 1\]"),
+    Refusal((), {"num_splits": 1}, SplitError, "rank 0"),
+    # kinds
+    Refusal((6,), {"num_splits": 2, "axis": True}, SplitTypeError, "axis=True: must be an integer"),
+    Refusal((6,), {"num_splits": 2, "axis": 0.0}, SplitTypeError, "axis=0.0: must be an integer"),
+    Refusal((6,), {"num_splits": 2, "axis": None}, SplitTypeError, "axis=None: must be an integer"),
+    Refusal((6,), {"num_splits": 2, "axis": [0]}, SplitTypeError, r"axis=\[0\]: must be an int"),
+    Refusal((6,), {"num_splits": True}, SplitTypeError, "num_splits=True: must be an integer"),
+    Refusal((6,), {"num_splits": 2.0}, SplitTypeError, "num_splits=2.0: must be an integer"),
+    Refusal((6,), {"num_outputs": "2"}, SplitTypeError, "num_outputs='2': must be an integer"),
+    Refusal((6,), {"num_outputs": np.float32(2)}, SplitTypeError, "num_outputs=.*must be an int"),
+    Refusal((6,), {"split": 2.0}, SplitTypeError, "split=2.0: must be an integer, a sequence"),
+    Refusal((6,), {"split": True}, SplitTypeError, "split=True: must be an integer, a sequence"),
+    Refusal((6,), {"split": [2.0, 4]}, SplitTypeError, r"split=\[2.0, 4\]: must be"),
+    Refusal((6,), {"split": [True, 5]}, SplitTypeError, r"split=\[True, 5\]: must be"),
+    Refusal((6,), {"split": [[2, 4]]}, SplitTypeError, "must be an integer, a sequence"),
+    Refusal((6,), {"split": np.array([[2, 4]])}, SplitTypeError, "must be an integer, a sequence"),
+    Refusal((6,), {"split": np.array([2.0, 4.0])}, SplitTypeError, "must be an integer, a seq"),
+    Refusal((0,), {"split": np.array([])}, SplitTypeError, "must be an integer, a sequence"),
+    Refusal((6,), {"split": np.array([True] * 6)}, SplitTypeError, "must be an integer, a seq"),
+    Refusal((6,), {"split": np.array(2.0)}, SplitTypeError, "must be an integer, a sequence"),
+    Refusal((6,), {"split": "24"}, SplitTypeError, "split='24': must be"),
+    Refusal((6,), {"split": {2, 4}}, SplitTypeError, "split={2, 4}: must be"),
+    Refusal((6,), {"split": iter([2, 4])}, SplitTypeError, "must be an integer, a sequence"),
+]

@@ -1,0 +1,35 @@
+"""Fixtures that send small arrays down each route."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from splitjit import execution, threads
+
+settings.register_profile(
+    "default",
+    deadline=None,  # the first example of a test may compile
+    max_examples=int(os.environ.get("SPLITJIT_EXAMPLES", "150")),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("default")
+
+ROUTES = {
+    # name: bytes below which slices are used, bytes of a task, bytes from which to stream
+    "slices": (1 << 62, 1 << 62, 1 << 62),
+    "serial": (1, 1 << 62, 1 << 62),
+    "parallel": (1, 1, 1 << 62),
+    "serial-streamed": (1, 1 << 62, 0),
+    "parallel-streamed": (1, 1, 0),
+}
+
+
+@pytest.fixture(params=ROUTES)
+def route(request, monkeypatch):
+    """Send every split down one route, whatever its size."""
+    slices, task, stream = ROUTES[request.param]
+    monkeypatch.setattr(execution, "_SLICES_BELOW", slices)
+    monkeypatch.setattr(execution, "_STREAM_FROM", stream)
+    monkeypatch.setattr(threads, "_BYTES_PER_TASK", task)
+    return request.param

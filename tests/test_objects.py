@@ -1,0 +1,86 @@
+"""Python objects and StringDType: the right items, and the right reference counts."""
+
+import gc
+import sys
+import weakref
+
+import numpy as np
+import pytest
+
+from splitjit import SplitError, execution, plan_split, split
+
+STRINGS = {
+    "object": np.array([f"string {i}" for i in range(5000)], object).reshape(1000, 5),
+    "StringDType": np.array([f"a string {i} too long to inline" for i in range(5000)], "T"),
+    "StringDType, missing": np.array(
+        ["a", np.nan] * 500, np.dtypes.StringDType(na_object=np.nan)
+    ).reshape(2, -1),
+    "structured": np.array([(i, str(i)) for i in range(100)], [("a", "i4"), ("b", object)]),
+}
+
+
+@pytest.fixture(params=["slices", "object mode"])
+def object_route(request, monkeypatch):
+    monkeypatch.setattr(
+        execution, "_OBJECTS_FROM", 0 if request.param == "object mode" else 1 << 62
+    )
+
+
+def items(array):
+    return [repr(item) for item in array.ravel().tolist()]
+
+
+@pytest.mark.parametrize("name", STRINGS)
+def test_strings(name, object_route):
+    for x in (STRINGS[name], STRINGS[name].T, STRINGS[name][::-2], STRINGS[name][:0]):
+        for axis in range(x.ndim):
+            plan = plan_split(x.shape, num_outputs=3, axis=axis)
+            out = plan.empty(x.dtype)
+            assert plan(x, out)[0] is out[0]
+            for parts in (plan(x), out):
+                for part, index in zip(parts, plan.slices, strict=True):
+                    assert part.dtype == x.dtype
+                    assert part.flags.c_contiguous
+                    assert items(part) == items(x[index])
+                    assert not np.may_share_memory(part, x)
+
+
+def test_reference_counts(object_route):
+    item = object()
+    x = np.full(3000, item, object)
+    before = sys.getrefcount(item)
+    parts = split(x, 1000)
+    assert sys.getrefcount(item) == before + 3000
+    assert parts[2][999] is item
+    out = [np.full(1000, "replaced", object) for _ in range(3)]
+    split(x, 1000, out=out)
+    assert sys.getrefcount(item) == before + 6000
+    del parts, out
+    assert sys.getrefcount(item) == before
+    del x
+    assert sys.getrefcount(item) == before - 3000
+
+
+def test_parts_keep_objects_alive_under_gc(object_route):
+    class Node:
+        pass
+
+    x = np.array([Node() for _ in range(300)], object)
+    for node in x:
+        node.cycle = node  # only the collector can free it
+    alive = [weakref.ref(node) for node in x]
+    parts = split(x, [100, 200])
+    del x, node
+    gc.collect()
+    assert all(ref() is not None for ref in alive)
+    assert [node is ref() for node, ref in zip(parts[1], alive[100:], strict=True)] == [True] * 200
+    del parts
+    gc.collect()
+    assert not any(ref() is not None for ref in alive)
+
+
+def test_objects_that_are_written_to_out_share_nothing(object_route):
+    x = np.array(["a", "b", "c"], object)
+    with pytest.raises(SplitError, match="out\\[0\\] and x: must not share memory"):
+        split(x, 1, out=[x[:1], np.empty(1, object), np.empty(1, object)])
+    assert x.tolist() == ["a", "b", "c"]

@@ -1,0 +1,129 @@
+"""Writing to given arrays: what is taken, what is refused, and that refusals write nothing."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
+
+from splitjit import SplitError, SplitTypeError, plan_split, split
+from tests.test_split import random_array, same_bits, strided
+
+
+@st.composite
+def target(draw, shape, dtype):
+    """Draw a writeable array of a shape, with any strides."""
+    order = draw(st.permutations(range(len(shape))))
+    steps = draw(st.tuples(*[st.sampled_from([1, 1, 2, -1])] * len(shape)))
+    margins = draw(st.tuples(*[st.sampled_from([0, 0, 3])] * len(shape)))
+    stored = [shape[d] * abs(steps[d]) + margins[d] for d in order]
+    whole = np.zeros(stored, dtype).transpose(np.argsort(order))
+    return whole[tuple(slice(None, None, step) for step in steps)][tuple(slice(n) for n in shape)]
+
+
+@given(strided(), st.data())
+def test_parts_are_written_in_place_whatever_the_strides(route, drawn, data):
+    x, sizes, axis = drawn
+    plan = plan_split(x.shape, sizes, axis=axis)
+    out = [data.draw(target(shape, x.dtype)) for shape in plan.output_shapes]
+    bases = [part.base if part.base is not None else part for part in out]
+    result = split(x, sizes, axis=axis, out=out)
+    assert [a is b for a, b in zip(result, out, strict=True)] == [True] * len(out)
+    for part, base, index in zip(out, bases, plan.slices, strict=True):
+        assert same_bits(part, x[index])
+        # Nothing beside the part was written.
+        part.view(f"V{x.itemsize}")[...] = b"\0"
+        assert not base.tobytes().strip(b"\0")
+
+
+def test_interleaved_memory_is_fine(route):
+    whole = np.zeros((50, 6), np.float32)
+    x = np.arange(300, dtype=np.float32).reshape(50, 6)
+    split(x, num_splits=3, axis=1, out=[whole[:, i::3] for i in range(3)])
+    assert np.array_equal(whole[:, [0, 3, 1, 4, 2, 5]], x)
+
+
+def test_a_memmap_is_written_through(tmp_path, route):
+    x = np.arange(600, dtype=np.int64).reshape(2, 300)
+    out = [np.memmap(tmp_path / str(i), x.dtype, "w+", shape=(2, 100)) for i in range(3)]
+    split(x, num_splits=3, axis=1, out=tuple(out))
+    del out
+    assert np.array_equal(np.fromfile(tmp_path / "1", x.dtype).reshape(2, 100), x[:, 100:200])
+
+
+X = np.arange(12.0).reshape(2, 6)
+
+
+def fitting():
+    return [np.zeros((2, 2)), np.zeros((2, 4))]
+
+
+def read_only():
+    array = np.zeros((2, 4))
+    array.flags.writeable = False
+    return array
+
+
+memory = np.zeros(64)
+
+REFUSED = [
+    ([np.zeros((2, 2))], SplitError, "out of 1 arrays: .*each of 2 parts"),
+    ([*fitting(), np.zeros((2, 0))], SplitError, "out of 3 arrays"),
+    ([np.zeros((2, 2)), np.zeros((2, 3))], SplitError, r"out\[1\] of shape \(2, 3\): .*\(2, 4\)"),
+    ([np.zeros((2, 2)), np.zeros(8)], SplitError, r"out\[1\] of shape \(8,\)"),
+    ([np.zeros((2, 2)), np.zeros((2, 4), "f4")], SplitTypeError, r"out\[1\] of dtype float32"),
+    ([np.zeros((2, 2)), np.zeros((2, 4), ">f8")], SplitTypeError, r"out\[1\] of dtype >f8"),
+    ([np.zeros((2, 2)), np.zeros((2, 4), "V8")], SplitTypeError, r"out\[1\] of dtype \|V8"),
+    ([np.zeros((2, 2)), read_only()], SplitError, r"out\[1\] is read-only"),
+    ([np.zeros((2, 2)), [[0.0] * 4] * 2], SplitTypeError, "a sequence of ndarrays"),
+    (np.zeros((2, 2, 6)), SplitTypeError, "ndarray.*: must be a sequence of ndarrays"),
+    (iter(fitting()), SplitTypeError, "must be a sequence of ndarrays"),
+    (5, SplitTypeError, "must be a sequence of ndarrays"),
+    ([np.zeros((2, 2)), X[:, :4]], SplitError, r"out\[1\] and x: must not share memory"),
+    ([X[:, ::3], np.zeros((2, 4))], SplitError, r"out\[0\] and x: must not share memory"),
+    ([memory[:4].reshape(2, 2), memory[3:11].reshape(2, 4)], SplitError, r"out\[0\] and out\[1\]"),
+    (
+        [memory[:32:8].reshape(2, 2), memory[24:64:5].reshape(2, 4)],
+        SplitError,
+        r"out\[0\] and out\[1\]: must not share",
+    ),
+    (
+        [np.zeros((2, 2)), as_strided(memory, (2, 4), (0, 8))],
+        SplitError,
+        r"out\[1\] of strides \(0, 8\): its elements must not share memory",
+    ),
+    ([np.zeros((2, 2)), as_strided(memory, (2, 4), (16, 8))], SplitError, "its elements must not"),
+    ([np.zeros((2, 2)), as_strided(memory, (2, 4), (80, 4))], SplitError, "its elements must not"),
+]
+
+
+@pytest.mark.parametrize(("out", "error", "says"), REFUSED)
+def test_refusals(out, error, says):
+    arrays = [part for part in out if isinstance(part, np.ndarray)] if isinstance(out, list) else []
+    before = [part.copy() for part in arrays]
+    with pytest.raises(error, match=f"^split: {says}|^split: .*{says}"):
+        split(X, [2, 4], axis=1, out=out)
+    for part, unchanged in zip(arrays, before, strict=True):
+        assert np.array_equal(part, unchanged)
+
+
+def test_odd_strides_that_share_no_element_are_fine():
+    memory = np.zeros(20)
+    out = [np.zeros((2, 2)), as_strided(memory, (2, 4), (24, 16))]  # 0 2 4 6 and 3 5 7 9
+    split(X, [2, 4], axis=1, out=out)
+    assert np.array_equal(out[1], X[:, 2:])
+
+
+def test_empty_parts_share_no_element(route):
+    empty = np.zeros((0,))
+    parts = split(np.arange(3.0), [0, 3, 0], out=[empty, np.zeros(3), empty])
+    assert parts[0] is parts[2] is empty
+    assert parts[1].tolist() == [0, 1, 2]
+
+
+def test_big_interleaved_parts_by_the_parallel_route():
+    rng = np.random.default_rng(1)
+    x = random_array(rng, (3000, 700), "f8")
+    whole = np.zeros((3000, 700), "f8")
+    split(x, [300, 400], axis=1, out=[whole[:, 400:], whole[:, :400]])
+    assert whole.tobytes() == np.hstack([x[:, 300:], x[:, :300]]).tobytes()

@@ -1,0 +1,269 @@
+"""Splits against NumPy's slices, byte for byte, over dtypes, layouts, sizes and routes."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import splitjit
+from splitjit import SplitError, SplitTypeError, plan_split, split
+from tests.cases import CASES, REFUSALS
+
+DTYPES = [
+    "?", "i1", "u1", "i2", "u2", "f2", "i4", "u4", "f4", "i8", "u8", "f8", "c8", "c16",
+    "g", "G", "S1", "S5", "S64", "U1", "U3", "M8[s]", "m8[ns]", ">i2", ">f4", ">c16", ">U2",
+    "V3", "V6", "V24", "V31",
+    np.dtype([("a", "u1"), ("b", "<f8")]),
+    np.dtype([("a", ">i4"), ("b", "S3", (2,))], align=True),
+    ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn, ml_dtypes.int4,
+]  # fmt: skip
+
+
+def random_array(rng, shape, dtype):
+    """Make an array of random bits: NaN payloads, -0.0 and padding included."""
+    dtype = np.dtype(dtype)
+    count = int(np.prod(shape))
+    bits = rng.integers(0, 256, count * dtype.itemsize, np.uint8)
+    if dtype.kind == "b":
+        bits &= 1
+    return np.frombuffer(bits.tobytes(), dtype, count).reshape(shape)
+
+
+def same_bits(a, b):
+    """Compare the bits of two arrays, but for the padding inside of structured items."""
+    if a.dtype.names is None:
+        return a.tobytes() == b.tobytes()
+    return all(same_bits(a[name], b[name]) for name in a.dtype.names)
+
+
+LAYOUTS = {
+    "C": lambda make, shape: make(shape),
+    "Fortran": lambda make, shape: make(shape[::-1]).T,
+    "moved axis": lambda make, shape: np.moveaxis(make((*shape[1:], shape[0])), -1, 0),
+    "steps": lambda make, shape: make([2 * n for n in shape])[(slice(None, None, 2),) * len(shape)],
+    "outer steps": lambda make, shape: make([3 * shape[0], *shape[1:]])[::3],
+    "inner slice": lambda make, shape: make([*shape[:-1], shape[-1] + 3])[..., 2:-1],
+    "reversed": lambda make, shape: make(shape)[(slice(None, None, -1),) * len(shape)],
+    "broadcast": lambda make, shape: np.broadcast_to(make((1, *shape[1:])), shape),
+}
+
+
+def assert_parts(parts, x, plan):
+    """Check what every copying split promises."""
+    assert len(parts) == len(plan)
+    for part, index in zip(parts, plan.slices, strict=True):
+        expected = x[index]
+        assert type(part) is np.ndarray
+        assert part.shape == expected.shape
+        assert part.dtype == x.dtype
+        assert part.flags.c_contiguous
+        assert part.flags.writeable
+        assert same_bits(part, expected)
+        assert not np.may_share_memory(part, x)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_rules(case, route):
+    x = np.arange(np.prod(case.shape, dtype=int), dtype=np.int16).reshape(case.shape)
+    parts = split(x, **case.rule)
+    axis = case.rule.get("axis", 0)
+    assert tuple(part.shape[axis] for part in parts) == case.sizes
+    assert_parts(parts, x, plan_split(case.shape, **case.rule))
+
+
+@pytest.mark.parametrize("case", [c for c in REFUSALS if np.prod(c.shape) < 100], ids=str)
+def test_refusals_write_nothing(case):
+    x = np.ones(case.shape)
+    out = [np.zeros(case.shape)] * 2
+    with pytest.raises(case.error, match=f"^split: .*{case.says}"):
+        split(x, out=out, **case.rule)
+    assert not any(part.any() for part in out)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(np.dtype(dtype)))
+def test_dtypes_and_layouts(dtype, layout, route):
+    rng = np.random.default_rng(0)
+    for shape, axis, sizes in [
+        ((12,), 0, [5, 0, 7]),
+        ((6, 70), 1, [1, 66, 3]),
+        ((67, 6), 0, [64, 3]),
+        ((33, 6), 1, [2, 2, 2]),
+        ((3, 4, 35), 1, [1, 3]),
+    ]:
+        x = LAYOUTS[layout](lambda shape: random_array(rng, shape, dtype), shape)  # noqa: B023
+        plan = plan_split(shape, sizes, axis=axis)
+        assert_parts(split(x, sizes, axis=axis), x, plan)
+
+
+@st.composite
+def strided(draw):
+    """Draw an array of any rank, strides and item size, and a way to split it."""
+    rank = draw(st.integers(1, 5))
+    shape = draw(st.tuples(*[st.integers(0, [0, 300, 40, 14, 8, 5][rank])] * rank))
+    dtype = draw(st.sampled_from(DTYPES))
+    order = draw(st.permutations(range(rank)))
+    steps = draw(st.tuples(*[st.sampled_from([1, 1, 1, 2, -1, -3])] * rank))
+    extents = [(n - 1) * abs(step) + 1 if n else 0 for n, step in zip(shape, steps, strict=True)]
+    margins = draw(st.tuples(*[st.sampled_from([0, 0, 1, 5])] * rank))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    stored = [extents[d] + margins[d] for d in order]
+    x = random_array(rng, stored, dtype).transpose(np.argsort(order))
+    x = x[tuple(slice(n) for n in extents)][tuple(slice(None, None, step) for step in steps)]
+    axis = draw(st.integers(-rank, rank - 1))
+    cuts = draw(st.lists(st.integers(0, shape[axis]), max_size=6).map(sorted))
+    sizes = np.diff([0, *cuts, shape[axis]])
+    return x, sizes, axis
+
+
+@given(strided())
+def test_parts_equal_slices_whatever_the_strides(route, drawn):
+    x, sizes, axis = drawn
+    assert_parts(split(x, sizes, axis=axis), x, plan_split(x.shape, sizes, axis=axis))
+
+
+@given(strided())
+def test_concatenated_parts_give_the_input(drawn):
+    x, sizes, axis = drawn
+    whole = np.concatenate(split(x, sizes, axis=axis), axis=axis)
+    assert same_bits(whole, np.concatenate([x], axis=axis))  # which turns to native byte order
+
+
+@pytest.mark.parametrize("nbytes", [2**13, 2**14, 2**18, 2**19, 2**24, 2**24 + 4, 5 * 2**23])
+@pytest.mark.parametrize(
+    ("rows", "sizes"),
+    [
+        (1, (0.3, 0.1, 0.6)),
+        (3, (0.5, 0.5)),
+        (64, (0.5, 0.25, 0.25)),
+        (-1, (3, 2, 1)),
+        (-1, (40, 1)),
+    ],
+)
+def test_sizes_across_the_thresholds(nbytes, rows, sizes):
+    if rows == -1:
+        rows = nbytes // 4 // sum(sizes)
+    else:
+        row = nbytes // 4 // rows
+        sizes = [int(part * row) for part in sizes[:-1]]
+        sizes.append(row - sum(sizes))
+    x = np.arange(rows * sum(sizes), dtype=np.uint32).reshape(rows, -1)
+    plan = plan_split(x.shape, sizes, axis=1)
+    assert_parts(split(x, sizes, axis=1), x, plan)
+    assert_parts(split(x.T, sizes), x.T, plan_split(x.T.shape, sizes))
+
+
+def test_many_parts(route):
+    x = np.arange(5 * 3000, dtype=np.uint16).reshape(5, 3000)
+    assert_parts(split(x, 1, axis=1), x, plan_split(x.shape, 1, axis=1))
+    assert_parts(split(x.ravel(), 1), x.ravel(), plan_split((15000,), 1))
+
+
+def test_parts_are_new_and_aligned(route):
+    x = np.ones((64, 48), np.float32)
+    parts = split(x, [1, 7, 40], axis=1)
+    if route != "slices":
+        assert all(part.ctypes.data % 64 == 0 for part in parts)
+    for part in parts:
+        part[...] = 0
+    assert x.all()
+    assert not any(part.any() for part in parts)
+
+
+def test_parts_outlive_the_array_and_each_other():
+    parts = split(np.arange(10**6), 10**5)
+    last = parts[-1]
+    del parts
+    assert np.array_equal(last, np.arange(9 * 10**5, 10**6))
+
+
+def test_views():
+    x = np.arange(24).reshape(4, 6)
+    parts = split(x, [2, 4], axis=1, copy=False)
+    assert [part.base is x.base or part.base is x for part in parts] == [True, True]
+    parts[1][...] = -1
+    assert (x[:, 2:] == -1).all()
+    with pytest.raises(SplitError, match="copy=False and out"):
+        split(x, [2, 4], axis=1, copy=False, out=[np.empty((4, 2), int), np.empty((4, 4), int)])
+    with pytest.raises(SplitTypeError, match="copy=0: must be a bool"):
+        split(x, [2, 4], axis=1, copy=0)
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+def test_what_comes_in_as_an_array(tmp_path, route):
+    x = np.arange(6.0)
+    expected = [[0, 1], [2, 3], [4, 5]]
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    memmap = np.memmap(tmp_path / "x", x.dtype, "w+", shape=x.shape)
+    memmap[...] = x
+    for given_x in (list(x), tuple(x), read_only, memmap, x.view(Subclass), memoryview(x)):
+        parts = split(given_x, 2)
+        assert [type(part) for part in parts] == [np.ndarray] * 3
+        assert [part.tolist() for part in parts] == expected
+        assert [type(part) for part in split(given_x, 2, copy=False)] == [np.ndarray] * 3
+
+
+@pytest.mark.parametrize("x", [[[1, 2], [3]], [1, [2, 3]]])
+def test_what_is_no_array(x):
+    with pytest.raises(SplitTypeError, match="^split: x of type list: must be an array: "):
+        split(x, 1)
+
+
+def test_a_scalar_has_no_axis():
+    with pytest.raises(SplitError, match="rank 0 has no axis"):
+        split(3.0, 1)
+
+
+def test_bits_are_moved_never_converted(route):
+    bits = np.array([0x7F800001, 0x7FC12345, 0xFF800001, 0x80000000], np.uint32)
+    parts = split(bits.view(np.float32), 1)
+    assert [int(part.view(np.uint32)[0]) for part in parts] == bits.tolist()
+
+
+def test_a_plan_runs_itself():
+    plan = plan_split((4, 6), [2, 4], axis=1)
+    x = np.arange(24).reshape(4, 6)
+    assert_parts(plan(x), x, plan)
+    out = plan.empty(x.dtype)
+    assert [part.shape for part in out] == [(4, 2), (4, 4)]
+    assert [a is b for a, b in zip(plan(x, out), out, strict=True)] == [True, True]
+    assert np.shares_memory(plan(x, copy=False)[0], x)
+    with pytest.raises(SplitError, match=r"x of shape \(6, 4\): the plan is for shape \(4, 6\)"):
+        plan(x.T)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, object, "T"], ids=lambda dtype: str(np.dtype(dtype)))
+def test_empty_parts_fit_as_out(dtype):
+    plan = plan_split((40, 9), [4, 0, 5], axis=1)
+    out = plan.empty(dtype)
+    assert all(part.dtype == np.dtype(dtype) for part in out)
+    assert all(part.flags.c_contiguous and part.flags.writeable for part in out)
+    x = np.zeros((40, 9), dtype)
+    assert [a is b for a, b in zip(plan(x, out), out, strict=True)] == [True] * 3
+
+
+def test_warmup_leaves_nothing_to_compile():
+    from numba.core import event
+
+    splitjit.warmup()
+    with event.install_recorder("numba:compile") as recorder:
+        for dtype in ("u1", "f4", "c16", "V3"):
+            for parts in (2, 3, 5):
+                for shape in ((2**21 // parts * parts,), (300, 30 * parts), (9, 20, 30 * parts)):
+                    x = np.zeros(shape, dtype)
+                    split(x, num_splits=parts, axis=-1)
+                    split(x.T, num_splits=parts)
+                    split(x[::2], num_splits=parts, axis=-1)
+        split(np.full(10**6, "a", object), 1000)
+    assert not recorder.buffer
+
+
+@pytest.mark.parametrize("dtypes", ["float32", 3, ["no dtype"], [object()]])
+def test_warmup_refuses_what_is_no_dtype(dtypes):
+    with pytest.raises(SplitTypeError, match="^warmup: dtypes="):
+        splitjit.warmup(dtypes)

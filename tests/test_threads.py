@@ -1,0 +1,110 @@
+"""Threads and forks, each in a process of its own: an abort would take the tests along."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SPLIT = """
+import numpy as np, os, splitjit, sys, threading
+x = np.arange(2**20, dtype=np.int32).reshape(1024, -1)
+
+def check():
+    parts = splitjit.split(x, [300, 724], axis=1)
+    assert np.array_equal(parts[0], x[:, :300]) and np.array_equal(parts[1], x[:, 300:])
+"""
+
+MANY_THREADS = """
+def work():
+    for _ in range(50):
+        check()
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+check()
+"""
+
+BESIDE_USERS_REGION = """
+import numba
+
+@numba.njit(parallel=True, nogil=True)
+def users(a):
+    for _ in range(20):
+        for i in numba.prange(a.size):
+            a[i] += 1
+
+a = np.zeros(10**5)
+users(a)
+check()
+thread = threading.Thread(target=lambda: [users(a) for _ in range(50)])
+thread.start()
+while thread.is_alive():
+    check()
+assert (a == 51 * 20).all()
+check()
+"""
+
+FORK = """
+check()
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        check()
+        grandchild = os.fork()
+        if grandchild == 0:
+            check()
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]) == 7
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    check()
+"""
+
+ONE_THREAD = """
+import numba
+numba.set_num_threads(1)
+from splitjit import kernels
+check()
+assert kernels.copy_kernel.cache_info().currsize == 1, "the parallel kernel was loaded"
+assert numba.get_num_threads() == 1
+"""
+
+
+def run(code, layer):
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
+    return subprocess.run(
+        [sys.executable, "-c", SPLIT + code],
+        env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+@pytest.mark.parametrize(
+    "situation",
+    [MANY_THREADS, BESIDE_USERS_REGION, FORK, ONE_THREAD],
+    ids=["many threads", "beside a user's region", "fork", "one thread"],
+)
+def test_nothing_aborts(situation, layer):
+    if "fork" in situation and not hasattr(os, "fork"):
+        pytest.skip("no fork here")
+    result = run(situation, layer)
+    if "No threading layer could be loaded" in result.stderr:
+        pytest.skip(f"{layer} cannot be loaded here")
+    assert result.returncode == 0, result.stderr
+
+
+def test_without_jit_numpy_copies():
+    code = "import splitjit; splitjit.warmup(); [check() for _ in range(2)]"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    subprocess.run([sys.executable, "-c", SPLIT + code], env=environment, check=True)
+
+
+def test_an_unwritable_cache_does_not_fail_a_split(tmp_path):
+    """The cache folder is a file, so that nothing can be written there, even by root."""
+    (tmp_path / "cache").write_text("")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", SPLIT + "check()"], env=environment, check=True)
