@@ -143,25 +143,28 @@ def check_out(plan: SplitPlan, x: np.ndarray, out: Any) -> Sequence[np.ndarray]:
             f"out of {len(out)} arrays",
             f"must have an array for each of {len(plan)} parts",
         )
+    own_memory = x.flags.owndata
     for i, (part, shape) in enumerate(zip(out, plan.output_shapes, strict=True)):
+        flags = part.flags
         if part.shape != shape:
             received = f"out[{i}] of shape {part.shape}"
             raise SplitError("split", received, f"part {i} has shape {shape}")
         if part.dtype != x.dtype:
             received = f"out[{i}] of dtype {part.dtype}"
             raise SplitTypeError("split", received, f"the dtype must be that of x, {x.dtype}")
-        if not part.flags.writeable:
+        if not flags.writeable:
             raise SplitError("split", f"out[{i}] is read-only", "out must be writeable")
-        if _overlaps_itself(part):
+        if not (flags.c_contiguous or part.size == 0) and _overlaps_itself(part):
             received = f"out[{i}] of strides {part.strides}"
             raise SplitError("split", received, "its elements must not share memory")
-    _check_apart([(f"out[{i}]", part) for i, part in enumerate(out)] + [("x", x)])
+        own_memory = own_memory and flags.owndata
+    # Arrays that own their memory share it only with themselves.
+    if not own_memory or len({id(x), *map(id, out)}) <= len(out):
+        _check_apart([(f"out[{i}]", part) for i, part in enumerate(out)] + [("x", x)])
     return out
 
 
 def _overlaps_itself(array: np.ndarray) -> bool:
-    if array.flags.c_contiguous or array.size == 0:
-        return False
     end = array.itemsize
     for stride, extent in sorted(
         (abs(stride), extent)

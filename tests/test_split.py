@@ -92,7 +92,7 @@ def test_dtypes_and_layouts(dtype, layout, route):
         ((33, 6), 1, [2, 2, 2]),
         ((3, 4, 35), 1, [1, 3]),
     ]:
-        x = LAYOUTS[layout](lambda shape: random_array(rng, shape, dtype), shape)  # noqa: B023
+        x = LAYOUTS[layout](lambda shape: random_array(rng, shape, dtype), shape)
         plan = plan_split(shape, sizes, axis=axis)
         assert_parts(split(x, sizes, axis=axis), x, plan)
 
