@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from splitjit import arrays, threads
-from splitjit.dtypes import word_width
 from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.objects import assign_kernel
 from splitjit.planner import SplitPlan, cached_plan
@@ -160,7 +159,6 @@ def _copy_to(
 def _run_kernel(x: np.ndarray, nbytes: int, target: int, layout: arrays.CopyLayout) -> None:
     threads.copy(
         nbytes,
-        word_width(x.dtype),
         nbytes >= _STREAM_FROM,
         target,
         arrays.address(x),

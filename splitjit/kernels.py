@@ -32,12 +32,12 @@ from numba.extending import intrinsic
 # strides of the part follow behind TARGET, as many as the layout has dims.
 SOURCE, TARGET, RUN, NBYTES, DIMS = range(5)
 
-# A value of each word's type: Numba compiles the loops below once for each.
-_WORD1, _WORD2, _WORD4, _WORD8 = np.uint8(0), np.uint16(0), np.uint32(0), np.uint64(0)
-_WORD16 = np.complex128(0)
-
 _LINE = 64  # bytes of a cache line, and of the widest vector
+_LANE = ir.IntType(64)
 _BLOCK = 1 << 18  # bytes of source that stay in a core's L2 cache while all parts take theirs
+_STAGE = 1 << 13  # bytes that are gathered in the L1 cache before they are streamed out
+_STAGED = 1 << 11  # longest run that is gathered
+_LONG = 1 << 9  # shortest run that memcpy copies
 _GROUP = 16  # lines of a transposed copy that are walked side by side
 
 _log = logging.getLogger(__name__)
@@ -60,26 +60,31 @@ def _copy_bytes(typingctx, target, source, nbytes):
     return types.void(types.intp, types.intp, types.intp), codegen
 
 
-@intrinsic
-def _copy_word(typingctx, word, target, source):
-    """Move one word, aligned or not."""
+def _mover(nbytes):
+    """Make the intrinsic that moves one word of some bytes, aligned or not."""
 
-    def codegen(context, builder, signature, args):
-        width = context.get_abi_sizeof(context.get_data_type(signature.args[0]))
-        element = ir.IntType(8 * width)
-        value = builder.load(_pointer(builder, args[2], element), align=1)
-        builder.store(value, _pointer(builder, args[1], element), align=1)
-        return context.get_dummy_value()
+    @intrinsic
+    def move(typingctx, target, source):
+        def codegen(context, builder, signature, args):
+            word = ir.IntType(8 * nbytes) if nbytes <= 8 else ir.VectorType(_LANE, nbytes // 8)
+            value = builder.load(_pointer(builder, args[1], word), align=1)
+            builder.store(value, _pointer(builder, args[0], word), align=1)
+            return context.get_dummy_value()
 
-    return types.void(word, types.intp, types.intp), codegen
+        return types.void(types.intp, types.intp), codegen
+
+    return move
+
+
+_move_line = _mover(_LINE)
 
 
 @intrinsic
 def _stream_line(typingctx, target, source):
-    """Move a cache line past the cache to an aligned target."""
+    """Move a cache line to an aligned target, past the cache."""
 
     def codegen(context, builder, signature, args):
-        line = ir.VectorType(ir.IntType(64), _LINE // 8)
+        line = ir.VectorType(_LANE, _LINE // 8)
         value = builder.load(_pointer(builder, args[1], line), align=1)
         store = builder.store(value, _pointer(builder, args[0], line), align=_LINE)
         one = ir.Constant(ir.IntType(32), 1)
@@ -87,6 +92,19 @@ def _stream_line(typingctx, target, source):
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp), codegen
+
+
+@intrinsic
+def _stack(typingctx):
+    """Reserve the staging buffer on the thread's stack, aligned to a line."""
+
+    def codegen(context, builder, signature, args):
+        with builder.goto_entry_block():
+            buffer = builder.alloca(ir.ArrayType(ir.IntType(8), _STAGE + 2 * _LINE))
+        buffer.align = _LINE
+        return builder.ptrtoint(buffer, ir.IntType(64))
+
+    return types.intp(), codegen
 
 
 @intrinsic
@@ -100,8 +118,79 @@ def _fence(typingctx):
     return types.void(), codegen
 
 
+@intrinsic
+def _out_of_line(typingctx):
+    """Keep the calling function out of its callers: inlined, it is optimized in each anew."""
+
+    def codegen(context, builder, signature, args):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+def _runs_of(nbytes):
+    """Make the loop for runs of `nbytes` to 2 * `nbytes` - 1: one word, or two that overlap."""
+    move = _mover(nbytes)
+
+    @njit
+    def copy(target, source, run, count, target_step, source_step):
+        _out_of_line()
+        last = run - nbytes
+        if last == 0:
+            for _ in range(count):
+                move(target, source)
+                target += target_step
+                source += source_step
+        else:
+            for _ in range(count):
+                move(target, source)
+                move(target + last, source + last)
+                target += target_step
+                source += source_step
+
+    return copy
+
+
+_runs_of_1, _runs_of_2, _runs_of_4 = _runs_of(1), _runs_of(2), _runs_of(4)
+_runs_of_8, _runs_of_16, _runs_of_32 = _runs_of(8), _runs_of(16), _runs_of(32)
+
+
+@njit
+def _move_runs(target, source, run, count, target_step, source_step):
+    """Copy runs that lie evenly spaced, by ordinary stores and the widest word that fits."""
+    _out_of_line()
+    if run >= _LONG:
+        for _ in range(count):
+            _copy_bytes(target, source, run)
+            target += target_step
+            source += source_step
+    elif run >= _LINE:
+        last = run - _LINE
+        for _ in range(count):
+            for k in range(0, last, _LINE):
+                _move_line(target + k, source + k)
+            _move_line(target + last, source + last)
+            target += target_step
+            source += source_step
+    elif run >= 32:
+        _runs_of_32(target, source, run, count, target_step, source_step)
+    elif run >= 16:
+        _runs_of_16(target, source, run, count, target_step, source_step)
+    elif run >= 8:
+        _runs_of_8(target, source, run, count, target_step, source_step)
+    elif run >= 4:
+        _runs_of_4(target, source, run, count, target_step, source_step)
+    elif run >= 2:
+        _runs_of_2(target, source, run, count, target_step, source_step)
+    else:
+        _runs_of_1(target, source, run, count, target_step, source_step)
+
+
 @njit
 def _stream_bytes(target, source, nbytes):
+    """Copy bytes past the cache; its partial lines at both ends through it."""
+    _out_of_line()
     head = min(-target % _LINE, nbytes)
     _copy_bytes(target, source, head)
     tail = head + (nbytes - head) // _LINE * _LINE
@@ -111,66 +200,62 @@ def _stream_bytes(target, source, nbytes):
 
 
 @njit
-def _copy_piece(stream, target, source, nbytes):
-    if stream:
-        _stream_bytes(target, source, nbytes)
+def _stream_runs(stage, target, source, run, count, source_step):
+    """Copy short runs to a contiguous target past the cache.
+
+    They are gathered in the staging buffer, which stays in the L1 cache, at the
+    target's offset from a cache line; full lines of it are streamed out, and
+    what is left of the last one moves to the front.
+    """
+    _out_of_line()
+    batch = _STAGE // run
+    fill = target % _LINE
+    line = target - fill
+    skip = fill
+    while count > 0:
+        n = min(batch, count)
+        _move_runs(stage + fill, source, run, n, run, source_step)
+        source += n * source_step
+        count -= n
+        fill += n * run
+        first = 0
+        if skip and fill >= _LINE:
+            _copy_bytes(line + skip, stage + skip, _LINE - skip)
+            first = _LINE
+            skip = 0
+        full = fill // _LINE * _LINE
+        for k in range(first, full, _LINE):
+            _stream_line(line + k, stage + k)
+        if full:
+            _move_line(stage, stage + full)
+            line += full
+            fill -= full
+    _copy_bytes(line + skip, stage + skip, fill - skip)
+
+
+@njit
+def _copy_runs(stream, stage, target, source, run, count, target_step, source_step):
+    """Copy runs that lie evenly spaced."""
+    if stream and run <= _STAGED and target_step == run:
+        _stream_runs(stage, target, source, run, count, source_step)
+    elif stream and run >= _LONG:
+        for _ in range(count):
+            _stream_bytes(target, source, run)
+            target += target_step
+            source += source_step
     else:
-        _copy_bytes(target, source, nbytes)
+        _move_runs(target, source, run, count, target_step, source_step)
 
 
 @njit
-def _copy_words(word, width, target, source, run, lines, target_line, source_line):
-    """Copy one run, word by word, from each of several lines."""
-    for _ in range(lines):
-        b = 0
-        while b < run:
-            _copy_word(word, target + b, source + b)
-            b += width
-        target += target_line
-        source += source_line
-
-
-@njit
-def _copy_runs(
-    width,
-    stream,
-    target,
-    source,
-    run,
-    count,
-    lines,
-    target_step,
-    source_step,
-    target_line,
-    source_line,
-):
-    """Copy runs that lie evenly spaced, by the loop that suits their length."""
-    for _ in range(count):
-        if run >= _LINE:
-            _copy_piece(stream, target, source, run)
-        elif width == 1:
-            _copy_words(_WORD1, width, target, source, run, lines, target_line, source_line)
-        elif width == 2:
-            _copy_words(_WORD2, width, target, source, run, lines, target_line, source_line)
-        elif width == 4:
-            _copy_words(_WORD4, width, target, source, run, lines, target_line, source_line)
-        elif width == 8:
-            _copy_words(_WORD8, width, target, source, run, lines, target_line, source_line)
-        else:
-            _copy_words(_WORD16, width, target, source, run, lines, target_line, source_line)
-        target += target_step
-        source += source_step
-
-
-@njit
-def _copy_range(width, stream, target, source, source_strides, part, first, last):
+def _copy_range(stream, stage, target, source, source_strides, part, first, last):
     """Copy the bytes [first, last) of a part."""
+    _out_of_line()
     dims = source_strides.size
     extents = part[DIMS : DIMS + dims]
     target_strides = part[DIMS + dims : DIMS + 2 * dims]
     run = part[RUN]
     inner = dims - 1
-    one, zero = np.intp(1), np.intp(0)  # variables: a literal is a type, and compiles anew
     while first < last:
         index = first // run
         offset = first - index * run
@@ -192,43 +277,38 @@ def _copy_range(width, stream, target, source, source_strides, part, first, last
                 start_line = i
             lines = outer
         whole = (last - first) // run
-        if offset or whole == 0:
+        if offset or whole == 0:  # a piece of a run
             piece = min(run - offset, last - first)
-            _copy_piece(stream and piece >= _LINE, t, s, piece)
+            if stream:
+                _stream_bytes(t, s, piece)
+            else:
+                _copy_bytes(t, s, piece)
             first += piece
         elif (
             dims > 1
-            and run == width
+            and run < _LINE
             and start == 0
             and whole >= 2 * left
             and abs(source_strides[inner - 1]) < abs(source_strides[inner])
         ):
+            # Transposed: walk several lines side by side, along the source's short stride.
             lines = min(_GROUP, whole // left, extents[inner - 1] - start_line)
-            _copy_runs(
-                width, stream, t, s, run, left, lines, target_strides[inner], source_strides[inner],
-                target_strides[inner - 1], source_strides[inner - 1],
-            )  # fmt: skip
+            for i in range(left):
+                _move_runs(
+                    t + i * target_strides[inner], s + i * source_strides[inner], run, lines,
+                    target_strides[inner - 1], source_strides[inner - 1],
+                )  # fmt: skip
             first += lines * left * run
         else:
             count = min(left, whole)
             _copy_runs(
-                width,
-                stream,
-                t,
-                s,
-                run,
-                count,
-                one,
-                target_strides[inner],
-                source_strides[inner],
-                zero,
-                zero,
+                stream, stage, t, s, run, count, target_strides[inner], source_strides[inner]
             )
             first += count * run
 
 
 @njit
-def _copy_share(width, stream, target, source, source_strides, parts, runs, task, tasks):
+def _copy_share(stream, target, source, source_strides, parts, runs, task, tasks):
     """Copy what falls to one of the tasks.
 
     Where all parts have `runs` runs, as when an inner axis is split, a task
@@ -236,6 +316,8 @@ def _copy_share(width, stream, target, source, source_strides, parts, runs, task
     is read once. Otherwise, one part after another, it takes an even share
     of the bytes, cut anywhere.
     """
+    _out_of_line()
+    stage = _stack()
     if runs >= 32 * tasks or (runs and tasks == 1):
         row = 0
         for p in range(parts.shape[0]):
@@ -247,7 +329,7 @@ def _copy_share(width, stream, target, source, source_strides, parts, runs, task
             for p in range(parts.shape[0]):
                 run = parts[p, RUN]
                 _copy_range(
-                    width, stream, target, source, source_strides, parts[p], i * run, j * run
+                    stream, stage, target, source, source_strides, parts[p], i * run, j * run
                 )
     else:
         total = 0
@@ -265,23 +347,22 @@ def _copy_share(width, stream, target, source, source_strides, parts, runs, task
                 b = nbytes
             if first - start >= nbytes:
                 a = nbytes
-            _copy_range(width, stream, target, source, source_strides, parts[p], a, b)
+            _copy_range(stream, stage, target, source, source_strides, parts[p], a, b)
             start += nbytes
     if stream:
         _fence()
 
 
-def _serial(width, stream, target, source, source_strides, parts, runs, tasks):
-    _copy_share(width, stream, target, source, source_strides, parts, runs, np.intp(0), tasks)
+def _serial(stream, target, source, source_strides, parts, runs, tasks):
+    _copy_share(stream, target, source, source_strides, parts, runs, np.intp(0), tasks)
 
 
-def _parallel(width, stream, target, source, source_strides, parts, runs, tasks):
+def _parallel(stream, target, source, source_strides, parts, runs, tasks):
     for task in prange(tasks):
-        _copy_share(width, stream, target, source, source_strides, parts, runs, task, tasks)
+        _copy_share(stream, target, source, source_strides, parts, runs, np.intp(task), tasks)
 
 
 _SIGNATURE = types.void(
-    types.intp,  # width
     types.boolean,  # stream
     types.intp,  # target
     types.intp,  # source
@@ -304,7 +385,7 @@ def copy_kernel(parallel):
     Returns
     -------
     callable
-        ``kernel(width, stream, target, source, source_strides, parts, runs, tasks)``
+        ``kernel(stream, target, source, source_strides, parts, runs, tasks)``
     """
     function = _parallel if parallel else _serial
     options = {"parallel": parallel, "nogil": True, "error_model": "numpy"}
