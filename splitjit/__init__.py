@@ -7,9 +7,18 @@
 ((16, 768), True)
 """
 
+from splitjit.buffers import set_buffer_limit
 from splitjit.errors import SplitError, SplitTypeError
 from splitjit.execution import split, warmup
 from splitjit.planner import SplitPlan, plan_split
 
-__all__ = ["SplitError", "SplitPlan", "SplitTypeError", "plan_split", "split", "warmup"]
+__all__ = [
+    "SplitError",
+    "SplitPlan",
+    "SplitTypeError",
+    "plan_split",
+    "set_buffer_limit",
+    "split",
+    "warmup",
+]
 __version__ = "0.1.0.dev0"

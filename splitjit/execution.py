@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from splitjit import arrays, threads
+from splitjit import threads
+from splitjit.arrays import as_array, check_out
+from splitjit.buffers import allocate_parts, empty_parts
 from splitjit.errors import SplitError, SplitTypeError, describe
+from splitjit.layout import CopyLayout, fresh_layout, out_layout
 from splitjit.objects import assign_kernel
 from splitjit.planner import SplitPlan, cached_plan
 
@@ -103,7 +106,7 @@ def split(
     >>> [part.shape for part in splitjit.split(x, num_splits=3, axis=1)]
     [(2, 2), (2, 2), (2, 2)]
     """
-    x = arrays.as_array(x)
+    x = as_array(x)
     plan = cached_plan(x.shape, split, axis, num_outputs, num_splits)
     return _route(plan, x, out, copy)
 
@@ -112,7 +115,7 @@ def run_plan(
     plan: SplitPlan, x: ArrayLike, out: Sequence[np.ndarray] | None, copy: bool
 ) -> list[np.ndarray]:
     """Split an array by a plan of its shape; see `SplitPlan.__call__`."""
-    x = arrays.as_array(x)
+    x = as_array(x)
     if x.shape != plan.shape:
         raise SplitError("split", f"x of shape {x.shape}", f"the plan is for shape {plan.shape}")
     return _route(plan, x, out, copy)
@@ -129,7 +132,7 @@ def _route(
         if nbytes < _SLICES_BELOW or threads.jit_disabled():
             return [x[index].copy() for index in plan.slices]
         return _copy_fresh(plan, x, nbytes)
-    return _copy_to(plan, x, nbytes, arrays.check_out(plan, x, out))
+    return _copy_to(plan, x, nbytes, check_out(plan, x, out))
 
 
 def _check_views(out: Any, copy: Any) -> None:
@@ -141,9 +144,9 @@ def _check_views(out: Any, copy: Any) -> None:
 
 def _copy_fresh(plan: SplitPlan, x: np.ndarray, nbytes: int) -> list[np.ndarray]:
     if x.dtype.hasobject:
-        return _assign(plan, x, nbytes, arrays.empty_parts(plan, x.dtype))
-    parts, target = arrays.allocate_parts(plan, x.dtype)
-    _run_kernel(x, nbytes, target, arrays.fresh_layout(plan, x.strides, x.itemsize))
+        return _assign(plan, x, nbytes, empty_parts(plan, x.dtype))
+    parts, target = allocate_parts(plan, x.dtype)
+    _run_kernel(x, nbytes, target, fresh_layout(plan, x.strides, x.itemsize))
     return parts
 
 
@@ -152,16 +155,16 @@ def _copy_to(
 ) -> list[np.ndarray]:
     if x.dtype.hasobject or nbytes < _SLICES_BELOW or threads.jit_disabled():
         return _assign(plan, x, nbytes, out)
-    _run_kernel(x, nbytes, 0, arrays.out_layout(plan, x, out))
+    _run_kernel(x, nbytes, 0, out_layout(plan, x, out))
     return list(out)
 
 
-def _run_kernel(x: np.ndarray, nbytes: int, target: int, layout: arrays.CopyLayout) -> None:
+def _run_kernel(x: np.ndarray, nbytes: int, target: int, layout: CopyLayout) -> None:
     threads.copy(
         nbytes,
         nbytes >= _STREAM_FROM,
         target,
-        arrays.address(x),
+        x.ctypes.data,
         layout.source_strides,
         layout.parts,
         layout.runs,

@@ -3,7 +3,7 @@
 A kernel gets addresses, extents and byte strides that were checked before. It
 never raises and never sees a Python object.
 
-The layout it copies is that of `splitjit.arrays.CopyLayout`. Every part is a
+The layout it copies is that of `splitjit.layout.CopyLayout`. Every part is a
 nest of `extents` around *runs* of bytes that are contiguous on both sides:
 
     part p:   for i in extents[0]: for j in extents[1]: …
@@ -19,7 +19,6 @@ this file: Numba's cache does not notice changes of callees elsewhere.
 
 from __future__ import annotations
 
-import functools
 import logging
 
 import numpy as np
@@ -373,7 +372,6 @@ _SIGNATURE = types.void(
 )
 
 
-@functools.cache
 def copy_kernel(parallel):
     """Compile the copy kernel, or load it from the cache.
 

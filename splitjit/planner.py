@@ -129,7 +129,7 @@ class SplitPlan:
         list of ndarray
             New C-contiguous arrays, 64-byte aligned in one allocation.
         """
-        from splitjit.arrays import empty_parts
+        from splitjit.buffers import empty_parts
 
         return empty_parts(self, dtype)
 

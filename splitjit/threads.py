@@ -8,6 +8,7 @@ that could happen, one thread copies. Each call decides for itself.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -18,6 +19,14 @@ _BYTES_PER_TASK = 1 << 17
 
 _workqueue = threading.Lock()
 _forked = False
+
+
+@functools.cache
+def _load(parallel: bool) -> Any:
+    """Compile a copy kernel, or load it from the cache: what imports Numba's compiler."""
+    from splitjit.kernels import copy_kernel
+
+    return copy_kernel(parallel)  # type: ignore[no-untyped-call]
 
 
 def copy(nbytes: int, *arguments: Any) -> None:
@@ -31,26 +40,24 @@ def copy(nbytes: int, *arguments: Any) -> None:
         Those of `splitjit.kernels.copy_kernel` but for `tasks`. They have
         been checked.
     """
-    import numba
-
-    from splitjit.kernels import copy_kernel
-
     tasks = nbytes // _BYTES_PER_TASK
-    if tasks > 1:
-        tasks = min(tasks, 1 if _forked else numba.get_num_threads())
-    if tasks > 1:
-        kernel = copy_kernel(parallel=True)  # loading it starts the threading layer
-        if numba.threading_layer() != "workqueue":
-            kernel(*arguments, tasks)
-            return
-        # Other threads may run parallel regions that are not ours.
-        if threading.active_count() == 1 and _workqueue.acquire(blocking=False):
-            try:
+    if tasks > 1 and not _forked:
+        import numba
+
+        tasks = min(tasks, numba.get_num_threads())
+        if tasks > 1:
+            kernel = _load(parallel=True)  # which starts the threading layer
+            if numba.threading_layer() != "workqueue":
                 kernel(*arguments, tasks)
-            finally:
-                _workqueue.release()
-            return
-    copy_kernel(parallel=False)(*arguments, 1)
+                return
+            # Other threads may run parallel regions that are not ours.
+            if threading.active_count() == 1 and _workqueue.acquire(blocking=False):
+                try:
+                    kernel(*arguments, tasks)
+                finally:
+                    _workqueue.release()
+                return
+    _load(parallel=False)(*arguments, 1)
 
 
 def jit_disabled() -> bool:
@@ -62,10 +69,8 @@ def jit_disabled() -> bool:
 
 def load_kernels() -> None:
     """Compile the copy kernels, or load them from the cache."""
-    from splitjit.kernels import copy_kernel
-
-    copy_kernel(parallel=True)
-    copy_kernel(parallel=False)
+    _load(parallel=True)
+    _load(parallel=False)
 
 
 def _after_fork_in_child() -> None:

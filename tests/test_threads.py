@@ -67,9 +67,9 @@ for _ in range(3):
 ONE_THREAD = """
 import numba
 numba.set_num_threads(1)
-from splitjit import kernels
+from splitjit import threads
 check()
-assert kernels.copy_kernel.cache_info().currsize == 1, "the parallel kernel was loaded"
+assert threads._load.cache_info().currsize == 1, "the parallel kernel was loaded"
 assert numba.get_num_threads() == 1
 """
 

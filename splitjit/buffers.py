@@ -1,0 +1,202 @@
+"""Memory for fresh parts: one aligned block a call, large blocks kept for reuse.
+
+Fresh memory costs more than the copy, since the system zeroes each page at its
+first touch. So large blocks are mapped here, lent to the parts of one call
+and, once all of these are gone, kept for another.
+
+A block is lent as an array, the *lease*, which is the base of its parts. NumPy,
+memoryviews, DLPack and whoever else refers to a part's memory keep the part and
+so the lease alive; only when the lease dies does the block come back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+import mmap
+import operator
+import os
+import sys
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from splitjit.errors import SplitError, SplitTypeError, describe
+from splitjit.planner import SplitPlan
+
+ALIGNMENT = 64
+"""Bytes to which every part of a block is aligned: a cache line, a vector."""
+
+_MAPPED_FROM = 1 << 20
+
+
+@functools.lru_cache(maxsize=512)
+def part_positions(plan: SplitPlan, itemsize: int) -> tuple[tuple[int, ...], int]:
+    """Return where each part starts in its plan's block, and the block's length."""
+    lengths = [-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT for s in plan.output_shapes]
+    ends = list(itertools.accumulate(lengths, initial=0))
+    return tuple(ends[:-1]), ends[-1]
+
+
+def allocate_parts(plan: SplitPlan, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
+    """Allocate the parts of a plan in one block.
+
+    Parameters
+    ----------
+    plan : SplitPlan
+        The plan whose parts are wanted.
+    dtype : dtype
+        Their dtype; it holds no objects.
+
+    Returns
+    -------
+    parts : list of ndarray
+        New C-contiguous arrays, uninitialized, each aligned to `ALIGNMENT`
+        bytes. The block is free once all of them are gone.
+    address : int
+        Where the block starts.
+
+    Raises
+    ------
+    MemoryError
+        If there is not enough memory.
+    """
+    positions, nbytes = part_positions(plan, dtype.itemsize)
+    if nbytes >= _MAPPED_FROM:
+        lease, address = _POOL.lend(nbytes)
+        start = 0
+    else:
+        lease = np.empty(nbytes + ALIGNMENT, np.uint8)
+        address = lease.ctypes.data
+        start = -address % ALIGNMENT
+    parts = [
+        np.ndarray(shape, dtype, lease, start + position)
+        for shape, position in zip(plan.output_shapes, positions, strict=True)
+    ]
+    return parts, address + start
+
+
+def empty_parts(plan: SplitPlan, dtype: DTypeLike) -> list[np.ndarray]:
+    """Allocate the parts of a plan, uninitialized; objects one array a part."""
+    dtype = np.dtype(dtype)
+    if dtype.hasobject:
+        return [np.empty(shape, dtype) for shape in plan.output_shapes]
+    return allocate_parts(plan, dtype)[0]
+
+
+def set_buffer_limit(nbytes: int) -> None:
+    """Set how much memory may be kept for reuse by later splits.
+
+    Large blocks of memory are kept once every part in them is gone. This
+    limits those; memory that parts still use does not count.
+
+    Parameters
+    ----------
+    nbytes : int
+        Bytes to keep at most; 0 keeps none. What is kept beyond is freed now.
+        The default is 256 MiB, or the environment variable
+        ``SPLITJIT_BUFFER_LIMIT``, in bytes.
+
+    Raises
+    ------
+    SplitError, SplitTypeError
+        If `nbytes` is negative or no integer.
+
+    Examples
+    --------
+    >>> import splitjit
+    >>> splitjit.set_buffer_limit(2**30)
+    """
+    _POOL.limit = _limit(nbytes=nbytes)
+    _POOL.trim()
+
+
+def _limit(**named: Any) -> int:
+    (value,) = named.values()
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise SplitTypeError("set_buffer_limit", describe(**named), "must be an integer")
+    if operator.index(value) < 0:
+        raise SplitError("set_buffer_limit", describe(**named), "must be at least 0")
+    return operator.index(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """Mapped memory, and where it is."""
+
+    memory: mmap.mmap
+    address: int
+    nbytes: int
+
+
+class _Pool:
+    """The blocks that nobody uses, oldest first.
+
+    Leases die anywhere, even while this very code runs, so that a lock could
+    be waited for by its own holder. Instead, each step is a single operation
+    on a list or a dict, which other threads see done or not done.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.idle: list[_Block] = []
+        self.lent: dict[int, tuple[weakref.ref[np.ndarray], _Block]] = {}
+
+    def lend(self, nbytes: int) -> tuple[np.ndarray, int]:
+        """Return the memory of a block as an array, and its address."""
+        block = self._take(nbytes) or _map(nbytes)
+        lease = np.frombuffer(block.memory, np.uint8)
+        key = id(lease)
+        self.lent[key] = (weakref.ref(lease, lambda _: self._give_back(key)), block)
+        return lease, block.address
+
+    def _take(self, nbytes: int) -> _Block | None:
+        for block in sorted(self.idle, key=lambda block: block.nbytes):
+            # A reference besides these two, the block's and the call's, is somebody
+            # who went past the lease, by `part.base.base`: to be waited for.
+            if nbytes <= block.nbytes <= 2 * nbytes and sys.getrefcount(block.memory) == 2:
+                try:
+                    self.idle.remove(block)
+                except ValueError:  # another thread took it
+                    continue
+                return block
+        return None
+
+    def _give_back(self, key: int) -> None:
+        _, block = self.lent.pop(key)
+        self.idle.append(block)
+        self.trim()
+
+    def trim(self) -> None:
+        """Free the oldest blocks until the rest is within the limit."""
+        while self.idle and sum([block.nbytes for block in self.idle]) > self.limit:
+            with contextlib.suppress(IndexError):  # another thread freed the last one
+                self.idle.pop(0)
+
+
+def _map(nbytes: int) -> _Block:
+    """Map fresh memory, of this process alone, in huge pages where there are any."""
+    private = (
+        {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    )
+    try:
+        memory = mmap.mmap(-1, nbytes, **private)
+    except (OSError, OverflowError, ValueError) as error:
+        raise MemoryError(f"splitjit: {nbytes} bytes for the parts: {error}") from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a system without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return _Block(memory, np.frombuffer(memory, np.uint8).ctypes.data, nbytes)
+
+
+def _environment_limit() -> int:
+    value = os.environ.get("SPLITJIT_BUFFER_LIMIT", str(1 << 28))
+    return _limit(SPLITJIT_BUFFER_LIMIT=int(value) if value.strip("-").isdigit() else value)
+
+
+_POOL = _Pool(_environment_limit())

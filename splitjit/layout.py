@@ -1,0 +1,141 @@
+"""Shapes and strides to what a kernel copies, in as few dims as they allow."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from splitjit.buffers import part_positions
+from splitjit.planner import SplitPlan
+
+TARGET = 1
+"""The column of `CopyLayout.parts` that says where parts go."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyLayout:
+    """What a kernel copies, in as few dims as the strides of both sides allow.
+
+    Attributes
+    ----------
+    source_strides : ndarray of int64, shape (dims,)
+        Bytes between runs of the source, outermost dim first.
+    parts : ndarray of int64, shape (n, 4 + 2 * dims)
+        A row for each part that is not empty: where it starts in the source,
+        where in the target, the bytes of a run, the bytes in all; then its
+        extents, then its strides in the target.
+    runs : int
+        How many runs each part has, if all have the same; else 0.
+    """
+
+    source_strides: np.ndarray
+    parts: np.ndarray
+    runs: int
+
+
+@functools.lru_cache(maxsize=512)
+def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> CopyLayout:
+    """Lay out the copy of a source of such strides to the parts of a block.
+
+    Parameters
+    ----------
+    plan : SplitPlan
+        A plan of the source's shape.
+    strides : tuple of int
+        The source's strides in bytes.
+    itemsize : int
+        Bytes of an element.
+
+    Returns
+    -------
+    CopyLayout
+        Targets count from the start of the block, see `allocate_parts`.
+    """
+    positions, _ = part_positions(plan, itemsize)
+    shape = np.broadcast_to(np.array(plan.shape, np.int64)[:, None], (len(plan.shape), len(plan)))
+    shape = shape.copy()
+    shape[plan.axis] = plan.sizes
+    inner = np.cumprod(shape[:0:-1], axis=0)[::-1]
+    target_strides = itemsize * np.vstack([inner, np.ones((1, len(plan)), np.int64)])
+    return _layout(plan, strides, itemsize, np.array(positions, np.int64), target_strides)
+
+
+def out_layout(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray]) -> CopyLayout:
+    """Lay out the copy of an array to given parts.
+
+    Parameters
+    ----------
+    plan : SplitPlan
+        A plan of the shape of `x`.
+    x : ndarray
+        The source.
+    out : sequence of ndarray
+        The parts, as `check_out` lets them pass.
+
+    Returns
+    -------
+    CopyLayout
+        Targets are addresses.
+    """
+    if all(part.flags.c_contiguous for part in out):
+        layout = fresh_layout(plan, x.strides, x.itemsize)
+        parts = layout.parts.copy()
+        parts[:, TARGET] = [part.ctypes.data for part in out if part.size]
+        return CopyLayout(layout.source_strides, parts, layout.runs)
+    addresses = np.array([part.ctypes.data for part in out], np.int64)
+    target_strides = np.array([part.strides for part in out], np.int64).T
+    return _layout(plan, x.strides, x.itemsize, addresses, target_strides)
+
+
+def _layout(
+    plan: SplitPlan,
+    strides: tuple[int, ...],
+    itemsize: int,
+    targets: np.ndarray,
+    target_strides: np.ndarray,
+) -> CopyLayout:
+    """Collapse the dims: merge those that step alike, and the last into runs."""
+    full = np.array(plan.sizes) > 0
+    sizes = np.array(plan.sizes, np.int64)[full]
+    offsets = np.array(plan.offsets, np.int64)[full]
+    target_strides = target_strides[:, full]
+    dims = [
+        (sizes if d == plan.axis else np.full_like(sizes, extent), strides[d], target_strides[d])
+        for d, extent in enumerate(plan.shape)
+    ]
+    # In the target's memory order; dims of a single step go, whatever their strides.
+    dims = [dim for dim in dims if np.any(dim[0] != 1)]
+    dims.sort(key=lambda dim: abs(int(dim[2][0])), reverse=True)
+
+    run = np.full_like(sizes, itemsize)
+    merged: list[tuple[np.ndarray, int, np.ndarray]] = []
+    for extent, stride, target_stride in reversed(dims):
+        if not merged:
+            if np.all((stride == run) & (target_stride == run)):
+                run = run * extent
+                continue
+        else:
+            inner_extent, inner_stride, inner_target = merged[-1]
+            if np.all(
+                (stride == inner_extent * inner_stride)
+                & (target_stride == inner_extent * inner_target)
+            ):
+                merged[-1] = (extent * inner_extent, inner_stride, inner_target)
+                continue
+        merged.append((extent, stride, target_stride))
+    if not merged:
+        merged.append((np.ones_like(sizes), 0, np.zeros_like(sizes)))
+
+    dims = merged[::-1]
+    runs = np.prod([extent for extent, _, _ in dims], axis=0)
+    columns = [offsets * strides[plan.axis], targets[full], run, run * runs]
+    columns += [extent for extent, _, _ in dims]
+    columns += [target_stride for _, _, target_stride in dims]
+    return CopyLayout(
+        np.array([stride for _, stride, _ in dims], np.int64),
+        np.ascontiguousarray(np.stack(columns, axis=1)),
+        int(runs[0]) if np.all(runs == runs[0]) else 0,
+    )

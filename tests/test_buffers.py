@@ -1,0 +1,185 @@
+"""Blocks: aligned, lent, and given back only when nothing reaches their parts."""
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit import SplitError, SplitTypeError, buffers, split
+
+X = np.arange(2**20, dtype=np.int32)
+"""Large enough for its parts to be mapped."""
+
+
+@pytest.fixture(autouse=True)
+def _empty_pool(monkeypatch):
+    monkeypatch.setattr(buffers, "_POOL", buffers._Pool(2**28))
+
+
+def block_of(parts):
+    """Return where the parts' block starts, without keeping it."""
+    return parts[0].ctypes.data
+
+
+def test_a_block_is_reused_once_all_its_parts_are_gone():
+    parts = split(X, 2**18)
+    first = block_of(parts)
+    last = parts[-1]
+    del parts
+    others = split(X, 2**18)
+    assert block_of(others) != first
+    assert np.array_equal(last, X[-(2**18) :])
+    del last
+    assert block_of(split(X, 2**18)) == first
+
+
+KEEPERS = {
+    "slice": lambda part: part[3:7],
+    "slice of a slice": lambda part: part[3:100][1:][::2],
+    "transpose of a reshape": lambda part: part.reshape(2, -1).T,
+    "other dtype": lambda part: part.view(np.uint8),
+    "scalar view": lambda part: part[3, ...],
+    "iterator": lambda part: part.flat,
+    "memoryview": memoryview,
+    "memoryview of a slice": lambda part: memoryview(part[5:])[2:],
+    "frombuffer": lambda part: np.frombuffer(part, np.int32),
+    "dlpack": np.from_dlpack,
+    "capsule": lambda part: part.__dlpack__(),
+    "array interface": lambda part: np.asarray(type("Other", (), {
+        "__array_interface__": part.__array_interface__, "part": part})()),
+    "subclass": lambda part: part.view(np.recarray),
+    "masked": lambda part: np.ma.masked_array(part)[2:],
+    "base": lambda part: part.base,
+    "base of the base": lambda part: part.base.base,
+    "ctypes": lambda part: part.ctypes.data_as(__import__("ctypes").c_void_p),
+    "list of parts of parts": lambda part: [split(part, 100, copy=False)[2]],
+    "cycle": lambda part: cycle(part),
+    "torch": lambda part: pytest.importorskip("torch").from_numpy(part)[5:],
+}  # fmt: skip
+
+
+def cycle(part):
+    box = [part]
+    box.append(box)
+    return box
+
+
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_a_block_is_never_reused_while_a_part_is_reachable(keeper):
+    parts = split(X, 2**18)
+    first = block_of(parts)
+    kept = KEEPERS[keeper](parts[1])
+    del parts
+    gc.collect()
+    for _ in range(3):
+        assert block_of(split(X, 2**18)) != first
+    del kept
+    gc.collect()
+    assert first in [block.address for block in buffers._POOL.idle]
+
+
+def test_parts_are_aligned_and_apart():
+    parts = split(X[: 2**19 + 3], [5, 2**18, 2**18 - 2])
+    assert all(part.ctypes.data % 64 == 0 for part in parts)
+    assert not any(np.may_share_memory(a, b) for a in parts for b in parts if a is not b)
+
+
+def test_the_limit_bounds_what_is_kept():
+    splitjit.set_buffer_limit(X.nbytes)
+    held = [split(X, 2**18) for _ in range(3)]
+    assert buffers._POOL.idle == []
+    del held
+    assert sum(block.nbytes for block in buffers._POOL.idle) == X.nbytes
+    splitjit.set_buffer_limit(0)
+    assert buffers._POOL.idle == []
+    split(X, 2**18)
+    assert buffers._POOL.idle == []
+    assert buffers._POOL.lent == {}
+
+
+def test_a_block_is_not_spent_on_parts_much_smaller():
+    large = block_of(split(X, 2**18))
+    assert block_of(split(X[: 2**18 + 9], 2**17)) != large
+    assert block_of(split(X[: 2**19 + 9], 2**18)) == large
+
+
+@pytest.mark.parametrize(
+    ("limit", "error"),
+    [(-1, SplitError), (1.5, SplitTypeError), (True, SplitTypeError), (None, SplitTypeError)],
+)
+def test_limits_refused(limit, error):
+    with pytest.raises(error, match=f"^set_buffer_limit: nbytes={limit}: must be"):
+        splitjit.set_buffer_limit(limit)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("0", "0"), ("1048576", "1048576"), ("-1", "error"), ("x", "error")]
+)
+def test_limit_by_environment(value, expected):
+    code = "from splitjit import buffers; print(buffers._POOL.limit)"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "SPLITJIT_BUFFER_LIMIT": value},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if expected == "error":
+        assert f"SPLITJIT_BUFFER_LIMIT={value!r}" in result.stderr.replace("=-1", "='-1'")
+    else:
+        assert result.stdout.strip() == expected
+
+
+def test_parts_that_do_not_fit_in_memory():
+    x = np.broadcast_to(np.zeros(1), (2**55,))
+    with pytest.raises(MemoryError):
+        split(x, num_splits=4)
+
+
+def test_threads_share_the_pool():
+    failures = []
+
+    def work(seed):
+        x = X + seed
+        for _ in range(30):
+            parts = split(x, 2**18)
+            if not all(part[0] == seed + i * 2**18 for i, part in enumerate(parts)):
+                failures.append(seed)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures
+    assert not buffers._POOL.lent
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_does_not_write_to_its_parents_parts():
+    code = """
+import numpy as np, os, splitjit
+x = np.arange(2**20, dtype=np.int32)
+kept = splitjit.split(x, 2**18)
+splitjit.split(x + 1, 2**18)
+child = os.fork()
+if child == 0:
+    splitjit.split(x + 2, 2**18)
+    kept[0][...] = -1
+    os._exit(0)
+os.waitpid(child, 0)
+assert np.array_equal(np.concatenate(kept), x)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_parts_are_ordinary_arrays():
+    part = split(X, 2**18)[1]
+    assert type(part) is np.ndarray
+    assert np.array_equal(pickle.loads(pickle.dumps(part)), part)
+    part.flags.writeable = False
+    part.flags.writeable = True
