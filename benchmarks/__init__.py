@@ -1,0 +1,1 @@
+"""Benchmarks of splitjit: `asv` runs split, startup and ratios; report.py stands alone."""

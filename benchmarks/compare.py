@@ -1,0 +1,316 @@
+"""Splits side by side: splitjit, its peers, and plain copies as the limit.
+
+Thread pools spin for a while after their work, and the contender that comes
+next pays for it. So the order is random in every round, each contender sleeps
+before its turn, and only ratios within one comparison count; see `measure`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import random
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+import splitjit
+
+OURS = "splitjit"
+PEERS = ("numpy", "torch", "onnxruntime", "openvino", "opencv")
+LIMIT = ("memcpy", "streaming")
+THREADS = 2
+
+Call = Callable[[], Iterable]  # does the work and returns the parts
+
+
+@dataclass(frozen=True)
+class Case:
+    """A split of a C-contiguous array: its shape, and the sizes along the axis."""
+
+    shape: tuple[int, ...]
+    axis: int
+    sizes: tuple[int, ...]
+    dtype: str = "float32"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def __str__(self) -> str:
+        groups = [(size, len(list(group))) for size, group in itertools.groupby(self.sizes)]
+        sizes = ", ".join(f"{n}x{size}" if n > 1 else f"{size}" for size, n in groups)
+        return f"{self.shape} {self.dtype}, axis {self.axis} → {sizes}"
+
+
+# ---- measuring ------------------------------------------------------------------------
+
+
+def measure(calls: dict[str, Call], rounds: int = 5) -> dict[str, float]:
+    """Time calls against each other.
+
+    Each round visits every call in a new random order: 4 ms of sleep, in which
+    the thread pool of the one before comes to rest; one uncounted call; then a
+    burst. What a call returns is dropped before the next one.
+
+    Parameters
+    ----------
+    calls : dict of str to callable
+        What to time, by name.
+    rounds : int, default 5
+        Fewer are good for a first look only.
+
+    Returns
+    -------
+    dict of str to float
+        The median over the rounds, in seconds a call.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name in random.sample(list(calls), len(calls)):
+            time.sleep(0.004)
+            calls[name]()
+            seconds[name].append(_burst(calls[name]))
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def _burst(call: Call) -> float:
+    """Seconds a call, over at least 3 calls and 10 ms."""
+    count, batch = 0, 3
+    start = time.perf_counter()
+    while True:
+        for _ in range(batch):
+            call()
+        count += batch
+        elapsed = time.perf_counter() - start
+        if elapsed >= 0.01:
+            return elapsed / count
+        batch = count  # double: the clock must not weigh on calls of a microsecond
+
+
+# ---- contenders -----------------------------------------------------------------------
+
+
+def contenders(
+    case: Case,
+    *,
+    fresh: bool,
+    names: Iterable[str] = (OURS, *PEERS, *LIMIT),
+    threads: int = THREADS,
+) -> dict[str, Call]:
+    """Prepare a case for those that are installed and can do it.
+
+    Parameters
+    ----------
+    case : Case
+        What to split.
+    fresh : bool
+        Whether parts are new memory at each call, or the same touched arrays.
+    names : iterable of str
+        The contenders wanted.
+    threads : int, default 2
+        On how many threads each of them may work.
+
+    Returns
+    -------
+    dict of str to callable
+        By name, each called and verified once against NumPy's slices.
+
+    Raises
+    ------
+    AssertionError
+        If one of them gets a part wrong.
+    """
+    # Small integers: exact in every dtype, and no NaN that would not equal itself.
+    values = np.random.default_rng(0).integers(0, 127, case.shape, np.int8)
+    x = values.astype(case.dtype)
+    expected = splitjit.split(x, case.sizes, axis=case.axis, copy=False)
+    out = None if fresh else [np.empty_like(part, order="C") for part in expected]
+
+    calls = {}
+    for name in names:
+        for part in out or ():
+            part.fill(0)  # touches it, and leaves nothing of the contender before
+        try:
+            call = _PREPARE[name](case, x, out, threads)
+        except (ImportError, NotImplementedError):
+            continue
+        for part, right in zip(call(), expected, strict=True):
+            equal = np.array_equal(np.asarray(part).reshape(right.shape), right)
+            assert equal, f"{name} gets {case} wrong"
+        calls[name] = call
+    return calls
+
+
+def _splitjit(case, x, out, threads):
+    import numba
+
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    return lambda: splitjit.split(x, case.sizes, axis=case.axis, out=out)
+
+
+def _numpy(case, x, out, threads):
+    cuts = np.cumsum(case.sizes)[:-1]
+    if out is None:
+        return lambda: [part.copy() for part in np.split(x, cuts, case.axis)]
+
+    def call():
+        for target, part in zip(out, np.split(x, cuts, case.axis), strict=True):
+            np.copyto(target, part)
+        return out
+
+    return call
+
+
+def _torch(case, x, out, threads):
+    import torch
+
+    torch.set_num_threads(threads)
+    tensor = torch.from_numpy(x)
+    split = functools.partial(torch.split_with_sizes_copy, tensor, case.sizes, case.axis)
+    if out is None:
+        return split
+    tensors = [torch.from_numpy(part) for part in out]
+
+    def call():
+        split(out=tensors)
+        return out
+
+    return call
+
+
+def _onnxruntime(case, x, out, threads):
+    import onnxruntime
+    from onnx import helper, numpy_helper
+
+    if x.dtype.kind == "c":
+        raise NotImplementedError("complex tensors")
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    names = [f"part{i}" for i in range(len(case.sizes))]
+    graph = helper.make_graph(
+        [helper.make_node("Split", ["x", "split"], names, axis=case.axis)],
+        "split",
+        [helper.make_tensor_value_info("x", kind, case.shape)],
+        [helper.make_tensor_value_info(name, kind, None) for name in names],
+        [numpy_helper.from_array(np.array(case.sizes, np.int64), "split")],
+    )
+    # An old enough format for every runtime that knows Split-18.
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    if out is None:
+        return lambda: session.run(None, {"x": x})
+    binding = session.io_binding()
+    binding.bind_input("x", "cpu", 0, x.dtype.type, x.shape, x.ctypes.data)
+    for name, part in zip(names, out, strict=True):
+        binding.bind_output(name, "cpu", 0, part.dtype.type, part.shape, part.ctypes.data)
+
+    def call():
+        session.run_with_iobinding(binding)
+        return out
+
+    return call
+
+
+def _openvino(case, x, out, threads):
+    import openvino
+    from openvino import opset13 as operators
+
+    if x.dtype.kind == "c":
+        raise NotImplementedError("complex tensors")
+    data = operators.parameter(case.shape, x.dtype.type)
+    node = operators.variadic_split(data, case.axis, list(case.sizes))
+    options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    model = openvino.Model(node.outputs(), [data], "split")
+    request = openvino.Core().compile_model(model, "CPU", options).create_infer_request()
+    if out is None:
+        return lambda: request.infer([x], share_inputs=True).values()
+    for i, part in enumerate(out):
+        request.set_output_tensor(i, openvino.Tensor(part, shared_memory=True))
+
+    def call():
+        request.infer([x], share_inputs=True, share_outputs=True)
+        return out
+
+    return call
+
+
+def _opencv(case, x, out, threads):
+    import cv2
+
+    channels = len(case.sizes)
+    if case.axis != x.ndim - 1 or {*case.sizes} != {1} or x.dtype.kind == "c" or channels > 32:
+        raise NotImplementedError("splits channels of images only")
+    cv2.setNumThreads(threads)
+    image = x.reshape(-1, x.shape[-2], channels)
+    if out is None:
+        return lambda: cv2.split(image)
+    targets = [part.reshape(image.shape[:2]) for part in out]
+
+    def call():
+        cv2.split(image, targets)
+        return out
+
+    return call
+
+
+# ---- the limit ------------------------------------------------------------------------
+
+
+def _plain_copy(name, case, x, out, threads):
+    library = _limit_library()
+    if not hasattr(library, f"copy_{name}"):
+        raise NotImplementedError("no streaming stores on this processor")
+    copy = getattr(library, f"copy_{name}")
+    copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    copy.restype = None
+    block = np.full_like(x, 0)
+    parts = splitjit.split(block, case.sizes, axis=case.axis, copy=False)
+    arguments = (block.ctypes.data, x.ctypes.data, x.nbytes, threads)
+
+    def call():
+        copy(*arguments)
+        return parts
+
+    return call
+
+
+@functools.cache
+def _limit_library() -> ctypes.CDLL:
+    """Compile limit.c; NotImplementedError where there is no compiler that can."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise NotImplementedError("no C compiler")
+    source = Path(__file__).with_name("limit.c")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder, "limit.so")
+        options = ["-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
+        try:
+            subprocess.run([compiler, *options, source, "-o", library], check=True)
+        except subprocess.CalledProcessError as error:
+            raise NotImplementedError("no C compiler with OpenMP") from error
+        return ctypes.CDLL(str(library))  # stays loaded once the folder is gone
+
+
+_PREPARE = {
+    OURS: _splitjit,
+    "numpy": _numpy,
+    "torch": _torch,
+    "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
+    "opencv": _opencv,
+    **{name: functools.partial(_plain_copy, name) for name in LIMIT},
+}

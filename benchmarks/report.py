@@ -1,0 +1,329 @@
+"""Splits side by side with peers and the limit, as a Markdown table and a plot.
+
+Run it from a checkout: ``python benchmarks/report.py --help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean
+
+if not __package__:  # run as a script: benchmark this checkout
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.compare import LIMIT, OURS, PEERS, THREADS, Case, contenders, measure
+
+QUICK_BYTES = 40_000_000  # cases that --quick keeps
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases that share a goal: a ratio to the best peer, and a share of the limit."""
+
+    title: str
+    cases: tuple[Case, ...]
+    fresh: bool = False
+    each: float | None = None
+    mean: float | None = None
+    share: float | None = None
+
+
+GROUPS = {
+    "long": Group(
+        "Long runs, `out=`",
+        (
+            Case((2048, 22016), 1, (11008,) * 2),
+            Case((4096, 12288), 1, (4096,) * 3),
+            Case((4096, 6144), 1, (4096, 1024, 1024), "float16"),
+            Case((2048, 4096), 1, (4000, 96)),
+            Case((4096, 4096), 0, (1024,) * 4),
+            Case((64, 3, 512, 512), 1, (1,) * 3, "uint8"),
+            Case((8_388_608,), 0, (3_000_001, 2_000_003, 3_388_604), "float64"),
+            Case((1024, 2048), 1, (512,) * 4, "complex128"),
+        ),
+        each=1.3,
+        mean=1.5,
+        share=0.85,
+    ),
+    "short": Group(
+        "Short runs, `out=`",
+        (
+            Case((2160, 3840, 3), 2, (1,) * 3, "uint8"),
+            Case((1080, 1920, 4), 2, (1,) * 4),
+            Case((4_000_000, 2), 1, (1,) * 2),
+            Case((2_000_000, 8), 1, (1,) * 8, "uint8"),
+            Case((1_000_000, 4), 1, (1, 1, 2)),
+            Case((1_000_000, 5), 1, (2, 1, 2)),
+            Case((1_000_000, 12), 1, (3,) * 4),
+            Case((250_000, 32), 1, (1,) * 32),
+            Case((200_000, 96), 1, (64, 16, 16), "float16"),
+            Case((400_000, 100), 1, (10,) * 10),
+            Case((200_000, 32), 1, (16,) * 2, "float64"),
+            Case((60_000, 128), 1, (64,) * 2),
+        ),
+        each=1.3,
+        mean=2.0,
+        share=0.65,
+    ),
+    "fresh": Group(
+        "Fresh, 2 to 220 MB, parts dropped before the next call",
+        (
+            Case((512, 1024), 1, (512,) * 2),
+            Case((512, 2304), 1, (768,) * 3),
+            Case((1080, 1920, 3), 2, (1,) * 3, "uint8"),
+            Case((2048, 6144), 1, (4096, 1024, 1024), "float16"),
+            Case((100_000, 100), 1, (10,) * 10),
+            Case((4096, 4096), 0, (1024,) * 4),
+            Case((2048, 22016), 1, (11008,) * 2),
+            Case((4096, 13312), 1, (6656,) * 2),
+        ),
+        fresh=True,
+        each=1.0,
+        mean=1.4,
+    ),
+    "tiny": Group(
+        "Tiny, fresh",
+        (
+            Case((6,), 0, (2,) * 3),
+            Case((10,), 0, (3, 7), "int64"),
+            Case((1, 192), 1, (64,) * 3),
+            Case((4, 192), 1, (64,) * 3),
+            Case((32, 32, 3), 2, (1,) * 3, "uint8"),
+            Case((1000,), 0, (250,) * 4),
+        ),
+        fresh=True,
+        each=2.0,
+    ),
+    "small": Group(
+        "Up to 1 MB, fresh",
+        (
+            Case((1, 2304), 1, (768,) * 3),
+            Case((8192,), 0, (2048,) * 4),
+            Case((16, 2304), 1, (768,) * 3),
+            Case((224, 224, 3), 2, (1,) * 3, "uint8"),
+            Case((1000, 100), 1, (10,) * 10),
+            Case((8, 3, 64, 64), 1, (1,) * 3),
+            Case((128, 2048), 1, (1024,) * 2),
+        ),
+        fresh=True,
+        each=1.0,
+    ),
+    "large": Group(
+        "From 32 MB to 1 GB, `out=`",
+        (
+            Case((2048, 4096), 1, (2048,) * 2),
+            Case((65536, 4096), 1, (2048,) * 2),
+        ),
+    ),
+}
+
+# What the plot shows: one way to split, over sizes.
+SWEEPS = {
+    "long runs: (n, 2304) float32 → 3x768, out=": tuple(
+        Case((4**k, 2304), 1, (768,) * 3) for k in range(8)
+    ),
+    "short runs: (n, 12) float32 → 4x3, out=": tuple(
+        Case((192 * 4**k, 12), 1, (3,) * 4) for k in range(8)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The seconds that each contender took for a case."""
+
+    case: Case
+    seconds: dict[str, float]
+
+    @property
+    def best_peer(self) -> str:
+        """The fastest peer."""
+        return min((name for name in PEERS if name in self.seconds), key=self.seconds.__getitem__)
+
+    @property
+    def ratio(self) -> float:
+        """Time of the best peer over ours: above 1 we are ahead."""
+        return self.seconds[self.best_peer] / self.seconds[OURS]
+
+    @property
+    def share(self) -> float | None:
+        """Time of the better plain copy over ours: 1 is the limit."""
+        limits = [self.seconds[name] for name in LIMIT if name in self.seconds]
+        return min(limits) / self.seconds[OURS] if limits else None
+
+    def as_dict(self) -> dict:
+        """Return what JSON can hold."""
+        case = {"case": str(self.case), "nbytes": self.case.nbytes, "seconds": self.seconds}
+        return case | {"best_peer": self.best_peer, "ratio": self.ratio, "share": self.share}
+
+
+def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
+    """Compare case by case; each frees its memory before the next."""
+    results = []
+    for case in cases:
+        if quick and case.nbytes > QUICK_BYTES:
+            continue
+        print(case, file=sys.stderr, flush=True)
+        seconds = measure(contenders(case, fresh=fresh), rounds=3 if quick else 9)
+        results.append(Result(case, seconds))
+    return results
+
+
+# ---- Markdown -------------------------------------------------------------------------
+
+
+def machine() -> str:
+    """Return one line on where, when and how busy: ratios hold there and then only."""
+    processor = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        processor = names[0] if names else processor
+    versions = [f"Python {platform.python_version()}"]
+    packages = [OURS, "numba", *PEERS[:-1], "opencv-python", "opencv-python-headless"]
+    for package in packages:
+        try:
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    where = [f"{datetime.date.today()}", platform.system(), processor, f"{THREADS} threads"]
+    if hasattr(os, "getloadavg"):
+        where.append(f"load of {os.getloadavg()[0]:.1f} before")
+    return f"{', '.join(where)}; {', '.join(versions)}."
+
+
+def table(group: Group, results: list[Result]) -> str:
+    """Return a group's results, and how they stand to its goal, as Markdown."""
+    head = ["case", "size", OURS, *PEERS, "best peer / ours", "share of limit"]
+    rows = [head, ["---"] + ["--:"] * (len(head) - 1)]
+    for result in results:
+        times = [_time(result.seconds.get(name)) for name in (OURS, *PEERS)]
+        share = "-" if result.share is None else f"{result.share:.2f}"
+        rows.append(
+            [str(result.case), _size(result.case.nbytes), *times, _verdict(result, group), share]
+        )
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([f"### {group.title}", "", *lines, "", summary(group, results)])
+
+
+def _size(nbytes: int) -> str:
+    for unit, scale in (("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.4g} {unit}"
+    return f"{nbytes} B"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+def _verdict(result: Result, group: Group) -> str:
+    ratio = f"{result.ratio:.2f}"
+    if result.ratio < 1:
+        return f"**{ratio} loss** to {result.best_peer}"
+    if group.each is not None and result.ratio < group.each:
+        return f"{ratio}, below goal"
+    return ratio
+
+
+def summary(group: Group, results: list[Result]) -> str:
+    """Return the least and the mean of a group, next to its goals."""
+    ratios = [result.ratio for result in results]
+    shares = [result.share for result in results if result.share is not None]
+    facts = [
+        ("best peer / ours, least", min(ratios), group.each),
+        ("geometric mean", geometric_mean(ratios), group.mean),
+    ]
+    if shares:
+        facts.append(("share of the limit, least", min(shares), group.share))
+        facts.append(("geometric mean", geometric_mean(shares), None))
+    if group is GROUPS["large"] and len(shares) == len(group.cases):
+        facts.append(("share at 1 GB over share at 32 MB", shares[-1] / shares[0], 0.8))
+    return "; ".join(f"{name} {_against(value, goal)}" for name, value, goal in facts) + "."
+
+
+def _against(value: float, goal: float | None) -> str:
+    if goal is None:
+        return f"{value:.2f}"
+    return f"{value:.2f} (goal {goal}: {'met' if value >= goal else '**missed**'})"
+
+
+# ---- plot -----------------------------------------------------------------------------
+
+
+def plot(sweeps: dict[str, list[Result]], file: Path) -> None:
+    """Plot GB/s, read and written, by size for each contender and the limit."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(
+        1, len(sweeps), figsize=(12, 4.8), sharey=True, layout="constrained"
+    )
+    for panel, (title, results) in zip(panels, sweeps.items(), strict=True):
+        sizes = [result.case.nbytes for result in results]
+        speeds = [
+            {name: 2e-9 * result.case.nbytes / s for name, s in result.seconds.items()}
+            for result in results
+        ]
+        for name in (OURS, *PEERS):
+            if any(name in speed for speed in speeds):
+                values = [speed.get(name) for speed in speeds]
+                style = {"linewidth": 3, "zorder": 3} if name == OURS else {}
+                panel.plot(sizes, values, label=name, marker="o", markersize=4, **style)
+        limits = [max(speed.get(name, 0) for name in LIMIT) for speed in speeds]
+        if all(limits):
+            panel.plot(sizes, limits, "k--", label="limit: plain copy in C")
+        panel.set(title=title, xlabel="bytes of the array", xscale="log", yscale="log")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("GB/s, read and written")
+    panels[0].legend()
+    figure.savefig(file, dpi=150)
+
+
+# ---- command --------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Measure the groups asked for, and write what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="3 rounds, and no large cases")
+    parser.add_argument(
+        "--group", choices=GROUPS, action="append", help="only this one; repeatable"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all times")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="measure sizes, too, and plot")
+    options = parser.parse_args()
+
+    caption = machine() + (" A quick run: for a first look only." if options.quick else "")
+    groups = {name: GROUPS[name] for name in options.group or GROUPS}
+    results = {name: run(g.cases, g.fresh, options.quick) for name, g in groups.items()}
+    tables = [table(groups[name], found) for name, found in results.items() if found]
+    report = "\n\n".join([caption, *tables])
+    print(report)
+    if options.markdown:
+        options.markdown.write_text(report + "\n", encoding="utf-8")
+    if options.plot:
+        results |= {title: run(cases, False, options.quick) for title, cases in SWEEPS.items()}
+        plot({title: results[title] for title in SWEEPS}, options.plot)
+    if options.json:
+        data = {name: [result.as_dict() for result in found] for name, found in results.items()}
+        text = json.dumps({"machine": caption, "results": data}, indent=1)
+        options.json.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Time of a split: over layouts and dtypes, of small arrays, and of its plan."""
+
+import numpy as np
+
+import splitjit
+
+# Memory order of x, its shape, and how it is split. Each has about 4 million elements, so
+# that parts of float32 leave the cache of a core, and a benchmark stays short.
+LAYOUTS = {
+    "long runs": ("C", (512, 8192), {"axis": 1, "num_splits": 2}),
+    "uneven long runs": ("C", (700, 6144), {"axis": 1, "split": [4096, 1024, 1024]}),
+    "short runs": ("C", (40_000, 100), {"axis": 1, "num_splits": 10}),
+    "tiny equal runs": ("C", (1080, 1280, 3), {"axis": 2, "num_splits": 3}),
+    "axis 0": ("C", (2048, 2048), {"axis": 0, "num_splits": 4}),
+    "one dim": ("C", (4_000_000,), {"axis": 0, "split": [3_000_000, 999_999, 1]}),
+    "transposed": ("T", (2048, 2048), {"axis": 1, "num_splits": 4}),
+    "Fortran": ("F", (128, 128, 256), {"axis": 1, "num_splits": 4}),
+}
+
+SMALL = {
+    "6 into 3": ((6,), {"num_splits": 3}),
+    "one token qkv": ((1, 2304), {"axis": 1, "num_splits": 3}),
+    "16 tokens qkv": ((16, 2304), {"axis": 1, "num_splits": 3}),
+    "1000 into 100": ((1000,), {"num_splits": 100}),
+}
+
+TARGETS = ("fresh", "out")
+
+
+class Split:
+    """Array to split, its pages touched, and `out` where it is wanted."""
+
+    version = "1"
+
+    def prepare(self, x, rule, target):
+        """Set up, and split twice: to compile, and to touch what is reused."""
+        self.x, self.rule = x, rule
+        self.out = None
+        if target == "out":
+            self.out = splitjit.plan_split(x.shape, **rule).empty(x.dtype)
+        for _ in range(2):
+            self.run()
+
+    def run(self):
+        """Split once; fresh parts are dropped."""
+        splitjit.split(self.x, **self.rule, out=self.out)
+
+
+class Layouts(Split):
+    """Large splits, from memory to memory."""
+
+    params = (list(LAYOUTS), ["uint8", "float32", "complex128"], TARGETS)
+    param_names = ("layout", "dtype", "target")
+
+    def setup(self, layout, dtype, target):
+        order, shape, rule = LAYOUTS[layout]
+        x = np.ones(shape, dtype, order="F" if order == "F" else "C")
+        self.prepare(x.T if order == "T" else x, rule, target)
+
+    def time_split(self, layout, dtype, target):
+        self.run()
+
+
+class Small(Split):
+    """Small splits: what a call costs."""
+
+    params = (list(SMALL), TARGETS)
+    param_names = ("case", "target")
+
+    def setup(self, case, target):
+        shape, rule = SMALL[case]
+        self.prepare(np.ones(shape, np.float32), rule, target)
+        self.plan = splitjit.plan_split(shape, **rule)
+
+    def time_split(self, case, target):
+        self.run()
+
+    def time_call_plan(self, case, target):
+        self.plan(self.x, self.out)
+
+    def time_views(self, case, target):
+        splitjit.split(self.x, **self.rule, copy=False)
+
+
+class Plan:
+    """The plan alone: from the cache, and anew."""
+
+    version = "1"
+    params = ("3", "100", "10000")
+    param_names = ("parts",)
+
+    def setup(self, parts):
+        self.shape, self.n = (16, 16 * int(parts)), int(parts)
+        self.sizes = (16,) * self.n
+        for _ in range(2):
+            self.time_plan(parts)
+            self.time_plan_new(parts)
+
+    def time_plan(self, parts):
+        splitjit.plan_split(self.shape, axis=1, num_splits=self.n)
+
+    def time_plan_new(self, parts):
+        splitjit.SplitPlan(self.shape, 1, self.sizes)

@@ -1,0 +1,224 @@
+"""Real workloads: every part compared with NumPy's, and how fast it was made."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import platform
+import random
+import statistics
+import time
+import timeit
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import splitjit
+
+SECONDS = 0.4
+"""How long each workload is timed."""
+
+SAMPLE = 2e-4
+"""Seconds that a single timing takes at least; shorter calls are repeated in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What to split, and how.
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int
+    dtype : str
+    axis : int
+    rule : dict
+        The keyword that `splitjit.split` takes.
+    sections : int or list of int
+        The same for `numpy.split`: how many parts, or where to cut.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    axis: int
+    rule: dict[str, Any]
+    sections: int | list[int]
+
+    def make(self) -> np.ndarray:
+        """Make the array: any bits, or strings."""
+        if self.dtype == "object":
+            words = [f"token {i}" for i in range(math.prod(self.shape))]
+            return np.array(words, object).reshape(self.shape)
+        nbytes = math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        bits = np.frombuffer(np.random.default_rng(0).bytes(nbytes), self.dtype)
+        return bits.reshape(self.shape)
+
+
+_THREE: dict[str, Any] = {"num_splits": 3}
+_UNEVEN = [1_000_000, 500_001, 4_000_000, 2_499_999]
+
+WORKLOADS = (
+    Workload("QKV 3x768, 1 token", (1, 2304), "float32", 1, _THREE, 3),
+    Workload("QKV 3x768, 16 tokens", (16, 2304), "float32", 1, _THREE, 3),
+    Workload("QKV 3x768, 512 tokens", (512, 2304), "float32", 1, _THREE, 3),
+    Workload("gate/up 2x11008, 2048 rows", (2048, 22016), "float32", 1, {"num_splits": 2}, 2),
+    Workload("RGB image 1080x1920", (1080, 1920, 3), "uint8", -1, _THREE, 3),
+    Workload("NCHW 32x3x224x224, channels", (32, 3, 224, 224), "float32", 1, _THREE, 3),
+    Workload(
+        "1-D, 4 uneven parts",
+        (sum(_UNEVEN),),
+        "float64",
+        0,
+        {"split": _UNEVEN},
+        [*itertools.accumulate(_UNEVEN[:-1])],
+    ),
+    Workload("object strings 4x50000", (4, 50_000), "object", 1, {"num_splits": 2}, 2),
+)
+
+
+def run() -> int:
+    """Check and time every workload, and print a table of them.
+
+    Returns
+    -------
+    int
+        1 if a part is not byte for byte NumPy's, else 0.
+    """
+    first_use = _time_first_use()
+    columns = "{:<28} {:>5}  {:>9} {:>9} {:>7} {:>8} {:>9}"
+    print(columns.format("", "parts", "fresh", "out=", "GB/s", "x NumPy", "of memcpy"))
+    wrong = 0
+    for workload in WORKLOADS:
+        x = workload.make()
+        equal = parts_equal(workload, x)
+        wrong += not equal
+        figures = _figures(x, measure(workload, x))
+        print(columns.format(workload.name, "ok" if equal else "WRONG", *figures), flush=True)
+    print(
+        "\nfresh: into new arrays; out=: into arrays that exist; GB/s: read + written, out=;\n"
+        "x NumPy: fresh, against [part.copy() for part in np.split(...)]; of memcpy: out=,\n"
+        "against np.copyto of as many bytes, which is one thread.\n"
+    )
+    for name, value in [*_environment(), *first_use]:
+        print(f"{name:<16} {value}")
+    print(f"\n{wrong} workloads WRONG" if wrong else "\nEvery part equals NumPy's, byte for byte.")
+    return 1 if wrong else 0
+
+
+def parts_equal(workload: Workload, x: np.ndarray) -> bool:
+    """Compare the parts, in fresh memory and in `out`, with NumPy's.
+
+    Parameters
+    ----------
+    workload : Workload
+    x : ndarray
+        As it makes it.
+
+    Returns
+    -------
+    bool
+        Whether all bytes are equal, and objects the same ones.
+    """
+    expected = np.split(x, workload.sections, workload.axis)
+    out = [np.zeros(part.shape, part.dtype) for part in expected]
+    splitjit.split(x, axis=workload.axis, out=out, **workload.rule)
+    fresh = splitjit.split(x, axis=workload.axis, **workload.rule)
+    return len(fresh) == len(expected) and all(
+        _same(part, reference) for part, reference in zip(fresh + out, expected * 2, strict=True)
+    )
+
+
+def _same(part: np.ndarray, reference: np.ndarray) -> bool:
+    if part.shape != reference.shape or part.dtype != reference.dtype:
+        return False
+    if part.dtype.hasobject:
+        return all(a is b for a, b in zip(part.flat, reference.flat, strict=True))
+    return part.tobytes() == reference.tobytes()
+
+
+def measure(workload: Workload, x: np.ndarray) -> dict[str, float]:
+    """Time a workload, each way in turn, so that all meet the same weather.
+
+    Parameters
+    ----------
+    workload : Workload
+    x : ndarray
+        As it makes it.
+
+    Returns
+    -------
+    dict of str to float
+        Median seconds of ``fresh``, ``out``, ``numpy`` and, but for objects,
+        ``memcpy``.
+    """
+    axis, rule = workload.axis, workload.rule
+    out = [part.copy() for part in np.split(x, workload.sections, axis)]  # touched
+    calls: dict[str, Callable[[], object]] = {
+        "fresh": lambda: splitjit.split(x, axis=axis, **rule),
+        "out": lambda: splitjit.split(x, axis=axis, out=out, **rule),
+        "numpy": lambda: [part.copy() for part in np.split(x, workload.sections, axis)],
+    }
+    if not x.dtype.hasobject:
+        target = x.copy()
+        calls["memcpy"] = lambda: np.copyto(target, x)
+
+    timers = {name: timeit.Timer(call) for name, call in calls.items()}
+    repeats = {}
+    for name, timer in timers.items():
+        timer.timeit(1)
+        repeats[name] = 1 + int(SAMPLE / timer.timeit(1))
+    samples: dict[str, list[float]] = {name: [] for name in timers}
+    order = list(timers)
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end or len(samples["out"]) < 3:
+        random.shuffle(order)
+        for name in order:
+            samples[name].append(timers[name].timeit(repeats[name]) / repeats[name])
+    return {name: statistics.median(times) for name, times in samples.items()}
+
+
+def _figures(x: np.ndarray, seconds: dict[str, float]) -> Iterator[str]:
+    yield _duration(seconds["fresh"])
+    yield _duration(seconds["out"])
+    yield f"{2 * x.nbytes / seconds['out'] / 1e9:.1f}" if "memcpy" in seconds else "-"
+    yield f"{seconds['numpy'] / seconds['fresh']:.2f}"
+    yield f"{seconds['memcpy'] / seconds['out']:.0%}" if "memcpy" in seconds else "-"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
+
+
+def _time_first_use() -> list[tuple[str, str]]:
+    """Time the import of Numba and the first compilation, and say where it is kept."""
+    start = time.perf_counter()
+    from splitjit.kernels import copy_kernel
+
+    imported = time.perf_counter()
+    splitjit.warmup()
+    ready = time.perf_counter()
+    kernels = [copy_kernel(parallel=parallel) for parallel in (True, False)]
+    cached = all(sum(kernel.stats.cache_hits.values()) for kernel in kernels)
+    origin = "from the cache" if cached else "compiled"
+    return [
+        ("import of Numba", f"{imported - start:.2f} s"),
+        ("first compile", f"{ready - imported:.2f} s, {origin}"),
+        ("kernel cache", str(kernels[0].stats.cache_path or "none")),
+    ]
+
+
+def _environment() -> Iterator[tuple[str, str]]:
+    import llvmlite.binding
+    import numba
+
+    yield "splitjit", splitjit.__version__
+    yield "numba", numba.__version__
+    yield "numpy", np.__version__
+    yield "python", f"{platform.python_version()}, {platform.platform()}"
+    yield "CPU", f"{llvmlite.binding.get_host_cpu_name()}, {os.cpu_count()} cores"
+    yield "threading layer", numba.threading_layer()
+    yield "threads", str(numba.get_num_threads())
