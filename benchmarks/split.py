@@ -78,7 +78,21 @@ class Small(Split):
     def time_call_plan(self, case, target):
         self.plan(self.x, self.out)
 
-    def time_views(self, case, target):
+
+class Views:
+    """Views of small arrays: a call that copies nothing."""
+
+    version = "1"
+    params = tuple(SMALL)
+    param_names = ("case",)
+
+    def setup(self, case):
+        shape, self.rule = SMALL[case]
+        self.x = np.ones(shape, np.float32)
+        for _ in range(2):
+            self.time_views(case)
+
+    def time_views(self, case):
         splitjit.split(self.x, **self.rule, copy=False)
 
 
