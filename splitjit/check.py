@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import splitjit
+from splitjit.threads import load_kernel
 
 SECONDS = 0.4
 """How long each workload is timed."""
@@ -196,12 +197,12 @@ def _duration(seconds: float) -> str:
 def _time_first_use() -> list[tuple[str, str]]:
     """Time the import of Numba and the first compilation, and say where it is kept."""
     start = time.perf_counter()
-    from splitjit.kernels import copy_kernel
+    import splitjit.kernels
 
     imported = time.perf_counter()
     splitjit.warmup()
     ready = time.perf_counter()
-    kernels = [copy_kernel(parallel=parallel) for parallel in (True, False)]
+    kernels = [load_kernel(parallel) for parallel in (True, False)]
     cached = all(sum(kernel.stats.cache_hits.values()) for kernel in kernels)
     origin = "from the cache" if cached else "compiled"
     return [

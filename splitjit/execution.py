@@ -20,7 +20,7 @@ from splitjit import threads
 from splitjit.arrays import as_array, check_out
 from splitjit.buffers import allocate_parts, empty_parts
 from splitjit.errors import SplitError, SplitTypeError, describe
-from splitjit.layout import CopyLayout, fresh_layout, out_layout
+from splitjit.layout import fresh_layout, out_layout
 from splitjit.objects import assign_kernel
 from splitjit.planner import SplitPlan, cached_plan
 
@@ -125,41 +125,58 @@ def _route(
     plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None, copy: bool
 ) -> list[np.ndarray]:
     if copy is not True:
-        _check_views(out, copy)
-        return [x[index] for index in plan.slices]
+        return _views(plan, x, out, copy)
+    if out is not None:
+        check_out(plan, x, out)
     nbytes = x.nbytes
-    if out is None:
-        if nbytes < _SLICES_BELOW or threads.jit_disabled():
-            return [x[index].copy() for index in plan.slices]
-        return _copy_fresh(plan, x, nbytes)
-    return _copy_to(plan, x, nbytes, check_out(plan, x, out))
+    if nbytes < _SLICES_BELOW:
+        return _slices(plan, x, out)
+    if x.dtype.hasobject:
+        return _objects(plan, x, out)
+    if threads.jit_disabled():
+        return _slices(plan, x, out)
+    return _kernels(plan, x, out)
 
 
-def _check_views(out: Any, copy: Any) -> None:
+def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
     if not isinstance(copy, bool):
         raise SplitTypeError("split", describe(copy=copy), "must be a bool")
     if out is not None:
         raise SplitError("split", "copy=False and out", "views are not written to out")
+    return [x[index] for index in plan.slices]
 
 
-def _copy_fresh(plan: SplitPlan, x: np.ndarray, nbytes: int) -> list[np.ndarray]:
-    if x.dtype.hasobject:
-        return _assign(plan, x, nbytes, empty_parts(plan, x.dtype))
-    parts, target = allocate_parts(plan, x.dtype)
-    _run_kernel(x, nbytes, target, fresh_layout(plan, x.strides, x.itemsize))
-    return parts
-
-
-def _copy_to(
-    plan: SplitPlan, x: np.ndarray, nbytes: int, out: Sequence[np.ndarray]
-) -> list[np.ndarray]:
-    if x.dtype.hasobject or nbytes < _SLICES_BELOW or threads.jit_disabled():
-        return _assign(plan, x, nbytes, out)
-    _run_kernel(x, nbytes, 0, out_layout(plan, x, out))
+def _slices(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None) -> list[np.ndarray]:
+    if x.dtype.names is not None and x.itemsize and not x.dtype.hasobject:
+        # NumPy would copy records field by field, and lose the bits between them.
+        record, bits = x.dtype, np.dtype((np.void, x.itemsize))
+        if out is None:
+            return [part.view(record) for part in _slices(plan, x.view(bits), None)]
+        _slices(plan, x.view(bits), [part.view(bits) for part in out])
+        return list(out)
+    if out is None:
+        return [x[index].copy() for index in plan.slices]
+    for index, part in zip(plan.slices, out, strict=True):
+        part[...] = x[index]
     return list(out)
 
 
-def _run_kernel(x: np.ndarray, nbytes: int, target: int, layout: CopyLayout) -> None:
+def _objects(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None) -> list[np.ndarray]:
+    if x.nbytes < _OBJECTS_FROM:
+        return _slices(plan, x, out)
+    parts = empty_parts(plan, x.dtype) if out is None else list(out)
+    assign_kernel()([x[index] for index in plan.slices], parts)
+    return parts
+
+
+def _kernels(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None) -> list[np.ndarray]:
+    if out is None:
+        parts, target = allocate_parts(plan, x.dtype)
+        layout = fresh_layout(plan, x.strides, x.itemsize)
+    else:
+        parts, target = list(out), 0
+        layout = out_layout(plan, x, out)
+    nbytes = x.nbytes
     threads.copy(
         nbytes,
         nbytes >= _STREAM_FROM,
@@ -169,19 +186,7 @@ def _run_kernel(x: np.ndarray, nbytes: int, target: int, layout: CopyLayout) -> 
         layout.parts,
         layout.runs,
     )
-
-
-def _assign(
-    plan: SplitPlan, x: np.ndarray, nbytes: int, out: Sequence[np.ndarray]
-) -> list[np.ndarray]:
-    """Have NumPy copy each part, in object mode where objects are many."""
-    parts = [x[index] for index in plan.slices]
-    if x.dtype.hasobject and nbytes >= _OBJECTS_FROM:
-        assign_kernel()(parts, out)
-    else:
-        for part, target in zip(parts, out, strict=True):
-            target[...] = part
-    return list(out)
+    return parts
 
 
 def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:

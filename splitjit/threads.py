@@ -22,7 +22,7 @@ _forked = False
 
 
 @functools.cache
-def _load(parallel: bool) -> Any:
+def load_kernel(parallel: bool) -> Any:
     """Compile a copy kernel, or load it from the cache: what imports Numba's compiler."""
     from splitjit.kernels import copy_kernel
 
@@ -46,7 +46,7 @@ def copy(nbytes: int, *arguments: Any) -> None:
 
         tasks = min(tasks, numba.get_num_threads())
         if tasks > 1:
-            kernel = _load(parallel=True)  # which starts the threading layer
+            kernel = load_kernel(parallel=True)  # which starts the threading layer
             if numba.threading_layer() != "workqueue":
                 kernel(*arguments, tasks)
                 return
@@ -57,7 +57,7 @@ def copy(nbytes: int, *arguments: Any) -> None:
                 finally:
                     _workqueue.release()
                 return
-    _load(parallel=False)(*arguments, 1)
+    load_kernel(parallel=False)(*arguments, 1)
 
 
 def jit_disabled() -> bool:
@@ -69,8 +69,8 @@ def jit_disabled() -> bool:
 
 def load_kernels() -> None:
     """Compile the copy kernels, or load them from the cache."""
-    _load(parallel=True)
-    _load(parallel=False)
+    load_kernel(parallel=True)
+    load_kernel(parallel=False)
 
 
 def _after_fork_in_child() -> None:

@@ -69,7 +69,7 @@ import numba
 numba.set_num_threads(1)
 from splitjit import threads
 check()
-assert threads._load.cache_info().currsize == 1, "the parallel kernel was loaded"
+assert threads.load_kernel.cache_info().currsize == 1, "the parallel kernel was loaded"
 assert numba.get_num_threads() == 1
 """
 
