@@ -10,6 +10,7 @@ kernels   everything else: the compiled copy loops
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,8 +25,11 @@ from splitjit.layout import fresh_layout, out_layout
 from splitjit.objects import assign_kernel
 from splitjit.planner import SplitPlan, cached_plan
 
-# Measured crossovers between the routes, in bytes of all parts.
+# Measured crossovers between the routes, in bytes of all parts. NumPy copies long
+# runs at the speed of memory, too: there the kernels win when threads do.
 _SLICES_BELOW = 1 << 14
+_SLICES_BELOW_IF_FEW_RUNS = 1 << 19
+_FEW_RUNS = 1000
 _OBJECTS_FROM = 1 << 19
 _STREAM_FROM = 1 << 24
 
@@ -133,9 +137,16 @@ def _route(
         return _slices(plan, x, out)
     if x.dtype.hasobject:
         return _objects(plan, x, out)
+    if nbytes < _SLICES_BELOW_IF_FEW_RUNS and _has_few_runs(plan, x):
+        return _slices(plan, x, out)
     if threads.jit_disabled():
         return _slices(plan, x, out)
     return _kernels(plan, x, out)
+
+
+def _has_few_runs(plan: SplitPlan, x: np.ndarray) -> bool:
+    runs = math.prod(plan.shape[: plan.axis]) * len(plan)
+    return runs < _FEW_RUNS and x.flags.c_contiguous
 
 
 def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any
 
-_BYTES_PER_TASK = 1 << 17
+_BYTES_PER_TASK = 1 << 18
 """Bytes of parts that are worth waking a thread for."""
 
 _workqueue = threading.Lock()

@@ -30,6 +30,7 @@ def route(request, monkeypatch):
     """Send every split down one route, whatever its size."""
     slices, task, stream = ROUTES[request.param]
     monkeypatch.setattr(execution, "_SLICES_BELOW", slices)
+    monkeypatch.setattr(execution, "_SLICES_BELOW_IF_FEW_RUNS", 0)
     monkeypatch.setattr(execution, "_STREAM_FROM", stream)
     monkeypatch.setattr(threads, "_BYTES_PER_TASK", task)
     return request.param

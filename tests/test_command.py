@@ -15,7 +15,7 @@ from splitjit.__main__ import main
 SMALL = (
     check.Workload("strings", (4, 10), "object", 1, {"num_splits": 2}, 2),
     check.Workload("slices", (16, 6), "float32", 1, {"split": [1, 0, 5]}, [1, 1]),
-    check.Workload("kernels", (64, 600), "float32", 1, {"num_splits": 3}, 3),
+    check.Workload("kernels", (1000, 300), "float32", 1, {"num_splits": 3}, 3),
 )
 
 
