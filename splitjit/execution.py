@@ -196,6 +196,7 @@ def _kernels(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None) -
         layout.source_strides,
         layout.parts,
         layout.runs,
+        layout.interleaved,
     )
     return parts
 

@@ -34,10 +34,9 @@ SOURCE, TARGET, RUN, NBYTES, DIMS = range(5)
 _LINE = 64  # bytes of a cache line, and of the widest vector
 _LANE = ir.IntType(64)
 _BLOCK = 1 << 18  # bytes of source that stay in a core's L2 cache while all parts take theirs
-_STAGE = 1 << 13  # bytes that are gathered in the L1 cache before they are streamed out
+_STAGE = 1 << 14  # bytes that are gathered in the L1 cache before they are streamed out
 _STAGED = 1 << 11  # longest run that is gathered
 _LONG = 1 << 9  # shortest run that memcpy copies
-_GROUP = 16  # lines of a transposed copy that are walked side by side
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +72,36 @@ def _mover(nbytes):
         return types.void(types.intp, types.intp), codegen
 
     return move
+
+
+def _splitter(parts, nbytes):
+    """Make the intrinsic that deals out a line's worth of items to each part.
+
+    Item by item, the source goes to the parts in turn::
+
+        source  a0 b0 c0 a1 b1 c1 …      target             a0 a1 …
+                                         target + step      b0 b1 …
+    """
+
+    @intrinsic
+    def split(typingctx, target, step, source):
+        def codegen(context, builder, signature, args):
+            items = _LINE // nbytes
+            dealt = ir.VectorType(ir.IntType(8 * nbytes), parts * items)
+            line = ir.VectorType(ir.IntType(8 * nbytes), items)
+            value = builder.load(_pointer(builder, args[2], dealt), align=1)
+            target = args[0]
+            for part in range(parts):
+                places = [part + parts * i for i in range(items)]
+                mask = ir.Constant(ir.VectorType(ir.IntType(32), items), places)
+                taken = builder.shuffle_vector(value, ir.Constant(dealt, ir.Undefined), mask)
+                builder.store(taken, _pointer(builder, target, line), align=1)
+                target = builder.add(target, args[1])
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.intp, types.intp), codegen
+
+    return split
 
 
 _move_line = _mover(_LINE)
@@ -233,6 +262,106 @@ def _stream_runs(stage, target, source, run, count, source_step):
 
 
 @njit
+def _flush(stream, target, stage, nbytes):
+    """Move gathered bytes to where they belong."""
+    if stream:
+        _stream_bytes(target, stage, nbytes)
+    else:
+        _copy_bytes(target, stage, nbytes)
+
+
+def _lines_of(parts, nbytes):
+    """Make the loop that deals out lines of single items to the parts."""
+    split = _splitter(parts, nbytes)
+
+    @njit
+    def deal(target, step, source, lines):
+        _out_of_line()
+        for _ in range(lines):
+            split(target, step, source)
+            target += _LINE
+            source += parts * _LINE
+
+    return deal
+
+
+_deal_2x1, _deal_2x2, _deal_2x4 = _lines_of(2, 1), _lines_of(2, 2), _lines_of(2, 4)
+_deal_3x1, _deal_3x2, _deal_3x4 = _lines_of(3, 1), _lines_of(3, 2), _lines_of(3, 4)
+_deal_4x1, _deal_4x2, _deal_4x4 = _lines_of(4, 1), _lines_of(4, 2), _lines_of(4, 4)
+_deal_8x1, _deal_8x2 = _lines_of(8, 1), _lines_of(8, 2)
+
+
+@njit
+def _deal(parts, nbytes, target, step, source, lines):
+    """Deal out lines of items of some bytes; return whether there is a loop for it."""
+    kind = 10 * parts + nbytes
+    if kind == 21:
+        _deal_2x1(target, step, source, lines)
+    elif kind == 22:
+        _deal_2x2(target, step, source, lines)
+    elif kind == 24:
+        _deal_2x4(target, step, source, lines)
+    elif kind == 31:
+        _deal_3x1(target, step, source, lines)
+    elif kind == 32:
+        _deal_3x2(target, step, source, lines)
+    elif kind == 34:
+        _deal_3x4(target, step, source, lines)
+    elif kind == 41:
+        _deal_4x1(target, step, source, lines)
+    elif kind == 42:
+        _deal_4x2(target, step, source, lines)
+    elif kind == 44:
+        _deal_4x4(target, step, source, lines)
+    elif kind == 81:
+        _deal_8x1(target, step, source, lines)
+    else:
+        _deal_8x2(target, step, source, lines)
+
+
+@njit
+def _deinterleave(stream, stage, target, source, parts, first, last):
+    """Copy the items [first, last) of parts that take the source's items in turn."""
+    _out_of_line()
+    n = parts.shape[0]
+    item = parts[0, RUN]
+    row = n * item
+    step = _STAGE // n // _LINE * _LINE
+    batch = step // item
+    for start in range(first, last, batch):
+        count = min(batch, last - start)
+        s = source + parts[0, SOURCE] + start * row
+        lines = count * item // _LINE
+        _deal(n, item, stage, step, s, lines)
+        dealt = lines * _LINE // item
+        for p in range(n):
+            end = stage + p * step + dealt * item
+            _move_runs(end, s + dealt * row + p * item, item, count - dealt, item, row)
+            _flush(stream, target + parts[p, TARGET] + start * item, stage + p * step, count * item)
+
+
+@njit
+def _transpose(
+    stream, stage, target, source, run, lines, count, target_line, source_line, source_step
+):
+    """Copy a strip of lines that lie side by side in the source and apart in the target.
+
+    The source is walked across the lines, so that each of its cache lines is
+    read once; a stretch of each line is gathered before it is written.
+    """
+    _out_of_line()
+    step = _STAGE // lines // _LINE * _LINE
+    batch = step // run
+    for start in range(0, count, batch):
+        n = min(batch, count - start)
+        for i in range(n):
+            s = source + (start + i) * source_step
+            _move_runs(stage + i * run, s, run, lines, step, source_line)
+        for k in range(lines):
+            _flush(stream, target + k * target_line + start * run, stage + k * step, n * run)
+
+
+@njit
 def _copy_runs(stream, stage, target, source, run, count, target_step, source_step):
     """Copy runs that lie evenly spaced."""
     if stream and run <= _STAGED and target_step == run:
@@ -278,25 +407,21 @@ def _copy_range(stream, stage, target, source, source_strides, part, first, last
         whole = (last - first) // run
         if offset or whole == 0:  # a piece of a run
             piece = min(run - offset, last - first)
-            if stream:
-                _stream_bytes(t, s, piece)
-            else:
-                _copy_bytes(t, s, piece)
+            _flush(stream, t, s, piece)
             first += piece
         elif (
             dims > 1
             and run < _LINE
             and start == 0
             and whole >= 2 * left
+            and target_strides[inner] == run
             and abs(source_strides[inner - 1]) < abs(source_strides[inner])
         ):
-            # Transposed: walk several lines side by side, along the source's short stride.
-            lines = min(_GROUP, whole // left, extents[inner - 1] - start_line)
-            for i in range(left):
-                _move_runs(
-                    t + i * target_strides[inner], s + i * source_strides[inner], run, lines,
-                    target_strides[inner - 1], source_strides[inner - 1],
-                )  # fmt: skip
+            lines = min(max(_LINE // run, 8), whole // left, extents[inner - 1] - start_line)
+            _transpose(
+                stream, stage, t, s, run, lines, left,
+                target_strides[inner - 1], source_strides[inner - 1], source_strides[inner],
+            )  # fmt: skip
             first += lines * left * run
         else:
             count = min(left, whole)
@@ -307,7 +432,7 @@ def _copy_range(stream, stage, target, source, source_strides, part, first, last
 
 
 @njit
-def _copy_share(stream, target, source, source_strides, parts, runs, task, tasks):
+def _copy_share(stream, target, source, source_strides, parts, runs, interleaved, task, tasks):
     """Copy what falls to one of the tasks.
 
     Where all parts have `runs` runs, as when an inner axis is split, a task
@@ -325,6 +450,9 @@ def _copy_share(stream, target, source, source_strides, parts, runs, task, tasks
         last = runs * (task + 1) // tasks
         for i in range(runs * task // tasks, last, block):
             j = min(i + block, last)
+            if interleaved:
+                _deinterleave(stream, stage, target, source, parts, i, j)
+                continue
             for p in range(parts.shape[0]):
                 run = parts[p, RUN]
                 _copy_range(
@@ -352,13 +480,15 @@ def _copy_share(stream, target, source, source_strides, parts, runs, task, tasks
         _fence()
 
 
-def _serial(stream, target, source, source_strides, parts, runs, tasks):
-    _copy_share(stream, target, source, source_strides, parts, runs, np.intp(0), tasks)
+def _serial(stream, target, source, source_strides, parts, runs, interleaved, tasks):
+    _copy_share(stream, target, source, source_strides, parts, runs, interleaved, np.intp(0), tasks)
 
 
-def _parallel(stream, target, source, source_strides, parts, runs, tasks):
+def _parallel(stream, target, source, source_strides, parts, runs, interleaved, tasks):
     for task in prange(tasks):
-        _copy_share(stream, target, source, source_strides, parts, runs, np.intp(task), tasks)
+        _copy_share(
+            stream, target, source, source_strides, parts, runs, interleaved, np.intp(task), tasks
+        )
 
 
 _SIGNATURE = types.void(
@@ -368,6 +498,7 @@ _SIGNATURE = types.void(
     types.Array(types.int64, 1, "C"),  # source_strides
     types.Array(types.int64, 2, "C"),  # parts
     types.intp,  # runs
+    types.boolean,  # interleaved
     types.intp,  # tasks
 )
 
@@ -383,7 +514,7 @@ def copy_kernel(parallel):
     Returns
     -------
     callable
-        ``kernel(stream, target, source, source_strides, parts, runs, tasks)``
+        ``kernel(stream, target, source, source_strides, parts, runs, interleaved, tasks)``
     """
     function = _parallel if parallel else _serial
     options = {"parallel": parallel, "nogil": True, "error_model": "numpy"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from splitjit.planner import SplitPlan
 
 TARGET = 1
 """The column of `CopyLayout.parts` that says where parts go."""
+
+INTERLEAVED = {(n, item) for n in (2, 3, 4, 8) for item in (1, 2, 4)} - {(8, 4)}
+"""The numbers of parts, and bytes of their items, that the kernels deinterleave."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,11 +33,15 @@ class CopyLayout:
         extents, then its strides in the target.
     runs : int
         How many runs each part has, if all have the same; else 0.
+    interleaved : bool
+        Whether the parts take single small items of the source in turn, as the
+        channels of an image do, in a number and size that has a loop of its own.
     """
 
     source_strides: np.ndarray
     parts: np.ndarray
     runs: int
+    interleaved: bool
 
 
 @functools.lru_cache(maxsize=512)
@@ -84,7 +92,7 @@ def out_layout(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray]) -> Cop
         layout = fresh_layout(plan, x.strides, x.itemsize)
         parts = layout.parts.copy()
         parts[:, TARGET] = [part.ctypes.data for part in out if part.size]
-        return CopyLayout(layout.source_strides, parts, layout.runs)
+        return dataclasses.replace(layout, parts=parts)
     addresses = np.array([part.ctypes.data for part in out], np.int64)
     target_strides = np.array([part.strides for part in out], np.int64).T
     return _layout(plan, x.strides, x.itemsize, addresses, target_strides)
@@ -131,11 +139,21 @@ def _layout(
 
     dims = merged[::-1]
     runs = np.prod([extent for extent, _, _ in dims], axis=0)
-    columns = [offsets * strides[plan.axis], targets[full], run, run * runs]
+    sources = offsets * strides[plan.axis]
+    columns = [sources, targets[full], run, run * runs]
     columns += [extent for extent, _, _ in dims]
     columns += [target_stride for _, _, target_stride in dims]
+    item, parts = int(run[0]), len(run)
+    interleaved = (
+        len(dims) == 1
+        and (parts, item) in INTERLEAVED
+        and dims[0][1] == parts * item
+        and bool(np.all((run == item) & (dims[0][2] == item)))
+        and bool(np.all(np.diff(sources) == item))
+    )
     return CopyLayout(
         np.array([stride for _, stride, _ in dims], np.int64),
         np.ascontiguousarray(np.stack(columns, axis=1)),
         int(runs[0]) if np.all(runs == runs[0]) else 0,
+        interleaved,
     )

@@ -189,10 +189,10 @@ def test_check_passes(small, capsys):
 def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
     copy = threads.copy
 
-    def shifted(nbytes, stream, target, source, strides, parts, runs):
+    def shifted(nbytes, stream, target, source, strides, parts, *rest):
         parts = parts.copy()
         parts[0, 0] += 1  # part 0 starts a byte late
-        copy(nbytes, stream, target, source, strides, parts, runs)
+        copy(nbytes, stream, target, source, strides, parts, *rest)
 
     monkeypatch.setattr(threads, "copy", shifted)
     assert main(["check"]) == 1
