@@ -33,7 +33,7 @@ SOURCE, TARGET, RUN, NBYTES, DIMS = range(5)
 
 _LINE = 64  # bytes of a cache line, and of the widest vector
 _LANE = ir.IntType(64)
-_BLOCK = 1 << 18  # bytes of source that stay in a core's L2 cache while all parts take theirs
+_BLOCK = 1 << 17  # bytes of source that stay in a core's L2 cache while all parts take theirs
 _STAGE = 1 << 14  # bytes that are gathered in the L1 cache before they are streamed out
 _STAGED = 1 << 11  # longest run that is gathered
 _LONG = 1 << 9  # shortest run that memcpy copies
@@ -120,6 +120,22 @@ def _stream_line(typingctx, target, source):
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp), codegen
+
+
+@intrinsic
+def _prefetch(typingctx, address):
+    """Ask for a cache line, into the L2 cache; an address that is nobody's does no harm."""
+
+    def codegen(context, builder, signature, args):
+        byte, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, int32, int32, int32])
+        )
+        read, near, data = (ir.Constant(int32, value) for value in (0, 2, 1))
+        builder.call(function, [_pointer(builder, args[0], ir.IntType(8)), read, near, data])
+        return context.get_dummy_value()
+
+    return types.void(types.intp), codegen
 
 
 @intrinsic
@@ -448,12 +464,25 @@ def _copy_share(stream, target, source, source_strides, parts, runs, interleaved
             row += parts[p, RUN]
         block = max(1, _BLOCK // max(row, 1))
         last = runs * (task + 1) // tasks
+        # Rows that follow each other are fetched a block ahead, in order, while the
+        # parts take theirs in strides that no hardware foresees.
+        ahead = (
+            block * row if stream and source_strides.size == 1 and source_strides[0] == row else 0
+        )
         for i in range(runs * task // tasks, last, block):
             j = min(i + block, last)
+            start = source + parts[0, SOURCE] + j * row
+            stop = min(start + ahead, source + parts[0, SOURCE] + last * row)
             if interleaved:
+                for k in range(start, stop, _LINE):
+                    _prefetch(k)
                 _deinterleave(stream, stage, target, source, parts, i, j)
                 continue
+            share = -(-ahead // parts.shape[0] // _LINE) * _LINE
             for p in range(parts.shape[0]):
+                for k in range(start, min(start + share, stop), _LINE):
+                    _prefetch(k)
+                start += share
                 run = parts[p, RUN]
                 _copy_range(
                     stream, stage, target, source, source_strides, parts[p], i * run, j * run
