@@ -1,5 +1,6 @@
 """The refusals of splitjit: what was asked, what was received, which rule it broke."""
 
+import re
 import reprlib
 from typing import Self
 
@@ -56,7 +57,7 @@ class SplitError(ValueError):
     Traceback (most recent call last):
         ...
     splitjit.errors.SplitError: split: num_splits=2, axis=0, shape=(7,): \
-the axis length 7 must be a multiple of num_splits
+the axis length 7 must be a multiple of 2
     """
 
     def __init__(self, operator: str, received: str, rule: str) -> None:
@@ -68,20 +69,25 @@ the axis length 7 must be a multiple of num_splits
     def __str__(self) -> str:
         return f"{self.operator}: {self.received}: {self.rule}"
 
-    def named(self, operator: str) -> Self:
+    def named(self, operator: str, **names: str) -> Self:
         """Return the same refusal in the name of another operator.
 
         Parameters
         ----------
         operator : str
             The operator that the user called.
+        **names : str
+            What it calls the values received: ``x="input"``.
 
         Returns
         -------
         SplitError
             A new error of the same class.
         """
-        return type(self)(operator, self.received, self.rule)
+        received = self.received
+        for ours, theirs in names.items():
+            received = re.sub(rf"\b{ours}(?==| of )", theirs, received)
+        return type(self)(operator, received, self.rule)
 
 
 class SplitTypeError(SplitError, TypeError):
