@@ -7,9 +7,24 @@
 ((16, 768), True)
 """
 
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from splitjit.errors import SplitError, SplitTypeError
 from splitjit.execution import split, warmup
 from splitjit.planner import SplitPlan, plan_split
 
+if TYPE_CHECKING:
+    from splitjit import onnx as onnx
+    from splitjit import openvino as openvino
+
 __all__ = ["SplitError", "SplitPlan", "SplitTypeError", "plan_split", "split", "warmup"]
 __version__ = "0.1.0.dev0"
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import the operators once they are asked for."""
+    if name in ("onnx", "openvino"):
+        return import_module(f"splitjit.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

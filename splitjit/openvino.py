@@ -1,0 +1,242 @@
+"""The OpenVINO operators Split-1 and VariadicSplit-1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from splitjit.arrays import as_array
+from splitjit.errors import SplitError, describe
+from splitjit.execution import split as split_array
+from splitjit.operators import (
+    Dim,
+    SymbolicShape,
+    as_dims,
+    count_attribute,
+    infer_shapes,
+    integer_input,
+)
+from splitjit.planner import normalize_axis
+
+__all__ = ["Split", "VariadicSplit"]
+
+_INTEGERS = tuple(f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64))
+
+
+class Split:
+    """Split a tensor into equal parts, as OpenVINO Split-1 does.
+
+    Parameters
+    ----------
+    num_splits : int
+        The number of parts, 1 or more; the axis length must be a multiple.
+
+    Raises
+    ------
+    SplitError
+        If `num_splits` is no such number.
+
+    See Also
+    --------
+    splitjit.split : The same as a function.
+
+    Notes
+    -----
+    Specification: https://docs.openvino.ai/latest/openvino_docs_ops_movement_Split_1.html
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> splitjit.openvino.Split(num_splits=3)(np.array(["a", "b", "c"]), 0)
+    [array(['a'], dtype='<U1'), array(['b'], dtype='<U1'), array(['c'], dtype='<U1')]
+    """
+
+    __slots__ = ("_num_splits",)
+
+    def __init__(self, *, num_splits: int) -> None:
+        try:
+            self._num_splits = count_attribute("num_splits", num_splits)
+        except SplitError as error:
+            raise error.named("OpenVINO Split-1") from None
+
+    def __call__(self, data: ArrayLike, axis: Any) -> list[np.ndarray]:
+        """Split a tensor.
+
+        Parameters
+        ----------
+        data : array_like
+            The tensor to split, of any dtype; strings too.
+        axis : int or 0-D integer array
+            The axis along which to split, in ``[-rank, rank - 1]``.
+
+        Returns
+        -------
+        list of ndarray
+            New contiguous arrays, which share no memory with `data`.
+
+        Raises
+        ------
+        SplitError
+            If an input breaks a rule of the operator.
+        """
+        try:
+            return split_array(data, **self._rule(axis))
+        except SplitError as error:
+            raise error.named("OpenVINO Split-1", x="data") from None
+
+    def infer_shapes(self, data_shape: Sequence[Dim], axis: Any) -> list[SymbolicShape]:
+        """Tell the shapes of the parts.
+
+        Parameters
+        ----------
+        data_shape : sequence of int, str or None
+            The shape of `data`; a name or None stands for an unknown dim.
+        axis : int or 0-D integer array
+            As in a call.
+
+        Returns
+        -------
+        list of tuple
+            The shape of each part. Its dims are those of `data`, but for that
+            of `axis`: None where it is unknown.
+
+        Raises
+        ------
+        SplitError
+            If no tensor of such a shape can be split so.
+
+        Examples
+        --------
+        >>> import splitjit
+        >>> splitjit.openvino.Split(num_splits=3).infer_shapes([6, 12, "H", "W"], 1)
+        [(6, 4, 'H', 'W'), (6, 4, 'H', 'W'), (6, 4, 'H', 'W')]
+        """
+        try:
+            shapes = infer_shapes(data_shape, **self._rule(axis))
+        except SplitError as error:
+            raise error.named("OpenVINO Split-1") from None
+        return cast("list[SymbolicShape]", shapes)
+
+    def _rule(self, axis: Any) -> dict[str, Any]:
+        axis = integer_input("axis", axis, _INTEGERS, (0,))
+        return {"num_splits": self._num_splits, "axis": axis}
+
+
+class VariadicSplit:
+    """Split a tensor into parts of given lengths, as OpenVINO VariadicSplit-1 does.
+
+    See Also
+    --------
+    splitjit.split : The same as a function, without -1.
+
+    Notes
+    -----
+    Specification: https://docs.openvino.ai/latest/openvino_docs_ops_movement_VariadicSplit_1.html
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> splitjit.openvino.VariadicSplit()(np.arange(6), 0, [2, -1, 1])
+    [array([0, 1]), array([2, 3, 4]), array([5])]
+    """
+
+    __slots__ = ()
+
+    def __call__(self, data: ArrayLike, axis: Any, split_lengths: Any) -> list[np.ndarray]:
+        """Split a tensor.
+
+        Parameters
+        ----------
+        data : array_like
+            The tensor to split, of any dtype; strings too.
+        axis : int or integer array of shape () or (1,)
+            The axis along which to split, in ``[-rank, rank - 1]``.
+        split_lengths : sequence of int or 1-D integer array
+            The length of each part; they sum to the axis length. One of them
+            may be -1, which stands for the rest.
+
+        Returns
+        -------
+        list of ndarray
+            New contiguous arrays, which share no memory with `data`.
+
+        Raises
+        ------
+        SplitError
+            If an input breaks a rule of the operator.
+        """
+        try:
+            x = as_array(data)
+            return split_array(x, **self._rule(x.shape, axis, split_lengths))
+        except SplitError as error:
+            raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
+
+    def infer_shapes(
+        self, data_shape: Sequence[Dim], axis: Any, split_lengths: Any
+    ) -> list[SymbolicShape]:
+        """Tell the shapes of the parts.
+
+        Parameters
+        ----------
+        data_shape : sequence of int, str or None
+            The shape of `data`; a name or None stands for an unknown dim.
+        axis : int or integer array of shape () or (1,)
+            As in a call.
+        split_lengths : sequence of int or 1-D integer array
+            As in a call.
+
+        Returns
+        -------
+        list of tuple
+            The shape of each part. Its dims are those of `data`, but for that
+            of `axis`: None where -1 stands for the rest of an unknown length.
+
+        Raises
+        ------
+        SplitError
+            If no tensor of such a shape can be split so.
+
+        Examples
+        --------
+        >>> import splitjit
+        >>> splitjit.openvino.VariadicSplit().infer_shapes(["N", 5], 0, [2, -1])
+        [(2, 5), (None, 5)]
+        """
+        try:
+            dims = as_dims(data_shape)
+            shapes = infer_shapes(dims, **self._rule(dims, axis, split_lengths))
+        except SplitError as error:
+            raise error.named("OpenVINO VariadicSplit-1", split="split_lengths") from None
+        return cast("list[SymbolicShape]", shapes)
+
+    def _rule(self, shape: SymbolicShape, axis: Any, split_lengths: Any) -> dict[str, Any]:
+        axis = integer_input("axis", axis, _INTEGERS, (0, 1))
+        if not isinstance(axis, int):
+            if len(axis) != 1:
+                raise SplitError("split", describe(axis=axis), "must be a single integer")
+            (axis,) = axis
+        lengths = integer_input("split", split_lengths, _INTEGERS, (1,))
+        if -1 in lengths:
+            lengths = list(lengths)
+            lengths[lengths.index(-1)] = _rest(lengths, axis, shape)
+        return {"split": lengths, "axis": axis}
+
+
+def _rest(lengths: Sequence[int], axis: int, shape: SymbolicShape) -> Dim:
+    """Return the length that -1 stands for, unknown where the axis length is."""
+    received = describe(split=lengths, axis=axis, shape=shape)
+    if lengths.count(-1) > 1:
+        raise SplitError("split", received, "at most one length may be -1")
+    length = shape[normalize_axis(axis, shape)]
+    if not isinstance(length, int):
+        return length if len(lengths) == 1 else None
+    others = sum(lengths) + 1
+    if others > length:
+        rule = f"lengths but -1 must sum to at most the axis length {length}, not to {others}"
+        raise SplitError("split", received, rule)
+    return length - others
