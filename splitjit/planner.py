@@ -338,7 +338,7 @@ def _lengths(sizes: Shape, axis: int, shape: Shape) -> Shape:
 
 def _split(split: Any) -> int | Shape:
     """Make plain integers of what `split` takes."""
-    if hasattr(split, "__index__") and getattr(split, "ndim", 0) == 0:
+    if getattr(split, "ndim", 0) == 0 and hasattr(split, "__index__"):
         return integer("split", split, _KINDS_OF_SPLIT)
     return integers("split", split, _KINDS_OF_SPLIT)
 
@@ -349,10 +349,12 @@ _KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer a
 def integers(name: str, values: Any, rule: str = "must be a sequence of integers") -> Shape:
     """Make plain integers of a sequence or an integer array; bool and float are none."""
     received = values
-    if hasattr(values, "tolist") and getattr(getattr(values, "dtype", None), "kind", "i") in "iu":
-        values = values.tolist()
-    if not isinstance(values, Sequence):
-        raise SplitTypeError("split", describe(**{name: received}), rule)
+    if type(values) is not list and type(values) is not tuple:
+        kind = getattr(getattr(values, "dtype", None), "kind", "i")
+        if hasattr(values, "tolist") and kind in "iu":
+            values = values.tolist()
+        if not isinstance(values, Sequence):
+            raise SplitTypeError("split", describe(**{name: received}), rule)
     if {*map(type, values)} <= {int}:
         return tuple(values)
     return tuple([integer(name, value, rule, received) for value in values])
