@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -19,11 +20,11 @@ from splitjit.operators import (
     infer_shapes,
     integer_input,
 )
-from splitjit.planner import normalize_axis
+from splitjit.planner import integers, normalize_axis
 
 __all__ = ["Split", "VariadicSplit"]
 
-_INTEGERS = tuple(f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_INTEGERS = {f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 class Split:
@@ -84,7 +85,7 @@ class Split:
             If an input breaks a rule of the operator.
         """
         try:
-            return split_array(data, **self._rule(axis))
+            return split_array(data, axis=_axis(axis), num_splits=self._num_splits)
         except SplitError as error:
             raise error.named("OpenVINO Split-1", x="data") from None
 
@@ -116,14 +117,10 @@ class Split:
         [(6, 4, 'H', 'W'), (6, 4, 'H', 'W'), (6, 4, 'H', 'W')]
         """
         try:
-            shapes = infer_shapes(data_shape, **self._rule(axis))
+            shapes = infer_shapes(data_shape, _axis(axis), num_splits=self._num_splits)
         except SplitError as error:
             raise error.named("OpenVINO Split-1") from None
         return cast("list[SymbolicShape]", shapes)
-
-    def _rule(self, axis: Any) -> dict[str, Any]:
-        axis = integer_input("axis", axis, _INTEGERS, (0,))
-        return {"num_splits": self._num_splits, "axis": axis}
 
 
 class VariadicSplit:
@@ -172,7 +169,8 @@ class VariadicSplit:
         """
         try:
             x = as_array(data)
-            return split_array(x, **self._rule(x.shape, axis, split_lengths))
+            axis, lengths = _read(x.shape, axis, split_lengths)
+            return split_array(x, lengths, axis=axis)
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
 
@@ -209,34 +207,41 @@ class VariadicSplit:
         """
         try:
             dims = as_dims(data_shape)
-            shapes = infer_shapes(dims, **self._rule(dims, axis, split_lengths))
+            shapes = infer_shapes(dims, *_read(dims, axis, split_lengths))
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", split="split_lengths") from None
         return cast("list[SymbolicShape]", shapes)
 
-    def _rule(self, shape: SymbolicShape, axis: Any, split_lengths: Any) -> dict[str, Any]:
-        axis = integer_input("axis", axis, _INTEGERS, (0, 1))
-        if not isinstance(axis, int):
-            if len(axis) != 1:
-                raise SplitError("split", describe(axis=axis), "must be a single integer")
-            (axis,) = axis
-        lengths = integer_input("split", split_lengths, _INTEGERS, (1,))
-        if -1 in lengths:
-            lengths = list(lengths)
-            lengths[lengths.index(-1)] = _rest(lengths, axis, shape)
-        return {"split": lengths, "axis": axis}
+
+def _axis(axis: Any) -> int:
+    index: int = integer_input("axis", axis, _INTEGERS, (0,))
+    return index
+
+
+def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, Sequence[Dim]]:
+    """Read the axis and the lengths of VariadicSplit, -1 replaced."""
+    axis = integer_input("axis", axis, _INTEGERS, (0, 1))
+    if not isinstance(axis, int):
+        if len(axis) != 1:
+            raise SplitError("split", describe(axis=axis), "must be a single integer")
+        (axis,) = axis
+    lengths = integers("split", integer_input("split", split_lengths, _INTEGERS, (1,)))
+    if -1 in lengths:
+        i = lengths.index(-1)
+        return axis, (*lengths[:i], _rest(lengths, axis, shape), *lengths[i + 1 :])
+    return axis, lengths
 
 
 def _rest(lengths: Sequence[int], axis: int, shape: SymbolicShape) -> Dim:
     """Return the length that -1 stands for, unknown where the axis length is."""
-    received = describe(split=lengths, axis=axis, shape=shape)
+    received = functools.partial(describe, split=lengths, axis=axis, shape=shape)
     if lengths.count(-1) > 1:
-        raise SplitError("split", received, "at most one length may be -1")
+        raise SplitError("split", received(), "at most one length may be -1")
     length = shape[normalize_axis(axis, shape)]
     if not isinstance(length, int):
         return length if len(lengths) == 1 else None
     others = sum(lengths) + 1
     if others > length:
         rule = f"lengths but -1 must sum to at most the axis length {length}, not to {others}"
-        raise SplitError("split", received, rule)
+        raise SplitError("split", received(), rule)
     return length - others

@@ -6,7 +6,7 @@ An operator turns its attributes and inputs into a rule, the arguments of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from types import EllipsisType
 from typing import Any
 
@@ -20,6 +20,9 @@ Dim = int | str | None
 
 SymbolicShape = tuple[Dim, ...]
 
+Rule = tuple[int | Sequence[Dim] | None, int | None, int | None]
+"""`split`, `num_outputs` and `num_splits` of `splitjit.split`, one of them given."""
+
 
 def count_attribute(name: str, value: Any) -> int:
     """Read an attribute that is a number of parts."""
@@ -29,7 +32,7 @@ def count_attribute(name: str, value: Any) -> int:
     return count
 
 
-def integer_input(name: str, value: Any, types: Collection[str], ranks: Collection[int]) -> Any:
+def integer_input(name: str, value: Any, types: Set[str], ranks: Collection[int]) -> Any:
     """Read an input that holds an integer or a list of them.
 
     Parameters
@@ -38,48 +41,48 @@ def integer_input(name: str, value: Any, types: Collection[str], ranks: Collecti
         What the operator calls it.
     value : array_like of int
         A Python int is taken as rank 0, a list or tuple of them as rank 1.
-    types : collection of str
+    types : set of str
         The integer types that an array may have.
     ranks : collection of int
         The ranks that it may have, of 0 and 1.
 
     Returns
     -------
-    int or sequence of int
+    int or sequence
+        A list or tuple is returned as it is: the planner looks at what is in it.
 
     Raises
     ------
     SplitTypeError
-        If it is of another type or rank.
+        If it is an array of another type or rank.
     """
     if type(value) is int and 0 in ranks:
         return value
     if isinstance(value, (list, tuple)) and 1 in ranks:
-        return integers(name, value, _rule_of_input(types, ranks))
+        return value
     return array_input(name, value, types, ranks)
 
 
-def array_input(name: str, value: Any, types: Collection[str], ranks: Collection[int]) -> Any:
+def array_input(name: str, value: Any, types: Set[str], ranks: Collection[int]) -> Any:
     """Read an input that is an array: a Python number, or a list of them."""
     try:
         array = as_array(value)
     except SplitTypeError:
         pass
     else:
-        if array.ndim in ranks and tensor_type(array.dtype) in types:
+        if tensor_type(array.dtype) in types and array.ndim in ranks:
             return array.tolist()
     raise SplitTypeError("split", describe(**{name: value}), _rule_of_input(types, ranks))
 
 
-def _rule_of_input(types: Collection[str], ranks: Collection[int]) -> str:
-    return f"must have rank {' or '.join(map(str, ranks))} and be of {' or '.join(types)}"
+def _rule_of_input(types: Set[str], ranks: Collection[int]) -> str:
+    return f"must have rank {' or '.join(map(str, ranks))} and be of {' or '.join(sorted(types))}"
 
 
 def infer_shapes(
     shape: Sequence[Dim],
+    axis: int,
     split: int | Sequence[Dim] | None = None,
-    *,
-    axis: int = 0,
     num_outputs: int | None = None,
     num_splits: int | None = None,
 ) -> list[SymbolicShape | EllipsisType]:
@@ -89,7 +92,9 @@ def infer_shapes(
     ----------
     shape : sequence of int, str or None
         Extents; a name or None stands for one that is unknown.
-    split, axis, num_outputs, num_splits
+    axis : int
+        The axis along which to split.
+    split, num_outputs, num_splits
         The rule, as `splitjit.split` takes it. Of the lengths into which an
         axis of unknown length is split, some may be unknown too.
 
@@ -107,13 +112,13 @@ def infer_shapes(
 
     Examples
     --------
-    >>> infer_shapes(["N", 5], axis=1, num_outputs=4)
+    >>> infer_shapes(["N", 5], 1, num_outputs=4)
     [('N', 2), ('N', 2), ('N', 1), ('N', 0)]
-    >>> infer_shapes(["N", 5], [2, 3])
+    >>> infer_shapes(["N", 5], 0, [2, 3])
     [(2, 5), (3, 5)]
-    >>> infer_shapes(["N", 5], num_outputs=2)
+    >>> infer_shapes(["N", 5], 0, num_outputs=2)
     [(None, 5), (None, 5)]
-    >>> infer_shapes(["N", 5], 1)
+    >>> infer_shapes(["N", 5], 0, 1)
     [(1, 5), Ellipsis]
     """
     dims = as_dims(shape)
@@ -124,15 +129,16 @@ def infer_shapes(
         return (*dims[:index], size, *dims[index + 1 :])
 
     # Where a length is unknown, plan one that fits, to have the rule checked.
-    lengths = None
+    planned: Any = split
     if isinstance(split, Sequence):
-        lengths = [size if isinstance(size, int) else 0 for size in split]
-    extent = length if isinstance(length, int) else max(sum(lengths or ()), 0)
-    chunk_or_lengths = split if lengths is None else lengths
+        known = [0 if size is None or isinstance(size, str) else size for size in split]
+        planned = integers("split", known)
+    if isinstance(length, int):
+        extent = length
+    else:
+        extent = max(sum(planned), 0) if isinstance(split, Sequence) else 0
     try:
-        plan = plan_split(
-            (extent,), chunk_or_lengths, num_outputs=num_outputs, num_splits=num_splits
-        )
+        plan = plan_split((extent,), planned, num_outputs=num_outputs, num_splits=num_splits)
     except SplitError as error:
         rule = {"split": split, "num_outputs": num_outputs, "num_splits": num_splits}
         given = {name: value for name, value in rule.items() if value is not None}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from splitjit.dtypes import TENSOR_TYPES
 from splitjit.errors import SplitError, describe
-from splitjit.onnx.versions import ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
-from splitjit.operators import Dim, SymbolicShape, array_input, count_attribute, integer_input
+from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
+from splitjit.operators import Dim, Rule, SymbolicShape, array_input, count_attribute, integer_input
 from splitjit.planner import integer, integers
+
+_INT64 = frozenset({"tensor(int64)"})
 
 
 class Split(VersionedOperator):
@@ -69,14 +70,14 @@ array([6.], dtype=float32)]
 the axis length 7 must be a multiple of 2
     """
 
-    __slots__ = ("_axis", "_default", "_num_outputs", "_outputs", "_split")
+    __slots__ = ("_num_outputs", "_outputs", "_split")
 
     _versions = (
         Version(1, FLOATS, split_attribute=True, split_types=FLOATS),
         Version(2, ALL_BUT_BFLOAT16, split_attribute=True),
         Version(11, ALL_BUT_BFLOAT16, split_attribute=True),
-        Version(13, TENSOR_TYPES, split_types=("tensor(int64)",)),
-        Version(18, TENSOR_TYPES, split_types=("tensor(int64)",), num_outputs=True),
+        Version(13, ALL, split_types=_INT64),
+        Version(18, ALL, split_types=_INT64, num_outputs=True),
     )
 
     def __init__(
@@ -101,8 +102,8 @@ the axis length 7 must be a multiple of 2
             self._outputs = _count("outputs", outputs)
         except SplitError as error:
             raise self._refused(error) from None
-        self._default = self._rule_without_input()
-        if self._default is None and not version.split_types:
+        self._rule = self._rule_without_input()
+        if self._rule is None and not version.split_types:
             raise self._nothing_given()
 
     def __call__(self, input: ArrayLike, split: Any = None) -> list[np.ndarray]:
@@ -158,7 +159,7 @@ the axis length 7 must be a multiple of 2
         shapes = cast("list[SymbolicShape]", self._infer(input_shape, split))
         return shapes[: self._outputs]
 
-    def _rule_without_input(self) -> dict[str, Any] | None:
+    def _rule_without_input(self) -> Rule | None:
         """Return the rule where there is no input `split`; None where there must be one."""
         if self._split is not None:
             return self._by_lengths(self._split)
@@ -166,16 +167,12 @@ the axis length 7 must be a multiple of 2
             if self._outputs is not None and self._num_outputs < self._outputs:
                 received = describe(num_outputs=self._num_outputs, outputs=self._outputs)
                 raise SplitError(self._name, received, "num_outputs must not be less than outputs")
-            return {"num_outputs": self._num_outputs, "axis": self._axis}
+            return None, self._num_outputs, None
         if self._outputs is not None and not self._version.num_outputs:
-            return {"num_splits": self._outputs, "axis": self._axis}
+            return None, None, self._outputs
         return None
 
-    def _rule(self, split: Any, kind: str | None) -> dict[str, Any]:
-        if split is None:
-            if self._default is None:
-                raise self._nothing_given()
-            return self._default
+    def _rule_of(self, split: Any, kind: str | None) -> Rule:
         types = self._version.split_types
         if not types:
             raise self._misplaced("split", split, "it is no input before Split-13, but in Split-1")
@@ -184,25 +181,20 @@ the axis length 7 must be a multiple of 2
             raise SplitError(self._name, received, "only one of them may be given")
         if not self._version.split_attribute:
             return self._by_lengths(integer_input("split", split, types, (1,)))
-        lengths = _float_lengths(split, (kind,) if kind else types)
+        lengths = _float_lengths(split, {kind} if kind else types)
         if self._split is not None and self._split != lengths:
             received = f"{describe(split=lengths)}, attribute {describe(split=self._split)}"
             raise SplitError(self._name, received, "input and attribute must be equal")
         return self._by_lengths(lengths)
 
-    def _by_lengths(self, lengths: Sequence[int]) -> dict[str, Any]:
+    def _by_lengths(self, lengths: Sequence[int]) -> Rule:
         count = len(lengths)
         if count == 0 or (self._outputs is not None and count != self._outputs):
             received = describe(split=lengths, outputs=self._outputs)
             raise SplitError(
                 self._name, received, "must have a length for each output, one at least"
             )
-        return {"split": lengths, "axis": self._axis}
-
-    def _nothing_given(self) -> SplitError:
-        other = "num_outputs" if self._version.num_outputs else "outputs"
-        received = describe(**{"split": None, other: None})
-        return SplitError(self._name, received, "one of them must be given")
+        return lengths, None, None
 
     def _misplaced(self, name: str, value: Any, rule: str) -> SplitError:
         return SplitError(self._name, describe(**{name: value}), rule)
@@ -219,7 +211,7 @@ def _lengths_attribute(split: Any) -> tuple[int, ...]:
     return lengths
 
 
-def _float_lengths(split: Any, types: tuple[str, ...]) -> tuple[int, ...]:
+def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
     """Read lengths that are floats, as those of Split-1 are."""
     if not isinstance(split, (list, tuple)):
         split = array_input("split", split, types, (1,))

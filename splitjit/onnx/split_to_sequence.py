@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from splitjit.dtypes import TENSOR_TYPES
 from splitjit.errors import SplitError, describe
-from splitjit.onnx.versions import ALL_BUT_BFLOAT16, Version, VersionedOperator
-from splitjit.operators import Dim, SymbolicShape, integer_input
+from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
+from splitjit.operators import Dim, Rule, SymbolicShape, integer_input
 from splitjit.planner import integer
 
-_INTEGERS = ("tensor(int32)", "tensor(int64)")
+_INTEGERS = frozenset({"tensor(int32)", "tensor(int64)"})
 
 
 class SplitToSequence(VersionedOperator):
@@ -60,11 +59,11 @@ class SplitToSequence(VersionedOperator):
     array([4])
     """
 
-    __slots__ = ("_axis", "_keepdims")
+    __slots__ = ("_keepdims",)
 
     _versions = (
         Version(11, ALL_BUT_BFLOAT16, split_types=_INTEGERS),
-        Version(24, TENSOR_TYPES, split_types=_INTEGERS),
+        Version(24, ALL, split_types=_INTEGERS),
     )
 
     def __init__(self, *, opset: int = 11, axis: int = 0, keepdims: int = 1) -> None:
@@ -76,6 +75,7 @@ class SplitToSequence(VersionedOperator):
             raise self._refused(error) from None
         if keepdims not in (0, 1):
             raise SplitError(self._name, describe(keepdims=keepdims), "must be 0 or 1")
+        self._rule = 1, None, None
 
     def __call__(self, input: ArrayLike, split: Any = None) -> list[np.ndarray]:
         """Split a tensor.
@@ -143,7 +143,6 @@ class SplitToSequence(VersionedOperator):
         axis = self._axis % len(input_shape)
         return [... if shape is ... else shape[:axis] + shape[axis + 1 :] for shape in shapes]
 
-    def _rule(self, split: Any, kind: str | None) -> dict[str, Any]:
-        if split is not None:
-            split = integer_input("split", split, self._version.split_types, (0, 1))
-        return {"split": 1 if split is None else split, "axis": self._axis}
+    def _rule_of(self, split: Any, kind: str | None) -> Rule:
+        lengths = integer_input("split", split, self._version.split_types, (0, 1))
+        return lengths, None, None

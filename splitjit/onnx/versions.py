@@ -15,11 +15,12 @@ from splitjit.arrays import as_array
 from splitjit.dtypes import TENSOR_TYPES, tensor_type
 from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.execution import split as split_array
-from splitjit.operators import Dim, SymbolicShape
+from splitjit.operators import Dim, Rule, SymbolicShape
 from splitjit.planner import integer
 
-FLOATS = ("tensor(float16)", "tensor(float)", "tensor(double)")
-ALL_BUT_BFLOAT16 = tuple(name for name in TENSOR_TYPES if name != "tensor(bfloat16)")
+FLOATS = frozenset({"tensor(float16)", "tensor(float)", "tensor(double)"})
+ALL = frozenset(TENSOR_TYPES)
+ALL_BUT_BFLOAT16 = ALL - {"tensor(bfloat16)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +31,20 @@ class Version:
     ----------
     since : int
         The first opset that it is in force in.
-    types : tuple of str
+    types : frozenset of str
         T: the tensor types of its input and outputs.
     split_attribute : bool, default False
         Whether `split` is an attribute.
-    split_types : tuple of str, default ()
+    split_types : frozenset of str, default empty
         The tensor types of the input `split`; none where there is no such input.
     num_outputs : bool, default False
         Whether it has the attribute `num_outputs`.
     """
 
     since: int
-    types: tuple[str, ...]
+    types: frozenset[str]
     split_attribute: bool = False
-    split_types: tuple[str, ...] = ()
+    split_types: frozenset[str] = frozenset()
     num_outputs: bool = False
 
 
@@ -56,9 +57,13 @@ class VersionedOperator:
         The opset of a model.
     """
 
-    __slots__ = ("_name", "_version")
+    __slots__ = ("_axis", "_name", "_rule", "_version")
 
     _versions: ClassVar[tuple[Version, ...]]
+
+    _axis: int
+    _rule: Rule | None
+    """The rule where there is no input `split`; None where there must be one."""
 
     def __init__(self, opset: int) -> None:
         operator = type(self).__name__
@@ -81,10 +86,10 @@ class VersionedOperator:
         """The version in force: the first opset that has the operator so."""
         return self._version.since
 
-    def _rule(self, split: Any, kind: str | None) -> dict[str, Any]:
-        """Turn attributes and inputs into the arguments of `splitjit.split`.
+    def _rule_of(self, split: Any, kind: str | None) -> Rule:
+        """Return the rule that an input `split` gives.
 
-        `kind` is the tensor type of the input to split, None where it has none yet.
+        `kind` is the tensor type of the input to split, None while that is unknown.
         """
         raise NotImplementedError
 
@@ -94,15 +99,29 @@ class VersionedOperator:
             kind = tensor_type(x.dtype)
             if kind not in self._version.types:
                 raise self._type_refused(x.dtype, kind)
-            return split_array(x, **self._rule(split, kind))
+            rule = self._rule if split is None else self._rule_of(split, kind)
+            if rule is None:
+                raise self._nothing_given()
+            lengths, num_outputs, num_splits = rule
+            return split_array(
+                x, lengths, axis=self._axis, num_outputs=num_outputs, num_splits=num_splits
+            )
         except SplitError as error:
             raise self._refused(error) from None
 
     def _infer(self, input_shape: Sequence[Dim], split: Any) -> list[SymbolicShape | EllipsisType]:
         try:
-            return operators.infer_shapes(input_shape, **self._rule(split, None))
+            rule = self._rule if split is None else self._rule_of(split, None)
+            if rule is None:
+                raise self._nothing_given()
+            return operators.infer_shapes(input_shape, self._axis, *rule)
         except SplitError as error:
             raise self._refused(error) from None
+
+    def _nothing_given(self) -> SplitError:
+        other = "num_outputs" if self._version.num_outputs else "outputs"
+        received = describe(**{"split": None, other: None})
+        return SplitError(self._name, received, "one of them must be given")
 
     def _refused(self, error: SplitError) -> SplitError:
         return error.named(self._name, x="input", num_splits="outputs")
@@ -113,7 +132,5 @@ class VersionedOperator:
         return SplitTypeError(
             self._name,
             f"input of dtype {dtype}" + (f", {kind}" if kind else ""),
-            f"{operator}-{min(later)} and later take it"
-            if later
-            else f"no version of {operator} takes it",
+            f"{operator}-{min(later)} and later take it" if later else f"no {operator} takes it",
         )
