@@ -4,10 +4,24 @@ import re
 import reprlib
 from typing import Self
 
-_SHORT = reprlib.Repr()
+
+class _Short(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python writes no decimals that long
+            return f"<int of {x.bit_length()} bits>"
+
+
+_SHORT = _Short()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxarray = 8
 _SHORT.maxlong = 80
 _SHORT.maxother = _SHORT.maxstring = 120
+
+
+def shorten(value: object) -> str:
+    """Return a value's repr, abbreviated where it is long."""
+    return _SHORT.repr(value)
 
 
 def describe(**values: object) -> str:
@@ -27,7 +41,7 @@ def describe(**values: object) -> str:
     >>> describe(axis=3, shape=(2, 3))
     'axis=3, shape=(2, 3)'
     """
-    return ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in values.items())
+    return ", ".join(f"{name}={shorten(value)}" for name, value in values.items())
 
 
 class SplitError(ValueError):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from splitjit.errors import SplitError, SplitTypeError, describe
+from splitjit.errors import SplitError, SplitTypeError, describe, shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -296,7 +296,7 @@ def _check_count(name: str, value: int, parts: int, context: dict[str, Any]) -> 
         raise SplitError(
             "split",
             describe(**{name: value}, **context),
-            f"{parts} parts are more than the {MAX_PARTS} that a split may have",
+            f"{shorten(parts)} parts are more than the {MAX_PARTS} that a split may have",
         )
 
 
@@ -324,12 +324,14 @@ def _lengths(sizes: Shape, axis: int, shape: Shape) -> Shape:
     """Check that the lengths fit the axis."""
     received = functools.partial(describe, split=sizes, axis=axis, shape=shape)
     if sizes and min(sizes) < 0:
-        raise SplitError("split", received(), f"lengths must be at least 0, not {min(sizes)}")
+        raise SplitError(
+            "split", received(), f"lengths must be at least 0, not {shorten(min(sizes))}"
+        )
     if sum(sizes) != shape[axis]:
         raise SplitError(
             "split",
             received(),
-            f"lengths must sum to the axis length {shape[axis]}, not to {sum(sizes)}",
+            f"lengths must sum to the axis length {shape[axis]}, not to {shorten(sum(sizes))}",
         )
     if len(sizes) > MAX_PARTS:
         raise SplitError("split", received(), f"at most {MAX_PARTS} parts")
