@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit.arrays import as_array
-from splitjit.errors import SplitError, describe
+from splitjit.errors import SplitError, describe, shorten
 from splitjit.execution import split as split_array
 from splitjit.operators import (
+    INTEGERS,
     Dim,
     SymbolicShape,
     as_dims,
@@ -23,8 +24,6 @@ from splitjit.operators import (
 from splitjit.planner import integers, normalize_axis
 
 __all__ = ["Split", "VariadicSplit"]
-
-_INTEGERS = {f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 class Split:
@@ -214,18 +213,18 @@ class VariadicSplit:
 
 
 def _axis(axis: Any) -> int:
-    index: int = integer_input("axis", axis, _INTEGERS, (0,))
+    index: int = integer_input("axis", axis, INTEGERS, (0,))
     return index
 
 
 def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, Sequence[Dim]]:
     """Read the axis and the lengths of VariadicSplit, -1 replaced."""
-    axis = integer_input("axis", axis, _INTEGERS, (0, 1))
+    axis = integer_input("axis", axis, INTEGERS, (0, 1))
     if not isinstance(axis, int):
         if len(axis) != 1:
             raise SplitError("split", describe(axis=axis), "must be a single integer")
         (axis,) = axis
-    lengths = integers("split", integer_input("split", split_lengths, _INTEGERS, (1,)))
+    lengths = integers("split", integer_input("split", split_lengths, INTEGERS, (1,)))
     if -1 in lengths:
         i = lengths.index(-1)
         return axis, (*lengths[:i], _rest(lengths, axis, shape), *lengths[i + 1 :])
@@ -242,6 +241,8 @@ def _rest(lengths: Sequence[int], axis: int, shape: SymbolicShape) -> Dim:
         return length if len(lengths) == 1 else None
     others = sum(lengths) + 1
     if others > length:
-        rule = f"lengths but -1 must sum to at most the axis length {length}, not to {others}"
+        rule = (
+            f"lengths but -1 must sum to at most the axis length {length}, not to {shorten(others)}"
+        )
         raise SplitError("split", received(), rule)
     return length - others

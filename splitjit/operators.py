@@ -23,6 +23,8 @@ SymbolicShape = tuple[Dim, ...]
 Rule = tuple[int | Sequence[Dim] | None, int | None, int | None]
 """`split`, `num_outputs` and `num_splits` of `splitjit.split`, one of them given."""
 
+INTEGERS = frozenset({f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)})
+
 
 def count_attribute(name: str, value: Any) -> int:
     """Read an attribute that is a number of parts."""
@@ -76,7 +78,8 @@ def array_input(name: str, value: Any, types: Set[str], ranks: Collection[int]) 
 
 
 def _rule_of_input(types: Set[str], ranks: Collection[int]) -> str:
-    return f"must have rank {' or '.join(map(str, ranks))} and be of {' or '.join(sorted(types))}"
+    kinds = "an integer type" if types == INTEGERS else " or ".join(sorted(types))
+    return f"must have rank {' or '.join(map(str, ranks))} and be of {kinds}"
 
 
 def infer_shapes(

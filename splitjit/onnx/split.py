@@ -175,7 +175,7 @@ the axis length 7 must be a multiple of 2
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
         types = self._version.split_types
         if not types:
-            raise self._misplaced("split", split, "it is no input before Split-13, but in Split-1")
+            raise self._misplaced("split", split, "it is an attribute in Split-2 and Split-11")
         if self._num_outputs is not None:
             received = describe(split=split, num_outputs=self._num_outputs)
             raise SplitError(self._name, received, "only one of them may be given")
@@ -192,7 +192,7 @@ the axis length 7 must be a multiple of 2
         if count == 0 or (self._outputs is not None and count != self._outputs):
             received = describe(split=lengths, outputs=self._outputs)
             raise SplitError(
-                self._name, received, "must have a length for each output, one at least"
+                self._name, received, "each output must have a length, and there is at least one"
             )
         return lengths, None, None
 

@@ -129,8 +129,8 @@ class VersionedOperator:
     def _type_refused(self, dtype: np.dtype, kind: str | None) -> SplitTypeError:
         operator = type(self).__name__
         later = [version.since for version in self._versions if kind in version.types]
-        return SplitTypeError(
-            self._name,
-            f"input of dtype {dtype}" + (f", {kind}" if kind else ""),
-            f"{operator}-{min(later)} and later take it" if later else f"no {operator} takes it",
-        )
+        rule = f"no version of {operator} takes it"
+        if later:
+            rule = f"{operator}-{min(later)} and later take it"
+        received = f"input of dtype {dtype}" + (f", {kind}" if kind else "")
+        return SplitTypeError(self._name, received, rule)
