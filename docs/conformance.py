@@ -306,10 +306,11 @@ def run_shape_inference(case: Case) -> str:
     if case.at_run_time:
         return "?"
     inferred = onnx.shape_inference.infer_shapes(_model(case), strict_mode=True, data_prop=True)
-    lengths = []
-    for output in inferred.graph.output:
-        for dim in output.type.tensor_type.shape.dim:  # a sequence has none
-            lengths.append(str(dim.dim_value) if dim.HasField("dim_value") else "?")
+    lengths = [
+        str(dim.dim_value) if dim.HasField("dim_value") else "?"
+        for output in inferred.graph.output
+        for dim in output.type.tensor_type.shape.dim  # a sequence has none
+    ]
     return "?" if set(lengths) <= {"?"} else ", ".join(lengths)
 
 

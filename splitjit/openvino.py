@@ -206,7 +206,14 @@ class VariadicSplit:
         """
         try:
             dims = as_dims(data_shape)
-            shapes = infer_shapes(dims, *_read(dims, axis, split_lengths))
+            axis, lengths = _read(dims, axis, split_lengths)
+            if -1 not in lengths:
+                shapes = infer_shapes(dims, axis, lengths)
+            else:  # the rest of an unknown length
+                i, index = lengths.index(-1), normalize_axis(axis, dims)
+                shapes = infer_shapes(dims, axis, (*lengths[:i], 0, *lengths[i + 1 :]))
+                rest = dims[index] if len(lengths) == 1 else None
+                shapes[i] = (*dims[:index], rest, *dims[index + 1 :])
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", split="split_lengths") from None
         return cast("list[SymbolicShape]", shapes)
@@ -217,8 +224,8 @@ def _axis(axis: Any) -> int:
     return index
 
 
-def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, Sequence[Dim]]:
-    """Read the axis and the lengths of VariadicSplit, -1 replaced."""
+def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, tuple[int, ...]]:
+    """Read the axis and the lengths of VariadicSplit, -1 replaced where it can be."""
     axis = integer_input("axis", axis, INTEGERS, (0, 1))
     if not isinstance(axis, int):
         if len(axis) != 1:
@@ -231,14 +238,14 @@ def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, Seq
     return axis, lengths
 
 
-def _rest(lengths: Sequence[int], axis: int, shape: SymbolicShape) -> Dim:
-    """Return the length that -1 stands for, unknown where the axis length is."""
+def _rest(lengths: tuple[int, ...], axis: int, shape: SymbolicShape) -> int:
+    """Return the length that -1 stands for, or -1 where the axis length is unknown."""
     received = functools.partial(describe, split=lengths, axis=axis, shape=shape)
     if lengths.count(-1) > 1:
         raise SplitError("split", received(), "at most one length may be -1")
     length = shape[normalize_axis(axis, shape)]
     if not isinstance(length, int):
-        return length if len(lengths) == 1 else None
+        return -1
     others = sum(lengths) + 1
     if others > length:
         rule = (

@@ -20,7 +20,7 @@ Dim = int | str | None
 
 SymbolicShape = tuple[Dim, ...]
 
-Rule = tuple[int | Sequence[Dim] | None, int | None, int | None]
+Rule = tuple[int | Sequence[int] | None, int | None, int | None]
 """`split`, `num_outputs` and `num_splits` of `splitjit.split`, one of them given."""
 
 INTEGERS = frozenset({f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)})
@@ -85,7 +85,7 @@ def _rule_of_input(types: Set[str], ranks: Collection[int]) -> str:
 def infer_shapes(
     shape: Sequence[Dim],
     axis: int,
-    split: int | Sequence[Dim] | None = None,
+    split: int | Sequence[int] | None = None,
     num_outputs: int | None = None,
     num_splits: int | None = None,
 ) -> list[SymbolicShape | EllipsisType]:
@@ -98,8 +98,7 @@ def infer_shapes(
     axis : int
         The axis along which to split.
     split, num_outputs, num_splits
-        The rule, as `splitjit.split` takes it. Of the lengths into which an
-        axis of unknown length is split, some may be unknown too.
+        The rule, as `splitjit.split` takes it.
 
     Returns
     -------
@@ -131,27 +130,21 @@ def infer_shapes(
     def part(size: Dim) -> SymbolicShape:
         return (*dims[:index], size, *dims[index + 1 :])
 
-    # Where a length is unknown, plan one that fits, to have the rule checked.
-    planned: Any = split
-    if isinstance(split, Sequence):
-        known = [0 if size is None or isinstance(size, str) else size for size in split]
-        planned = integers("split", known)
-    if isinstance(length, int):
-        extent = length
-    else:
-        extent = max(sum(planned), 0) if isinstance(split, Sequence) else 0
+    # Where the length is unknown, plan one that fits, to have the rule checked.
+    if split is not None and not isinstance(split, int):
+        split = integers("split", split)
+    fitting = max(sum(split), 0) if isinstance(split, tuple) else 0
+    extent = length if isinstance(length, int) else fitting
     try:
-        plan = plan_split((extent,), planned, num_outputs=num_outputs, num_splits=num_splits)
+        plan = plan_split((extent,), split, num_outputs=num_outputs, num_splits=num_splits)
     except SplitError as error:
         rule = {"split": split, "num_outputs": num_outputs, "num_splits": num_splits}
         given = {name: value for name, value in rule.items() if value is not None}
         received = describe(**given, axis=axis, shape=dims)
         raise type(error)(error.operator, received, error.rule) from None
 
-    if isinstance(length, int):
+    if isinstance(length, int) or isinstance(split, tuple):
         return [part(size) for size in plan.sizes]
-    if isinstance(split, Sequence):
-        return [part(size) for size in split]
     if split is not None:  # all chunks are full only where they are single elements
         return [part(1 if split == 1 else None), ...]
     return [part(length if len(plan) == 1 else None) for _ in plan.sizes]

@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"splitjit.onnx.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
-        if error.name != "onnx":
+        if (error.name or "").partition(".")[0] != "onnx":
             raise
         raise ImportError(
             f"splitjit.onnx.{name} needs the onnx package: pip install splitjit[onnx]"
