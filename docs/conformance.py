@@ -140,6 +140,7 @@ CASES = [
     _split("Split-18: neither split nor num_outputs", ERROR),
     _split("Split-18: both split and num_outputs", ERROR, [2, 4], num_outputs=2),
     _split(_CLAMP, "2, 2, 2, 1", length=7, num_outputs=4, outputs=4),
+    _split(_CLAMP, "2, 2, 2, 1", length=7, axis=-1, num_outputs=4, outputs=4),
     _split(_CLAMP, "3, 3, 2", length=8, num_outputs=3, outputs=3),
     _split(_CLAMP, "2, 2, 1, 0", length=5, num_outputs=4, outputs=4),
     _split(_CLAMP, "2, 2, 2, 0", length=6, num_outputs=4, outputs=4),
