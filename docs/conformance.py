@@ -225,6 +225,7 @@ CASES = [
     _variadic(_OV_REST, ERROR, [4, 4, -1]),
     _variadic(_OV_REST, ERROR, [4, 4, -1], at_run_time=True),
     _variadic(_OV_REST, ERROR, [-1, 4, -1]),
+    _variadic("OpenVINO VariadicSplit: strings", "1, 2", [1, 2], length=3, dtype="U3"),
     _variadic(_OV_LENGTHS, "2, 4", np.array([2, 4], np.int8)),
     _variadic(_OV_LENGTHS, ERROR, [-2, 8]),
     _variadic(_OV_LENGTHS, ERROR, [2, 2]),
