@@ -81,6 +81,9 @@ class VersionedOperator:
         )
         self._name += f"-{self._version.since}"
 
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
+
     @property
     def since_version(self) -> int:
         """The version in force: the first opset that has the operator so."""
