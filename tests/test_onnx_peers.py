@@ -25,6 +25,7 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 PEERS = settings(max_examples=200, deadline=None, derandomize=True)
 OF_EACH_TYPE = settings(PEERS, max_examples=25)
 
+FLOATS = {"tensor(float16)", "tensor(float)", "tensor(double)"}
 BFLOAT16 = "tensor(bfloat16)"
 COMPLEX = {"tensor(complex64)", "tensor(complex128)"}
 
@@ -122,6 +123,7 @@ def nodes(draw, ops=("Split", "SplitToSequence"), opsets=(2, 11, 13, 18, 24)):
 def array_of(name, node):
     newest = node.opset >= (13 if node.op == "Split" else 24)
     assume(newest or name != BFLOAT16)  # older versions do not take it
+    assume(node.opset > 1 or name in FLOATS)
     flat = np.arange(math.prod(node.shape)) % 113
     if name == "tensor(string)":
         return np.array([f"<{i}>" for i in flat], object).reshape(node.shape)
@@ -233,8 +235,9 @@ OPENVINO_TYPES = [name for name in TENSOR_TYPES if name not in {*COMPLEX, "tenso
 
 @pytest.mark.parametrize("name", OPENVINO_TYPES)
 @settings(OF_EACH_TYPE, max_examples=10)
-@given(node=nodes(ops=["Split"], opsets=[2, 11, 13, 18]))
+@given(node=nodes(ops=["Split"], opsets=[1, 2, 11, 13, 18]))
 def test_openvino_frontend(name, node):
+    # The only peer to run Split-1; it does not read its input `split`, and so none is drawn.
     openvino = pytest.importorskip("openvino")
     assume(not leaves_parts_empty(node))  # refused: "The split number is invalid"
     # Uneven parts along an axis counted from the back: "must be evenly divisible".

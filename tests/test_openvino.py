@@ -74,6 +74,12 @@ def test_variadic_minus_1_takes_the_rest(lengths, sizes):
         assert np.concatenate(parts).tolist() == SIX.tolist()
 
 
+def test_variadic_minus_1_may_be_given_once():
+    for run in (VariadicSplit(), lambda *inputs: VariadicSplit().infer_shapes(["N"], *inputs[1:])):
+        with pytest.raises(SplitError, match=r"split_lengths=\(-1, 4, -1\).*at most one"):
+            run(SIX, 0, [-1, 4, -1])
+
+
 HOSTILE = [
     [4, 4, -1], [-1, 4, -1], [-2, 8], [2, 2], [2**63 - 1, 2**63 - 1, -1], [2.0, 4], [True, 5],
     [[2, 4]], [None, 6], ["2", "4"], [np.array([2, 4]), 1], 6, 6.0, "24", None, [10**5000, -1],
