@@ -7,10 +7,18 @@
 ((16, 768), True)
 """
 
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from splitjit.buffers import set_buffer_limit
 from splitjit.errors import SplitError, SplitTypeError
 from splitjit.execution import split, warmup
 from splitjit.planner import SplitPlan, plan_split
+
+if TYPE_CHECKING:
+    from splitjit import onnx as onnx
+    from splitjit import openvino as openvino
 
 __all__ = [
     "SplitError",
@@ -22,3 +30,10 @@ __all__ = [
     "warmup",
 ]
 __version__ = "0.1.0.dev0"
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import the operators once they are asked for."""
+    if name in ("onnx", "openvino"):
+        return import_module(f"splitjit.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

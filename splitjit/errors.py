@@ -1,12 +1,27 @@
 """The refusals of splitjit: what was asked, what was received, which rule it broke."""
 
+import re
 import reprlib
 from typing import Self
 
-_SHORT = reprlib.Repr()
+
+class _Short(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python writes no decimals that long
+            return f"<int of {x.bit_length()} bits>"
+
+
+_SHORT = _Short()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxarray = 8
 _SHORT.maxlong = 80
 _SHORT.maxother = _SHORT.maxstring = 120
+
+
+def shorten(value: object) -> str:
+    """Return a value's repr, abbreviated where it is long."""
+    return _SHORT.repr(value)
 
 
 def describe(**values: object) -> str:
@@ -26,7 +41,7 @@ def describe(**values: object) -> str:
     >>> describe(axis=3, shape=(2, 3))
     'axis=3, shape=(2, 3)'
     """
-    return ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in values.items())
+    return ", ".join(f"{name}={shorten(value)}" for name, value in values.items())
 
 
 class SplitError(ValueError):
@@ -56,7 +71,7 @@ class SplitError(ValueError):
     Traceback (most recent call last):
         ...
     splitjit.errors.SplitError: split: num_splits=2, axis=0, shape=(7,): \
-the axis length 7 must be a multiple of num_splits
+the axis length 7 must be a multiple of 2
     """
 
     def __init__(self, operator: str, received: str, rule: str) -> None:
@@ -68,20 +83,25 @@ the axis length 7 must be a multiple of num_splits
     def __str__(self) -> str:
         return f"{self.operator}: {self.received}: {self.rule}"
 
-    def named(self, operator: str) -> Self:
+    def named(self, operator: str, **names: str) -> Self:
         """Return the same refusal in the name of another operator.
 
         Parameters
         ----------
         operator : str
             The operator that the user called.
+        **names : str
+            What it calls the values received: ``x="input"``.
 
         Returns
         -------
         SplitError
             A new error of the same class.
         """
-        return type(self)(operator, self.received, self.rule)
+        received = self.received
+        for ours, theirs in names.items():
+            received = re.sub(rf"\b{ours}(?==| of )", theirs, received)
+        return type(self)(operator, received, self.rule)
 
 
 class SplitTypeError(SplitError, TypeError):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from splitjit.errors import SplitError, SplitTypeError, describe
+from splitjit.errors import SplitError, SplitTypeError, describe, shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,8 +82,8 @@ class SplitPlan:
 
     def __post_init__(self) -> None:
         shape = _shape(self.shape)
-        axis = _axis(self.axis, shape)
-        sizes = _lengths(_integers("sizes", self.sizes), axis, shape)
+        axis = normalize_axis(self.axis, shape)
+        sizes = _lengths(integers("sizes", self.sizes), axis, shape)
         offsets = tuple(itertools.accumulate(sizes[:-1], initial=0)) if sizes else ()
         before, after = shape[:axis], shape[axis + 1 :]
         # One shape per distinct size, shared: a plan may have 100 000 parts.
@@ -229,13 +229,13 @@ def cached_plan(
     cannot tell True and 1.0 from 1.
     """
     if type(axis) is not int:
-        axis = _integer("axis", axis)
+        axis = integer("axis", axis)
     if split is not None and type(split) is not int:
         split = _split(split)
     if num_outputs is not None and type(num_outputs) is not int:
-        num_outputs = _integer("num_outputs", num_outputs)
+        num_outputs = integer("num_outputs", num_outputs)
     if num_splits is not None and type(num_splits) is not int:
-        num_splits = _integer("num_splits", num_splits)
+        num_splits = integer("num_splits", num_splits)
     return _plan(shape, split, axis, num_outputs, num_splits)
 
 
@@ -253,7 +253,7 @@ def _plan(
             describe(split=split, num_outputs=num_outputs, num_splits=num_splits),
             "exactly one of the three must be given",
         )
-    axis = _axis(axis, shape)
+    axis = normalize_axis(axis, shape)
     length = shape[axis]
     context = {"axis": axis, "shape": shape}
     if num_outputs is not None:
@@ -267,7 +267,7 @@ def _plan(
             raise SplitError(
                 "split",
                 describe(num_splits=num_splits, **context),
-                f"the axis length {length} must be a multiple of num_splits",
+                f"the axis length {length} must be a multiple of {num_splits}",
             )
         sizes = (length // num_splits,) * num_splits
     elif isinstance(split, int):
@@ -296,21 +296,21 @@ def _check_count(name: str, value: int, parts: int, context: dict[str, Any]) -> 
         raise SplitError(
             "split",
             describe(**{name: value}, **context),
-            f"{parts} parts are more than the {MAX_PARTS} that a split may have",
+            f"{shorten(parts)} parts are more than the {MAX_PARTS} that a split may have",
         )
 
 
 def _shape(shape: Sequence[int]) -> Shape:
-    extents = _integers("shape", shape)
+    extents = integers("shape", shape)
     if extents and min(extents) < 0:
         raise SplitError("split", describe(shape=extents), "extents must be at least 0")
     return extents
 
 
-def _axis(axis: int, shape: Shape) -> int:
-    """Count the axis from the front."""
+def normalize_axis(axis: int, shape: Sequence[object]) -> int:
+    """Count the axis from the front; of the shape, only the rank matters."""
     rank = len(shape)
-    index = _integer("axis", axis)
+    index = integer("axis", axis)
     if rank == 0:
         raise SplitError("split", describe(axis=axis, shape=shape), "rank 0 has no axis to split")
     if not -rank <= index < rank:
@@ -324,12 +324,14 @@ def _lengths(sizes: Shape, axis: int, shape: Shape) -> Shape:
     """Check that the lengths fit the axis."""
     received = functools.partial(describe, split=sizes, axis=axis, shape=shape)
     if sizes and min(sizes) < 0:
-        raise SplitError("split", received(), f"lengths must be at least 0, not {min(sizes)}")
+        raise SplitError(
+            "split", received(), f"lengths must be at least 0, not {shorten(min(sizes))}"
+        )
     if sum(sizes) != shape[axis]:
         raise SplitError(
             "split",
             received(),
-            f"lengths must sum to the axis length {shape[axis]}, not to {sum(sizes)}",
+            f"lengths must sum to the axis length {shape[axis]}, not to {shorten(sum(sizes))}",
         )
     if len(sizes) > MAX_PARTS:
         raise SplitError("split", received(), f"at most {MAX_PARTS} parts")
@@ -338,26 +340,30 @@ def _lengths(sizes: Shape, axis: int, shape: Shape) -> Shape:
 
 def _split(split: Any) -> int | Shape:
     """Make plain integers of what `split` takes."""
-    if hasattr(split, "__index__") and getattr(split, "ndim", 0) == 0:
-        return _integer("split", split, _KINDS_OF_SPLIT)
-    return _integers("split", split, _KINDS_OF_SPLIT)
+    if getattr(split, "ndim", 0) == 0 and hasattr(split, "__index__"):
+        return integer("split", split, _KINDS_OF_SPLIT)
+    return integers("split", split, _KINDS_OF_SPLIT)
 
 
 _KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer array"
 
 
-def _integers(name: str, values: Any, rule: str = "must be a sequence of integers") -> Shape:
+def integers(name: str, values: Any, rule: str = "must be a sequence of integers") -> Shape:
+    """Make plain integers of a sequence or an integer array; bool and float are none."""
     received = values
-    if hasattr(values, "tolist") and getattr(getattr(values, "dtype", None), "kind", "i") in "iu":
-        values = values.tolist()
-    if not isinstance(values, Sequence):
-        raise SplitTypeError("split", describe(**{name: received}), rule)
+    if type(values) is not list and type(values) is not tuple:
+        kind = getattr(getattr(values, "dtype", None), "kind", "i")
+        if hasattr(values, "tolist") and kind in "iu":
+            values = values.tolist()
+        if not isinstance(values, Sequence):
+            raise SplitTypeError("split", describe(**{name: received}), rule)
     if {*map(type, values)} <= {int}:
         return tuple(values)
-    return tuple([_integer(name, value, rule, received) for value in values])
+    return tuple([integer(name, value, rule, received) for value in values])
 
 
-def _integer(name: str, value: Any, rule: str = "must be an integer", received: Any = None) -> int:
+def integer(name: str, value: Any, rule: str = "must be an integer", received: Any = None) -> int:
+    """Make a plain integer of what has `__index__`; bool and float have none."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)

@@ -98,7 +98,7 @@ def test_force(x, capsys):
 
 
 REFUSED = [
-    (["x.npy", "--num-splits", "3"], "must be a multiple of num_splits"),
+    (["x.npy", "--num-splits", "3"], "must be a multiple of 3"),
     (["x.npy", "--num-outputs", "0"], "must be at least 1"),
     (["x.npy", "--split", "1,2"], "must sum to the axis length 4"),
     (["x.npy", "--split=5,-1"], "must be at least 0"),

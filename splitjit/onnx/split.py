@@ -1,0 +1,225 @@
+"""ONNX Split: versions 1, 2, 11, 13 and 18."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from splitjit.errors import SplitError, describe
+from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
+from splitjit.operators import Dim, Rule, SymbolicShape, array_input, count_attribute, integer_input
+from splitjit.planner import integer, integers
+
+_INT64 = frozenset({"tensor(int64)"})
+
+
+class Split(VersionedOperator):
+    """Split a tensor into the outputs of a node, as ONNX Split does.
+
+    Attributes are given here, inputs at the call. What the version in force
+    does not have is refused.
+
+    Parameters
+    ----------
+    opset : int, default 18
+        The opset of the model. Versions 1, 2, 11, 13 and 18 exist; that in
+        force is the newest one that is not newer than the opset.
+    axis : int, default 0
+        The axis along which to split, in ``[-rank, rank - 1]``.
+    split : sequence of int, optional
+        Versions 1, 2 and 11: the length of each output. Later versions have
+        an input instead.
+    num_outputs : int, optional
+        Version 18: split into ``num_outputs`` parts of ceil(length / n), those
+        at the end clamped to what is left. Either this or the input `split`.
+    outputs : int, optional
+        How many outputs the node declares. In versions before 18, without
+        `split`, it is split into as many equal parts; in version 18 parts of
+        `num_outputs` beyond them are dropped.
+
+    Raises
+    ------
+    SplitError
+        If the attributes contradict the version or each other.
+
+    See Also
+    --------
+    splitjit.split : The same without versions, of any dtype.
+
+    Notes
+    -----
+    Specification: https://onnx.ai/onnx/operators/onnx__Split.html
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> x = np.arange(7, dtype=np.float32)
+    >>> splitjit.onnx.Split(num_outputs=3)(x)
+    [array([0., 1., 2.], dtype=float32), array([3., 4., 5.], dtype=float32), \
+array([6.], dtype=float32)]
+    >>> splitjit.onnx.Split(opset=13, outputs=2)(x, np.array([2, 5]))
+    [array([0., 1.], dtype=float32), array([2., 3., 4., 5., 6.], dtype=float32)]
+    >>> splitjit.onnx.Split(opset=13, outputs=2)(x)
+    Traceback (most recent call last):
+        ...
+    splitjit.errors.SplitError: ONNX Split-13: outputs=2, axis=0, shape=(7,): \
+the axis length 7 must be a multiple of 2
+    """
+
+    __slots__ = ("_num_outputs", "_outputs", "_split")
+
+    _versions = (
+        Version(1, FLOATS, split_attribute=True, split_types=FLOATS),
+        Version(2, ALL_BUT_BFLOAT16, split_attribute=True),
+        Version(11, ALL_BUT_BFLOAT16, split_attribute=True),
+        Version(13, ALL, split_types=_INT64),
+        Version(18, ALL, split_types=_INT64, num_outputs=True),
+    )
+
+    def __init__(
+        self,
+        *,
+        opset: int = 18,
+        axis: int | None = None,
+        split: Sequence[int] | None = None,
+        num_outputs: int | None = None,
+        outputs: int | None = None,
+    ) -> None:
+        super().__init__(opset)
+        version = self._version
+        if split is not None and not version.split_attribute:
+            raise self._misplaced("split", split, "it is an input since Split-13")
+        if num_outputs is not None and not version.num_outputs:
+            raise self._misplaced("num_outputs", num_outputs, "Split-18 and later have it")
+        try:
+            self._axis = 0 if axis is None else integer("axis", axis)
+            self._split = None if split is None else _lengths_attribute(split)
+            self._num_outputs = _count("num_outputs", num_outputs)
+            self._outputs = _count("outputs", outputs)
+        except SplitError as error:
+            raise self._refused(error) from None
+        self._rule = self._rule_without_input()
+        if self._rule is None and not version.split_types:
+            raise self._nothing_given()
+
+    def __call__(self, input: ArrayLike, split: Any = None) -> list[np.ndarray]:
+        """Split a tensor.
+
+        Parameters
+        ----------
+        input : array_like
+            The tensor to split, of a type that the version takes.
+        split : array_like of shape (outputs,), optional
+            The length of each output, in versions 13 and 18 of int64, in
+            version 1 of the type of `input`. A list of Python numbers will do.
+
+        Returns
+        -------
+        list of ndarray
+            New contiguous arrays, which share no memory with `input`.
+
+        Raises
+        ------
+        SplitError
+            If an input breaks a rule of the version.
+        """
+        return self._run(input, split)[: self._outputs]
+
+    def infer_shapes(self, input_shape: Sequence[Dim], split: Any = None) -> list[SymbolicShape]:
+        """Tell the shapes of the outputs.
+
+        Parameters
+        ----------
+        input_shape : sequence of int, str or None
+            The shape of the input; a name or None stands for an unknown dim.
+        split : array_like of shape (outputs,), optional
+            The input `split`, as in a call.
+
+        Returns
+        -------
+        list of tuple
+            The shape of each output. Its dims are those of the input, but for
+            that of `axis`: None where it is unknown.
+
+        Raises
+        ------
+        SplitError
+            If no tensor of such a shape can be split so.
+
+        Examples
+        --------
+        >>> import splitjit
+        >>> splitjit.onnx.Split(axis=1, num_outputs=4).infer_shapes(["N", 5])
+        [('N', 2), ('N', 2), ('N', 1), ('N', 0)]
+        """
+        shapes = cast("list[SymbolicShape]", self._infer(input_shape, split))
+        return shapes[: self._outputs]
+
+    def _rule_without_input(self) -> Rule | None:
+        """Return the rule where there is no input `split`; None where there must be one."""
+        if self._split is not None:
+            return self._by_lengths(self._split)
+        if self._num_outputs is not None:
+            if self._outputs is not None and self._num_outputs < self._outputs:
+                received = describe(num_outputs=self._num_outputs, outputs=self._outputs)
+                raise SplitError(self._name, received, "num_outputs must not be less than outputs")
+            return None, self._num_outputs, None
+        if self._outputs is not None and not self._version.num_outputs:
+            return None, None, self._outputs
+        return None
+
+    def _rule_of(self, split: Any, kind: str | None) -> Rule:
+        types = self._version.split_types
+        if not types:
+            raise self._misplaced("split", split, "it is an attribute in Split-2 and Split-11")
+        if self._num_outputs is not None:
+            received = describe(split=split, num_outputs=self._num_outputs)
+            raise SplitError(self._name, received, "only one of them may be given")
+        if not self._version.split_attribute:
+            return self._by_lengths(integer_input("split", split, types, (1,)))
+        lengths = _float_lengths(split, {kind} if kind else types)
+        if self._split is not None and self._split != lengths:
+            received = f"{describe(split=lengths)}, attribute {describe(split=self._split)}"
+            raise SplitError(self._name, received, "input and attribute must be equal")
+        return self._by_lengths(lengths)
+
+    def _by_lengths(self, lengths: Sequence[int]) -> Rule:
+        count = len(lengths)
+        if count == 0 or (self._outputs is not None and count != self._outputs):
+            received = describe(split=lengths, outputs=self._outputs)
+            raise SplitError(
+                self._name, received, "each output must have a length, and there is at least one"
+            )
+        return lengths, None, None
+
+    def _misplaced(self, name: str, value: Any, rule: str) -> SplitError:
+        return SplitError(self._name, describe(**{name: value}), rule)
+
+
+def _count(name: str, value: Any) -> int | None:
+    return None if value is None else count_attribute(name, value)
+
+
+def _lengths_attribute(split: Any) -> tuple[int, ...]:
+    lengths = integers("split", split)
+    if lengths and min(lengths) < 0:
+        raise SplitError("split", describe(split=lengths), "lengths must be at least 0")
+    return lengths
+
+
+def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
+    """Read lengths that are floats, as those of Split-1 are."""
+    if not isinstance(split, (list, tuple)):
+        split = array_input("split", split, types, (1,))
+    return integers("split", [_whole(length) for length in split], "must be finite whole numbers")
+
+
+def _whole(value: Any) -> Any:
+    """Make an int of a float that is one; leave the rest to be refused."""
+    if isinstance(value, (float, np.floating)) and value.is_integer():
+        return int(value)
+    return value

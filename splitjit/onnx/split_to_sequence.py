@@ -1,0 +1,148 @@
+"""ONNX SplitToSequence: versions 11 and 24."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from splitjit.errors import SplitError, describe
+from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
+from splitjit.operators import Dim, Rule, SymbolicShape, integer_input
+from splitjit.planner import integer
+
+_INTEGERS = frozenset({"tensor(int32)", "tensor(int64)"})
+
+
+class SplitToSequence(VersionedOperator):
+    """Split a tensor into a sequence of tensors, as ONNX SplitToSequence does.
+
+    Attributes are given here, inputs at the call.
+
+    Parameters
+    ----------
+    opset : int, default 11
+        The opset of the model, 11 or later. Versions 11 and 24 exist; 24 adds
+        bfloat16.
+    axis : int, default 0
+        The axis along which to split, in ``[-rank, rank - 1]``.
+    keepdims : int, default 1
+        0 drops the axis from the parts, each of length 1, of a call without
+        `split`. A call with `split` ignores it.
+
+    Raises
+    ------
+    SplitError
+        If the opset has no such operator, or an attribute is out of range.
+
+    See Also
+    --------
+    splitjit.split : The same without versions, of any dtype.
+
+    Notes
+    -----
+    Specification: https://onnx.ai/onnx/operators/onnx__SplitToSequence.html
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> x = np.arange(5, dtype=np.int64)
+    >>> splitjit.onnx.SplitToSequence()(x, 2)
+    [array([0, 1]), array([2, 3]), array([4])]
+    >>> splitjit.onnx.SplitToSequence()(x, [1, 4])
+    [array([0]), array([1, 2, 3, 4])]
+    >>> splitjit.onnx.SplitToSequence(axis=1, keepdims=0)(x.reshape(1, 5))[4]
+    array([4])
+    """
+
+    __slots__ = ("_keepdims",)
+
+    _versions = (
+        Version(11, ALL_BUT_BFLOAT16, split_types=_INTEGERS),
+        Version(24, ALL, split_types=_INTEGERS),
+    )
+
+    def __init__(self, *, opset: int = 11, axis: int = 0, keepdims: int = 1) -> None:
+        super().__init__(opset)
+        try:
+            self._axis = integer("axis", axis)
+            self._keepdims = integer("keepdims", keepdims)
+        except SplitError as error:
+            raise self._refused(error) from None
+        if keepdims not in (0, 1):
+            raise SplitError(self._name, describe(keepdims=keepdims), "must be 0 or 1")
+        self._rule = 1, None, None
+
+    def __call__(self, input: ArrayLike, split: Any = None) -> list[np.ndarray]:
+        """Split a tensor.
+
+        Parameters
+        ----------
+        input : array_like
+            The tensor to split, of a type that the version takes.
+        split : array_like of int32 or int64, optional
+            A scalar k >= 1 gives parts of length k, the last one smaller; a
+            1-D array or a list gives the length of each part. Without it
+            parts have length 1.
+
+        Returns
+        -------
+        list of ndarray
+            New contiguous arrays, which share no memory with `input`; none
+            where an axis of length 0 is not split by a list.
+
+        Raises
+        ------
+        SplitError
+            If an input breaks a rule of the version.
+        """
+        parts = self._run(input, split)
+        if self._keepdims or split is not None:
+            return parts
+        return [part.squeeze(self._axis) for part in parts]
+
+    def infer_shapes(
+        self, input_shape: Sequence[Dim], split: Any = None
+    ) -> list[SymbolicShape | EllipsisType]:
+        """Tell the shapes of the parts.
+
+        Parameters
+        ----------
+        input_shape : sequence of int, str or None
+            The shape of the input; a name or None stands for an unknown dim.
+        split : array_like of int32 or int64, optional
+            The input `split`, as in a call.
+
+        Returns
+        -------
+        list of tuple
+            The shape of each part. Where the axis is of unknown length and
+            the number of parts with it, ``[shape, ...]``: a shape that all
+            have, and an Ellipsis.
+
+        Raises
+        ------
+        SplitError
+            If no tensor of such a shape can be split so.
+
+        Examples
+        --------
+        >>> import splitjit
+        >>> splitjit.onnx.SplitToSequence().infer_shapes([5, "N"], 2)
+        [(2, 'N'), (2, 'N'), (1, 'N')]
+        >>> splitjit.onnx.SplitToSequence(keepdims=0).infer_shapes(["N", 3])
+        [(3,), Ellipsis]
+        """
+        shapes = self._infer(input_shape, split)
+        if self._keepdims or split is not None:
+            return shapes
+        axis = self._axis % len(input_shape)
+        return [... if shape is ... else shape[:axis] + shape[axis + 1 :] for shape in shapes]
+
+    def _rule_of(self, split: Any, kind: str | None) -> Rule:
+        lengths = integer_input("split", split, self._version.split_types, (0, 1))
+        return lengths, None, None

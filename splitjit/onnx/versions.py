@@ -1,0 +1,139 @@
+"""The published versions of an operator, and the run that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from splitjit import operators
+from splitjit.arrays import as_array
+from splitjit.dtypes import TENSOR_TYPES, tensor_type
+from splitjit.errors import SplitError, SplitTypeError, describe
+from splitjit.execution import split as split_array
+from splitjit.operators import Dim, Rule, SymbolicShape
+from splitjit.planner import integer
+
+FLOATS = frozenset({"tensor(float16)", "tensor(float)", "tensor(double)"})
+ALL = frozenset(TENSOR_TYPES)
+ALL_BUT_BFLOAT16 = ALL - {"tensor(bfloat16)"}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What sets a version of an operator apart from the others.
+
+    Parameters
+    ----------
+    since : int
+        The first opset that it is in force in.
+    types : frozenset of str
+        T: the tensor types of its input and outputs.
+    split_attribute : bool, default False
+        Whether `split` is an attribute.
+    split_types : frozenset of str, default empty
+        The tensor types of the input `split`; none where there is no such input.
+    num_outputs : bool, default False
+        Whether it has the attribute `num_outputs`.
+    """
+
+    since: int
+    types: frozenset[str]
+    split_attribute: bool = False
+    split_types: frozenset[str] = frozenset()
+    num_outputs: bool = False
+
+
+class VersionedOperator:
+    """An ONNX operator in the version that is in force in an opset.
+
+    Parameters
+    ----------
+    opset : int
+        The opset of a model.
+    """
+
+    __slots__ = ("_axis", "_name", "_rule", "_version")
+
+    _versions: ClassVar[tuple[Version, ...]]
+
+    _axis: int
+    _rule: Rule | None
+    """The rule where there is no input `split`; None where there must be one."""
+
+    def __init__(self, opset: int) -> None:
+        operator = type(self).__name__
+        self._name = f"ONNX {operator}"
+        first = self._versions[0].since
+        try:
+            opset = integer("opset", opset)
+        except SplitError as error:
+            raise self._refused(error) from None
+        if opset < first:
+            raise SplitError(self._name, describe(opset=opset), f"opsets from {first} on have it")
+        self._version = max(
+            (version for version in self._versions if version.since <= opset),
+            key=lambda version: version.since,
+        )
+        self._name += f"-{self._version.since}"
+
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
+
+    @property
+    def since_version(self) -> int:
+        """The version in force: the first opset that has the operator so."""
+        return self._version.since
+
+    def _rule_of(self, split: Any, kind: str | None) -> Rule:
+        """Return the rule that an input `split` gives.
+
+        `kind` is the tensor type of the input to split, None while that is unknown.
+        """
+        raise NotImplementedError
+
+    def _run(self, input: ArrayLike, split: Any) -> list[np.ndarray]:
+        try:
+            x = as_array(input)
+            kind = tensor_type(x.dtype)
+            if kind not in self._version.types:
+                raise self._type_refused(x.dtype, kind)
+            rule = self._rule if split is None else self._rule_of(split, kind)
+            if rule is None:
+                raise self._nothing_given()
+            lengths, num_outputs, num_splits = rule
+            return split_array(
+                x, lengths, axis=self._axis, num_outputs=num_outputs, num_splits=num_splits
+            )
+        except SplitError as error:
+            raise self._refused(error) from None
+
+    def _infer(self, input_shape: Sequence[Dim], split: Any) -> list[SymbolicShape | EllipsisType]:
+        try:
+            rule = self._rule if split is None else self._rule_of(split, None)
+            if rule is None:
+                raise self._nothing_given()
+            return operators.infer_shapes(input_shape, self._axis, *rule)
+        except SplitError as error:
+            raise self._refused(error) from None
+
+    def _nothing_given(self) -> SplitError:
+        other = "num_outputs" if self._version.num_outputs else "outputs"
+        received = describe(**{"split": None, other: None})
+        return SplitError(self._name, received, "one of them must be given")
+
+    def _refused(self, error: SplitError) -> SplitError:
+        return error.named(self._name, x="input", num_splits="outputs")
+
+    def _type_refused(self, dtype: np.dtype, kind: str | None) -> SplitTypeError:
+        operator = type(self).__name__
+        later = [version.since for version in self._versions if kind in version.types]
+        rule = f"no version of {operator} takes it"
+        if later:
+            rule = f"{operator}-{min(later)} and later take it"
+        received = f"input of dtype {dtype}" + (f", {kind}" if kind else "")
+        return SplitTypeError(self._name, received, rule)

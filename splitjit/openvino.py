@@ -1,0 +1,255 @@
+"""The OpenVINO operators Split-1 and VariadicSplit-1."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from splitjit.arrays import as_array
+from splitjit.errors import SplitError, describe, shorten
+from splitjit.execution import split as split_array
+from splitjit.operators import (
+    INTEGERS,
+    Dim,
+    SymbolicShape,
+    as_dims,
+    count_attribute,
+    infer_shapes,
+    integer_input,
+)
+from splitjit.planner import integers, normalize_axis
+
+__all__ = ["Split", "VariadicSplit"]
+
+
+class Split:
+    """Split a tensor into equal parts, as OpenVINO Split-1 does.
+
+    Parameters
+    ----------
+    num_splits : int
+        The number of parts, 1 or more; the axis length must be a multiple.
+
+    Raises
+    ------
+    SplitError
+        If `num_splits` is no such number.
+
+    See Also
+    --------
+    splitjit.split : The same as a function.
+
+    Notes
+    -----
+    Specification: https://docs.openvino.ai/latest/openvino_docs_ops_movement_Split_1.html
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> splitjit.openvino.Split(num_splits=3)(np.array(["a", "b", "c"]), 0)
+    [array(['a'], dtype='<U1'), array(['b'], dtype='<U1'), array(['c'], dtype='<U1')]
+    """
+
+    __slots__ = ("_num_splits",)
+
+    def __init__(self, *, num_splits: int) -> None:
+        try:
+            self._num_splits = count_attribute("num_splits", num_splits)
+        except SplitError as error:
+            raise error.named("OpenVINO Split-1") from None
+
+    def __call__(self, data: ArrayLike, axis: Any) -> list[np.ndarray]:
+        """Split a tensor.
+
+        Parameters
+        ----------
+        data : array_like
+            The tensor to split, of any dtype; strings too.
+        axis : int or 0-D integer array
+            The axis along which to split, in ``[-rank, rank - 1]``.
+
+        Returns
+        -------
+        list of ndarray
+            New contiguous arrays, which share no memory with `data`.
+
+        Raises
+        ------
+        SplitError
+            If an input breaks a rule of the operator.
+        """
+        try:
+            return split_array(data, axis=_axis(axis), num_splits=self._num_splits)
+        except SplitError as error:
+            raise error.named("OpenVINO Split-1", x="data") from None
+
+    def infer_shapes(self, data_shape: Sequence[Dim], axis: Any) -> list[SymbolicShape]:
+        """Tell the shapes of the parts.
+
+        Parameters
+        ----------
+        data_shape : sequence of int, str or None
+            The shape of `data`; a name or None stands for an unknown dim.
+        axis : int or 0-D integer array
+            As in a call.
+
+        Returns
+        -------
+        list of tuple
+            The shape of each part. Its dims are those of `data`, but for that
+            of `axis`: None where it is unknown.
+
+        Raises
+        ------
+        SplitError
+            If no tensor of such a shape can be split so.
+
+        Examples
+        --------
+        >>> import splitjit
+        >>> splitjit.openvino.Split(num_splits=3).infer_shapes([6, 12, "H", "W"], 1)
+        [(6, 4, 'H', 'W'), (6, 4, 'H', 'W'), (6, 4, 'H', 'W')]
+        """
+        try:
+            shapes = infer_shapes(data_shape, _axis(axis), num_splits=self._num_splits)
+        except SplitError as error:
+            raise error.named("OpenVINO Split-1") from None
+        return cast("list[SymbolicShape]", shapes)
+
+
+class VariadicSplit:
+    """Split a tensor into parts of given lengths, as OpenVINO VariadicSplit-1 does.
+
+    See Also
+    --------
+    splitjit.split : The same as a function, without -1.
+
+    Notes
+    -----
+    Specification: https://docs.openvino.ai/latest/openvino_docs_ops_movement_VariadicSplit_1.html
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> splitjit.openvino.VariadicSplit()(np.arange(6), 0, [2, -1, 1])
+    [array([0, 1]), array([2, 3, 4]), array([5])]
+    """
+
+    __slots__ = ()
+
+    def __call__(self, data: ArrayLike, axis: Any, split_lengths: Any) -> list[np.ndarray]:
+        """Split a tensor.
+
+        Parameters
+        ----------
+        data : array_like
+            The tensor to split, of any dtype; strings too.
+        axis : int or integer array of shape () or (1,)
+            The axis along which to split, in ``[-rank, rank - 1]``.
+        split_lengths : sequence of int or 1-D integer array
+            The length of each part; they sum to the axis length. One of them
+            may be -1, which stands for the rest.
+
+        Returns
+        -------
+        list of ndarray
+            New contiguous arrays, which share no memory with `data`.
+
+        Raises
+        ------
+        SplitError
+            If an input breaks a rule of the operator.
+        """
+        try:
+            x = as_array(data)
+            axis, lengths = _read(x.shape, axis, split_lengths)
+            return split_array(x, lengths, axis=axis)
+        except SplitError as error:
+            raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
+
+    def infer_shapes(
+        self, data_shape: Sequence[Dim], axis: Any, split_lengths: Any
+    ) -> list[SymbolicShape]:
+        """Tell the shapes of the parts.
+
+        Parameters
+        ----------
+        data_shape : sequence of int, str or None
+            The shape of `data`; a name or None stands for an unknown dim.
+        axis : int or integer array of shape () or (1,)
+            As in a call.
+        split_lengths : sequence of int or 1-D integer array
+            As in a call.
+
+        Returns
+        -------
+        list of tuple
+            The shape of each part. Its dims are those of `data`, but for that
+            of `axis`: None where -1 stands for the rest of an unknown length.
+
+        Raises
+        ------
+        SplitError
+            If no tensor of such a shape can be split so.
+
+        Examples
+        --------
+        >>> import splitjit
+        >>> splitjit.openvino.VariadicSplit().infer_shapes(["N", 5], 0, [2, -1])
+        [(2, 5), (None, 5)]
+        """
+        try:
+            dims = as_dims(data_shape)
+            axis, lengths = _read(dims, axis, split_lengths)
+            if -1 not in lengths:
+                shapes = infer_shapes(dims, axis, lengths)
+            else:  # the rest of an unknown length
+                i, index = lengths.index(-1), normalize_axis(axis, dims)
+                shapes = infer_shapes(dims, axis, (*lengths[:i], 0, *lengths[i + 1 :]))
+                rest = dims[index] if len(lengths) == 1 else None
+                shapes[i] = (*dims[:index], rest, *dims[index + 1 :])
+        except SplitError as error:
+            raise error.named("OpenVINO VariadicSplit-1", split="split_lengths") from None
+        return cast("list[SymbolicShape]", shapes)
+
+
+def _axis(axis: Any) -> int:
+    index: int = integer_input("axis", axis, INTEGERS, (0,))
+    return index
+
+
+def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, tuple[int, ...]]:
+    """Read the axis and the lengths of VariadicSplit, -1 replaced where it can be."""
+    axis = integer_input("axis", axis, INTEGERS, (0, 1))
+    if not isinstance(axis, int):
+        if len(axis) != 1:
+            raise SplitError("split", describe(axis=axis), "must be a single integer")
+        (axis,) = axis
+    lengths = integers("split", integer_input("split", split_lengths, INTEGERS, (1,)))
+    if -1 in lengths:
+        i = lengths.index(-1)
+        return axis, (*lengths[:i], _rest(lengths, axis, shape), *lengths[i + 1 :])
+    return axis, lengths
+
+
+def _rest(lengths: tuple[int, ...], axis: int, shape: SymbolicShape) -> int:
+    """Return the length that -1 stands for, or -1 where the axis length is unknown."""
+    received = functools.partial(describe, split=lengths, axis=axis, shape=shape)
+    if lengths.count(-1) > 1:
+        raise SplitError("split", received(), "at most one length may be -1")
+    length = shape[normalize_axis(axis, shape)]
+    if not isinstance(length, int):
+        return -1
+    others = sum(lengths) + 1
+    if others > length:
+        rule = (
+            f"lengths but -1 must sum to at most the axis length {length}, not to {shorten(others)}"
+        )
+        raise SplitError("split", received(), rule)
+    return length - others

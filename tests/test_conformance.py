@@ -1,0 +1,38 @@
+"""splitjit's answers in the cases where implementations disagree, and the page that shows them."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "docs" / "conformance.py"
+
+spec = importlib.util.spec_from_file_location("conformance", SCRIPT)
+conformance = importlib.util.module_from_spec(spec)
+sys.modules["conformance"] = conformance  # where dataclasses look for it
+spec.loader.exec_module(conformance)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=f"{case.row} | {case.text}") for case in conformance.CASES]
+)
+def test_decision(case):
+    assert conformance.run_splitjit(case) == case.expected
+
+
+def test_the_page_shows_what_splitjit_does_now():
+    table = [line for line in conformance.PAGE.read_text().splitlines() if line.startswith("|")]
+    shown = [line.split(" | ")[:3] for line in table[2:] if not line.startswith("| **")]
+    now = [
+        [f"| {case.text}", case.expected, conformance.run_splitjit(case)]
+        for case in conformance.CASES
+    ]
+    assert shown == now
+
+
+def test_the_page_shows_crashes_and_what_comes_after_them():
+    rows = [line.split(" | ") for line in conformance.PAGE.read_text().splitlines()]
+    (crash,) = [i for i, row in enumerate(rows) if "num_outputs=2, 3 outputs" in row[0]]
+    assert rows[crash][3] == rows[crash][5] == "SIGABRT ✗"
+    assert rows[crash + 2][1:4] == ["error", "error", "error"]

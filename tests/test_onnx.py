@@ -1,0 +1,472 @@
+"""ONNX Split and SplitToSequence: versions, types, rules, shapes, refusals."""
+
+import re
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import splitjit
+from splitjit import SplitError, SplitTypeError
+from splitjit.dtypes import TENSOR_TYPES, tensor_dtype
+from splitjit.errors import shorten
+from splitjit.onnx import Split, SplitToSequence
+
+SIX = np.arange(1, 7, dtype=np.float32)
+
+
+def lists(parts):
+    return [part.tolist() for part in parts]
+
+
+def check_parts(parts, x):
+    """Parts are contiguous arrays of their own."""
+    for part in parts:
+        assert type(part) is np.ndarray
+        assert part.flags.c_contiguous
+        assert part.flags.writeable
+        assert part.dtype == x.dtype
+        assert not np.shares_memory(part, x)
+
+
+# ---- versions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("opsets", "version"),
+    [
+        ([1], 1),
+        (range(2, 11), 2),
+        ([11, 12], 11),
+        (range(13, 18), 13),
+        ([18, 19, 24, 27, 1000], 18),
+    ],
+)
+def test_opset_resolves_to_the_version_of_split_in_force(opsets, version):
+    for opset in opsets:
+        given = {"num_outputs": 2} if version == 18 else {"outputs": 2}
+        operator = Split(opset=opset, **given)
+        assert operator.since_version == version
+        assert lists(operator(SIX)) == [[1, 2, 3], [4, 5, 6]]
+
+
+@pytest.mark.parametrize(("opsets", "version"), [(range(11, 24), 11), ([24, 25, 1000], 24)])
+def test_opset_resolves_to_the_version_of_split_to_sequence_in_force(opsets, version):
+    for opset in opsets:
+        assert SplitToSequence(opset=opset).since_version == version
+
+
+def test_defaults_are_the_newest_split_and_the_first_split_to_sequence():
+    assert Split().since_version == 18
+    assert SplitToSequence().since_version == 11
+
+
+ATTRIBUTES = [  # what which version has: attributes split and num_outputs, input split
+    (1, True, False, True),
+    (2, True, False, False),
+    (11, True, False, False),
+    (13, False, False, True),
+    (18, False, True, True),
+]
+
+
+@pytest.mark.parametrize(("opset", "split", "num_outputs", "split_input"), ATTRIBUTES)
+def test_what_a_version_does_not_have_is_refused(opset, split, num_outputs, split_input):
+    with_outputs = {} if opset == 18 else {"outputs": 2}
+    if split:
+        assert lists(Split(opset=opset, split=[2, 4])(SIX)) == [[1, 2], [3, 4, 5, 6]]
+    else:
+        with pytest.raises(SplitError, match=rf"ONNX Split-{opset}: split=\[2, 4\]: "):
+            Split(opset=opset, split=[2, 4])
+    if num_outputs:
+        assert lists(Split(opset=opset, num_outputs=4)(SIX)) == [[1, 2], [3, 4], [5, 6], []]
+    else:
+        with pytest.raises(SplitError, match=f"ONNX Split-{opset}: num_outputs=4: Split-18"):
+            Split(opset=opset, num_outputs=4, **with_outputs)
+    lengths = [2.0, 4.0] if opset == 1 else [2, 4]
+    if split_input:
+        assert lists(Split(opset=opset)(SIX, lengths)) == [[1, 2], [3, 4, 5, 6]]
+    else:
+        with pytest.raises(SplitError, match=rf"ONNX Split-{opset}: split=\[2, 4\]: "):
+            Split(opset=opset, **with_outputs)(SIX, lengths)
+
+
+# ---- types ------------------------------------------------------------------------------
+
+FLOATS = {"tensor(float16)", "tensor(float)", "tensor(double)"}
+TYPES = [
+    (Split, 1, FLOATS),
+    (Split, 2, set(TENSOR_TYPES) - {"tensor(bfloat16)"}),
+    (Split, 11, set(TENSOR_TYPES) - {"tensor(bfloat16)"}),
+    (Split, 13, set(TENSOR_TYPES)),
+    (Split, 18, set(TENSOR_TYPES)),
+    (SplitToSequence, 11, set(TENSOR_TYPES) - {"tensor(bfloat16)"}),
+    (SplitToSequence, 24, set(TENSOR_TYPES)),
+]
+FIRST_TO_TAKE = {
+    Split: lambda name: 1 if name in FLOATS else 13 if name == "tensor(bfloat16)" else 2,
+    SplitToSequence: lambda name: 24 if name == "tensor(bfloat16)" else 11,
+}
+
+
+def of_version(operator, opset):
+    if operator is SplitToSequence:
+        return SplitToSequence(opset=opset)
+    return Split(opset=opset, **({"num_outputs": 2} if opset == 18 else {"outputs": 2}))
+
+
+@pytest.mark.parametrize("name", TENSOR_TYPES)
+@pytest.mark.parametrize(
+    ("operator", "opset", "types"), TYPES, ids=[f"{op.__name__}-{v}" for op, v, _ in TYPES]
+)
+def test_types(operator, opset, types, name):
+    x = np.array([1, 0]).astype(tensor_dtype(name))
+    run = of_version(operator, opset)
+    if name in types:
+        for order in "<>" if x.dtype.kind in "iufcb" else "=":
+            ordered = x.astype(x.dtype.newbyteorder(order))
+            parts = run(ordered)
+            check_parts(parts, ordered)
+            assert lists(parts) == [[x.tolist()[0]], [x.tolist()[1]]]
+        return
+    since = FIRST_TO_TAKE[operator](name)
+    with pytest.raises(SplitTypeError) as refusal:
+        run(x)
+    assert str(refusal.value).startswith(f"ONNX {operator.__name__}-{opset}: input of dtype ")
+    assert f"{name}: {operator.__name__}-{since} and later take it" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["S3", "V5", "M8[s]", "m8[s]", np.longdouble, ml_dtypes.float8_e5m2, ml_dtypes.int4],
+    ids=str,
+)
+@pytest.mark.parametrize("operator", [Split(num_outputs=2), SplitToSequence(opset=24)])
+def test_types_that_no_version_has(operator, dtype):
+    with pytest.raises(SplitTypeError, match=r"input of dtype .*: no version of Split\w* takes it"):
+        operator(np.zeros(2, dtype))
+
+
+@pytest.mark.parametrize("dtype", [object, "U5", np.dtypes.StringDType()], ids=str)
+def test_strings(dtype):
+    x = np.array(["", "ab", "ÄÖ", "日本"], dtype)
+    for parts in (Split(opset=2, outputs=2)(x), SplitToSequence()(x, 2)):
+        check_parts(parts, x)
+        assert lists(parts) == [["", "ab"], ["ÄÖ", "日本"]]
+
+
+# ---- rules without a case in docs/conformance.py -----------------------------------------
+
+
+@pytest.mark.parametrize("opset", [2, 11])
+def test_split_2_to_13_without_split_requires_outputs_at_construction(opset):
+    with pytest.raises(SplitError, match=f"ONNX Split-{opset}: split=None, outputs=None"):
+        Split(opset=opset)
+
+
+@pytest.mark.parametrize("opset", [1, 13])
+def test_split_2_to_13_without_split_requires_outputs_at_the_call(opset):
+    with pytest.raises(SplitError, match=f"ONNX Split-{opset}: split=None, outputs=None"):
+        Split(opset=opset)(SIX)
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_split_13_and_18_take_lists_as_int64(opset):
+    for lengths in ([2, 4], (2, 4), np.array([2, 4]), np.array([2, 4], ">i8")):
+        assert lists(Split(opset=opset)(SIX, lengths)) == [[1, 2], [3, 4, 5, 6]]
+
+
+def test_split_1_input_has_the_type_of_the_input():
+    operator = Split(opset=1)
+    for dtype in ("f2", "f4", "f8"):
+        parts = operator(SIX.astype(dtype), np.array([2, 4], dtype))
+        assert lists(parts) == [[1, 2], [3, 4, 5, 6]]
+    for lengths in ([2.0, 4], [np.float32(2), 4]):
+        assert lists(operator(SIX, lengths)) == [[1, 2], [3, 4, 5, 6]]
+    with pytest.raises(SplitTypeError, match=r"must have rank 1 and be of tensor\(float\)"):
+        operator(SIX, np.array([2.0, 4.0]))
+
+
+def test_split_18_num_outputs_above_outputs_drops_the_tail():
+    operator = Split(num_outputs=4, outputs=2)
+    assert lists(operator(SIX)) == [[1, 2], [3, 4]]
+    assert operator.infer_shapes([6]) == [(2,), (2,)]
+
+
+def test_attributes_are_checked_at_construction():
+    for wrong in (
+        {"opset": 11, "split": [-1, 7]},
+        {"opset": 11, "split": []},
+        {"opset": 11, "split": [2, 4], "outputs": 3},
+        {"opset": 11, "split": [True, 5]},
+        {"opset": 11, "split": 3},
+        {"num_outputs": 2, "outputs": 3},
+        {"num_outputs": 0},
+        {"num_outputs": 2**31},
+        {"outputs": 0},
+        {"axis": 0.0},
+        {"axis": True},
+        {"opset": 18.0},
+        {"opset": 0},
+    ):
+        with pytest.raises(SplitError, match="ONNX Split"):
+            Split(**wrong)
+    for wrong in ({"keepdims": 2}, {"keepdims": None}, {"axis": None}, {"opset": 10}):
+        with pytest.raises(SplitError, match="ONNX SplitToSequence"):
+            SplitToSequence(**wrong)
+
+
+def test_split_to_sequence_keepdims_0_squeezes_into_parts_of_their_own():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for axis in (1, -2):
+        parts = SplitToSequence(axis=axis, keepdims=0)(x)
+        check_parts(parts, x)
+        assert lists(parts) == [x[:, i].tolist() for i in range(3)]
+    scalars = SplitToSequence(keepdims=0)(np.array(["a", "b"], object))
+    assert [(type(part), part.shape) for part in scalars] == [(np.ndarray, ())] * 2
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64, int])
+def test_split_to_sequence_takes_int32_and_int64(kind):
+    assert lists(SplitToSequence()(SIX, kind(4))) == [[1, 2, 3, 4], [5, 6]]
+    assert lists(SplitToSequence()(SIX, [kind(2), kind(4)])) == [[1, 2], [3, 4, 5, 6]]
+
+
+# ---- shapes -----------------------------------------------------------------------------
+
+SHAPES = [
+    ("known", Split(num_outputs=2), [7, 3], None, [(4, 3), (3, 3)]),
+    ("5 into 4", Split(num_outputs=4), [5], None, [(2,), (2,), (1,), (0,)]),
+    ("3 into 5", Split(num_outputs=5), [3], None, [(1,), (1,), (1,), (0,), (0,)]),
+    ("11 into 8", Split(num_outputs=8), [11], None, [(2,)] * 5 + [(1,), (0,), (0,)]),
+    ("other dims unknown", Split(axis=-1, num_outputs=2), ["N", None, 4], None,
+     [("N", None, 2)] * 2),
+    ("axis length unknown, num_outputs", Split(num_outputs=2), ["N", 3], None, [(None, 3)] * 2),
+    ("axis length unknown, num_outputs=1", Split(num_outputs=1), ["N", 3], None, [("N", 3)]),
+    ("axis length unknown, lengths", Split(), [None, 3], [2, 4], [(2, 3), (4, 3)]),
+    ("axis length unknown, equal parts", Split(opset=13, outputs=2), [None], None, [(None,)] * 2),
+    ("axis length unknown, attribute", Split(opset=11, split=[2, 4]), ["N"], None, [(2,), (4,)]),
+    ("axis length unknown, floats", Split(opset=1), ["N"], np.array([2, 4], "f4"), [(2,), (4,)]),
+    ("sequence, known", SplitToSequence(), [3, "N"], 2, [(2, "N"), (1, "N")]),
+    ("sequence, none", SplitToSequence(), [0], None, []),
+    ("sequence, squeezed", SplitToSequence(axis=-1, keepdims=0), ["N", 2], None, [("N",)] * 2),
+    ("sequence, lengths", SplitToSequence(keepdims=0), ["N", 3], [2, 4], [(2, 3), (4, 3)]),
+    ("sequence, axis length unknown", SplitToSequence(), ["N", 3], None, [(1, 3), ...]),
+    ("sequence, axis length unknown, squeezed", SplitToSequence(keepdims=0), ["N", 3], None,
+     [(3,), ...]),
+    ("sequence, axis length unknown, chunks", SplitToSequence(), ["N", 3], 2, [(None, 3), ...]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "split", "expected"),
+    [row[1:] for row in SHAPES],
+    ids=[row[0] for row in SHAPES],
+)
+def test_infer_shapes(operator, shape, split, expected):
+    assert operator.infer_shapes(shape, split) == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "split"),
+    [
+        ([-1], None),
+        ([True], None),
+        ([2.0], None),
+        ("N", None),
+        (None, None),
+        ([], None),
+        (["N"], [2, -1]),
+        (["N"], [2, 1.5]),
+        ([6], [2.0, 4]),
+        ([6], [2, 2]),
+        ([6], [None, 6]),
+    ],
+    ids=str,
+)
+def test_infer_shapes_refuses(shape, split):
+    operator = Split(num_outputs=2) if split is None else Split()
+    with pytest.raises(SplitError, match="ONNX Split-18: "):
+        operator.infer_shapes(shape, split)
+
+
+def test_infer_shapes_names_the_shape_it_was_given():
+    message = (
+        "ONNX Split-18: split=(2, 4), axis=1, shape=('N', 7): "
+        "lengths must sum to the axis length 7, not to 6"
+    )
+    with pytest.raises(SplitError, match=re.escape(message)):
+        Split(axis=1).infer_shapes(["N", 7], [2, 4])
+
+
+# ---- hostile values ---------------------------------------------------------------------
+
+
+class Raising:
+    def __array__(self, *_, **__):
+        raise RuntimeError("no array")
+
+
+def named(value):
+    return type(value).__name__ if type(value) in (object, Raising) else shorten(value)
+
+
+LENGTHS = [
+    [-1, 7], [2, 3], [2**63 - 1, 2**63 - 1], [2**63 - 1, 2**63 - 1, 8], [2**64, -(2**64) + 6],
+    [2.5, 3.5], [np.nan, 6], [np.inf, -np.inf], [None, 6], ["2", "4"], [True, 5], [[2, 4]], [],
+    "24", b"24", 2.0, True, 3j, {2, 4}, {2: 4}, object(), Raising(), 10**5000, [10**5000],
+    np.array([[2, 4]]), np.array([2, 4], np.uint64), np.array([2, 4], bool),
+    np.array([2**63 - 1, 2**63 - 1, 8]), np.array([-(2**63), 6]), np.array(["2", "4"]),
+    np.array([2, 4], object), np.array([6, np.nan], "f4"), np.array([np.inf], "f4"),
+    np.array([-1, 7], "f4"), np.array([3.4e38, 3.4e38], "f4"), np.array([5e-324, 6]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("split", LENGTHS, ids=named)
+@pytest.mark.parametrize(
+    "operator",
+    [
+        Split(opset=1),
+        Split(opset=13),
+        Split(outputs=2),
+        SplitToSequence(),
+        SplitToSequence(opset=24),
+    ],
+    ids=["Split-1", "Split-13", "Split-18", "SplitToSequence-11", "SplitToSequence-24"],
+)
+def test_hostile_lengths_end_in_a_named_refusal(operator, split):
+    if isinstance(operator, SplitToSequence) and type(split) is int:
+        assert lists(operator(SIX, split)) == [SIX.tolist()]  # larger than the axis: one part
+        return
+    name = f"ONNX {type(operator).__name__}-{operator.since_version}: split="
+    for run in (lambda: operator(SIX, split), lambda: operator.infer_shapes([6], split)):
+        with pytest.raises(SplitError, match=re.escape(name)):
+            run()
+
+
+@pytest.mark.parametrize(
+    "x", [0.0, np.float32(1), Raising(), [[1], [1, 2]], None, np.zeros(())], ids=named
+)
+@pytest.mark.parametrize("operator", [Split(num_outputs=2), SplitToSequence()])
+def test_hostile_inputs_end_in_a_named_refusal(operator, x):
+    with pytest.raises(SplitError, match=r"ONNX Split(ToSequence-11|-18): "):
+        operator(x)
+
+
+@pytest.mark.parametrize("axis", [1, -2, 2**63, -(2**63), 10**5000], ids=named)
+@pytest.mark.parametrize("kind", [Split, SplitToSequence])
+def test_hostile_axes_end_in_a_named_refusal(kind, axis):
+    operator = kind(axis=axis, **({"num_outputs": 2} if kind is Split else {}))
+    with pytest.raises(SplitError, match=r"ONNX Split(ToSequence-11|-18): axis=.*must be in"):
+        operator(SIX)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner),
+    max_leaves=5,
+)
+
+
+@given(split=values, opset=st.sampled_from([1, 2, 11, 13, 18]), axis=values, outputs=values)
+def test_no_values_of_attributes_and_inputs_end_otherwise(split, opset, axis, outputs):
+    message = ""
+    try:
+        parts = Split(opset=opset, axis=axis, outputs=outputs)(SIX, split)
+    except SplitError as refusal:
+        message = str(refusal)
+    assert message.startswith(f"ONNX Split-{opset}: ") or np.array_equal(np.concatenate(parts), SIX)
+
+
+# ---- the examples of the specifications --------------------------------------------------
+
+TWELVE = np.arange(1, 13, dtype=np.float32).reshape(2, 6)
+HALVES = [[[1, 2, 3], [7, 8, 9]], [[4, 5, 6], [10, 11, 12]]]
+UNEVEN = [[[1, 2], [7, 8]], [[3, 4, 5, 6], [9, 10, 11, 12]]]
+PAIRS = [[1, 2], [3, 4], [5, 6]]
+TWO_FOUR = np.array([2, 4])
+SEVEN = np.arange(1, 8, dtype=np.float32)
+SIXTEEN = np.arange(1, 17, dtype=np.float32).reshape(2, 8)
+EMPTY = np.zeros(0, np.float32)
+
+EXAMPLES = {
+    "1d_opset13: equal parts": (Split(opset=13, axis=0, outputs=3), SIX, None, PAIRS),
+    "1d_opset13: variable parts": (
+        Split(opset=13, axis=0, outputs=2), SIX, TWO_FOUR, [[1, 2], [3, 4, 5, 6]]),
+    "2d_opset13: equal parts": (Split(opset=13, axis=1, outputs=2), TWELVE, None, HALVES),
+    "2d_opset13: variable parts": (Split(opset=13, axis=1, outputs=2), TWELVE, TWO_FOUR, UNEVEN),
+    "default_values_opset13: equal parts": (Split(opset=13, outputs=3), SIX, None, PAIRS),
+    "default_values_opset13: variable parts": (
+        Split(opset=13, outputs=2), SIX, TWO_FOUR, [[1, 2], [3, 4, 5, 6]]),
+    "zero_size_splits_opset13": (
+        Split(opset=13, outputs=3), EMPTY, np.array([0, 0, 0]), [[], [], []]),
+    "1d_opset18: equal parts": (Split(axis=0, num_outputs=3, outputs=3), SIX, None, PAIRS),
+    "1d_opset18: variable parts": (
+        Split(axis=0, outputs=2), SIX, TWO_FOUR, [[1, 2], [3, 4, 5, 6]]),
+    "2d_opset18: equal parts": (Split(axis=1, num_outputs=2, outputs=2), TWELVE, None, HALVES),
+    "2d_opset18: variable parts": (Split(axis=1, outputs=2), TWELVE, TWO_FOUR, UNEVEN),
+    "default_values_opset18: equal parts": (Split(num_outputs=3, outputs=3), SIX, None, PAIRS),
+    "default_values_opset18: variable parts": (
+        Split(outputs=2), SIX, TWO_FOUR, [[1, 2], [3, 4, 5, 6]]),
+    "zero_size_splits_opset18": (Split(outputs=3), EMPTY, np.array([0, 0, 0]), [[], [], []]),
+    "1d_uneven_split_opset18": (
+        Split(num_outputs=4, outputs=4), SEVEN, None, [[1, 2], [3, 4], [5, 6], [7]]),
+    "2d_uneven_split_opset18": (
+        Split(axis=1, num_outputs=3, outputs=3), SIXTEEN, None,
+        [[[1, 2, 3], [9, 10, 11]], [[4, 5, 6], [12, 13, 14]], [[7, 8], [15, 16]]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "x", "split", "expected"), EXAMPLES.values(), ids=EXAMPLES)
+def test_example_of_the_specification(operator, x, split, expected):
+    parts = operator(x, split)
+    check_parts(parts, x)
+    assert lists(parts) == expected
+    assert operator.infer_shapes(x.shape, split) == [part.shape for part in parts]
+
+
+# ---- imports ----------------------------------------------------------------------------
+
+
+def run_python(code):
+    command = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_operators_are_reachable_and_import_neither_onnx_nor_numba():
+    assert "onnx" in dir(splitjit) or splitjit.onnx
+    heavy = "[m for m in ('onnx', 'numba', 'ml_dtypes', 'openvino') if m in sys.modules]"
+    code = f"import sys, splitjit; splitjit.onnx.Split, splitjit.openvino.Split; print({heavy})"
+    assert run_python(code) == "[]"
+    code = "import sys, splitjit; print([m for m in sys.modules if m.startswith('splitjit.o')])"
+    assert "splitjit.onnx" not in run_python(code)
+
+
+def test_without_the_onnx_package_only_what_needs_it_is_missing():
+    code = """
+import sys
+sys.modules["onnx"] = None
+import splitjit
+print(splitjit.onnx.Split(num_outputs=2)([1.0, 2.0]), end=" ")
+for name in ("reference_ops", "SplitBackend"):
+    try:
+        getattr(splitjit.onnx, name)
+    except ImportError as error:
+        print(error, end=" ")
+"""
+    assert run_python(code) == (
+        "[array([1.]), array([2.])] "
+        "splitjit.onnx.reference_ops needs the onnx package: pip install splitjit[onnx] "
+        "splitjit.onnx.SplitBackend needs the onnx package: pip install splitjit[onnx]"
+    )
+
+
+def test_unknown_attributes_of_the_modules():
+    with pytest.raises(AttributeError, match="has no attribute 'Splits'"):
+        splitjit.onnx.Splits  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'tensorflow'"):
+        splitjit.tensorflow  # noqa: B018

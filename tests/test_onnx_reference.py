@@ -1,0 +1,335 @@
+"""splitjit.onnx inside onnx: reference_ops and SplitBackend, by onnx's tests and whole models."""
+
+import doctest
+import io
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit import SplitError
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.backend.test import BackendTest  # noqa: E402
+from onnx.backend.test.loader import load_model_tests  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+from splitjit.onnx import SplitBackend, reference_ops  # noqa: E402
+
+NODE_TESTS = [
+    "test_split_equal_parts_1d_opset13",
+    "test_split_variable_parts_1d_opset13",
+    "test_split_equal_parts_2d_opset13",
+    "test_split_variable_parts_2d_opset13",
+    "test_split_equal_parts_default_axis_opset13",
+    "test_split_variable_parts_default_axis_opset13",
+    "test_split_zero_size_splits_opset13",
+    "test_split_equal_parts_1d_opset18",
+    "test_split_variable_parts_1d_opset18",
+    "test_split_equal_parts_2d",
+    "test_split_variable_parts_2d_opset18",
+    "test_split_equal_parts_default_axis_opset18",
+    "test_split_variable_parts_default_axis_opset18",
+    "test_split_zero_size_splits_opset18",
+    "test_split_1d_uneven_split_opset18",
+    "test_split_2d_uneven_split_opset18",
+    "test_split_to_sequence_1",
+    "test_split_to_sequence_2",
+    "test_split_to_sequence_nokeepdims",
+]
+LARGER_MODELS = [
+    "test_sequence_model6",
+    "test_sequence_model7",
+    "test_sequence_model8",
+    "test_GLU",
+    "test_GLU_dim",
+    "test_operator_chunk",
+    "test_affine_grid_2d_expanded",
+    "test_affine_grid_2d_align_corners_expanded",
+    "test_affine_grid_3d_expanded",
+    "test_affine_grid_3d_align_corners_expanded",
+    "test_rotary_embedding_expanded",
+    "test_rotary_embedding_3d_input_expanded",
+    "test_rotary_embedding_interleaved_expanded",
+    "test_rotary_embedding_with_rotary_dim_expanded",
+    "test_rotary_embedding_with_interleaved_rotary_dim_expanded",
+    "test_rotary_embedding_no_position_ids_expanded",
+    "test_rotary_embedding_no_position_ids_interleaved_expanded",
+    "test_rotary_embedding_no_position_ids_rotary_dim_expanded",
+]
+
+
+class Counted:
+    """The reference_ops, counting their runs: to know that they were the ones that ran."""
+
+    def __init__(self):
+        self.runs = 0
+        self.ops = [self._counting(op) for op in reference_ops]
+
+    def _counting(self, op):
+        def _run(node, *inputs, **attributes):
+            self.runs += 1
+            return op._run(node, *inputs, **attributes)
+
+        return type(op.__name__, (op,), {"_run": _run})
+
+
+@pytest.fixture(scope="module")
+def official():
+    """Onnx's test cases, by name, and its test class for SplitBackend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # making its expected values, onnx divides by zero
+        kinds = ("node", "simple", "pytorch-converted", "pytorch-operator")
+        cases = {case.name: case for kind in kinds for case in load_model_tests(kind=kind)}
+        tests = BackendTest(SplitBackend, __name__).include(r"^test_split_.*_cpu$").tests
+    return cases, tests
+
+
+@pytest.mark.parametrize("name", NODE_TESTS)
+def test_official_node_test_by_the_backend(official, name):
+    _, tests = official
+    tests(f"{name}_cpu").debug()
+
+
+@pytest.mark.parametrize("name", NODE_TESTS)
+def test_official_node_test_by_run_node(official, name):
+    case = official[0][name]
+    (node,) = case.model.graph.node
+    opset = case.model.opset_import[0].version
+    for inputs, expected in case.data_sets:
+        results = SplitBackend.run_node(node, inputs, opset_version=opset)
+        BackendTest.assert_similar_outputs(expected, results, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", NODE_TESTS)
+def test_official_node_test_by_reference_ops(official, name):
+    case = official[0][name]
+    counted = Counted()
+    evaluator = ReferenceEvaluator(case.model, new_ops=counted.ops)
+    for inputs, expected in case.data_sets:
+        results = evaluator.run(None, dict(zip(evaluator.input_names, inputs, strict=True)))
+        BackendTest.assert_similar_outputs(expected, results, rtol=0, atol=0)
+    assert counted.runs == len(case.data_sets) > 0
+
+
+def test_these_are_all_official_tests_that_contain_the_operators(official):
+    cases, tests = official
+    assert {name for name in dir(tests) if name.startswith("test_split")} >= {
+        f"{name}_cpu" for name in NODE_TESTS
+    }
+    containing = [name for name, case in cases.items() if splits_in(model_of(case).graph)]
+    assert sorted(containing) == sorted(NODE_TESTS + LARGER_MODELS)
+
+
+def model_of(case):
+    return case.model or onnx.load(f"{case.model_dir}/model.onnx")
+
+
+def splits_in(graph):
+    graphs = [attribute.g for node in graph.node for attribute in node.attribute]
+    own = sum(node.op_type in ("Split", "SplitToSequence") for node in graph.node)
+    return own + sum(map(splits_in, graphs))
+
+
+def data_sets_of(case, model):
+    """Read the data sets of a test case; some are files."""
+    if case.data_sets:
+        return case.data_sets
+    folder = f"{case.model_dir}/test_data_set_0"
+
+    def read(kind, infos):
+        tensors = [onnx.load_tensor(f"{folder}/{kind}_{i}.pb") for i in range(len(infos))]
+        return [numpy_helper.to_array(tensor) for tensor in tensors]
+
+    constants = {tensor.name for tensor in model.graph.initializer}  # old models list them, too
+    inputs = [info for info in model.graph.input if info.name not in constants]
+    return [(read("input", inputs), read("output", model.graph.output))]
+
+
+@pytest.mark.parametrize("name", LARGER_MODELS)
+def test_official_larger_model_by_reference_ops(official, name):
+    case = official[0][name]
+    model = model_of(case)
+    counted = Counted()
+    evaluator = ReferenceEvaluator(model, new_ops=counted.ops)
+    for inputs, expected in data_sets_of(case, model):
+        results = evaluator.run(None, dict(zip(evaluator.input_names, inputs, strict=False)))
+        BackendTest.assert_similar_outputs(expected, results, rtol=case.rtol, atol=case.atol)
+    assert 0 < counted.runs <= splits_in(model.graph)  # of branches, one runs
+
+
+# ---- models of our own --------------------------------------------------------------------
+
+
+def make_model(nodes, outputs, opset, dtype=TensorProto.FLOAT, constants=()):
+    graph = helper.make_graph(
+        nodes,
+        "model",
+        [helper.make_tensor_value_info("x", dtype, ["N"])],
+        [helper.make_tensor_value_info(name, dtype, [None]) for name in outputs],
+        list(constants),
+    )
+    opsets = [helper.make_opsetid("", opset)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+X = np.arange(6, dtype=np.float32)
+
+
+@pytest.mark.parametrize("opset", [1, 2, 11, 13, 18])
+def test_reference_ops_run_every_version(opset):
+    attributes = {"num_outputs": 2} if opset == 18 else {}
+    model = make_model([helper.make_node("Split", ["x"], ["a", "b"], **attributes)], "ab", opset)
+    results = ReferenceEvaluator(model, new_ops=reference_ops).run(None, {"x": X})
+    assert [part.tolist() for part in results] == [[0, 1, 2], [3, 4, 5]]
+    results = SplitBackend.run_model(model, [X])
+    assert [part.tolist() for part in results] == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("opset", [1, 2, 11])
+def test_reference_ops_take_attributes_that_newer_versions_lack(opset):
+    node = helper.make_node("Split", ["x"], ["a", "b"], split=[2, 4], axis=-1)
+    evaluator = ReferenceEvaluator(make_model([node], "ab", opset), new_ops=reference_ops)
+    assert [part.tolist() for part in evaluator.run(None, {"x": X})] == [[0, 1], [2, 3, 4, 5]]
+
+
+def test_reference_ops_take_an_omitted_input():
+    node = helper.make_node("Split", ["x", ""], ["a", "b"], num_outputs=2)
+    evaluator = ReferenceEvaluator(make_model([node], "ab", 18), new_ops=reference_ops)
+    assert [part.tolist() for part in evaluator.run(None, {"x": X})] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_reference_ops_omit_outputs():
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "", "c"], num_outputs=3),
+        # An evaluator that kept the omitted output would take it for this node's `min`.
+        helper.make_node("Clip", ["c", "", "most"], ["clipped"]),
+    ]
+    most = numpy_helper.from_array(np.float32(4), "most")
+    model = make_model(nodes, ["a", "clipped"], 18, constants=[most])
+    results = ReferenceEvaluator(model, new_ops=reference_ops).run(None, {"x": -X})
+    assert [part.tolist() for part in results] == [[-0.0, -1], [-4, -5]]
+
+
+def test_reference_ops_run_in_subgraphs():
+    split = helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2)
+    a = helper.make_tensor_value_info("a", TensorProto.FLOAT, None)
+    branch = helper.make_graph([split], "branch", [], [a])
+    condition = numpy_helper.from_array(np.array(True), "condition")
+    node = helper.make_node("If", ["condition"], ["y"], then_branch=branch, else_branch=branch)
+    counted = Counted()
+    model = make_model([node], "y", 18, constants=[condition])
+    (result,) = ReferenceEvaluator(model, new_ops=counted.ops).run(None, {"x": X})
+    assert result.tolist() == [0, 1, 2]
+    assert counted.runs == 1
+
+
+def test_reference_ops_return_parts_of_their_own():
+    node = helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2)
+    evaluator = ReferenceEvaluator(make_model([node], "ab", 18), new_ops=reference_ops)
+    assert not any(np.shares_memory(part, X) for part in evaluator.run(None, {"x": X}))
+
+
+@pytest.mark.parametrize(
+    ("opset", "attributes", "x", "message"),
+    [
+        (18, {}, X, "ONNX Split-18: split=None, num_outputs=None: "),
+        (13, {}, X[1:], "ONNX Split-13: outputs=2, axis=0, shape=(5,): "),
+        (1, {}, X.astype(int), "ONNX Split-1: input of dtype int64"),
+        (11, {"num_outputs": 2}, X, "ONNX Split-11: num_outputs=2: "),
+    ],
+)
+def test_reference_ops_refuse_by_a_split_error(opset, attributes, x, message):
+    node = helper.make_node("Split", ["x"], ["a", "b"], **attributes)
+    evaluator = ReferenceEvaluator(make_model([node], "ab", opset), new_ops=reference_ops)
+    with pytest.raises(SplitError, match=re.escape(message)):
+        evaluator.run(None, {"x": x})
+
+
+def test_other_type_errors_of_a_node_stay_what_they_are():
+    node = helper.make_node("Split", ["x"], ["a", "b"], unknown=1)
+    evaluator = ReferenceEvaluator(make_model([node], "ab", 18), new_ops=reference_ops)
+    with pytest.raises(TypeError, match="Issues with types"):
+        evaluator.run(None, {"x": X})
+
+
+def test_backend_runs_nodes_in_the_opset_asked_for():
+    node = helper.make_node("Split", ["x"], ["a", "b"])
+    first, second = SplitBackend.run_node(node, [X], opset_version=13)
+    assert (first.tolist(), second.tolist()) == ([0, 1, 2], [3, 4, 5])
+    with pytest.raises(SplitError, match="ONNX Split-18: "):
+        SplitBackend.run_node(node, [X])
+
+
+def test_backend_devices():
+    assert SplitBackend.supports_device("CPU")
+    assert not SplitBackend.supports_device("CUDA")
+
+
+# ---- a real model -------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # torch.onnx, of itself
+@pytest.mark.filterwarnings("ignore:.*:FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+@pytest.mark.parametrize("opset", [13, 18])
+def test_exported_transformer_equals_onnxruntime(opset):
+    torch = pytest.importorskip("torch")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    if opset == 18:
+        pytest.importorskip("onnxscript")
+
+    class Block(torch.nn.Module):
+        """Attention by a fused projection to q, k and v, then a gated feed-forward layer."""
+
+        def __init__(self):
+            super().__init__()
+            self.qkv = torch.nn.Linear(16, 48)
+            self.gate_up = torch.nn.Linear(16, 64)
+            self.down = torch.nn.Linear(32, 16)
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).split(16, dim=-1)
+            x = x + torch.softmax(q @ k.transpose(-1, -2) / 4, dim=-1) @ v
+            gate, up = self.gate_up(x).split(32, dim=-1)
+            return x + self.down(torch.nn.functional.silu(gate) * up)
+
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(Block(), Block()).eval()
+    x = torch.randn(2, 5, 16)
+    if opset == 13:
+        file = io.BytesIO()
+        torch.onnx.export(network, (x,), file, opset_version=opset, dynamo=False)
+        model = onnx.load_from_string(file.getvalue())
+    else:
+        program = torch.onnx.export(network, (x,), opset_version=opset, dynamo=True, verbose=False)
+        model = program.model_proto
+    assert [imported.version for imported in model.opset_import if not imported.domain] == [opset]
+
+    counted = Counted()
+    evaluator = ReferenceEvaluator(model, new_ops=counted.ops)
+    (result,) = evaluator.run(None, {evaluator.input_names[0]: x.numpy()})
+    assert counted.runs == splits_in(model.graph) == 4
+
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (expected,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_reference_ops_are_named_as_onnx_looks_them_up():
+    assert [op.__name__ for op in splitjit.onnx.reference_ops] == ["Split", "SplitToSequence"]
+    assert all(op.op_domain == "" for op in reference_ops)
+
+
+def test_the_examples_of_the_documentation():
+    page = Path(__file__).parents[1] / "docs" / "operators.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False)
+    assert failed == 0
+    assert tried > 10
