@@ -224,21 +224,23 @@ def _axis(axis: Any) -> int:
     return index
 
 
-def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, tuple[int, ...]]:
+def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, Sequence[int]]:
     """Read the axis and the lengths of VariadicSplit, -1 replaced where it can be."""
     axis = integer_input("axis", axis, INTEGERS, (0, 1))
     if not isinstance(axis, int):
         if len(axis) != 1:
             raise SplitError("split", describe(axis=axis), "must be a single integer")
         (axis,) = axis
-    lengths = integers("split", integer_input("split", split_lengths, INTEGERS, (1,)))
+    lengths = integer_input("split", split_lengths, INTEGERS, (1,))
+    if lengths is split_lengths:  # a list, in which there may be anything
+        lengths = integers("split", lengths)
     if -1 in lengths:
         i = lengths.index(-1)
         return axis, (*lengths[:i], _rest(lengths, axis, shape), *lengths[i + 1 :])
     return axis, lengths
 
 
-def _rest(lengths: tuple[int, ...], axis: int, shape: SymbolicShape) -> int:
+def _rest(lengths: Sequence[int], axis: int, shape: SymbolicShape) -> int:
     """Return the length that -1 stands for, or -1 where the axis length is unknown."""
     received = functools.partial(describe, split=lengths, axis=axis, shape=shape)
     if lengths.count(-1) > 1:

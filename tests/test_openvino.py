@@ -74,6 +74,13 @@ def test_variadic_minus_1_takes_the_rest(lengths, sizes):
         assert np.concatenate(parts).tolist() == SIX.tolist()
 
 
+def test_variadic_no_lengths_fit_only_an_axis_of_length_0():
+    assert VariadicSplit()(SIX[:0], 0, []) == []
+    assert VariadicSplit()(SIX[:0], 0, np.zeros(0, np.int64)) == []
+    with pytest.raises(SplitError, match=r"VariadicSplit-1: split_lengths=\(\)"):
+        VariadicSplit()(SIX, 0, [])
+
+
 def test_variadic_minus_1_may_be_given_once():
     for run in (VariadicSplit(), lambda *inputs: VariadicSplit().infer_shapes(["N"], *inputs[1:])):
         with pytest.raises(SplitError, match=r"split_lengths=\(-1, 4, -1\).*at most one"):
