@@ -74,7 +74,8 @@ def check_out(plan: SplitPlan, x: np.ndarray, out: Any) -> Sequence[np.ndarray]:
             f"out of {len(out)} arrays",
             f"must have an array for each of {len(plan)} parts",
         )
-    own_memory = x.flags.owndata
+    source = x if x.base is None else x.base
+    own_memory = type(source) is np.ndarray and source.flags.owndata
     for i, (part, shape) in enumerate(zip(out, plan.output_shapes, strict=True)):
         flags = part.flags
         if part.shape != shape:
@@ -90,7 +91,7 @@ def check_out(plan: SplitPlan, x: np.ndarray, out: Any) -> Sequence[np.ndarray]:
             raise SplitError("split", received, "its elements must not share memory")
         own_memory = own_memory and flags.owndata
     # Arrays that own their memory share it only with themselves.
-    if not own_memory or len({id(x), *map(id, out)}) <= len(out):
+    if not own_memory or len({id(source), *map(id, out)}) <= len(out):
         _check_apart([(f"out[{i}]", part) for i, part in enumerate(out)] + [("x", x)])
     return out
 
@@ -116,7 +117,7 @@ def _overlaps_itself(array: np.ndarray) -> bool:
 
 def _check_apart(arrays: list[tuple[str, np.ndarray]]) -> None:
     """Refuse arrays that share an element; interleaved memory is fine."""
-    spans = sorted((*byte_bounds(array), i) for i, (_, array) in enumerate(arrays) if array.size)
+    spans = sorted((*_span(array), i) for i, (_, array) in enumerate(arrays) if array.size)
     for k, (_, end, i) in enumerate(spans):
         for start, _, j in itertools.islice(spans, k + 1, None):
             if start >= end:
@@ -124,6 +125,13 @@ def _check_apart(arrays: list[tuple[str, np.ndarray]]) -> None:
             if _share_memory(arrays[i][1], arrays[j][1]):
                 first, second = arrays[min(i, j)][0], arrays[max(i, j)][0]
                 raise SplitError("split", f"{first} and {second}", "must not share memory")
+
+
+def _span(array: np.ndarray) -> tuple[int, int]:
+    if array.flags.c_contiguous:  # the common case, for which byte_bounds is slow
+        start = array.ctypes.data
+        return start, start + array.nbytes
+    return byte_bounds(array)
 
 
 def _share_memory(a: np.ndarray, b: np.ndarray) -> bool:

@@ -188,16 +188,8 @@ def _kernels(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None) -
         parts, target = list(out), 0
         layout = out_layout(plan, x, out)
     nbytes = x.nbytes
-    threads.copy(
-        nbytes,
-        nbytes >= _STREAM_FROM,
-        target,
-        x.ctypes.data,
-        layout.source_strides,
-        layout.parts,
-        layout.runs,
-        layout.interleaved,
-    )
+    stream = int(nbytes >= _STREAM_FROM)
+    threads.copy(nbytes, (stream, target, x.ctypes.data, *layout.arguments))
     return parts
 
 

@@ -19,11 +19,11 @@ this file: Numba's cache does not notice changes of callees elsewhere.
 
 from __future__ import annotations
 
+import functools
 import logging
 
-import numpy as np
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import carray, cfunc, njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -136,6 +136,16 @@ def _prefetch(typingctx, address):
         return context.get_dummy_value()
 
     return types.void(types.intp), codegen
+
+
+@intrinsic
+def _array_at(typingctx, address):
+    """Make a pointer to integers of an address."""
+
+    def codegen(context, builder, signature, args):
+        return _pointer(builder, args[0], ir.IntType(64))
+
+    return types.CPointer(types.int64)(types.intp), codegen
 
 
 @intrinsic
@@ -447,8 +457,9 @@ def _copy_range(stream, stage, target, source, source_strides, part, first, last
             first += count * run
 
 
-@njit
-def _copy_share(stream, target, source, source_strides, parts, runs, interleaved, task, tasks):
+def _copy_share(
+    task, tasks, stream, target, source, dims, source_strides, count, parts, runs, interleaved
+):
     """Copy what falls to one of the tasks.
 
     Where all parts have `runs` runs, as when an inner axis is split, a task
@@ -457,6 +468,8 @@ def _copy_share(stream, target, source, source_strides, parts, runs, interleaved
     of the bytes, cut anywhere.
     """
     _out_of_line()
+    source_strides = carray(_array_at(source_strides), (dims,))
+    parts = carray(_array_at(parts), (count, DIMS + 2 * dims))
     stage = _stack()
     if runs >= 32 * tasks or (runs and tasks == 1):
         row = 0
@@ -509,46 +522,81 @@ def _copy_share(stream, target, source, source_strides, parts, runs, interleaved
         _fence()
 
 
-def _serial(stream, target, source, source_strides, parts, runs, interleaved, tasks):
-    _copy_share(stream, target, source, source_strides, parts, runs, interleaved, np.intp(0), tasks)
-
-
-def _parallel(stream, target, source, source_strides, parts, runs, interleaved, tasks):
-    for task in prange(tasks):
-        _copy_share(
-            stream, target, source, source_strides, parts, runs, interleaved, np.intp(task), tasks
-        )
-
-
-_SIGNATURE = types.void(
-    types.boolean,  # stream
+_COPY_SHARE = types.void(
+    types.intp,  # task
+    types.intp,  # tasks
+    types.intp,  # stream, a truth value
     types.intp,  # target
     types.intp,  # source
-    types.Array(types.int64, 1, "C"),  # source_strides
-    types.Array(types.int64, 2, "C"),  # parts
+    types.intp,  # dims
+    types.intp,  # source_strides, an address
+    types.intp,  # count
+    types.intp,  # parts, an address
     types.intp,  # runs
-    types.boolean,  # interleaved
-    types.intp,  # tasks
+    types.intp,  # interleaved, a truth value
 )
 
 
+@intrinsic
+def _call(typingctx, function, task, tasks, layout):
+    """Call a compiled `_copy_share` by its address."""
+
+    def codegen(context, builder, signature, args):
+        function, task, tasks, layout = args
+        values = [task, tasks, *cgutils.unpack_tuple(builder, layout)]
+        kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
+        builder.call(_pointer(builder, function, kind), values)
+        return context.get_dummy_value()
+
+    return types.void(function, types.intp, types.intp, layout), codegen
+
+
+def _serial(function, tasks, layout):
+    for task in range(tasks):
+        _call(function, task, tasks, layout)
+
+
+def _parallel(function, tasks, layout):
+    for task in prange(tasks):
+        _call(function, task, tasks, layout)
+
+
+_LAUNCH = types.void(types.intp, types.intp, types.UniTuple(types.intp, len(_COPY_SHARE.args) - 2))
+
+
+@functools.cache
+def copy_function():
+    """Compile the copy itself, or load it from the cache.
+
+    It is compiled once for both kernels, which call it by its address: Numba
+    would optimize it anew in each.
+    """
+    return _compile(cfunc, _COPY_SHARE, _copy_share, error_model="numpy")
+
+
+@functools.cache
 def copy_kernel(parallel):
-    """Compile the copy kernel, or load it from the cache.
+    """Compile a kernel, or load it from the cache.
 
     Parameters
     ----------
     parallel : bool
-        Whether it runs its tasks on Numba's threads, or is for one task only.
+        Whether its tasks are run on Numba's threads, or one after another.
 
     Returns
     -------
     callable
-        ``kernel(stream, target, source, source_strides, parts, runs, interleaved, tasks)``
+        ``kernel(address of copy_function(), tasks, (stream, target, source,
+        dims, source_strides, count, parts, runs, interleaved))``, all integers
     """
-    function = _parallel if parallel else _serial
-    options = {"parallel": parallel, "nogil": True, "error_model": "numpy"}
+    return _compile(
+        njit, _LAUNCH, _parallel if parallel else _serial, parallel=parallel, nogil=True
+    )
+
+
+def _compile(decorator, signature, function, **options):
     try:
-        return njit(_SIGNATURE, cache=True, **options)(function)
+        return decorator(signature, cache=True, **options)(function)
     except Exception:  # an unwritable, full or damaged cache, which must not fail a split
         _log.debug("compiling %s without a cache", function.__name__, exc_info=True)
-        return njit(_SIGNATURE, **options)(function)
+        return decorator(signature, **options)(function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -36,12 +36,26 @@ class CopyLayout:
     interleaved : bool
         Whether the parts take single small items of the source in turn, as the
         channels of an image do, in a number and size that has a loop of its own.
+    arguments : tuple of int
+        All of this as kernels take it, the arrays by their addresses.
     """
 
     source_strides: np.ndarray
     parts: np.ndarray
     runs: int
     interleaved: bool
+    arguments: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        arguments = (
+            len(self.source_strides),
+            self.source_strides.ctypes.data,
+            len(self.parts),
+            self.parts.ctypes.data,
+            self.runs,
+            int(self.interleaved),
+        )
+        object.__setattr__(self, "arguments", arguments)
 
 
 @functools.lru_cache(maxsize=512)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -202,6 +204,8 @@ def plan_split(
         or not exactly one rule is given.
     SplitTypeError
         If a value is no integer; bool and float are none.
+    MemoryError
+        If a plan of so many parts would not fit into half of the memory.
 
     See Also
     --------
@@ -298,6 +302,21 @@ def _check_count(name: str, value: int, parts: int, context: dict[str, Any]) -> 
             describe(**{name: value}, **context),
             f"{shorten(parts)} parts are more than the {MAX_PARTS} that a split may have",
         )
+    if parts > _MANY_PARTS and parts * _BYTES_PER_PART > _physical_memory() // 2:
+        # Python would go on until the system ends the process.
+        raise MemoryError(f"split: {describe(**{name: value}, **context)}: no memory for the plan")
+
+
+_MANY_PARTS = 10**6
+_BYTES_PER_PART = 208  # of a plan, measured: its tuples, integers and slices
+
+
+@functools.cache
+def _physical_memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not known here
+        return sys.maxsize
 
 
 def _shape(shape: Sequence[int]) -> Shape:

@@ -12,7 +12,7 @@ import functools
 import os
 import sys
 import threading
-from typing import Any
+from collections.abc import Callable
 
 _BYTES_PER_TASK = 1 << 18
 """Bytes of parts that are worth waking a thread for."""
@@ -22,23 +22,34 @@ _forked = False
 
 
 @functools.cache
-def load_kernel(parallel: bool) -> Any:
-    """Compile a copy kernel, or load it from the cache: what imports Numba's compiler."""
-    from splitjit.kernels import copy_kernel
+def load_kernel(parallel: bool) -> Callable[[int, tuple[int, ...]], None]:
+    """Compile a kernel, or load it from the cache; this imports Numba's compiler.
 
-    return copy_kernel(parallel)  # type: ignore[no-untyped-call]
+    Parameters
+    ----------
+    parallel : bool
+        Whether its tasks are run on Numba's threads.
+
+    Returns
+    -------
+    callable
+        ``kernel(tasks, arguments)``, see `splitjit.kernels.copy_kernel`.
+    """
+    from splitjit.kernels import copy_function, copy_kernel
+
+    return functools.partial(copy_kernel(parallel), copy_function().address)
 
 
-def copy(nbytes: int, *arguments: Any) -> None:
+def copy(nbytes: int, arguments: tuple[int, ...]) -> None:
     """Run the copy kernel on as many threads as pay.
 
     Parameters
     ----------
     nbytes : int
         Bytes of all parts.
-    *arguments
-        Those of `splitjit.kernels.copy_kernel` but for `tasks`. They have
-        been checked.
+    arguments : tuple of int
+        Those of the kernel. They have been checked, and what they address
+        lives until the call returns.
     """
     tasks = nbytes // _BYTES_PER_TASK
     if tasks > 1 and not _forked:
@@ -48,16 +59,16 @@ def copy(nbytes: int, *arguments: Any) -> None:
         if tasks > 1:
             kernel = load_kernel(parallel=True)  # which starts the threading layer
             if numba.threading_layer() != "workqueue":
-                kernel(*arguments, tasks)
+                kernel(tasks, arguments)
                 return
             # Other threads may run parallel regions that are not ours.
             if threading.active_count() == 1 and _workqueue.acquire(blocking=False):
                 try:
-                    kernel(*arguments, tasks)
+                    kernel(tasks, arguments)
                 finally:
                     _workqueue.release()
                 return
-    load_kernel(parallel=False)(*arguments, 1)
+    load_kernel(parallel=False)(1, arguments)
 
 
 def jit_disabled() -> bool:

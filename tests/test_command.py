@@ -189,10 +189,9 @@ def test_check_passes(small, capsys):
 def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
     copy = threads.copy
 
-    def shifted(nbytes, stream, target, source, strides, parts, *rest):
-        parts = parts.copy()
-        parts[0, 0] += 1  # part 0 starts a byte late
-        copy(nbytes, stream, target, source, strides, parts, *rest)
+    def shifted(nbytes, arguments):
+        stream, target, source, *layout = arguments
+        copy(nbytes, (stream, target, source + 1, *layout))
 
     monkeypatch.setattr(threads, "copy", shifted)
     assert main(["check"]) == 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitjit import SplitError, SplitPlan, SplitTypeError, plan_split
+from splitjit import SplitError, SplitPlan, SplitTypeError, plan_split, planner
 from tests.cases import CASES, EXACT, REFUSALS
 
 shapes = st.lists(st.integers(0, 50), min_size=1, max_size=5).map(tuple)
@@ -78,6 +78,13 @@ def test_hostile_values_end_in_a_plan_or_a_split_error(shape, split, axis, count
         assert str(error).startswith("split: ")
     else:
         assert sum(plan.sizes) == shape[axis]
+
+
+@pytest.mark.parametrize("rule", [{"num_outputs": 2**31 - 1}, {"num_splits": 2**31 - 1}])
+def test_a_plan_that_would_not_fit_in_memory(rule, monkeypatch):
+    monkeypatch.setattr(planner, "_physical_memory", lambda: 2**34)
+    with pytest.raises(MemoryError, match="=2147483647.*no memory for the plan"):
+        plan_split((0,), **rule)
 
 
 def test_equal_calls_share_a_plan_and_unequal_kinds_do_not_pass_as_equal():
