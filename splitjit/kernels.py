@@ -35,6 +35,8 @@ _LINE = 64  # bytes of a cache line, and of the widest vector
 _LANE = ir.IntType(64)
 _BLOCK = 1 << 17  # bytes of source that stay in a core's L2 cache while all parts take theirs
 _STAGE = 1 << 14  # bytes that are gathered in the L1 cache before they are streamed out
+_AHEAD = 1 << 12  # bytes
+_BATCH = 1 << 9  # of them at a time, so that fetching, gathering and storing overlap
 _STAGED = 1 << 11  # longest run that is gathered
 _LONG = 1 << 9  # shortest run that memcpy copies
 
@@ -58,6 +60,11 @@ def _copy_bytes(typingctx, target, source, nbytes):
     return types.void(types.intp, types.intp, types.intp), codegen
 
 
+def _mark_nontemporal(builder, store):
+    one = ir.Constant(ir.IntType(32), 1)
+    store.set_metadata("nontemporal", builder.module.add_metadata([one]))
+
+
 def _mover(nbytes):
     """Make the intrinsic that moves one word of some bytes, aligned or not."""
 
@@ -74,34 +81,37 @@ def _mover(nbytes):
     return move
 
 
-def _splitter(parts, nbytes):
+def _dealer(parts, nbytes, stream):
     """Make the intrinsic that deals out a line's worth of items to each part.
 
-    Item by item, the source goes to the parts in turn::
-
-        source  a0 b0 c0 a1 b1 c1 …      target             a0 a1 …
-                                         target + step      b0 b1 …
+    Item by item, the source goes to the parts in turn, ``a0 b0 c0 a1 b1 c1 …``;
+    each part is stored at `offset` from the address that its row of the table
+    has, past the cache if `stream`, which takes aligned lines.
     """
 
     @intrinsic
-    def split(typingctx, target, step, source):
+    def deal(typingctx, table, stride, offset, source):
         def codegen(context, builder, signature, args):
+            table, stride, offset, source = args
             items = _LINE // nbytes
             dealt = ir.VectorType(ir.IntType(8 * nbytes), parts * items)
             line = ir.VectorType(ir.IntType(8 * nbytes), items)
-            value = builder.load(_pointer(builder, args[2], dealt), align=1)
-            target = args[0]
+            value = builder.load(_pointer(builder, source, dealt), align=1)
             for part in range(parts):
                 places = [part + parts * i for i in range(items)]
                 mask = ir.Constant(ir.VectorType(ir.IntType(32), items), places)
                 taken = builder.shuffle_vector(value, ir.Constant(dealt, ir.Undefined), mask)
-                builder.store(taken, _pointer(builder, target, line), align=1)
-                target = builder.add(target, args[1])
+                target = builder.load(_pointer(builder, table, ir.IntType(64)))
+                target = _pointer(builder, builder.add(target, offset), line)
+                store = builder.store(taken, target, align=_LINE if stream else 1)
+                if stream:
+                    _mark_nontemporal(builder, store)
+                table = builder.add(table, stride)
             return context.get_dummy_value()
 
-        return types.void(types.intp, types.intp, types.intp), codegen
+        return types.void(types.intp, types.intp, types.intp, types.intp), codegen
 
-    return split
+    return deal
 
 
 _move_line = _mover(_LINE)
@@ -115,8 +125,7 @@ def _stream_line(typingctx, target, source):
         line = ir.VectorType(_LANE, _LINE // 8)
         value = builder.load(_pointer(builder, args[1], line), align=1)
         store = builder.store(value, _pointer(builder, args[0], line), align=_LINE)
-        one = ir.Constant(ir.IntType(32), 1)
-        store.set_metadata("nontemporal", builder.module.add_metadata([one]))
+        _mark_nontemporal(builder, store)
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp), codegen
@@ -254,7 +263,7 @@ def _stream_bytes(target, source, nbytes):
 
 
 @njit
-def _stream_runs(stage, target, source, run, count, source_step):
+def _stream_runs(stage, ahead, target, source, run, count, source_step):
     """Copy short runs to a contiguous target past the cache.
 
     They are gathered in the staging buffer, which stays in the L1 cache, at the
@@ -262,12 +271,16 @@ def _stream_runs(stage, target, source, run, count, source_step):
     what is left of the last one moves to the front.
     """
     _out_of_line()
-    batch = _STAGE // run
+    batch = max(_BATCH // run, 1)
     fill = target % _LINE
     line = target - fill
     skip = fill
     while count > 0:
         n = min(batch, count)
+        if ahead:
+            for k in range(ahead, ahead + n * run, _LINE):
+                _prefetch(k)
+            ahead += n * run
         _move_runs(stage + fill, source, run, n, run, source_step)
         source += n * source_step
         count -= n
@@ -296,74 +309,98 @@ def _flush(stream, target, stage, nbytes):
         _copy_bytes(target, stage, nbytes)
 
 
-def _lines_of(parts, nbytes):
+def _deal_of(parts, nbytes):
     """Make the loop that deals out lines of single items to the parts."""
-    split = _splitter(parts, nbytes)
+    deal = _dealer(parts, nbytes, stream=False)
+    deal_past_cache = _dealer(parts, nbytes, stream=True)
 
     @njit
-    def deal(target, step, source, lines):
+    def loop(stream, table, stride, offset, source, lines):
         _out_of_line()
-        for _ in range(lines):
-            split(target, step, source)
-            target += _LINE
-            source += parts * _LINE
+        if stream:
+            for _ in range(lines):
+                for part in range(parts):
+                    _prefetch(source + _AHEAD + part * _LINE)
+                deal_past_cache(table, stride, offset, source)
+                offset += _LINE
+                source += parts * _LINE
+        else:
+            for _ in range(lines):
+                deal(table, stride, offset, source)
+                offset += _LINE
+                source += parts * _LINE
 
-    return deal
+    return loop
 
 
-_deal_2x1, _deal_2x2, _deal_2x4 = _lines_of(2, 1), _lines_of(2, 2), _lines_of(2, 4)
-_deal_3x1, _deal_3x2, _deal_3x4 = _lines_of(3, 1), _lines_of(3, 2), _lines_of(3, 4)
-_deal_4x1, _deal_4x2, _deal_4x4 = _lines_of(4, 1), _lines_of(4, 2), _lines_of(4, 4)
-_deal_8x1, _deal_8x2 = _lines_of(8, 1), _lines_of(8, 2)
+_deal_2x1, _deal_2x2, _deal_2x4 = _deal_of(2, 1), _deal_of(2, 2), _deal_of(2, 4)
+_deal_3x1, _deal_3x2, _deal_3x4 = _deal_of(3, 1), _deal_of(3, 2), _deal_of(3, 4)
+_deal_4x1, _deal_4x2, _deal_4x4 = _deal_of(4, 1), _deal_of(4, 2), _deal_of(4, 4)
+_deal_8x1, _deal_8x2 = _deal_of(8, 1), _deal_of(8, 2)
 
 
 @njit
-def _deal(parts, nbytes, target, step, source, lines):
-    """Deal out lines of items of some bytes; return whether there is a loop for it."""
+def _deal(parts, nbytes, stream, table, stride, offset, source, lines):
+    """Deal out lines of items of some bytes, by the loop that there is for them."""
     kind = 10 * parts + nbytes
     if kind == 21:
-        _deal_2x1(target, step, source, lines)
+        _deal_2x1(stream, table, stride, offset, source, lines)
     elif kind == 22:
-        _deal_2x2(target, step, source, lines)
+        _deal_2x2(stream, table, stride, offset, source, lines)
     elif kind == 24:
-        _deal_2x4(target, step, source, lines)
+        _deal_2x4(stream, table, stride, offset, source, lines)
     elif kind == 31:
-        _deal_3x1(target, step, source, lines)
+        _deal_3x1(stream, table, stride, offset, source, lines)
     elif kind == 32:
-        _deal_3x2(target, step, source, lines)
+        _deal_3x2(stream, table, stride, offset, source, lines)
     elif kind == 34:
-        _deal_3x4(target, step, source, lines)
+        _deal_3x4(stream, table, stride, offset, source, lines)
     elif kind == 41:
-        _deal_4x1(target, step, source, lines)
+        _deal_4x1(stream, table, stride, offset, source, lines)
     elif kind == 42:
-        _deal_4x2(target, step, source, lines)
+        _deal_4x2(stream, table, stride, offset, source, lines)
     elif kind == 44:
-        _deal_4x4(target, step, source, lines)
+        _deal_4x4(stream, table, stride, offset, source, lines)
     elif kind == 81:
-        _deal_8x1(target, step, source, lines)
+        _deal_8x1(stream, table, stride, offset, source, lines)
     else:
-        _deal_8x2(target, step, source, lines)
+        _deal_8x2(stream, table, stride, offset, source, lines)
 
 
 @njit
-def _deinterleave(stream, stage, target, source, parts, first, last):
+def _deinterleave(stream, target, source, parts, first, last):
     """Copy the items [first, last) of parts that take the source's items in turn."""
     _out_of_line()
     n = parts.shape[0]
     item = parts[0, RUN]
     row = n * item
-    step = _STAGE // n // _LINE * _LINE
-    batch = step // item
-    for start in range(first, last, batch):
-        count = min(batch, last - start)
-        s = source + parts[0, SOURCE] + start * row
-        lines = count * item // _LINE
-        _deal(n, item, stage, step, s, lines)
-        dealt = lines * _LINE // item
-        for p in range(n):
-            end = stage + p * step + dealt * item
-            _move_runs(end, s + dealt * row + p * item, item, count - dealt, item, row)
-            _flush(stream, target + parts[p, TARGET] + start * item, stage + p * step, count * item)
+    source += parts[0, SOURCE]
+    # Lines can be streamed where those of all parts begin at the same items.
+    skew = -(target + parts[0, TARGET] + first * item) % _LINE
+    for p in range(n):
+        if -(target + parts[p, TARGET] + first * item) % _LINE != skew:
+            stream = False
+    head = min(skew // item, last - first) if stream and skew % item == 0 else 0
+    stream = stream and skew % item == 0
+    start = first + head
+    lines = (last - start) * item // _LINE
+    stop = start + lines * _LINE // item
+    for p in range(n):
+        t = target + parts[p, TARGET]
+        s = source + p * item
+        _move_runs(t + first * item, s + first * row, item, head, item, row)
+        _move_runs(t + stop * item, s + stop * row, item, last - stop, item, row)
+    table = parts.ctypes.data + 8 * TARGET
+    _deal(
+        n,
+        item,
+        stream,
+        table,
+        8 * parts.shape[1],
+        target + start * item,
+        source + start * row,
+        lines,
+    )
 
 
 @njit
@@ -388,10 +425,10 @@ def _transpose(
 
 
 @njit
-def _copy_runs(stream, stage, target, source, run, count, target_step, source_step):
+def _copy_runs(stream, stage, ahead, target, source, run, count, target_step, source_step):
     """Copy runs that lie evenly spaced."""
     if stream and run <= _STAGED and target_step == run:
-        _stream_runs(stage, target, source, run, count, source_step)
+        _stream_runs(stage, ahead, target, source, run, count, source_step)
     elif stream and run >= _LONG:
         for _ in range(count):
             _stream_bytes(target, source, run)
@@ -402,7 +439,7 @@ def _copy_runs(stream, stage, target, source, run, count, target_step, source_st
 
 
 @njit
-def _copy_range(stream, stage, target, source, source_strides, part, first, last):
+def _copy_range(stream, stage, ahead, target, source, source_strides, part, first, last):
     """Copy the bytes [first, last) of a part."""
     _out_of_line()
     dims = source_strides.size
@@ -452,7 +489,7 @@ def _copy_range(stream, stage, target, source, source_strides, part, first, last
         else:
             count = min(left, whole)
             _copy_runs(
-                stream, stage, t, s, run, count, target_strides[inner], source_strides[inner]
+                stream, stage, ahead, t, s, run, count, target_strides[inner], source_strides[inner]
             )
             first += count * run
 
@@ -479,27 +516,20 @@ def _copy_share(
         last = runs * (task + 1) // tasks
         # Rows that follow each other are fetched a block ahead, in order, while the
         # parts take theirs in strides that no hardware foresees.
-        ahead = (
-            block * row if stream and source_strides.size == 1 and source_strides[0] == row else 0
-        )
+        follow = stream and source_strides.size == 1 and source_strides[0] == row
         for i in range(runs * task // tasks, last, block):
             j = min(i + block, last)
-            start = source + parts[0, SOURCE] + j * row
-            stop = min(start + ahead, source + parts[0, SOURCE] + last * row)
             if interleaved:
-                for k in range(start, stop, _LINE):
-                    _prefetch(k)
-                _deinterleave(stream, stage, target, source, parts, i, j)
+                _deinterleave(stream, target, source, parts, i, j)
                 continue
-            share = -(-ahead // parts.shape[0] // _LINE) * _LINE
+            ahead = source + parts[0, SOURCE] + j * row if follow and j + block <= last else 0
             for p in range(parts.shape[0]):
-                for k in range(start, min(start + share, stop), _LINE):
-                    _prefetch(k)
-                start += share
                 run = parts[p, RUN]
                 _copy_range(
-                    stream, stage, target, source, source_strides, parts[p], i * run, j * run
+                    stream, stage, ahead, target, source, source_strides, parts[p], i * run, j * run
                 )
+                if ahead:
+                    ahead += (j - i) * run
     else:
         total = 0
         for p in range(parts.shape[0]):
@@ -516,7 +546,7 @@ def _copy_share(
                 b = nbytes
             if first - start >= nbytes:
                 a = nbytes
-            _copy_range(stream, stage, target, source, source_strides, parts[p], a, b)
+            _copy_range(stream, stage, 0, target, source, source_strides, parts[p], a, b)
             start += nbytes
     if stream:
         _fence()
