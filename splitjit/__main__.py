@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return check.run()
     try:
         _split(arguments)
-    except (splitjit.SplitError, OSError) as error:
+    except (splitjit.SplitError, OSError, MemoryError) as error:
         print("python -m splitjit:", " ".join(str(error).split()), file=sys.stderr)
         return 2
     return 0
@@ -69,7 +69,7 @@ def _split(arguments: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m splitjit", description=splitjit.__doc__.partition("\n")[0])
+    parser = _Parser(prog="python -m splitjit", description="Split tensors into contiguous parts.")
     parser.add_argument("--version", action="version", version=splitjit.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 

@@ -36,13 +36,17 @@ def as_array(x: Any) -> np.ndarray:
         return x
     try:
         return np.asarray(x)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the __array__ of a foreign class raises
         raise SplitTypeError(
             "split", f"x of type {type(x).__name__}", f"must be an array: {error}"
         ) from error
 
 
-def check_out(plan: SplitPlan, x: np.ndarray, out: Any) -> Sequence[np.ndarray]:
+def check_out(
+    plan: SplitPlan, x: np.ndarray, out: Any
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Refuse an `out` that the parts of `x` cannot be written to.
 
     Parameters
@@ -57,26 +61,30 @@ def check_out(plan: SplitPlan, x: np.ndarray, out: Any) -> Sequence[np.ndarray]:
 
     Returns
     -------
-    sequence of ndarray
-        `out` itself.
+    given : list of ndarray
+        The arrays of `out`. It is read but once: it may give others next time.
+    parts : list of ndarray
+        The same memory, as arrays of the base class, which are what they say.
 
     Raises
     ------
     SplitError, SplitTypeError
         If one of these does not hold.
     """
-    if not isinstance(out, Sequence) or not all(isinstance(part, np.ndarray) for part in out):
-        kinds = [type(part).__name__ for part in out] if isinstance(out, Sequence) else type(out)
+    given = list(out) if isinstance(out, Sequence) else None
+    if given is None or not all(isinstance(part, np.ndarray) for part in given):
+        kinds = type(out) if given is None else [type(part).__name__ for part in given]
         raise SplitTypeError("split", describe(out=kinds), "must be a sequence of ndarrays")
-    if len(out) != len(plan):
+    if len(given) != len(plan):
         raise SplitError(
             "split",
-            f"out of {len(out)} arrays",
+            f"out of {len(given)} arrays",
             f"must have an array for each of {len(plan)} parts",
         )
+    parts = [np.asarray(part) for part in given]
     source = x if x.base is None else x.base
     own_memory = type(source) is np.ndarray and source.flags.owndata
-    for i, (part, shape) in enumerate(zip(out, plan.output_shapes, strict=True)):
+    for i, (part, shape) in enumerate(zip(parts, plan.output_shapes, strict=True)):
         flags = part.flags
         if part.shape != shape:
             received = f"out[{i}] of shape {part.shape}"
@@ -91,9 +99,9 @@ def check_out(plan: SplitPlan, x: np.ndarray, out: Any) -> Sequence[np.ndarray]:
             raise SplitError("split", received, "its elements must not share memory")
         own_memory = own_memory and flags.owndata
     # Arrays that own their memory share it only with themselves.
-    if not own_memory or len({id(source), *map(id, out)}) <= len(out):
-        _check_apart([(f"out[{i}]", part) for i, part in enumerate(out)] + [("x", x)])
-    return out
+    if not own_memory or len({id(source), *map(id, parts)}) <= len(parts):
+        _check_apart([(f"out[{i}]", part) for i, part in enumerate(parts)] + [("x", x)])
+    return given, parts
 
 
 def _overlaps_itself(array: np.ndarray) -> bool:
@@ -108,6 +116,9 @@ def _overlaps_itself(array: np.ndarray) -> bool:
         end += stride * (extent - 1)
     else:
         return False
+    start, stop = byte_bounds(array)
+    if array.nbytes > stop - start:
+        return True
     # Not nested like those of an array in memory order: look at every element.
     starts = np.zeros((), np.intp)
     for stride, extent in zip(array.strides, array.shape, strict=True):

@@ -16,7 +16,6 @@ import functools
 import itertools
 import math
 import mmap
-import operator
 import os
 import sys
 import weakref
@@ -26,8 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit.errors import SplitError, SplitTypeError, describe
-from splitjit.planner import SplitPlan
+from splitjit.dtypes import as_dtype
+from splitjit.errors import SplitError, describe
+from splitjit.planner import SplitPlan, integer
 
 ALIGNMENT = 64
 """Bytes to which every part of a block is aligned: a cache line, a vector."""
@@ -35,7 +35,7 @@ ALIGNMENT = 64
 _MAPPED_FROM = 1 << 20
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=64)
 def part_positions(plan: SplitPlan, itemsize: int) -> tuple[tuple[int, ...], int]:
     """Return where each part starts in its plan's block, and the block's length."""
     lengths = [-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT for s in plan.output_shapes]
@@ -67,13 +67,10 @@ def allocate_parts(plan: SplitPlan, dtype: np.dtype) -> tuple[list[np.ndarray], 
         If there is not enough memory.
     """
     positions, nbytes = part_positions(plan, dtype.itemsize)
-    if nbytes >= _MAPPED_FROM:
-        lease, address = _POOL.lend(nbytes)
-        start = 0
-    else:
-        lease = np.empty(nbytes + ALIGNMENT, np.uint8)
-        address = lease.ctypes.data
-        start = -address % ALIGNMENT
+    mapped = nbytes >= _MAPPED_FROM
+    lease = _POOL.lend(nbytes) if mapped else np.empty(nbytes + ALIGNMENT, np.uint8)
+    address = lease.ctypes.data
+    start = -address % ALIGNMENT
     parts = [
         np.ndarray(shape, dtype, lease, start + position)
         for shape, position in zip(plan.output_shapes, positions, strict=True)
@@ -82,11 +79,14 @@ def allocate_parts(plan: SplitPlan, dtype: np.dtype) -> tuple[list[np.ndarray], 
 
 
 def empty_parts(plan: SplitPlan, dtype: DTypeLike) -> list[np.ndarray]:
-    """Allocate the parts of a plan, uninitialized; objects one array a part."""
-    dtype = np.dtype(dtype)
-    if dtype.hasobject:
-        return [np.empty(shape, dtype) for shape in plan.output_shapes]
-    return allocate_parts(plan, dtype)[0]
+    """Allocate the parts of a plan, uninitialized; see `SplitPlan.empty`."""
+    dtype = as_dtype(dtype)
+    try:
+        if dtype.hasobject or dtype.itemsize == 0:
+            return [np.empty(shape, dtype) for shape in plan.output_shapes]
+        return allocate_parts(plan, dtype)[0]
+    except ValueError as error:  # a rank or an extent beyond NumPy's
+        raise SplitError("split", describe(shape=plan.shape), str(error)) from error
 
 
 def set_buffer_limit(nbytes: int) -> None:
@@ -112,25 +112,25 @@ def set_buffer_limit(nbytes: int) -> None:
     >>> import splitjit
     >>> splitjit.set_buffer_limit(2**30)
     """
-    _POOL.limit = _limit(nbytes=nbytes)
+    _POOL.limit = _limit("nbytes", nbytes)
     _POOL.trim()
 
 
-def _limit(**named: Any) -> int:
-    (value,) = named.values()
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise SplitTypeError("set_buffer_limit", describe(**named), "must be an integer")
-    if operator.index(value) < 0:
-        raise SplitError("set_buffer_limit", describe(**named), "must be at least 0")
-    return operator.index(value)
+def _limit(name: str, value: Any) -> int:
+    try:
+        limit = integer(name, value)
+    except SplitError as error:
+        raise error.named("set_buffer_limit") from None
+    if limit < 0:
+        raise SplitError("set_buffer_limit", describe(**{name: value}), "must be at least 0")
+    return limit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Mapped memory, and where it is."""
+    """Mapped memory, and how much."""
 
     memory: mmap.mmap
-    address: int
     nbytes: int
 
 
@@ -147,24 +147,24 @@ class _Pool:
         self.idle: list[_Block] = []
         self.lent: dict[int, tuple[weakref.ref[np.ndarray], _Block]] = {}
 
-    def lend(self, nbytes: int) -> tuple[np.ndarray, int]:
-        """Return the memory of a block as an array, and its address."""
+    def lend(self, nbytes: int) -> np.ndarray:
+        """Return the memory of a block, as an array."""
         block = self._take(nbytes) or _map(nbytes)
         lease = np.frombuffer(block.memory, np.uint8)
         key = id(lease)
         self.lent[key] = (weakref.ref(lease, lambda _: self._give_back(key)), block)
-        return lease, block.address
+        return lease
 
     def _take(self, nbytes: int) -> _Block | None:
         for block in sorted(self.idle, key=lambda block: block.nbytes):
-            # A reference besides these two, the block's and the call's, is somebody
-            # who went past the lease, by `part.base.base`: to be waited for.
-            if nbytes <= block.nbytes <= 2 * nbytes and sys.getrefcount(block.memory) == 2:
+            if nbytes <= block.nbytes <= 2 * nbytes and _is_ours_alone(block):
                 try:
                     self.idle.remove(block)
                 except ValueError:  # another thread took it
                     continue
-                return block
+                if _is_ours_alone(block):
+                    return block
+                self.idle.append(block)
         return None
 
     def _give_back(self, key: int) -> None:
@@ -179,6 +179,15 @@ class _Pool:
                 self.idle.pop(0)
 
 
+def _is_ours_alone(block: _Block) -> bool:
+    """Return whether nobody went past the lease, by ``part.base.base``, to the memory."""
+    try:
+        intact = len(block.memory) == block.nbytes
+    except ValueError:  # closed
+        return False
+    return intact and sys.getrefcount(block.memory) == 2  # the block's, and the call's
+
+
 def _map(nbytes: int) -> _Block:
     """Map fresh memory, of this process alone, in huge pages where there are any."""
     private = (
@@ -191,12 +200,14 @@ def _map(nbytes: int) -> _Block:
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a system without them
             memory.madvise(mmap.MADV_HUGEPAGE)
-    return _Block(memory, np.frombuffer(memory, np.uint8).ctypes.data, nbytes)
+    return _Block(memory, nbytes)
 
 
 def _environment_limit() -> int:
-    value = os.environ.get("SPLITJIT_BUFFER_LIMIT", str(1 << 28))
-    return _limit(SPLITJIT_BUFFER_LIMIT=int(value) if value.strip("-").isdigit() else value)
+    value: int | str = os.environ.get("SPLITJIT_BUFFER_LIMIT", str(1 << 28))
+    with contextlib.suppress(ValueError):  # left as it is, it will be refused
+        value = int(value)
+    return _limit("SPLITJIT_BUFFER_LIMIT", value)
 
 
 _POOL = _Pool(_environment_limit())

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import splitjit
+from splitjit.threads import jit_disabled
 
 SECONDS = 0.4
 """How long each workload is timed."""
@@ -196,18 +197,19 @@ def _duration(seconds: float) -> str:
 def _time_first_use() -> list[tuple[str, str]]:
     """Time the import of Numba and the first compilation, and say where it is kept."""
     start = time.perf_counter()
-    import splitjit.kernels
+    from splitjit.kernels import copy_function, copy_kernel
 
     imported = time.perf_counter()
     splitjit.warmup()
     ready = time.perf_counter()
-    function = splitjit.kernels.copy_function()
-    origin = "from the cache" if function.cache_hits else "compiled"
-    cache = splitjit.kernels.copy_kernel(parallel=True).stats.cache_path
+    figures = [("import of Numba", f"{imported - start:.2f} s")]
+    if jit_disabled():
+        return [*figures, ("first compile", "none: NUMBA_DISABLE_JIT is set")]
+    origin = "from the cache" if copy_function().cache_hits else "compiled"
     return [
-        ("import of Numba", f"{imported - start:.2f} s"),
+        *figures,
         ("first compile", f"{ready - imported:.2f} s, {origin}"),
-        ("kernel cache", str(cache or "none")),
+        ("kernel cache", str(copy_kernel(parallel=False).stats.cache_path or "none")),
     ]
 
 
@@ -220,5 +222,10 @@ def _environment() -> Iterator[tuple[str, str]]:
     yield "numpy", np.__version__
     yield "python", f"{platform.python_version()}, {platform.platform()}"
     yield "CPU", f"{llvmlite.binding.get_host_cpu_name()}, {os.cpu_count()} cores"
-    yield "threading layer", numba.threading_layer()
-    yield "threads", str(numba.get_num_threads())
+    try:
+        threads = numba.get_num_threads()  # starts the layer
+        layer = numba.threading_layer()
+    except ValueError as error:  # none can be loaded
+        threads, layer = 1, str(error)
+    yield "threading layer", layer
+    yield "threads", str(threads)

@@ -1,12 +1,11 @@
-"""Tensor types, NumPy dtypes, and the words that dtypes ride on.
-
-ONNX names tensor types, as in ``tensor(float)``; arrays carry dtypes; kernels
-move words, unsigned integers of some width.
-"""
+"""ONNX's names of tensor types, and NumPy's dtypes."""
 
 import functools
 
 import numpy as np
+from numpy.typing import DTypeLike
+
+from splitjit.errors import SplitTypeError, describe
 
 _NUMERIC = {
     "tensor(bool)": np.bool_,
@@ -31,7 +30,6 @@ TENSOR_TYPES = (*_NUMERIC, _STRING, _BFLOAT16)
 """The 16 tensor types of ONNX Split, by their ONNX names."""
 
 _NAMES = {np.dtype(scalar): name for name, scalar in _NUMERIC.items()}
-_WIDTHS = (16, 8, 4, 2)
 
 
 def tensor_dtype(name: str) -> np.dtype:
@@ -69,7 +67,6 @@ def tensor_dtype(name: str) -> np.dtype:
     return np.dtype(_NUMERIC[name])
 
 
-@functools.lru_cache(maxsize=256)
 def tensor_type(dtype: np.dtype) -> str | None:
     """Return the ONNX name of a dtype's tensor type.
 
@@ -88,29 +85,36 @@ def tensor_type(dtype: np.dtype) -> str | None:
     >>> tensor_type(np.dtype(">f4")), tensor_type(np.dtype("M8[s]"))
     ('tensor(float)', None)
     """
-    if dtype.kind in "OUT":
-        return _STRING
+    return _STRING if dtype.kind in "OUT" else _numeric_type(dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _numeric_type(dtype: np.dtype) -> str | None:
     if dtype.name == "bfloat16":  # ml_dtypes', which need not be installed
         return _BFLOAT16
     return _NAMES.get(dtype.newbyteorder("="))
 
 
-def word_width(dtype: np.dtype) -> int:
-    """Return the width of the word that a dtype rides on.
+def as_dtype(dtype: DTypeLike) -> np.dtype:
+    """Make a dtype of an array's items of what stands for one.
 
     Parameters
     ----------
-    dtype : dtype
-        Any dtype that holds no objects.
+    dtype : dtype-like
 
     Returns
     -------
-    int
-        1, 2, 4, 8 or 16 bytes: the widest that divides the item size.
+    dtype
 
-    Examples
-    --------
-    >>> word_width(np.dtype("f4")), word_width(np.dtype("U3")), word_width(np.dtype("V7"))
-    (4, 4, 1)
+    Raises
+    ------
+    SplitTypeError
+        If it is none, or one whose items are arrays themselves.
     """
-    return next((width for width in _WIDTHS if dtype.itemsize % width == 0), 1)
+    try:
+        made = np.dtype(dtype)
+    except Exception as error:  # TypeError, ValueError, SyntaxError and more
+        raise SplitTypeError("split", describe(dtype=dtype), f"must be a dtype: {error}") from error
+    if made.subdtype is not None:
+        raise SplitTypeError("split", describe(dtype=dtype), "its items must not be arrays")
+    return made

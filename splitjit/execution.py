@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from splitjit import threads
 from splitjit.arrays import as_array, check_out
 from splitjit.buffers import allocate_parts, empty_parts
+from splitjit.dtypes import as_dtype
 from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.layout import fresh_layout, out_layout
 from splitjit.objects import assign_kernel
@@ -130,8 +131,14 @@ def _route(
 ) -> list[np.ndarray]:
     if copy is not True:
         return _views(plan, x, out, copy)
-    if out is not None:
-        check_out(plan, x, out)
+    if out is None:
+        return _copies(plan, x, None)
+    given, parts = check_out(plan, x, out)
+    _copies(plan, x, parts)
+    return given
+
+
+def _copies(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> list[np.ndarray]:
     nbytes = x.nbytes
     if nbytes < _SLICES_BELOW:
         return _slices(plan, x, out)
@@ -157,35 +164,35 @@ def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
     return [x[index] for index in plan.slices]
 
 
-def _slices(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None) -> list[np.ndarray]:
+def _slices(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> list[np.ndarray]:
     if x.dtype.names is not None and x.itemsize and not x.dtype.hasobject:
         # NumPy would copy records field by field, and lose the bits between them.
         record, bits = x.dtype, np.dtype((np.void, x.itemsize))
         if out is None:
             return [part.view(record) for part in _slices(plan, x.view(bits), None)]
         _slices(plan, x.view(bits), [part.view(bits) for part in out])
-        return list(out)
+        return out
     if out is None:
         return [x[index].copy() for index in plan.slices]
     for index, part in zip(plan.slices, out, strict=True):
         part[...] = x[index]
-    return list(out)
+    return out
 
 
-def _objects(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None) -> list[np.ndarray]:
+def _objects(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> list[np.ndarray]:
     if x.nbytes < _OBJECTS_FROM:
         return _slices(plan, x, out)
-    parts = empty_parts(plan, x.dtype) if out is None else list(out)
+    parts = empty_parts(plan, x.dtype) if out is None else out
     assign_kernel()([x[index] for index in plan.slices], parts)
     return parts
 
 
-def _kernels(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None) -> list[np.ndarray]:
+def _kernels(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> list[np.ndarray]:
     if out is None:
         parts, target = allocate_parts(plan, x.dtype)
         layout = fresh_layout(plan, x.strides, x.itemsize)
     else:
-        parts, target = list(out), 0
+        parts, target = out, 0
         layout = out_layout(plan, x, out)
     nbytes = x.nbytes
     stream = int(nbytes >= _STREAM_FROM)
@@ -216,10 +223,12 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     """
     if dtypes is None:
         dtypes = [np.void, np.object_]
+    if isinstance(dtypes, str) or not isinstance(dtypes, Iterable):
+        raise SplitTypeError("warmup", describe(dtypes=dtypes), "must be an iterable of dtypes")
     try:
-        kinds = [np.dtype(dtype) for dtype in dtypes]
-    except TypeError as error:
-        raise SplitTypeError("warmup", describe(dtypes=dtypes), str(error)) from error
+        kinds = [as_dtype(dtype) for dtype in dtypes]
+    except SplitTypeError as error:
+        raise error.named("warmup") from None
     if threads.jit_disabled():
         return
     if any(dtype.hasobject for dtype in kinds):

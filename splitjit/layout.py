@@ -37,7 +37,8 @@ class CopyLayout:
         Whether the parts take single small items of the source in turn, as the
         channels of an image do, in a number and size that has a loop of its own.
     arguments : tuple of int
-        All of this as kernels take it, the arrays by their addresses.
+        All of this as kernels take it. The arrays are addresses there, good
+        for as long as the layout lives.
     """
 
     source_strides: np.ndarray
@@ -58,7 +59,7 @@ class CopyLayout:
         object.__setattr__(self, "arguments", arguments)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=64)
 def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> CopyLayout:
     """Lay out the copy of a source of such strides to the parts of a block.
 

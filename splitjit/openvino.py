@@ -245,13 +245,18 @@ def _rest(lengths: Sequence[int], axis: int, shape: SymbolicShape) -> int:
     received = functools.partial(describe, split=lengths, axis=axis, shape=shape)
     if lengths.count(-1) > 1:
         raise SplitError("split", received(), "at most one length may be -1")
+    if min(lengths) < -1:
+        raise SplitError(
+            "split", received(), f"lengths but -1 must be at least 0, not {min(lengths)}"
+        )
     length = shape[normalize_axis(axis, shape)]
     if not isinstance(length, int):
         return -1
     others = sum(lengths) + 1
     if others > length:
         rule = (
-            f"lengths but -1 must sum to at most the axis length {length}, not to {shorten(others)}"
+            f"lengths but -1 must sum to at most the axis length {shorten(length)}, "
+            f"not to {shorten(others)}"
         )
         raise SplitError("split", received(), rule)
     return length - others

@@ -7,6 +7,7 @@ none is imported, and no data is looked at.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import operator
@@ -129,7 +130,23 @@ class SplitPlan:
         Returns
         -------
         list of ndarray
-            New C-contiguous arrays, 64-byte aligned in one allocation.
+            New C-contiguous arrays, 64-byte aligned in one allocation; arrays
+            of objects are allocated one by one.
+
+        Raises
+        ------
+        SplitTypeError
+            If `dtype` is no dtype of items.
+        SplitError
+            If NumPy has no arrays of such a shape.
+        MemoryError
+            If there is not enough memory.
+
+        Examples
+        --------
+        >>> import splitjit
+        >>> [part.shape for part in splitjit.plan_split((5, 2), 3).empty("float32")]
+        [(3, 2), (2, 2)]
         """
         from splitjit.buffers import empty_parts
 
@@ -240,10 +257,14 @@ def cached_plan(
         num_outputs = integer("num_outputs", num_outputs)
     if num_splits is not None and type(num_splits) is not int:
         num_splits = integer("num_splits", num_splits)
-    return _plan(shape, split, axis, num_outputs, num_splits)
+    if isinstance(split, tuple):
+        count = len(split)
+    else:
+        count = num_outputs or num_splits or max(shape, default=0) // max(split or 1, 1)
+    plan = _plan_of_few if count <= 1000 else _plan_of_many
+    return plan(shape, split, axis, num_outputs, num_splits)
 
 
-@functools.lru_cache(maxsize=512)
 def _plan(
     shape: Shape,
     split: int | Shape | None,
@@ -271,7 +292,7 @@ def _plan(
             raise SplitError(
                 "split",
                 describe(num_splits=num_splits, **context),
-                f"the axis length {length} must be a multiple of {num_splits}",
+                f"the axis length {shorten(length)} must be a multiple of {shorten(num_splits)}",
             )
         sizes = (length // num_splits,) * num_splits
     elif isinstance(split, int):
@@ -281,6 +302,11 @@ def _plan(
         assert split is not None
         sizes = split
     return SplitPlan(shape, axis, sizes)
+
+
+# A plan takes some 200 bytes a part: those of many parts must not pile up.
+_plan_of_few = functools.lru_cache(maxsize=512)(_plan)
+_plan_of_many = functools.lru_cache(maxsize=4)(_plan)
 
 
 def _chunks(length: int, chunk: int) -> Shape:
@@ -350,7 +376,7 @@ def _lengths(sizes: Shape, axis: int, shape: Shape) -> Shape:
         raise SplitError(
             "split",
             received(),
-            f"lengths must sum to the axis length {shape[axis]}, not to {shorten(sum(sizes))}",
+            f"lengths must sum to the axis length {shorten(shape[axis])}, not to {shorten(sum(sizes))}",
         )
     if len(sizes) > MAX_PARTS:
         raise SplitError("split", received(), f"at most {MAX_PARTS} parts")
@@ -374,7 +400,7 @@ def integers(name: str, values: Any, rule: str = "must be a sequence of integers
         kind = getattr(getattr(values, "dtype", None), "kind", "i")
         if hasattr(values, "tolist") and kind in "iu":
             values = values.tolist()
-        if not isinstance(values, Sequence):
+        if not isinstance(values, Sequence) or isinstance(values, (bytes, bytearray)):
             raise SplitTypeError("split", describe(**{name: received}), rule)
     if {*map(type, values)} <= {int}:
         return tuple(values)
@@ -384,8 +410,6 @@ def integers(name: str, values: Any, rule: str = "must be a sequence of integers
 def integer(name: str, value: Any, rule: str = "must be an integer", received: Any = None) -> int:
     """Make a plain integer of what has `__index__`; bool and float have none."""
     if not isinstance(value, bool):
-        try:
+        with contextlib.suppress(Exception):  # whatever the __index__ of a foreign class raises
             return operator.index(value)
-        except TypeError:
-            pass
     raise SplitTypeError("split", describe(**{name: value if received is None else received}), rule)

@@ -2,8 +2,8 @@
 
 Numba's settings are obeyed and never touched. Its threading layers are not
 safe everywhere: `workqueue` aborts the process when two threads enter it at
-once, and GNU OpenMP ends a forked child at its first parallel region. Where
-that could happen, one thread copies. Each call decides for itself.
+once, and GNU OpenMP ends or hangs a forked child at its first parallel region.
+Where that could happen, one thread copies. Each call decides for itself.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 from collections.abc import Callable
 
 _BYTES_PER_TASK = 1 << 18
 """Bytes of parts that are worth waking a thread for."""
 
-_workqueue = threading.Lock()
 _forked = False
 
 
@@ -52,23 +50,25 @@ def copy(nbytes: int, arguments: tuple[int, ...]) -> None:
         lives until the call returns.
     """
     tasks = nbytes // _BYTES_PER_TASK
-    if tasks > 1 and not _forked:
-        import numba
+    if tasks > 1:
+        tasks = min(tasks, _threads())
+    load_kernel(parallel=tasks > 1)(max(tasks, 1), arguments)
 
-        tasks = min(tasks, numba.get_num_threads())
-        if tasks > 1:
-            kernel = load_kernel(parallel=True)  # which starts the threading layer
-            if numba.threading_layer() != "workqueue":
-                kernel(tasks, arguments)
-                return
-            # Other threads may run parallel regions that are not ours.
-            if threading.active_count() == 1 and _workqueue.acquire(blocking=False):
-                try:
-                    kernel(tasks, arguments)
-                finally:
-                    _workqueue.release()
-                return
-    load_kernel(parallel=False)(1, arguments)
+
+def _threads() -> int:
+    """Return how many threads may copy, as things stand at this moment."""
+    if _forked:
+        return 1
+    import numba
+
+    try:
+        threads = numba.get_num_threads()  # this starts the threading layer
+    except ValueError:  # none can be loaded
+        return 1
+    # Other Python threads may be in parallel regions, of ours or not.
+    if numba.threading_layer() == "workqueue" and len(sys._current_frames()) > 1:
+        return 1
+    return int(threads)
 
 
 def jit_disabled() -> bool:
@@ -79,23 +79,20 @@ def jit_disabled() -> bool:
 
 
 def load_kernels() -> None:
-    """Compile the copy kernels, or load them from the cache."""
-    load_kernel(parallel=True)
+    """Compile the kernels that splits may need, or load them from the cache."""
     load_kernel(parallel=False)
+    if _threads() > 1:
+        load_kernel(parallel=True)
 
 
 def _after_fork_in_child() -> None:
-    """Remember that the parent's threading layer did not come along."""
-    global _forked, _workqueue
-    _workqueue = threading.Lock()
-    if "numba" in sys.modules:
-        import numba
+    """Remember that threads do not come along.
 
-        try:
-            numba.threading_layer()
-        except ValueError:  # the parent had not started one
-            return
-        _forked = True
+    Whose they were does not matter: a region of another library that shares
+    GNU OpenMP is enough to hang a child's first one.
+    """
+    global _forked
+    _forked = True
 
 
 if hasattr(os, "register_at_fork"):

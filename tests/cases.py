@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from splitjit import SplitError, SplitTypeError
+from splitjit.errors import describe
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Refusal:
     says: str
 
     def __str__(self) -> str:
-        return f"{self.shape}-{self.rule}"
+        return describe(shape=self.shape, **self.rule)
 
 
 REFUSALS = [
@@ -106,6 +107,8 @@ REFUSALS = [
     Refusal((2**31,), {"split": 1}, SplitError, "2147483648 parts are more than"),
     Refusal((7,), {"num_splits": 2}, SplitError, "num_splits=2.*length 7 must be a multiple"),
     Refusal((2,), {"num_splits": 3}, SplitError, "length 2 must be a multiple"),
+    Refusal((10**5000,), {"num_splits": 3}, SplitError, "must be a multiple of 3"),
+    Refusal((10**5000,), {"split": [1]}, SplitError, "must sum to the axis length .* not to 1"),
     # axis
     Refusal((6,), {"num_splits": 2, "axis": 1}, SplitError, r"axis=1.*\[-1, 0\]"),
     Refusal((6, 2), {"num_splits": 2, "axis": -3}, SplitError, r"axis=-3.*\[-2, 1\]"),
@@ -130,6 +133,7 @@ REFUSALS = [
     Refusal((6,), {"split": np.array([True] * 6)}, SplitTypeError, "must be an integer, a seq"),
     Refusal((6,), {"split": np.array(2.0)}, SplitTypeError, "must be an integer, a sequence"),
     Refusal((6,), {"split": "24"}, SplitTypeError, "split='24': must be"),
+    Refusal((6,), {"split": b"\x02\x04"}, SplitTypeError, "must be an integer, a sequence"),
     Refusal((6,), {"split": {2, 4}}, SplitTypeError, "split={2, 4}: must be"),
     Refusal((6,), {"split": iter([2, 4])}, SplitTypeError, "must be an integer, a sequence"),
 ]

@@ -1,4 +1,4 @@
-"""Tensor types, dtypes and words."""
+"""Tensor types and dtypes."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from splitjit.dtypes import TENSOR_TYPES, tensor_dtype, tensor_type, word_width
+from splitjit.dtypes import TENSOR_TYPES, tensor_dtype, tensor_type
 
 
 def test_each_tensor_type_has_its_dtype():
@@ -34,19 +34,6 @@ def test_tensor_type(dtype, name):
     if dtype == np.dtype("f8") and np.dtype("g") == dtype:
         pytest.skip("longdouble is double here")
     assert tensor_type(dtype) == name
-
-
-@pytest.mark.parametrize(
-    ("dtype", "width"),
-    [
-        ("?", 1), ("i2", 2), (">f4", 4), ("f8", 8), ("c16", 16), ("g", 16), ("G", 16),
-        ("S5", 1), ("S6", 2), ("U1", 4), ("U4", 16), ("M8[s]", 8), ("V3", 1), ("V24", 8),
-        (ml_dtypes.bfloat16, 2), (ml_dtypes.int4, 1), ([("a", "u1"), ("b", "f8")], 1),
-    ],
-)  # fmt: skip
-def test_word_width(dtype, width):
-    assert word_width(np.dtype(dtype)) == width
-    assert np.dtype(dtype).itemsize % width == 0
 
 
 def test_bfloat16_is_known_without_importing_ml_dtypes():

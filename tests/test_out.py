@@ -1,5 +1,7 @@
 """Writing to given arrays: what is taken, what is refused, and that refusals write nothing."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -105,6 +107,49 @@ def test_refusals(out, error, says):
         split(X, [2, 4], axis=1, out=out)
     for part, unchanged in zip(arrays, before, strict=True):
         assert np.array_equal(part, unchanged)
+
+
+class Fickle(Sequence):
+    """A sequence that gives arrays that fit at first, and later others."""
+
+    def __init__(self, *generations):
+        self.generations = list(generations)
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        if i >= 2:
+            self.generations.pop(0)
+            raise IndexError
+        return self.generations[0][i]
+
+
+def test_out_is_read_once(route):
+    first = fitting()
+    assert split(X, [2, 4], axis=1, out=Fickle(first, [np.zeros(0), np.zeros(0)])) == first
+
+
+class Liar(np.ndarray):
+    """An array that says that it has another shape."""
+
+    shape = (2, 4)
+
+
+def test_subclasses_are_what_their_memory_is(route):
+    with pytest.raises(SplitError, match=r"out\[1\] of shape \(3,\)"):
+        split(X, [2, 4], axis=1, out=[np.zeros((2, 2)), np.zeros(3).view(Liar)])
+    masked = np.ma.masked_array(np.zeros((2, 4)), mask=True, hard_mask=True)
+    out = [np.zeros((2, 2)), masked]
+    assert split(X, [2, 4], axis=1, out=out)[1] is masked
+    assert np.array_equal(masked.data, X[:, 2:])
+
+
+def test_an_enormous_part_that_shares_its_memory_is_refused_at_once():
+    one = np.zeros(1)
+    x = np.broadcast_to(one, (2**40,))
+    with pytest.raises(SplitError, match="its elements must not share memory"):
+        split(x, num_splits=1, out=[as_strided(one.copy(), (2**40,), (0,))])
 
 
 def test_odd_strides_that_share_no_element_are_fine():

@@ -1,5 +1,7 @@
 """Splits against NumPy's slices, byte for byte, over dtypes, layouts, sizes and routes."""
 
+import math
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split
+from splitjit.layout import INTERLEAVED
 from tests.cases import CASES, REFUSALS
 
 DTYPES = [
@@ -71,7 +74,7 @@ def test_rules(case, route):
     assert_parts(parts, x, plan_split(case.shape, **case.rule))
 
 
-@pytest.mark.parametrize("case", [c for c in REFUSALS if np.prod(c.shape) < 100], ids=str)
+@pytest.mark.parametrize("case", [c for c in REFUSALS if math.prod(c.shape) < 100], ids=str)
 def test_refusals_write_nothing(case):
     x = np.ones(case.shape)
     out = [np.zeros(case.shape)] * 2
@@ -154,6 +157,23 @@ def test_sizes_across_the_thresholds(nbytes, rows, sizes):
     assert_parts(split(x.T, sizes), x.T, plan_split(x.T.shape, sizes))
 
 
+@pytest.mark.parametrize(("parts", "item"), sorted(INTERLEAVED))
+def test_interleaved_items(parts, item, route):
+    rng = np.random.default_rng(parts)
+    for rows in (1, 7, 63, 64, 65, 200, 2731):
+        for skew in (0, 3):
+            raw = rng.integers(0, 256, rows * parts * item + skew, np.uint8)
+            x = raw[skew:].view(f"V{item}").reshape(rows, parts)
+            assert_parts(split(x, 1, axis=1), x, plan_split(x.shape, 1, axis=1))
+            whole = np.zeros((parts, rows * item + 17), np.uint8)
+            out = [line[skew : skew + rows * item].view(x.dtype).reshape(rows, 1) for line in whole]
+            split(x, 1, axis=1, out=out)
+            for i, part in enumerate(out):
+                assert part.tobytes() == x[:, i].tobytes()
+                part.view(np.uint8)[...] = 0
+            assert not whole.any()  # nothing beside the parts was written
+
+
 def test_many_parts(route):
     x = np.arange(5 * 3000, dtype=np.uint16).reshape(5, 3000)
     assert_parts(split(x, 1, axis=1), x, plan_split(x.shape, 1, axis=1))
@@ -214,6 +234,29 @@ def test_what_is_no_array(x):
         split(x, 1)
 
 
+class Broken:
+    def __array__(self, dtype=None, copy=None):
+        raise KeyError("broken")
+
+    def __index__(self):
+        raise KeyError("broken")
+
+
+def test_what_foreign_classes_raise():
+    with pytest.raises(SplitTypeError, match="x of type Broken: must be an array"):
+        split(Broken(), 1)
+    with pytest.raises(SplitTypeError, match="must be an integer"):
+        split([1, 2], num_splits=Broken())
+
+
+def test_a_tensor_of_torch():
+    torch = pytest.importorskip("torch")
+    parts = split(torch.arange(6), 2)
+    assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(SplitTypeError, match="x of type Tensor: must be an array"):
+        split(torch.zeros(6, dtype=torch.bfloat16), 2)
+
+
 def test_a_scalar_has_no_axis():
     with pytest.raises(SplitError, match="rank 0 has no axis"):
         split(3.0, 1)
@@ -247,6 +290,18 @@ def test_empty_parts_fit_as_out(dtype):
     assert [a is b for a, b in zip(plan(x, out), out, strict=True)] == [True] * 3
 
 
+@pytest.mark.parametrize("dtype", ["no dtype", "f4,,", ("f4", (2,)), [("a", "f4"), ("a", "f4")]])
+def test_empty_refuses_what_is_no_dtype_of_items(dtype):
+    with pytest.raises(SplitTypeError, match="^split: dtype="):
+        plan_split((4,), 2).empty(dtype)
+
+
+@pytest.mark.parametrize("shape", [(2**70, 0), (1,) * 65])
+def test_empty_refuses_shapes_that_numpy_has_not(shape):
+    with pytest.raises(SplitError, match="^split: shape="):
+        plan_split(shape, num_splits=1).empty("f4")
+
+
 def test_warmup_leaves_nothing_to_compile():
     from numba.core import event
 
@@ -263,7 +318,7 @@ def test_warmup_leaves_nothing_to_compile():
     assert not recorder.buffer
 
 
-@pytest.mark.parametrize("dtypes", ["float32", 3, ["no dtype"], [object()]])
+@pytest.mark.parametrize("dtypes", ["float32", 3, ["no dtype"], [object()], ["f4,,"]])
 def test_warmup_refuses_what_is_no_dtype(dtypes):
-    with pytest.raises(SplitTypeError, match="^warmup: dtypes="):
+    with pytest.raises(SplitTypeError, match="^warmup: dtypes?="):
         splitjit.warmup(dtypes)

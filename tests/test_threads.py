@@ -48,6 +48,60 @@ assert (a == 51 * 20).all()
 check()
 """
 
+BESIDE_AN_UNKNOWN_THREAD = """
+import _thread, numba
+
+@numba.njit(parallel=True, nogil=True)
+def users(a):
+    for _ in range(20):
+        for i in numba.prange(a.size):
+            a[i] += 1
+
+a = np.zeros(10**5)
+users(a)
+check()
+done = []
+
+def work():
+    for _ in range(100):
+        check()
+    done.append(True)
+
+_thread.start_new_thread(work, ())
+while not done:
+    users(a)
+"""
+
+FORK_DURING_IMPORT = """
+import time
+thread = threading.Thread(target=lambda: __import__("numba"))
+thread.start()
+while "numba" not in sys.modules:
+    time.sleep(0.0005)
+time.sleep(0.02)
+child = os.fork()
+if child == 0:
+    os._exit(7)
+thread.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+FORK_BESIDE_FOREIGN_OPENMP = """
+import ctypes
+try:
+    gomp = ctypes.CDLL("libgomp.so.1")
+except OSError:
+    sys.exit()
+work = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)
+gomp.GOMP_parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+gomp.GOMP_parallel(work, None, 2, 0)
+child = os.fork()
+if child == 0:
+    check()
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
 FORK = """
 check()
 for _ in range(3):
@@ -85,8 +139,24 @@ def run(code, layer):
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
 @pytest.mark.parametrize(
     "situation",
-    [MANY_THREADS, BESIDE_USERS_REGION, FORK, ONE_THREAD],
-    ids=["many threads", "beside a user's region", "fork", "one thread"],
+    [
+        MANY_THREADS,
+        BESIDE_USERS_REGION,
+        BESIDE_AN_UNKNOWN_THREAD,
+        FORK,
+        FORK_DURING_IMPORT,
+        FORK_BESIDE_FOREIGN_OPENMP,
+        ONE_THREAD,
+    ],
+    ids=[
+        "many threads",
+        "beside a user's region",
+        "beside an unknown thread",
+        "fork",
+        "fork during the import of Numba",
+        "fork beside foreign OpenMP",
+        "one thread",
+    ],
 )
 def test_nothing_aborts(situation, layer):
     if "fork" in situation and not hasattr(os, "fork"):
@@ -94,6 +164,12 @@ def test_nothing_aborts(situation, layer):
     result = run(situation, layer)
     if "No threading layer could be loaded" in result.stderr:
         pytest.skip(f"{layer} cannot be loaded here")
+    assert result.returncode == 0, result.stderr
+
+
+def test_without_a_threading_layer_one_thread_copies():
+    code = "check(); splitjit.warmup(); check()"
+    result = run(code, "no such layer")
     assert result.returncode == 0, result.stderr
 
 
