@@ -376,7 +376,8 @@ def _lengths(sizes: Shape, axis: int, shape: Shape) -> Shape:
         raise SplitError(
             "split",
             received(),
-            f"lengths must sum to the axis length {shorten(shape[axis])}, not to {shorten(sum(sizes))}",
+            f"lengths must sum to the axis length {shorten(shape[axis])}, "
+            f"not to {shorten(sum(sizes))}",
         )
     if len(sizes) > MAX_PARTS:
         raise SplitError("split", received(), f"at most {MAX_PARTS} parts")
