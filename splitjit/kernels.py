@@ -22,6 +22,7 @@ from __future__ import annotations
 import functools
 import logging
 
+import numpy as np
 from llvmlite import ir
 from numba import carray, cfunc, njit, prange, types
 from numba.core import cgutils
@@ -35,8 +36,8 @@ _LINE = 64  # bytes of a cache line, and of the widest vector
 _LANE = ir.IntType(64)
 _BLOCK = 1 << 17  # bytes of source that stay in a core's L2 cache while all parts take theirs
 _STAGE = 1 << 14  # bytes that are gathered in the L1 cache before they are streamed out
-_AHEAD = 1 << 12  # bytes
 _BATCH = 1 << 9  # of them at a time, so that fetching, gathering and storing overlap
+_AHEAD = 1 << 12  # bytes of source that are fetched ahead where it is read in order
 _STAGED = 1 << 11  # longest run that is gathered
 _LONG = 1 << 9  # shortest run that memcpy copies
 
@@ -375,13 +376,13 @@ def _deinterleave(stream, target, source, parts, first, last):
     item = parts[0, RUN]
     row = n * item
     source += parts[0, SOURCE]
-    # Lines can be streamed where those of all parts begin at the same items.
+    # Lines can be streamed where those of all parts begin at the same item.
     skew = -(target + parts[0, TARGET] + first * item) % _LINE
-    for p in range(n):
-        if -(target + parts[p, TARGET] + first * item) % _LINE != skew:
-            stream = False
-    head = min(skew // item, last - first) if stream and skew % item == 0 else 0
-    stream = stream and skew % item == 0
+    aligned = skew % item == 0
+    for p in range(1, n):
+        aligned = aligned and (parts[p, TARGET] - parts[0, TARGET]) % _LINE == 0
+    stream = stream and aligned
+    head = min(skew // item, last - first) if stream else 0
     start = first + head
     lines = (last - start) * item // _LINE
     stop = start + lines * _LINE // item
@@ -508,6 +509,7 @@ def _copy_share(
     source_strides = carray(_array_at(source_strides), (dims,))
     parts = carray(_array_at(parts), (count, DIMS + 2 * dims))
     stage = _stack()
+    nowhere = np.intp(0)  # no literal: to Numba that is a type, for which all would compile anew
     if runs >= 32 * tasks or (runs and tasks == 1):
         row = 0
         for p in range(parts.shape[0]):
@@ -522,7 +524,7 @@ def _copy_share(
             if interleaved:
                 _deinterleave(stream, target, source, parts, i, j)
                 continue
-            ahead = source + parts[0, SOURCE] + j * row if follow and j + block <= last else 0
+            ahead = source + parts[0, SOURCE] + j * row if follow and j + block <= last else nowhere
             for p in range(parts.shape[0]):
                 run = parts[p, RUN]
                 _copy_range(
@@ -546,7 +548,7 @@ def _copy_share(
                 b = nbytes
             if first - start >= nbytes:
                 a = nbytes
-            _copy_range(stream, stage, 0, target, source, source_strides, parts[p], a, b)
+            _copy_range(stream, stage, nowhere, target, source, source_strides, parts[p], a, b)
             start += nbytes
     if stream:
         _fence()

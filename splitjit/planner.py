@@ -251,7 +251,9 @@ def cached_plan(
     """
     if type(axis) is not int:
         axis = integer("axis", axis)
-    if split is not None and type(split) is not int:
+    if type(split) is tuple or type(split) is list:
+        split = integers("split", split, _KINDS_OF_SPLIT)
+    elif split is not None and type(split) is not int:
         split = _split(split)
     if num_outputs is not None and type(num_outputs) is not int:
         num_outputs = integer("num_outputs", num_outputs)
