@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -240,23 +239,21 @@ def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, Seq
     return axis, lengths
 
 
-def _rest(lengths: Sequence[int], axis: int, shape: SymbolicShape) -> int:
+def _rest(lengths: tuple[int, ...], axis: int, shape: SymbolicShape) -> int:
     """Return the length that -1 stands for, or -1 where the axis length is unknown."""
-    received = functools.partial(describe, split=lengths, axis=axis, shape=shape)
-    if lengths.count(-1) > 1:
-        raise SplitError("split", received(), "at most one length may be -1")
-    if min(lengths) < -1:
-        raise SplitError(
-            "split", received(), f"lengths but -1 must be at least 0, not {min(lengths)}"
-        )
     length = shape[normalize_axis(axis, shape)]
-    if not isinstance(length, int):
-        return -1
     others = sum(lengths) + 1
-    if others > length:
+    if lengths.count(-1) > 1:
+        rule = "at most one length may be -1"
+    elif min(lengths) < -1:
+        rule = f"lengths but -1 must be at least 0, not {min(lengths)}"
+    elif not isinstance(length, int):
+        return -1
+    elif others > length:
         rule = (
             f"lengths but -1 must sum to at most the axis length {shorten(length)}, "
             f"not to {shorten(others)}"
         )
-        raise SplitError("split", received(), rule)
-    return length - others
+    else:
+        return length - others
+    raise SplitError("split", describe(split=lengths, axis=axis, shape=shape), rule)
