@@ -111,7 +111,8 @@ def split(
     >>> [part.shape for part in splitjit.split(x, num_splits=3, axis=1)]
     [(2, 2), (2, 2), (2, 2)]
     """
-    x = as_array(x)
+    if type(x) is not np.ndarray:
+        x = as_array(x)
     plan = cached_plan(x.shape, split, axis, num_outputs, num_splits)
     return _route(plan, x, out, copy)
 

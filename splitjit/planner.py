@@ -405,9 +405,10 @@ def integers(name: str, values: Any, rule: str = "must be a sequence of integers
             values = values.tolist()
         if not isinstance(values, Sequence) or isinstance(values, (bytes, bytearray)):
             raise SplitTypeError("split", describe(**{name: received}), rule)
-    if {*map(type, values)} <= {int}:
-        return tuple(values)
-    return tuple([integer(name, value, rule, received) for value in values])
+    for value in values:
+        if type(value) is not int:
+            return tuple([integer(name, value, rule, received) for value in values])
+    return tuple(values)
 
 
 def integer(name: str, value: Any, rule: str = "must be an integer", received: Any = None) -> int:

@@ -59,7 +59,7 @@ class SplitToSequence(VersionedOperator):
     array([4])
     """
 
-    __slots__ = ("_drop_axis", "_keepdims")
+    __slots__ = ("_keepdims",)
 
     _versions = (
         Version(11, ALL_BUT_BFLOAT16, split_types=_INTEGERS),
@@ -76,13 +76,6 @@ class SplitToSequence(VersionedOperator):
         if keepdims not in (0, 1):
             raise SplitError(self._name, describe(keepdims=keepdims), "must be 0 or 1")
         self._rule = 1, None, None
-        # An array even where no other axis is left, and faster than squeeze.
-        whole = slice(None)
-        self._drop_axis = (
-            (..., 0, *[whole] * (-self._axis - 1))
-            if self._axis < 0
-            else (*[whole] * self._axis, 0, ...)
-        )
 
     def __call__(self, input: ArrayLike, split: Any = None) -> list[np.ndarray]:
         """Split a tensor.
@@ -110,7 +103,7 @@ class SplitToSequence(VersionedOperator):
         parts = self._run(input, split)
         if self._keepdims or split is not None:
             return parts
-        return [part[self._drop_axis] for part in parts]
+        return [part.squeeze(self._axis) for part in parts]
 
     def infer_shapes(
         self, input_shape: Sequence[Dim], split: Any = None
