@@ -38,6 +38,7 @@ _BLOCK = 1 << 17  # bytes of source that stay in a core's L2 cache while all par
 _STAGE = 1 << 14  # bytes that are gathered in the L1 cache before they are streamed out
 _BATCH = 1 << 9  # of them at a time, so that fetching, gathering and storing overlap
 _AHEAD = 1 << 12  # bytes of source that are fetched ahead where it is read in order
+_STEPS_AHEAD = 16  # likewise, where a transposed source is read in steps
 _STAGED = 1 << 11  # longest run that is gathered
 _LONG = 1 << 9  # shortest run that memcpy copies
 
@@ -416,10 +417,16 @@ def _transpose(
     _out_of_line()
     step = _STAGE // lines // _LINE * _LINE
     batch = step // run
+    hop = max(_LINE, source_line)
     for start in range(0, count, batch):
         n = min(batch, count - start)
         for i in range(n):
             s = source + (start + i) * source_step
+            ahead = s + _STEPS_AHEAD * source_step  # steps that are far apart nothing else foresees
+            end = ahead + lines * source_line
+            while ahead < end:
+                _prefetch(ahead)
+                ahead += hop
             _move_runs(stage + i * run, s, run, lines, step, source_line)
         for k in range(lines):
             _flush(stream, target + k * target_line + start * run, stage + k * step, n * run)
