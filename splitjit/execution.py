@@ -184,7 +184,7 @@ def _objects(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> li
     if x.nbytes < _OBJECTS_FROM:
         return _slices(plan, x, out)
     parts = empty_parts(plan, x.dtype) if out is None else out
-    assign_kernel()([x[index] for index in plan.slices], parts)
+    assign_kernel()(zip(parts, [x[index] for index in plan.slices], strict=True))
     return parts
 
 

@@ -13,9 +13,9 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 
-def _assign(parts, out):  # type: ignore[no-untyped-def]
-    for i in range(len(parts)):
-        out[i][...] = parts[i]
+def _assign(pairs):  # type: ignore[no-untyped-def]
+    for target, part in pairs:
+        target[...] = part
 
 
 @functools.cache
@@ -25,11 +25,13 @@ def assign_kernel() -> Any:
     Returns
     -------
     callable
-        ``kernel(parts, out)``, of two lists of arrays.
+        ``kernel(pairs)``, of an iterator over targets and the parts to assign
+        to them. An iterator, because Numba would look into a list, and does
+        not know all dtypes.
     """
     from numba import jit, types
 
-    signature = (types.pyobject, types.pyobject)
+    signature = (types.pyobject,)
     options = {"forceobj": True, "looplift": False}
     try:
         return jit(signature, cache=True, **options)(_assign)
