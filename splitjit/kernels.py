@@ -342,34 +342,6 @@ _deal_8x1, _deal_8x2 = _deal_of(8, 1), _deal_of(8, 2)
 
 
 @njit
-def _deal(parts, nbytes, stream, table, stride, offset, source, lines):
-    """Deal out lines of items of some bytes, by the loop that there is for them."""
-    kind = 10 * parts + nbytes
-    if kind == 21:
-        _deal_2x1(stream, table, stride, offset, source, lines)
-    elif kind == 22:
-        _deal_2x2(stream, table, stride, offset, source, lines)
-    elif kind == 24:
-        _deal_2x4(stream, table, stride, offset, source, lines)
-    elif kind == 31:
-        _deal_3x1(stream, table, stride, offset, source, lines)
-    elif kind == 32:
-        _deal_3x2(stream, table, stride, offset, source, lines)
-    elif kind == 34:
-        _deal_3x4(stream, table, stride, offset, source, lines)
-    elif kind == 41:
-        _deal_4x1(stream, table, stride, offset, source, lines)
-    elif kind == 42:
-        _deal_4x2(stream, table, stride, offset, source, lines)
-    elif kind == 44:
-        _deal_4x4(stream, table, stride, offset, source, lines)
-    elif kind == 81:
-        _deal_8x1(stream, table, stride, offset, source, lines)
-    else:
-        _deal_8x2(stream, table, stride, offset, source, lines)
-
-
-@njit
 def _deinterleave(stream, target, source, parts, first, last):
     """Copy the items [first, last) of parts that take the source's items in turn."""
     _out_of_line()
@@ -393,16 +365,32 @@ def _deinterleave(stream, target, source, parts, first, last):
         _move_runs(t + first * item, s + first * row, item, head, item, row)
         _move_runs(t + stop * item, s + stop * row, item, last - stop, item, row)
     table = parts.ctypes.data + 8 * TARGET
-    _deal(
-        n,
-        item,
-        stream,
-        table,
-        8 * parts.shape[1],
-        target + start * item,
-        source + start * row,
-        lines,
-    )
+    stride = 8 * parts.shape[1]
+    offset = target + start * item
+    s = source + start * row
+    kind = 10 * n + item  # those of splitjit.layout.INTERLEAVED
+    if kind == 21:
+        _deal_2x1(stream, table, stride, offset, s, lines)
+    elif kind == 22:
+        _deal_2x2(stream, table, stride, offset, s, lines)
+    elif kind == 24:
+        _deal_2x4(stream, table, stride, offset, s, lines)
+    elif kind == 31:
+        _deal_3x1(stream, table, stride, offset, s, lines)
+    elif kind == 32:
+        _deal_3x2(stream, table, stride, offset, s, lines)
+    elif kind == 34:
+        _deal_3x4(stream, table, stride, offset, s, lines)
+    elif kind == 41:
+        _deal_4x1(stream, table, stride, offset, s, lines)
+    elif kind == 42:
+        _deal_4x2(stream, table, stride, offset, s, lines)
+    elif kind == 44:
+        _deal_4x4(stream, table, stride, offset, s, lines)
+    elif kind == 81:
+        _deal_8x1(stream, table, stride, offset, s, lines)
+    else:
+        _deal_8x2(stream, table, stride, offset, s, lines)
 
 
 @njit
