@@ -96,6 +96,7 @@ REFUSED = [
     ),
     ([np.zeros((2, 2)), as_strided(memory, (2, 4), (16, 8))], SplitError, "its elements must not"),
     ([np.zeros((2, 2)), as_strided(memory, (2, 4), (80, 4))], SplitError, "its elements must not"),
+    ([np.zeros((2, 2)), as_strided(memory, (2, 4), (80, 7))], SplitError, "its elements must not"),
 ]
 
 

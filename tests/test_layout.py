@@ -1,0 +1,60 @@
+"""Layouts collapse to as few dims, and as long runs, as the strides of both sides allow."""
+
+import numpy as np
+import pytest
+
+from splitjit import plan_split
+from splitjit.layout import INTERLEAVED, fresh_layout, out_layout
+
+RUN = 2
+
+X = np.zeros((6, 8, 10), np.float32)
+
+CASES = [
+    # name, source, axis, sizes, bytes of the parts' runs, strides between runs of the source
+    ("1-D", X.ravel(), 0, [100, 380], [400, 1520], [0]),
+    ("axis 0", X, 0, [1, 5], [320, 1600], [0]),
+    ("middle axis", X, 1, [3, 5], [120, 200], [320]),
+    ("last axis", X, 2, [4, 6], [16, 24], [40]),
+    ("outer steps", X[::2], 2, [4, 6], [16, 24], [640, 40]),
+    ("sliced rows", X[:, :, 1:9], 2, [4, 4], [16, 16], [40]),
+    ("sliced rows of the middle axis", X[:, :, 1:9], 1, [4, 4], [32, 32], [320, 40]),
+    ("inner steps", X[:, :, ::2], 2, [2, 3], [4, 4], [40, 8]),
+    ("reversed", X[::-1, ::-1, ::-1], 0, [2, 4], [4, 4], [-4]),
+    ("Fortran", X.T, 0, [4, 6], [4, 4], [4, 40, 320]),
+    ("broadcast", np.broadcast_to(X[:1], X.shape), 1, [3, 5], [120, 200], [0]),
+    ("an empty part", X, 2, [4, 0, 6], [16, 24], [40]),
+]
+
+
+@pytest.mark.parametrize(
+    ("x", "axis", "sizes", "runs", "strides"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_fresh_parts(x, axis, sizes, runs, strides):
+    layout = fresh_layout(plan_split(x.shape, sizes, axis=axis), x.strides, x.itemsize)
+    assert layout.parts[:, RUN].tolist() == runs
+    assert layout.source_strides.tolist() == strides
+
+
+def test_parts_of_the_source_s_own_order_are_copied_in_that_order():
+    plan = plan_split(X.T.shape, [4, 6])
+    out = [np.empty(shape, X.dtype, order="F") for shape in plan.output_shapes]
+    layout = out_layout(plan, X.T, out)
+    assert layout.parts[:, RUN].tolist() == [16, 24]
+    assert layout.source_strides.tolist() == [40]
+
+
+def test_what_is_interleaved():
+    def interleaved(x, sizes):
+        return fresh_layout(plan_split(x.shape, sizes, axis=-1), x.strides, 1).interleaved
+
+    image = np.zeros((20, 30, 3), np.uint8)
+    assert (3, 1) in INTERLEAVED
+    assert interleaved(image, [1, 1, 1])
+    assert interleaved(image[:10], [1, 1, 1])
+    assert interleaved(np.zeros((20, 6), np.uint8), [2, 2, 2])
+    assert not interleaved(image, [1, 2])
+    assert not interleaved(image[:, ::2], [1, 1, 1])
+    assert not interleaved(np.zeros((20, 30, 4), np.uint8)[..., :3], [1, 1, 1])
+    assert not interleaved(image[..., ::-1], [1, 1, 1])
+    assert not interleaved(np.zeros((20, 5), np.uint8), [1] * 5)
