@@ -7,7 +7,6 @@ none is imported, and no data is looked at.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import operator
@@ -413,7 +412,12 @@ def integers(name: str, values: Any, rule: str = "must be a sequence of integers
 
 def integer(name: str, value: Any, rule: str = "must be an integer", received: Any = None) -> int:
     """Make a plain integer of what has `__index__`; bool and float have none."""
-    if not isinstance(value, bool):
-        with contextlib.suppress(Exception):  # whatever the __index__ of a foreign class raises
-            return operator.index(value)
-    raise SplitTypeError("split", describe(**{name: value if received is None else received}), rule)
+    if type(value) is int:
+        return value
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except Exception:  # whatever the __index__ of a foreign class raises
+        received = value if received is None else received
+        raise SplitTypeError("split", describe(**{name: received}), rule) from None

@@ -215,12 +215,16 @@ def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
     """Read lengths that are floats, as those of Split-1 are."""
     if not isinstance(split, (list, tuple)):
         split = array_input("split", split, types, (1,))
-    whole = [int(n) if type(n) is float and n.is_integer() else _whole(n) for n in split]
-    return integers("split", whole, "must be finite whole numbers")
+    lengths = []
+    for length in split:
+        if not (type(length) is float and length.is_integer()):
+            return integers("split", [_whole(n) for n in split], "must be finite whole numbers")
+        lengths.append(int(length))
+    return tuple(lengths)
 
 
 def _whole(value: Any) -> Any:
-    """Make an int of another float that is one; leave the rest to be refused."""
-    if isinstance(value, np.floating) and value.is_integer():
+    """Make an int of a float that is one; leave the rest to be refused."""
+    if isinstance(value, (float, np.floating)) and value.is_integer():
         return int(value)
     return value
