@@ -132,29 +132,24 @@ def _route(
 ) -> list[np.ndarray]:
     if copy is not True:
         return _views(plan, x, out, copy)
-    if out is None:
-        return _copies(plan, x, None)
-    given, parts = check_out(plan, x, out)
-    _copies(plan, x, parts)
-    return given
-
-
-def _copies(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> list[np.ndarray]:
+    given = None
+    if out is not None:
+        given, out = check_out(plan, x, out)
     nbytes = x.nbytes
     if nbytes < _SLICES_BELOW:
-        return _slices(plan, x, out)
-    if x.dtype.hasobject:
-        return _objects(plan, x, out)
-    if nbytes < _SLICES_BELOW_IF_FEW_RUNS and _has_few_runs(plan, x):
-        return _slices(plan, x, out)
-    if threads.jit_disabled():
-        return _slices(plan, x, out)
-    return _kernels(plan, x, out)
+        parts = _slices(plan, x, out)
+    elif x.dtype.hasobject:
+        parts = _objects(plan, x, out)
+    elif _suits_slices(plan, x, nbytes) or threads.jit_disabled():
+        parts = _slices(plan, x, out)
+    else:
+        parts = _kernels(plan, x, out)
+    return parts if given is None else given
 
 
-def _has_few_runs(plan: SplitPlan, x: np.ndarray) -> bool:
+def _suits_slices(plan: SplitPlan, x: np.ndarray, nbytes: int) -> bool:
     runs = math.prod(plan.shape[: plan.axis]) * len(plan)
-    return runs < _FEW_RUNS and x.flags.c_contiguous
+    return nbytes < _SLICES_BELOW_IF_FEW_RUNS and runs < _FEW_RUNS and x.flags.c_contiguous
 
 
 def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:

@@ -258,10 +258,15 @@ def cached_plan(
         num_outputs = integer("num_outputs", num_outputs)
     if num_splits is not None and type(num_splits) is not int:
         num_splits = integer("num_splits", num_splits)
-    if isinstance(split, tuple):
+    if split is None:
+        count = num_outputs or num_splits or 0
+    elif isinstance(split, tuple):
         count = len(split)
     else:
-        count = num_outputs or num_splits or max(shape, default=0) // max(split or 1, 1)
+        try:
+            count = shape[axis] // split
+        except (IndexError, ZeroDivisionError):  # which the plan refuses
+            count = 0
     plan = _plan_of_few if count <= 1000 else _plan_of_many
     return plan(shape, split, axis, num_outputs, num_splits)
 
