@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from splitjit.buffers import address_of
 from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.planner import SplitPlan
 
@@ -140,7 +141,7 @@ def _check_apart(arrays: list[tuple[str, np.ndarray]]) -> None:
 
 def _span(array: np.ndarray) -> tuple[int, int]:
     if array.flags.c_contiguous:  # the common case, for which byte_bounds is slow
-        start = array.ctypes.data
+        start = address_of(array)
         return start, start + array.nbytes
     return byte_bounds(array)
 

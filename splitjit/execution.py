@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from splitjit import threads
 from splitjit.arrays import as_array, check_out
-from splitjit.buffers import allocate_parts, empty_parts
+from splitjit.buffers import address_of, allocate_parts, empty_parts
 from splitjit.dtypes import as_dtype
 from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.layout import fresh_layout, out_layout
@@ -192,7 +192,7 @@ def _kernels(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> li
         layout = out_layout(plan, x, out)
     nbytes = x.nbytes
     stream = int(nbytes >= _STREAM_FROM)
-    threads.copy(nbytes, (stream, target, x.ctypes.data, *layout.arguments))
+    threads.copy(nbytes, (stream, target, address_of(x), *layout.arguments))
     return parts
 
 

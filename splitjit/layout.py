@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from splitjit.buffers import part_positions
+from splitjit.buffers import address_of, part_positions
 from splitjit.planner import SplitPlan
 
 TARGET = 1
@@ -50,9 +50,9 @@ class CopyLayout:
     def __post_init__(self) -> None:
         arguments = (
             len(self.source_strides),
-            self.source_strides.ctypes.data,
+            address_of(self.source_strides),
             len(self.parts),
-            self.parts.ctypes.data,
+            address_of(self.parts),
             self.runs,
             int(self.interleaved),
         )
@@ -106,9 +106,9 @@ def out_layout(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray]) -> Cop
     if all(part.flags.c_contiguous for part in out):
         layout = fresh_layout(plan, x.strides, x.itemsize)
         parts = layout.parts.copy()
-        parts[:, TARGET] = [part.ctypes.data for part in out if part.size]
+        parts[:, TARGET] = [address_of(part) for part in out if part.size]
         return dataclasses.replace(layout, parts=parts)
-    addresses = np.array([part.ctypes.data for part in out], np.int64)
+    addresses = np.array([address_of(part) for part in out], np.int64)
     target_strides = np.array([part.strides for part in out], np.int64).T
     return _layout(plan, x.strides, x.itemsize, addresses, target_strides)
 
