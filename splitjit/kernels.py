@@ -62,20 +62,25 @@ def _copy_bytes(typingctx, target, source, nbytes):
     return types.void(types.intp, types.intp, types.intp), codegen
 
 
-def _mark_nontemporal(builder, store):
-    one = ir.Constant(ir.IntType(32), 1)
-    store.set_metadata("nontemporal", builder.module.add_metadata([one]))
+def _store(builder, value, pointer, nbytes, stream):
+    store = builder.store(value, pointer, align=nbytes if stream else 1)
+    if stream:
+        one = ir.Constant(ir.IntType(32), 1)
+        store.set_metadata("nontemporal", builder.module.add_metadata([one]))
 
 
-def _mover(nbytes):
-    """Make the intrinsic that moves one word of some bytes, aligned or not."""
+def _mover(nbytes, stream=False):
+    """Make the intrinsic that moves one word of some bytes, aligned or not.
+
+    If `stream`, it goes past the cache, and the target must be aligned to it.
+    """
 
     @intrinsic
     def move(typingctx, target, source):
         def codegen(context, builder, signature, args):
             word = ir.IntType(8 * nbytes) if nbytes <= 8 else ir.VectorType(_LANE, nbytes // 8)
             value = builder.load(_pointer(builder, args[1], word), align=1)
-            builder.store(value, _pointer(builder, args[0], word), align=1)
+            _store(builder, value, _pointer(builder, args[0], word), nbytes, stream)
             return context.get_dummy_value()
 
         return types.void(types.intp, types.intp), codegen
@@ -105,9 +110,7 @@ def _dealer(parts, nbytes, stream):
                 taken = builder.shuffle_vector(value, ir.Constant(dealt, ir.Undefined), mask)
                 target = builder.load(_pointer(builder, table, ir.IntType(64)))
                 target = _pointer(builder, builder.add(target, offset), line)
-                store = builder.store(taken, target, align=_LINE if stream else 1)
-                if stream:
-                    _mark_nontemporal(builder, store)
+                _store(builder, taken, target, _LINE, stream)
                 table = builder.add(table, stride)
             return context.get_dummy_value()
 
@@ -117,20 +120,7 @@ def _dealer(parts, nbytes, stream):
 
 
 _move_line = _mover(_LINE)
-
-
-@intrinsic
-def _stream_line(typingctx, target, source):
-    """Move a cache line to an aligned target, past the cache."""
-
-    def codegen(context, builder, signature, args):
-        line = ir.VectorType(_LANE, _LINE // 8)
-        value = builder.load(_pointer(builder, args[1], line), align=1)
-        store = builder.store(value, _pointer(builder, args[0], line), align=_LINE)
-        _mark_nontemporal(builder, store)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), codegen
+_stream_line = _mover(_LINE, stream=True)
 
 
 @intrinsic
@@ -598,7 +588,7 @@ def copy_function():
     It is compiled once for both kernels, which call it by its address: Numba
     would optimize it anew in each.
     """
-    return _compile(cfunc, _COPY_SHARE, _copy_share, error_model="numpy")
+    return compile_cached(cfunc, _COPY_SHARE, _copy_share, error_model="numpy")
 
 
 @functools.cache
@@ -616,12 +606,30 @@ def copy_kernel(parallel):
         ``kernel(address of copy_function(), tasks, (stream, target, source,
         dims, source_strides, count, parts, runs, interleaved))``, all integers
     """
-    return _compile(
+    return compile_cached(
         njit, _LAUNCH, _parallel if parallel else _serial, parallel=parallel, nogil=True
     )
 
 
-def _compile(decorator, signature, function, **options):
+def compile_cached(decorator, signature, function, **options):
+    """Compile a function for one signature, or load it from the cache.
+
+    Parameters
+    ----------
+    decorator : callable
+        One of Numba's: njit, jit or cfunc.
+    signature : tuple or Numba signature
+        The only one.
+    function : function
+        At the top of its module, which is what the cache looks at.
+    **options
+        Of the decorator.
+
+    Returns
+    -------
+    callable
+        What the decorator makes of it.
+    """
     try:
         return decorator(signature, cache=True, **options)(function)
     except Exception:  # an unwritable, full or damaged cache, which must not fail a split

@@ -78,8 +78,7 @@ def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> Co
         Targets count from the start of the block, see `allocate_parts`.
     """
     positions, _ = part_positions(plan, itemsize)
-    shape = np.broadcast_to(np.array(plan.shape, np.int64)[:, None], (len(plan.shape), len(plan)))
-    shape = shape.copy()
+    shape = np.repeat(np.array(plan.shape, np.int64)[:, None], len(plan), axis=1)
     shape[plan.axis] = plan.sizes
     inner = np.cumprod(shape[:0:-1], axis=0)[::-1]
     target_strides = itemsize * np.vstack([inner, np.ones((1, len(plan)), np.int64)])
@@ -121,8 +120,9 @@ def _layout(
     target_strides: np.ndarray,
 ) -> CopyLayout:
     """Collapse the dims: merge those that step alike, and the last into runs."""
-    full = np.array(plan.sizes) > 0
-    sizes = np.array(plan.sizes, np.int64)[full]
+    sizes = np.array(plan.sizes, np.int64)
+    full = sizes > 0
+    sizes = sizes[full]
     offsets = np.array(plan.offsets, np.int64)[full]
     target_strides = target_strides[:, full]
     dims = [

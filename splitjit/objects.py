@@ -7,10 +7,7 @@ loop over the parts in object mode.
 from __future__ import annotations
 
 import functools
-import logging
 from typing import Any
-
-_log = logging.getLogger(__name__)
 
 
 def _assign(pairs):  # type: ignore[no-untyped-def]
@@ -31,10 +28,6 @@ def assign_kernel() -> Any:
     """
     from numba import jit, types
 
-    signature = (types.pyobject,)
-    options = {"forceobj": True, "looplift": False}
-    try:
-        return jit(signature, cache=True, **options)(_assign)
-    except Exception:  # an unwritable, full or damaged cache, which must not fail a split
-        _log.debug("compiling %s without a cache", _assign.__name__, exc_info=True)
-        return jit(signature, **options)(_assign)
+    from splitjit.kernels import compile_cached
+
+    return compile_cached(jit, (types.pyobject,), _assign, forceobj=True, looplift=False)  # type: ignore[no-untyped-call]

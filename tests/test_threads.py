@@ -28,7 +28,7 @@ for thread in threads:
 check()
 """
 
-BESIDE_USERS_REGION = """
+USERS_REGION = """
 import numba
 
 @numba.njit(parallel=True, nogil=True)
@@ -40,26 +40,23 @@ def users(a):
 a = np.zeros(10**5)
 users(a)
 check()
-thread = threading.Thread(target=lambda: [users(a) for _ in range(50)])
+"""
+
+BESIDE_USERS_REGION = (
+    USERS_REGION
+    + """thread = threading.Thread(target=lambda: [users(a) for _ in range(50)])
 thread.start()
 while thread.is_alive():
     check()
 assert (a == 51 * 20).all()
 check()
 """
+)
 
-BESIDE_AN_UNKNOWN_THREAD = """
-import _thread, numba
-
-@numba.njit(parallel=True, nogil=True)
-def users(a):
-    for _ in range(20):
-        for i in numba.prange(a.size):
-            a[i] += 1
-
-a = np.zeros(10**5)
-users(a)
-check()
+BESIDE_AN_UNKNOWN_THREAD = (
+    USERS_REGION
+    + """
+import _thread
 done = []
 
 def work():
@@ -71,6 +68,7 @@ _thread.start_new_thread(work, ())
 while not done:
     users(a)
 """
+)
 
 FORK_DURING_IMPORT = """
 import time
