@@ -192,7 +192,7 @@ def _kernels(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> li
         layout = out_layout(plan, x, out)
     nbytes = x.nbytes
     stream = int(nbytes >= _STREAM_FROM)
-    threads.copy(nbytes, (stream, target, address_of(x), *layout.arguments))
+    threads.copy(layout.loop, nbytes, (stream, target, address_of(x), *layout.arguments))
     return parts
 
 

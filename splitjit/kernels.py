@@ -24,7 +24,7 @@ import logging
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, cfunc, njit, prange, types
+from numba import cfunc, njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -38,9 +38,10 @@ _BLOCK = 1 << 17  # bytes of source that stay in a core's L2 cache while all par
 _STAGE = 1 << 14  # bytes that are gathered in the L1 cache before they are streamed out
 _BATCH = 1 << 9  # of them at a time, so that fetching, gathering and storing overlap
 _AHEAD = 1 << 12  # bytes of source that are fetched ahead where it is read in order
-_STEPS_AHEAD = 16  # likewise, where a transposed source is read in steps
+_STRIP = 1 << 7  # bytes that a transposed source has of a strip at each step
+_TILE = 16  # bytes of the vectors in which tiles of it are transposed
 _STAGED = 1 << 11  # longest run that is gathered
-_LONG = 1 << 9  # shortest run that memcpy copies
+_LONG = 1 << 13  # shortest run that memcpy copies
 
 _log = logging.getLogger(__name__)
 
@@ -325,6 +326,7 @@ def _deal_of(parts, nbytes):
     return loop
 
 
+_move_1, _move_2, _move_4 = _mover(1), _mover(2), _mover(4)
 _deal_2x1, _deal_2x2, _deal_2x4 = _deal_of(2, 1), _deal_of(2, 2), _deal_of(2, 4)
 _deal_3x1, _deal_3x2, _deal_3x4 = _deal_of(3, 1), _deal_of(3, 2), _deal_of(3, 4)
 _deal_4x1, _deal_4x2, _deal_4x4 = _deal_of(4, 1), _deal_of(4, 2), _deal_of(4, 4)
@@ -332,82 +334,263 @@ _deal_8x1, _deal_8x2 = _deal_of(8, 1), _deal_of(8, 2)
 
 
 @njit
-def _deinterleave(stream, target, source, parts, first, last):
-    """Copy the items [first, last) of parts that take the source's items in turn."""
-    _out_of_line()
-    n = parts.shape[0]
-    item = parts[0, RUN]
-    row = n * item
-    source += parts[0, SOURCE]
+def _move_items(target, source, item, count, target_step, source_step):
+    """Copy single items of 1, 2 or 4 bytes."""
+    for _ in range(count):
+        if item == 1:
+            _move_1(target, source)
+        elif item == 2:
+            _move_2(target, source)
+        else:
+            _move_4(target, source)
+        target += target_step
+        source += source_step
+
+
+def _deal_share(task, tasks, stream, target, source, dims, source_strides, count, parts, runs):
+    """Copy what falls to one of the tasks, of parts that take the source's items in turn."""
+    first = runs * task // tasks
+    last = runs * (task + 1) // tasks
+    columns = DIMS + 2 * dims
+    table = parts + 8 * TARGET
+    parts = _array_at(parts)
+    item = parts[RUN]
+    row = count * item
+    source += parts[SOURCE]
     # Lines can be streamed where those of all parts begin at the same item.
-    skew = -(target + parts[0, TARGET] + first * item) % _LINE
+    skew = -(target + parts[TARGET] + first * item) % _LINE
     aligned = skew % item == 0
-    for p in range(1, n):
-        aligned = aligned and (parts[p, TARGET] - parts[0, TARGET]) % _LINE == 0
+    for p in range(1, count):
+        aligned = aligned and (parts[p * columns + TARGET] - parts[TARGET]) % _LINE == 0
     stream = stream and aligned
     head = min(skew // item, last - first) if stream else 0
     start = first + head
     lines = (last - start) * item // _LINE
     stop = start + lines * _LINE // item
-    for p in range(n):
-        t = target + parts[p, TARGET]
+    for p in range(count):
+        t = target + parts[p * columns + TARGET]
         s = source + p * item
-        _move_runs(t + first * item, s + first * row, item, head, item, row)
-        _move_runs(t + stop * item, s + stop * row, item, last - stop, item, row)
-    table = parts.ctypes.data + 8 * TARGET
-    stride = 8 * parts.shape[1]
+        _move_items(t + first * item, s + first * row, item, head, item, row)
+        _move_items(t + stop * item, s + stop * row, item, last - stop, item, row)
     offset = target + start * item
     s = source + start * row
-    kind = 10 * n + item  # those of splitjit.layout.INTERLEAVED
+    kind = 10 * count + item  # those of splitjit.layout.INTERLEAVED
     if kind == 21:
-        _deal_2x1(stream, table, stride, offset, s, lines)
+        _deal_2x1(stream, table, 8 * columns, offset, s, lines)
     elif kind == 22:
-        _deal_2x2(stream, table, stride, offset, s, lines)
+        _deal_2x2(stream, table, 8 * columns, offset, s, lines)
     elif kind == 24:
-        _deal_2x4(stream, table, stride, offset, s, lines)
+        _deal_2x4(stream, table, 8 * columns, offset, s, lines)
     elif kind == 31:
-        _deal_3x1(stream, table, stride, offset, s, lines)
+        _deal_3x1(stream, table, 8 * columns, offset, s, lines)
     elif kind == 32:
-        _deal_3x2(stream, table, stride, offset, s, lines)
+        _deal_3x2(stream, table, 8 * columns, offset, s, lines)
     elif kind == 34:
-        _deal_3x4(stream, table, stride, offset, s, lines)
+        _deal_3x4(stream, table, 8 * columns, offset, s, lines)
     elif kind == 41:
-        _deal_4x1(stream, table, stride, offset, s, lines)
+        _deal_4x1(stream, table, 8 * columns, offset, s, lines)
     elif kind == 42:
-        _deal_4x2(stream, table, stride, offset, s, lines)
+        _deal_4x2(stream, table, 8 * columns, offset, s, lines)
     elif kind == 44:
-        _deal_4x4(stream, table, stride, offset, s, lines)
+        _deal_4x4(stream, table, 8 * columns, offset, s, lines)
     elif kind == 81:
-        _deal_8x1(stream, table, stride, offset, s, lines)
+        _deal_8x1(stream, table, 8 * columns, offset, s, lines)
     else:
-        _deal_8x2(stream, table, stride, offset, s, lines)
+        _deal_8x2(stream, table, 8 * columns, offset, s, lines)
+    if stream:
+        _fence()
+
+
+def _tile_of(nbytes):
+    """Make the loop that gathers a strip of items that are neighbours at each step."""
+    n = _TILE // nbytes
+
+    @intrinsic
+    def transpose(typingctx, target, target_line, source, source_step):
+        def codegen(context, builder, signature, args):
+            target, target_line, source, source_step = args
+            kind = ir.VectorType(ir.IntType(8 * nbytes), n)
+            rows = []
+            for _ in range(n):
+                rows.append(builder.load(_pointer(builder, source, kind), align=1))
+                source = builder.add(source, source_step)
+            pairs = [[i // 2 + i % 2 * n + half for i in range(n)] for half in (0, n // 2)]
+            masks = [ir.Constant(ir.VectorType(ir.IntType(32), n), places) for places in pairs]
+            for _ in range(n.bit_length() - 1):
+                rows = [
+                    builder.shuffle_vector(rows[i], rows[i + n // 2], mask)
+                    for i in range(n // 2)
+                    for mask in masks
+                ]
+            for row in rows:
+                _store(builder, row, _pointer(builder, target, kind), nbytes, False)
+                target = builder.add(target, target_line)
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.intp, types.intp, types.intp), codegen
+
+    @njit
+    def gather(stage, pitch, source, lines, steps, source_step):
+        _out_of_line()
+        beside = lines * nbytes
+        for _ in range(steps // n):
+            ahead = source + beside  # the next strip
+            for _ in range(n):
+                for k in range(0, beside, _LINE):
+                    _prefetch(ahead + k)
+                ahead += source_step
+            for k in range(0, lines - n, n):
+                transpose(stage + k * pitch, pitch, source + k * nbytes, source_step)
+            k = lines - n  # again some of the lines before, where lines are no multiple of n
+            transpose(stage + k * pitch, pitch, source + k * nbytes, source_step)
+            stage += n * nbytes
+            source += n * source_step
+
+    return gather
+
+
+_gather_1, _gather_2, _gather_4 = _tile_of(1), _tile_of(2), _tile_of(4)
+_gather_8, _gather_16 = _tile_of(8), _tile_of(16)
 
 
 @njit
-def _transpose(
-    stream, stage, target, source, run, lines, count, target_line, source_line, source_step
-):
-    """Copy a strip of lines that lie side by side in the source and apart in the target.
-
-    The source is walked across the lines, so that each of its cache lines is
-    read once; a stretch of each line is gathered before it is written.
-    """
-    _out_of_line()
-    step = _STAGE // lines // _LINE * _LINE
-    batch = step // run
-    hop = max(_LINE, source_line)
-    for start in range(0, count, batch):
-        n = min(batch, count - start)
-        for i in range(n):
-            s = source + (start + i) * source_step
-            ahead = s + _STEPS_AHEAD * source_step  # steps that are far apart nothing else foresees
-            end = ahead + lines * source_line
-            while ahead < end:
-                _prefetch(ahead)
-                ahead += hop
-            _move_runs(stage + i * run, s, run, lines, step, source_line)
+def _gather(stage, pitch, source, run, lines, steps, source_line, source_step):
+    """Gather a strip of lines that lie side by side in the source, each `pitch` bytes."""
+    done = 0
+    if source_line == run and lines * run >= _TILE and _TILE % run == 0:
+        done = steps - steps % (_TILE // run)
+        if run == 1:
+            _gather_1(stage, pitch, source, lines, steps, source_step)
+        elif run == 2:
+            _gather_2(stage, pitch, source, lines, steps, source_step)
+        elif run == 4:
+            _gather_4(stage, pitch, source, lines, steps, source_step)
+        elif run == 8:
+            _gather_8(stage, pitch, source, lines, steps, source_step)
+        else:
+            _gather_16(stage, pitch, source, lines, steps, source_step)
+    stage += done * run
+    source += done * source_step
+    steps -= done
+    if lines < steps:
         for k in range(lines):
-            _flush(stream, target + k * target_line + start * run, stage + k * step, n * run)
+            _move_runs(stage + k * pitch, source + k * source_line, run, steps, run, source_step)
+    else:
+        for i in range(steps):
+            _move_runs(stage + i * run, source + i * source_step, run, lines, pitch, source_line)
+
+
+@njit
+def _offset(index, dims, extents, strides):
+    """Where the lines of the outer dims' index begin."""
+    offset = 0
+    for d in range(dims - 3, -1, -1):
+        outer = index // extents[d]
+        offset += (index - outer * extents[d]) * strides[d]
+        index = outer
+    return offset
+
+
+@njit
+def _row(parts, dims, part):
+    """The row of a part in the table, its extents, its strides."""
+    row = parts + 8 * part * (DIMS + 2 * dims)
+    return _array_at(row), _array_at(row + 8 * DIMS), _array_at(row + 8 * (DIMS + dims))
+
+
+@njit
+def _end_of_band(parts, dims, count, first, source_line):
+    """Count on while the lines of one part lie beside those of the one before."""
+    row, extents, _ = _row(parts, dims, first)
+    for part in range(first + 1, count):
+        beside = row[SOURCE] + extents[dims - 2] * source_line
+        next_row, next_extents, _ = _row(parts, dims, part)
+        if next_row[SOURCE] != beside or next_row[RUN] != row[RUN]:
+            return part
+        for d in range(dims):
+            if d != dims - 2 and next_extents[d] != extents[d]:
+                return part
+        row, extents = next_row, next_extents
+    return count
+
+
+@njit
+def _transpose_band(
+    stream, target, source, dims, source_strides, parts, part, lines, width, batch, first, last
+):
+    """Copy the pieces [first, last) of a band: of each batch of steps, strip by strip."""
+    stage = _stack()
+    row, extents, strides = _row(parts, dims, part)
+    run, steps = row[RUN], extents[dims - 1]
+    source += row[SOURCE]
+    source_line, source_step = source_strides[dims - 2], source_strides[dims - 1]
+    strips = -(-lines // width)
+    batches = -(-steps // batch)
+    p, line = part, 0
+    strip = first % strips
+    for _ in range(strip * width):
+        line += 1
+        if line == extents[dims - 2]:
+            p, line = p + 1, 0
+            row, extents, strides = _row(parts, dims, p)
+    for piece in range(first, last):
+        index = piece // strips // batches
+        start = piece // strips % batches * batch
+        n = min(batch, steps - start)
+        wide = min(width, lines - strip * width)
+        s = source + strip * width * source_line + start * source_step
+        s += _offset(index, dims, extents, source_strides)
+        _gather(stage, batch * run, s, run, wide, n, source_line, source_step)
+        for k in range(wide):
+            t = target + row[TARGET] + _offset(index, dims, extents, strides)
+            t += line * strides[dims - 2] + start * run
+            _flush(stream, t, stage + k * batch * run, n * run)
+            line += 1
+            if line == extents[dims - 2]:
+                p, line = p + 1, 0
+                if strip * width + k + 1 == lines:
+                    p = part
+                row, extents, strides = _row(parts, dims, p)
+        strip = strip + 1 if strip + 1 < strips else 0
+
+
+def _transpose_share(task, tasks, stream, target, source, dims, source_strides, count, parts, runs):
+    """Copy what falls to one of the tasks, of parts whose runs are far apart in the source.
+
+    The last two dims are *lines* and *steps*: lines lie side by side in the
+    source and apart in the target, steps the other way round. Lines of
+    neighbouring parts are one band, cut into strips; of a strip, a batch of
+    steps is gathered in the staging buffer at a time, so that source and
+    target are moved by whole cache lines.
+    """
+    source_strides = _array_at(source_strides)
+    source_line = source_strides[dims - 2]
+    total = 0
+    for turn in range(2):  # count all pieces, then copy those of the task
+        seen = 0
+        part = 0
+        while part < count:
+            row, extents, _ = _row(parts, dims, part)
+            end = _end_of_band(parts, dims, count, part, source_line)
+            last_row, last_extents, _ = _row(parts, dims, end - 1)
+            lines = (last_row[SOURCE] - row[SOURCE]) // source_line + last_extents[dims - 2]
+            run, steps = row[RUN], extents[dims - 1]
+            width = min(max(_STRIP // run, 1), lines)
+            batch = max(_STAGE // (width * run * _LINE) * _LINE, 1)
+            pieces = row[NBYTES] // (run * steps * extents[dims - 2])
+            pieces *= -(-lines // width) * -(-steps // batch)
+            first = min(max(total * task // tasks - seen, 0), pieces)
+            last = min(max(total * (task + 1) // tasks - seen, 0), pieces)
+            if turn and first < last:
+                _transpose_band(
+                    stream, target, source, dims, source_strides, parts, part, lines, width, batch,
+                    first, last,
+                )  # fmt: skip
+            seen += pieces
+            part = end
+        total = seen
+    if stream:
+        _fence()
 
 
 @njit
@@ -425,22 +608,21 @@ def _copy_runs(stream, stage, ahead, target, source, run, count, target_step, so
 
 
 @njit
-def _copy_range(stream, stage, ahead, target, source, source_strides, part, first, last):
+def _copy_range(stream, stage, ahead, target, source, dims, source_strides, part, first, last):
     """Copy the bytes [first, last) of a part."""
     _out_of_line()
-    dims = source_strides.size
-    extents = part[DIMS : DIMS + dims]
-    target_strides = part[DIMS + dims : DIMS + 2 * dims]
-    run = part[RUN]
+    row = _array_at(part)
+    extents = _array_at(part + 8 * DIMS)
+    target_strides = _array_at(part + 8 * (DIMS + dims))
+    run = row[RUN]
     inner = dims - 1
     while first < last:
         index = first // run
         offset = first - index * run
         # Where run `index` lies; `left` runs of its line begin there.
-        t = target + part[TARGET] + offset
-        s = source + part[SOURCE] + offset
+        t = target + row[TARGET] + offset
+        s = source + row[SOURCE] + offset
         left = extents[inner]
-        start = 0
         lines = index
         for d in range(inner, -1, -1):
             outer = lines // extents[d]
@@ -449,29 +631,12 @@ def _copy_range(stream, stage, ahead, target, source, source_strides, part, firs
             s += i * source_strides[d]
             if d == inner:
                 left -= i
-                start = i
-            elif d == inner - 1:
-                start_line = i
             lines = outer
         whole = (last - first) // run
         if offset or whole == 0:  # a piece of a run
             piece = min(run - offset, last - first)
             _flush(stream, t, s, piece)
             first += piece
-        elif (
-            dims > 1
-            and run < _LINE
-            and start == 0
-            and whole >= 2 * left
-            and target_strides[inner] == run
-            and abs(source_strides[inner - 1]) < abs(source_strides[inner])
-        ):
-            lines = min(max(_LINE // run, 8), whole // left, extents[inner - 1] - start_line)
-            _transpose(
-                stream, stage, t, s, run, lines, left,
-                target_strides[inner - 1], source_strides[inner - 1], source_strides[inner],
-            )  # fmt: skip
-            first += lines * left * run
         else:
             count = min(left, whole)
             _copy_runs(
@@ -480,9 +645,7 @@ def _copy_range(stream, stage, ahead, target, source, source_strides, part, firs
             first += count * run
 
 
-def _copy_share(
-    task, tasks, stream, target, source, dims, source_strides, count, parts, runs, interleaved
-):
+def _copy_share(task, tasks, stream, target, source, dims, source_strides, count, parts, runs):
     """Copy what falls to one of the tasks.
 
     Where all parts have `runs` runs, as when an inner axis is split, a task
@@ -490,42 +653,40 @@ def _copy_share(
     is read once. Otherwise, one part after another, it takes an even share
     of the bytes, cut anywhere.
     """
-    _out_of_line()
-    source_strides = carray(_array_at(source_strides), (dims,))
-    parts = carray(_array_at(parts), (count, DIMS + 2 * dims))
+    columns = 8 * (DIMS + 2 * dims)
+    source_strides = _array_at(source_strides)
     stage = _stack()
     nowhere = np.intp(0)  # no literal: to Numba that is a type, for which all would compile anew
+    row = total = 0
+    for p in range(count):
+        part = _array_at(parts + p * columns)
+        row += part[RUN]
+        total += part[NBYTES]
     if runs >= 32 * tasks or (runs and tasks == 1):
-        row = 0
-        for p in range(parts.shape[0]):
-            row += parts[p, RUN]
         block = max(1, _BLOCK // max(row, 1))
         last = runs * (task + 1) // tasks
         # Rows that follow each other are fetched a block ahead, in order, while the
         # parts take theirs in strides that no hardware foresees.
-        follow = stream and source_strides.size == 1 and source_strides[0] == row
+        follow = stream and dims == 1 and source_strides[0] == row
+        begin = source + _array_at(parts)[SOURCE]
         for i in range(runs * task // tasks, last, block):
             j = min(i + block, last)
-            if interleaved:
-                _deinterleave(stream, target, source, parts, i, j)
-                continue
-            ahead = source + parts[0, SOURCE] + j * row if follow and j + block <= last else nowhere
-            for p in range(parts.shape[0]):
-                run = parts[p, RUN]
+            ahead = begin + j * row if follow and j + block <= last else nowhere
+            for p in range(count):
+                part = parts + p * columns
+                run = _array_at(part)[RUN]
                 _copy_range(
-                    stream, stage, ahead, target, source, source_strides, parts[p], i * run, j * run
-                )
+                    stream, stage, ahead, target, source, dims, source_strides, part, i * run, j * run
+                )  # fmt: skip
                 if ahead:
                     ahead += (j - i) * run
     else:
-        total = 0
-        for p in range(parts.shape[0]):
-            total += parts[p, NBYTES]
         first = total * task // tasks
         last = total * (task + 1) // tasks
         start = 0
-        for p in range(parts.shape[0]):
-            nbytes = parts[p, NBYTES]
+        for p in range(count):
+            part = parts + p * columns
+            nbytes = _array_at(part)[NBYTES]
             # Both sides of a cut round it alike; the ends of a part are exact.
             a = min(max(first - start, 0) // _LINE * _LINE, nbytes)
             b = min(max(last - start, 0) // _LINE * _LINE, nbytes)
@@ -533,13 +694,13 @@ def _copy_share(
                 b = nbytes
             if first - start >= nbytes:
                 a = nbytes
-            _copy_range(stream, stage, nowhere, target, source, source_strides, parts[p], a, b)
+            _copy_range(stream, stage, nowhere, target, source, dims, source_strides, part, a, b)
             start += nbytes
     if stream:
         _fence()
 
 
-_COPY_SHARE = types.void(
+_SHARE = types.void(
     types.intp,  # task
     types.intp,  # tasks
     types.intp,  # stream, a truth value
@@ -550,45 +711,55 @@ _COPY_SHARE = types.void(
     types.intp,  # count
     types.intp,  # parts, an address
     types.intp,  # runs
-    types.intp,  # interleaved, a truth value
 )
 
 
 @intrinsic
-def _call(typingctx, function, task, tasks, layout):
-    """Call a compiled `_copy_share` by its address."""
+def _call(typingctx, loop, task, tasks, layout):
+    """Call a compiled loop by its address."""
 
     def codegen(context, builder, signature, args):
-        function, task, tasks, layout = args
+        loop, task, tasks, layout = args
         values = [task, tasks, *cgutils.unpack_tuple(builder, layout)]
         kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
-        builder.call(_pointer(builder, function, kind), values)
+        builder.call(_pointer(builder, loop, kind), values)
         return context.get_dummy_value()
 
-    return types.void(function, types.intp, types.intp, layout), codegen
+    return types.void(loop, types.intp, types.intp, layout), codegen
 
 
-def _serial(function, tasks, layout):
+def _serial(loop, tasks, layout):
     for task in range(tasks):
-        _call(function, task, tasks, layout)
+        _call(loop, task, tasks, layout)
 
 
-def _parallel(function, tasks, layout):
+def _parallel(loop, tasks, layout):
     for task in prange(tasks):
-        _call(function, task, tasks, layout)
+        _call(loop, task, tasks, layout)
 
 
-_LAUNCH = types.void(types.intp, types.intp, types.UniTuple(types.intp, len(_COPY_SHARE.args) - 2))
+_LOOPS = {"copy": _copy_share, "deal": _deal_share, "transpose": _transpose_share}
+_LAUNCH = types.void(types.intp, types.intp, types.UniTuple(types.intp, len(_SHARE.args) - 2))
 
 
 @functools.cache
-def copy_function():
-    """Compile the copy itself, or load it from the cache.
+def copy_loop(name):
+    """Compile one of the loops that copy, or load it from the cache.
 
-    It is compiled once for both kernels, which call it by its address: Numba
+    Each is compiled once for both kernels, which call it by its address: Numba
     would optimize it anew in each.
+
+    Parameters
+    ----------
+    name : str
+        As `splitjit.layout.CopyLayout.loop` has it.
+
+    Returns
+    -------
+    numba.core.ccallback.CFunc
+        It holds the compiled code.
     """
-    return compile_cached(cfunc, _COPY_SHARE, _copy_share, error_model="numpy")
+    return compile_cached(cfunc, _SHARE, _LOOPS[name], error_model="numpy")
 
 
 @functools.cache
@@ -603,8 +774,8 @@ def copy_kernel(parallel):
     Returns
     -------
     callable
-        ``kernel(address of copy_function(), tasks, (stream, target, source,
-        dims, source_strides, count, parts, runs, interleaved))``, all integers
+        ``kernel(address of a copy_loop, tasks, (stream, target, source, dims,
+        source_strides, count, parts, runs))``, all integers
     """
     return compile_cached(
         njit, _LAUNCH, _parallel if parallel else _serial, parallel=parallel, nogil=True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,16 +14,28 @@ from splitjit.planner import SplitPlan
 TARGET = 1
 """The column of `CopyLayout.parts` that says where parts go."""
 
+LOOPS = ("copy", "deal", "transpose")
+"""The loops of kernels, each compiled on its own; see `CopyLayout`."""
+
 INTERLEAVED = {(n, item) for n in (2, 3, 4, 8) for item in (1, 2, 4)} - {(8, 4)}
-"""The numbers of parts, and bytes of their items, that the kernels deinterleave."""
+"""The numbers of parts, and bytes of their items, that the kernels deal out."""
+
+_SHORT = 64
+_MANY = 5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class CopyLayout:
     """What a kernel copies, in as few dims as the strides of both sides allow.
 
     Attributes
     ----------
+    loop : str
+        How: "copy", runs one after another; "deal", single small items that
+        the parts take from the source in turn, as the channels of an image do,
+        in a number and size that has a loop of its own; "transpose", runs that
+        follow each other in a part, but lie far apart in the source, where
+        those of the next line are nearer.
     source_strides : ndarray of int64, shape (dims,)
         Bytes between runs of the source, outermost dim first.
     parts : ndarray of int64, shape (n, 4 + 2 * dims)
@@ -33,30 +44,25 @@ class CopyLayout:
         extents, then its strides in the target.
     runs : int
         How many runs each part has, if all have the same; else 0.
-    interleaved : bool
-        Whether the parts take single small items of the source in turn, as the
-        channels of an image do, in a number and size that has a loop of its own.
     arguments : tuple of int
         All of this as kernels take it. The arrays are addresses there, good
         for as long as the layout lives.
     """
 
+    loop: str
     source_strides: np.ndarray
     parts: np.ndarray
     runs: int
-    interleaved: bool
     arguments: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        arguments = (
+        self.arguments = (
             len(self.source_strides),
             address_of(self.source_strides),
             len(self.parts),
             address_of(self.parts),
             self.runs,
-            int(self.interleaved),
         )
-        object.__setattr__(self, "arguments", arguments)
 
 
 @functools.lru_cache(maxsize=64)
@@ -106,7 +112,7 @@ def out_layout(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray]) -> Cop
         layout = fresh_layout(plan, x.strides, x.itemsize)
         parts = layout.parts.copy()
         parts[:, TARGET] = [address_of(part) for part in out if part.size]
-        return dataclasses.replace(layout, parts=parts)
+        return CopyLayout(layout.loop, layout.source_strides, parts, layout.runs)
     addresses = np.array([address_of(part) for part in out], np.int64)
     target_strides = np.array([part.strides for part in out], np.int64).T
     return _layout(plan, x.strides, x.itemsize, addresses, target_strides)
@@ -153,22 +159,33 @@ def _layout(
         merged.append((np.ones_like(sizes), 0, np.zeros_like(sizes)))
 
     dims = merged[::-1]
-    runs = np.prod([extent for extent, _, _ in dims], axis=0)
     sources = offsets * strides[plan.axis]
+    loop = _loop(dims, run, sources)
+    if loop == "transpose" and len(dims) == 1:  # single items: the lines are the parts
+        dims.insert(0, (np.ones_like(sizes), int(run[0]), np.zeros_like(sizes)))
+    runs = np.prod([extent for extent, _, _ in dims], axis=0)
     columns = [sources, targets[full], run, run * runs]
     columns += [extent for extent, _, _ in dims]
     columns += [target_stride for _, _, target_stride in dims]
-    item, parts = int(run[0]), len(run)
-    interleaved = (
-        len(dims) == 1
-        and (parts, item) in INTERLEAVED
-        and dims[0][1] == parts * item
-        and bool(np.all((run == item) & (dims[0][2] == item)))
-        and bool(np.all(np.diff(sources) == item))
-    )
     return CopyLayout(
+        loop,
         np.array([stride for _, stride, _ in dims], np.int64),
         np.ascontiguousarray(np.stack(columns, axis=1)),
         int(runs[0]) if np.all(runs == runs[0]) else 0,
-        interleaved,
     )
+
+
+def _loop(dims: list[tuple[np.ndarray, int, np.ndarray]], run: np.ndarray, sources: np.ndarray) -> str:
+    """Choose the loop for a layout."""
+    _, step, target_step = dims[-1]
+    if np.any(target_step != run) or np.any(run >= _SHORT):
+        return "copy"
+    if len(dims) > 1:
+        return "transpose" if 0 < abs(dims[-2][1]) < abs(step) else "copy"
+    n, item = len(run), int(run[0])
+    if np.all(run == item) and step == n * item and np.all(np.diff(sources) == item):
+        if (n, item) in INTERLEAVED:
+            return "deal"
+        if n >= _MANY and item in (1, 2, 4, 8, 16):
+            return "transpose"
+    return "copy"

@@ -13,6 +13,8 @@ import os
 import sys
 from collections.abc import Callable
 
+from splitjit.layout import LOOPS
+
 _BYTES_PER_TASK = 1 << 18
 """Bytes of parts that are worth waking a thread for."""
 
@@ -20,29 +22,33 @@ _forked = False
 
 
 @functools.cache
-def load_kernel(parallel: bool) -> Callable[[int, tuple[int, ...]], None]:
+def load_kernel(loop: str, parallel: bool) -> Callable[[int, tuple[int, ...]], None]:
     """Compile a kernel, or load it from the cache; this imports Numba's compiler.
 
     Parameters
     ----------
+    loop : str
+        What it does, see `splitjit.layout.CopyLayout`.
     parallel : bool
-        Whether its tasks are run on Numba's threads.
+        Whether its tasks are run on Numba's threads, or one after another.
 
     Returns
     -------
     callable
         ``kernel(tasks, arguments)``, see `splitjit.kernels.copy_kernel`.
     """
-    from splitjit.kernels import copy_function, copy_kernel
+    from splitjit.kernels import copy_kernel, copy_loop
 
-    return functools.partial(copy_kernel(parallel), copy_function().address)
+    return functools.partial(copy_kernel(parallel), copy_loop(loop).address)
 
 
-def copy(nbytes: int, arguments: tuple[int, ...]) -> None:
-    """Run the copy kernel on as many threads as pay.
+def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> None:
+    """Run a copy loop on as many threads as pay.
 
     Parameters
     ----------
+    loop : str
+        Which one, see `splitjit.layout.CopyLayout`.
     nbytes : int
         Bytes of all parts.
     arguments : tuple of int
@@ -52,7 +58,7 @@ def copy(nbytes: int, arguments: tuple[int, ...]) -> None:
     tasks = nbytes // _BYTES_PER_TASK
     if tasks > 1:
         tasks = min(tasks, _threads())
-    load_kernel(parallel=tasks > 1)(max(tasks, 1), arguments)
+    load_kernel(loop, tasks > 1)(max(tasks, 1), arguments)
 
 
 def _threads() -> int:
@@ -80,9 +86,10 @@ def jit_disabled() -> bool:
 
 def load_kernels() -> None:
     """Compile the kernels that splits may need, or load them from the cache."""
-    load_kernel(parallel=False)
-    if _threads() > 1:
-        load_kernel(parallel=True)
+    for loop in LOOPS:
+        load_kernel(loop, False)
+        if _threads() > 1:
+            load_kernel(loop, True)
 
 
 def _after_fork_in_child() -> None:
