@@ -35,7 +35,7 @@ SOURCE, TARGET, RUN, NBYTES, DIMS = range(5)
 _LINE = 64  # bytes of a cache line, and of the widest vector
 _LANE = ir.IntType(64)
 _BLOCK = 1 << 17  # bytes of source that stay in a core's L2 cache while all parts take theirs
-_STAGE = 1 << 14  # bytes that are gathered in the L1 cache before they are streamed out
+_STAGE = 1 << 15  # bytes that are gathered in the L1 cache before they are streamed out
 _BATCH = 1 << 9  # of them at a time, so that fetching, gathering and storing overlap
 _AHEAD = 1 << 12  # bytes of source that are fetched ahead where it is read in order
 _STRIP = 1 << 7  # bytes that a transposed source has of a strip at each step
@@ -248,11 +248,13 @@ def _stream_bytes(target, source, nbytes):
     """Copy bytes past the cache; its partial lines at both ends through it."""
     _out_of_line()
     head = min(-target % _LINE, nbytes)
-    _copy_bytes(target, source, head)
+    if head:
+        _copy_bytes(target, source, head)
     tail = head + (nbytes - head) // _LINE * _LINE
     for k in range(head, tail, _LINE):
         _stream_line(target + k, source + k)
-    _copy_bytes(target + tail, source + tail, nbytes - tail)
+    if tail < nbytes:
+        _copy_bytes(target + tail, source + tail, nbytes - tail)
 
 
 @njit

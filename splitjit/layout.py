@@ -161,8 +161,11 @@ def _layout(
     dims = merged[::-1]
     sources = offsets * strides[plan.axis]
     loop = _loop(dims, run, sources)
-    if loop == "transpose" and len(dims) == 1:  # single items: the lines are the parts
-        dims.insert(0, (np.ones_like(sizes), int(run[0]), np.zeros_like(sizes)))
+    if loop == "transpose":
+        if len(dims) == 1:  # single items: the lines are the parts
+            dims.insert(0, (np.ones_like(sizes), int(run[0]), np.zeros_like(sizes)))
+        line = min(range(len(dims) - 1), key=lambda d: abs(dims[d][1]))
+        dims.insert(-1, dims.pop(line))
     runs = np.prod([extent for extent, _, _ in dims], axis=0)
     columns = [sources, targets[full], run, run * runs]
     columns += [extent for extent, _, _ in dims]
@@ -181,7 +184,7 @@ def _loop(dims: list[tuple[np.ndarray, int, np.ndarray]], run: np.ndarray, sourc
     if np.any(target_step != run) or np.any(run >= _SHORT):
         return "copy"
     if len(dims) > 1:
-        return "transpose" if 0 < abs(dims[-2][1]) < abs(step) else "copy"
+        return "transpose" if 0 < min(abs(stride) for _, stride, _ in dims[:-1]) < abs(step) else "copy"
     n, item = len(run), int(run[0])
     if np.all(run == item) and step == n * item and np.all(np.diff(sources) == item):
         if (n, item) in INTERLEAVED:
