@@ -257,7 +257,7 @@ def _stream_bytes(target, source, nbytes):
         _copy_bytes(target + tail, source + tail, nbytes - tail)
 
 
-@njit
+@njit(inline="always")
 def _stream_runs(stage, ahead, target, source, run, count, source_step):
     """Copy short runs to a contiguous target past the cache.
 
@@ -265,7 +265,6 @@ def _stream_runs(stage, ahead, target, source, run, count, source_step):
     target's offset from a cache line; full lines of it are streamed out, and
     what is left of the last one moves to the front.
     """
-    _out_of_line()
     batch = max(_BATCH // run, 1)
     fill = target % _LINE
     line = target - fill
@@ -295,7 +294,7 @@ def _stream_runs(stage, ahead, target, source, run, count, source_step):
     _copy_bytes(line + skip, stage + skip, fill - skip)
 
 
-@njit
+@njit(inline="always")
 def _flush(stream, target, stage, nbytes):
     """Move gathered bytes to where they belong."""
     if stream:
@@ -311,7 +310,6 @@ def _deal_of(parts, nbytes):
 
     @njit
     def loop(stream, table, stride, offset, source, lines):
-        _out_of_line()
         if stream:
             for _ in range(lines):
                 for part in range(parts):
@@ -455,7 +453,7 @@ _gather_1, _gather_2, _gather_4 = _tile_of(1), _tile_of(2), _tile_of(4)
 _gather_8, _gather_16 = _tile_of(8), _tile_of(16)
 
 
-@njit
+@njit(inline="always")
 def _gather(stage, pitch, source, run, lines, steps, source_line, source_step):
     """Gather a strip of lines that lie side by side in the source, each `pitch` bytes."""
     done = 0
@@ -482,7 +480,7 @@ def _gather(stage, pitch, source, run, lines, steps, source_line, source_step):
             _move_runs(stage + i * run, source + i * source_step, run, lines, pitch, source_line)
 
 
-@njit
+@njit(inline="always")
 def _offset(index, dims, extents, strides):
     """Where the lines of the outer dims' index begin."""
     offset = 0
@@ -493,14 +491,14 @@ def _offset(index, dims, extents, strides):
     return offset
 
 
-@njit
+@njit(inline="always")
 def _row(parts, dims, part):
     """The row of a part in the table, its extents, its strides."""
     row = parts + 8 * part * (DIMS + 2 * dims)
     return _array_at(row), _array_at(row + 8 * DIMS), _array_at(row + 8 * (DIMS + dims))
 
 
-@njit
+@njit(inline="always")
 def _end_of_band(parts, dims, count, first, source_line):
     """Count on while the lines of one part lie beside those of the one before."""
     row, extents, _ = _row(parts, dims, first)
@@ -516,7 +514,7 @@ def _end_of_band(parts, dims, count, first, source_line):
     return count
 
 
-@njit
+@njit(inline="always")
 def _transpose_band(
     stream, target, source, dims, source_strides, parts, part, lines, width, batch, first, last
 ):
@@ -595,7 +593,7 @@ def _transpose_share(task, tasks, stream, target, source, dims, source_strides, 
         _fence()
 
 
-@njit
+@njit(inline="always")
 def _copy_runs(stream, stage, ahead, target, source, run, count, target_step, source_step):
     """Copy runs that lie evenly spaced."""
     if stream and run <= _STAGED and target_step == run:
@@ -609,10 +607,9 @@ def _copy_runs(stream, stage, ahead, target, source, run, count, target_step, so
         _move_runs(target, source, run, count, target_step, source_step)
 
 
-@njit
+@njit(inline="always")
 def _copy_range(stream, stage, ahead, target, source, dims, source_strides, part, first, last):
     """Copy the bytes [first, last) of a part."""
-    _out_of_line()
     row = _array_at(part)
     extents = _array_at(part + 8 * DIMS)
     target_strides = _array_at(part + 8 * (DIMS + dims))
@@ -658,45 +655,37 @@ def _copy_share(task, tasks, stream, target, source, dims, source_strides, count
     columns = 8 * (DIMS + 2 * dims)
     source_strides = _array_at(source_strides)
     stage = _stack()
-    nowhere = np.intp(0)  # no literal: to Numba that is a type, for which all would compile anew
     row = total = 0
     for p in range(count):
         part = _array_at(parts + p * columns)
         row += part[RUN]
         total += part[NBYTES]
-    if runs >= 32 * tasks or (runs and tasks == 1):
+    by_rows = runs >= 32 * tasks or (runs and tasks == 1)
+    if by_rows:
+        first, last = runs * task // tasks, runs * (task + 1) // tasks
         block = max(1, _BLOCK // max(row, 1))
-        last = runs * (task + 1) // tasks
-        # Rows that follow each other are fetched a block ahead, in order, while the
-        # parts take theirs in strides that no hardware foresees.
-        follow = stream and dims == 1 and source_strides[0] == row
-        begin = source + _array_at(parts)[SOURCE]
-        for i in range(runs * task // tasks, last, block):
-            j = min(i + block, last)
-            ahead = begin + j * row if follow and j + block <= last else nowhere
-            for p in range(count):
-                part = parts + p * columns
-                run = _array_at(part)[RUN]
-                _copy_range(
-                    stream, stage, ahead, target, source, dims, source_strides, part, i * run, j * run
-                )  # fmt: skip
-                if ahead:
-                    ahead += (j - i) * run
     else:
-        first = total * task // tasks
-        last = total * (task + 1) // tasks
+        first, last = total * task // tasks, total * (task + 1) // tasks
+        block = max(last - first, 1)
+    # Rows that follow each other are fetched a block ahead, in order, while the
+    # parts take theirs in strides that no hardware foresees.
+    follow = by_rows and stream and dims == 1 and source_strides[0] == row
+    begin = source + _array_at(parts)[SOURCE]
+    for i in range(first, last, block):
+        j = min(i + block, last)
+        ahead = begin + j * row if follow and j + block <= last else np.intp(0)
         start = 0
         for p in range(count):
             part = parts + p * columns
-            nbytes = _array_at(part)[NBYTES]
-            # Both sides of a cut round it alike; the ends of a part are exact.
-            a = min(max(first - start, 0) // _LINE * _LINE, nbytes)
-            b = min(max(last - start, 0) // _LINE * _LINE, nbytes)
-            if last - start >= nbytes:
-                b = nbytes
-            if first - start >= nbytes:
-                a = nbytes
-            _copy_range(stream, stage, nowhere, target, source, dims, source_strides, part, a, b)
+            run, nbytes = _array_at(part)[RUN], _array_at(part)[NBYTES]
+            if by_rows:
+                a, b = i * run, j * run
+            else:  # both sides of a cut round it alike; the ends of a part are exact
+                a = nbytes if i - start >= nbytes else max(i - start, 0) // _LINE * _LINE
+                b = nbytes if j - start >= nbytes else max(j - start, 0) // _LINE * _LINE
+            _copy_range(stream, stage, ahead, target, source, dims, source_strides, part, a, b)
+            if ahead:
+                ahead += b - a
             start += nbytes
     if stream:
         _fence()

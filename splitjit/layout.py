@@ -178,13 +178,19 @@ def _layout(
     )
 
 
-def _loop(dims: list[tuple[np.ndarray, int, np.ndarray]], run: np.ndarray, sources: np.ndarray) -> str:
+def _loop(
+    dims: list[tuple[np.ndarray, int, np.ndarray]], run: np.ndarray, sources: np.ndarray
+) -> str:
     """Choose the loop for a layout."""
     _, step, target_step = dims[-1]
     if np.any(target_step != run) or np.any(run >= _SHORT):
         return "copy"
     if len(dims) > 1:
-        return "transpose" if 0 < min(abs(stride) for _, stride, _ in dims[:-1]) < abs(step) else "copy"
+        return (
+            "transpose"
+            if 0 < min(abs(stride) for _, stride, _ in dims[:-1]) < abs(step)
+            else "copy"
+        )
     n, item = len(run), int(run[0])
     if np.all(run == item) and step == n * item and np.all(np.diff(sources) == item):
         if (n, item) in INTERLEAVED:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splitjit import plan_split
-from splitjit.layout import INTERLEAVED, fresh_layout, out_layout
+from splitjit.layout import fresh_layout, out_layout
 
 RUN = 2
 
@@ -21,7 +21,7 @@ CASES = [
     ("sliced rows of the middle axis", X[:, :, 1:9], 1, [4, 4], [32, 32], [320, 40]),
     ("inner steps", X[:, :, ::2], 2, [2, 3], [4, 4], [40, 8]),
     ("reversed", X[::-1, ::-1, ::-1], 0, [2, 4], [4, 4], [-4]),
-    ("Fortran", X.T, 0, [4, 6], [4, 4], [4, 40, 320]),
+    ("Fortran", X.T, 0, [4, 6], [4, 4], [40, 4, 320]),
     ("broadcast", np.broadcast_to(X[:1], X.shape), 1, [3, 5], [120, 200], [0]),
     ("an empty part", X, 2, [4, 0, 6], [16, 24], [40]),
 ]
@@ -44,17 +44,31 @@ def test_parts_of_the_source_s_own_order_are_copied_in_that_order():
     assert layout.source_strides.tolist() == [40]
 
 
-def test_what_is_interleaved():
-    def interleaved(x, sizes):
-        return fresh_layout(plan_split(x.shape, sizes, axis=-1), x.strides, 1).interleaved
+IMAGE = np.zeros((20, 30, 3), np.uint8)
+LOOP_CASES = [
+    # source, sizes along the last axis, loop
+    (IMAGE, [1, 1, 1], "deal"),
+    (IMAGE[:10], [1, 1, 1], "deal"),
+    (np.zeros((20, 6), np.uint8), [2, 2, 2], "deal"),
+    (IMAGE, [1, 2], "copy"),
+    (IMAGE[:, ::2], [1, 1, 1], "copy"),
+    (np.zeros((20, 30, 4), np.uint8)[..., :3], [1, 1, 1], "copy"),
+    (IMAGE[..., ::-1], [1, 1, 1], "copy"),
+    (np.zeros((20, 5), np.uint8), [1] * 5, "transpose"),
+    (np.zeros((20, 4), np.uint8), [1] * 4, "deal"),
+    (np.zeros((20, 5), np.uint8), [1] * 3 + [2], "copy"),
+    (np.zeros((20, 5), "V3"), [1] * 5, "copy"),
+    (np.zeros((20, 6), np.uint8)[:, :5], [1] * 5, "copy"),
+    (X.T, [3, 3], "transpose"),
+    (X[::-1].T, [3, 3], "transpose"),
+    (X.swapaxes(1, 2), [4, 4], "transpose"),
+    (X.swapaxes(0, 1), [4, 6], "transpose"),
+    (np.zeros((6, 8, 64)).swapaxes(0, 1), [32, 32], "copy"),
+    (np.broadcast_to(IMAGE[0, 0, 0], (20, 30)), [10, 20], "copy"),
+]
 
-    image = np.zeros((20, 30, 3), np.uint8)
-    assert (3, 1) in INTERLEAVED
-    assert interleaved(image, [1, 1, 1])
-    assert interleaved(image[:10], [1, 1, 1])
-    assert interleaved(np.zeros((20, 6), np.uint8), [2, 2, 2])
-    assert not interleaved(image, [1, 2])
-    assert not interleaved(image[:, ::2], [1, 1, 1])
-    assert not interleaved(np.zeros((20, 30, 4), np.uint8)[..., :3], [1, 1, 1])
-    assert not interleaved(image[..., ::-1], [1, 1, 1])
-    assert not interleaved(np.zeros((20, 5), np.uint8), [1] * 5)
+
+@pytest.mark.parametrize(("x", "sizes", "loop"), LOOP_CASES)
+def test_the_loop_suits_the_strides(x, sizes, loop):
+    plan = plan_split(x.shape, sizes, axis=-1)
+    assert fresh_layout(plan, x.strides, x.itemsize).loop == loop

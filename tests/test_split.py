@@ -174,6 +174,31 @@ def test_interleaved_items(parts, item, route):
             assert not whole.any()  # nothing beside the parts was written
 
 
+@pytest.mark.parametrize("item", [1, 2, 3, 4, 8, 12, 16, 31])
+def test_transposed_items(item, route):
+    """Bands of one line to several strips, of one step to several batches, and their ends."""
+    rng = np.random.default_rng(item)
+    for lines, sizes, steps in [
+        (1, [1], 300),
+        (5, [2, 0, 3], 1),
+        (15, [1] * 15, 70),
+        (17, [1] * 17, 2100),
+        (40, [3, 30, 7], 67),
+        (64, [64], 64),
+        (300, [150, 0, 1, 149], 130),
+    ]:
+        raw = rng.integers(0, 256, (2, steps + 1, lines, item), np.uint8)
+        x = raw.view(f"V{item}")[:, :steps, :, 0].swapaxes(1, 2)
+        assert_parts(split(x, sizes, axis=1), x, plan_split(x.shape, sizes, axis=1))
+        cut = [steps // 3, steps - steps // 3]
+        assert_parts(split(x, cut, axis=2), x, plan_split(x.shape, cut, axis=2))
+        reverse = x[:, ::-1, ::-1]
+        assert_parts(split(reverse, sizes, axis=1), reverse, plan_split(x.shape, sizes, axis=1))
+        columns = np.ascontiguousarray(raw[0, :steps]).view(x.dtype)[..., 0]
+        plan = plan_split(columns.shape, 1, axis=1)
+        assert_parts(plan(columns), columns, plan)
+
+
 def test_many_parts(route):
     x = np.arange(5 * 3000, dtype=np.uint16).reshape(5, 3000)
     assert_parts(split(x, 1, axis=1), x, plan_split(x.shape, 1, axis=1))
