@@ -430,11 +430,10 @@ def _tile_of(nbytes):
         return types.void(types.intp, types.intp, types.intp, types.intp), codegen
 
     @njit
-    def gather(stage, pitch, source, lines, steps, source_step):
+    def gather(stage, pitch, ahead, source, lines, steps, source_step):
         _out_of_line()
         beside = lines * nbytes
         for _ in range(steps // n):
-            ahead = source + beside  # the next strip
             for _ in range(n):
                 for k in range(0, beside, _LINE):
                     _prefetch(ahead + k)
@@ -454,21 +453,21 @@ _gather_8, _gather_16 = _tile_of(8), _tile_of(16)
 
 
 @njit(inline="always")
-def _gather(stage, pitch, source, run, lines, steps, source_line, source_step):
+def _gather(stage, pitch, ahead, source, run, lines, steps, source_line, source_step):
     """Gather a strip of lines that lie side by side in the source, each `pitch` bytes."""
     done = 0
     if source_line == run and lines * run >= _TILE and _TILE % run == 0:
         done = steps - steps % (_TILE // run)
         if run == 1:
-            _gather_1(stage, pitch, source, lines, steps, source_step)
+            _gather_1(stage, pitch, ahead, source, lines, steps, source_step)
         elif run == 2:
-            _gather_2(stage, pitch, source, lines, steps, source_step)
+            _gather_2(stage, pitch, ahead, source, lines, steps, source_step)
         elif run == 4:
-            _gather_4(stage, pitch, source, lines, steps, source_step)
+            _gather_4(stage, pitch, ahead, source, lines, steps, source_step)
         elif run == 8:
-            _gather_8(stage, pitch, source, lines, steps, source_step)
+            _gather_8(stage, pitch, ahead, source, lines, steps, source_step)
         else:
-            _gather_16(stage, pitch, source, lines, steps, source_step)
+            _gather_16(stage, pitch, ahead, source, lines, steps, source_step)
     stage += done * run
     source += done * source_step
     steps -= done
@@ -540,7 +539,9 @@ def _transpose_band(
         wide = min(width, lines - strip * width)
         s = source + strip * width * source_line + start * source_step
         s += _offset(index, dims, extents, source_strides)
-        _gather(stage, batch * run, s, run, wide, n, source_line, source_step)
+        # The next strip, or further on in the only one.
+        ahead = s + (wide * run if strips > 1 else _AHEAD)
+        _gather(stage, batch * run, ahead, s, run, wide, n, source_line, source_step)
         for k in range(wide):
             t = target + row[TARGET] + _offset(index, dims, extents, strides)
             t += line * strides[dims - 2] + start * run

@@ -20,8 +20,9 @@ LOOPS = ("copy", "deal", "transpose")
 INTERLEAVED = {(n, item) for n in (2, 3, 4, 8) for item in (1, 2, 4)} - {(8, 4)}
 """The numbers of parts, and bytes of their items, that the kernels deal out."""
 
-_SHORT = 64
-_MANY = 5
+_SHORT = 64  # runs below a cache line; of longer ones no byte is read in vain
+_MANY = 5  # measured: fewer single items are copied faster part by part, and
+_TILE = 16  # so are rows shorter than the vectors of a transposed tile
 
 
 @dataclass(slots=True, eq=False)
@@ -195,6 +196,6 @@ def _loop(
     if np.all(run == item) and step == n * item and np.all(np.diff(sources) == item):
         if (n, item) in INTERLEAVED:
             return "deal"
-        if n >= _MANY and item in (1, 2, 4, 8, 16):
+        if n >= _MANY and item in (1, 2, 4, 8) and n * item >= _TILE:
             return "transpose"
     return "copy"
