@@ -76,10 +76,13 @@ def allocate_parts(plan: SplitPlan, dtype: np.dtype) -> tuple[list[np.ndarray], 
         If there is not enough memory.
     """
     positions, nbytes = part_positions(plan, dtype.itemsize)
-    mapped = nbytes >= _MAPPED_FROM
-    lease = _POOL.lend(nbytes) if mapped else np.empty(nbytes + ALIGNMENT, np.uint8)
-    address = address_of(lease)
-    start = -address % ALIGNMENT
+    if nbytes >= _MAPPED_FROM:
+        lease, address = _POOL.lend(nbytes)
+        start = 0  # of a page
+    else:
+        lease = np.empty(nbytes + ALIGNMENT, np.uint8)
+        address = address_of(lease)
+        start = -address % ALIGNMENT
     parts = [
         np.ndarray(shape, dtype, lease, start + position)
         for shape, position in zip(plan.output_shapes, positions, strict=True)
@@ -137,10 +140,18 @@ def _limit(name: str, value: Any) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Mapped memory, and how much."""
+    """Mapped memory, how much, and where."""
 
     memory: mmap.mmap
     nbytes: int
+    address: int
+
+
+class _Loan(weakref.ref[np.ndarray]):
+    """A lease that says, when it dies, whose block it was."""
+
+    __slots__ = ("block",)
+    block: _Block
 
 
 class _Pool:
@@ -154,19 +165,20 @@ class _Pool:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.idle: list[_Block] = []
-        self.lent: dict[int, tuple[weakref.ref[np.ndarray], _Block]] = {}
+        self.lent: dict[int, _Loan] = {}  # keeps the loans alive, which cannot be hashed
 
-    def lend(self, nbytes: int) -> np.ndarray:
-        """Return the memory of a block, as an array."""
+    def lend(self, nbytes: int) -> tuple[np.ndarray, int]:
+        """Return the memory of a block, as an array, and its address."""
         block = self._take(nbytes) or _map(nbytes)
         lease = np.frombuffer(block.memory, np.uint8)
-        key = id(lease)
-        self.lent[key] = (weakref.ref(lease, lambda _: self._give_back(key)), block)
-        return lease
+        loan = _Loan(lease, self._give_back)
+        loan.block = block
+        self.lent[id(loan)] = loan
+        return lease, block.address
 
     def _take(self, nbytes: int) -> _Block | None:
-        for block in sorted(self.idle, key=lambda block: block.nbytes):
-            if nbytes <= block.nbytes <= 2 * nbytes and _is_ours_alone(block):
+        for block in self.idle[::-1]:  # the newest is most likely in the processor's cache
+            if nbytes <= block.nbytes <= 2 * nbytes:
                 try:
                     self.idle.remove(block)
                 except ValueError:  # another thread took it
@@ -176,9 +188,9 @@ class _Pool:
                 self.idle.append(block)
         return None
 
-    def _give_back(self, key: int) -> None:
-        _, block = self.lent.pop(key)
-        self.idle.append(block)
+    def _give_back(self, loan: _Loan) -> None:
+        del self.lent[id(loan)]
+        self.idle.append(loan.block)
         self.trim()
 
     def trim(self) -> None:
@@ -209,7 +221,7 @@ def _map(nbytes: int) -> _Block:
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a system without them
             memory.madvise(mmap.MADV_HUGEPAGE)
-    return _Block(memory, nbytes)
+    return _Block(memory, nbytes, ctypes.addressof(ctypes.c_char.from_buffer(memory)))
 
 
 def _environment_limit() -> int:

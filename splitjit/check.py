@@ -197,7 +197,7 @@ def _duration(seconds: float) -> str:
 def _time_first_use() -> list[tuple[str, str]]:
     """Time the import of Numba and the first compilation, and say where it is kept."""
     start = time.perf_counter()
-    from splitjit.kernels import copy_function, copy_kernel
+    from splitjit.kernels import copy_kernel, copy_loop
 
     imported = time.perf_counter()
     splitjit.warmup()
@@ -205,7 +205,7 @@ def _time_first_use() -> list[tuple[str, str]]:
     figures = [("import of Numba", f"{imported - start:.2f} s")]
     if jit_disabled():
         return [*figures, ("first compile", "none: NUMBA_DISABLE_JIT is set")]
-    origin = "from the cache" if copy_function().cache_hits else "compiled"
+    origin = "from the cache" if copy_loop("copy").cache_hits else "compiled"
     return [
         *figures,
         ("first compile", f"{ready - imported:.2f} s, {origin}"),

@@ -65,16 +65,23 @@ def _threads() -> int:
     """Return how many threads may copy, as things stand at this moment."""
     if _forked:
         return 1
-    import numba
-
     try:
-        threads = numba.get_num_threads()  # this starts the threading layer
+        layer, threads = _threading_layer()
     except ValueError:  # none can be loaded
         return 1
     # Other Python threads may be in parallel regions, of ours or not.
-    if numba.threading_layer() == "workqueue" and len(sys._current_frames()) > 1:
+    if layer == "workqueue" and len(sys._current_frames()) > 1:
         return 1
-    return int(threads)
+    return threads()
+
+
+@functools.cache
+def _threading_layer() -> tuple[str, Callable[[], int]]:
+    """Start Numba's threads; return the layer's name, and what tells how many may run."""
+    import numba
+
+    numba.get_num_threads()
+    return numba.threading_layer(), numba.get_num_threads
 
 
 def jit_disabled() -> bool:
