@@ -39,7 +39,9 @@ _STAGE = 1 << 15  # bytes that are gathered in the L1 cache before they are stre
 _BATCH = 1 << 9  # of them at a time, so that fetching, gathering and storing overlap
 _AHEAD = 1 << 12  # bytes of source that are fetched ahead where it is read in order
 _STRIP = 1 << 7  # bytes that a transposed source has of a strip at each step
+_BROAD = 1 << 10  # the same, if its runs are longer than a cache line
 _TILE = 16  # bytes of the vectors in which tiles of it are transposed
+_FAR = 1 << 9  # bytes between runs that hardware does not fetch ahead
 _STAGED = 1 << 11  # longest run that is gathered
 _LONG = 1 << 13  # shortest run that memcpy copies
 
@@ -275,6 +277,11 @@ def _stream_runs(stage, ahead, target, source, run, count, source_step):
             for k in range(ahead, ahead + n * run, _LINE):
                 _prefetch(k)
             ahead += n * run
+        elif abs(source_step) >= _FAR:
+            for s in range(n):
+                s = source + (n + s) * source_step
+                for k in range(s, s + run, _LINE):
+                    _prefetch(k)
         _move_runs(stage + fill, source, run, n, run, source_step)
         source += n * source_step
         count -= n
@@ -471,11 +478,14 @@ def _gather(stage, pitch, ahead, source, run, lines, steps, source_line, source_
     stage += done * run
     source += done * source_step
     steps -= done
-    if lines < steps:
+    if lines * run < _LINE:
         for k in range(lines):
             _move_runs(stage + k * pitch, source + k * source_line, run, steps, run, source_step)
     else:
+        ahead += done * source_step
         for i in range(steps):
+            for k in range(0, lines * run, _LINE):
+                _prefetch(ahead + i * source_step + k)
             _move_runs(stage + i * run, source + i * source_step, run, lines, pitch, source_line)
 
 
@@ -540,7 +550,7 @@ def _transpose_band(
         s = source + strip * width * source_line + start * source_step
         s += _offset(index, dims, extents, source_strides)
         # The next strip, or further on in the only one.
-        ahead = s + (wide * run if strips > 1 else _AHEAD)
+        ahead = s + (wide * source_line if strips > 1 else _AHEAD)
         _gather(stage, batch * run, ahead, s, run, wide, n, source_line, source_step)
         for k in range(wide):
             t = target + row[TARGET] + _offset(index, dims, extents, strides)
@@ -576,8 +586,10 @@ def _transpose_share(task, tasks, stream, target, source, dims, source_strides, 
             last_row, last_extents, _ = _row(parts, dims, end - 1)
             lines = (last_row[SOURCE] - row[SOURCE]) // source_line + last_extents[dims - 2]
             run, steps = row[RUN], extents[dims - 1]
-            width = min(max(_STRIP // run, 1), lines)
-            batch = max(_STAGE // (width * run * _LINE) * _LINE, 1)
+            width = min(max((_STRIP if run < _LINE else _BROAD) // run, 1), lines)
+            batch = _STAGE // (width * run)
+            if batch > _LINE:
+                batch -= batch % _LINE
             pieces = row[NBYTES] // (run * steps * extents[dims - 2])
             pieces *= -(-lines // width) * -(-steps // batch)
             first = min(max(total * task // tasks - seen, 0), pieces)

@@ -20,7 +20,8 @@ LOOPS = ("copy", "deal", "transpose")
 INTERLEAVED = {(n, item) for n in (2, 3, 4, 8) for item in (1, 2, 4)} - {(8, 4)}
 """The numbers of parts, and bytes of their items, that the kernels deal out."""
 
-_SHORT = 64  # runs below a cache line; of longer ones no byte is read in vain
+_LINE = 64  # bytes of a cache line: of shorter runs, the rest of it is read for others
+_SHORT = 1 << 10  # runs that pay to be read in the order of the source
 _MANY = 5  # measured: fewer single items are copied faster part by part, and
 _TILE = 16  # so are rows shorter than the vectors of a transposed tile
 
@@ -184,14 +185,12 @@ def _loop(
 ) -> str:
     """Choose the loop for a layout."""
     _, step, target_step = dims[-1]
-    if np.any(target_step != run) or np.any(run >= _SHORT):
+    if np.any(target_step != run):
         return "copy"
     if len(dims) > 1:
-        return (
-            "transpose"
-            if 0 < min(abs(stride) for _, stride, _ in dims[:-1]) < abs(step)
-            else "copy"
-        )
+        line = min(abs(stride) for _, stride, _ in dims[:-1])
+        pays = np.all(run < _LINE) or (np.all(run == line) and line < _SHORT)
+        return "transpose" if 0 < line < abs(step) and pays else "copy"
     n, item = len(run), int(run[0])
     if np.all(run == item) and step == n * item and np.all(np.diff(sources) == item):
         if (n, item) in INTERLEAVED:

@@ -65,6 +65,8 @@ LOOP_CASES = [
     (X.swapaxes(1, 2), [4, 4], "transpose"),
     (X.swapaxes(0, 1), [4, 6], "transpose"),
     (np.zeros((6, 8, 64)).swapaxes(0, 1), [32, 32], "copy"),
+    (np.zeros((6, 8, 64)).swapaxes(0, 1), [64], "transpose"),
+    (np.zeros((6, 8, 128)).swapaxes(0, 1), [128], "copy"),
     (np.broadcast_to(IMAGE[0, 0, 0], (20, 30)), [10, 20], "copy"),
 ]
 
