@@ -31,6 +31,7 @@ from splitjit.planner import SplitPlan, cached_plan
 _SLICES_BELOW = 1 << 14
 _SLICES_BELOW_IF_FEW_RUNS = 1 << 19
 _FEW_RUNS = 1000
+_FEW_ITEMS = 1 << 16  # where each is a run
 _OBJECTS_FROM = 1 << 19
 _STREAM_FROM = 15 << 20
 
@@ -148,8 +149,14 @@ def _route(
 
 
 def _suits_slices(plan: SplitPlan, x: np.ndarray, nbytes: int) -> bool:
-    runs = math.prod(plan.shape[: plan.axis]) * len(plan)
-    return nbytes < _SLICES_BELOW_IF_FEW_RUNS and runs < _FEW_RUNS and x.flags.c_contiguous
+    if nbytes >= _SLICES_BELOW_IF_FEW_RUNS:
+        return False
+    axis = plan.axis
+    if not x.flags.c_contiguous:
+        if x.strides[-1] != x.itemsize and x.size >= _FEW_ITEMS:
+            return False
+        axis = -1
+    return math.prod(plan.shape[:axis]) * len(plan) < _FEW_RUNS
 
 
 def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
