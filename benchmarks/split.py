@@ -11,17 +11,22 @@ LAYOUTS = {
     "uneven long runs": ("C", (700, 6144), {"axis": 1, "split": [4096, 1024, 1024]}),
     "short runs": ("C", (40_000, 100), {"axis": 1, "num_splits": 10}),
     "tiny equal runs": ("C", (1080, 1280, 3), {"axis": 2, "num_splits": 3}),
+    "single items": ("C", (125_000, 32), {"axis": 1, "num_splits": 32}),
     "axis 0": ("C", (2048, 2048), {"axis": 0, "num_splits": 4}),
     "one dim": ("C", (4_000_000,), {"axis": 0, "split": [3_000_000, 999_999, 1]}),
     "transposed": ("T", (2048, 2048), {"axis": 1, "num_splits": 4}),
+    "heads": ("T", (16, 64, 32, 128), {"axis": 1, "num_splits": 2}),
     "Fortran": ("F", (128, 128, 256), {"axis": 1, "num_splits": 4}),
 }
+
+TRANSPOSED = {2: (0, 1), 4: (1, 2)}  # the axes to swap, by rank
 
 SMALL = {
     "6 into 3": ((6,), {"num_splits": 3}),
     "one token qkv": ((1, 2304), {"axis": 1, "num_splits": 3}),
     "16 tokens qkv": ((16, 2304), {"axis": 1, "num_splits": 3}),
     "1000 into 100": ((1000,), {"num_splits": 100}),
+    "100000 into 100000": ((100_000,), {"num_splits": 100_000}),
 }
 
 TARGETS = ("fresh", "out")
@@ -55,7 +60,7 @@ class Layouts(Split):
     def setup(self, layout, dtype, target):
         order, shape, rule = LAYOUTS[layout]
         x = np.ones(shape, dtype, order="F" if order == "F" else "C")
-        self.prepare(x.T if order == "T" else x, rule, target)
+        self.prepare(x.swapaxes(*TRANSPOSED[x.ndim]) if order == "T" else x, rule, target)
 
     def time_split(self, layout, dtype, target):
         self.run()

@@ -13,27 +13,28 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import itertools
 import math
 import mmap
+import operator
 import os
 import sys
 import weakref
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from splitjit.dtypes import as_dtype
 from splitjit.errors import SplitError, describe
-from splitjit.planner import SplitPlan, integer
+from splitjit.planner import SplitPlan, cached_by_plan, integer
 
 ALIGNMENT = 64
 """Bytes to which every part of a block is aligned: a cache line, a vector."""
 
 _MAPPED_FROM = 1 << 20
+_STACKED_FROM = 5
 
 
 def address_of(array: np.ndarray) -> int:
@@ -44,12 +45,40 @@ def address_of(array: np.ndarray) -> int:
         return array.ctypes.data
 
 
-@functools.lru_cache(maxsize=64)
-def part_positions(plan: SplitPlan, itemsize: int) -> tuple[tuple[int, ...], int]:
-    """Return where each part starts in its plan's block, and the block's length."""
+class BlockLayout(NamedTuple):
+    """Where the parts of a plan lie in their block.
+
+    Attributes
+    ----------
+    positions : tuple of int
+        Where each part starts, in bytes.
+    nbytes : int
+        The length of the block.
+    shape, strides : tuple of int
+        Of the *stack* that equal parts at the start of the block form: an array
+        gives its items three times as fast as they can be made one by one.
+        Where that does not pay the stack is empty.
+    """
+
+    positions: tuple[int, ...]
+    nbytes: int
+    shape: tuple[int, ...] = (0,)
+    strides: tuple[int, ...] = (0,)
+
+
+@cached_by_plan
+def block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
+    """Lay out the block of a plan's parts."""
     lengths = [-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT for s in plan.output_shapes]
-    ends = list(itertools.accumulate(lengths, initial=0))
-    return tuple(ends[:-1]), ends[-1]
+    *positions, nbytes = itertools.accumulate(lengths, initial=0)
+    if len(plan) < _STACKED_FROM:
+        return BlockLayout(tuple(positions), nbytes)
+    size, shape = plan.sizes[0], plan.output_shapes[0]
+    equal = sum(1 for _ in itertools.takewhile(size.__eq__, plan.sizes))
+    inner = itertools.accumulate(shape[:0:-1], operator.mul, initial=itemsize)
+    return BlockLayout(
+        tuple(positions), nbytes, (equal, *shape), (lengths[0], *reversed(list(inner)))
+    )
 
 
 def allocate_parts(plan: SplitPlan, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
@@ -75,7 +104,7 @@ def allocate_parts(plan: SplitPlan, dtype: np.dtype) -> tuple[list[np.ndarray], 
     MemoryError
         If there is not enough memory.
     """
-    positions, nbytes = part_positions(plan, dtype.itemsize)
+    positions, nbytes, shape, strides = block_layout(plan, dtype.itemsize)
     if nbytes >= _MAPPED_FROM:
         lease, address = _POOL.lend(nbytes)
         start = 0  # of a page
@@ -83,10 +112,9 @@ def allocate_parts(plan: SplitPlan, dtype: np.dtype) -> tuple[list[np.ndarray], 
         lease = np.empty(nbytes + ALIGNMENT, np.uint8)
         address = address_of(lease)
         start = -address % ALIGNMENT
-    parts = [
-        np.ndarray(shape, dtype, lease, start + position)
-        for shape, position in zip(plan.output_shapes, positions, strict=True)
-    ]
+    parts = list(np.ndarray(shape, dtype, lease, start, strides)) if shape[0] else []
+    for i in range(len(parts), len(plan)):
+        parts.append(np.ndarray(plan.output_shapes[i], dtype, lease, start + positions[i]))
     return parts, address + start
 
 

@@ -491,7 +491,7 @@ def _gather(stage, pitch, ahead, source, run, lines, steps, source_line, source_
 
 @njit(inline="always")
 def _offset(index, dims, extents, strides):
-    """Where the lines of the outer dims' index begin."""
+    """Tell where the lines of an index into the outer dims begin."""
     offset = 0
     for d in range(dims - 3, -1, -1):
         outer = index // extents[d]
@@ -502,7 +502,7 @@ def _offset(index, dims, extents, strides):
 
 @njit(inline="always")
 def _row(parts, dims, part):
-    """The row of a part in the table, its extents, its strides."""
+    """Point to the row of a part in the table, to its extents and its strides."""
     row = parts + 8 * part * (DIMS + 2 * dims)
     return _array_at(row), _array_at(row + 8 * DIMS), _array_at(row + 8 * (DIMS + dims))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from splitjit.buffers import address_of, part_positions
-from splitjit.planner import SplitPlan
+from splitjit.buffers import address_of, block_layout
+from splitjit.planner import SplitPlan, cached_by_plan
 
 TARGET = 1
 """The column of `CopyLayout.parts` that says where parts go."""
@@ -67,7 +66,7 @@ class CopyLayout:
         )
 
 
-@functools.lru_cache(maxsize=64)
+@cached_by_plan
 def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> CopyLayout:
     """Lay out the copy of a source of such strides to the parts of a block.
 
@@ -85,7 +84,7 @@ def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> Co
     CopyLayout
         Targets count from the start of the block, see `allocate_parts`.
     """
-    positions, _ = part_positions(plan, itemsize)
+    positions = block_layout(plan, itemsize).positions
     shape = np.repeat(np.array(plan.shape, np.int64)[:, None], len(plan), axis=1)
     shape[plan.axis] = plan.sizes
     inner = np.cumprod(shape[:0:-1], axis=0)[::-1]

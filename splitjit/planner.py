@@ -12,9 +12,9 @@ import itertools
 import operator
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from splitjit.errors import SplitError, SplitTypeError, describe, shorten
 
@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
 Shape = tuple[int, ...]
+T = TypeVar("T")
 
 MAX_PARTS = 2**31 - 1
 """The most outputs that the ONNX schemas of Split allow."""
+
+FEW_PARTS = 1000
+MANY_PLANS = 4
+"""A plan takes some 200 bytes a part: of those with more than `FEW_PARTS`, so many are cached."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -267,7 +272,7 @@ def cached_plan(
             count = shape[axis] // split
         except (IndexError, ZeroDivisionError):  # which the plan refuses
             count = 0
-    plan = _plan_of_few if count <= 1000 else _plan_of_many
+    plan = _plan_of_few if count <= FEW_PARTS else _plan_of_many
     return plan(shape, split, axis, num_outputs, num_splits)
 
 
@@ -310,9 +315,20 @@ def _plan(
     return SplitPlan(shape, axis, sizes)
 
 
-# A plan takes some 200 bytes a part: those of many parts must not pile up.
 _plan_of_few = functools.lru_cache(maxsize=512)(_plan)
-_plan_of_many = functools.lru_cache(maxsize=4)(_plan)
+_plan_of_many = functools.lru_cache(maxsize=MANY_PLANS)(_plan)
+
+
+def cached_by_plan(function: Callable[..., T]) -> Callable[..., T]:
+    """Cache what a function makes of a plan and other arguments; for many parts less of it."""
+    few = functools.lru_cache(maxsize=64)(function)
+    many = functools.lru_cache(maxsize=MANY_PLANS)(function)
+
+    @functools.wraps(function)
+    def cached(plan: SplitPlan, *args: Any) -> T:
+        return (few if len(plan.sizes) <= FEW_PARTS else many)(plan, *args)
+
+    return cached
 
 
 def _chunks(length: int, chunk: int) -> Shape:

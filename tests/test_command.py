@@ -189,9 +189,9 @@ def test_check_passes(small, capsys):
 def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
     copy = threads.copy
 
-    def shifted(nbytes, arguments):
+    def shifted(loop, nbytes, arguments):
         stream, target, source, *layout = arguments
-        copy(nbytes, (stream, target, source + 1, *layout))
+        copy(loop, nbytes, (stream, target, source + 1, *layout))
 
     monkeypatch.setattr(threads, "copy", shifted)
     assert main(["check"]) == 1
