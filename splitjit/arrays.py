@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -131,7 +130,8 @@ def _check_apart(arrays: list[tuple[str, np.ndarray]]) -> None:
     """Refuse arrays that share an element; interleaved memory is fine."""
     spans = sorted((*_span(array), i) for i, (_, array) in enumerate(arrays) if array.size)
     for k, (_, end, i) in enumerate(spans):
-        for start, _, j in itertools.islice(spans, k + 1, None):
+        for after in range(k + 1, len(spans)):
+            start, _, j = spans[after]
             if start >= end:
                 break
             if _share_memory(arrays[i][1], arrays[j][1]):
