@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -198,3 +199,33 @@ def test_parts_are_ordinary_arrays():
     assert np.array_equal(pickle.loads(pickle.dumps(part)), part)
     part.flags.writeable = False
     part.flags.writeable = True
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells")
+@pytest.mark.parametrize("x", ["x", "x.T", "x.view('u1').reshape(-1, 3)"])
+def test_a_split_takes_little_memory_beyond_its_parts(x):
+    code = f"""
+import numpy as np, splitjit, numba
+from pathlib import Path
+
+def peak():
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+x = np.ones((3000, 3000), np.float64)
+x = {x}
+plan = splitjit.plan_split(x.shape, 1 if x.shape[1] == 3 else 1000, axis=1)
+parts = [np.ones(shape, x.dtype) for shape in plan.output_shapes]
+splitjit.warmup()
+plan(x[:, :], parts)
+before = peak()
+plan(x, parts)
+with_out = peak() - before
+del parts
+parts = plan(x)
+fresh = peak() - before
+most = 2**20 * numba.get_num_threads()
+assert with_out <= most, with_out
+assert fresh <= most + 2**20, fresh  # the parts of `out` made room for them
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
