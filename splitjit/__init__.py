@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from splitjit.buffers import set_buffer_limit
 from splitjit.errors import SplitError, SplitTypeError
-from splitjit.execution import split, warmup
+from splitjit.execution import split, split_into, warmup
 from splitjit.planner import SplitPlan, plan_split
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "plan_split",
     "set_buffer_limit",
     "split",
+    "split_into",
     "warmup",
 ]
 __version__ = "0.1.0.dev0"

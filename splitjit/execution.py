@@ -33,7 +33,7 @@ _SLICES_BELOW_IF_FEW_RUNS = 1 << 19
 _FEW_RUNS = 1000
 _FEW_ITEMS = 1 << 16  # where each is a run
 _OBJECTS_FROM = 1 << 19
-_STREAM_FROM = 15 << 20
+STREAM_FROM = 15 << 20
 
 
 def split(
@@ -118,6 +118,44 @@ def split(
     return _route(plan, x, out, copy)
 
 
+def split_into(x: ArrayLike, outs: Sequence[np.ndarray], split: Any, axis: int = 0) -> None:
+    """Split an array into arrays that are there, and allocate none.
+
+    The same as ``split(x, split, axis=axis, out=outs)``, in a form that code
+    compiled by ``numba.njit`` may call, too.
+
+    Parameters
+    ----------
+    x : array_like
+        The array to split, see `split`.
+    outs : sequence of ndarray
+        Where to write the parts, as `split` has it for `out`. In compiled code
+        a list or tuple of arrays of one type; there, only the memory of
+        contiguous arrays is checked to be shared by no other.
+    split : sequence of int, 1-D integer array, int or 0-D integer array
+        The length of each part, or of all; see `split`.
+    axis : int, default 0
+        The axis along which to split, in ``[-rank, rank - 1]``.
+
+    Raises
+    ------
+    SplitError, SplitTypeError
+        As `split` does. Nothing has been written then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> head, tail = np.empty(2), np.empty(3)
+    >>> splitjit.split_into(np.arange(5.0), [head, tail], [2, 3])
+    >>> tail
+    array([2., 3., 4.])
+    """
+    if type(x) is not np.ndarray:
+        x = as_array(x)
+    _route(cached_plan(x.shape, split, axis, None, None), x, outs, True)
+
+
 def run_plan(
     plan: SplitPlan, x: ArrayLike, out: Sequence[np.ndarray] | None, copy: bool
 ) -> list[np.ndarray]:
@@ -198,7 +236,7 @@ def _kernels(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> li
         parts, target = out, 0
         layout = out_layout(plan, x, out)
     nbytes = x.nbytes
-    stream = int(nbytes >= _STREAM_FROM)
+    stream = int(nbytes >= STREAM_FROM)
     threads.copy(layout.loop, nbytes, (stream, target, address_of(x), *layout.arguments))
     return parts
 

@@ -34,7 +34,7 @@ SOURCE, TARGET, RUN, NBYTES, DIMS = range(5)
 
 _LINE = 64  # bytes of a cache line, and of the widest vector
 _LANE = ir.IntType(64)
-_BLOCK = 1 << 17  # bytes of source that stay in a core's L2 cache while all parts take theirs
+BLOCK = 1 << 17  # bytes of source that stay in a core's L2 cache while all parts take theirs
 _STAGE = 1 << 15  # bytes that are gathered in the L1 cache before they are streamed out
 _BATCH = 1 << 9  # of them at a time, so that fetching, gathering and storing overlap
 _AHEAD = 1 << 12  # bytes of source that are fetched ahead where it is read in order
@@ -152,17 +152,25 @@ def _array_at(typingctx, address):
     return types.CPointer(types.int64)(types.intp), codegen
 
 
-@intrinsic
-def _stack(typingctx):
-    """Reserve the staging buffer on the thread's stack, aligned to a line."""
+def _reserve(nbytes):
+    """Make the intrinsic that reserves memory on the thread's stack, aligned to a line."""
 
-    def codegen(context, builder, signature, args):
-        with builder.goto_entry_block():
-            buffer = builder.alloca(ir.ArrayType(ir.IntType(8), _STAGE + 2 * _LINE))
-        buffer.align = _LINE
-        return builder.ptrtoint(buffer, ir.IntType(64))
+    @intrinsic
+    def reserve(typingctx):
+        def codegen(context, builder, signature, args):
+            with builder.goto_entry_block():
+                buffer = builder.alloca(ir.ArrayType(ir.IntType(8), nbytes))
+            buffer.align = _LINE
+            return builder.ptrtoint(buffer, ir.IntType(64))
 
-    return types.intp(), codegen
+        return types.intp(), codegen
+
+    return reserve
+
+
+_stack = _reserve(_STAGE + 2 * _LINE)  # the staging buffer
+_RANK = 64  # dims that NumPy allows
+scratch = _reserve(8 * (DIMS + 6 * _RANK))
 
 
 @intrinsic
@@ -676,7 +684,7 @@ def _copy_share(task, tasks, stream, target, source, dims, source_strides, count
     by_rows = runs >= 32 * tasks or (runs and tasks == 1)
     if by_rows:
         first, last = runs * task // tasks, runs * (task + 1) // tasks
-        block = max(1, _BLOCK // max(row, 1))
+        block = max(1, BLOCK // max(row, 1))
     else:
         first, last = total * task // tasks, total * (task + 1) // tasks
         block = max(last - first, 1)
@@ -702,6 +710,70 @@ def _copy_share(task, tasks, stream, target, source, dims, source_strides, count
             start += nbytes
     if stream:
         _fence()
+
+
+@njit
+def lay_out_part(table, shape, strides, target_strides, axis, size, itemsize):
+    """Lay out a part as `splitjit.layout` does, in compiled code; return its dims.
+
+    Its row goes to `table`, memory of `scratch`, and the strides of the source
+    behind it; the dims keep their order.
+    """
+    row = _array_at(table)
+    found = _array_at(table + 8 * (DIMS + 3 * _RANK))  # extents and strides, innermost first
+    dims = 0
+    run = nbytes = itemsize
+    for d in range(len(shape) - 1, -1, -1):
+        extent = size if d == axis else shape[d]
+        nbytes *= extent
+        inner = 3 * (dims - 1)
+        if extent == 1:
+            continue
+        if dims == 0 and strides[d] == run and target_strides[d] == run:
+            run *= extent
+        elif (
+            dims
+            and strides[d] == found[inner] * found[inner + 1]
+            and target_strides[d] == found[inner] * found[inner + 2]
+        ):
+            found[inner] *= extent
+        else:
+            found[3 * dims] = extent
+            found[3 * dims + 1] = strides[d]
+            found[3 * dims + 2] = target_strides[d]
+            dims += 1
+    if dims == 0:
+        found[0], found[1], found[2] = 1, 0, 0
+        dims = 1
+    row[SOURCE], row[TARGET], row[RUN], row[NBYTES] = 0, 0, run, nbytes
+    for d in range(dims):
+        dim = 3 * (dims - 1 - d)
+        row[DIMS + d] = found[dim]
+        row[DIMS + dims + d] = found[dim + 2]
+        row[DIMS + 2 * dims + d] = found[dim + 1]
+    return dims
+
+
+def _copy_part(stream, target, source, dims, table, first, last):
+    """Copy the bytes [first, last) of a part that `lay_out_part` has laid out."""
+    source_strides = _array_at(table + 8 * (DIMS + 2 * dims))
+    _copy_range(
+        stream, _stack(), np.intp(0), target, source, dims, source_strides, table, first, last
+    )
+    if stream:
+        _fence()
+
+
+@functools.cache
+def copy_part():
+    """Compile the loop that compiled code of users calls, or load it from the cache.
+
+    Returns
+    -------
+    callable
+        ``loop(stream, target, source, dims, table, first, last)``, all integers
+    """
+    return compile_cached(njit, types.void(*[types.intp] * 7), _copy_part, error_model="numpy")
 
 
 _SHARE = types.void(

@@ -31,6 +31,6 @@ def route(request, monkeypatch):
     slices, task, stream = ROUTES[request.param]
     monkeypatch.setattr(execution, "_SLICES_BELOW", slices)
     monkeypatch.setattr(execution, "_SLICES_BELOW_IF_FEW_RUNS", 0)
-    monkeypatch.setattr(execution, "_STREAM_FROM", stream)
+    monkeypatch.setattr(execution, "STREAM_FROM", stream)
     monkeypatch.setattr(threads, "_BYTES_PER_TASK", task)
     return request.param
