@@ -38,7 +38,8 @@ class SplitPlan:
     """Where the parts of an axis start and how long they are.
 
     Made by :func:`plan_split`. A plan is frozen and hashable, and fits every
-    array of its shape, whatever the dtype: call it on one to split it.
+    array of its shape, whatever the dtype: call it on one to split it, print
+    it to see it. Notebooks show it as a picture.
 
     Parameters
     ----------
@@ -76,6 +77,12 @@ class SplitPlan:
     >>> plan = splitjit.plan_split((2, 7), axis=1, num_outputs=3)
     >>> plan
     SplitPlan(shape=(2, 7), axis=1, sizes=(3, 3, 1), output_shapes=((2, 3), (2, 3), (2, 1)))
+    >>> print(plan)
+    shape=(2, 7), axis=1, parts=3
+    ┌───────────┬───────────┬───┐
+    │     3     │     3     │ 1 │
+    └───────────┴───────────┴───┘
+    0           3           6   7
     >>> [part.shape for part in plan(np.zeros((2, 7)))]
     [(2, 3), (2, 3), (2, 1)]
     """
@@ -119,6 +126,17 @@ class SplitPlan:
             shape=self.shape, axis=self.axis, sizes=self.sizes, output_shapes=self.output_shapes
         )
         return f"{type(self).__name__}({values})"
+
+    def __str__(self) -> str:
+        from splitjit.drawing import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        """Return a drawing for notebooks, which look for this name."""
+        from splitjit.drawing import svg
+
+        return svg(self)
 
     # A plan is also the handle by which users run it. Execution is imported
     # at the call, so that planning needs neither it nor an array library.
