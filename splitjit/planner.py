@@ -14,16 +14,22 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, overload
 
 from splitjit.errors import SplitError, SplitTypeError, describe, shorten
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import ArrayLike, DTypeLike
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 Shape = tuple[int, ...]
 T = TypeVar("T")
+
+Lengths = SupportsIndex | Sequence[SupportsIndex]
+"""What `split` may be; to type checkers, integer arrays of any rank have ``__index__``, too."""
+
+Scalar = TypeVar("Scalar", bound="np.generic")
+"""The dtype of an array, as ``NDArray[Scalar]`` has it."""
 
 MAX_PARTS = 2**31 - 1
 """The most outputs that the ONNX schemas of Split allow."""
@@ -141,6 +147,10 @@ class SplitPlan:
     # A plan is also the handle by which users run it. Execution is imported
     # at the call, so that planning needs neither it nor an array library.
 
+    @overload
+    def empty(self, dtype: type[Scalar] | np.dtype[Scalar]) -> list[NDArray[Scalar]]: ...
+    @overload
+    def empty(self, dtype: DTypeLike) -> list[NDArray[Any]]: ...
     def empty(self, dtype: DTypeLike) -> list[np.ndarray]:
         """Allocate the parts, uninitialized: a fitting ``out=``.
 
@@ -174,6 +184,16 @@ class SplitPlan:
 
         return empty_parts(self, dtype)
 
+    @overload
+    def __call__(
+        self, x: NDArray[Scalar], out: None = None, copy: bool = True
+    ) -> list[NDArray[Scalar]]: ...
+    @overload
+    def __call__(self, x: ArrayLike, out: None = None, copy: bool = True) -> list[NDArray[Any]]: ...
+    @overload
+    def __call__(
+        self, x: ArrayLike, out: Sequence[NDArray[Scalar]], copy: Literal[True] = True
+    ) -> list[NDArray[Scalar]]: ...
     def __call__(
         self, x: ArrayLike, out: Sequence[np.ndarray] | None = None, copy: bool = True
     ) -> list[np.ndarray]:
@@ -203,13 +223,25 @@ class SplitPlan:
         return run_plan(self, x, out, copy)
 
 
+@overload
 def plan_split(
-    shape: Sequence[int],
-    split: Any = None,
+    shape: Sequence[SupportsIndex], split: Lengths, *, axis: SupportsIndex = 0
+) -> SplitPlan: ...
+@overload
+def plan_split(
+    shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, num_outputs: SupportsIndex
+) -> SplitPlan: ...
+@overload
+def plan_split(
+    shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, num_splits: SupportsIndex
+) -> SplitPlan: ...
+def plan_split(
+    shape: Sequence[SupportsIndex],
+    split: Lengths | None = None,
     *,
-    axis: int = 0,
-    num_outputs: int | None = None,
-    num_splits: int | None = None,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
 ) -> SplitPlan:
     """Plan the split of an axis by exactly one of three rules.
 
@@ -385,14 +417,14 @@ def _physical_memory() -> int:
         return sys.maxsize
 
 
-def _shape(shape: Sequence[int]) -> Shape:
+def _shape(shape: Sequence[SupportsIndex]) -> Shape:
     extents = integers("shape", shape)
     if extents and min(extents) < 0:
         raise SplitError("split", describe(shape=extents), "extents must be at least 0")
     return extents
 
 
-def normalize_axis(axis: int, shape: Sequence[object]) -> int:
+def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
     """Count the axis from the front; of the shape, only the rank matters."""
     rank = len(shape)
     index = integer("axis", axis)
