@@ -32,9 +32,10 @@ __all__ = [
 ]
 __version__ = "0.1.0.dev0"
 
+if not TYPE_CHECKING:  # for whom it would make a name of each misspelled one
 
-def __getattr__(name: str) -> ModuleType:
-    """Import the operators once they are asked for."""
-    if name in ("onnx", "openvino"):
-        return import_module(f"splitjit.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> ModuleType:
+        """Import the operators once they are asked for."""
+        if name in ("onnx", "openvino"):
+            return import_module(f"splitjit.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

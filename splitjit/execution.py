@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, SupportsIndex, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from splitjit import threads
 from splitjit.arrays import as_array, check_out
@@ -24,7 +24,7 @@ from splitjit.dtypes import as_dtype
 from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.layout import fresh_layout, out_layout
 from splitjit.objects import assign_kernel
-from splitjit.planner import SplitPlan, cached_plan
+from splitjit.planner import Lengths, Scalar, SplitPlan, cached_plan
 
 # Measured crossovers between the routes, in bytes of all parts. NumPy copies long
 # runs at the speed of memory, too: there the kernels win when threads do.
@@ -36,13 +36,49 @@ _OBJECTS_FROM = 1 << 19
 STREAM_FROM = 15 << 20
 
 
+# A signature for each rule, by arrays of a known dtype and by others; and one with `out`.
+@overload
+def split(
+    x: NDArray[Scalar], split: Lengths, *, axis: SupportsIndex = 0, copy: bool = True
+) -> list[NDArray[Scalar]]: ...
+@overload
+def split(
+    x: NDArray[Scalar], *, axis: SupportsIndex = 0, num_outputs: SupportsIndex, copy: bool = True
+) -> list[NDArray[Scalar]]: ...
+@overload
+def split(
+    x: NDArray[Scalar], *, axis: SupportsIndex = 0, num_splits: SupportsIndex, copy: bool = True
+) -> list[NDArray[Scalar]]: ...
+@overload
+def split(
+    x: ArrayLike, split: Lengths, *, axis: SupportsIndex = 0, copy: bool = True
+) -> list[NDArray[Any]]: ...
+@overload
+def split(
+    x: ArrayLike, *, axis: SupportsIndex = 0, num_outputs: SupportsIndex, copy: bool = True
+) -> list[NDArray[Any]]: ...
+@overload
+def split(
+    x: ArrayLike, *, axis: SupportsIndex = 0, num_splits: SupportsIndex, copy: bool = True
+) -> list[NDArray[Any]]: ...
+@overload
 def split(
     x: ArrayLike,
-    split: Any = None,
+    split: Lengths | None = None,
     *,
-    axis: int = 0,
-    num_outputs: int | None = None,
-    num_splits: int | None = None,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    out: Sequence[NDArray[Scalar]],
+    copy: Literal[True] = True,
+) -> list[NDArray[Scalar]]: ...
+def split(
+    x: ArrayLike,
+    split: Lengths | None = None,
+    *,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
     out: Sequence[np.ndarray] | None = None,
     copy: bool = True,
 ) -> list[np.ndarray]:

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 import splitjit
+from splitjit.planner import cached_plan
 
 TILE = 1 << 25
 """Bytes mapped of the file at a time, and as many of all parts together."""
@@ -110,9 +111,7 @@ def plan_file(
         raise
     except Exception as error:  # whatever it takes to parse bytes that may be anything
         raise splitjit.SplitError("split", str(path), f"no .npy file to split: {error}") from error
-    plan = splitjit.plan_split(
-        array.shape, split, axis=axis, num_outputs=num_outputs, num_splits=num_splits
-    )
+    plan = cached_plan(array.shape, split, axis, num_outputs, num_splits)
     folder = path.parent if folder is None else folder
     stem = path.name.removesuffix(".npy")
     return FileSplit(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, SupportsIndex, cast, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from splitjit.arrays import as_array
 from splitjit.errors import SplitError, describe, shorten
@@ -20,7 +20,7 @@ from splitjit.operators import (
     infer_shapes,
     integer_input,
 )
-from splitjit.planner import integers, normalize_axis
+from splitjit.planner import Lengths, Scalar, integers, normalize_axis
 
 __all__ = ["Split", "VariadicSplit"]
 
@@ -56,13 +56,17 @@ class Split:
 
     __slots__ = ("_num_splits",)
 
-    def __init__(self, *, num_splits: int) -> None:
+    def __init__(self, *, num_splits: SupportsIndex) -> None:
         try:
             self._num_splits = count_attribute("num_splits", num_splits)
         except SplitError as error:
             raise error.named("OpenVINO Split-1") from None
 
-    def __call__(self, data: ArrayLike, axis: Any) -> list[np.ndarray]:
+    @overload
+    def __call__(self, data: NDArray[Scalar], axis: SupportsIndex) -> list[NDArray[Scalar]]: ...
+    @overload
+    def __call__(self, data: ArrayLike, axis: SupportsIndex) -> list[NDArray[Any]]: ...
+    def __call__(self, data: ArrayLike, axis: SupportsIndex) -> list[np.ndarray]:
         """Split a tensor.
 
         Parameters
@@ -87,7 +91,7 @@ class Split:
         except SplitError as error:
             raise error.named("OpenVINO Split-1", x="data") from None
 
-    def infer_shapes(self, data_shape: Sequence[Dim], axis: Any) -> list[SymbolicShape]:
+    def infer_shapes(self, data_shape: Sequence[Dim], axis: SupportsIndex) -> list[SymbolicShape]:
         """Tell the shapes of the parts.
 
         Parameters
@@ -142,7 +146,17 @@ class VariadicSplit:
 
     __slots__ = ()
 
-    def __call__(self, data: ArrayLike, axis: Any, split_lengths: Any) -> list[np.ndarray]:
+    @overload
+    def __call__(
+        self, data: NDArray[Scalar], axis: SupportsIndex, split_lengths: Lengths
+    ) -> list[NDArray[Scalar]]: ...
+    @overload
+    def __call__(
+        self, data: ArrayLike, axis: SupportsIndex, split_lengths: Lengths
+    ) -> list[NDArray[Any]]: ...
+    def __call__(
+        self, data: ArrayLike, axis: SupportsIndex, split_lengths: Lengths
+    ) -> list[np.ndarray]:
         """Split a tensor.
 
         Parameters
@@ -173,7 +187,7 @@ class VariadicSplit:
             raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
 
     def infer_shapes(
-        self, data_shape: Sequence[Dim], axis: Any, split_lengths: Any
+        self, data_shape: Sequence[Dim], axis: SupportsIndex, split_lengths: Lengths
     ) -> list[SymbolicShape]:
         """Tell the shapes of the parts.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
 from types import EllipsisType
-from typing import Any
+from typing import Any, SupportsIndex
 
 from splitjit.arrays import as_array
 from splitjit.dtypes import tensor_type
 from splitjit.errors import SplitError, SplitTypeError, describe
-from splitjit.planner import MAX_PARTS, integer, integers, normalize_axis, plan_split
+from splitjit.planner import MAX_PARTS, Lengths, cached_plan, integer, integers, normalize_axis
 
 Dim = int | str | None
 """An extent: known, known by a name alone, or unknown."""
@@ -84,8 +84,8 @@ def _rule_of_input(types: Set[str], ranks: Collection[int]) -> str:
 
 def infer_shapes(
     shape: Sequence[Dim],
-    axis: int,
-    split: int | Sequence[int] | None = None,
+    axis: SupportsIndex,
+    split: Lengths | None = None,
     num_outputs: int | None = None,
     num_splits: int | None = None,
 ) -> list[SymbolicShape | EllipsisType]:
@@ -136,7 +136,7 @@ def infer_shapes(
     fitting = max(sum(split), 0) if isinstance(split, tuple) else 0
     extent = length if isinstance(length, int) else fitting
     try:
-        plan = plan_split((extent,), split, num_outputs=num_outputs, num_splits=num_splits)
+        plan = cached_plan((extent,), split, 0, num_outputs, num_splits)
     except SplitError as error:
         rule = {"split": split, "num_outputs": num_outputs, "num_splits": num_splits}
         given = {name: value for name, value in rule.items() if value is not None}

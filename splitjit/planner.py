@@ -14,16 +14,22 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, overload
 
 from splitjit.errors import SplitError, SplitTypeError, describe, shorten
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import ArrayLike, DTypeLike
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 Shape = tuple[int, ...]
 T = TypeVar("T")
+
+Lengths = SupportsIndex | Sequence[SupportsIndex]
+"""What `split` may be; to type checkers, integer arrays of any rank have ``__index__``, too."""
+
+Scalar = TypeVar("Scalar", bound="np.generic")
+"""The dtype of an array, as ``NDArray[Scalar]`` has it."""
 
 MAX_PARTS = 2**31 - 1
 """The most outputs that the ONNX schemas of Split allow."""
@@ -38,7 +44,8 @@ class SplitPlan:
     """Where the parts of an axis start and how long they are.
 
     Made by :func:`plan_split`. A plan is frozen and hashable, and fits every
-    array of its shape, whatever the dtype: call it on one to split it.
+    array of its shape, whatever the dtype: call it on one to split it, print
+    it to see it. Notebooks show it as a picture.
 
     Parameters
     ----------
@@ -76,6 +83,12 @@ class SplitPlan:
     >>> plan = splitjit.plan_split((2, 7), axis=1, num_outputs=3)
     >>> plan
     SplitPlan(shape=(2, 7), axis=1, sizes=(3, 3, 1), output_shapes=((2, 3), (2, 3), (2, 1)))
+    >>> print(plan)
+    shape=(2, 7), axis=1, parts=3
+    ┌───────────┬───────────┬───┐
+    │     3     │     3     │ 1 │
+    └───────────┴───────────┴───┘
+    0           3           6   7
     >>> [part.shape for part in plan(np.zeros((2, 7)))]
     [(2, 3), (2, 3), (2, 1)]
     """
@@ -120,9 +133,24 @@ class SplitPlan:
         )
         return f"{type(self).__name__}({values})"
 
+    def __str__(self) -> str:
+        from splitjit.drawing import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        """Return a drawing for notebooks, which look for this name."""
+        from splitjit.drawing import svg
+
+        return svg(self)
+
     # A plan is also the handle by which users run it. Execution is imported
     # at the call, so that planning needs neither it nor an array library.
 
+    @overload
+    def empty(self, dtype: type[Scalar] | np.dtype[Scalar]) -> list[NDArray[Scalar]]: ...
+    @overload
+    def empty(self, dtype: DTypeLike) -> list[NDArray[Any]]: ...
     def empty(self, dtype: DTypeLike) -> list[np.ndarray]:
         """Allocate the parts, uninitialized: a fitting ``out=``.
 
@@ -156,6 +184,16 @@ class SplitPlan:
 
         return empty_parts(self, dtype)
 
+    @overload
+    def __call__(
+        self, x: NDArray[Scalar], out: None = None, copy: bool = True
+    ) -> list[NDArray[Scalar]]: ...
+    @overload
+    def __call__(self, x: ArrayLike, out: None = None, copy: bool = True) -> list[NDArray[Any]]: ...
+    @overload
+    def __call__(
+        self, x: ArrayLike, out: Sequence[NDArray[Scalar]], copy: Literal[True] = True
+    ) -> list[NDArray[Scalar]]: ...
     def __call__(
         self, x: ArrayLike, out: Sequence[np.ndarray] | None = None, copy: bool = True
     ) -> list[np.ndarray]:
@@ -185,13 +223,25 @@ class SplitPlan:
         return run_plan(self, x, out, copy)
 
 
+@overload
 def plan_split(
-    shape: Sequence[int],
-    split: Any = None,
+    shape: Sequence[SupportsIndex], split: Lengths, *, axis: SupportsIndex = 0
+) -> SplitPlan: ...
+@overload
+def plan_split(
+    shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, num_outputs: SupportsIndex
+) -> SplitPlan: ...
+@overload
+def plan_split(
+    shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, num_splits: SupportsIndex
+) -> SplitPlan: ...
+def plan_split(
+    shape: Sequence[SupportsIndex],
+    split: Lengths | None = None,
     *,
-    axis: int = 0,
-    num_outputs: int | None = None,
-    num_splits: int | None = None,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
 ) -> SplitPlan:
     """Plan the split of an axis by exactly one of three rules.
 
@@ -367,14 +417,14 @@ def _physical_memory() -> int:
         return sys.maxsize
 
 
-def _shape(shape: Sequence[int]) -> Shape:
+def _shape(shape: Sequence[SupportsIndex]) -> Shape:
     extents = integers("shape", shape)
     if extents and min(extents) < 0:
         raise SplitError("split", describe(shape=extents), "extents must be at least 0")
     return extents
 
 
-def normalize_axis(axis: int, shape: Sequence[object]) -> int:
+def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
     """Count the axis from the front; of the shape, only the rank matters."""
     rank = len(shape)
     index = integer("axis", axis)

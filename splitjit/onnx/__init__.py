@@ -18,18 +18,19 @@ __all__ = ["Split", "SplitBackend", "SplitToSequence", "reference_ops"]
 
 _HOMES = {"SplitBackend": "backend", "reference_ops": "reference"}
 
+if not TYPE_CHECKING:  # for whom it would make a name of each misspelled one
 
-def __getattr__(name: str) -> Any:
-    """Import what needs the onnx package once it is asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    def __getattr__(name: str) -> Any:
+        """Import what needs the onnx package once it is asked for."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-    try:
-        return getattr(import_module(f"splitjit.onnx.{_HOMES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "onnx":
-            raise
-        raise ImportError(
-            f"splitjit.onnx.{name} needs the onnx package: pip install splitjit[onnx]"
-        ) from error
+        try:
+            return getattr(import_module(f"splitjit.onnx.{_HOMES[name]}"), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "onnx":
+                raise
+            raise ImportError(
+                f"splitjit.onnx.{name} needs the onnx package: pip install splitjit[onnx]"
+            ) from error

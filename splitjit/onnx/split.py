@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Any, cast
+from typing import Any, SupportsIndex, cast, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from splitjit.errors import SplitError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
 from splitjit.operators import Dim, Rule, SymbolicShape, array_input, count_attribute, integer_input
-from splitjit.planner import integer, integers
+from splitjit.planner import Lengths, Scalar, integer, integers
+
+_Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
+"""The input `split`, which is of floats in Split-1."""
 
 _INT64 = frozenset({"tensor(int64)"})
 
@@ -83,11 +86,11 @@ the axis length 7 must be a multiple of 2
     def __init__(
         self,
         *,
-        opset: int = 18,
-        axis: int | None = None,
-        split: Sequence[int] | None = None,
-        num_outputs: int | None = None,
-        outputs: int | None = None,
+        opset: SupportsIndex = 18,
+        axis: SupportsIndex | None = None,
+        split: Sequence[SupportsIndex] | None = None,
+        num_outputs: SupportsIndex | None = None,
+        outputs: SupportsIndex | None = None,
     ) -> None:
         super().__init__(opset)
         version = self._version
@@ -106,7 +109,13 @@ the axis length 7 must be a multiple of 2
         if self._rule is None and not version.split_types:
             raise self._nothing_given()
 
-    def __call__(self, input: ArrayLike, split: Any = None) -> list[np.ndarray]:
+    @overload
+    def __call__(
+        self, input: NDArray[Scalar], split: _Lengths | None = None
+    ) -> list[NDArray[Scalar]]: ...
+    @overload
+    def __call__(self, input: ArrayLike, split: _Lengths | None = None) -> list[NDArray[Any]]: ...
+    def __call__(self, input: ArrayLike, split: _Lengths | None = None) -> list[np.ndarray]:
         """Split a tensor.
 
         Parameters
@@ -129,7 +138,9 @@ the axis length 7 must be a multiple of 2
         """
         return self._run(input, split)[: self._outputs]
 
-    def infer_shapes(self, input_shape: Sequence[Dim], split: Any = None) -> list[SymbolicShape]:
+    def infer_shapes(
+        self, input_shape: Sequence[Dim], split: _Lengths | None = None
+    ) -> list[SymbolicShape]:
         """Tell the shapes of the outputs.
 
         Parameters

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from splitjit.errors import SplitError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
 from splitjit.operators import Dim, Rule, SymbolicShape, integer_input
-from splitjit.planner import integer
+from splitjit.planner import Lengths, Scalar, integer
 
 _INTEGERS = frozenset({"tensor(int32)", "tensor(int64)"})
 
@@ -66,7 +66,9 @@ class SplitToSequence(VersionedOperator):
         Version(24, ALL, split_types=_INTEGERS),
     )
 
-    def __init__(self, *, opset: int = 11, axis: int = 0, keepdims: int = 1) -> None:
+    def __init__(
+        self, *, opset: SupportsIndex = 11, axis: SupportsIndex = 0, keepdims: SupportsIndex = 1
+    ) -> None:
         super().__init__(opset)
         try:
             self._axis = integer("axis", axis)
@@ -77,7 +79,13 @@ class SplitToSequence(VersionedOperator):
             raise SplitError(self._name, describe(keepdims=keepdims), "must be 0 or 1")
         self._rule = 1, None, None
 
-    def __call__(self, input: ArrayLike, split: Any = None) -> list[np.ndarray]:
+    @overload
+    def __call__(
+        self, input: NDArray[Scalar], split: Lengths | None = None
+    ) -> list[NDArray[Scalar]]: ...
+    @overload
+    def __call__(self, input: ArrayLike, split: Lengths | None = None) -> list[NDArray[Any]]: ...
+    def __call__(self, input: ArrayLike, split: Lengths | None = None) -> list[np.ndarray]:
         """Split a tensor.
 
         Parameters
@@ -106,7 +114,7 @@ class SplitToSequence(VersionedOperator):
         return [part.squeeze(self._axis) for part in parts]
 
     def infer_shapes(
-        self, input_shape: Sequence[Dim], split: Any = None
+        self, input_shape: Sequence[Dim], split: Lengths | None = None
     ) -> list[SymbolicShape | EllipsisType]:
         """Tell the shapes of the parts.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,7 +65,7 @@ class VersionedOperator:
     _rule: Rule | None
     """The rule where there is no input `split`; None where there must be one."""
 
-    def __init__(self, opset: int) -> None:
+    def __init__(self, opset: SupportsIndex) -> None:
         operator = type(self).__name__
         self._name = f"ONNX {operator}"
         first = self._versions[0].since
@@ -106,9 +106,10 @@ class VersionedOperator:
             if rule is None:
                 raise self._nothing_given()
             lengths, num_outputs, num_splits = rule
-            return split_array(
+            parts: list[np.ndarray] = split_array(  # type: ignore[call-overload]  # one is given
                 x, lengths, axis=self._axis, num_outputs=num_outputs, num_splits=num_splits
             )
+            return parts
         except SplitError as error:
             raise self._refused(error) from None
 

@@ -1,0 +1,203 @@
+"""Plans to look at: text for the terminal, SVG for notebooks, from one layout.
+
+A part is a cell as wide as the part is long, to scale, with its size inside
+and its offset below. One too short for these labels is widened until they fit;
+where there is no room for all, a dashed cell stands for those in the middle.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from splitjit.errors import describe
+
+if TYPE_CHECKING:
+    from splitjit.planner import SplitPlan
+
+_NARROWEST, _WIDEST = 40, 80
+"""Columns of a drawing; fewer have no room for a first, a last and a dashed cell."""
+
+_FEW = 8
+"""Parts that are drawn, at most, where there is no room for all."""
+
+_COLUMN, _LINE, _BAR = 8, 18, 40
+"""Pixels in an SVG: a little more than its characters need, and the cells' height."""
+
+
+class _Cell(NamedTuple):
+    """A part, or those in the middle that are left out."""
+
+    size: int
+    label: str
+    start: str
+    end: str
+    columns: int  # that its labels need
+    left_out: bool
+    about: str
+
+
+def text(plan: SplitPlan) -> str:
+    """Draw a plan in box characters, as wide as the terminal or 80 columns at most.
+
+    Parameters
+    ----------
+    plan : SplitPlan
+        The plan to draw.
+
+    Returns
+    -------
+    str
+        A few lines, however many parts there are.
+    """
+    columns = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size().columns))
+    lines = _title(plan, columns)
+    cells = _cells(plan, columns)
+    if cells:
+        drawn = list(zip(cells, _widths(cells, columns - 1), strict=True))
+        rules = [("╌" if cell.left_out else "─") * (width - 1) for cell, width in drawn]
+        labels = [cell.label.center(width - 1) for cell, width in drawn]
+        starts = "".join([cell.start.ljust(width) for cell, width in drawn])
+        end = cells[-1].end
+        lines += [
+            f"┌{'┬'.join(rules)}┐",
+            f"│{'│'.join(labels)}│",
+            f"└{'┴'.join(rules)}┘",
+            starts[: len(starts) + 1 - len(end)] + end,
+        ]
+    return "\n".join(lines)
+
+
+def svg(plan: SplitPlan) -> str:
+    """Draw a plan as an SVG element, for a page with text of any color.
+
+    Parameters
+    ----------
+    plan : SplitPlan
+        The plan to draw.
+
+    Returns
+    -------
+    str
+        One element, with no ids or styles that could clash with others of the page.
+    """
+    lines = _title(plan, _WIDEST)
+    cells = _cells(plan, _WIDEST)
+    widths = _widths(cells, _WIDEST * _COLUMN, _COLUMN)
+    across = max(sum(widths), _COLUMN * max(map(len, lines))) + 2
+    bar = _LINE * len(lines)
+    down = bar + (_BAR + _LINE if cells else 0) + 2
+    drawing = Element(
+        "svg",
+        {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "role": "img",
+            "aria-label": describe(shape=plan.shape, axis=plan.axis, sizes=plan.sizes),
+            "width": str(across),
+            "height": str(down),
+            "viewBox": f"-1 -1 {across} {down}",  # outlines are half outside
+            "style": "max-width: 100%; height: auto",
+            "font-family": "monospace",
+            "font-size": "12",
+            "fill": "currentColor",
+        },
+    )
+    for i, line in enumerate(lines):
+        _write(drawing, line, 0, _LINE * i + 11, "start")
+    starts = itertools.accumulate(widths, initial=0)
+    for i, (cell, x, width) in enumerate(zip(cells, starts, widths, strict=False)):
+        _draw(drawing, cell, x, bar, width, "0.3" if i % 2 else "0.6")
+    if cells:
+        _write(drawing, cells[-1].end, sum(widths), bar + _BAR + 15, "end")
+    return tostring(drawing, encoding="unicode")
+
+
+def _draw(parent: Element, cell: _Cell, x: int, y: int, width: int, opacity: str) -> None:
+    group = SubElement(parent, "g")
+    SubElement(group, "title").text = cell.about
+    box = {"x": str(x), "y": str(y), "width": str(width), "height": str(_BAR)}
+    look = {"fill": "steelblue", "fill-opacity": opacity}
+    if cell.left_out:
+        look = {"fill-opacity": "0", "stroke-dasharray": "4"}
+    SubElement(group, "rect", box | look | {"stroke": "currentColor"})
+    _write(group, cell.label, x + width // 2, y + _BAR // 2 + 4, "middle")
+    _write(group, cell.start, x, y + _BAR + 15, "start")
+
+
+def _write(parent: Element, words: str, x: int, y: int, anchor: str) -> None:
+    SubElement(parent, "text", {"x": str(x), "y": str(y), "text-anchor": anchor}).text = words
+
+
+def _title(plan: SplitPlan, columns: int) -> list[str]:
+    values = describe(shape=plan.shape, axis=plan.axis, parts=len(plan.sizes))
+    return textwrap.wrap(values, columns)
+
+
+def _cells(plan: SplitPlan, columns: int) -> list[_Cell]:
+    """Return the cells to draw: all parts, or as many of the first and last as fit."""
+    room = columns - 1  # the last border's
+    digits = (room - 7) // 4  # with labels of so many, three cells fit: that ends the search
+    drawings = (
+        [_cell(plan, parts, most) for parts in choice]
+        for choice in _choices(len(plan.sizes), columns // 4)
+        for most in (columns, digits)
+    )
+    return next(cells for cells in drawings if sum([cell.columns for cell in cells]) <= room)
+
+
+def _choices(count: int, most: int) -> Iterator[list[range]]:
+    """Yield what the cells can stand for, each for a range of parts, from many cells to few."""
+    if count <= most:
+        yield [range(i, i + 1) for i in range(count)]
+    for shown in range(min(_FEW, count - 2), 1, -1):
+        bounds = [*range((shown + 1) // 2 + 1), *range(count - shown // 2, count + 1)]
+        yield [range(*pair) for pair in itertools.pairwise(bounds)]
+
+
+def _cell(plan: SplitPlan, parts: range, digits: int) -> _Cell:
+    """Return the cell of a part, or of several that are left out."""
+    is_last = parts.stop == len(plan.sizes)
+    start = plan.offsets[parts.start]
+    end = plan.shape[plan.axis] if is_last else plan.offsets[parts.stop]
+    size = end - start
+    left_out = len(parts) > 1
+    if left_out:
+        label = "…"
+        about = describe(parts=parts, offset=start, size=size)
+    else:
+        label = _label(size, digits)
+        shape = plan.output_shapes[parts.start]
+        about = describe(part=parts.start, offset=start, size=size, shape=shape)
+    below = _label(start, digits), _label(end, digits)
+    columns = max(len(label) + 3, len(below[0]) + 1 + (len(below[1]) if is_last else 0))
+    return _Cell(size, label, *below, columns, left_out, about)
+
+
+def _label(number: int, digits: int) -> str:
+    """Write a number, to two digits where there is no room for all of them."""
+    if number < 10**digits:
+        return str(number)
+    return f"{number:.1e}" if number < 10**300 else ">1e300"
+
+
+def _widths(cells: list[_Cell], room: int, unit: int = 1) -> list[int]:
+    """Share the room by size, but give each cell what its labels need.
+
+    No more of the room is taken than all cells need to be to scale.
+    """
+    sizes = [cell.size for cell in cells]
+    least = [cell.columns * unit for cell in cells]
+    to_scale = [-(-sum(sizes) * n // size) for size, n in zip(sizes, least, strict=True) if size]
+    empty = [n for size, n in zip(sizes, least, strict=True) if not size]
+    room = min(room, max(to_scale, default=0) + sum(empty))
+
+    scaled, total = set(range(len(cells))), sum(sizes)
+    while short := {i for i in scaled if sizes[i] * room <= least[i] * total}:
+        scaled -= short
+        room -= sum([least[i] for i in short])
+        total -= sum([sizes[i] for i in short])
+    return [sizes[i] * room // total if i in scaled else least[i] for i in range(len(cells))]

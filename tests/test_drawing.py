@@ -1,0 +1,247 @@
+"""Plans as text and as SVG: every part in sight or left out, to scale, within the width."""
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from types import SimpleNamespace
+from unittest import mock
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitjit import SplitPlan, drawing, plan_split
+
+SVG = "{http://www.w3.org/2000/svg}"
+ANCHORS = {"start": 0, "middle": 0.5, "end": 1}
+
+sizes = st.one_of(
+    st.lists(st.integers(0, 9), max_size=12),
+    st.lists(st.one_of(st.integers(0, 10**4), st.integers(0, 10**30)), max_size=30),
+    st.lists(st.sampled_from([0, 1, 10**9, 10**310, 10**4500]), max_size=5),
+    st.builds(lambda n, size: [size] * n, st.integers(0, 2000), st.integers(0, 10**12)),
+)
+
+
+@st.composite
+def plans(draw):
+    lengths = draw(sizes)
+    before, after = draw(st.lists(st.integers(0, 10**9), max_size=7)), [3] * draw(st.integers(0, 1))
+    return SplitPlan((*before, sum(lengths), *after[: 7 - len(before)]), len(before), lengths)
+
+
+def in_terminal(columns, plan):
+    with mock.patch.dict(os.environ, COLUMNS=str(columns)):
+        return str(plan)
+
+
+def assert_numbers(labels, numbers):
+    """Check that each label is its number, or says it to two digits."""
+    for label, number in zip(labels, numbers, strict=True):
+        if re.fullmatch(r"\d+", label):
+            assert label == str(number)
+        elif label == ">1e300":
+            assert number >= 10**300
+        else:
+            assert re.fullmatch(r"\d\.\de\+\d+", label)
+            assert abs(int(float(label)) - number) <= number * Fraction(6, 100)
+            assert number >= 10**8
+
+
+def assert_drawn(plan, labels, starts, end, widths, room, column):
+    """Check what both drawings promise of their cells, as they were read from the output."""
+    count = len(plan)
+    if "…" in labels:
+        head = labels.index("…")
+        tail = len(labels) - head - 1
+        assert 1 <= head <= 4
+        assert head - tail in (0, 1)
+        assert head + tail < count - 1
+        first = [*range(head + 1), *range(count - tail, count)]
+    else:
+        head = None
+        assert len(labels) == count
+        first = list(range(count))
+    offsets = [*(plan.offsets[i] for i in first), plan.shape[plan.axis]]
+    lengths = [b - a for a, b in itertools.pairwise(offsets)]
+    assert_numbers([*starts, end], offsets)
+    seen = [i for i in range(len(labels)) if i != head]
+    assert_numbers([labels[i] for i in seen], [lengths[i] for i in seen])
+    # What is wider than its labels need is to scale, and all is where there is room for that.
+    assert sum(widths) <= room
+    least = [
+        column * max(len(label) + 3, len(start) + 1)
+        for label, start in zip(labels, starts, strict=True)
+    ]
+    least[-1] = max(least[-1], column * (len(starts[-1]) + 1 + len(end)))
+    roomy = sum(widths) + len(widths) < room
+    scaled = [i for i, n in enumerate(lengths) if n and (roomy or widths[i] > least[i])]
+    if scaled:
+        scale = max(Fraction(widths[i], lengths[i]) for i in scaled)
+        for width, length, need in zip(widths, lengths, least, strict=True):
+            assert need <= width <= max(need, length * scale) < width + 1
+
+
+@given(plans(), st.integers(1, 200))
+def test_text(plan, columns):
+    lines = in_terminal(columns, plan).split("\n")
+    columns = max(40, min(80, columns))
+    assert all(len(line) <= columns for line in lines)
+    assert len(lines) <= 40
+    if len(plan) == 0:
+        assert "┌" not in str(plan)
+        return
+    *title, top, middle, bottom, below = lines
+    assert "".join(title).replace(" ", "").endswith(f"axis={plan.axis},parts={len(plan)}")
+    assert middle[0] + middle[-1] == "││"
+    borders = [i for i, character in enumerate(middle) if character == "│"]
+    assert [i for i, character in enumerate(top) if character not in "─╌"] == borders
+    assert [i for i, character in enumerate(bottom) if character not in "─╌"] == borders
+    assert (top[0], top[-1], bottom[0], bottom[-1]) == ("┌", "┐", "└", "┘")
+    assert len({*map(len, (top, middle, bottom, below))}) == 1
+    labels = [label.strip() for label in middle[1:-1].split("│")]
+    assert [{*rule} for rule in top[1:-1].split("┬")] == [
+        {"╌" if label == "…" else "─"} for label in labels
+    ]
+    *starts, end = below.split()
+    assert [found.start() for found in re.finditer(r"\S+", below)][:-1] == borders[:-1]
+    widths = [b - a for a, b in itertools.pairwise(borders)]
+    assert_drawn(plan, labels, starts, end, widths, columns - 1, 1)
+
+
+@given(plans())
+def test_svg(plan):
+    picture = plan._repr_html_()
+    root = ElementTree.fromstring(picture)
+    assert root.tag == f"{SVG}svg"
+    assert root.get("role") == "img"
+    assert f"axis={plan.axis}, sizes=(" in root.get("aria-label")
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+        "svg", "g", "title", "rect", "text"
+    }  # fmt: skip
+    assert not any(element.get("id") for element in root.iter())
+    groups = root.findall(f"{SVG}g")
+    if len(plan) == 0:
+        assert not groups
+        return
+    boxes = [group.find(f"{SVG}rect") for group in groups]
+    x, widths = [[int(box.get(name)) for box in boxes] for name in ("x", "width")]
+    assert x == [sum(widths[:i]) for i in range(len(widths))]
+    labels, starts = [[group.findall(f"{SVG}text")[i].text for group in groups] for i in (0, 1)]
+    end = root.findall(f"{SVG}text")[-1]
+    assert [box.get("stroke-dasharray") for box in boxes] == [
+        "4" if label == "…" else None for label in labels
+    ]
+    assert int(end.get("x")) == sum(widths)
+    assert_drawn(plan, labels, starts, end.text, widths, 640, 8)
+    left, top, width, height = map(int, root.get("viewBox").split())
+    assert (root.get("width"), root.get("height")) == (str(width), str(height))
+    for element in root.iter(f"{SVG}text"):
+        across = 8 * len(element.text)
+        start = int(element.get("x")) - across * ANCHORS[element.get("text-anchor")]
+        assert left <= start <= start + across <= left + width
+        assert top + 10 <= int(element.get("y")) <= top + height - 3
+
+
+def test_tooltips_tell_what_a_call_needs():
+    root = ElementTree.fromstring(plan_split((2, 10**5), 1, axis=1)._repr_html_())
+    titles = [title.text for title in root.iter(f"{SVG}title")]
+    assert len(titles) == 9
+    assert titles[1] == "part=1, offset=1, size=1, shape=(2, 1)"
+    assert titles[4] == "parts=range(4, 99996), offset=4, size=99992"
+    assert titles[-1] == "part=99999, offset=99999, size=1, shape=(2, 1)"
+
+
+@pytest.mark.parametrize(
+    ("plan", "drawn"),
+    [
+        (SplitPlan((0, 3), 0, []), "shape=(0, 3), axis=0, parts=0"),
+        (
+            SplitPlan((3,), 0, [3]),
+            """
+shape=(3,), axis=0, parts=1
+┌───┐
+│ 3 │
+└───┘
+0   3""",
+        ),
+        (
+            SplitPlan((6,), 0, [0, 6, 0]),
+            """
+shape=(6,), axis=0, parts=3
+┌───┬───┬───┐
+│ 0 │ 6 │ 0 │
+└───┴───┴───┘
+0   0   6   6""",
+        ),
+        (
+            SplitPlan((10**9,), 0, [1, 10**9 - 1]),
+            """
+shape=(1000000000,), axis=0, parts=2
+┌───┬──────────────────────────────────┐
+│ 1 │            999999999             │
+└───┴──────────────────────────────────┘
+0   1                         1000000000""",
+        ),
+        (
+            plan_split((3 * 123456789,), num_splits=3),
+            """
+shape=(370370367,), axis=0, parts=3
+┌───────────┬───────────┬──────────────┐
+│  1.2e+08  │  1.2e+08  │   1.2e+08    │
+└───────────┴───────────┴──────────────┘
+0           1.2e+08     2.5e+08  3.7e+08""",
+        ),
+        (
+            plan_split((10**5,), 1),
+            """
+shape=(100000,), axis=0, parts=100000
+┌───┬───┬───┬╌╌╌╌╌╌╌╌┬─────┬───────────┐
+│ 1 │ 1 │ 1 │   …    │  1  │     1     │
+└───┴───┴───┴╌╌╌╌╌╌╌╌┴─────┴───────────┘
+0   1   2   3        99998 99999  100000""",
+        ),
+        (
+            SplitPlan((10**30,), 0, [10**30 - 10**9, 10**9]),
+            """
+shape=(1000000000000000000000000000000,)
+, axis=0, parts=2
+┌───────────────────────┬──────────────┐
+│        1.0e+30        │   1.0e+09    │
+└───────────────────────┴──────────────┘
+0                       1.0e+30  1.0e+30""",
+        ),
+    ],
+)
+def test_narrow_drawings(plan, drawn):
+    assert in_terminal(40, plan) == drawn.strip()
+
+
+def test_what_is_hostile_is_text():
+    class Hostile(int):
+        def __repr__(self):
+            return "</title><script>alert('\"&')</script>"
+
+        __str__ = __repr__
+
+    one = Hostile(1)
+    plan = SimpleNamespace(shape=(one,), axis=0, sizes=(one,), offsets=(one,))
+    plan.output_shapes = ((one,),)
+    picture = drawing.svg(plan)
+    assert "<script" not in picture
+    root = ElementTree.fromstring(picture)
+    assert repr(one) in root.get("aria-label")
+    assert sum(repr(one) in (element.text or "") for element in root.iter()) > 2
+
+
+def test_only_those_who_look_load_the_drawing():
+    code = (
+        "import sys, splitjit; plan = splitjit.plan_split((6,), 2); repr(plan)\n"
+        "assert 'splitjit.drawing' not in sys.modules; str(plan)\n"
+        "assert 'splitjit.drawing' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,136 @@
+"""What type checkers make of right and wrong uses, and Python of the same.
+
+mypy and basedpyright read this file. Both take a ``type: ignore`` that ignores
+nothing for an error, so each of them must refuse each wrong use.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, assert_type
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+
+import splitjit
+from splitjit import SplitError, SplitPlan, plan_split, split
+
+x = np.arange(6, dtype=np.float32)
+out = [np.empty(3, np.float32), np.empty(3, np.float32)]
+plan = plan_split((6,), 3)
+
+Floats = list[NDArray[np.float32]]
+Doubles = list[NDArray[np.float64]]
+
+
+def test_parts_have_the_dtype_of_the_array() -> None:
+    assert_type(split(x, 3), Floats)
+    assert_type(split(x, [1, 5], copy=False), Floats)
+    assert_type(split(x, (np.int64(1), 5), axis=np.int32(-1)), Floats)
+    assert_type(split(x, np.array([1, 5])), Floats)
+    assert_type(split(x, num_outputs=4, axis=0), Floats)
+    assert_type(split(x, num_splits=np.int64(3)), Floats)
+    assert_type(plan(x), Floats)
+    assert_type(plan(x, copy=False), Floats)
+    assert_type(plan.empty(np.float32), Floats)
+    assert_type(plan.empty(x.dtype), Floats)
+    assert_type(splitjit.onnx.Split(num_outputs=2)(x), Floats)
+    assert_type(splitjit.onnx.Split(opset=1, axis=0)(x, [1.0, 5.0]), Floats)
+    assert_type(splitjit.onnx.SplitToSequence(keepdims=0)(x), Floats)
+    assert_type(splitjit.onnx.SplitToSequence()(x, 2), Floats)
+    assert_type(splitjit.openvino.Split(num_splits=2)(x, 0), Floats)
+    assert_type(splitjit.openvino.VariadicSplit()(x, np.array([0]), [2, -1]), Floats)
+
+
+@pytest.mark.parametrize("items", [x, x.tolist()])
+@pytest.mark.parametrize("copy", [True, False])
+def test_parts_of_what_has_no_known_dtype(items: ArrayLike, copy: bool) -> None:
+    assert_type(split([[1, 2], [3, 4]], 1), list[NDArray[Any]])
+    assert_type(split([1.0, 2.0], num_outputs=2), list[NDArray[Any]])
+    assert_type(split(items, num_splits=2, copy=copy), list[NDArray[Any]])
+    assert_type(plan(items, copy=copy), list[NDArray[Any]])
+    assert_type(plan.empty("float32"), list[NDArray[Any]])
+    assert_type(splitjit.onnx.Split(num_outputs=2)([1.0, 2.0]), list[NDArray[Any]])
+
+
+def test_out_is_what_comes_back() -> None:
+    assert_type(split(x, 3, out=out), Floats)
+    assert_type(split(x.tolist(), num_splits=2, out=[np.empty(3) for _ in range(2)]), Doubles)
+    assert_type(plan(x, out), Floats)
+
+
+def test_a_plan_is_one_whatever_the_rule() -> None:
+    assert_type(plan, SplitPlan)
+    assert_type(plan_split(x.shape, [2, 4], axis=-1), SplitPlan)
+    assert_type(plan_split([6, np.int64(2)], num_outputs=4), SplitPlan)
+    assert_type(plan_split((6,), num_splits=2, axis=np.int8(0)), SplitPlan)
+    assert_type(plan.sizes, tuple[int, ...])
+
+
+WRONG: list[Callable[[], object]] = [
+    # not exactly one rule
+    lambda: split(x),  # type: ignore
+    lambda: split(x, axis=0, copy=False),  # type: ignore
+    lambda: split(x, 3, num_outputs=2),  # type: ignore
+    lambda: split(x, [3, 3], num_splits=2),  # type: ignore
+    lambda: split(x, num_outputs=2, num_splits=2),  # type: ignore
+    lambda: split([1, 2], 1, num_splits=2),  # type: ignore
+    lambda: plan_split((6,)),  # type: ignore
+    lambda: plan_split((6,), 3, num_outputs=2),  # type: ignore
+    lambda: plan_split((6,), num_outputs=2, num_splits=2),  # type: ignore
+    # views into out
+    lambda: split(x, 3, out=out, copy=False),  # type: ignore
+    lambda: plan(x, out, False),  # type: ignore
+    lambda: plan(x, out=out, copy=False),  # type: ignore
+    # no integers, no arrays
+    lambda: split(x, 3.0),  # type: ignore
+    lambda: split(x, [1.0, 5.0]),  # type: ignore
+    lambda: split(x, "33"),  # type: ignore
+    lambda: split(x, {3}),  # type: ignore
+    lambda: split(x, num_outputs="2"),  # type: ignore
+    lambda: split(x, num_splits=2.0),  # type: ignore
+    lambda: split(x, 3, axis=0.0),  # type: ignore
+    lambda: split(x, 3, axis=None),  # type: ignore
+    lambda: split(x, 3, copy=1),  # type: ignore
+    lambda: split(x, 3, out=[[0.0] * 3] * 2),  # type: ignore
+    lambda: split(object(), 3),  # type: ignore
+    lambda: plan_split(6, 3),  # type: ignore
+    lambda: plan_split((6.0,), 3),  # type: ignore
+    lambda: plan_split((6,), "33"),  # type: ignore
+    lambda: plan_split((6,), num_splits=2.0),  # type: ignore
+    # not the operator's
+    lambda: splitjit.onnx.Split(num_splits=2),  # type: ignore
+    lambda: splitjit.onnx.Split(num_outputs=2.0),  # type: ignore
+    lambda: splitjit.onnx.SplitToSequence()(x, 2.0),  # type: ignore
+    lambda: splitjit.openvino.Split(),  # type: ignore
+    lambda: splitjit.openvino.Split(num_splits=2)(x, 0.0),  # type: ignore
+    lambda: splitjit.openvino.VariadicSplit()(x, 0, ["1", "5"]),  # type: ignore
+    lambda: split(x, num_output=3),  # type: ignore
+]
+
+
+@pytest.mark.parametrize("use", WRONG)
+def test_wrong_uses_are_refused(use: Callable[[], object]) -> None:
+    with pytest.raises((SplitError, TypeError)):
+        use()
+
+
+def test_misspelled_names_are_none() -> None:
+    with pytest.raises(AttributeError):
+        assert splitjit.spilt  # type: ignore
+    with pytest.raises(AttributeError):
+        assert splitjit.onnx.Spilt  # type: ignore
+
+
+def test_overloads_leave_the_signatures_as_they_are() -> None:
+    rules = ["split=None", "*", "axis=0", "num_outputs=None", "num_splits=None"]
+    signatures: list[tuple[Callable[..., object], list[str]]] = [
+        (split, ["x", *rules, "out=None", "copy=True"]),
+        (plan_split, ["shape", *rules]),
+        (SplitPlan.__call__, ["self", "x", "out=None", "copy=True"]),
+    ]
+    for function, expected in signatures:
+        signature = inspect.signature(function)
+        bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+        shown = str(signature.replace(parameters=bare, return_annotation=signature.empty))
+        assert shown == f"({', '.join(expected)})"
