@@ -58,6 +58,9 @@ class SplitError(ValueError):
         The offending values, by name.
     rule : str
         The rule that they broke.
+    *values : int
+        Where `received` has a ``%d``: compiled code knows values, but would take
+        long to compile were it to write them out.
 
     Attributes
     ----------
@@ -74,7 +77,9 @@ class SplitError(ValueError):
 the axis length 7 must be a multiple of 2
     """
 
-    def __init__(self, operator: str, received: str, rule: str) -> None:
+    def __init__(self, operator: str, received: str, rule: str, *values: int) -> None:
+        if values:
+            received %= values
         super().__init__(operator, received, rule)
         self.operator = operator
         self.received = received

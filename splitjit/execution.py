@@ -39,27 +39,52 @@ STREAM_FROM = 15 << 20
 # A signature for each rule, by arrays of a known dtype and by others; and one with `out`.
 @overload
 def split(
-    x: NDArray[Scalar], split: Lengths, *, axis: SupportsIndex = 0, copy: bool = True
+    x: NDArray[Scalar],
+    split: Lengths,
+    *,
+    axis: SupportsIndex = 0,
+    out: None = None,
+    copy: bool = True,
 ) -> list[NDArray[Scalar]]: ...
 @overload
 def split(
-    x: NDArray[Scalar], *, axis: SupportsIndex = 0, num_outputs: SupportsIndex, copy: bool = True
+    x: NDArray[Scalar],
+    *,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
 ) -> list[NDArray[Scalar]]: ...
 @overload
 def split(
-    x: NDArray[Scalar], *, axis: SupportsIndex = 0, num_splits: SupportsIndex, copy: bool = True
+    x: NDArray[Scalar],
+    *,
+    axis: SupportsIndex = 0,
+    num_splits: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
 ) -> list[NDArray[Scalar]]: ...
 @overload
 def split(
-    x: ArrayLike, split: Lengths, *, axis: SupportsIndex = 0, copy: bool = True
+    x: ArrayLike, split: Lengths, *, axis: SupportsIndex = 0, out: None = None, copy: bool = True
 ) -> list[NDArray[Any]]: ...
 @overload
 def split(
-    x: ArrayLike, *, axis: SupportsIndex = 0, num_outputs: SupportsIndex, copy: bool = True
+    x: ArrayLike,
+    *,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
 ) -> list[NDArray[Any]]: ...
 @overload
 def split(
-    x: ArrayLike, *, axis: SupportsIndex = 0, num_splits: SupportsIndex, copy: bool = True
+    x: ArrayLike,
+    *,
+    axis: SupportsIndex = 0,
+    num_splits: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
 ) -> list[NDArray[Any]]: ...
 @overload
 def split(
@@ -154,7 +179,9 @@ def split(
     return _route(plan, x, out, copy)
 
 
-def split_into(x: ArrayLike, outs: Sequence[np.ndarray], split: Any, axis: int = 0) -> None:
+def split_into(
+    x: ArrayLike, outs: Sequence[np.ndarray], split: Lengths, axis: SupportsIndex = 0
+) -> None:
     """Split an array into arrays that are there, and allocate none.
 
     The same as ``split(x, split, axis=axis, out=outs)``, in a form that code

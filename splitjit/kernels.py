@@ -43,7 +43,7 @@ _BROAD = 1 << 10  # the same, if its runs are longer than a cache line
 _TILE = 16  # bytes of the vectors in which tiles of it are transposed
 _FAR = 1 << 9  # bytes between runs that hardware does not fetch ahead
 _STAGED = 1 << 11  # longest run that is gathered
-_LONG = 1 << 13  # shortest run that memcpy copies
+_LONG = 1 << 9  # shortest run that is streamed to a target with gaps
 
 _log = logging.getLogger(__name__)
 
@@ -226,12 +226,7 @@ _runs_of_8, _runs_of_16, _runs_of_32 = _runs_of(8), _runs_of(16), _runs_of(32)
 def _move_runs(target, source, run, count, target_step, source_step):
     """Copy runs that lie evenly spaced, by ordinary stores and the widest word that fits."""
     _out_of_line()
-    if run >= _LONG:
-        for _ in range(count):
-            _copy_bytes(target, source, run)
-            target += target_step
-            source += source_step
-    elif run >= _LINE:
+    if run >= _LINE:  # memcpy is no faster, and slower where the target's pages are new
         last = run - _LINE
         for _ in range(count):
             for k in range(0, last, _LINE):

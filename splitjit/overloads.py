@@ -22,6 +22,8 @@ from splitjit.errors import SplitError
 from splitjit.execution import STREAM_FROM
 from splitjit.planner import MAX_PARTS
 
+_LONG = 1 << 12  # bytes of runs that share too little
+
 
 def init():
     """Do nothing: importing this module has registered the overloads."""
@@ -58,7 +60,8 @@ def _split(
             np.empty(tuple_setitem(x.shape, d, _size(sizes, i, x.shape[d])), x.dtype)
             for i in range(count)
         ]
-        copy_parts(x, parts, sizes, count, d)
+        # Past the cache is no gain: the system has just zeroed these pages in it.
+        copy_parts(x, parts, sizes, count, d, False)
         return parts
 
     return implementation
@@ -84,7 +87,7 @@ def _split_into(x, outs, split, axis=0):
         d = _normalize_axis(axis, x.ndim)
         sizes, count = rule(split, None, None, x.shape[d])
         _check_outs(x, outs, sizes, count, d)
-        copy_parts(x, outs, sizes, count, d)
+        copy_parts(x, outs, sizes, count, d, x.size * x.itemsize >= STREAM_FROM)
 
     return implementation
 
@@ -108,7 +111,9 @@ def _is_integer(kind):
 
 def _item_of(kind):
     """Return the type of what a sequence holds, None where that is not one type."""
-    return getattr(kind, "dtype", None) if isinstance(kind, types.Sequence) else None
+    return (
+        getattr(kind, "dtype", None) if isinstance(kind, types.Sequence | types.ListType) else None
+    )
 
 
 def _is_lengths(kind):
@@ -173,15 +178,15 @@ def _by_lengths(split, num_outputs, num_splits, length):
     for size in split:
         n = np.intp(size)
         if n < 0:
-            raise SplitError("split", f"split with {n}", "lengths must be at least 0")
+            raise SplitError("split", "split with %d", "lengths must be at least 0", n)
         if n > length - total:  # a sum could overflow
             raise SplitError(
-                "split", f"split of more than {length}", "lengths must sum to the axis length"
+                "split", "split of more than %d", "lengths must sum to the axis length", length
             )
         total += n
     if total != length:
         raise SplitError(
-            "split", f"split of {total} for {length}", "lengths must sum to the axis length"
+            "split", "split of %d for %d", "lengths must sum to the axis length", total, length
         )
     return split, len(split)
 
@@ -206,7 +211,7 @@ def _by_nothing(split, num_outputs, num_splits, length):
 def _by_chunk(split, num_outputs, num_splits, length):
     chunk = np.intp(split)
     if chunk < 1:
-        raise SplitError("split", f"split={chunk}", "split must be at least 1")
+        raise SplitError("split", "split=%d", "split must be at least 1", chunk)
     return chunk, length // chunk + (length % chunk != 0)
 
 
@@ -220,7 +225,7 @@ def _by_num_outputs(split, num_outputs, num_splits, length):
     count = np.intp(num_outputs)
     if not 1 <= count <= MAX_PARTS:
         raise SplitError(
-            "split", f"num_outputs={count}", "num_outputs must be at least 1, and below 2**31"
+            "split", "num_outputs=%d", "num_outputs must be at least 1, and below 2**31", count
         )
     return length // count + (length % count != 0), count
 
@@ -230,13 +235,15 @@ def _by_num_splits(split, num_outputs, num_splits, length):
     count = np.intp(num_splits)
     if not 1 <= count <= MAX_PARTS:
         raise SplitError(
-            "split", f"num_splits={count}", "num_splits must be at least 1, and below 2**31"
+            "split", "num_splits=%d", "num_splits must be at least 1, and below 2**31", count
         )
     if length % count != 0:
         raise SplitError(
             "split",
-            f"num_splits={count} for {length}",
+            "num_splits=%d for %d",
             "the axis length must be a multiple of num_splits",
+            count,
+            length,
         )
     return length // count, count
 
@@ -245,7 +252,9 @@ def _by_num_splits(split, num_outputs, num_splits, length):
 def _normalize_axis(axis, rank):
     d = np.intp(axis)
     if not -rank <= d < rank:
-        raise SplitError("split", f"axis={d}", f"axis must be in [{-rank}, {rank - 1}]")
+        raise SplitError(
+            "split", "axis=%d for rank %d", "axis must be in [-rank, rank - 1]", d, rank
+        )
     return d + rank if d < 0 else d
 
 
@@ -273,18 +282,24 @@ def _size(sizes, i, length):
 def _check_outs(x, outs, sizes, count, axis):
     if len(outs) != count:
         raise SplitError(
-            "split_into", f"outs of {len(outs)} arrays", f"must have one for each of {count} parts"
+            "split_into",
+            "outs of %d arrays for %d parts",
+            "must have one for each",
+            len(outs),
+            count,
         )
     for i in range(count):
         out = outs[i]
         for d in range(x.ndim):
             if out.shape[d] != (_size(sizes, i, x.shape[d]) if d == axis else x.shape[d]):
-                raise SplitError("split_into", f"outs[{i}]", "must have the shape of its part")
+                raise SplitError("split_into", "outs[%d]", "must have the shape of its part", i)
         if _overlap(x, out):
-            raise SplitError("split_into", f"outs[{i}] and x", "must not share memory")
+            raise SplitError("split_into", "outs[%d] and x", "must not share memory", i)
         for j in range(i):
             if _overlap(outs[j], out):
-                raise SplitError("split_into", f"outs[{j}] and outs[{i}]", "must not share memory")
+                raise SplitError(
+                    "split_into", "outs[%d] and outs[%d]", "must not share memory", j, i
+                )
 
 
 @register_jitable
@@ -303,16 +318,18 @@ def _copy_parts():
 
     loop = copy_part()
 
-    @njit
-    def copy_parts(x, parts, sizes, count, axis):
-        if x.size == 0:
+    @njit(inline="always")
+    def copy_parts(x, parts, sizes, count, axis, stream):
+        nbytes = x.size * x.itemsize
+        if nbytes == 0:
             return
         rows = 1
         for d in range(axis):
             rows *= x.shape[d]
         length = x.shape[axis]
-        nbytes = x.size * x.itemsize
-        block = max(1, BLOCK // (nbytes // rows))
+        bytes_of_row = nbytes // rows
+        # Cache lines and pages that parts share are fetched once, where it matters.
+        block = max(1, BLOCK // bytes_of_row) if bytes_of_row < _LONG * count else rows
         table = scratch()
         for row in range(0, rows, block):
             end = min(row + block, rows)
@@ -324,9 +341,9 @@ def _copy_parts():
                     dims = lay_out_part(
                         table, x.shape, x.strides, part.strides, axis, size, x.itemsize
                     )
-                    run = nbytes // rows // length * size
+                    run = bytes_of_row // length * size
                     loop(
-                        np.intp(nbytes >= STREAM_FROM), part.ctypes.data, source, dims, table,
+                        np.intp(stream), part.ctypes.data, source, dims, table,
                         row * run, end * run,
                     )  # fmt: skip
                 source += size * x.strides[axis]

@@ -1,0 +1,260 @@
+"""`split` and `split_into` inside compiled code: as in Python, parts and refusals."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit, prange, typed
+from numba.core.errors import TypingError
+
+import splitjit
+from splitjit import SplitError, execution, overloads, threads
+
+pytestmark = [
+    pytest.mark.skipif(threads.jit_disabled(), reason="nothing is compiled"),
+    # Numba will do without lists of Python some day; until then they are taken.
+    pytest.mark.filterwarnings("ignore::numba.NumbaPendingDeprecationWarning"),
+]
+
+
+@njit
+def by_split(x, split, axis):
+    return splitjit.split(x, split, axis)
+
+
+@njit
+def by_num_outputs(x, n, axis):
+    return splitjit.split(x, num_outputs=n, axis=axis)
+
+
+@njit
+def by_num_splits(x, n):
+    return splitjit.split(x, axis=-1, num_splits=n)
+
+
+@njit
+def into(x, outs, split, axis):
+    splitjit.split_into(x, outs, split, axis)
+
+
+def assert_same(parts, expected):
+    assert type(parts) is list
+    for part, right in zip(parts, expected, strict=True):
+        assert part.dtype == right.dtype
+        assert part.shape == right.shape
+        assert part.tobytes() == right.tobytes()
+        assert part.flags.c_contiguous
+
+
+X = np.arange(6 * 10, dtype=np.float64).reshape(6, 10)
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        (2, 3, 5),
+        [10, 0],
+        np.array([4, 6], np.int32),
+        np.array([4, 6], np.uint64),
+        typed.List([1, 9]),
+        (np.int8(1), 9),
+        3,
+        np.array(3),
+        10**12,
+    ],
+    ids=repr,
+)
+def test_what_split_may_be(split):
+    assert_same(
+        by_split(X, split, 1), splitjit.split(X, list(split) if np.ndim(split) else split, axis=1)
+    )
+
+
+def test_nothing_into_nothing():
+    nothing = np.empty((0, 3))
+    assert by_split(nothing, (), 0) == []
+    assert by_split(nothing, 4, 0) == []
+    assert_same(by_split(nothing, 2, 1), splitjit.split(nothing, 2, axis=1))
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    st.integers(0, 20),
+    st.integers(1, 30),
+    st.data(),
+)
+def test_the_rules_are_those_of_python(sizes, chunk, n, data):
+    """Right calls and wrong ones: the same parts, or a refusal by both."""
+    x = np.arange(4 * data.draw(st.sampled_from([sum(sizes), 7])), dtype=np.float64).reshape(4, -1)
+    axis = data.draw(st.integers(-3, 2))
+    for compiled, keywords in [
+        (lambda: by_split(x, np.array(sizes), axis), {"split": sizes, "axis": axis}),
+        (lambda: by_split(x, chunk, axis), {"split": chunk, "axis": axis}),
+        (lambda: by_num_outputs(x, n, axis), {"num_outputs": n, "axis": axis}),
+        (lambda: by_num_splits(x, n), {"num_splits": n, "axis": -1}),
+    ]:
+        try:
+            expected = splitjit.split(x, **keywords)
+        except SplitError:
+            with pytest.raises(SplitError):
+                compiled()
+        else:
+            assert_same(compiled(), expected)
+
+
+SOURCES = [
+    np.arange(24, dtype=np.uint8),
+    np.asfortranarray(np.arange(6 * 8, dtype=np.int16).reshape(6, 8)),
+    np.arange(2 * 6 * 8, dtype=np.complex128).reshape(2, 6, 8)[:, ::-1, ::2],
+    np.arange(2 * 6 * 3 * 4, dtype=np.float32).reshape(2, 6, 3, 4).swapaxes(1, 2),
+    np.broadcast_to(np.arange(8) > 3, (6, 8)),
+    np.arange(8).astype("datetime64[s]").reshape(2, 4),
+    np.array([["a", "bc"], ["", "é"]]),
+    np.array([(1, 2.5), (3, -0.0), (5, np.nan)], [("i", "i1"), ("f", "f8")]),
+]
+
+
+@pytest.mark.parametrize("x", SOURCES, ids=lambda x: f"{x.dtype} {x.ndim}-D")
+def test_any_dtype_rank_and_layout(x):
+    for axis in range(x.ndim):
+        for chunk in (1, 2, 5):
+            parts = by_split(x, chunk, axis)
+            for part, right in zip(parts, splitjit.split(x, chunk, axis=axis), strict=True):
+                assert part.dtype == right.dtype
+                assert part.shape == right.shape
+                assert part.tobytes() == right.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(3, 700_001), (70_000, 30), (250_000, 8)])
+def test_large_arrays_are_streamed(shape):
+    """Long, short and tiny runs, in blocks, that end anywhere."""
+    x = np.arange(np.prod(shape), dtype=np.float64).view(np.int64).reshape(shape)
+    assert x.nbytes > execution.STREAM_FROM
+    sizes = np.array([1, shape[1] - 3, 2])
+    expected = splitjit.split(x, sizes, axis=1)
+    assert_same(by_split(x, sizes, 1), expected)
+    outs = [np.zeros_like(part) for part in expected]
+    into(x, outs, sizes, 1)
+    assert_same(outs, expected)
+
+
+def test_split_into_writes_to_what_is_there():
+    whole = np.zeros((2, 6, 7))
+    outs = (whole[0, :, 1:5], whole[1, :, 1:7])
+    into(X, outs, (4, 6), 1)
+    assert np.array_equal(np.hstack(outs), X)
+    assert not whole[:, :, 0].any()
+    assert not whole[0, :, 5:].any()
+    assert splitjit.split_into(X, outs, [4, 6], 1) is None
+    assert np.array_equal(np.hstack(outs), X)
+
+
+def test_split_into_takes_a_list_and_a_chunk():
+    outs = [np.zeros((4, 10)), np.zeros((2, 10))]
+    into(X, outs, 4, 0)
+    assert np.array_equal(np.vstack(outs), X)
+
+
+def test_split_into_refuses_what_does_not_fit():
+    a, b = np.zeros((6, 4)), np.zeros((6, 6))
+    whole = np.zeros((6, 10))
+    for x, outs, split, axis in [
+        (X, [a], (4, 6), 1),
+        (X, [a, b, b], (4, 6), 1),
+        (X, [b, a], (4, 6), 1),
+        (X, [a, b], (4, 5), 1),
+        (X, [a, b], (4, 6), 2),
+        (whole, [whole], (10, 0), 1),
+        (whole, [whole], (10,), 1),
+        (np.zeros((12, 4)), [a, a], (6, 6), 0),
+    ]:
+        with pytest.raises(SplitError):
+            into(x, outs, np.array(split), axis)
+    assert not a.any()
+    assert not b.any()
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: by_split(X, (2.0, 8.0), 1), "split must be an integer, a tuple"),
+        (lambda: by_split(X, True, 1), "split must be an integer, a tuple"),
+        (lambda: by_split(X, np.ones((2, 2), int), 1), "split must be an integer, a tuple"),
+        (lambda: by_split(X, 5, 1.0), "axis must be an integer"),
+        (lambda: by_num_outputs(X, 2.5, 1), "num_outputs must be an integer"),
+        (lambda: by_split([1, 2], 1, 0), "x must be an array of rank 1 or more"),
+        (lambda: by_split(np.array(1), 1, 0), "x must be an array of rank 1 or more"),
+        (lambda: into(X, X, 5, 0), "outs must be arrays of one type"),
+        (lambda: into(X, (np.zeros((6, 10), int),), 6, 0), "the dtype and rank of x"),
+        (lambda: into(X, (np.broadcast_to(0.0, X.shape),), 6, 0), "outs must be writeable"),
+        (njit(lambda: splitjit.split(X, 2, copy=False)), "slice x for views"),
+        (njit(lambda: splitjit.split(X, 2, out=(X, X, X))), "split_into takes the place"),
+    ],
+)
+def test_wrong_types_are_refused_readably(call, says):
+    with pytest.raises(TypingError, match=says):
+        call()
+
+
+def test_exactly_one_rule():
+    @njit
+    def by_two(x):
+        return splitjit.split(x, 2, num_splits=2)
+
+    with pytest.raises(ValueError, match="exactly one of the three"):
+        by_two(X)
+
+
+def test_refusals_say_what_was_received():
+    with pytest.raises(SplitError, match=r"^split: axis=2 for rank 2: axis must be in"):
+        by_split(X, 2, 2)
+    with pytest.raises(SplitError, match=r"^split: split of 9 for 10: lengths must sum"):
+        by_split(X, np.array([4, 5]), 1)
+
+
+def test_in_parallel_code():
+    @njit(parallel=True, nogil=True)
+    def sums(x, n):
+        total = np.zeros((x.shape[0], n))
+        for i in prange(x.shape[0]):
+            parts = splitjit.split(x[i], num_splits=n)
+            for k in range(n):
+                total[i, k] = parts[k].sum()
+        return total
+
+    x = np.random.default_rng(0).random((50, 60))
+    assert np.allclose(sums(x, 3), x.reshape(50, 3, 20).sum(axis=2))
+
+
+def test_in_cached_code(tmp_path):
+    """The second process loads the machine code that the first one saved."""
+    (tmp_path / "users.py").write_text(
+        """
+import numpy as np, splitjit
+from numba import njit
+
+@njit(cache=True)
+def halves(x):
+    a, b = splitjit.split(x, num_splits=2)
+    return a.sum(), b.sum()
+
+assert halves(np.arange(10.0)) == (10, 35)
+print(sum(halves.stats.cache_hits.values()))
+"""
+    )
+    for hits in (0, 1):
+        result = subprocess.run(
+            [sys.executable, tmp_path / "users.py"], capture_output=True, text=True, check=True
+        )
+        assert int(result.stdout) == hits
+
+
+def test_the_entry_point_is_what_numba_calls():
+    from importlib.metadata import entry_points
+
+    (entry,) = [e for e in entry_points(group="numba_extensions") if "splitjit" in e.value]
+    assert entry.name == "init"
+    assert entry.load() is overloads.init
