@@ -14,13 +14,16 @@ so that position ``b`` of a part's bytes is byte ``b % run`` of run ``b // run``
 
 One signature per function, and one function per cache file: processes that
 save several signatures of one function at once can misfile them. And all in
-this file: Numba's cache does not notice changes of callees elsewhere.
+this file: Numba's cache does not notice changes of callees elsewhere. See
+`_named`, too.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
+import sys
 
 import numpy as np
 from llvmlite import ir
@@ -46,6 +49,33 @@ _STAGED = 1 << 11  # longest run that is gathered
 _LONG = 1 << 9  # shortest run that is streamed to a target with gaps
 
 _log = logging.getLogger(__name__)
+
+
+def _named(function, tag=""):
+    """Give a function a name that no other code has, in this process or a cache.
+
+    To the linker, code of the same name, number and signature is the same
+    code, and each process counts the numbers anew. So what one process saved
+    may take the place of what another one saved, or compiled: functions that a
+    factory makes for words of one size and another, or those of two versions
+    of this package. The name tells both apart, and finds its own cache file.
+    """
+    function.__qualname__ = f"{function.__name__}{tag}_{_digest(function.__module__)}"
+    return function
+
+
+@functools.cache
+def _digest(module):
+    module = sys.modules[module]
+    source = module.__spec__.loader.get_data(module.__file__)
+    return hashlib.sha256(source).hexdigest()[:16]
+
+
+def _jit(function=None, *, tag="", **options):
+    """Compile a function on its first call, as `njit` does."""
+    if function is None:
+        return functools.partial(_jit, tag=tag, **options)
+    return njit(**options)(_named(function, tag))
 
 
 def _pointer(builder, address, element):
@@ -199,7 +229,7 @@ def _runs_of(nbytes):
     """Make the loop for runs of `nbytes` to 2 * `nbytes` - 1: one word, or two that overlap."""
     move = _mover(nbytes)
 
-    @njit
+    @_jit(tag=nbytes)
     def copy(target, source, run, count, target_step, source_step):
         _out_of_line()
         last = run - nbytes
@@ -222,7 +252,7 @@ _runs_of_1, _runs_of_2, _runs_of_4 = _runs_of(1), _runs_of(2), _runs_of(4)
 _runs_of_8, _runs_of_16, _runs_of_32 = _runs_of(8), _runs_of(16), _runs_of(32)
 
 
-@njit
+@_jit
 def _move_runs(target, source, run, count, target_step, source_step):
     """Copy runs that lie evenly spaced, by ordinary stores and the widest word that fits."""
     _out_of_line()
@@ -248,7 +278,7 @@ def _move_runs(target, source, run, count, target_step, source_step):
         _runs_of_1(target, source, run, count, target_step, source_step)
 
 
-@njit
+@_jit
 def _stream_bytes(target, source, nbytes):
     """Copy bytes past the cache; its partial lines at both ends through it."""
     _out_of_line()
@@ -262,7 +292,7 @@ def _stream_bytes(target, source, nbytes):
         _copy_bytes(target + tail, source + tail, nbytes - tail)
 
 
-@njit(inline="always")
+@_jit(inline="always")
 def _stream_runs(stage, ahead, target, source, run, count, source_step):
     """Copy short runs to a contiguous target past the cache.
 
@@ -304,7 +334,7 @@ def _stream_runs(stage, ahead, target, source, run, count, source_step):
     _copy_bytes(line + skip, stage + skip, fill - skip)
 
 
-@njit(inline="always")
+@_jit(inline="always")
 def _flush(stream, target, stage, nbytes):
     """Move gathered bytes to where they belong."""
     if stream:
@@ -318,7 +348,7 @@ def _deal_of(parts, nbytes):
     deal = _dealer(parts, nbytes, stream=False)
     deal_past_cache = _dealer(parts, nbytes, stream=True)
 
-    @njit
+    @_jit(tag=f"_{parts}x{nbytes}")
     def loop(stream, table, stride, offset, source, lines):
         if stream:
             for _ in range(lines):
@@ -343,7 +373,7 @@ _deal_4x1, _deal_4x2, _deal_4x4 = _deal_of(4, 1), _deal_of(4, 2), _deal_of(4, 4)
 _deal_8x1, _deal_8x2 = _deal_of(8, 1), _deal_of(8, 2)
 
 
-@njit
+@_jit
 def _move_items(target, source, item, count, target_step, source_step):
     """Copy single items of 1, 2 or 4 bytes."""
     for _ in range(count):
@@ -439,7 +469,7 @@ def _tile_of(nbytes):
 
         return types.void(types.intp, types.intp, types.intp, types.intp), codegen
 
-    @njit
+    @_jit(tag=nbytes)
     def gather(stage, pitch, ahead, source, lines, steps, source_step):
         _out_of_line()
         beside = lines * nbytes
@@ -462,7 +492,7 @@ _gather_1, _gather_2, _gather_4 = _tile_of(1), _tile_of(2), _tile_of(4)
 _gather_8, _gather_16 = _tile_of(8), _tile_of(16)
 
 
-@njit(inline="always")
+@_jit(inline="always")
 def _gather(stage, pitch, ahead, source, run, lines, steps, source_line, source_step):
     """Gather a strip of lines that lie side by side in the source, each `pitch` bytes."""
     done = 0
@@ -492,7 +522,7 @@ def _gather(stage, pitch, ahead, source, run, lines, steps, source_line, source_
             _move_runs(stage + i * run, source + i * source_step, run, lines, pitch, source_line)
 
 
-@njit(inline="always")
+@_jit(inline="always")
 def _offset(index, dims, extents, strides):
     """Tell where the lines of an index into the outer dims begin."""
     offset = 0
@@ -503,14 +533,14 @@ def _offset(index, dims, extents, strides):
     return offset
 
 
-@njit(inline="always")
+@_jit(inline="always")
 def _row(parts, dims, part):
     """Point to the row of a part in the table, to its extents and its strides."""
     row = parts + 8 * part * (DIMS + 2 * dims)
     return _array_at(row), _array_at(row + 8 * DIMS), _array_at(row + 8 * (DIMS + dims))
 
 
-@njit(inline="always")
+@_jit(inline="always")
 def _end_of_band(parts, dims, count, first, source_line):
     """Count on while the lines of one part lie beside those of the one before."""
     row, extents, _ = _row(parts, dims, first)
@@ -526,7 +556,7 @@ def _end_of_band(parts, dims, count, first, source_line):
     return count
 
 
-@njit(inline="always")
+@_jit(inline="always")
 def _transpose_band(
     stream, target, source, dims, source_strides, parts, part, lines, width, batch, first, last
 ):
@@ -609,7 +639,7 @@ def _transpose_share(task, tasks, stream, target, source, dims, source_strides, 
         _fence()
 
 
-@njit(inline="always")
+@_jit(inline="always")
 def _copy_runs(stream, stage, ahead, target, source, run, count, target_step, source_step):
     """Copy runs that lie evenly spaced."""
     if stream and run <= _STAGED and target_step == run:
@@ -623,7 +653,7 @@ def _copy_runs(stream, stage, ahead, target, source, run, count, target_step, so
         _move_runs(target, source, run, count, target_step, source_step)
 
 
-@njit(inline="always")
+@_jit(inline="always")
 def _copy_range(stream, stage, ahead, target, source, dims, source_strides, part, first, last):
     """Copy the bytes [first, last) of a part."""
     row = _array_at(part)
@@ -707,7 +737,7 @@ def _copy_share(task, tasks, stream, target, source, dims, source_strides, count
         _fence()
 
 
-@njit
+@_jit
 def lay_out_part(table, shape, strides, target_strides, axis, size, itemsize):
     """Lay out a part as `splitjit.layout` does, in compiled code; return its dims.
 
@@ -872,6 +902,7 @@ def compile_cached(decorator, signature, function, **options):
     callable
         What the decorator makes of it.
     """
+    function = _named(function)
     try:
         return decorator(signature, cache=True, **options)(function)
     except Exception:  # an unwritable, full or damaged cache, which must not fail a split
