@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib.util
 import itertools
+import os
 import re
 import signal
 import sys
@@ -90,6 +91,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "check":
             return check.run()
         _split(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # as in `… | head`: there is no one to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (splitjit.SplitError, OSError, MemoryError) as error:
         _say(str(error))
         return 2

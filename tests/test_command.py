@@ -218,6 +218,20 @@ def test_dry_run_names_every_tensor(checkpoint, capsys, others):
     ]
 
 
+def test_output_that_is_not_read_to_its_end(checkpoint, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "splitjit", "split", "m.npz", *ROWS_AND_COLUMNS],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait()) == ("", 0)
+    process.stderr.close()
+    assert names() == ["m.0.npz", "m.1.npz", "m.npz"]
+
+
 def test_dry_run_names_unlike_shapes(checkpoint, capsys):
     main(["split", "m.npz", "--num-outputs", "4", "--tensor", "0.q", "--dry-run"])
     line = "  0.q: (6, 4) float32, axis 0, into 3 x (2, 4), 1 x (0, 4)"

@@ -198,7 +198,7 @@ def test_npz_is_read_through_to_its_checksum(tmp_path):
 
 # ---- .safetensors ---------------------------------------------------------------------
 
-BITS = {"F64": 64, "C64": 64, "F32": 32, "I32": 32, "BF16": 16, "U16": 16, "F8_E4M3": 8, "BOOL": 8}
+BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "BF16": 16, "U16": 16, "F8_E4M3": 8, "BOOL": 8}
 
 
 def described(dtype, shape, start, stop):
