@@ -1,6 +1,7 @@
 """The command, as users run it."""
 
 import io
+import os
 import re
 import shlex
 import signal
@@ -225,6 +226,7 @@ def test_output_that_is_not_read_to_its_end(checkpoint, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
     )
     process.stdout.close()
     assert (process.stderr.read(), process.wait()) == ("", 0)

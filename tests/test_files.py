@@ -383,7 +383,12 @@ def test_what_a_killed_process_left_is_removed(tmp_path, left):
     pytest.importorskip("fcntl")
     (left / files._ASIDE).mkdir()
     (left / files._ASIDE / "x.9.npy").write_text("mine")
-    assert_parts(np.arange(6), split_file(tmp_path / "x.npy", num_splits=2), num_splits=2)
+    (left / "x.7.npy").write_text("room for new parts")
+    planned = files.plan_files([tmp_path / "x.npy"], num_splits=2)
+    meanwhile = set()
+    files.write_parts(planned, progress=lambda _: meanwhile.update(listing(left)))
+    assert meanwhile == {Path("x.0.npy"), Path("x.1.npy")}
+    assert_parts(np.arange(6), planned[0].targets, num_splits=2)
     names = ["x.0.npy", "x.1.npy", "x.9.npy", "x.npy"]
     assert listing(tmp_path) == [Path(name) for name in names]
     assert (tmp_path / "x.9.npy").read_text() == "mine"
@@ -398,6 +403,25 @@ def test_what_a_live_process_uses_is_not(tmp_path, left):
         split_file(tmp_path / "x.npy", num_splits=2)
     os.close(lock)
     assert contents(tmp_path) == before
+
+
+def test_the_first_to_lock_a_new_folder_has_it(tmp_path, left, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    mkdir = Path.mkdir
+    locks = []
+
+    def mkdir_but_another_locks(self, *args, **kwargs):
+        mkdir(self, *args, **kwargs)
+        if self == left:
+            locks.append(os.open(self, os.O_RDONLY))
+            fcntl.flock(locks[0], fcntl.LOCK_EX)
+
+    shutil.rmtree(left)
+    monkeypatch.setattr(Path, "mkdir", mkdir_but_another_locks)
+    with pytest.raises(FileExistsError, match="another process"):
+        split_file(tmp_path / "x.npy", num_splits=2)
+    os.close(locks[0])
+    assert listing(tmp_path) == [Path(left.name), Path("x.npy")]
 
 
 def test_without_locks(tmp_path, left, monkeypatch):
