@@ -31,7 +31,8 @@ Split tensors in files along an axis into contiguous parts.
 FILE.npy gives FILE.0.npy, FILE.1.npy and so on, one a part. Of FILE.npz and
 FILE.safetensors, which hold many tensors by name, FILE.0.npz holds part 0 of
 each tensor, FILE.1.npz part 1, and so on. Files may be larger than memory. Of
-all files all parts are written, or none.
+all files all parts are written, or none. Files of safetensors need the package
+of that name, a progress bar needs tqdm.
 """
 
 EXAMPLES = """\
@@ -48,7 +49,8 @@ examples:
 
   A checkpoint for four tensor-parallel ranks. Output features are rows of a
   weight, input features are columns; what is not named here, such as norms,
-  goes to each rank whole. See first what it would do:
+  goes to each rank whole. Fused projections are cut apart first, as above.
+  See first what it would do:
     python -m splitjit split model-*.safetensors --num-splits 4 --out shards \\
         --tensor '*.[qkv]_proj.weight=0' --tensor '*.o_proj.weight=1' \\
         --tensor '*.gate_proj.weight=0' --tensor '*.up_proj.weight=0' \\
@@ -104,7 +106,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(message: str) -> None:
-    print("python -m splitjit:", " ".join(message.split()), file=sys.stderr)
+    print("python -m splitjit:", _printable(" ".join(message.split())), file=sys.stderr)
+
+
+def _printable(text: str) -> str:
+    """Escape what could steer a terminal: names come from files, which may be hostile."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _split(arguments: argparse.Namespace) -> None:
@@ -128,7 +135,8 @@ def _split(arguments: argparse.Namespace) -> None:
             files.write_parts(planned, arguments.force, progress)
     if not arguments.quiet:
         for file in planned:
-            _report(file, arguments.dry_run)
+            for line in _report(file, arguments.dry_run):
+                print(_printable(line))
 
 
 @contextlib.contextmanager
@@ -162,26 +170,26 @@ class _Lines:
             _say(f"{share} written in {now - self.begun:.0f} s")
 
 
-def _report(file: files.FileSplit, dry_run: bool) -> None:
-    """Print a line for a file and for each of its parts; a dry run, for each tensor."""
+def _report(file: files.FileSplit, dry_run: bool) -> Iterator[str]:
+    """Give a line for a file and for each of its parts; a dry run, for each tensor."""
     path, names = file.source.path, file.source.names
     if names == ("",) and file.tensors:
-        print(f"{path}: {_describe(file.tensors[0].tensor)}")
+        yield f"{path}: {_describe(file.tensors[0].tensor)}"
         for i, target in enumerate(file.targets):
-            print(f"{target}: {_describe(*file.part(i))}")
+            yield f"{target}: {_describe(*file.part(i))}"
         return
 
     divided = sum(split.plan is not None for split in file.tensors)
     others = "copied" if divided < len(file.tensors) else "left out"
-    print(f"{path}: {divided} of {len(names)} tensors split, {len(names) - divided} {others}")
+    yield f"{path}: {divided} of {len(names)} tensors split, {len(names) - divided} {others}"
     if dry_run:
         fates = {split.tensor.name: split for split in file.tensors}
         for name in names:
-            print(f"  {name}: {_fate(fates.get(name))}")
+            yield f"  {name}: {_fate(fates.get(name))}"
     for i, target in enumerate(file.targets):
         tensors = file.part(i)
         nbytes = sum(tensor.nbytes for tensor in tensors)
-        print(f"{target}: {len(tensors)} tensors, {nbytes} bytes")
+        yield f"{target}: {len(tensors)} tensors, {nbytes} bytes"
 
 
 def _describe(tensor: Tensor) -> str:
@@ -292,4 +300,5 @@ if __name__ == "__main__":
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
             signal.signal(number, _interrupt)
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.exit(main())

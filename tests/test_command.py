@@ -26,12 +26,13 @@ SMALL = (
 )
 
 
-def run(*arguments, cwd=None):
+def run(*arguments, cwd=None, encoding="utf-8"):
     return subprocess.run(
         [sys.executable, "-m", "splitjit", *map(str, arguments)],
         capture_output=True,
-        text=True,
+        encoding=encoding,
         cwd=cwd,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
     )
 
 
@@ -238,6 +239,18 @@ def test_dry_run_names_unlike_shapes(checkpoint, capsys):
     main(["split", "m.npz", "--num-outputs", "4", "--tensor", "0.q", "--dry-run"])
     line = "  0.q: (6, 4) float32, axis 0, into 3 x (2, 4), 1 x (0, 4)"
     assert capsys.readouterr().out.splitlines()[1] == line
+
+
+def test_names_cannot_steer_a_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savez("m.npz", **{"\x1b[2J\na": np.ones((2, 4)), "名": np.ones(2)})
+    assert main(["split", "m.npz", "--num-splits", "2", "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith(r"  \x1b[2J\na: (2, 4)")
+    assert main(["split", "m.npz", "--num-splits", "3"]) == 2
+    assert r"split m.npz, \x1b[2J a: " in capsys.readouterr().err
+    ended = run("split", "m.npz", "--num-splits", "2", "--dry-run", encoding="ascii")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert r"  \u540d: (2,)" in ended.stdout
 
 
 def test_several_files(x, checkpoint, capsys):
