@@ -1,15 +1,22 @@
 """The command, as users run it."""
 
+import io
+import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
+import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import splitjit
-from splitjit import check, threads
+from splitjit import __main__ as command
+from splitjit import check, files, threads
 from splitjit.__main__ import main
 
 SMALL = (
@@ -19,12 +26,13 @@ SMALL = (
 )
 
 
-def run(*arguments, cwd=None):
+def run(*arguments, cwd=None, encoding="utf-8"):
     return subprocess.run(
         [sys.executable, "-m", "splitjit", *map(str, arguments)],
         capture_output=True,
-        text=True,
+        encoding=encoding,
         cwd=cwd,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
     )
 
 
@@ -154,6 +162,291 @@ def test_help(capsys, arguments):
         main(arguments)
     assert ended.value.code == 0
     assert "usage: python -m splitjit" in capsys.readouterr().out
+
+
+# ---- files of many tensors ------------------------------------------------------------
+
+
+@pytest.fixture
+def checkpoint(tmp_path, monkeypatch):
+    """Make a checkpoint as an archive: the command treats the formats alike."""
+    monkeypatch.chdir(tmp_path)
+    arrays = {
+        "0.q": np.arange(24, dtype="f4").reshape(6, 4),
+        "0.o": np.arange(24, dtype="f2").reshape(4, 6),
+        "norm": np.arange(5, dtype="f4"),
+    }
+    np.savez("m.npz", **arrays)
+    return arrays
+
+
+ROWS_AND_COLUMNS = ["--num-splits", "2", "--tensor", "*.q", "--tensor", "*.o=1"]
+
+
+def test_checkpoint(checkpoint, capsys):
+    assert main(["split", "m.npz", *ROWS_AND_COLUMNS]) == 0
+    for i in range(2):
+        part = np.load(f"m.{i}.npz")
+        np.testing.assert_array_equal(part["0.q"], checkpoint["0.q"][3 * i :][:3], strict=True)
+        np.testing.assert_array_equal(part["0.o"], checkpoint["0.o"][:, 3 * i :][:, :3])
+        np.testing.assert_array_equal(part["norm"], checkpoint["norm"], strict=True)
+    printed = capsys.readouterr().out
+    assert printed.splitlines() == [
+        "m.npz: 2 of 3 tensors split, 1 copied",
+        "m.0.npz: 3 tensors, 220 bytes",
+        "m.1.npz: 3 tensors, 220 bytes",
+    ]
+
+
+def test_axis_is_that_of_patterns_without_one(checkpoint):
+    assert main(["split", "m.npz", "--split", "1,3", "--axis", "-1", "--tensor", "*q"]) == 0
+    np.testing.assert_array_equal(np.load("m.0.npz")["0.q"], checkpoint["0.q"][:, :1])
+
+
+def test_others_are_skipped_on_demand(checkpoint, capsys):
+    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--others", "skip"]) == 0
+    assert list(np.load("m.1.npz")) == ["0.q", "0.o"]
+    assert "m.npz: 2 of 3 tensors split, 1 left out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("others", ["copy", "skip"])
+def test_dry_run_names_every_tensor(checkpoint, capsys, others):
+    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--dry-run", "--others", others]) == 0
+    assert names() == ["m.npz"]
+    assert capsys.readouterr().out.splitlines()[1:4] == [
+        "  0.q: (6, 4) float32, axis 0, into 2 x (3, 4)",
+        "  0.o: (4, 6) float16, axis 1, into 2 x (4, 3)",
+        "  norm: (148,) bytes, 148 bytes, copied" if others == "copy" else "  norm: left out",
+    ]
+
+
+def test_output_that_is_not_read_to_its_end(checkpoint, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "splitjit", "split", "m.npz", *ROWS_AND_COLUMNS],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait()) == ("", 0)
+    process.stderr.close()
+    assert names() == ["m.0.npz", "m.1.npz", "m.npz"]
+
+
+def test_dry_run_names_unlike_shapes(checkpoint, capsys):
+    main(["split", "m.npz", "--num-outputs", "4", "--tensor", "0.q", "--dry-run"])
+    line = "  0.q: (6, 4) float32, axis 0, into 3 x (2, 4), 1 x (0, 4)"
+    assert capsys.readouterr().out.splitlines()[1] == line
+
+
+def test_names_cannot_steer_a_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savez("m.npz", **{"\x1b[2J\na": np.ones((2, 4)), "名": np.ones(2)})
+    assert main(["split", "m.npz", "--num-splits", "2", "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith(r"  \x1b[2J\na: (2, 4)")
+    assert main(["split", "m.npz", "--num-splits", "3"]) == 2
+    assert r"split m.npz, \x1b[2J a: " in capsys.readouterr().err
+    ended = run("split", "m.npz", "--num-splits", "2", "--dry-run", encoding="ascii")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert r"  \u540d: (2,)" in ended.stdout
+
+
+def test_several_files(x, checkpoint, capsys):
+    assert main(["split", "x.npy", "m.npz", "--num-splits", "2", "--tensor", "0.?"]) == 0
+    assert names() == ["m.0.npz", "m.1.npz", "m.npz", "x.0.npy", "x.1.npy", "x.npy"]
+    np.testing.assert_array_equal(np.load("x.1.npy"), x, strict=True)
+    assert "x.1.npy: (4, 6) float32, 96 bytes" in capsys.readouterr().out
+    assert main(["split", "x.npy", "m.npz", *ROWS_AND_COLUMNS, "--others=skip", "--force"]) == 0
+    assert "x.npy: 0 of 1 tensors split, 1 left out" in capsys.readouterr().out
+
+
+def test_names_with_an_equals_sign(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("m.npz", **{"a=b": np.ones((2, 4)), "c=1": np.ones((2, 4))})
+    arguments = ["--num-splits", "2", "--tensor", "a=b", "--tensor", "c=1=1"]
+    assert main(["split", "m.npz", *arguments]) == 0
+    part = np.load("m.0.npz")
+    assert (part["a=b"].shape, part["c=1"].shape) == ((1, 4), (2, 2))
+
+
+CHECKPOINT_REFUSED = [
+    (["--tensor", "none"], "pattern 'none'"),
+    (["--tensor", "*"], "split m.npz, norm"),
+    (["--tensor", "*=2"], "axis must be in"),
+    (["--others", "some"], "invalid choice"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), CHECKPOINT_REFUSED)
+def test_refusals_of_checkpoints(checkpoint, capsys, arguments, message):
+    try:
+        status = main(["split", "m.npz", "--num-splits", "2", *arguments])
+    except SystemExit as ended:
+        status = ended.code
+    printed = capsys.readouterr()
+    assert (status, printed.out) == (2, "")
+    assert message in printed.err
+    assert re.fullmatch(r"python -m splitjit[^\n]*\n", printed.err)
+    assert names() == ["m.npz"]
+
+
+def test_examples_of_the_help_are_commands(capsys):
+    with pytest.raises(SystemExit):
+        main(["split", "--help"])
+    text = capsys.readouterr().out.replace("\\\n", " ")
+    examples = re.findall(r"^ +python -m splitjit (.*)", text, re.M)
+    assert len(examples) == 4
+    for example in examples:
+        command._parser().parse_args(shlex.split(example))
+
+
+# ---- progress -------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    monkeypatch.setattr(command, "BAR_AFTER", 0)
+    monkeypatch.setattr(command, "LINE_EVERY", 0)
+    monkeypatch.setattr(files, "TILE", 48)
+
+
+LINES = r"(python -m splitjit: \d+% of 0\.0 GB written in \d+ s\n)+"
+
+
+def test_a_bar_on_a_terminal(x, at_once, monkeypatch):
+    pytest.importorskip("tqdm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    assert "0%|" in sys.stderr.getvalue()
+    assert "B/s" in sys.stderr.getvalue()
+    assert not re.search(LINES, sys.stderr.getvalue())
+
+
+def test_lines_without_tqdm(x, at_once, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    assert re.fullmatch(LINES, sys.stderr.getvalue())
+    assert " 100% of" in sys.stderr.getvalue()
+
+
+def test_lines_without_a_terminal(x, at_once, capsys):
+    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    assert re.fullmatch(LINES, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_quiet(x, at_once, monkeypatch, capsys, terminal):
+    if terminal:
+        monkeypatch.setattr(sys, "stderr", Terminal())
+    assert main(["split", "x.npy", "--num-splits", "2", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert not terminal or sys.stderr.getvalue() == ""
+    assert main(["split", "x.npy", "--num-splits", "2", "--quiet"]) == 2
+    assert "exists" in (sys.stderr.getvalue() if terminal else capsys.readouterr().err)
+
+
+def test_a_missing_package_is_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("m.safetensors").write_bytes(b"\2\0\0\0\0\0\0\0{}")
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    assert main(["split", "m.safetensors", "--num-splits", "2"]) == 2
+    line = r"python -m splitjit: .*pip install splitjit\[safetensors\]\n"
+    assert re.fullmatch(line, capsys.readouterr().err)
+
+
+# ---- interruptions --------------------------------------------------------------------
+
+HALF_WAY = """
+    import runpy, sys, time
+    from splitjit import formats
+
+    fill, tiles = formats.fill, []
+
+    def waiting(*args):
+        tiles.append(fill(*args))
+        if len(tiles) == 2:
+            print("half-way", flush=True)
+            time.sleep(60)
+        return tiles[-1]
+
+    formats.fill = waiting
+    sys.argv = ["splitjit", "split", "x.npy", "--num-splits", "2", *sys.argv[1:]]
+    runpy.run_module("splitjit", run_name="__main__")
+"""
+
+
+@pytest.fixture
+def half_way(x, tmp_path):
+    """Start a split that waits half-way, when a part is written and the other begins."""
+    started = []
+
+    def start(*arguments, **keywords):
+        code = textwrap.dedent(HALF_WAY)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **keywords,
+        )
+        started.append(process)
+        assert process.stdout.readline() == "half-way\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="has no such signals")
+
+
+@POSIX
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_interrupted(half_way, x, name):
+    Path("x.1.npy").write_text("mine")
+    process = half_way("--out", "a/b")
+    assert names("a/b") == [".x.npy.splitjit"]
+    process.send_signal(getattr(signal, name))
+    printed = process.communicate()
+    assert printed == ("", "python -m splitjit: interrupted\n")
+    assert process.returncode == 128 + getattr(signal, name)
+    assert names() == ["x.1.npy", "x.npy"]
+
+
+@POSIX
+def test_nohup_is_obeyed(half_way):
+    process = half_way(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.terminate()
+    assert process.wait() == 128 + signal.SIGTERM
+
+
+@POSIX
+def test_killed_and_given_again(half_way, x, capsys):
+    process = half_way()
+    while_it_lives = main(["split", "x.npy", "--num-splits", "2"])
+    assert while_it_lives == 2
+    assert "another process" in capsys.readouterr().err
+    assert process.poll() is None
+    process.kill()
+    process.communicate()
+    assert names() == [".x.npy.splitjit", "x.npy"]
+    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
+    np.testing.assert_array_equal(np.load("x.0.npy"), x[:2], strict=True)
 
 
 # ---- check ----------------------------------------------------------------------------
