@@ -1,0 +1,173 @@
+"""Splits between pages that nobody may touch; see test_memory.py.
+
+``python -m tests.guarded ROUTE FIRST LAST LOG`` runs the cases of these numbers,
+and writes each number to LOG before it begins: the last one is to blame for a crash.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import random
+import sys
+
+import numpy as np
+
+import splitjit
+from splitjit import buffers, execution, threads
+from tests.conftest import ROUTES
+
+PAGE = mmap.PAGESIZE
+CANARY = 0xA5
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def guarded(nbytes: int, flush_with_end: bool) -> np.ndarray:
+    """Bytes between two protected pages, right after the first or right before the second."""
+    room = -(-max(nbytes, 1) // PAGE) * PAGE
+    memory = np.frombuffer(mmap.mmap(-1, room + 2 * PAGE), np.uint8)
+    for page in (0, PAGE + room):
+        if libc.mprotect(memory.ctypes.data + page, PAGE, 0):  # PROT_NONE
+            raise OSError(ctypes.get_errno(), "mprotect")
+    start = PAGE + (room - nbytes if flush_with_end else 0)
+    return memory[start : start + nbytes]
+
+
+class Guard:
+    """In place of the pool: blocks of fresh parts, flush with a protected page."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+
+    def lend(self, nbytes: int) -> tuple[np.ndarray, int]:
+        block = guarded(nbytes, self.rng.random() < 0.5)
+        return block, block.ctypes.data
+
+
+def strided(rng: random.Random, shape, item: int, *, order, steps):
+    """An array that fills its guarded memory from the first byte to the last, and this memory."""
+    strides = [0] * len(shape)
+    step = item
+    for d in order:
+        strides[d] = step * steps[d]
+        step *= max(abs(steps[d]) * shape[d], 1)
+        step += item * rng.choice([0, 0, 0, 1, 3])
+    spans = [stride * (n - 1) for stride, n in zip(strides, shape, strict=True)]
+    low = sum(span for span in spans if span < 0)
+    nbytes = item + sum(abs(span) for span in spans) if all(shape) else 0
+    memory = guarded(nbytes, rng.random() < 0.5)
+    return np.ndarray(shape, f"V{item}", memory, -low if nbytes else 0, strides), memory
+
+
+def sizes_of(rng: random.Random, parts: int, longest: int) -> list[int]:
+    equal = rng.random() < 0.4
+    size = rng.randint(1, longest)
+    return [size if equal else rng.randint(0, longest) for _ in range(parts)]
+
+
+def draw(rng: random.Random):
+    """Draw a shape, its axis and sizes, an item size, and the order and steps of strides."""
+    kind = rng.choice(["rows", "deal", "single", "lines", "heads", "any", "one"])
+    item = rng.choice([1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 12, 16, 16, 20, 24])
+    steps = [1, 1, 1, 1]
+    budget = rng.choice([500, 5_000, 50_000, 400_000])  # bytes, roughly
+    if kind == "rows":  # runs of 1 to 300 bytes
+        sizes = sizes_of(rng, rng.randint(1, 70), max(1, rng.choice([8, 40, 300]) // item))
+        shape = [max(1, budget // (sum(sizes) * item or 1)), sum(sizes)]
+        axis, order = 1, [1, 0]
+    elif kind == "deal":
+        n, item = rng.choice([2, 3, 4, 8]), rng.choice([1, 2, 4])
+        shape, sizes, axis, order = [rng.randint(1, budget // (n * item)), n], [1] * n, 1, [1, 0]
+    elif kind == "single":
+        n, item = rng.randint(5, 70), rng.choice([1, 2, 4, 8, 16])
+        shape, sizes, axis, order = [rng.randint(1, budget // n), n], [1] * n, 1, [1, 0]
+        shape[0] = max(1, shape[0] // item)
+    elif kind in ("lines", "heads"):  # the axes swapped, and perhaps an outer one
+        run = rng.choice([1, 1, 1, 3] if kind == "lines" else [16, 32, 128])
+        lines = rng.choice([1, 3, 16, 17, 40, 130, 400])
+        count = max(1, budget // (lines * run * item))
+        outer = rng.choice([1, 1, 2, 3])
+        shape, order = [outer, lines, max(1, count // outer), run], [3, 1, 2, 0]
+        axis = rng.choice([0, 1, 1, 2, 3])
+        sizes = cut(rng, shape[axis])
+        steps[1] = rng.choice([1, 1, 1, -1, 2])
+        steps[2] = rng.choice([1, 1, 1, -1])
+    elif kind == "one":
+        shape, axis, order = [rng.randint(0, budget // item)], 0, [0]
+        sizes = cut(rng, shape[0])
+        steps = [rng.choice([1, 1, -1, 2])]
+    else:
+        rank = rng.randint(1, 4)
+        most = int((budget / item) ** (1 / rank)) + 1
+        shape = [rng.randint(rng.choice([0, 1, 1, 1]), most) for _ in range(rank)]
+        axis = rng.randrange(rank)
+        order = rng.sample(range(rank), rank)
+        sizes = cut(rng, shape[axis])
+        steps = [rng.choice([1, 1, 1, -1, 2, -3, 0]) for _ in range(rank)]
+    if rng.random() < 0.3:
+        shape, axis, order, steps = (
+            [*shape, 1],
+            axis,
+            [len(shape), *order],
+            [*steps[: len(shape)], 1],
+        )
+    return shape, axis, sizes, item, order, steps
+
+
+def cut(rng: random.Random, length: int) -> list[int]:
+    cuts = sorted(rng.randint(0, length) for _ in range(rng.choice([0, 1, 2, 6, 69])))
+    return np.diff([0, *cuts, length]).tolist()
+
+
+def run(number: int) -> None:
+    rng = random.Random(number)
+    shape, axis, sizes, item, order, steps = draw(rng)
+    x, memory = strided(rng, shape, item, order=order, steps=steps)
+    memory[...] = np.frombuffer(rng.randbytes(memory.size), np.uint8)
+    memory.flags.writeable = False
+    before = memory.tobytes()
+    plan = splitjit.plan_split(shape, sizes, axis=axis)
+    expected = [x[index].tobytes() for index in plan.slices]
+    if rng.random() < 0.5:
+        buffers._POOL = Guard(rng)
+        parts = plan(x)
+    else:
+        contiguous = rng.random() < 0.5
+        parts, memories = [], []
+        for part in plan.output_shapes:
+            rank = len(part)
+            order = range(rank)[::-1] if contiguous else rng.sample(range(rank), rank)
+            steps = [1 if contiguous else rng.choice([1, 1, -1, 2]) for _ in part]
+            for found, into in zip(
+                strided(rng, part, item, order=order, steps=steps), (parts, memories), strict=True
+            ):
+                into.append(found)
+            memories[-1][...] = CANARY
+        plan(x, parts)
+        for part, around in zip(parts, memories, strict=True):
+            mask = np.ones(around.size, np.uint8)
+            offset = part.ctypes.data - around.ctypes.data if part.size else 0
+            np.ndarray(part.shape, part.dtype, mask, offset, part.strides)[...] = bytes(item)
+            assert (around[mask == 1] == CANARY).all(), "wrote between the items"
+    assert [part.tobytes() for part in parts] == expected, "wrong part"
+    assert memory.tobytes() == before, "wrote to x"
+
+
+def main(route: str, first: int, last: int, log: str) -> None:
+    slices, task, stream = ROUTES[route]
+    execution._SLICES_BELOW = slices
+    execution._SLICES_BELOW_IF_FEW_RUNS = 0
+    execution.STREAM_FROM = stream
+    threads._BYTES_PER_TASK = task
+    buffers._MAPPED_FROM = 1
+    with open(log, "wb", buffering=0) as file:
+        for number in range(first, last):
+            os.pwrite(file.fileno(), b"%20d" % number, 0)
+            run(number)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
