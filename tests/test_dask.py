@@ -112,10 +112,26 @@ def test_pieces_are_contiguous_and_freed_one_by_one():
 def test_whole_chunks_are_passed_on():
     x = da.arange(12, chunks=4).persist(scheduler="synchronous")
     a, b = split(x, [6, 6])
+    assert len(a.dask) == 3 + 1 + 2  # chunks of x, chunks to cut, chunks of a
     of_x, of_a, of_b = persist(x, a, b)
     assert of_a[a.name, 0] is of_x[x.name, 0]
     assert of_b[b.name, 1] is of_x[x.name, 2]
     assert not np.shares_memory(of_a[a.name, 1], of_x[x.name, 1])
+
+
+def test_one_thread_a_chunk(monkeypatch):
+    import numba
+
+    from splitjit import threads
+
+    seen = []
+    count = threads._threads
+    monkeypatch.setattr(threads, "_threads", lambda: seen.append(count()) or seen[-1])
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    parts = split(da.ones((3000, 400), chunks=(1000, 400)), num_splits=4, axis=1)
+    dask.compute(*parts, scheduler="synchronous")
+    assert seen == [1, 1, 1]
+    assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
 
 
 @pytest.fixture
