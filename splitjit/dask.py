@@ -64,6 +64,12 @@ def split(
     SplitTypeError
         As `splitjit.split`; if the chunks are not NumPy arrays.
 
+    Notes
+    -----
+    A chunk is split once for all parts that are computed in one call, on one
+    thread. Chunks that are, when computed, not what Dask was told are taken as
+    `splitjit.split` takes arrays, or refused then.
+
     Examples
     --------
     >>> import dask.array
