@@ -11,6 +11,7 @@ kernels   everything else: the compiled copy loops
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, SupportsIndex, overload
 
@@ -116,7 +117,7 @@ def split(
     x : array_like
         The array to split, of rank 1 or more: an array of any dtype, strides
         and byte order, a memmap, a CPU tensor of another library, or nested
-        lists of numbers.
+        lists of numbers. A Dask array is split lazily.
     split : sequence of int, 1-D integer array, int or 0-D integer array, optional
         A sequence gives the length of each part: each >= 0, with the axis
         length as their sum (ONNX Split, OpenVINO VariadicSplit,
@@ -143,7 +144,8 @@ def split(
         With ``copy=True`` new C-contiguous arrays that share no memory with
         `x`; they may share one allocation with each other, which is freed
         once all of them are gone. With `out` the arrays given. With
-        ``copy=False`` views of `x`. Bits are moved, never converted.
+        ``copy=False`` views of `x`. Bits are moved, never converted. The parts
+        of a Dask array are Dask arrays, see `splitjit.dask.split`.
 
     Raises
     ------
@@ -174,6 +176,10 @@ def split(
     [(2, 2), (2, 2), (2, 2)]
     """
     if type(x) is not np.ndarray:
+        if _is_dask_array(x):
+            from splitjit import dask
+
+            return dask.split(x, split, axis, num_outputs, num_splits, out, copy)
         x = as_array(x)
     plan = cached_plan(x.shape, split, axis, num_outputs, num_splits)
     return _route(plan, x, out, copy)
@@ -223,10 +229,20 @@ def run_plan(
     plan: SplitPlan, x: ArrayLike, out: Sequence[np.ndarray] | None, copy: bool
 ) -> list[np.ndarray]:
     """Split an array by a plan of its shape; see `SplitPlan.__call__`."""
-    x = as_array(x)
+    if type(x) is not np.ndarray:
+        if _is_dask_array(x):
+            from splitjit import dask
+
+            return dask.run_plan(plan, x, out, copy)
+        x = as_array(x)
     if x.shape != plan.shape:
         raise SplitError("split", f"x of shape {x.shape}", f"the plan is for shape {plan.shape}")
     return _route(plan, x, out, copy)
+
+
+def _is_dask_array(x: object) -> bool:
+    """Return whether `x` is lazy, without importing Dask: whoever made it has."""
+    return isinstance(x, getattr(sys.modules.get("dask.array"), "Array", ()))
 
 
 def _route(

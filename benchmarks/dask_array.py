@@ -1,0 +1,48 @@
+"""Splits of Dask arrays: all parts computed, next to Dask's own slices; and the graph alone."""
+
+import splitjit
+
+CHUNKS = {
+    # Rows of a chunk, and how many chunks; float32 rows of 6144 into 3.
+    "few large": (1024, 8),
+    "many small": (32, 256),
+}
+
+
+class Parts:
+    """All parts of an array whose chunks are in memory, by Dask's threads."""
+
+    version = "1"
+    params = tuple(CHUNKS)
+    param_names = ("chunks",)
+
+    def setup(self, chunks):
+        try:
+            import dask
+            import dask.array as da
+            import numpy as np
+        except ImportError as error:
+            raise NotImplementedError(f"{error.name} is not installed") from error
+
+        rows, count = CHUNKS[chunks]
+        self.compute = lambda parts: dask.persist(*parts, scheduler="threads")
+        self.contiguous = np.ascontiguousarray
+        x = da.ones((rows * count, 6144), np.float32, chunks=(rows, 6144))
+        (self.x,) = self.compute([x])
+        for _ in range(2):
+            self.time_split(chunks)
+            self.time_slices(chunks)
+
+    def time_plan(self, chunks):
+        self.parts()
+
+    def time_split(self, chunks):
+        self.compute(self.parts())
+
+    def time_slices(self, chunks):
+        parts = splitjit.split(self.x, num_splits=3, axis=1, copy=False)
+        self.compute([part.map_blocks(self.contiguous) for part in parts])
+
+    def parts(self):
+        """Split lazily."""
+        return splitjit.split(self.x, num_splits=3, axis=1)

@@ -1,0 +1,288 @@
+"""Dask arrays: parts against NumPy's slices, and the graph that makes them."""
+
+import math
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitjit import SplitError, SplitTypeError, plan_split, split
+from tests.cases import CASES, REFUSALS
+
+da = pytest.importorskip("dask.array")
+
+import dask  # noqa: E402
+from dask.array.utils import assert_eq  # noqa: E402
+
+
+def assert_parts(parts, x, plan):
+    """Compare with NumPy's slices; assert_eq compares each chunk with what was declared, too."""
+    assert len(parts) == len(plan)
+    computed = dask.compute(*parts, scheduler="synchronous")
+    for part, result, index in zip(parts, computed, plan.slices, strict=True):
+        assert type(part) is da.Array
+        assert_eq(part, x[index], scheduler="synchronous")
+        np.testing.assert_array_equal(result, x[index], strict=True)
+
+
+@pytest.mark.parametrize("chunk", [2, 5, -1])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_rules(case, chunk):
+    x = np.arange(math.prod(case.shape), dtype=np.int16).reshape(case.shape)
+    lazy = da.from_array(x, chunks=[min(chunk, n) or -1 for n in case.shape])
+    plan = plan_split(case.shape, **case.rule)
+    parts = split(lazy, **case.rule)
+    assert tuple(part.shape[plan.axis] for part in parts) == case.sizes
+    assert_parts(parts, x, plan)
+    assert [part.name for part in plan(lazy)] == [part.name for part in parts]
+    assert_parts(plan(lazy, copy=False), x, plan)
+
+
+@st.composite
+def chunked(draw):
+    """Chunks of a shape, a few of them empty, and the lengths of parts of an axis."""
+
+    def composition(length, least):
+        ends = draw(st.lists(st.integers(0, length), max_size=4)) if length else []
+        sizes = np.diff([0, *sorted(ends), length]).tolist()
+        return tuple(size for size in sizes if size >= least) or (length,)
+
+    shape = draw(st.lists(st.integers(0, 12), min_size=1, max_size=3))
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    chunks = tuple(composition(n, draw(st.integers(0, 1))) for n in shape)
+    return chunks, axis, composition(shape[axis], 0)
+
+
+@given(chunked(), st.sampled_from(["u1", "f4", "c16", "U2", "M8[s]"]))
+def test_parts_are_the_slices(drawn, dtype):
+    chunks, axis, sizes = drawn
+    shape = tuple(map(sum, chunks))
+    x = np.arange(math.prod(shape)).astype(dtype).reshape(shape)
+    lazy = da.from_array(x, chunks=chunks)
+    parts = split(lazy, sizes, axis=axis)
+    assert_parts(parts, x, plan_split(shape, sizes, axis=axis))
+    # The ends of chunks are those of the parts and those that were there.
+    bounds = set(np.cumsum(sizes)) | set(np.cumsum(chunks[axis]))
+    ends = np.cumsum([n for part in parts for n in part.chunks[axis]])
+    assert set(ends) | {0} == bounds | {0}
+    for part in parts:
+        assert part.chunks[axis] == (0,) or 0 not in part.chunks[axis]
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        object, "S3", ">f4", "V3", ml_dtypes.bfloat16, ml_dtypes.int4,
+        np.dtype([("a", "u1"), ("b", "<f8")]), np.dtypes.StringDType(),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_dtypes(dtype):
+    x = np.arange(60).reshape(6, 10) % 5
+    x = x.astype(str if np.dtype(dtype).kind == "T" else "i1").astype(dtype)
+    for part, index in zip(
+        split(da.from_array(x, chunks=(3, 4)), [5, 0, 5], axis=1),
+        plan_split(x.shape, [5, 0, 5], axis=1).slices,
+        strict=True,
+    ):
+        assert part.dtype == part._meta.dtype == x.dtype
+        assert type(part._meta) is np.ndarray
+        result = part.compute(scheduler="synchronous")
+        assert result.dtype == x.dtype
+        np.testing.assert_array_equal(result, x[index])
+
+
+def persist(*arrays):
+    """Compute the chunks of arrays together; each array's by key."""
+    return [dict(array.dask) for array in dask.persist(*arrays, scheduler="synchronous")]
+
+
+def test_pieces_are_contiguous_and_freed_one_by_one():
+    for shape in (20, 30), (1000, 3000):
+        parts = split(da.ones(shape, chunks=shape), num_splits=3, axis=1)
+        pieces = [piece for chunks in persist(*parts) for piece in chunks.values()]
+        assert all(piece.flags.c_contiguous for piece in pieces)
+        assert len({id(piece if piece.base is None else piece.base) for piece in pieces}) == 3
+
+
+def test_whole_chunks_are_passed_on():
+    x = da.arange(12, chunks=4).persist(scheduler="synchronous")
+    a, b = split(x, [6, 6])
+    assert len(a.dask) == 3 + 1 + 2  # chunks of x, chunks to cut, chunks of a
+    of_x, of_a, of_b = persist(x, a, b)
+    assert of_a[a.name, 0] is of_x[x.name, 0]
+    assert of_b[b.name, 1] is of_x[x.name, 2]
+    assert not np.shares_memory(of_a[a.name, 1], of_x[x.name, 1])
+
+
+def test_one_thread_a_chunk(monkeypatch):
+    import numba
+
+    from splitjit import threads
+
+    seen = []
+    count = threads._threads
+    monkeypatch.setattr(threads, "_threads", lambda: seen.append(count()) or seen[-1])
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    parts = split(da.ones((3000, 400), chunks=(1000, 400)), num_splits=4, axis=1)
+    dask.compute(*parts, scheduler="synchronous")
+    assert seen == [1, 1, 1]
+    assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The sizes with which `_split_chunk` has been called."""
+    import splitjit.dask
+
+    calls = []
+    split_chunk = splitjit.dask._split_chunk
+
+    def counted(chunk, sizes, axis):
+        calls.append(sizes)
+        return split_chunk(chunk, sizes, axis)
+
+    monkeypatch.setattr(splitjit.dask, "_split_chunk", counted)
+    return calls
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_one_call_for_each_chunk_that_is_cut(calls, scheduler):
+    # Dask fuses chains of tasks: neither what comes before nor what comes after may repeat.
+    x = da.ones((6, 24), chunks=(2, 8)) + 1
+    parts = [(part + i)[::2] for i, part in enumerate(split(x, [2, 14, 4, 4], axis=1))]
+    assert not calls
+    dask.compute(*parts, scheduler=scheduler)
+    assert sorted(calls) == 3 * [(2, 6)] + 3 * [(4, 4)]
+    total = parts[0].sum() + sum(part.mean() for part in parts)
+    calls.clear()
+    total.compute(scheduler=scheduler)
+    assert len(calls) == 6
+
+
+def test_slices_of_parts():
+    # Dask fuses slices with each other; the number of a piece is none.
+    x = np.arange(120).reshape(6, 20)
+    a, b = split(da.from_array(x, chunks=(3, 20)), [8, 12], axis=1)
+    np.testing.assert_array_equal(a[1:, 2:], x[1:, 2:8])
+    np.testing.assert_array_equal(b[[5, 0]], x[[5, 0], 8:])
+    np.testing.assert_array_equal(b[2], x[2, 8:])
+
+
+def test_nothing_is_computed_at_planning():
+    def fail(block):
+        raise AssertionError("computed")
+
+    x = da.ones((4, 6), chunks=(2, 4)).map_blocks(fail, dtype=float, meta=np.empty((0, 0)))
+    parts = [*split(x, [3, 0, 3], axis=1), *split(x, [3, 3], axis=1, copy=False)]
+    assert parts[1].compute().shape == (4, 0)
+    with pytest.raises(AssertionError, match="computed"):
+        parts[0].compute()
+
+
+def test_as_many_tasks_as_pieces():
+    # 999 ends of chunks and 1000 of parts, none of them in common, make 2000 pieces.
+    x = da.ones(1_001_000, chunks=1001)
+    parts = split(x, 1000)
+    assert len(parts) == 1001
+    tasks = {key for part in parts for key in part.dask.layers[part.name]}
+    others = {key for part in parts for key in part.dask.layers.keys() - {part.name, x.name}}
+    assert len(tasks) == 2000
+    assert [len(parts[0].dask.layers[name]) for name in others] == [1000]
+
+
+def test_names_tell_what_they_are():
+    def names(*args, **rule):
+        return [part.name for part in split(*args, **rule)]
+
+    x, y = (da.ones((6, 6), chunks=4) for _ in range(2))
+    first = names(x, [2, 4])
+    assert len(set(first)) == 2
+    assert names(y, [2, 4]) == names(y, np.array([2, 4]), axis=-2) == first
+    others = [names(x, [4, 2]), names(x, [2, 4], axis=1), names(x + 1, [2, 4]), names(x, [2, 2, 2])]
+    assert all(set(first).isdisjoint(other) for other in others)
+
+
+@pytest.mark.parametrize("case", [c for c in REFUSALS if math.prod(c.shape) < 100], ids=str)
+def test_refusals(case):
+    with pytest.raises(case.error, match=case.says) as caught:
+        split(da.ones(case.shape), **case.rule)
+    assert type(caught.value) is case.error
+
+
+def test_refusals_of_dask_arrays():
+    x = da.ones((4, 6), chunks=2)
+    with pytest.raises(SplitError, match=r"out for a Dask array: dask\.array\.store"):
+        split(x, 2, out=[np.empty((2, 6))] * 2)
+    with pytest.raises(SplitTypeError, match="copy=1: must be a bool"):
+        split(x, 2, copy=1)
+    with pytest.raises(SplitError, match=r"shape \(4, 6\): the plan is for shape \(6, 4\)"):
+        plan_split((6, 4), 2)(x)
+    unknown = x[x.sum(axis=1) > 0]
+    for copy in True, False:
+        with pytest.raises(SplitError, match=r"shape \(nan, 6\): .*compute_chunk_sizes"):
+            split(unknown, 2, axis=1, copy=copy)
+        with pytest.raises(SplitError, match="compute_chunk_sizes"):
+            plan_split((4, 6), 2)(unknown, copy=copy)
+
+
+def test_chunks_of_other_types():
+    masked = da.ma.masked_equal(da.arange(6, chunks=4), 2)
+    with pytest.raises(SplitTypeError, match="type MaskedArray: .* of type ndarray; copy=False"):
+        split(masked, 3)
+    first, _ = split(masked, 3, copy=False)
+    assert first.compute().mask.tolist() == [False, False, True]
+
+
+def run(code):
+    """Run Python code in a process of its own."""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+
+
+def test_dask_is_imported_by_those_who_use_it():
+    run(
+        "import sys, splitjit\n"
+        "splitjit.split([1, 2], 1), splitjit.plan_split((2,), 1)([1, 2])\n"
+        "assert 'dask' not in sys.modules"
+    )
+
+
+@pytest.mark.skipif(not hasattr(da, "array_expr_enabled"), reason="Dask has no query planning")
+def test_query_planning_is_refused():
+    run(
+        "import dask\n"
+        "dask.config.set({'array.query-planning': True})\n"
+        "import dask.array, splitjit\n"
+        "x = dask.array.ones(4, chunks=3)\n"
+        "assert [a.compute().shape for a in splitjit.split(x, 2, copy=False)] == [(2,), (2,)]\n"
+        "try:\n"
+        "    splitjit.split(x, 2)\n"
+        "except splitjit.SplitError as error:\n"
+        "    assert 'array.query-planning must be off' in str(error)\n"
+        "else:\n"
+        "    raise SystemExit('was taken')\n"
+    )
+
+
+def test_processes():
+    """Two workers of one thread each, for whom functions and pieces are pickled."""
+    distributed = pytest.importorskip("distributed")
+    x = np.arange(600 * 960, dtype="f4").reshape(600, 960)
+    parts = split(da.from_array(x, chunks=(300, 640)), [600, 360], axis=1)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.get_task_stream()  # records from now on
+        a, b = client.gather(client.compute(parts, optimize_graph=False))
+        keys = [str(task["key"]) for task in client.get_task_stream()]
+    np.testing.assert_array_equal(a, x[:, :600])
+    np.testing.assert_array_equal(b, x[:, 600:])
+    assert sum("splitjit-part-" in key for key in keys) == 6
+    assert sum("splitjit-" in key and "-part-" not in key for key in keys) == 2
