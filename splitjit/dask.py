@@ -15,7 +15,6 @@ is rechunked, and nothing is computed until the parts are.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import math
@@ -30,6 +29,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.planner import SplitPlan, cached_plan, plan_split
+from splitjit.threads import one_thread
 
 
 def split(
@@ -186,22 +186,5 @@ def _split_chunk(chunk: np.ndarray, sizes: tuple[int, ...], axis: int) -> list[n
     plan = plan_split(chunk.shape, sizes, axis=axis)
     # Memory of its own for each, so that one can be freed before the others.
     out = [plan_split(s, num_splits=1).empty(chunk.dtype)[0] for s in plan.output_shapes]
-    with _one_thread():
+    with one_thread():  # Dask has the other cores at work on other chunks
         return plan(chunk, out)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Keep Numba from starting, for each thread of Dask, as many as there are cores."""
-    import numba
-
-    try:
-        threads = numba.get_num_threads()
-    except ValueError:  # no threading layer, so no threads
-        yield
-        return
-    numba.set_num_threads(1)  # of this very thread
-    try:
-        yield
-    finally:
-        numba.set_num_threads(threads)

@@ -221,6 +221,8 @@ def split_into(
     array([2., 3., 4.])
     """
     if type(x) is not np.ndarray:
+        if _is_dask_array(x):
+            raise SplitError("split", "out for a Dask array", "dask.array.store writes lazy arrays")
         x = as_array(x)
     _route(cached_plan(x.shape, split, axis, None, None), x, outs, True)
 

@@ -8,10 +8,12 @@ Where that could happen, one thread copies. Each call decides for itself.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
 from splitjit.layout import LOOPS
 
@@ -19,6 +21,18 @@ _BYTES_PER_TASK = 1 << 18
 """Bytes of parts that are worth waking a thread for."""
 
 _forked = False
+_here = threading.local()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Have splits by the calling thread copy on it alone."""
+    before = getattr(_here, "alone", False)
+    _here.alone = True
+    try:
+        yield
+    finally:
+        _here.alone = before
 
 
 @functools.cache
@@ -63,7 +77,7 @@ def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> None:
 
 def _threads() -> int:
     """Return how many threads may copy, as things stand at this moment."""
-    if _forked:
+    if _forked or getattr(_here, "alone", False):
         return 1
     try:
         layer, threads = _threading_layer()
