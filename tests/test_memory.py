@@ -7,6 +7,7 @@ everywhere: ``python -m tests.guarded serial 17 18 /dev/null``.
 """
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -47,3 +48,62 @@ ctypes.string_at(address, 1)
     )
     assert result.stdout == "alive\n"
     assert result.returncode < 0
+
+
+def run_alone(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+def test_an_interrupted_split_leaves_the_process_sound():
+    """Interrupts arrive before, in the midst of and after the copy, many times over."""
+    result = run_alone("""
+import numpy as np, random, signal, splitjit
+x = np.arange(3 << 20, dtype=np.float64).reshape(-1, 6)
+kept = splitjit.split(x, num_splits=2, axis=1)
+interrupts = 0
+for _ in range(60):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 2e-2))
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        while True:
+            parts = splitjit.split(x + 1, num_splits=3, axis=1)
+    except KeyboardInterrupt:
+        interrupts += 1
+    parts = splitjit.split(x, num_splits=3, axis=1)
+    assert all(np.array_equal(part, x[:, 2 * i : 2 * i + 2]) for i, part in enumerate(parts))
+    assert all(np.array_equal(part, x[:, 3 * i : 3 * i + 3]) for i, part in enumerate(kept))
+print(interrupts)
+""")
+    assert (result.returncode, result.stdout) == (0, "60\n"), result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no limit on addresses here")
+def test_parts_that_do_not_fit_are_refused_before_anything_is_touched():
+    result = run_alone("""
+import numpy as np, resource, splitjit
+x = np.arange(1 << 22, dtype=np.float64)
+splitjit.split(x, num_splits=2)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (16 << 20), resource.RLIM_INFINITY))
+kept = splitjit.split(x, num_splits=2)  # the block there is
+for fits, array, keywords in [
+    (False, x, {"num_splits": 4}),
+    (False, np.broadcast_to(x, (10**6, x.size)), {"num_splits": 10}),
+    (False, np.broadcast_to(np.float32(1), (1 << 40,)), {"split": 1 << 39}),
+    (True, x[: 1 << 10], {"num_splits": 2}),
+    (True, x[: 1 << 19], {"num_splits": 2}),
+]:
+    try:
+        parts = splitjit.split(array, **keywords)
+    except MemoryError:
+        assert not fits
+    else:
+        assert fits
+        del parts
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+assert np.array_equal(np.concatenate(kept), x)
+assert np.array_equal(x, np.arange(1 << 22))
+print("sound")
+""")
+    assert (result.returncode, result.stdout) == (0, "sound\n"), result.stderr
