@@ -197,7 +197,10 @@ class _Pool:
 
     def lend(self, nbytes: int) -> tuple[np.ndarray, int]:
         """Return the memory of a block, as an array, and its address."""
-        block = self._take(nbytes) or _map(nbytes)
+        block = self._take(nbytes)
+        if block is None:
+            self._recover()
+            block = self._take(nbytes) or _map(nbytes)
         lease = np.frombuffer(block.memory, np.uint8)
         loan = _Loan(lease, self._give_back)
         loan.block = block
@@ -217,9 +220,15 @@ class _Pool:
         return None
 
     def _give_back(self, loan: _Loan) -> None:
-        del self.lent[id(loan)]
-        self.idle.append(loan.block)
-        self.trim()
+        if self.lent.pop(id(loan), None):  # once
+            self.idle.append(loan.block)
+            self.trim()
+
+    def _recover(self) -> None:
+        """Give back what was not, since Ctrl-C arrived just when the lease died."""
+        for loan in tuple(self.lent.values()):
+            if loan() is None:
+                self._give_back(loan)
 
     def trim(self) -> None:
         """Free the oldest blocks until the rest is within the limit."""

@@ -175,6 +175,23 @@ def test_threads_share_the_pool():
     assert not buffers._POOL.lent
 
 
+def test_blocks_survive_an_interrupt_as_they_come_back(monkeypatch):
+    """Python drops what is raised as a lease dies, and with it the rest of the callback."""
+
+    def interrupted(pool, loan):
+        raise KeyboardInterrupt
+
+    dropped = []
+    monkeypatch.setattr("sys.unraisablehook", lambda failure: dropped.append(failure.exc_type))
+    with monkeypatch.context() as patched:
+        patched.setattr(buffers._Pool, "_give_back", interrupted)
+        pool = buffers._Pool(1 << 30)
+        lease, address = pool.lend(1 << 21)
+        del lease
+    assert dropped == [KeyboardInterrupt]
+    assert pool.lend(1 << 21)[1] == address
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_does_not_write_to_its_parents_parts():
     code = """
