@@ -20,12 +20,19 @@ this file: Numba's cache does not notice changes of callees elsewhere.
 from __future__ import annotations
 
 import functools
+import hashlib
+import inspect
 import logging
+import sys
+from pathlib import Path
 
+import llvmlite
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import cfunc, njit, prange, types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 # Columns of the table of parts, one row a part. The extents and the target's
@@ -872,8 +879,41 @@ def compile_cached(decorator, signature, function, **options):
     callable
         What the decorator makes of it.
     """
+    # The tag is part of the files' names, so that what they hold is never another's.
+    function.__qualname__ = f"{function.__name__}_{_cache_tag(function.__module__)}"
+    for _ in range(2):
+        try:
+            return decorator(signature, cache=True, **options)(function)
+        except Exception as error:  # no place, no space, damaged files: no reason to fail a split
+            _log.debug("%s is not cached", function.__qualname__, exc_info=True)
+            if isinstance(error, OSError) or not _discard_cached(function):
+                break
+    return decorator(signature, **options)(function)
+
+
+@functools.cache
+def _cache_tag(module):
+    """Tell apart all that must not be run in place of each other: by source, compiler, processor.
+
+    Numba's index does, too, but it refers to files that it has numbered: where
+    processes race, or one is killed, they can be another version's.
+    """
     try:
-        return decorator(signature, cache=True, **options)(function)
-    except Exception:  # an unwritable, full or damaged cache, which must not fail a split
-        _log.debug("compiling %s without a cache", function.__name__, exc_info=True)
-        return decorator(signature, **options)(function)
+        source = inspect.getsource(sys.modules[module])
+    except OSError:  # a frozen application: there Numba looks at the executable
+        source = ""
+    target = cpu_target.target_context.codegen().magic_tuple()
+    identity = repr((source, numba.__version__, llvmlite.__version__, target))
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+def _discard_cached(function):
+    """Delete what is cached of a function; return whether there was anything."""
+    try:
+        folder = Path(njit(cache=True)(function).stats.cache_path)
+        files = list(folder.glob(f"*{function.__qualname__}*"))
+        for file in files:
+            file.unlink()
+    except Exception:  # no place
+        return False
+    return bool(files)
