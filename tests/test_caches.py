@@ -7,7 +7,6 @@ import os
 import pickle
 import random
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from numba import cfunc, njit, types
 
 import splitjit
 from splitjit.kernels import compile_cached
+from tests.processes import SPLIT, finish, run, start
 
 PROCESSES = int(os.environ.get("SPLITJIT_PROCESSES", "4"))
 
@@ -32,14 +32,6 @@ def kernel():
 """
 TWO = ONE.replace("1", "2")
 NUMBERS = itertools.count()
-
-SPLIT = """
-import numpy as np, splitjit
-x = np.arange(2**20, dtype=np.int32).reshape(1024, -1)
-parts = splitjit.split(x, [300, 724], axis=1)
-right = np.array_equal(parts[0], x[:, :300]) and np.array_equal(parts[1], x[:, 300:])
-assert right
-"""
 
 
 @pytest.fixture
@@ -128,28 +120,29 @@ def test_a_folder_in_place_of_a_file(load, tmp_path):
 def test_a_full_disk(load, tmp_path):
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    kernel = tmp_path / "kernel.py"
-    load(TWO)
-    before = files_in(tmp_path / "cache")
-    kernel.write_text(ONE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(ONE), limits[1]))
     try:
         compiled = load(ONE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert compiled() == 1
-    assert files_in(tmp_path / "cache") == before
+    assert not files_in(tmp_path / "cache")
 
 
 def test_processors_share_no_file(load, tmp_path):
     """A folder may be shared by the machines of a cluster."""
     load(ONE)
     own = {file: file.read_bytes() for file in files_in(tmp_path / "cache")}
-    code = (
-        "import kernel; from numba import njit, types; from splitjit.kernels import compile_cached;"
-        "assert compile_cached(njit, types.int64(), kernel.kernel)() == 1"
-    )
-    run(code, tmp_path, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    code = """
+import kernel
+from numba import njit, types
+from splitjit.kernels import compile_cached
+assert compile_cached(njit, types.int64(), kernel.kernel)() == 1
+"""
+    run(
+        tmp_path, code,
+        NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="",
+    )  # fmt: skip
     assert len(files_in(tmp_path / "cache")) == 2 * len(own)
     assert all(file.read_bytes() == data for file, data in own.items())
 
@@ -157,17 +150,14 @@ def test_processors_share_no_file(load, tmp_path):
 # ---- the package ------------------------------------------------------------------------
 
 
-def run(code, folder, **environment):
-    """Run code in a process that finds modules in a folder, and caches in another in there."""
-    environment = {
-        **os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1",
-        **environment,
-    }  # fmt: skip
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+def test_processes_that_start_at_once_on_an_empty_cache(tmp_path):
+    code, cache = SPLIT + "check()", tmp_path / "cache"
+    command = (tmp_path, "-c", code)
+    variables = {"NUMBA_CACHE_DIR": str(cache)}
+    finish(*[start(*command, **variables) for _ in range(PROCESSES)], timeout=600)
+    files = {file: file.stat().st_mtime_ns for file in files_in(cache)}
+    finish(start(*command, **variables))
+    assert files == {file: file.stat().st_mtime_ns for file in files_in(cache)} != {}
 
 
 def install(folder):
@@ -178,34 +168,28 @@ def install(folder):
     )
 
 
-def test_processes_that_start_at_once_on_an_empty_cache(tmp_path):
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    processes = [
-        subprocess.Popen([sys.executable, "-c", SPLIT], env=environment, stderr=subprocess.PIPE)
-        for _ in range(PROCESSES)
-    ]
-    errors = [process.communicate(timeout=600)[1].decode() for process in processes]
-    assert [process.returncode for process in processes] == [0] * PROCESSES, errors
-    files = files_in(tmp_path)
-    assert files
-    times = [file.stat().st_mtime_ns for file in files]
-    subprocess.run([sys.executable, "-c", SPLIT], env=environment, check=True)
-    assert [file.stat().st_mtime_ns for file in files_in(tmp_path)] == times
-
-
 def test_no_place_for_a_cache(tmp_path):
     """An install that is read-only, for root, too, and no home."""
     (install(tmp_path) / "__pycache__").write_text("")
-    run(SPLIT, tmp_path, HOME=os.devnull, XDG_CACHE_HOME=os.devnull, NUMBA_CACHE_DIR=os.devnull)
+    nowhere = dict.fromkeys(["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"], os.devnull)
+    run(tmp_path, SPLIT + "check()", **nowhere)
 
 
 def test_an_upgrade_whose_files_have_the_same_date_and_size(tmp_path):
+    variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
     kernels = install(tmp_path) / "kernels.py"
-    run(SPLIT, tmp_path)
+    run(tmp_path, SPLIT + "check()", **variables)
     date = kernels.stat().st_mtime_ns
     source = kernels.read_text()
     changed = source.replace("    while first < last:", "    while first > last:")
     assert changed != source, "the loop over the bytes that a task copies is another now"
     kernels.write_text(changed)
     os.utime(kernels, ns=(date, date))
-    run(SPLIT.replace("assert right", "assert not right"), tmp_path)
+    code = """
+try:
+    check()
+except AssertionError:
+    sys.exit()
+sys.exit("the old kernel was run")
+"""
+    run(tmp_path, SPLIT + code, **variables)
