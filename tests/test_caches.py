@@ -176,7 +176,7 @@ def test_no_place_for_a_cache(tmp_path):
 
 
 def test_an_upgrade(tmp_path):
-    """Neither date nor size of the changed file tell, and old code is left as by a killed process."""
+    """The file's date and size are the same, and old code is left as by a killed process."""
     cache = tmp_path / "cache"
     variables = {"NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
     kernels = install(tmp_path) / "kernels.py"
