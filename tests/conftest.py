@@ -42,7 +42,7 @@ def layer(request, tmp_path_factory):
     """Name one of Numba's threading layers that can be loaded here."""
     code = "import numba; numba.set_num_threads(1)"
     try:
-        run(tmp_path_factory.mktemp("layer"), code, NUMBA_THREADING_LAYER=request.param)
+        run(tmp_path_factory.mktemp("layer"), code, layer=request.param)
     except AssertionError:
         pytest.skip(f"{request.param} cannot be loaded here")
     return request.param

@@ -16,15 +16,18 @@ def check():
     assert np.array_equal(parts[0], x[:, :300]) and np.array_equal(parts[1], x[:, 300:])
 """
 
-TBB = os.path.join(sys.prefix, "lib")
-"""Where pip puts the library, and the system does not look."""
 
-
-def start(folder, *arguments, **variables):
+def start(folder, *arguments, layer=None, **variables):
     """Start Python in a folder, whose modules it sees, with environment variables."""
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "2", **variables}
+    if layer:
+        environment["NUMBA_THREADING_LAYER"] = layer
+    if layer == "tbb":  # pip puts it where the system does not look
+        folders = [os.path.join(sys.prefix, "lib"), os.environ.get("LD_LIBRARY_PATH")]
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, folders))
     return subprocess.Popen(
-        [sys.executable, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "NUMBA_NUM_THREADS": "2", "LD_LIBRARY_PATH": TBB, **variables},
+        [sys.executable, *arguments],
+        cwd=folder, env=environment, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
@@ -35,11 +38,13 @@ def finish(*processes, timeout=100):
     finally:
         for process in processes:
             process.kill()
+            process.stderr.close()
+            process.wait()
     assert not any(process.returncode for process in processes), "\n".join(errors)
 
 
-def run(folder, code, **variables):
+def run(folder, code, **options):
     """Run code as a script in a folder until it has succeeded; see `start`."""
     script = folder / "script.py"
     script.write_text(code)
-    finish(start(folder, script, **variables))
+    finish(start(folder, script, **options))

@@ -129,7 +129,7 @@ if __name__ == "__main__":
 
 
 def test_forks(layer, tmp_path):
-    run(tmp_path, SPLIT + CHILD + FORKS, NUMBA_THREADING_LAYER=layer)
+    run(tmp_path, SPLIT + CHILD + FORKS, layer=layer)
 
 
 @pytest.mark.parametrize("layer", ["omp"], indirect=True)
@@ -146,4 +146,4 @@ def test_forks(layer, tmp_path):
 def test_under_openmp(situation, layer, tmp_path):
     if "libgomp" in situation and find_library("gomp") is None:
         pytest.skip("no GNU OpenMP here")
-    run(tmp_path, SPLIT + CHILD + situation, NUMBA_THREADING_LAYER=layer)
+    run(tmp_path, SPLIT + CHILD + situation, layer=layer)

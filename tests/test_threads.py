@@ -88,12 +88,12 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def test_threads(layer, tmp_path):
-    run(tmp_path, SPLIT + THREADS, NUMBA_THREADING_LAYER=layer)
+    run(tmp_path, SPLIT + THREADS, layer=layer)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
 def test_signal_handlers(layer, tmp_path):
-    run(tmp_path, SPLIT + SIGNALS, NUMBA_THREADING_LAYER=layer)
+    run(tmp_path, SPLIT + SIGNALS, layer=layer)
 
 
 def test_one_thread_if_the_user_says_so(tmp_path):
@@ -111,7 +111,7 @@ assert numba.get_num_threads() == 1
 
 def test_without_a_threading_layer_one_thread_copies(tmp_path):
     code = "check(); splitjit.warmup(); check()"
-    run(tmp_path, SPLIT + code, NUMBA_THREADING_LAYER="no such layer")
+    run(tmp_path, SPLIT + code, layer="no such layer")
 
 
 def test_without_jit_numpy_copies(tmp_path):
