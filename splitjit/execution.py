@@ -260,7 +260,7 @@ def _route(
         parts = _slices(plan, x, out)
     elif x.dtype.hasobject:
         parts = _objects(plan, x, out)
-    elif _suits_slices(plan, x, nbytes) or threads.jit_disabled():
+    elif _suits_slices(plan, x, nbytes):
         parts = _slices(plan, x, out)
     else:
         parts = _kernels(plan, x, out)
@@ -305,7 +305,10 @@ def _objects(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> li
     if x.nbytes < _OBJECTS_FROM:
         return _slices(plan, x, out)
     parts = empty_parts(plan, x.dtype) if out is None else out
-    assign_kernel()(zip(parts, [x[index] for index in plan.slices], strict=True))
+    assign = threads.load(assign_kernel)
+    if assign is None:
+        return _slices(plan, x, parts)
+    assign(zip(parts, [x[index] for index in plan.slices], strict=True))
     return parts
 
 
@@ -318,8 +321,8 @@ def _kernels(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> li
         layout = out_layout(plan, x, out)
     nbytes = x.nbytes
     stream = int(nbytes >= STREAM_FROM)
-    threads.copy(layout.loop, nbytes, (stream, target, address_of(x), *layout.arguments))
-    return parts
+    arguments = (stream, target, address_of(x), *layout.arguments)
+    return parts if threads.copy(layout.loop, nbytes, arguments) else _slices(plan, x, parts)
 
 
 def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
@@ -351,9 +354,7 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         kinds = [as_dtype(dtype) for dtype in dtypes]
     except SplitTypeError as error:
         raise error.named("warmup") from None
-    if threads.jit_disabled():
-        return
     if any(dtype.hasobject for dtype in kinds):
-        assign_kernel()
+        threads.load(assign_kernel, wait=True)
     if not all(dtype.hasobject for dtype in kinds):
         threads.load_kernels()

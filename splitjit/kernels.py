@@ -24,11 +24,15 @@ import functools
 import hashlib
 import logging
 import sys
+from pathlib import Path
 
+import llvmlite
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import cfunc, njit, prange, types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 # Columns of the table of parts, one row a part. The extents and the target's
@@ -58,7 +62,9 @@ def _named(function, tag=""):
     code, and each process counts the numbers anew. So what one process saved
     may take the place of what another one saved, or compiled: functions that a
     factory makes for words of one size and another, or those of two versions
-    of this package. The name tells both apart, and finds its own cache file.
+    of this package. The name tells both apart, and finds its own cache file:
+    Numba's index of those tells versions apart, too, but where processes race
+    or one is killed, the numbered file that it refers to can be another's.
     """
     function.__qualname__ = f"{function.__name__}{tag}_{_digest(function.__module__)}"
     return function
@@ -66,9 +72,15 @@ def _named(function, tag=""):
 
 @functools.cache
 def _digest(module):
+    """Tell apart all that must not be run in place of each other: source, compiler, processor."""
     module = sys.modules[module]
-    source = module.__spec__.loader.get_data(module.__file__)
-    return hashlib.sha256(source).hexdigest()[:16]
+    try:
+        source = module.__spec__.loader.get_data(module.__file__)
+    except OSError:  # a frozen application: there Numba looks at the executable
+        source = b""
+    target = cpu_target.target_context.codegen().magic_tuple()
+    identity = repr((source, numba.__version__, llvmlite.__version__, target))
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 def _jit(function=None, *, tag="", **options):
@@ -903,8 +915,23 @@ def compile_cached(decorator, signature, function, **options):
         What the decorator makes of it.
     """
     function = _named(function)
+    for _ in range(2):
+        try:
+            return decorator(signature, cache=True, **options)(function)
+        except Exception as error:  # no place, no space, damaged files: no reason to fail a split
+            _log.debug("%s is not cached", function.__qualname__, exc_info=True)
+            if isinstance(error, OSError) or not _discard_cached(function):
+                break
+    return decorator(signature, **options)(function)
+
+
+def _discard_cached(function):
+    """Delete what is cached of a function; return whether there was anything."""
     try:
-        return decorator(signature, cache=True, **options)(function)
-    except Exception:  # an unwritable, full or damaged cache, which must not fail a split
-        _log.debug("compiling %s without a cache", function.__name__, exc_info=True)
-        return decorator(signature, **options)(function)
+        folder = Path(njit(cache=True)(function).stats.cache_path)
+        files = list(folder.glob(f"*{function.__qualname__}*"))
+        for file in files:
+            file.unlink()
+    except Exception:  # no place
+        return False
+    return bool(files)

@@ -6,7 +6,6 @@ loop over the parts in object mode.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 
@@ -15,7 +14,6 @@ def _assign(pairs):  # type: ignore[no-untyped-def]
         target[...] = part
 
 
-@functools.cache
 def assign_kernel() -> Any:
     """Compile the loop that assigns each part to an array, or load it from the cache.
 

@@ -4,6 +4,11 @@ Numba's settings are obeyed and never touched. Its threading layers are not
 safe everywhere: `workqueue` aborts the process when two threads enter it at
 once, and GNU OpenMP ends or hangs a forked child at its first parallel region.
 Where that could happen, one thread copies. Each call decides for itself.
+
+Nobody waits for a kernel that another thread imports, compiles or loads: who
+finds it unfinished leaves the copy to NumPy. So there is nothing for which a
+signal handler could wait that interrupted it, or a child that was forked then,
+where it never ends.
 """
 
 from __future__ import annotations
@@ -14,12 +19,18 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from splitjit.layout import LOOPS
 
 _BYTES_PER_TASK = 1 << 18
 """Bytes of parts that are worth waking a thread for."""
 
+_T = TypeVar("_T")
+
+_loaded: dict[tuple[Any, ...], Any] = {}
+_loading = threading.Lock()
+_loader = 0  # the thread that holds it
 _forked = False
 _here = threading.local()
 
@@ -35,28 +46,44 @@ def one_thread() -> Iterator[None]:
         _here.alone = before
 
 
-@functools.cache
-def load_kernel(loop: str, parallel: bool) -> Callable[[int, tuple[int, ...]], None]:
-    """Compile a kernel, or load it from the cache; this imports Numba's compiler.
+def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = False) -> _T | None:
+    """Return what a function imports, compiles or loads; it is called once.
 
     Parameters
     ----------
-    loop : str
-        What it does, see `splitjit.layout.CopyLayout`.
-    parallel : bool
-        Whether its tasks are run on Numba's threads, or one after another.
+    kernel : callable
+        The function. What it returns is kept, unless it is None.
+    *arguments
+        Its arguments, hashable.
+    wait : bool, default False
+        Whether to wait while another thread is in here.
 
     Returns
     -------
-    callable
-        ``kernel(tasks, arguments)``, see `splitjit.kernels.copy_kernel`.
+    object or None
+        None if somebody is in here still: another thread, or what this one was
+        doing when a signal came, or a thread that did not come along in a fork.
     """
-    from splitjit.kernels import copy_kernel, copy_loop
+    global _loader
+    key = (kernel, *arguments)
+    result: _T | None = _loaded.get(key)
+    if result is not None:
+        return result
+    can_end = not _forked and _loader != threading.get_ident()
+    if not _loading.acquire(blocking=wait and can_end):
+        return None
+    try:
+        _loader = threading.get_ident()
+        result = kernel(*arguments)
+        if result is not None:
+            _loaded[key] = result
+        return result
+    finally:
+        _loader = 0
+        _loading.release()
 
-    return functools.partial(copy_kernel(parallel), copy_loop(loop).address)
 
-
-def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> None:
+def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> bool:
     """Run a copy loop on as many threads as pay.
 
     Parameters
@@ -68,11 +95,30 @@ def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> None:
     arguments : tuple of int
         Those of the kernel. They have been checked, and what they address
         lives until the call returns.
+
+    Returns
+    -------
+    bool
+        Whether there is a kernel; otherwise nothing has been copied.
     """
     tasks = nbytes // _BYTES_PER_TASK
     if tasks > 1:
         tasks = min(tasks, _threads())
-    load_kernel(loop, tasks > 1)(max(tasks, 1), arguments)
+    kernel = load(_kernel, loop, tasks > 1)
+    if kernel is None:
+        return False
+    kernel(max(tasks, 1), arguments)
+    return True
+
+
+def _kernel(loop: str, parallel: bool) -> Callable[[int, tuple[int, ...]], None] | None:
+    """Return ``kernel(tasks, arguments)``, see `splitjit.kernels.copy_kernel`."""
+    if jit_disabled():
+        return None
+    from splitjit.kernels import copy_kernel, copy_loop
+
+    copy_kernel(False)  # with which forked children go on
+    return functools.partial(copy_kernel(parallel), copy_loop(loop).address)
 
 
 def _threads() -> int:
@@ -80,17 +126,19 @@ def _threads() -> int:
     if _forked or getattr(_here, "alone", False):
         return 1
     try:
-        layer, threads = _threading_layer()
-    except ValueError:  # none can be loaded
+        started = load(_start_threads)
+    except ValueError:  # no layer can be loaded
         return 1
+    if started is None:
+        return 1
+    layer, threads = started
     # Other Python threads may be in parallel regions, of ours or not.
     if layer == "workqueue" and len(sys._current_frames()) > 1:
         return 1
     return threads()
 
 
-@functools.cache
-def _threading_layer() -> tuple[str, Callable[[], int]]:
+def _start_threads() -> tuple[str, Callable[[], int]]:
     """Start Numba's threads; return the layer's name, and what tells how many may run."""
     import numba
 
@@ -108,9 +156,9 @@ def jit_disabled() -> bool:
 def load_kernels() -> None:
     """Compile the kernels that splits may need, or load them from the cache."""
     for loop in LOOPS:
-        load_kernel(loop, False)
+        load(_kernel, loop, False, wait=True)
         if _threads() > 1:
-            load_kernel(loop, True)
+            load(_kernel, loop, True, wait=True)
 
 
 def _after_fork_in_child() -> None:

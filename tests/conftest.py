@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from splitjit import execution, threads
+from tests.processes import run
 
 settings.register_profile(
     "default",
@@ -33,4 +34,15 @@ def route(request, monkeypatch):
     monkeypatch.setattr(execution, "_SLICES_BELOW_IF_FEW_RUNS", 0)
     monkeypatch.setattr(execution, "STREAM_FROM", stream)
     monkeypatch.setattr(threads, "_BYTES_PER_TASK", task)
+    return request.param
+
+
+@pytest.fixture(scope="session", params=["omp", "workqueue", "tbb"])
+def layer(request, tmp_path_factory):
+    """Name one of Numba's threading layers that can be loaded here."""
+    code = "import numba; numba.set_num_threads(1)"
+    try:
+        run(tmp_path_factory.mktemp("layer"), code, layer=request.param)
+    except AssertionError:
+        pytest.skip(f"{request.param} cannot be loaded here")
     return request.param

@@ -484,7 +484,7 @@ def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
 
     def shifted(loop, nbytes, arguments):
         stream, target, source, *layout = arguments
-        copy(loop, nbytes, (stream, target, source + 1, *layout))
+        return copy(loop, nbytes, (stream, target, source + 1, *layout))
 
     monkeypatch.setattr(threads, "copy", shifted)
     assert main(["check"]) == 1

@@ -1,35 +1,26 @@
-"""Threads and forks, each in a process of its own: an abort would take the tests along."""
+"""Threads and signals: right parts, no abort and no deadlock, under each of Numba's layers."""
 
-import os
-import subprocess
-import sys
+import signal
 
 import pytest
 
-SPLIT = """
-import numpy as np, os, splitjit, sys, threading
-x = np.arange(2**20, dtype=np.int32).reshape(1024, -1)
+from tests.processes import SPLIT, run
 
-def check():
-    parts = splitjit.split(x, [300, 724], axis=1)
-    assert np.array_equal(parts[0], x[:, :300]) and np.array_equal(parts[1], x[:, 300:])
-"""
+# First eight threads at once, for all of which this is the first split. Then eight that the
+# module threading does not know, beside a parallel region of the user's. Then each call alone
+# must be parallel again.
+THREADS = """
+import _thread, numba
+from splitjit import threads
 
-MANY_THREADS = """
-def work():
-    for _ in range(50):
-        check()
-
-threads = [threading.Thread(target=work) for _ in range(8)]
-for thread in threads:
+errors = []
+threading.excepthook = errors.append
+started = [threading.Thread(target=check) for _ in range(8)]
+for thread in started:
     thread.start()
-for thread in threads:
+for thread in started:
     thread.join()
-check()
-"""
-
-USERS_REGION = """
-import numba
+assert not errors, errors
 
 @numba.njit(parallel=True, nogil=True)
 def users(a):
@@ -37,148 +28,113 @@ def users(a):
         for i in numba.prange(a.size):
             a[i] += 1
 
-a = np.zeros(10**5)
-users(a)
-check()
-"""
-
-BESIDE_USERS_REGION = (
-    USERS_REGION
-    + """thread = threading.Thread(target=lambda: [users(a) for _ in range(50)])
-thread.start()
-while thread.is_alive():
-    check()
-assert (a == 51 * 20).all()
-check()
-"""
-)
-
-BESIDE_AN_UNKNOWN_THREAD = (
-    USERS_REGION
-    + """
-import _thread
-done = []
-
 def work():
-    for _ in range(100):
+    for _ in range(10):
         check()
     done.append(True)
 
-_thread.start_new_thread(work, ())
-while not done:
+done = []
+a = np.zeros(10**5)
+users(a)
+for _ in range(8):
+    _thread.start_new_thread(work, ())
+count = 1
+while len(done) < 8:
     users(a)
-"""
-)
+    count += 1
+assert (a == 20 * count).all()
 
-FORK_DURING_IMPORT = """
-import time
-thread = threading.Thread(target=lambda: __import__("numba"))
+thread = threading.Thread(target=lambda: [users(a) for _ in range(20)])
 thread.start()
-while "numba" not in sys.modules:
-    time.sleep(0.0005)
-time.sleep(0.02)
-child = os.fork()
-if child == 0:
-    os._exit(7)
+while thread.is_alive():
+    check()
+assert (a == 20 * (count + 20)).all()
+
+def spy(kernel, *arguments):
+    parallel.extend(arguments[1:])
+    return load(kernel, *arguments)
+
+parallel = []
+load, threads.load = threads.load, spy
+end = threading.Event()
+check()
+thread = threading.Thread(target=end.wait)
+thread.start()
+check()
+end.set()
 thread.join()
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-"""
-
-FORK_BESIDE_FOREIGN_OPENMP = """
-import ctypes
-try:
-    gomp = ctypes.CDLL("libgomp.so.1")
-except OSError:
-    sys.exit()
-work = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)
-gomp.GOMP_parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
-gomp.GOMP_parallel(work, None, 2, 0)
-child = os.fork()
-if child == 0:
-    check()
-    os._exit(7)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-"""
-
-FORK = """
 check()
-for _ in range(3):
-    child = os.fork()
-    if child == 0:
+assert parallel == [True, numba.threading_layer() != "workqueue", True], parallel
+"""
+
+# A handler that splits, too, from the import of Numba on.
+SIGNALS = """
+handled, nested = 0, False
+
+def handler(*_):
+    global handled, nested
+    if not nested:
+        nested = True
         check()
-        grandchild = os.fork()
-        if grandchild == 0:
-            check()
-            os._exit(7)
-        assert os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]) == 7
-        os._exit(7)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        handled += 1
+        nested = False
+
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+while handled < 50:
     check()
+signal.setitimer(signal.ITIMER_REAL, 0)
 """
 
-ONE_THREAD = """
+
+def test_threads(layer, tmp_path):
+    run(tmp_path, SPLIT + THREADS, layer=layer)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+def test_signal_handlers(layer, tmp_path):
+    run(tmp_path, SPLIT + SIGNALS, layer=layer)
+
+
+def test_one_thread_if_the_user_says_so(tmp_path):
+    code = """
 import numba
-numba.set_num_threads(1)
 from splitjit import threads
+
+numba.set_num_threads(1)
 check()
-assert threads.load_kernel.cache_info().currsize == 1, "the parallel kernel was loaded"
+assert [key[1:] for key in threads._loaded if key[1:]] == [("copy", False)]
 assert numba.get_num_threads() == 1
 """
+    run(tmp_path, SPLIT + code)
 
 
-def run(code, layer):
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
-    return subprocess.run(
-        [sys.executable, "-c", SPLIT + code],
-        env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("layer", ["omp", "workqueue"])
-@pytest.mark.parametrize(
-    "situation",
-    [
-        MANY_THREADS,
-        BESIDE_USERS_REGION,
-        BESIDE_AN_UNKNOWN_THREAD,
-        FORK,
-        FORK_DURING_IMPORT,
-        FORK_BESIDE_FOREIGN_OPENMP,
-        ONE_THREAD,
-    ],
-    ids=[
-        "many threads",
-        "beside a user's region",
-        "beside an unknown thread",
-        "fork",
-        "fork during the import of Numba",
-        "fork beside foreign OpenMP",
-        "one thread",
-    ],
-)
-def test_nothing_aborts(situation, layer):
-    if "fork" in situation and not hasattr(os, "fork"):
-        pytest.skip("no fork here")
-    result = run(situation, layer)
-    if "No threading layer could be loaded" in result.stderr:
-        pytest.skip(f"{layer} cannot be loaded here")
-    assert result.returncode == 0, result.stderr
-
-
-def test_without_a_threading_layer_one_thread_copies():
+def test_without_a_threading_layer_one_thread_copies(tmp_path):
     code = "check(); splitjit.warmup(); check()"
-    result = run(code, "no such layer")
-    assert result.returncode == 0, result.stderr
+    run(tmp_path, SPLIT + code, layer="no such layer")
 
 
-def test_without_jit_numpy_copies():
-    code = "import splitjit; splitjit.warmup(); [check() for _ in range(2)]"
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    subprocess.run([sys.executable, "-c", SPLIT + code], env=environment, check=True)
+def test_without_jit_numpy_copies(tmp_path):
+    code = "check(); splitjit.warmup(); check()"
+    run(tmp_path, SPLIT + code, NUMBA_DISABLE_JIT="1")
 
 
-def test_an_unwritable_cache_does_not_fail_a_split(tmp_path):
-    """The cache folder is a file, so that nothing can be written there, even by root."""
-    (tmp_path / "cache").write_text("")
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    subprocess.run([sys.executable, "-c", SPLIT + "check()"], env=environment, check=True)
+def test_while_one_thread_loads_others_copy_and_warmup_waits(tmp_path):
+    code = """
+from splitjit import threads
+started, end = threading.Event(), threading.Event()
+
+def load():
+    started.set()
+    end.wait()
+
+thread = threading.Thread(target=threads.load, args=(load,))
+thread.start()
+started.wait()
+check()
+assert not threads._loaded
+threading.Timer(0.2, end.set).start()
+splitjit.warmup()
+assert len(threads._loaded) > 4
+"""
+    run(tmp_path, SPLIT + code)

@@ -1,0 +1,200 @@
+"""Whatever the cache holds or lacks, what runs is the kernel of this source, on this processor."""
+
+import importlib.util
+import itertools
+import linecache
+import os
+import pickle
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+from numba import cfunc, njit, types
+
+import splitjit
+from splitjit.kernels import compile_cached
+from tests.processes import SPLIT, finish, run, start
+
+PROCESSES = int(os.environ.get("SPLITJIT_PROCESSES", "4"))
+
+ONE = """
+from numba import njit
+
+@njit
+def helper():
+    return 1
+
+def kernel():
+    return helper()
+"""
+TWO = ONE.replace("1", "2")
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Import a module of one kernel, as new processes do, and compile or load it."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def load(source, decorator=njit, mtime=0):
+        path = tmp_path / "kernel.py"
+        path.write_text(source)
+        os.utime(path, (mtime, mtime))
+        linecache.clearcache()
+        spec = importlib.util.spec_from_file_location(f"kernel{next(NUMBERS)}", path)
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        return compile_cached(decorator, types.int64(), module.kernel)
+
+    return load
+
+
+def value_of(kernel):
+    return kernel.ctypes() if hasattr(kernel, "ctypes") else kernel()
+
+
+def hits_of(kernel):
+    return kernel.cache_hits if hasattr(kernel, "ctypes") else sum(kernel.stats.cache_hits.values())
+
+
+def files_in(folder, suffix=""):
+    return sorted(file for file in folder.rglob(f"*{suffix}") if file.is_file())
+
+
+@pytest.mark.parametrize("decorator", [njit, cfunc])
+def test_a_kernel_is_compiled_once(load, decorator):
+    compiled, loaded = load(ONE, decorator), load(ONE, decorator)
+    assert value_of(compiled) == value_of(loaded) == 1
+    assert (hits_of(compiled), hits_of(loaded)) == (0, 1)
+
+
+def test_a_changed_helper_is_noticed_where_neither_time_nor_size_tell(load):
+    """As with builds whose files all have one date."""
+    assert [load(source)() for source in (ONE, TWO, ONE)] == [1, 2, 1]
+
+
+def test_what_a_killed_process_leaves_is_not_run(load, tmp_path):
+    """Numba saves the index, which is new then, before the code, which is old."""
+    load(ONE)
+    old = {file: file.read_bytes() for file in files_in(tmp_path, ".nbc")}
+    load(TWO, mtime=1)
+    for file, code in old.items():
+        file.write_bytes(code)
+    assert load(TWO, mtime=1)() == 2
+
+
+DAMAGES = {
+    "empty": lambda data: b"",
+    "half": lambda data: data[: len(data) // 2],
+    "zeros": lambda data: bytes(len(data)),
+    "noise": lambda data: random.Random(0).randbytes(len(data)),
+    "another": lambda data: pickle.dumps(numba.__version__) + pickle.dumps("another"),
+}
+
+
+@pytest.mark.parametrize("decorator", [njit, cfunc])
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_files_are_replaced(load, tmp_path, damage, suffix, decorator):
+    load(ONE, decorator)
+    (file,) = files_in(tmp_path, suffix)
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    compiled, loaded = load(ONE, decorator), load(ONE, decorator)
+    assert value_of(compiled) == value_of(loaded) == 1
+    assert (hits_of(compiled), hits_of(loaded)) == (0, 1)
+
+
+def test_a_folder_in_place_of_a_file(load, tmp_path):
+    load(ONE)
+    for file in files_in(tmp_path / "cache"):
+        file.unlink()
+        file.mkdir()
+    assert load(ONE)() == 1
+
+
+def test_a_full_disk(load, tmp_path):
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(ONE), limits[1]))
+    try:
+        compiled = load(ONE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert compiled() == 1
+    assert not files_in(tmp_path / "cache")
+
+
+def test_processors_share_no_file(load, tmp_path):
+    """A folder may be shared by the machines of a cluster."""
+    load(ONE)
+    own = {file: file.read_bytes() for file in files_in(tmp_path / "cache")}
+    code = """
+import kernel
+from numba import njit, types
+from splitjit.kernels import compile_cached
+assert compile_cached(njit, types.int64(), kernel.kernel)() == 1
+"""
+    run(
+        tmp_path, code,
+        NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="",
+    )  # fmt: skip
+    assert len(files_in(tmp_path / "cache")) == 2 * len(own)
+    assert all(file.read_bytes() == data for file, data in own.items())
+
+
+# ---- the package ------------------------------------------------------------------------
+
+
+def test_processes_that_start_at_once_on_an_empty_cache(tmp_path):
+    code, cache = SPLIT + "check()", tmp_path / "cache"
+    command = (tmp_path, "-c", code)
+    variables = {"NUMBA_CACHE_DIR": str(cache)}
+    finish(*[start(*command, **variables) for _ in range(PROCESSES)], timeout=600)
+    files = {file: file.stat().st_mtime_ns for file in files_in(cache)}
+    finish(start(*command, **variables))
+    assert files == {file: file.stat().st_mtime_ns for file in files_in(cache)} != {}
+
+
+def install(folder):
+    """Copy the package, without its cache."""
+    source = Path(splitjit.__file__).parent
+    return shutil.copytree(
+        source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__")
+    )
+
+
+def test_no_place_for_a_cache(tmp_path):
+    """An install that is read-only, for root, too, and no home."""
+    (install(tmp_path) / "__pycache__").write_text("")
+    nowhere = dict.fromkeys(["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"], os.devnull)
+    run(tmp_path, SPLIT + "check()", **nowhere)
+
+
+def test_an_upgrade(tmp_path):
+    """The file's date and size are the same, and old code is left as by a killed process."""
+    cache = tmp_path / "cache"
+    variables = {"NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    kernels = install(tmp_path) / "kernels.py"
+    run(tmp_path, SPLIT + "check()", **variables)
+    old = {file: file.read_bytes() for file in files_in(cache, ".nbc")}
+    date, source = kernels.stat().st_mtime_ns, kernels.read_text()
+    changed = source.replace("    while first < last:", "    while first > last:")
+    assert changed != source, "the loop over the bytes that a task copies is another now"
+    kernels.write_text(changed)
+    os.utime(kernels, ns=(date, date))
+    code = """
+try:
+    check()
+except AssertionError:
+    sys.exit()
+sys.exit("the old kernel was run")
+"""
+    run(tmp_path, SPLIT + code, **variables)
+    for file, data in old.items():
+        file.write_bytes(data)
+    run(tmp_path, SPLIT + code, **variables)
