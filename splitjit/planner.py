@@ -348,13 +348,13 @@ def _plan(
         sizes = _chunks(length, chunk)
         sizes += (0,) * (num_outputs - len(sizes))
     elif num_splits is not None:
-        _check_count("num_splits", num_splits, num_splits, context)
-        if length % num_splits:
+        if num_splits > 0 and length % num_splits:
             raise SplitError(
                 "split",
                 describe(num_splits=num_splits, **context),
                 f"the axis length {shorten(length)} must be a multiple of {shorten(num_splits)}",
             )
+        _check_count("num_splits", num_splits, num_splits, context)
         sizes = (length // num_splits,) * num_splits
     elif isinstance(split, int):
         _check_count("split", split, -(-length // max(split, 1)), context)

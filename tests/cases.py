@@ -107,6 +107,7 @@ REFUSALS = [
     Refusal((2**31,), {"split": 1}, SplitError, "2147483648 parts are more than"),
     Refusal((7,), {"num_splits": 2}, SplitError, "num_splits=2.*length 7 must be a multiple"),
     Refusal((2,), {"num_splits": 3}, SplitError, "length 2 must be a multiple"),
+    Refusal((2,), {"num_splits": 2**31 - 1}, SplitError, "length 2 must be a multiple"),
     Refusal((10**5000,), {"num_splits": 3}, SplitError, "must be a multiple of 3"),
     Refusal((10**5000,), {"split": [1]}, SplitError, "must sum to the axis length .* not to 1"),
     # axis
