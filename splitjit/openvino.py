@@ -260,7 +260,7 @@ def _rest(lengths: tuple[int, ...], axis: int, shape: SymbolicShape) -> int:
     if lengths.count(-1) > 1:
         rule = "at most one length may be -1"
     elif min(lengths) < -1:
-        rule = f"lengths but -1 must be at least 0, not {min(lengths)}"
+        rule = f"lengths but -1 must be at least 0, not {shorten(min(lengths))}"
     elif not isinstance(length, int):
         return -1
     elif others > length:
