@@ -134,6 +134,8 @@ REFUSALS = [
     Refusal((6,), {"split": np.array([True] * 6)}, SplitTypeError, "must be an integer, a seq"),
     Refusal((6,), {"split": np.array(2.0)}, SplitTypeError, "must be an integer, a sequence"),
     Refusal((6,), {"split": "24"}, SplitTypeError, "split='24': must be"),
+    Refusal((0,), {"split": ""}, SplitTypeError, "split='': must be"),
+    Refusal((6,), {"split": np.ndarray}, SplitTypeError, "split=<class 'numpy.ndarray'>: must be"),
     Refusal((6,), {"split": b"\x02\x04"}, SplitTypeError, "must be an integer, a sequence"),
     Refusal((6,), {"split": {2, 4}}, SplitTypeError, "split={2, 4}: must be"),
     Refusal((6,), {"split": iter([2, 4])}, SplitTypeError, "must be an integer, a sequence"),
