@@ -7,6 +7,8 @@ from hypothesis import HealthCheck, settings
 
 from splitjit import execution, threads
 
+collect_ignore = ["fuzz"]
+
 settings.register_profile(
     "default",
     deadline=None,  # the first example of a test may compile
