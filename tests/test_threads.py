@@ -127,7 +127,8 @@ assert numba.get_num_threads() == 1
 
 
 def run(code, layer):
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
+    numba = {"THREADING_LAYER": layer, "NUM_THREADS": "2", "DISABLE_JIT": "0"}
+    environment = {**os.environ, **{f"NUMBA_{name}": value for name, value in numba.items()}}
     return subprocess.run(
         [sys.executable, "-c", SPLIT + code],
         env=environment, capture_output=True, text=True, timeout=120, check=False,
