@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from splitjit.buffers import address_of
-from splitjit.errors import SplitError, SplitTypeError, describe
-from splitjit.planner import SplitPlan
+from splitjit.errors import SplitError, SplitTypeError, describe, reason
+from splitjit.planner import SplitPlan, sequence
 
 
 def as_array(x: Any) -> np.ndarray:
@@ -40,7 +39,7 @@ def as_array(x: Any) -> np.ndarray:
         raise
     except Exception as error:  # whatever the __array__ of a foreign class raises
         raise SplitTypeError(
-            "split", f"x of type {type(x).__name__}", f"must be an array: {error}"
+            "split", f"x of type {type(x).__name__}", f"must be an array: {reason(error)}"
         ) from error
 
 
@@ -71,8 +70,8 @@ def check_out(
     SplitError, SplitTypeError
         If one of these does not hold.
     """
-    given = list(out) if isinstance(out, Sequence) else None
-    if given is None or not all(isinstance(part, np.ndarray) for part in given):
+    given = sequence(out)
+    if given is None or not all(issubclass(type(part), np.ndarray) for part in given):
         kinds = type(out) if given is None else [type(part).__name__ for part in given]
         raise SplitTypeError("split", describe(out=kinds), "must be a sequence of ndarrays")
     if len(given) != len(plan):
@@ -101,7 +100,7 @@ def check_out(
     # Arrays that own their memory share it only with themselves.
     if not own_memory or len({id(source), *map(id, parts)}) <= len(parts):
         _check_apart([(f"out[{i}]", part) for i, part in enumerate(parts)] + [("x", x)])
-    return given, parts
+    return list(given), parts
 
 
 def _overlaps_itself(array: np.ndarray) -> bool:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit.errors import SplitTypeError, describe
+from splitjit.errors import SplitTypeError, describe, reason
 
 _NUMERIC = {
     "tensor(bool)": np.bool_,
@@ -118,7 +118,9 @@ def as_dtype(dtype: DTypeLike) -> np.dtype:
     try:
         made = np.dtype(dtype)
     except Exception as error:  # TypeError, ValueError, SyntaxError and more
-        raise SplitTypeError("split", describe(dtype=dtype), f"must be a dtype: {error}") from error
+        raise SplitTypeError(
+            "split", describe(dtype=dtype), f"must be a dtype: {reason(error)}"
+        ) from error
     if made.subdtype is not None:
         raise SplitTypeError("split", describe(dtype=dtype), "its items must not be arrays")
     return made

@@ -21,7 +21,18 @@ _SHORT.maxother = _SHORT.maxstring = 120
 
 def shorten(value: object) -> str:
     """Return a value's repr, abbreviated where it is long."""
-    return _SHORT.repr(value)
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # reprlib goes by names, and a foreign class may be called "array"
+        return object.__repr__(value)
+
+
+def reason(error: Exception) -> str:
+    """Return what an error says, or of what class it is if that cannot be said."""
+    try:
+        return str(error)
+    except Exception:
+        return type(error).__name__
 
 
 def describe(**values: object) -> str:

@@ -241,9 +241,10 @@ def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, Seq
     """Read the axis and the lengths of VariadicSplit, -1 replaced where it can be."""
     axis = integer_input("axis", axis, INTEGERS, (0, 1))
     if not isinstance(axis, int):
-        if len(axis) != 1:
+        indices = integers("axis", axis)
+        if len(indices) != 1:
             raise SplitError("split", describe(axis=axis), "must be a single integer")
-        (axis,) = axis
+        (axis,) = indices
     lengths = integer_input("split", split_lengths, INTEGERS, (1,))
     if lengths is split_lengths:  # a list, in which there may be anything
         lengths = integers("split", lengths)
@@ -260,7 +261,7 @@ def _rest(lengths: tuple[int, ...], axis: int, shape: SymbolicShape) -> int:
     if lengths.count(-1) > 1:
         rule = "at most one length may be -1"
     elif min(lengths) < -1:
-        rule = f"lengths but -1 must be at least 0, not {min(lengths)}"
+        rule = f"lengths but -1 must be at least 0, not {shorten(min(lengths))}"
     elif not isinstance(length, int):
         return -1
     elif others > length:

@@ -13,7 +13,15 @@ from typing import Any, SupportsIndex
 from splitjit.arrays import as_array
 from splitjit.dtypes import tensor_type
 from splitjit.errors import SplitError, SplitTypeError, describe
-from splitjit.planner import MAX_PARTS, Lengths, cached_plan, integer, integers, normalize_axis
+from splitjit.planner import (
+    MAX_PARTS,
+    Lengths,
+    cached_plan,
+    integer,
+    integers,
+    normalize_axis,
+    sequence,
+)
 
 Dim = int | str | None
 """An extent: known, known by a name alone, or unknown."""
@@ -51,7 +59,7 @@ def integer_input(name: str, value: Any, types: Set[str], ranks: Collection[int]
     Returns
     -------
     int or sequence
-        A list or tuple is returned as it is: the planner looks at what is in it.
+        Lists and tuples are returned as they are: the planner looks at what is in them.
 
     Raises
     ------
@@ -60,8 +68,11 @@ def integer_input(name: str, value: Any, types: Set[str], ranks: Collection[int]
     """
     if type(value) is int and 0 in ranks:
         return value
-    if isinstance(value, (list, tuple)) and 1 in ranks:
-        return value
+    if 1 in ranks:
+        if type(value) is list or type(value) is tuple:
+            return value
+        if issubclass(type(value), (list, tuple)):
+            return integers(name, value, _rule_of_input(types, ranks))
     return array_input(name, value, types, ranks)
 
 
@@ -150,13 +161,18 @@ def infer_shapes(
     return [part(length if len(plan) == 1 else None) for _ in plan.sizes]
 
 
+def _is_name(dim: Any) -> bool:
+    return issubclass(type(dim), str)
+
+
 def as_dims(shape: Sequence[Dim]) -> SymbolicShape:
     """Check that a shape is made of dims, and make plain integers of those that are known."""
-    if not isinstance(shape, Sequence) or isinstance(shape, str):
+    given = sequence(shape)
+    if given is None:
         raise SplitTypeError("split", describe(shape=shape), "must be a sequence of dims")
     rule = "a dim must be an integer, a name or None"
     dims = tuple(
-        [d if d is None or isinstance(d, str) else integer("shape", d, rule, shape) for d in shape]
+        [d if d is None or _is_name(d) else integer("shape", d, rule, shape) for d in given]
     )
     if any(isinstance(dim, int) and dim < 0 for dim in dims):
         raise SplitError("split", describe(shape=dims), "extents must be at least 0")

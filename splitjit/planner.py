@@ -348,13 +348,13 @@ def _plan(
         sizes = _chunks(length, chunk)
         sizes += (0,) * (num_outputs - len(sizes))
     elif num_splits is not None:
-        _check_count("num_splits", num_splits, num_splits, context)
-        if length % num_splits:
+        if num_splits > 0 and length % num_splits:
             raise SplitError(
                 "split",
                 describe(num_splits=num_splits, **context),
                 f"the axis length {shorten(length)} must be a multiple of {shorten(num_splits)}",
             )
+        _check_count("num_splits", num_splits, num_splits, context)
         sizes = (length // num_splits,) * num_splits
     elif isinstance(split, int):
         _check_count("split", split, -(-length // max(split, 1)), context)
@@ -400,9 +400,13 @@ def _check_count(name: str, value: int, parts: int, context: dict[str, Any]) -> 
             describe(**{name: value}, **context),
             f"{shorten(parts)} parts are more than the {MAX_PARTS} that a split may have",
         )
-    if parts > _MANY_PARTS and parts * _BYTES_PER_PART > _physical_memory() // 2:
-        # Python would go on until the system ends the process.
+    if _is_too_much(parts):
         raise MemoryError(f"split: {describe(**{name: value}, **context)}: no memory for the plan")
+
+
+def _is_too_much(parts: int) -> bool:
+    """Tell what Python would begin, and go on with until the system ends the process."""
+    return parts > _MANY_PARTS and parts * _BYTES_PER_PART > _physical_memory() // 2
 
 
 _MANY_PARTS = 10**6
@@ -458,9 +462,12 @@ def _lengths(sizes: Shape, axis: int, shape: Shape) -> Shape:
 
 def _split(split: Any) -> int | Shape:
     """Make plain integers of what `split` takes."""
-    if getattr(split, "ndim", 0) == 0 and hasattr(split, "__index__"):
-        return integer("split", split, _KINDS_OF_SPLIT)
-    return integers("split", split, _KINDS_OF_SPLIT)
+    try:
+        is_scalar = getattr(split, "ndim", 0) == 0 and hasattr(split, "__index__")
+    except Exception:  # whatever a foreign class raises
+        is_scalar = False
+    read = integer if is_scalar else integers
+    return read("split", split, _KINDS_OF_SPLIT)
 
 
 _KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer array"
@@ -468,17 +475,36 @@ _KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer a
 
 def integers(name: str, values: Any, rule: str = "must be a sequence of integers") -> Shape:
     """Make plain integers of a sequence or an integer array; bool and float are none."""
-    received = values
-    if type(values) is not list and type(values) is not tuple:
-        kind = getattr(getattr(values, "dtype", None), "kind", "i")
-        if hasattr(values, "tolist") and kind in "iu":
-            values = values.tolist()
-        if not isinstance(values, Sequence) or isinstance(values, (bytes, bytearray)):
-            raise SplitTypeError("split", describe(**{name: received}), rule)
-    for value in values:
+    if type(values) is list or type(values) is tuple:
+        read: tuple[Any, ...] | None = tuple(values)
+    else:
+        read = sequence(values, arrays=True)
+    if read is None:
+        raise SplitTypeError("split", describe(**{name: values}), rule)
+    for value in read:
         if type(value) is not int:
-            return tuple([integer(name, value, rule, received) for value in values])
-    return tuple(values)
+            return tuple([integer(name, value, rule, values) for value in read])
+    return read
+
+
+def sequence(values: Any, arrays: bool = False) -> tuple[Any, ...] | None:
+    """Read a sequence, or an integer array where that will do, once: it may give others next time.
+
+    None stands for what is none, or cannot be read.
+    """
+    try:
+        if arrays and hasattr(values, "tolist"):
+            kind = getattr(getattr(values, "dtype", None), "kind", "i")
+            values = values.tolist() if kind in "iu" else None
+        if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
+            return None
+        if _is_too_much(len(values)):
+            raise MemoryError(f"split: {shorten(values)}: no memory for the plan")
+        return tuple(values)
+    except MemoryError:
+        raise
+    except Exception:  # whatever a foreign class raises
+        return None
 
 
 def integer(name: str, value: Any, rule: str = "must be an integer", received: Any = None) -> int:

@@ -107,6 +107,7 @@ REFUSALS = [
     Refusal((2**31,), {"split": 1}, SplitError, "2147483648 parts are more than"),
     Refusal((7,), {"num_splits": 2}, SplitError, "num_splits=2.*length 7 must be a multiple"),
     Refusal((2,), {"num_splits": 3}, SplitError, "length 2 must be a multiple"),
+    Refusal((2,), {"num_splits": 2**31 - 1}, SplitError, "length 2 must be a multiple"),
     Refusal((10**5000,), {"num_splits": 3}, SplitError, "must be a multiple of 3"),
     Refusal((10**5000,), {"split": [1]}, SplitError, "must sum to the axis length .* not to 1"),
     # axis
@@ -133,6 +134,8 @@ REFUSALS = [
     Refusal((6,), {"split": np.array([True] * 6)}, SplitTypeError, "must be an integer, a seq"),
     Refusal((6,), {"split": np.array(2.0)}, SplitTypeError, "must be an integer, a sequence"),
     Refusal((6,), {"split": "24"}, SplitTypeError, "split='24': must be"),
+    Refusal((0,), {"split": ""}, SplitTypeError, "split='': must be"),
+    Refusal((6,), {"split": np.ndarray}, SplitTypeError, "split=<class 'numpy.ndarray'>: must be"),
     Refusal((6,), {"split": b"\x02\x04"}, SplitTypeError, "must be an integer, a sequence"),
     Refusal((6,), {"split": {2, 4}}, SplitTypeError, "split={2, 4}: must be"),
     Refusal((6,), {"split": iter([2, 4])}, SplitTypeError, "must be an integer, a sequence"),

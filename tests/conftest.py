@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, settings
 from splitjit import execution, threads
 from tests.processes import run
 
+collect_ignore = ["fuzz"]
+
 settings.register_profile(
     "default",
     deadline=None,  # the first example of a test may compile
@@ -26,14 +28,24 @@ ROUTES = {
 }
 
 
-@pytest.fixture(params=ROUTES)
-def route(request, monkeypatch):
+needs_kernels = pytest.mark.skipif(threads.jit_disabled(), reason="nothing is compiled")
+
+
+def send_down(route, monkeypatch):
     """Send every split down one route, whatever its size."""
-    slices, task, stream = ROUTES[request.param]
+    slices, task, stream = ROUTES[route]
     monkeypatch.setattr(execution, "_SLICES_BELOW", slices)
     monkeypatch.setattr(execution, "_SLICES_BELOW_IF_FEW_RUNS", 0)
     monkeypatch.setattr(execution, "STREAM_FROM", stream)
     monkeypatch.setattr(threads, "_BYTES_PER_TASK", task)
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=[needs_kernels] * (name != "slices")) for name in ROUTES]
+)
+def route(request, monkeypatch):
+    """Send every split down one route after the other."""
+    send_down(request.param, monkeypatch)
     return request.param
 
 

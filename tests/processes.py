@@ -19,7 +19,8 @@ def check():
 
 def start(folder, *arguments, layer=None, **variables):
     """Start Python in a folder, whose modules it sees, with environment variables."""
-    environment = {**os.environ, "NUMBA_NUM_THREADS": "2", **variables}
+    settings = {"NUMBA_NUM_THREADS": "2", "NUMBA_DISABLE_JIT": "0"}
+    environment = {**os.environ, **settings, **variables}
     if layer:
         environment["NUMBA_THREADING_LAYER"] = layer
     if layer == "tbb":  # pip puts it where the system does not look

@@ -13,6 +13,9 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, buffers, split
+from tests.conftest import needs_kernels
+
+pytestmark = needs_kernels  # NumPy's own slicing takes NumPy's memory
 
 X = np.arange(2**20, dtype=np.int32)
 """Large enough for its parts to be mapped."""

@@ -18,6 +18,7 @@ import splitjit
 from splitjit import __main__ as command
 from splitjit import check, files, threads
 from splitjit.__main__ import main
+from tests.conftest import needs_kernels
 
 SMALL = (
     check.Workload("strings", (4, 10), "object", 1, {"num_splits": 2}, 2),
@@ -452,6 +453,7 @@ def test_killed_and_given_again(half_way, x, capsys):
 # ---- check ----------------------------------------------------------------------------
 
 
+@needs_kernels
 def test_check_as_a_user_runs_it():
     ended = run("check")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -479,6 +481,7 @@ def test_check_passes(small, capsys):
     assert "Every part equals" in capsys.readouterr().out
 
 
+@needs_kernels
 def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
     copy = threads.copy
 

@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 
-import pytest
 from numba.core.dispatcher import Dispatcher
 
-from splitjit import kernels, threads
+from splitjit import kernels
+from tests.conftest import needs_kernels
 
-pytestmark = pytest.mark.skipif(threads.jit_disabled(), reason="nothing is compiled")
+pytestmark = needs_kernels
 
 
 def test_no_two_functions_share_a_name():

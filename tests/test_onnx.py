@@ -7,8 +7,6 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError
@@ -363,23 +361,6 @@ def test_hostile_axes_end_in_a_named_refusal(kind, axis):
     operator = kind(axis=axis, **({"num_outputs": 2} if kind is Split else {}))
     with pytest.raises(SplitError, match=r"ONNX Split(ToSequence-11|-18): axis=.*must be in"):
         operator(SIX)
-
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=2),
-    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner),
-    max_leaves=5,
-)
-
-
-@given(split=values, opset=st.sampled_from([1, 2, 11, 13, 18]), axis=values, outputs=values)
-def test_no_values_of_attributes_and_inputs_end_otherwise(split, opset, axis, outputs):
-    message = ""
-    try:
-        parts = Split(opset=opset, axis=axis, outputs=outputs)(SIX, split)
-    except SplitError as refusal:
-        message = str(refusal)
-    assert message.startswith(f"ONNX Split-{opset}: ") or np.array_equal(np.concatenate(parts), SIX)
 
 
 # ---- the examples of the specifications --------------------------------------------------

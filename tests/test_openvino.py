@@ -90,6 +90,7 @@ def test_variadic_minus_1_may_be_given_once():
 HOSTILE = [
     [4, 4, -1], [-1, 4, -1], [-2, 8], [2, 2], [2**63 - 1, 2**63 - 1, -1], [2.0, 4], [True, 5],
     [[2, 4]], [None, 6], ["2", "4"], [np.array([2, 4]), 1], 6, 6.0, "24", None, [10**5000, -1],
+    [-(10**5000), -1],
     np.array([2.0, 4.0]), np.array([[2, 4]]), np.array(6), np.array([2**64 - 1, 7], np.uint64),
 ]  # fmt: skip
 

@@ -62,24 +62,6 @@ def test_laws(shape, data):
         assert plan.sizes == (length // count,) * count
 
 
-@given(
-    shapes,
-    st.one_of(
-        st.none(), st.booleans(), st.integers(-3, 9), st.floats(), st.text(max_size=2),
-        st.lists(st.one_of(st.integers(-9, 99), st.floats(), st.booleans(), st.none()), max_size=5),
-    ),
-    st.one_of(st.integers(-9, 9), st.floats(), st.none(), st.booleans()),
-    st.one_of(st.none(), st.integers(-3, 9), st.floats()),
-)  # fmt: skip
-def test_hostile_values_end_in_a_plan_or_a_split_error(shape, split, axis, count):
-    try:
-        plan = plan_split(shape, split, axis=axis, num_outputs=count)
-    except SplitError as error:
-        assert str(error).startswith("split: ")
-    else:
-        assert sum(plan.sizes) == shape[axis]
-
-
 @pytest.mark.parametrize("rule", [{"num_outputs": 2**31 - 1}, {"num_splits": 2**31 - 1}])
 def test_a_plan_that_would_not_fit_in_memory(rule, monkeypatch):
     monkeypatch.setattr(planner, "_physical_memory", lambda: 2**34)

@@ -280,6 +280,8 @@ def test_a_tensor_of_torch():
     assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4, 5]]
     with pytest.raises(SplitTypeError, match="x of type Tensor: must be an array"):
         split(torch.zeros(6, dtype=torch.bfloat16), 2)
+    with pytest.raises(SplitTypeError, match="split=tensor.*: must be an integer, a sequence"):
+        split([1, 2, 3], torch.ones(3, dtype=int, device="meta"))  # without data
 
 
 def test_a_scalar_has_no_axis():

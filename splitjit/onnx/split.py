@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence, Set
 from typing import Any, SupportsIndex, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from splitjit.errors import SplitError, describe
+from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
 from splitjit.operators import Dim, Rule, SymbolicShape, array_input, count_attribute, integer_input
-from splitjit.planner import Lengths, Scalar, integer, integers
+from splitjit.planner import Lengths, Scalar, integer, integers, sequence
 
 _Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
 """The input `split`, which is of floats in Split-1."""
@@ -224,18 +225,23 @@ def _lengths_attribute(split: Any) -> tuple[int, ...]:
 
 def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
     """Read lengths that are floats, as those of Split-1 are."""
-    if not isinstance(split, (list, tuple)):
-        split = array_input("split", split, types, (1,))
+    if issubclass(type(split), (list, tuple)):
+        given = sequence(split)
+    else:
+        given = array_input("split", split, types, (1,))
+    if given is None:
+        raise SplitTypeError("split", describe(split=split), "must be a sequence")
     lengths = []
-    for length in split:
+    for length in given:
         if not (type(length) is float and length.is_integer()):
-            return integers("split", [_whole(n) for n in split], "must be finite whole numbers")
+            return integers("split", [_whole(n) for n in given], "must be finite whole numbers")
         lengths.append(int(length))
     return tuple(lengths)
 
 
 def _whole(value: Any) -> Any:
     """Make an int of a float that is one; leave the rest to be refused."""
-    if isinstance(value, (float, np.floating)) and value.is_integer():
-        return int(value)
+    if issubclass(type(value), (float, np.floating)):
+        with contextlib.suppress(Exception):  # whatever a foreign class raises
+            return int(value) if value.is_integer() else value
     return value

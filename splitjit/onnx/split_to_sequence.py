@@ -75,7 +75,7 @@ class SplitToSequence(VersionedOperator):
             self._keepdims = integer("keepdims", keepdims)
         except SplitError as error:
             raise self._refused(error) from None
-        if keepdims not in (0, 1):
+        if self._keepdims not in (0, 1):
             raise SplitError(self._name, describe(keepdims=keepdims), "must be 0 or 1")
         self._rule = 1, None, None
 

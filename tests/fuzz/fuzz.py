@@ -1,0 +1,28 @@
+"""Random calls, drawn by Hypothesis from bytes that libFuzzer picks by coverage; see README.md."""
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["splitjit"]):
+    from splitjit import execution
+    from tests import test_model
+
+TARGETS = {
+    "calls": test_model.test_random_calls,
+    "shapes": test_model.test_inferred_shapes_are_those_of_all_dims_that_fit,
+    "out": test_model.test_out_is_taken_where_no_byte_is_anothers,
+}
+
+
+def main() -> None:
+    """Fuzz the target that is named first; what follows is libFuzzer's."""
+    # Layouts and kernels, too, for arrays as small as these.
+    execution._SLICES_BELOW = execution._SLICES_BELOW_IF_FEW_RUNS = 1
+    test = TARGETS[sys.argv.pop(1)]
+    atheris.Setup(sys.argv, test.hypothesis.fuzz_one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

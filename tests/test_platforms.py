@@ -1,0 +1,89 @@
+"""Splits by every route where Numba compiles for another processor, for one thread, or not at all.
+
+Numba reads its settings as it is imported, so each has a process of its own.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from splitjit import openvino, plan_split, split
+from splitjit.onnx import Split, SplitToSequence
+from tests.conftest import ROUTES, send_down
+from tests.test_split import LAYOUTS, assert_parts, random_array, same_bits
+
+SETTINGS = {
+    "x86-64 without AVX": {"CPU_NAME": "generic"},
+    "one thread": {"NUM_THREADS": "1"},
+    "no compiler": {"DISABLE_JIT": "1"},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_splits(name):
+    settings = {f"NUMBA_{key}": value for key, value in SETTINGS[name].items()}
+    code = f"""
+import numba
+from tests import test_platforms
+for name, value in {settings}.items():
+    assert str(getattr(numba.config, name, getattr(numba.config, name[6:], None))) == value
+test_platforms.check_splits()
+test_platforms.check_operators()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **settings}, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+
+
+DTYPES = ["u1", "<u2", ">f4", "c16", "V3", ">U4", [("a", "u1"), ("b", ">f8")]]
+SPLITS = [
+    # shape, axis, sizes
+    ((7000,), 0, [1, 4500, 2499]),
+    ((9, 300), 1, [100, 0, 200]),
+    ((70, 4), 0, [64, 6]),
+    ((260, 3), 1, [1, 1, 1]),
+    ((130, 20), 1, [1] * 20),
+    ((6, 5, 40), 1, [2, 3]),
+]
+
+
+def check_splits():
+    rng = np.random.default_rng(0)
+    for route in ROUTES:
+        with pytest.MonkeyPatch.context() as patch:
+            send_down(route, patch)
+            for dtype in DTYPES:
+                for layout in LAYOUTS.values():
+                    for shape, axis, sizes in SPLITS:
+                        x = layout(lambda shape, d=dtype: random_array(rng, shape, d), shape)
+                        plan = plan_split(shape, sizes, axis=axis)
+                        assert_parts(split(x, sizes, axis=axis), x, plan)
+                        check_out(plan, x)
+
+
+def check_out(plan, x):
+    for order in "CF":
+        out = [np.empty(shape, x.dtype, order) for shape in plan.output_shapes]
+        assert plan(x, out)[0] is out[0]
+        for part, index in zip(out, plan.slices, strict=True):
+            assert same_bits(part, x[index])
+
+
+def check_operators():
+    for x in (np.arange(2**18.0).reshape(4, -1), np.full((4, 2**16), "a", object)):
+        lengths = np.array([2**15, 2**15])
+        halves = [x[:, : 2**15].tolist(), x[:, 2**15 :].tolist()]
+        for parts in (
+            split(x, lengths, axis=1),
+            split(x, lengths, axis=1, copy=False),
+            Split(axis=1, num_outputs=2)(x),
+            Split(opset=13, axis=1)(x, lengths),
+            SplitToSequence(axis=1)(x, 2**15),
+            openvino.Split(num_splits=2)(x, 1),
+            openvino.VariadicSplit()(x, 1, [-1, 2**15]),
+        ):
+            assert [part.tolist() for part in parts] == halves
