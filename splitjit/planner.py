@@ -475,10 +475,7 @@ _KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer a
 
 def integers(name: str, values: Any, rule: str = "must be a sequence of integers") -> Shape:
     """Make plain integers of a sequence or an integer array; bool and float are none."""
-    if type(values) is list or type(values) is tuple:
-        read: tuple[Any, ...] | None = tuple(values)
-    else:
-        read = sequence(values, arrays=True)
+    read = sequence(values, arrays=True)
     if read is None:
         raise SplitTypeError("split", describe(**{name: values}), rule)
     for value in read:
@@ -492,6 +489,8 @@ def sequence(values: Any, arrays: bool = False) -> tuple[Any, ...] | None:
 
     None stands for what is none, or cannot be read.
     """
+    if type(values) is list or type(values) is tuple:
+        return tuple(values)
     try:
         if arrays and hasattr(values, "tolist"):
             kind = getattr(getattr(values, "dtype", None), "kind", "i")
