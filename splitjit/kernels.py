@@ -41,6 +41,7 @@ SOURCE, TARGET, RUN, NBYTES, DIMS = range(5)
 
 _LINE = 64  # bytes of a cache line, and of the widest vector
 _LANE = ir.IntType(64)
+_PAGE = 1 << 12  # bytes between borders across which a store takes a hundred times as long
 BLOCK = 1 << 17  # bytes of source that stay in a core's L2 cache while all parts take theirs
 _STAGE = 1 << 15  # bytes that are gathered in the L1 cache before they are streamed out
 _BATCH = 1 << 9  # of them at a time, so that fetching, gathering and storing overlap
@@ -194,15 +195,15 @@ def _array_at(typingctx, address):
     return types.CPointer(types.int64)(types.intp), codegen
 
 
-def _reserve(nbytes):
-    """Make the intrinsic that reserves memory on the thread's stack, aligned to a line."""
+def _reserve(nbytes, alignment):
+    """Make the intrinsic that reserves memory on the thread's stack."""
 
     @intrinsic
     def reserve(typingctx):
         def codegen(context, builder, signature, args):
             with builder.goto_entry_block():
                 buffer = builder.alloca(ir.ArrayType(ir.IntType(8), nbytes))
-            buffer.align = _LINE
+            buffer.align = alignment
             return builder.ptrtoint(buffer, ir.IntType(64))
 
         return types.intp(), codegen
@@ -210,9 +211,9 @@ def _reserve(nbytes):
     return reserve
 
 
-_stack = _reserve(_STAGE + 2 * _LINE)  # the staging buffer
+_stack = _reserve(_STAGE + 2 * _LINE, _PAGE)  # the staging buffer
 _RANK = 64  # dims that NumPy allows
-scratch = _reserve(8 * (DIMS + 6 * _RANK))
+scratch = _reserve(8 * (DIMS + 6 * _RANK), _LINE)
 
 
 @intrinsic
