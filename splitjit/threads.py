@@ -32,13 +32,19 @@ _loaded: dict[tuple[Any, ...], Any] = {}
 _loading = threading.Lock()
 _loader = 0  # the thread that holds it
 _forked = False
-_here = threading.local()
+
+
+class _Here(threading.local):
+    alone = False
+
+
+_here = _Here()
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Have splits by the calling thread copy on it alone."""
-    before = getattr(_here, "alone", False)
+    before = _here.alone
     _here.alone = True
     try:
         yield
@@ -123,7 +129,7 @@ def _kernel(loop: str, parallel: bool) -> Callable[[int, tuple[int, ...]], None]
 
 def _threads() -> int:
     """Return how many threads may copy, as things stand at this moment."""
-    if _forked or getattr(_here, "alone", False):
+    if _forked or _here.alone:
         return 1
     try:
         started = load(_start_threads)
