@@ -71,7 +71,7 @@ def check_out(
         If one of these does not hold.
     """
     given = sequence(out)
-    if given is None or not all([issubclass(type(part), np.ndarray) for part in given]):
+    if given is None or [part for part in given if not issubclass(type(part), np.ndarray)]:
         kinds = type(out) if given is None else [type(part).__name__ for part in given]
         raise SplitTypeError("split", describe(out=kinds), "must be a sequence of ndarrays")
     if len(given) != len(plan):
