@@ -172,7 +172,8 @@ def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
         if quick and case.nbytes > QUICK_BYTES:
             continue
         print(case, file=sys.stderr, flush=True)
-        seconds = measure(contenders(case, fresh=fresh), rounds=3 if quick else 9)
+        rounds = 3 if quick else 9 if case.nbytes > QUICK_BYTES else 15
+        seconds = measure(contenders(case, fresh=fresh), rounds)
         results.append(Result(case, seconds))
     return results
 
