@@ -7,15 +7,18 @@ and writes each number to LOG before it begins: the last one is to blame for a c
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import os
 import random
 import sys
 
+import numba
 import numpy as np
+from numba import types
 
 import splitjit
-from splitjit import buffers, execution, threads
+from splitjit import buffers, execution, overloads, threads
 from tests.conftest import ROUTES
 
 PAGE = mmap.PAGESIZE
@@ -122,16 +125,22 @@ def cut(rng: random.Random, length: int) -> list[int]:
     return np.diff([0, *cuts, length]).tolist()
 
 
+def three(rng: random.Random, length: int) -> list[int]:
+    return np.diff([0, *sorted(rng.choices(range(length + 1), k=2)), length]).tolist()
+
+
 def run(number: int) -> None:
     rng = random.Random(number)
     shape, axis, sizes, item, order, steps = draw(rng)
+    if COMPILED:
+        item, sizes = rng.choice(list(KINDS)), three(rng, shape[axis])
     x, memory = strided(rng, shape, item, order=order, steps=steps)
     memory[...] = np.frombuffer(rng.randbytes(memory.size), np.uint8)
     memory.flags.writeable = False
     before = memory.tobytes()
     plan = splitjit.plan_split(shape, sizes, axis=axis)
     expected = [x[index].tobytes() for index in plan.slices]
-    if rng.random() < 0.5:
+    if not COMPILED and rng.random() < 0.5:
         buffers._POOL = Guard(rng)
         parts = plan(x)
     else:
@@ -146,7 +155,7 @@ def run(number: int) -> None:
             ):
                 into.append(found)
             memories[-1][...] = CANARY
-        plan(x, parts)
+        (split_compiled if COMPILED else splitjit.SplitPlan.__call__)(plan, x, parts)
         for part, around in zip(parts, memories, strict=True):
             mask = np.ones(around.size, np.uint8)
             offset = part.ctypes.data - around.ctypes.data if part.size else 0
@@ -156,13 +165,50 @@ def run(number: int) -> None:
     assert memory.tobytes() == before, "wrote to x"
 
 
+# ---- compiled code ----------------------------------------------------------------------
+
+COMPILED = False
+RANK = 5
+KINDS = {1: "u1", 4: "u4", 16: "c16"}
+
+
+@functools.cache
+def compiled(dtype: str):
+    """Compile a split of any layout into three parts."""
+    kind = numba.from_dtype(np.dtype(dtype))
+    source = types.Array(kind, RANK, "A")
+    outs = types.UniTuple(types.Array(kind, RANK, "A"), 3)
+    sizes = types.UniTuple(types.intp, 3)
+
+    @numba.njit(types.void(source, outs, sizes, types.intp))
+    def split_into(x, outs, sizes, axis):
+        splitjit.split_into(x, outs, sizes, axis)
+
+    return split_into
+
+
+def split_compiled(plan: splitjit.SplitPlan, x: np.ndarray, parts: list[np.ndarray]) -> None:
+    dtype, more = KINDS[x.itemsize], RANK - x.ndim
+    whole = (None,) * more
+    outs = tuple(part.view(dtype)[whole] for part in parts)
+    compiled(dtype)(x.view(dtype)[whole], outs, plan.sizes, plan.axis + more)
+
+
+# -----------------------------------------------------------------------------------------
+
+
 def main(route: str, first: int, last: int, log: str) -> None:
-    slices, task, stream = ROUTES[route]
-    execution._SLICES_BELOW = slices
-    execution._SLICES_BELOW_IF_FEW_RUNS = 0
-    execution.STREAM_FROM = stream
-    threads._BYTES_PER_TASK = task
-    buffers._MAPPED_FROM = 1
+    global COMPILED
+    COMPILED = route.startswith("compiled")
+    if COMPILED:
+        overloads.STREAM_FROM = 0 if route == "compiled-streamed" else 1 << 62
+    else:
+        slices, task, stream = ROUTES[route]
+        execution._SLICES_BELOW = slices
+        execution._SLICES_BELOW_IF_FEW_RUNS = 0
+        execution.STREAM_FROM = stream
+        threads._BYTES_PER_TASK = task
+        buffers._MAPPED_FROM = 1
     with open(log, "wb", buffering=0) as file:
         for number in range(first, last):
             os.pwrite(file.fileno(), b"%20d" % number, 0)

@@ -13,16 +13,19 @@ import sys
 
 import pytest
 
-from tests.conftest import ROUTES
+from tests.conftest import ROUTES, needs_kernels
 
+COMPILED = ["compiled", "compiled-streamed"]
 CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "1000"))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no mprotect here")
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    "route", [*ROUTES, *[pytest.param(name, marks=needs_kernels) for name in COMPILED]]
+)
 def test_nothing_outside_of_a_buffer_is_touched(route, tmp_path):
     log = tmp_path / "case"
-    first = 10**6 * list(ROUTES).index(route)
+    first = 10**6 * [*ROUTES, *COMPILED].index(route)
     result = subprocess.run(
         [sys.executable, "-m", "tests.guarded", route, str(first), str(first + CASES), str(log)],
         capture_output=True, text=True, check=False,
