@@ -110,6 +110,7 @@ SOURCES = [
     np.asfortranarray(np.arange(6 * 8, dtype=np.int16).reshape(6, 8)),
     np.arange(2 * 6 * 8, dtype=np.complex128).reshape(2, 6, 8)[:, ::-1, ::2],
     np.arange(2 * 6 * 3 * 4, dtype=np.float32).reshape(2, 6, 3, 4).swapaxes(1, 2),
+    np.arange(6 * 3 * 4 * 5, dtype=np.int32).reshape(6, 3, 4, 5)[::2],  # two axes merge, not all
     np.broadcast_to(np.arange(8) > 3, (6, 8)),
     np.arange(8).astype("datetime64[s]").reshape(2, 4),
     np.array([["a", "bc"], ["", "é"]]),
