@@ -1,10 +1,8 @@
 """splitjit.onnx inside onnx: reference_ops and SplitBackend, by onnx's tests and whole models."""
 
-import doctest
 import io
 import re
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -326,10 +324,3 @@ def test_exported_transformer_equals_onnxruntime(opset):
 def test_reference_ops_are_named_as_onnx_looks_them_up():
     assert [op.__name__ for op in splitjit.onnx.reference_ops] == ["Split", "SplitToSequence"]
     assert all(op.op_domain == "" for op in reference_ops)
-
-
-def test_the_examples_of_the_documentation():
-    page = Path(__file__).parents[1] / "README.md"
-    failed, tried = doctest.testfile(str(page), module_relative=False)
-    assert failed == 0
-    assert tried > 10

@@ -1,0 +1,49 @@
+"""Sphinx settings: ``sphinx-build -W -b html docs docs/_build/html``."""
+
+from pathlib import Path
+
+import splitjit
+from splitjit import plan_split
+from splitjit.__main__ import _parser
+
+project = "splitjit"
+author = copyright = "The splitjit developers"
+version = release = splitjit.__version__
+
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+exclude_patterns = ["_build", "_made"]
+default_role = "autolink"  # names in docstrings link to what they name, if it is public
+nitpicky = True
+nitpick_ignore = [("py:obj", "split")]  # the parameter, or an input of a node
+nitpick_ignore_regex = [("py:.*", r"(numpy|collections|typing|dask)\..*")]
+
+myst_heading_anchors = 3
+myst_enable_extensions = ["attrs_inline"]
+suppress_warnings = ["myst.header"]  # pages that also read well where they lie
+
+autodoc_typehints = "none"  # numpydoc says what they mean
+numpydoc_show_class_members = False
+numpydoc_validation_checks = {"GL01", "GL02", "GL03", "PR01", "PR02", "PR03", "RT01", "SS03"}
+numpydoc_validation_exclude = {  # documented by their base classes
+    r"\.SplitTypeError$",
+    r"\.supports_device$",
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "splitjit"
+html_theme_options = {
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": {"**": ["page-toc"], "conformance": [], "performance": []},
+}
+html_sidebars = {"*": []}  # only how-tos have pages beside them; tables need the room
+html_show_sourcelink = False
+
+# What pages show of the package itself is made by it, so that it is never out of date.
+MADE = Path(__file__).with_name("_made")
+MADE.mkdir(exist_ok=True)
+PARSER = _parser()
+COMMANDS = PARSER._subparsers._group_actions[0].choices  # argparse has no public way
+for name, parser in {"splitjit": PARSER, **COMMANDS}.items():
+    (MADE / f"{name}.txt").write_text(parser.format_help(), "utf-8")
+DRAWING = plan_split((4096, 6144), [4096, 1024, 1024], axis=1)
+(MADE / "plan.html").write_text(DRAWING._repr_html_(), "utf-8")
