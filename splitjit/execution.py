@@ -244,7 +244,7 @@ def run_plan(
 
 def _is_dask_array(x: object) -> bool:
     """Return whether `x` is lazy, without importing Dask: whoever made it has."""
-    return isinstance(x, getattr(sys.modules.get("dask.array"), "Array", ()))
+    return issubclass(type(x), getattr(sys.modules.get("dask.array"), "Array", ()))
 
 
 def _route(
