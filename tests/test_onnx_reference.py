@@ -330,6 +330,8 @@ def test_reference_ops_are_named_as_onnx_looks_them_up():
 
 def test_the_examples_of_the_documentation():
     page = Path(__file__).parents[1] / "README.md"
+    if not page.exists():
+        pytest.skip("README.md is not beside tests/")
     failed, tried = doctest.testfile(str(page), module_relative=False)
     assert failed == 0
     assert tried > 10
