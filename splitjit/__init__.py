@@ -30,7 +30,7 @@ __all__ = [
     "split_into",
     "warmup",
 ]
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 if not TYPE_CHECKING:  # for whom it would make a name of each misspelled one
 

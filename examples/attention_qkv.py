@@ -1,0 +1,45 @@
+"""Grouped-query attention: one projection gives queries, keys and values, split by lengths.
+
+Llama 3 has 32 heads of queries and 8 of keys and values, 128 wide: lengths 4096, 1024, 1024.
+Here all is a quarter of that. Needs splitjit alone.
+"""
+
+import numpy as np
+
+import splitjit
+
+tokens, heads, groups, width = 256, 8, 2, 128
+rng = np.random.default_rng(0)
+x = rng.standard_normal((tokens, heads * width), dtype=np.float32)
+weight = rng.standard_normal((heads * width, (heads + 2 * groups) * width), dtype=np.float32)
+fused = x @ weight / np.sqrt(heads * width, dtype=np.float32)
+
+# A plan is made once and serves every call of this shape.
+plan = splitjit.plan_split(fused.shape, [heads * width, groups * width, groups * width], axis=1)
+print(plan)
+
+
+def by_head(part):
+    """Return (tokens, heads * width) as (heads, tokens, width): a view, of contiguous parts too."""
+    return part.reshape(tokens, -1, width).swapaxes(0, 1)
+
+
+def attend(queries, keys, values):
+    """Each head of keys and values serves heads / groups of queries, one after the other."""
+    keys, values = (np.repeat(heads_of, heads // groups, axis=0) for heads_of in (keys, values))
+    scores = queries @ keys.swapaxes(1, 2) / np.sqrt(width, dtype=np.float32)
+    scores[:, ~np.tri(tokens, dtype=bool)] = -np.inf  # no token sees those after it
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ values
+
+
+queries, keys, values = (by_head(part) for part in plan(fused))
+print("queries", queries.shape, "keys", keys.shape, "values", values.shape)
+attended = attend(queries, keys, values)
+
+# What np.split and slices give are views into `fused`, whose rows are 1536 apart.
+sliced = [by_head(fused[:, :1024]), by_head(fused[:, 1024:1280]), by_head(fused[:, 1280:])]
+for part, view in zip((queries, keys, values), sliced, strict=True):
+    np.testing.assert_array_equal(part, view)
+np.testing.assert_allclose(attended, attend(*sliced), rtol=1e-5, atol=1e-6)
+print("attention", attended.shape, "is that of NumPy's slices")

@@ -1,0 +1,34 @@
+"""SwiGLU: one projection gives the gate and what it gates, split in two halves.
+
+Every token goes through the layer, so the halves are written to the same memory each time:
+no step allocates. Needs splitjit alone.
+"""
+
+import numpy as np
+
+import splitjit
+
+tokens, width, hidden = 64, 256, 688
+rng = np.random.default_rng(0)
+weight = rng.standard_normal((width, 2 * hidden), dtype=np.float32) / 16
+down = rng.standard_normal((hidden, width), dtype=np.float32) / 26
+
+fused = np.empty((tokens, 2 * hidden), np.float32)
+plan = splitjit.plan_split(fused.shape, num_splits=2, axis=-1)
+gate, up = halves = plan.empty(fused.dtype)
+
+
+def silu(x):
+    """Return x times its sigmoid."""
+    return x / (1 + np.exp(-x))
+
+
+for step in range(3):
+    x = rng.standard_normal((tokens, width), dtype=np.float32)
+    np.matmul(x, weight, out=fused)
+    plan(fused, out=halves)
+    y = (silu(gate) * up) @ down
+
+    expected = (silu(fused[:, :hidden]) * fused[:, hidden:]) @ down
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+    print(f"step {step}: {fused.shape} into gate and up {gate.shape}, out {y.shape} {y.std():.3f}")

@@ -1,0 +1,60 @@
+"""Every script of examples/, as users run it: each checks what it computes by itself."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="examples/ is not beside tests/")
+
+# What one of its lines must say, and the packages that it needs.
+SAYS = {
+    "attention_qkv": (r"attention \(8, 256, 128\) is that of NumPy's slices", []),
+    "dask_array": (r"scores \(8192,\) mean of the values \(768,\)", ["dask.array"]),
+    "inside_njit": (r"refused: split: split.*: lengths must sum to .*", []),
+    "photo_planes": (r"stacked \(3, 600, 512\)", ["matplotlib"]),
+    "reference_evaluator": (r"output \(.*\) is that of (PyTorch|ONNX Runtime)", ["onnx"]),
+    "swiglu": (r"step 2: \(64, 1376\) into gate and up \(64, 688\).*", []),
+}
+
+
+def run(script, folder):
+    """Run a copy of a script, so that nothing it caches stays; return the lines it printed."""
+    shutil.copy(script, folder)
+    result = subprocess.run(
+        [sys.executable, script.name], cwd=folder, env={**os.environ, "PYTHONUTF8": "1"},
+        capture_output=True, text=True, encoding="utf-8", timeout=250,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_prints_what_it_checked(name, tmp_path):
+    line, packages = SAYS[name]
+    for package in packages:
+        pytest.importorskip(package)
+    printed = run(EXAMPLES / f"{name}.py", tmp_path)
+    assert any(re.fullmatch(line, text) for text in printed), printed
+
+
+def test_model_of_onnx_takes_the_place_of_an_exported_one(tmp_path):
+    pytest.importorskip("onnx")
+    if not importlib.util.find_spec("torch"):
+        pytest.skip("there, test_prints_what_it_checked has run it")
+    source = (EXAMPLES / "reference_evaluator.py").read_text()
+    script = tmp_path / "source" / "without_torch.py"
+    script.parent.mkdir()
+    script.write_text(re.sub("(?m)^can_export = .*$", "can_export = False", source))
+    assert run(script, tmp_path)[-1] == "output (5, 3) is that of PyTorch"
+
+
+def test_none_is_left_out():
+    assert {script.stem for script in EXAMPLES.glob("*.py")} == set(SAYS)

@@ -1,0 +1,79 @@
+"""What is said twice of a release is said alike: by pyproject.toml, recipe and changelog."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import splitjit
+
+ROOT = Path(__file__).parents[1]
+RECIPE = ROOT / "conda" / "recipe.yaml"
+CONDA_NAMES = {"dask": "dask-core"}  # where they are not PyPI's
+
+if not RECIPE.exists():
+    pytest.skip("conda/ is not beside tests/", allow_module_level=True)
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    """Read the recipe, its ${{ names }} replaced by what its context says."""
+    yaml = pytest.importorskip("yaml")
+    text = RECIPE.read_text(encoding="utf-8")
+    context = yaml.safe_load(text)["context"]
+    return yaml.safe_load(
+        re.sub(r"\$\{\{ (\w+) \}\}", lambda match: context.get(match[1], match[0]), text)
+    )
+
+
+def as_conda(requirements):
+    """Return requirements of PyPI as a recipe lists them."""
+    parsed = [Requirement(line) for line in requirements]
+    assert not any(requirement.marker for requirement in parsed)
+    return {f"{CONDA_NAMES.get(r.name, r.name)} {r.specifier}" for r in parsed}
+
+
+def test_recipe_is_of_this_version(recipe):
+    assert recipe["package"] == {"name": "splitjit", "version": splitjit.__version__}
+
+
+def test_recipe_needs_what_the_project_needs(recipe):
+    project, needs = PROJECT["project"], recipe["requirements"]
+    python = f"python {project['requires-python']}"
+    assert set(needs["run"]) == as_conda(project["dependencies"]) | {python}
+    assert set(needs["host"]) >= as_conda(PROJECT["build-system"]["requires"])
+    extras = [line for extra in project["optional-dependencies"].values() for line in extra]
+    assert set(needs["run_constraints"]) == as_conda(extras)
+
+
+def test_recipe_says_what_the_project_is(recipe):
+    project, about = PROJECT["project"], recipe["about"]
+    assert about["summary"] == project["description"]
+    assert about["license"] == project["license"]
+    assert [about["license_file"]] == project["license-files"]
+
+
+def test_recipe_renders():
+    rattler_build = pytest.importorskip("rattler_build")
+    (variant,) = rattler_build.Stage0Recipe.from_file(RECIPE).render()
+    assert variant.recipe.package.version == splitjit.__version__
+
+
+def test_changelog_begins_with_this_version():
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+) \(\d{4}-\d\d-\d\d\)$", changes, re.MULTILINE)
+    assert newest[1] == splitjit.__version__
+
+
+def test_classifiers_begin_with_the_oldest_python():
+    pythons = [
+        name.split(" :: ")[-1]
+        for name in PROJECT["project"]["classifiers"]
+        if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", name)
+    ]
+    assert f">={pythons[0]}" == PROJECT["project"]["requires-python"]
+    assert pythons == sorted(pythons, key=lambda name: int(name.split(".")[1]))
