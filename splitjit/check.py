@@ -207,9 +207,10 @@ def _time_first_use() -> list[tuple[str, str]]:
     if jit_disabled():
         return [*figures, ("first compile", "none: NUMBA_DISABLE_JIT is set")]
     loaded = all(copy_loop(name).cache_hits for name in LOOPS)
+    origin = "from the cache" if loaded else "compiled"
     return [
         *figures,
-        ("first compile", f"{ready - imported:.2f} s, {'from the cache' if loaded else 'compiled'}"),
+        ("first compile", f"{ready - imported:.2f} s, {origin}"),
         ("kernel cache", str(copy_kernel(parallel=False).stats.cache_path or "none")),
     ]
 
