@@ -1,0 +1,771 @@
+"""Defects, put into a copy of the package one at a time: do the tests see them?
+
+``python -m tests.mutations`` tries all, which takes a quarter of an hour, ``--list`` shows them,
+and ``python -m tests.mutations NAME…`` tries those whose names begin so. First the tests must pass
+without any defect; then each is to end its tests by a failure, a signal or the time limit. One
+that none of this happens to has survived, and the exit status is 1.
+
+The package must be installed, for Numba to find its entry point. The copy, and what Numba caches of
+it, are in a temporary folder. A defect names the text that it replaces, which occurs exactly once
+in the file: where the code has changed since, the script says so and tries nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 300
+"""The time limit of the tests of a defect."""
+
+ENVIRONMENT = {
+    "SPLITJIT_MEMORY_CASES": "200",
+    "SPLITJIT_EXAMPLES": "50",
+    "PYTHONDONTWRITEBYTECODE": "1",  # of files that change within a second
+}
+
+
+class Mutation(NamedTuple):
+    """A defect: the text of a file that it replaces, and the tests that see it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+    """Arguments of pytest, below ``tests/``."""
+
+
+PLANNER = "test_planner.py"
+OUT = "test_out.py"
+LAYOUT = "test_layout.py"
+BUFFERS = "test_buffers.py"
+OVERLOADS = "test_overloads.py"
+THREADS = "test_threads.py"
+MEMORY = "test_memory.py::test_nothing_outside_of_a_buffer_is_touched"
+DTYPES = "test_split.py::test_dtypes_and_layouts"
+DEALT = "test_split.py::test_interleaved_items"
+TRANSPOSED = "test_split.py::test_transposed_items"
+
+MUTATIONS = [
+    # ---- the planner: where parts start ---------------------------------------------------
+    Mutation(
+        "planner: offsets of the next part",
+        "planner.py",
+        "itertools.accumulate(sizes[:-1], initial=0)",
+        "itertools.accumulate(sizes[1:], initial=0)",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: a negative axis without its sign",
+        "planner.py",
+        "return index % rank",
+        "return abs(index) % rank",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: floor in place of ceil",
+        "planner.py",
+        "chunk = -(-length // num_outputs)",
+        "chunk = max(length // num_outputs, 1)",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: no empty parts at the end",
+        "planner.py",
+        "sizes += (0,) * (num_outputs - len(sizes))",
+        "sizes += ()",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: lengths of more than the axis",
+        "planner.py",
+        "if sum(sizes) != shape[axis]:",
+        "if sum(sizes) < shape[axis]:",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: equal parts that leave a rest",
+        "planner.py",
+        "if num_splits > 0 and length % num_splits:",
+        "if num_splits > max(length, 1):",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: an empty chunk where none is left",
+        "planner.py",
+        "(rest,) * (rest > 0)",
+        "(rest,)",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: one part too many",
+        "planner.py",
+        "if parts > MAX_PARTS:",
+        "if parts > MAX_PARTS + 1:",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: True for 1",
+        "planner.py",
+        "if isinstance(value, bool):",
+        "if value is None:",
+        PLANNER,
+    ),
+    # ---- the boundary: what may be written to ---------------------------------------------
+    Mutation(
+        "arrays: out of another shape",
+        "arrays.py",
+        "if part.shape != shape:",
+        "if part.ndim != len(shape):",
+        OUT,
+    ),
+    Mutation(
+        "arrays: out of another dtype",
+        "arrays.py",
+        "if part.dtype != x.dtype:",
+        "if part.itemsize != x.itemsize:",
+        OUT,
+    ),
+    Mutation(
+        "arrays: read-only out",
+        "arrays.py",
+        "if not flags.writeable:",
+        "if part.base is None and not flags.writeable:",
+        OUT,
+    ),
+    Mutation(
+        "arrays: out that shares memory with x",
+        "arrays.py",
+        'enumerate(parts)] + [("x", x)])',
+        "enumerate(parts)])",
+        OUT,
+    ),
+    Mutation(
+        "arrays: an array twice in out",
+        "arrays.py",
+        "*map(id, parts)}) <= len(parts):",
+        "*map(id, parts)}) < len(parts):",
+        OUT,
+    ),
+    Mutation(
+        "arrays: only neighbours in memory compared",
+        "arrays.py",
+        "for after in range(k + 1, len(spans)):",
+        "for after in range(k + 1, min(k + 2, len(spans))):",
+        f"{OUT} test_model.py",
+    ),
+    Mutation(
+        "arrays: out whose rows overlap",
+        "arrays.py",
+        "if stride < end:",
+        "if stride < array.itemsize:",
+        OUT,
+    ),
+    # ---- layouts --------------------------------------------------------------------------
+    Mutation(
+        "layout: rows with gaps merged",
+        "layout.py",
+        "(stride == inner_extent * inner_stride)",
+        "(stride >= inner_extent * inner_stride)",
+        f"{LAYOUT} {DTYPES}",
+    ),
+    Mutation(
+        "layout: runs widened over gaps of the target",
+        "layout.py",
+        "if np.all((stride == run) & (target_stride == run)):",
+        "if np.all(stride == run):",
+        OUT,
+    ),
+    Mutation(
+        "layout: a reversed axis from its other end",
+        "layout.py",
+        "sources = offsets * strides[plan.axis]",
+        "sources = offsets * abs(strides[plan.axis])",
+        DTYPES,
+    ),
+    Mutation(
+        "layout: unequal parts by equal rows",
+        "layout.py",
+        "int(runs[0]) if np.all(runs == runs[0]) else 0",
+        "int(runs[0])",
+        "test_split.py::test_rules",
+    ),
+    Mutation(
+        "layout: items with gaps dealt",
+        "layout.py",
+        "step == n * item and ",
+        "step >= n * item and ",
+        f"{LAYOUT} {DTYPES}",
+    ),
+    Mutation(
+        "layout: broadcast lines transposed",
+        "layout.py",
+        '"transpose" if 0 < line < abs(step)',
+        '"transpose" if line < abs(step)',
+        LAYOUT,
+    ),
+    Mutation(
+        "layout: addresses of empty parts of out",
+        "layout.py",
+        "[address_of(part) for part in out if part.size]",
+        "[address_of(part) for part in out][: len(parts)]",
+        f"{OUT} {MEMORY}",
+    ),
+    # ---- buffers --------------------------------------------------------------------------
+    Mutation(
+        "buffers: small blocks aligned to a word",
+        "buffers.py",
+        "start = -address % ALIGNMENT",
+        "start = -address % 8",
+        "test_split.py::test_parts_are_new_and_aligned",
+    ),
+    Mutation(
+        "buffers: parts back to back",
+        "buffers.py",
+        "-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT",
+        "math.prod(s) * itemsize",
+        BUFFERS,
+    ),
+    Mutation(
+        "buffers: a block whose part lives is reused",
+        "buffers.py",
+        "return intact and sys.getrefcount(block.memory) == 2",
+        "return intact",
+        BUFFERS,
+    ),
+    Mutation(
+        "buffers: a block never comes back",
+        "buffers.py",
+        "self.idle.append(loan.block)",
+        "loan.block",
+        BUFFERS,
+    ),
+    Mutation(
+        "buffers: a block lost to an interrupt",
+        "buffers.py",
+        "if loan() is None:",
+        "if loan is None:",
+        BUFFERS,
+    ),
+    Mutation(
+        "buffers: a block over the limit",
+        "buffers.py",
+        "while self.idle and sum([block.nbytes for block in self.idle]) > self.limit:",
+        "while sum([block.nbytes for block in self.idle[1:]]) > self.limit:",
+        BUFFERS,
+    ),
+    Mutation(
+        "buffers: a large block for small parts",
+        "buffers.py",
+        "if nbytes <= block.nbytes <= 2 * nbytes:",
+        "if nbytes <= block.nbytes:",
+        BUFFERS,
+    ),
+    Mutation(
+        "buffers: blocks shared with forked children",
+        "buffers.py",
+        "mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS",
+        "mmap.MAP_SHARED | mmap.MAP_ANONYMOUS",
+        BUFFERS,
+    ),
+    # ---- routes ---------------------------------------------------------------------------
+    Mutation(
+        "execution: strings by kernels",
+        "execution.py",
+        "elif x.dtype.hasobject:",
+        "elif x.dtype == object:",
+        "test_objects.py",
+    ),
+    Mutation(
+        "execution: records field by field",
+        "execution.py",
+        "if x.dtype.names is not None and x.itemsize",
+        "if x.dtype.names is None and x.itemsize",
+        DTYPES,
+    ),
+    Mutation(
+        "execution: a plan for another shape",
+        "execution.py",
+        "if x.shape != plan.shape:",
+        "if x.ndim != len(plan.shape):",
+        "test_split.py::test_a_plan_runs_itself",
+    ),
+    Mutation(
+        "execution: copy=1",
+        "execution.py",
+        "if copy is not True:",
+        "if not copy:",
+        "test_split.py::test_views test_model.py",
+    ),
+    Mutation(
+        "execution: the address of the block for that of the source",
+        "execution.py",
+        "arguments = (stream, target, address_of(x), *layout.arguments)",
+        "arguments = (stream, target, address_of(parts[0]), *layout.arguments)",
+        "test_split.py::test_rules",
+    ),
+    # ---- the loop for runs ----------------------------------------------------------------
+    Mutation(
+        "kernels: the end of a short run",
+        "kernels.py",
+        "                move(target + last, source + last)",
+        "                pass",
+        DTYPES,
+    ),
+    Mutation(
+        "kernels: a byte of runs of lines and one",
+        "kernels.py",
+        "for k in range(0, last, _LINE):",
+        "for k in range(0, last - 1, _LINE):",
+        f"{MEMORY} test_split.py::test_sizes_across_the_thresholds",
+    ),
+    Mutation(
+        "kernels: a line past the end of a run",
+        "kernels.py",
+        "        last = run - _LINE\n",
+        "        last = run // _LINE * _LINE\n",
+        MEMORY,
+    ),
+    Mutation(
+        "kernels: wrong stride of the target",
+        "kernels.py",
+        "t, s, run, count, target_strides[inner], source_strides[inner]",
+        "t, s, run, count, run, source_strides[inner]",
+        OUT,
+    ),
+    Mutation(
+        "kernels: runs past the end of their line",
+        "kernels.py",
+        "                left -= i",
+        "                left -= 0",
+        f"{DTYPES} {OUT}",
+    ),
+    Mutation(
+        "kernels: a cut within a run",
+        "kernels.py",
+        "offset = first - index * run",
+        "offset = 0",
+        f"{DTYPES} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: the last row of each part",
+        "kernels.py",
+        "runs * task // tasks, runs * (task + 1) // tasks",
+        "runs * task // tasks, (runs - 1) * (task + 1) // tasks",
+        DTYPES,
+    ),
+    Mutation(
+        "kernels: the end of a part at a cut",
+        "kernels.py",
+        "b = nbytes if j - start >= nbytes else",
+        "b = nbytes if j - start > nbytes else",
+        DTYPES,
+    ),
+    Mutation(
+        "kernels: the last block of a task",
+        "kernels.py",
+        "j = min(i + block, last)",
+        "j = i + block",
+        MEMORY,
+    ),
+    # ---- past the cache -------------------------------------------------------------------
+    Mutation(
+        "kernels: unaligned lines streamed",
+        "kernels.py",
+        "head = min(-target % _LINE, nbytes)",
+        "head = min(-target % 16, nbytes)",
+        f"{OUT} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: the last byte of a streamed run",
+        "kernels.py",
+        "    if tail < nbytes:",
+        "    if tail < nbytes - 1:",
+        MEMORY,
+    ),
+    Mutation(
+        "kernels: staged bytes before the target",
+        "kernels.py",
+        "    skip = fill\n",
+        "    skip = 0\n",
+        f"{OUT} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: staged bytes of a line begun",
+        "kernels.py",
+        "            _move_line(stage, stage + full)\n",
+        "",
+        DTYPES,
+    ),
+    Mutation(
+        "kernels: the end of what is staged",
+        "kernels.py",
+        "    _copy_bytes(line + skip, stage + skip, fill - skip)",
+        "    _copy_bytes(line + skip, stage + skip, 0)",
+        DTYPES,
+    ),
+    Mutation(
+        "kernels: a run read past the end",
+        "kernels.py",
+        "_move_runs(stage + fill, source, run, n, run, source_step)",
+        "_move_runs(stage + fill, source, run, n + 1, run, source_step)",
+        MEMORY,
+    ),
+    # ---- the loop for items dealt ---------------------------------------------------------
+    Mutation(
+        "kernels: dealt in blocks",
+        "kernels.py",
+        "places = [part + parts * i for i in range(items)]",
+        "places = [part * items + i for i in range(items)]",
+        DEALT,
+    ),
+    Mutation(
+        "kernels: the items before the first line dealt",
+        "kernels.py",
+        "item, head, item, row)",
+        "item, head - 1, item, row)",
+        DEALT,
+    ),
+    Mutation(
+        "kernels: the last item dealt",
+        "kernels.py",
+        "item, last - stop, item, row)",
+        "item, last - stop - 1, item, row)",
+        DEALT,
+    ),
+    Mutation(
+        "kernels: a line too many dealt",
+        "kernels.py",
+        "lines = (last - start) * item // _LINE",
+        "lines = -(-(last - start) * item // _LINE)",
+        f"{DEALT} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: an item between tasks",
+        "kernels.py",
+        "    first = runs * task // tasks\n",
+        "    first = -(-runs * task // tasks)\n",
+        DEALT,
+    ),
+    Mutation(
+        "kernels: unaligned parts dealt past the cache",
+        "kernels.py",
+        "(parts[p * columns + TARGET] - parts[TARGET]) % _LINE == 0",
+        "(parts[p * columns + TARGET] - parts[TARGET]) % 16 == 0",
+        DEALT,
+    ),
+    # ---- the loop for transposed sources --------------------------------------------------
+    Mutation(
+        "kernels: a tile of a strip",
+        "kernels.py",
+        "for k in range(0, lines - n, n):",
+        "for k in range(0, lines - n - 1, n):",
+        TRANSPOSED,
+    ),
+    Mutation(
+        "kernels: a tile past the end of a strip",
+        "kernels.py",
+        "k = lines - n  #",
+        "k = (lines - 1) // n * n  #",
+        f"{TRANSPOSED} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: the steps after the last tile",
+        "kernels.py",
+        "done = steps - steps % (_TILE // run)",
+        "done = steps",
+        TRANSPOSED,
+    ),
+    Mutation(
+        "kernels: the last strip as wide as the others",
+        "kernels.py",
+        "wide = min(width, lines - strip * width)",
+        "wide = width",
+        f"{TRANSPOSED} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: the last batch as long as the others",
+        "kernels.py",
+        "n = min(batch, steps - start)",
+        "n = batch",
+        f"{TRANSPOSED} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: a piece between tasks",
+        "kernels.py",
+        "max(total * task // tasks - seen, 0)",
+        "max(-(-total * task // tasks) - seen, 0)",
+        TRANSPOSED,
+    ),
+    Mutation(
+        "kernels: the outermost dim of a band",
+        "kernels.py",
+        "for d in range(dims - 3, -1, -1):",
+        "for d in range(dims - 3, 0, -1):",
+        f"{MEMORY} {DTYPES}",
+    ),
+    Mutation(
+        "kernels: bands that go on from the last part",
+        "kernels.py",
+        "                if strip * width + k + 1 == lines:\n                    p = part\n",
+        "",
+        f"{TRANSPOSED} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: bands of lines apart",
+        "kernels.py",
+        "if next_row[SOURCE] != beside or ",
+        "if next_row[SOURCE] < beside or ",
+        f"{TRANSPOSED} {MEMORY}",
+    ),
+    # ---- threads --------------------------------------------------------------------------
+    Mutation(
+        "threads: parallel regions in forked children",
+        "threads.py",
+        "    global _forked\n    _forked = True",
+        "    global _forked\n    _forked = False",
+        "test_forks.py",
+    ),
+    Mutation(
+        "threads: workqueue beside threads of no module",
+        "threads.py",
+        "len(sys._current_frames()) > 1",
+        "threading.active_count() > 1",
+        THREADS,
+    ),
+    Mutation(
+        "threads: nobody waits for kernels",
+        "threads.py",
+        "blocking=wait and can_end",
+        "blocking=False",
+        THREADS,
+    ),
+    Mutation(
+        "threads: handlers wait for what they interrupted",
+        "threads.py",
+        "blocking=wait and can_end",
+        "blocking=True",
+        f"{THREADS}::test_signal_handlers",
+    ),
+    Mutation(
+        "threads: more than one where one was asked for",
+        "threads.py",
+        'if _forked or getattr(_here, "alone", False):',
+        "if _forked:",
+        "test_dask.py",
+    ),
+    # ---- compiled code --------------------------------------------------------------------
+    Mutation(
+        "overloads: a length of -1",
+        "overloads.py",
+        "        if n < 0:\n",
+        "        if n < -1:\n",
+        OVERLOADS,
+    ),
+    Mutation(
+        "overloads: lengths of more than the axis",
+        "overloads.py",
+        "        if n > length - total:",
+        "        if n > length:",
+        OVERLOADS,
+    ),
+    Mutation(
+        "overloads: equal parts that leave a rest",
+        "overloads.py",
+        "if length % count != 0:",
+        "if length < count:",
+        OVERLOADS,
+    ),
+    Mutation(
+        "overloads: a negative axis without its sign",
+        "overloads.py",
+        "return d + rank if d < 0 else d",
+        "return abs(d) % rank",
+        OVERLOADS,
+    ),
+    Mutation(
+        "overloads: parts of less than nothing",
+        "overloads.py",
+        "min(sizes, length - min(i * sizes, length))",
+        "min(sizes, length - i * sizes)",
+        OVERLOADS,
+    ),
+    Mutation(
+        "overloads: neighbours in outs not compared",
+        "overloads.py",
+        "        for j in range(i):",
+        "        for j in range(i - 1):",
+        OVERLOADS,
+    ),
+    Mutation(
+        "overloads: outs that share memory with x",
+        "overloads.py",
+        "if _overlap(x, out):",
+        "if _overlap(x, out) and x.size != out.size:",
+        OVERLOADS,
+    ),
+    Mutation(
+        "overloads: rows past the end of the last block",
+        "overloads.py",
+        "end = min(row + block, rows)",
+        "end = row + block",
+        OVERLOADS,
+    ),
+    Mutation(
+        "overloads: strides of the source for those of the target",
+        "kernels.py",
+        "row[DIMS + dims + d] = found[dim + 2]",
+        "row[DIMS + dims + d] = found[dim + 1]",
+        OVERLOADS,
+    ),
+    # ---- operators ------------------------------------------------------------------------
+    Mutation(
+        "operators: chunks of unknown length, the last one full",
+        "operators.py",
+        "part(1 if split == 1 else None)",
+        "part(split)",
+        "test_onnx.py",
+    ),
+    Mutation(
+        "onnx: the version before the one in force",
+        "onnx/versions.py",
+        "if version.since <= opset)",
+        "if version.since < max(opset, 2))",
+        "test_onnx.py",
+    ),
+    Mutation(
+        "onnx: parts beyond the outputs",
+        "onnx/split.py",
+        "return self._run(input, split)[: self._outputs]",
+        "return self._run(input, split)",
+        "test_onnx.py",
+    ),
+    Mutation(
+        "onnx: fewer lengths than outputs",
+        "onnx/split.py",
+        "count != self._outputs)",
+        "count > self._outputs)",
+        "test_onnx.py test_model.py",
+    ),
+    Mutation(
+        "onnx: keepdims=0 beside split",
+        "onnx/split_to_sequence.py",
+        "if self._keepdims or split is not None:\n            return parts",
+        "if self._keepdims:\n            return parts",
+        "test_onnx.py",
+    ),
+    Mutation(
+        "openvino: the rest and one",
+        "openvino.py",
+        "others = sum(lengths) + 1",
+        "others = sum(lengths)",
+        "test_openvino.py",
+    ),
+    Mutation(
+        "openvino: -1 twice",
+        "openvino.py",
+        "if lengths.count(-1) > 1:",
+        "if lengths.count(-1) > 2:",
+        "test_openvino.py",
+    ),
+    Mutation(
+        "openvino: an axis of two integers",
+        "openvino.py",
+        'if len(indices) != 1:\n            raise SplitError("split", describe(axis=axis), '
+        '"must be a single integer")\n        (axis,) = indices',
+        'if not indices:\n            raise SplitError("split", describe(axis=axis), '
+        '"must be a single integer")\n        axis = indices[0]',
+        "test_openvino.py",
+    ),
+]
+
+
+def mutated(mutation: Mutation, package: Path) -> str:
+    """Return the text of the file with the defect."""
+    source = (package / mutation.file).read_text(encoding="utf-8")
+    count = source.count(mutation.old)
+    if count != 1:
+        sys.exit(f"{mutation.name}: {mutation.file} has {count} times {mutation.old!r}, not once")
+    return source.replace(mutation.old, mutation.new)
+
+
+def test(folder: Path, tests: set[str]) -> str:
+    """Run tests until one fails; return what failed, or nothing."""
+    environment = {
+        **os.environ,
+        **ENVIRONMENT,
+        "PYTHONPATH": str(folder),
+        "NUMBA_CACHE_DIR": str(folder / "cache"),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *sorted(tests)],
+        cwd=folder / "tests", env=environment, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return f"no end within {SECONDS} s"
+    if process.returncode < 0:
+        return signal.Signals(-process.returncode).name
+    if process.returncode not in (0, 1, 2):  # 2: a module of tests cannot be imported
+        sys.exit(f"pytest cannot run {' '.join(sorted(tests))}:\n{output}")
+    failed = re.search(r"^(?:FAILED|ERROR) (?:tests/)?(\S+)", output, re.MULTILINE)
+    return "" if process.returncode == 0 else failed[1] if failed else output
+
+
+def main() -> int:
+    """Run the command; return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the beginning of a name")
+    parser.add_argument("--list", action="store_true", help="show the names, and try nothing")
+    arguments = parser.parse_args()
+    names = tuple(arguments.names) or ("",)
+    chosen = [mutation for mutation in MUTATIONS if mutation.name.startswith(names)]
+    if not chosen:
+        parser.error(f"no defect is named {' or '.join(names)}")
+    sources = {mutation: mutated(mutation, ROOT / "splitjit") for mutation in chosen}
+    if arguments.list:
+        print(*(mutation.name for mutation in chosen), sep="\n")
+        return 0
+    survived = []
+    with tempfile.TemporaryDirectory(prefix="splitjit-") as name:
+        folder = Path(name)
+        for part in ("splitjit", "tests"):
+            shutil.copytree(
+                ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        if failure := test(folder, {t for mutation in chosen for t in mutation.tests.split()}):
+            sys.exit(f"without a defect: {failure}")
+        for mutation, source in sources.items():
+            file = folder / "splitjit" / mutation.file
+            original = file.read_text(encoding="utf-8")
+            file.write_text(source, encoding="utf-8")
+            start = time.perf_counter()
+            failure = test(folder, set(mutation.tests.split()))
+            seconds = time.perf_counter() - start
+            file.write_text(original, encoding="utf-8")
+            if not failure:
+                survived.append(mutation.name)
+            result = f"caught by {failure}" if failure else "SURVIVED"
+            print(f"{mutation.name}: {result} ({seconds:.0f} s)", flush=True)
+    print(f"{len(chosen) - len(survived)} of {len(chosen)} caught")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
