@@ -199,7 +199,7 @@ MUTATIONS = [
         "layout.py",
         "int(runs[0]) if np.all(runs == runs[0]) else 0",
         "int(runs[0])",
-        "test_split.py::test_rules",
+        DTYPES,
     ),
     Mutation(
         "layout: items with gaps dealt",
@@ -700,8 +700,9 @@ def mutated(mutation: Mutation, package: Path) -> str:
     return source.replace(mutation.old, mutation.new)
 
 
-def test(folder: Path, tests: set[str]) -> str:
-    """Run tests until one fails; return what failed, or nothing."""
+def test(folder: Path, mutations: list[Mutation]) -> str:
+    """Run the tests of mutations until one fails; return what failed, or nothing."""
+    tests = list(dict.fromkeys(test for mutation in mutations for test in mutation.tests.split()))
     environment = {
         **os.environ,
         **ENVIRONMENT,
@@ -709,7 +710,7 @@ def test(folder: Path, tests: set[str]) -> str:
         "NUMBA_CACHE_DIR": str(folder / "cache"),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *sorted(tests)],
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests],
         cwd=folder / "tests", env=environment, start_new_session=True, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
@@ -722,8 +723,8 @@ def test(folder: Path, tests: set[str]) -> str:
     if process.returncode < 0:
         return signal.Signals(-process.returncode).name
     if process.returncode not in (0, 1, 2):  # 2: a module of tests cannot be imported
-        sys.exit(f"pytest cannot run {' '.join(sorted(tests))}:\n{output}")
-    failed = re.search(r"^(?:FAILED|ERROR) (?:tests/)?(\S+)", output, re.MULTILINE)
+        sys.exit(f"pytest cannot run {' '.join(tests)}:\n{output}")
+    failed = re.search(r"^(?:FAILED|ERROR) (?:tests/)?(.+?)(?: - |$)", output, re.MULTILINE)
     return "" if process.returncode == 0 else failed[1] if failed else output
 
 
@@ -749,14 +750,14 @@ def main() -> int:
                 ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__")
             )
         shutil.copy(ROOT / "pyproject.toml", folder)
-        if failure := test(folder, {t for mutation in chosen for t in mutation.tests.split()}):
+        if failure := test(folder, chosen):
             sys.exit(f"without a defect: {failure}")
         for mutation, source in sources.items():
             file = folder / "splitjit" / mutation.file
             original = file.read_text(encoding="utf-8")
             file.write_text(source, encoding="utf-8")
             start = time.perf_counter()
-            failure = test(folder, set(mutation.tests.split()))
+            failure = test(folder, [mutation])
             seconds = time.perf_counter() - start
             file.write_text(original, encoding="utf-8")
             if not failure:

@@ -68,6 +68,7 @@ LOOP_CASES = [
     (np.zeros((6, 8, 64)).swapaxes(0, 1), [64], "transpose"),
     (np.zeros((6, 8, 128)).swapaxes(0, 1), [128], "copy"),
     (np.broadcast_to(IMAGE[0, 0, 0], (20, 30)), [10, 20], "copy"),
+    (np.broadcast_to(IMAGE[0, :, 0], (20, 30)), [10, 20], "copy"),
 ]
 
 

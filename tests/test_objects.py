@@ -45,6 +45,16 @@ def test_strings(name, object_route):
                     assert not np.may_share_memory(part, x)
 
 
+@pytest.mark.parametrize("name", STRINGS)
+def test_large_arrays_are_not_copied_bit_by_bit(name):
+    x = np.resize(STRINGS[name], (40_000, 5))
+    assert x.nbytes > execution._OBJECTS_FROM
+    expected = items(x)
+    parts = split(x, 20_000)
+    x[...] = x[0, 0]  # frees the rest, if nobody else refers to it
+    assert items(parts[0]) + items(parts[1]) == expected
+
+
 def test_reference_counts(object_route):
     item = object()
     x = np.full(3000, item, object)

@@ -77,6 +77,7 @@ REFUSED = [
     ([np.zeros((2, 2)), np.zeros((2, 4), ">f8")], SplitTypeError, r"out\[1\] of dtype >f8"),
     ([np.zeros((2, 2)), np.zeros((2, 4), "V8")], SplitTypeError, r"out\[1\] of dtype \|V8"),
     ([np.zeros((2, 2)), read_only()], SplitError, r"out\[1\] is read-only"),
+    ([np.zeros((2, 2)), read_only()[:]], SplitError, r"out\[1\] is read-only"),
     ([np.zeros((2, 2)), [[0.0] * 4] * 2], SplitTypeError, "a sequence of ndarrays"),
     (np.zeros((2, 2, 6)), SplitTypeError, "ndarray.*: must be a sequence of ndarrays"),
     (iter(fitting()), SplitTypeError, "must be a sequence of ndarrays"),
@@ -108,6 +109,18 @@ def test_refusals(out, error, says):
         split(X, [2, 4], axis=1, out=out)
     for part, unchanged in zip(arrays, before, strict=True):
         assert np.array_equal(part, unchanged)
+
+
+def test_all_pairs_of_parts_are_compared():
+    part = np.zeros((2, 3))
+    with pytest.raises(SplitError, match=r"out\[0\] and out\[1\]: must not share memory"):
+        split(X, [3, 3], axis=1, out=[part, part])
+    memory = np.zeros(64)
+    out = [memory[i].reshape(2, 2) for i in (slice(0, 32, 8), slice(1, 5), slice(16, 20))]
+    with pytest.raises(SplitError, match=r"out\[0\] and out\[2\]: must not share memory"):
+        split(X, 2, axis=1, out=out)
+    assert not part.any()
+    assert not memory.any()
 
 
 class Fickle(Sequence):

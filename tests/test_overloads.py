@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -209,6 +210,9 @@ def test_exactly_one_rule():
         by_two(X)
 
 
+@pytest.mark.skipif(
+    numba.version_info.short < (0, 67), reason="this Numba garbles the numbers of exceptions"
+)
 def test_refusals_say_what_was_received():
     with pytest.raises(SplitError, match=r"^split: axis=2 for rank 2: axis must be in"):
         by_split(X, 2, 2)
