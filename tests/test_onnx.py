@@ -224,6 +224,7 @@ def test_split_to_sequence_keepdims_0_squeezes_into_parts_of_their_own():
         parts = SplitToSequence(axis=axis, keepdims=0)(x)
         check_parts(parts, x)
         assert lists(parts) == [x[:, i].tolist() for i in range(3)]
+    assert lists(SplitToSequence(keepdims=0)(SIX, [1, 5])) == [[1], [2, 3, 4, 5, 6]]
     scalars = SplitToSequence(keepdims=0)(np.array(["a", "b"], object))
     assert [(type(part), part.shape) for part in scalars] == [(np.ndarray, ())] * 2
 

@@ -81,6 +81,12 @@ def test_nothing_into_nothing():
     assert_same(by_split(nothing, 2, 1), splitjit.split(nothing, 2, axis=1))
 
 
+@pytest.mark.parametrize("sizes", [(-1, 11), (11, -1), (2**63 - 1, 2**63 - 1, 12)])
+def test_lengths_that_only_seem_to_sum_to_the_axis_length(sizes):
+    with pytest.raises(SplitError, match="lengths must"):
+        by_split(X, np.array(sizes), 1)
+
+
 @given(
     st.lists(st.integers(0, 5), min_size=1, max_size=4),
     st.integers(0, 20),
@@ -121,7 +127,7 @@ SOURCES = [
 
 @pytest.mark.parametrize("x", SOURCES, ids=lambda x: f"{x.dtype} {x.ndim}-D")
 def test_any_dtype_rank_and_layout(x):
-    for axis in range(x.ndim):
+    for axis in range(-x.ndim, x.ndim):
         for chunk in (1, 2, 5):
             parts = by_split(x, chunk, axis)
             for part, right in zip(parts, splitjit.split(x, chunk, axis=axis), strict=True):

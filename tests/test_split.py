@@ -160,7 +160,7 @@ def test_sizes_across_the_thresholds(nbytes, rows, sizes):
 @pytest.mark.parametrize(("parts", "item"), sorted(INTERLEAVED))
 def test_interleaved_items(parts, item, route):
     rng = np.random.default_rng(parts)
-    for rows in (1, 7, 63, 64, 65, 200, 2731):
+    for rows in (1, 7, 63, 64, 65, 191, 2731):  # 191: parts of `out` a quarter of a line apart
         for skew in (0, 3):
             raw = rng.integers(0, 256, rows * parts * item + skew, np.uint8)
             x = raw[skew:].view(f"V{item}").reshape(rows, parts)
