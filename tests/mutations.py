@@ -554,7 +554,7 @@ MUTATIONS = [
     Mutation(
         "threads: more than one where one was asked for",
         "threads.py",
-        'if _forked or getattr(_here, "alone", False):',
+        "if _forked or _here.alone:",
         "if _forked:",
         "test_dask.py",
     ),
