@@ -13,6 +13,7 @@ in the file: where the code has changed since, the script says so and tries noth
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 300
+SECONDS = 600
 """The time limit of the tests of a defect."""
 
 ENVIRONMENT = {
@@ -702,23 +703,24 @@ def test(folder: Path, mutations: list[Mutation]) -> str:
         "PYTHONPATH": str(folder),
         "NUMBA_CACHE_DIR": str(folder / "cache"),
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests],
-        cwd=folder / "tests", env=environment, start_new_session=True, text=True,
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    with subprocess.Popen(
+        command, cwd=folder / "tests", env=environment, start_new_session=True, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    try:
-        output, _ = process.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return f"no end within {SECONDS} s"
-    if process.returncode < 0:
-        return signal.Signals(-process.returncode).name
-    if process.returncode not in (0, 1, 2):  # 2: a module of tests cannot be imported
-        sys.exit(f"pytest cannot run {' '.join(tests)}:\n{output}")
-    failed = re.search(r"^(?:FAILED|ERROR) (?:tests/)?(.+?)(?: - |$)", output, re.MULTILINE)
-    return "" if process.returncode == 0 else failed[1] if failed else output
+    ) as process:  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"no end within {SECONDS} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what hangs of its children
+    status = process.returncode
+    if status in (4, 5):  # no such test
+        sys.exit(f"{' '.join(command)}\n{output}")
+    if failed := re.search(r"^(?:FAILED|ERROR) (?:tests/)?(.+?)(?: - |$)", output, re.MULTILINE):
+        return failed[1]
+    return signal.Signals(-status).name if status < 0 else f"exit status {status}" * (status > 0)
 
 
 def main() -> int:
