@@ -3,7 +3,7 @@
 # ///
 """The tests on each Python, with the oldest and the newest versions of what they need.
 
-``pipx run nox`` runs them on every Python that is here, ``pipx run nox --list`` names the
+``pipx run nox`` runs all; uv gets the Pythons that are missing. ``pipx run nox --list`` names the
 sessions, and what follows ``--`` goes to pytest:
 ``pipx run nox --session "tests-3.11(oldest)" -- tests/test_split.py``
 """
