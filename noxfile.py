@@ -13,6 +13,9 @@ import nox
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv"  # alone installs the oldest versions, pyproject's floors
 
+WHEELS = ["--only-binary=:all:", "--no-binary=splitjit"]
+"""The oldest versions are those that have wheels for a Python."""
+
 
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])
 @nox.parametrize(
@@ -21,5 +24,5 @@ nox.options.default_venv_backend = "uv"  # alone installs the oldest versions, p
 )
 def tests(session: nox.Session, resolution: str) -> None:
     """Run the tests with the oldest or the newest versions."""
-    session.install("--resolution", resolution, ".", "--group", "test")
+    session.install("--resolution", resolution, *WHEELS, ".", "--group", "test")
     session.run("python", "-m", "pytest", *session.posargs)
