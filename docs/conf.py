@@ -1,16 +1,18 @@
 """Sphinx settings: ``sphinx-build -W -b html docs docs/_build/html``."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import splitjit
-from splitjit import plan_split
-from splitjit.__main__ import _parser
 
 project = "splitjit"
 author = copyright = "The splitjit developers"
 version = release = splitjit.__version__
 
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+highlight_language = "none"  # of blocks that name no language
 exclude_patterns = ["_build", "_made"]
 default_role = "autolink"  # names in docstrings link to what they name, if it is public
 nitpicky = True
@@ -32,18 +34,21 @@ numpydoc_validation_exclude = {  # documented by their base classes
 html_theme = "pydata_sphinx_theme"
 html_title = "splitjit"
 html_theme_options = {
+    "header_links_before_dropdown": 7,  # all of them
     "navigation_with_keys": False,
     "secondary_sidebar_items": {"**": ["page-toc"], "conformance": [], "performance": []},
 }
 html_sidebars = {"*": []}  # only how-tos have pages beside them; tables need the room
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 # What pages show of the package itself is made by it, so that it is never out of date.
 MADE = Path(__file__).with_name("_made")
 MADE.mkdir(exist_ok=True)
-PARSER = _parser()
-COMMANDS = PARSER._subparsers._group_actions[0].choices  # argparse has no public way
-for name, parser in {"splitjit": PARSER, **COMMANDS}.items():
-    (MADE / f"{name}.txt").write_text(parser.format_help(), "utf-8")
-DRAWING = plan_split((4096, 6144), [4096, 1024, 1024], axis=1)
-(MADE / "plan.html").write_text(DRAWING._repr_html_(), "utf-8")
+for name, arguments in {"splitjit": [], "split": ["split"], "check": ["check"]}.items():
+    command = [sys.executable, "-m", "splitjit", *arguments, "--help"]
+    printed = subprocess.check_output(command, env={**os.environ, "COLUMNS": "80"})
+    (MADE / f"{name}.txt").write_bytes(printed)
+plan = splitjit.plan_split((4096, 6144), [4096, 1024, 1024], axis=1)
+(MADE / "plan.html").write_text(f"<figure>{plan._repr_html_()}</figure>", "utf-8")

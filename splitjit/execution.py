@@ -110,7 +110,7 @@ def split(
 ) -> list[np.ndarray]:
     """Split an array into contiguous parts along an axis.
 
-    Exactly one of `split`, `num_outputs` and `num_splits` says how.
+    Exactly one of ``split``, ``num_outputs`` and ``num_splits`` says how.
 
     Parameters
     ----------

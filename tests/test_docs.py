@@ -1,21 +1,46 @@
-"""The examples of the documentation, run as they are printed."""
+"""What the documentation shows, run as it is printed."""
 
 import doctest
+import re
+import shlex
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from splitjit.__main__ import _parser
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"dask.md": "dask.array", "models.md": "onnx", "README.md": "onnx", "compiled.md": "numba"}
 
+pytestmark = pytest.mark.skipif(not PAGES[0].exists(), reason="not in a checkout")
 
-@pytest.mark.skipif(not PAGES[0].exists(), reason="not in a checkout")
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples(page, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")  # to which plans are drawn
     pytest.importorskip(NEEDS.get(page.name, "numpy"))
     text = page.read_text("utf-8")
-    failed, tried = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    examples = re.sub("^ *```.*", "", text, flags=re.M)  # a blank line ends what is printed
+    test = doctest.DocTestParser().get_doctest(examples, {}, page.name, str(page), 0)
+    failed, tried = doctest.DocTestRunner().run(test)
     assert failed == 0
     assert tried == sum(line.lstrip().startswith(">>> ") for line in text.splitlines())
+
+
+def test_commands_are_those_of_the_parser():
+    text = "\n".join(page.read_text("utf-8") for page in PAGES).replace("\\\n", " ")
+    commands = re.findall("python -m splitjit (.*)", text)
+    assert len(commands) > 3
+    for command in commands:
+        _parser().parse_args(shlex.split(command, comments=True))
+
+
+@pytest.mark.parametrize("module", ["splitjit", "splitjit.onnx", "splitjit.openvino"])
+def test_the_reference_has_everything_public(module):
+    text = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    section = text.split(f".. module:: {module}\n")[1].split(".. module::")[0]
+    assert set(re.findall(r"^\.\. (?:auto\w+|data):: (\w+)", section, re.M)) == set(
+        import_module(module).__all__
+    )
