@@ -35,6 +35,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "splitjit"
 html_theme_options = {
     "header_links_before_dropdown": 7,  # all of them
+    "navbar_persistent": ["search-button"],  # without a field, so that they fit
     "navigation_with_keys": False,
     "secondary_sidebar_items": {"**": ["page-toc"], "conformance": [], "performance": []},
 }

@@ -8,25 +8,35 @@ from pathlib import Path
 
 import pytest
 
-from splitjit.__main__ import _parser
+from splitjit.__main__ import _parser, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NEEDS = {"dask.md": "dask.array", "models.md": "onnx", "README.md": "onnx", "compiled.md": "numba"}
+NEEDS = {
+    "README.md": "onnx",
+    "compiled.md": "numba",
+    "dask.md": "dask.array",
+    "models.md": "onnx",
+    "tutorial.md": "safetensors",
+}
 
 pytestmark = pytest.mark.skipif(not PAGES[0].exists(), reason="not in a checkout")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_examples(page, monkeypatch):
+def test_examples(page, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")  # to which plans are drawn
     pytest.importorskip(NEEDS.get(page.name, "numpy"))
-    text = page.read_text("utf-8")
+    text = page.read_text("utf-8").replace("\\\n", "")
     examples = re.sub("^ *```.*", "", text, flags=re.M)  # a blank line ends what is printed
-    test = doctest.DocTestParser().get_doctest(examples, {}, page.name, str(page), 0)
+    command = re.compile(r"^\$ python -m splitjit (.*)", re.M)
+    examples = command.sub(lambda found: f">>> run({shlex.split(found[1])})", examples)
+    names = {"run": lambda arguments: main(arguments) or None}
+    test = doctest.DocTestParser().get_doctest(examples, names, page.name, str(page), 0)
     failed, tried = doctest.DocTestRunner().run(test)
     assert failed == 0
-    assert tried == sum(line.lstrip().startswith(">>> ") for line in text.splitlines())
+    assert tried == sum(line.lstrip().startswith((">>> ", "$ ")) for line in text.splitlines())
 
 
 def test_commands_are_those_of_the_parser():
