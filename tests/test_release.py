@@ -31,10 +31,12 @@ def recipe():
 
 
 def as_conda(requirements):
-    """Return requirements of PyPI as a recipe lists them."""
+    """Return requirements of PyPI as a recipe lists them.
+
+    Conda knows by itself which builds there are for a Python.
+    """
     parsed = [Requirement(line) for line in requirements]
-    assert not any(requirement.marker for requirement in parsed)
-    return {f"{CONDA_NAMES.get(r.name, r.name)} {r.specifier}" for r in parsed}
+    return {f"{CONDA_NAMES.get(r.name, r.name)} {r.specifier}" for r in parsed if not r.marker}
 
 
 def test_recipe_is_of_this_version(recipe):
