@@ -295,6 +295,9 @@ def _slices(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> lis
         _slices(plan, x.view(bits), [part.view(bits) for part in out])
         return out
     if out is None:
+        if plan.axis == 0 and not x.dtype.hasobject:  # a part would keep all objects alive
+            block = x.copy()
+            return [block[index] for index in plan.slices]
         return [x[index].copy() for index in plan.slices]
     for index, part in zip(plan.slices, out, strict=True):
         part[...] = x[index]

@@ -289,6 +289,20 @@ MUTATIONS = [
         "test_objects.py",
     ),
     Mutation(
+        "execution: a part that keeps the objects of all",
+        "execution.py",
+        "if plan.axis == 0 and not x.dtype.hasobject:",
+        "if plan.axis == 0:",
+        "test_objects.py",
+    ),
+    Mutation(
+        "execution: parts of one copy along any axis",
+        "execution.py",
+        "if plan.axis == 0 and not x.dtype.hasobject:",
+        "if not x.dtype.hasobject:",
+        "test_split.py",
+    ),
+    Mutation(
         "execution: records field by field",
         "execution.py",
         "if x.dtype.names is not None and x.itemsize",

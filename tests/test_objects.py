@@ -84,6 +84,9 @@ def test_parts_keep_objects_alive_under_gc(object_route):
     gc.collect()
     assert all(ref() is not None for ref in alive)
     assert [node is ref() for node, ref in zip(parts[1], alive[100:], strict=True)] == [True] * 200
+    del parts[1]
+    gc.collect()
+    assert [ref() is not None for ref in alive] == [True] * 100 + [False] * 200
     del parts
     gc.collect()
     assert not any(ref() is not None for ref in alive)
