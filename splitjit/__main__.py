@@ -106,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(message: str) -> None:
-    print("python -m splitjit:", _printable(" ".join(message.split())), file=sys.stderr)
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it
+        print("python -m splitjit:", _printable(" ".join(message.split())), file=sys.stderr)
 
 
 def _printable(text: str) -> str:

@@ -300,16 +300,19 @@ def _made(folder: Path) -> Iterator[None]:
 def _scratch(path: Path) -> Iterator[None]:
     """Make a folder for this process alone, and remove it after the body."""
     lock = _lock(path)
+    done = False
     try:
         _put_back(path)
         shutil.rmtree(path / _ASIDE, ignore_errors=True)
         for left in path.iterdir():
             left.unlink()
         yield
+        done = True
     finally:
         try:
             _put_back(path)
-            shutil.rmtree(path)
+            if done or not any((path / _ASIDE).glob("*")):  # else there are no others
+                shutil.rmtree(path)
         finally:
             if lock is not None:
                 os.close(lock)
@@ -348,18 +351,23 @@ def _lock(path: Path) -> int | None:
 
 def _move(moves: list[tuple[Path, Path]]) -> None:
     """Move parts to their places: all, or none."""
-    try:
+    with contextlib.ExitStack() as undo:  # calls all, even if one of them fails
         for part, target in moves:
+            undo.callback(_move_back, part, target)
             if os.path.lexists(target):
                 aside = part.parent / _ASIDE
                 aside.mkdir(exist_ok=True)
                 target.replace(aside / target.name)
             part.replace(target)
-    except BaseException:
-        for part, target in moves:
-            if not part.exists():
-                target.replace(part)
-        raise
+        undo.pop_all()
+
+
+def _move_back(part: Path, target: Path) -> None:
+    old = part.parent / _ASIDE / target.name
+    if os.path.lexists(old):
+        old.replace(target)
+    elif not part.exists():
+        target.replace(part)
 
 
 def _put_back(scratch: Path) -> None:

@@ -343,6 +343,16 @@ def test_lines_without_a_terminal(x, at_once, capsys):
     assert re.fullmatch(LINES, capsys.readouterr().err)
 
 
+def test_lines_that_nobody_reads(x, at_once, monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_quiet(x, at_once, monkeypatch, capsys, terminal):
     if terminal:
