@@ -35,6 +35,7 @@ ALIGNMENT = 64
 
 _MAPPED_FROM = 1 << 20
 _STACKED_FROM = 5
+_MAX_RANK = 64  # of NumPy's arrays
 
 
 def address_of(array: np.ndarray) -> int:
@@ -71,7 +72,7 @@ def block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
     """Lay out the block of a plan's parts."""
     lengths = [-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT for s in plan.output_shapes]
     *positions, nbytes = itertools.accumulate(lengths, initial=0)
-    if len(plan) < _STACKED_FROM:
+    if len(plan) < _STACKED_FROM or len(plan.shape) == _MAX_RANK:
         return BlockLayout(tuple(positions), nbytes)
     size, shape = plan.sizes[0], plan.output_shapes[0]
     equal = sum(1 for _ in itertools.takewhile(size.__eq__, plan.sizes))
@@ -187,7 +188,9 @@ class _Pool:
 
     Leases die anywhere, even while this very code runs, so that a lock could
     be waited for by its own holder. Instead, each step is a single operation
-    on a list or a dict, which other threads see done or not done.
+    on a list or a dict, which other threads see done or not done. Copies are
+    made by `list`: before Python 3.12, a slice and `tuple` allocate midway, and
+    the collector may find a lease just then.
     """
 
     def __init__(self, limit: int) -> None:
@@ -208,7 +211,8 @@ class _Pool:
         return lease, block.address
 
     def _take(self, nbytes: int) -> _Block | None:
-        for block in self.idle[::-1]:  # the newest is most likely in the processor's cache
+        # The newest is most likely in the processor's cache.
+        for block in reversed(list(self.idle)):
             if nbytes <= block.nbytes <= 2 * nbytes:
                 try:
                     self.idle.remove(block)
@@ -226,7 +230,7 @@ class _Pool:
 
     def _recover(self) -> None:
         """Give back what was not, since Ctrl-C arrived just when the lease died."""
-        for loan in tuple(self.lent.values()):
+        for loan in list(self.lent.values()):
             if loan() is None:
                 self._give_back(loan)
 

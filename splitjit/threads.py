@@ -18,6 +18,7 @@ import functools
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -29,8 +30,9 @@ _BYTES_PER_TASK = 1 << 18
 _T = TypeVar("_T")
 
 _loaded: dict[tuple[Any, ...], Any] = {}
-_loading = threading.Lock()
-_loader = 0  # the thread that holds it
+_loading: list[int] = []
+"""Threads that are in `load`, the first at work. A lock would stay locked if Ctrl-C
+came between its `acquire` and the `try` that releases it."""
 _forked = False
 
 
@@ -70,23 +72,25 @@ def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = Fals
         None if somebody is in here still: another thread, or what this one was
         doing when a signal came, or a thread that did not come along in a fork.
     """
-    global _loader
     key = (kernel, *arguments)
     result: _T | None = _loaded.get(key)
     if result is not None:
         return result
-    can_end = not _forked and _loader != threading.get_ident()
-    if not _loading.acquire(blocking=wait and can_end):
+    thread = threading.get_ident()
+    if thread in _loading:
         return None
     try:
-        _loader = threading.get_ident()
+        _loading.append(thread)
+        while _loading[0] != thread:
+            if not wait or _forked:
+                return None
+            time.sleep(0.001)
         result = kernel(*arguments)
         if result is not None:
             _loaded[key] = result
         return result
     finally:
-        _loader = 0
-        _loading.release()
+        _loading.remove(thread)
 
 
 def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> bool:
@@ -131,10 +135,7 @@ def _threads() -> int:
     """Return how many threads may copy, as things stand at this moment."""
     if _forked or _here.alone:
         return 1
-    try:
-        started = load(_start_threads)
-    except ValueError:  # no layer can be loaded
-        return 1
+    started = _started()
     if started is None:
         return 1
     layer, threads = started
@@ -142,6 +143,13 @@ def _threads() -> int:
     if layer == "workqueue" and len(sys._current_frames()) > 1:
         return 1
     return threads()
+
+
+def _started(*, wait: bool = False) -> tuple[str, Callable[[], int]] | None:
+    try:
+        return load(_start_threads, wait=wait)
+    except ValueError:  # no layer can be loaded
+        return None
 
 
 def _start_threads() -> tuple[str, Callable[[], int]]:
@@ -161,9 +169,12 @@ def jit_disabled() -> bool:
 
 def load_kernels() -> None:
     """Compile the kernels that splits may need, or load them from the cache."""
+    import numba
+
     for loop in LOOPS:
         load(_kernel, loop, False, wait=True)
-        if _threads() > 1:
+    if not _forked and numba.config.NUMBA_NUM_THREADS > 1 and _started(wait=True):
+        for loop in LOOPS:
             load(_kernel, loop, True, wait=True)
 
 

@@ -195,6 +195,25 @@ def test_blocks_survive_an_interrupt_as_they_come_back(monkeypatch):
     assert pool.lend(1 << 21)[1] == address
 
 
+def test_a_collection_may_begin_at_any_allocation():
+    """Before Python 3.12 it does so within lists and dicts that are being copied."""
+    pool = buffers._Pool(0)
+    held = [pool.lend(1 << 20)[0] for _ in range(40)]
+    thresholds = gc.get_threshold()
+    try:
+        for k in range(500):
+            cycle(pool.lend(1 << 20)[0])
+            gc.disable()
+            gc.set_threshold(gc.get_count()[0] + 1 + k % 14, 1000, 1000)
+            gc.enable()
+            pool.lend(1 << 20)
+    finally:
+        gc.set_threshold(*thresholds)
+    del held
+    gc.collect()
+    assert not pool.lent
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_does_not_write_to_its_parents_parts():
     code = """

@@ -50,9 +50,9 @@ while thread.is_alive():
     check()
 assert (a == 20 * (count + 20)).all()
 
-def spy(kernel, *arguments):
+def spy(kernel, *arguments, wait=False):
     parallel.extend(arguments[1:])
-    return load(kernel, *arguments)
+    return load(kernel, *arguments, wait=wait)
 
 parallel = []
 load, threads.load = threads.load, spy
@@ -117,6 +117,43 @@ def test_without_a_threading_layer_one_thread_copies(tmp_path):
 def test_without_jit_numpy_copies(tmp_path):
     code = "check(); splitjit.warmup(); check()"
     run(tmp_path, SPLIT + code, NUMBA_DISABLE_JIT="1")
+
+
+def test_warmup_is_for_all_threads_whatever_the_caller_may_use(tmp_path):
+    code = """
+import numba
+from splitjit import threads
+
+numba.set_num_threads(1)
+splitjit.warmup()
+known = set(threads._loaded)
+numba.set_num_threads(2)
+check()
+assert set(threads._loaded) == known
+"""
+    run(tmp_path, SPLIT + code, NUMBA_NUM_THREADS="2")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+def test_interrupts_leave_no_kernel_locked(tmp_path):
+    code = """
+from splitjit import threads
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+interrupts = 0
+while interrupts < 300:
+    signal.setitimer(signal.ITIMER_REAL, 1e-4)
+    try:
+        while True:
+            threads.load(lambda: None)
+    except KeyboardInterrupt:
+        interrupts += 1
+assert threads.load(lambda: 7) == 7
+"""
+    run(tmp_path, SPLIT + code)
 
 
 def test_while_one_thread_loads_others_copy_and_warmup_waits(tmp_path):
