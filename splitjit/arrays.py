@@ -92,7 +92,7 @@ def check_out(
             received = f"out[{i}] of dtype {part.dtype}"
             raise SplitTypeError("split", received, f"the dtype must be that of x, {x.dtype}")
         if not flags.writeable:
-            raise SplitError("split", f"out[{i}] is read-only", "out must be writeable")
+            raise SplitError("split", f"out[{i}] is read-only", "must be writeable")
         if not (flags.c_contiguous or part.size == 0) and _overlaps_itself(part):
             received = f"out[{i}] of strides {part.strides}"
             raise SplitError("split", received, "its elements must not share memory")

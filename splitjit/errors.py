@@ -116,7 +116,7 @@ the axis length 7 must be a multiple of 2
         """
         received = self.received
         for ours, theirs in names.items():
-            received = re.sub(rf"\b{ours}(?==| of )", theirs, received)
+            received = re.sub(rf"\b{ours}(?==|\[| of )", theirs, received)
         return type(self)(operator, received, self.rule)
 
 

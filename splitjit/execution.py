@@ -2,7 +2,7 @@
 
 ========  ============================================================
 views     ``copy=False``: NumPy slices, no data moved
-slices    small arrays: NumPy slices, each copied by NumPy
+slices    small arrays: NumPy's copies, of each slice or of all along axis 0
 objects   Python objects and StringDType: the object-mode path
 kernels   everything else: the compiled copy loops
 ========  ============================================================
@@ -220,11 +220,17 @@ def split_into(
     >>> tail
     array([2., 3., 4.])
     """
-    if type(x) is not np.ndarray:
-        if _is_dask_array(x):
-            raise SplitError("split", "out for a Dask array", "dask.array.store writes lazy arrays")
+    if outs is None:
+        raise SplitTypeError("split_into", "outs=None", "must be a sequence of ndarrays")
+    if _is_dask_array(x):
+        raise SplitError(
+            "split_into", "x of type dask.array.Array", "dask.array.store writes lazy arrays"
+        )
+    try:
         x = as_array(x)
-    _route(cached_plan(x.shape, split, axis, None, None), x, outs, True)
+        _route(cached_plan(x.shape, split, axis, None, None), x, outs, True)
+    except SplitError as error:
+        raise error.named("split_into", out="outs") from None
 
 
 def run_plan(

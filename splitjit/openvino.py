@@ -87,16 +87,16 @@ class Split:
             If an input breaks a rule of the operator.
         """
         try:
-            return split_array(data, axis=_axis(axis), num_splits=self._num_splits)
+            return split_array(as_array(data), axis=_axis(axis), num_splits=self._num_splits)
         except SplitError as error:
             raise error.named("OpenVINO Split-1", x="data") from None
 
-    def infer_shapes(self, data_shape: Sequence[Dim], axis: SupportsIndex) -> list[SymbolicShape]:
+    def infer_shapes(self, input_shape: Sequence[Dim], axis: SupportsIndex) -> list[SymbolicShape]:
         """Tell the shapes of the parts.
 
         Parameters
         ----------
-        data_shape : sequence of int, str or None
+        input_shape : sequence of int, str or None
             The shape of `data`; a name or None stands for an unknown dim.
         axis : int or 0-D integer array
             As in a call.
@@ -119,7 +119,7 @@ class Split:
         [(6, 4, 'H', 'W'), (6, 4, 'H', 'W'), (6, 4, 'H', 'W')]
         """
         try:
-            shapes = infer_shapes(data_shape, _axis(axis), num_splits=self._num_splits)
+            shapes = infer_shapes(input_shape, _axis(axis), num_splits=self._num_splits)
         except SplitError as error:
             raise error.named("OpenVINO Split-1") from None
         return cast("list[SymbolicShape]", shapes)
@@ -187,13 +187,13 @@ class VariadicSplit:
             raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
 
     def infer_shapes(
-        self, data_shape: Sequence[Dim], axis: SupportsIndex, split_lengths: Lengths
+        self, input_shape: Sequence[Dim], axis: SupportsIndex, split_lengths: Lengths
     ) -> list[SymbolicShape]:
         """Tell the shapes of the parts.
 
         Parameters
         ----------
-        data_shape : sequence of int, str or None
+        input_shape : sequence of int, str or None
             The shape of `data`; a name or None stands for an unknown dim.
         axis : int or integer array of shape () or (1,)
             As in a call.
@@ -218,7 +218,7 @@ class VariadicSplit:
         [(2, 5), (None, 5)]
         """
         try:
-            dims = as_dims(data_shape)
+            dims = as_dims(input_shape)
             axis, lengths = _read(dims, axis, split_lengths)
             if -1 not in lengths:
                 shapes = infer_shapes(dims, axis, lengths)

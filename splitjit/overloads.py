@@ -20,8 +20,10 @@ from numba.extending import overload, register_jitable
 import splitjit
 from splitjit.errors import SplitError
 from splitjit.execution import STREAM_FROM
-from splitjit.planner import MAX_PARTS
+from splitjit.planner import MAX_PARTS, most_parts
 
+_MOST = np.iinfo(np.intp).max
+_MOST_PARTS = most_parts()
 _LONG = 1 << 12  # bytes of runs that share too little
 
 
@@ -45,7 +47,8 @@ def _split(
     _check_array(x)
     if _is_given(out):
         raise TypingError("splitjit.split: in compiled code, split_into takes the place of out=")
-    if copy is not True and getattr(copy, "value", None) is not True:
+    said = (copy, getattr(copy, "value", None), getattr(copy, "literal_value", None))
+    if not any(value is True for value in said):
         raise TypingError("splitjit.split: compiled code takes no copy=; slice x for views")
     rule = _rule(split, num_outputs, num_splits)
     _check_integers(axis=axis, num_outputs=num_outputs, num_splits=num_splits)
@@ -56,6 +59,8 @@ def _split(
     ):
         d = _normalize_axis(axis, x.ndim)
         sizes, count = rule(split, num_outputs, num_splits, x.shape[d])
+        if count > _MOST_PARTS:
+            raise MemoryError("splitjit.split: no memory for so many parts")
         parts = [
             np.empty(tuple_setitem(x.shape, d, _size(sizes, i, x.shape[d])), x.dtype)
             for i in range(count)
@@ -164,6 +169,12 @@ def _rule(split, num_outputs, num_splits):
 
 
 @register_jitable
+def _intp(value):
+    """Convert an integer; what is above the range is above any length, too."""
+    return np.intp(value) if value <= _MOST else np.intp(_MOST)
+
+
+@register_jitable
 def _no_rule(split, num_outputs, num_splits, length):
     if length >= 0:
         raise SplitError(
@@ -176,7 +187,7 @@ def _no_rule(split, num_outputs, num_splits, length):
 def _by_lengths(split, num_outputs, num_splits, length):
     total = 0
     for size in split:
-        n = np.intp(size)
+        n = _intp(size)
         if n < 0:
             raise SplitError("split", "split with %d", "lengths must be at least 0", n)
         if n > length - total:  # a sum could overflow
@@ -197,7 +208,7 @@ def _by_tuple(split, num_outputs, num_splits, length):
     sizes = np.empty(len(split), np.intp)
     i = 0
     for size in literal_unroll(split):
-        sizes[i] = size
+        sizes[i] = _intp(size)
         i += 1  # noqa: SIM113  enumerate takes no such loop
     return _by_lengths(sizes, num_outputs, num_splits, length)
 
@@ -209,10 +220,13 @@ def _by_nothing(split, num_outputs, num_splits, length):
 
 @register_jitable
 def _by_chunk(split, num_outputs, num_splits, length):
-    chunk = np.intp(split)
+    chunk = _intp(split)
     if chunk < 1:
         raise SplitError("split", "split=%d", "split must be at least 1", chunk)
-    return chunk, length // chunk + (length % chunk != 0)
+    count = length // chunk + (length % chunk != 0)
+    if count > MAX_PARTS:
+        raise SplitError("split", "split=%d", "parts must be fewer than 2**31", chunk)
+    return chunk, count
 
 
 @register_jitable
@@ -222,7 +236,7 @@ def _by_scalar(split, num_outputs, num_splits, length):
 
 @register_jitable
 def _by_num_outputs(split, num_outputs, num_splits, length):
-    count = np.intp(num_outputs)
+    count = _intp(num_outputs)
     if not 1 <= count <= MAX_PARTS:
         raise SplitError(
             "split", "num_outputs=%d", "num_outputs must be at least 1, and below 2**31", count
@@ -232,7 +246,7 @@ def _by_num_outputs(split, num_outputs, num_splits, length):
 
 @register_jitable
 def _by_num_splits(split, num_outputs, num_splits, length):
-    count = np.intp(num_splits)
+    count = _intp(num_splits)
     if not 1 <= count <= MAX_PARTS:
         raise SplitError(
             "split", "num_splits=%d", "num_splits must be at least 1, and below 2**31", count
@@ -250,7 +264,7 @@ def _by_num_splits(split, num_outputs, num_splits, length):
 
 @register_jitable
 def _normalize_axis(axis, rank):
-    d = np.intp(axis)
+    d = _intp(axis)
     if not -rank <= d < rank:
         raise SplitError(
             "split", "axis=%d for rank %d", "axis must be in [-rank, rank - 1]", d, rank
@@ -305,7 +319,7 @@ def _check_outs(x, outs, sizes, count, axis):
 @register_jitable
 def _overlap(a, b):
     """Whether two arrays share memory, as far as contiguous ones tell."""
-    if not (a.flags.c_contiguous and b.flags.c_contiguous):
+    if a.size == 0 or b.size == 0 or not (a.flags.c_contiguous and b.flags.c_contiguous):
         return False
     start, other = a.ctypes.data, b.ctypes.data
     return start < other + b.size * b.itemsize and other < start + a.size * a.itemsize

@@ -400,13 +400,8 @@ def _check_count(name: str, value: int, parts: int, context: dict[str, Any]) -> 
             describe(**{name: value}, **context),
             f"{shorten(parts)} parts are more than the {MAX_PARTS} that a split may have",
         )
-    if _is_too_much(parts):
+    if parts > most_parts():
         raise MemoryError(f"split: {describe(**{name: value}, **context)}: no memory for the plan")
-
-
-def _is_too_much(parts: int) -> bool:
-    """Tell what Python would begin, and go on with until the system ends the process."""
-    return parts > _MANY_PARTS and parts * _BYTES_PER_PART > _physical_memory() // 2
 
 
 _MANY_PARTS = 10**6
@@ -414,11 +409,16 @@ _BYTES_PER_PART = 208  # of a plan, measured: its tuples, integers and slices
 
 
 @functools.cache
-def _physical_memory() -> int:
+def most_parts() -> int:
+    """Return how many fill half of the memory, or a million.
+
+    More would be begun, and gone on with until the system ends the process.
+    """
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not known here
-        return sys.maxsize
+        memory = sys.maxsize
+    return max(_MANY_PARTS, memory // 2 // _BYTES_PER_PART)
 
 
 def _shape(shape: Sequence[SupportsIndex]) -> Shape:
@@ -497,7 +497,7 @@ def sequence(values: Any, arrays: bool = False) -> tuple[Any, ...] | None:
             values = values.tolist() if kind in "iu" else None
         if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
             return None
-        if _is_too_much(len(values)):
+        if len(values) > most_parts():
             raise MemoryError(f"split: {shorten(values)}: no memory for the plan")
         return tuple(values)
     except MemoryError:
@@ -511,8 +511,9 @@ def integer(name: str, value: Any, rule: str = "must be an integer", received: A
     if type(value) is int:
         return value
     try:
-        if isinstance(value, bool):
-            raise TypeError
+        plain = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(plain, bool) or getattr(value, "ndim", 0) != 0:
+            raise TypeError  # torch has an __index__ for these
         return operator.index(value)
     except Exception:  # whatever the __index__ of a foreign class raises
         received = value if received is None else received

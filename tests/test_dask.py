@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitjit import SplitError, SplitTypeError, plan_split, split
+from splitjit import SplitError, SplitTypeError, openvino, plan_split, split
 from tests.cases import CASES, REFUSALS
 
 da = pytest.importorskip("dask.array")
@@ -286,3 +286,10 @@ def test_processes():
     np.testing.assert_array_equal(b, x[:, 600:])
     assert sum("splitjit-part-" in key for key in keys) == 6
     assert sum("splitjit-" in key and "-part-" not in key for key in keys) == 2
+
+
+def test_operators_take_the_array_that_it_computes():
+    x = np.arange(6)
+    parts = openvino.Split(num_splits=2)(da.from_array(x, 4), 0)
+    assert [type(part) for part in parts] == [np.ndarray] * 2
+    assert [part.tolist() for part in parts] == [[0, 1, 2], [3, 4, 5]]

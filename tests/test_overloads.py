@@ -13,6 +13,7 @@ from numba.core.errors import TypingError
 
 import splitjit
 from splitjit import SplitError, execution, overloads, threads
+from splitjit.planner import MAX_PARTS, most_parts
 
 pytestmark = [
     pytest.mark.skipif(threads.jit_disabled(), reason="nothing is compiled"),
@@ -85,6 +86,36 @@ def test_nothing_into_nothing():
 def test_lengths_that_only_seem_to_sum_to_the_axis_length(sizes):
     with pytest.raises(SplitError, match="lengths must"):
         by_split(X, np.array(sizes), 1)
+
+
+def test_integers_beyond_those_with_a_sign():
+    huge = np.uint64(2**64 - 1)  # would be -1
+    assert_same(by_split(X, huge, 1), [X])
+    for wrong in [
+        lambda: by_split(X, np.array([huge, 11], np.uint64), 1),
+        lambda: by_split(X, (huge, 11), 1),
+        lambda: by_split(X, 5, huge),
+        lambda: by_num_outputs(X, huge, 1),
+        lambda: by_num_splits(X, huge),
+    ]:
+        with pytest.raises(SplitError):
+            wrong()
+
+
+def test_more_parts_than_there_may_be():
+    x = np.broadcast_to(np.uint8(1), 2**31)
+    with pytest.raises(SplitError, match=r"fewer than 2\*\*31"):
+        by_split(x, 1, 0)
+
+
+@pytest.mark.skipif(most_parts() >= MAX_PARTS, reason="there is memory for all")
+def test_more_parts_than_there_is_memory_for():
+    with pytest.raises(MemoryError, match="no memory for so many"):
+        by_num_outputs(X, MAX_PARTS, 1)
+
+
+def test_copy_may_be_said():
+    assert_same(njit(lambda x: splitjit.split(x, 3, copy=True))(X), splitjit.split(X, 3))
 
 
 @given(
@@ -164,6 +195,12 @@ def test_split_into_takes_a_list_and_a_chunk():
     outs = [np.zeros((4, 10)), np.zeros((2, 10))]
     into(X, outs, 4, 0)
     assert np.array_equal(np.vstack(outs), X)
+
+
+def test_split_into_takes_empty_parts_from_anywhere():
+    whole = X.copy()
+    into(whole, [out := np.zeros_like(X), whole[:, 3:3]], np.array([10, 0]), 1)
+    assert np.array_equal(out, X)
 
 
 def test_split_into_refuses_what_does_not_fit():

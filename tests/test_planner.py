@@ -64,7 +64,7 @@ def test_laws(shape, data):
 
 @pytest.mark.parametrize("rule", [{"num_outputs": 2**31 - 1}, {"num_splits": 2**31 - 1}])
 def test_a_plan_that_would_not_fit_in_memory(rule, monkeypatch):
-    monkeypatch.setattr(planner, "_physical_memory", lambda: 2**34)
+    monkeypatch.setattr(planner, "most_parts", lambda: 10**6)
     with pytest.raises(MemoryError, match="=2147483647.*no memory for the plan"):
         plan_split((0,), **rule)
 
@@ -78,6 +78,15 @@ def test_equal_calls_share_a_plan_and_unequal_kinds_do_not_pass_as_equal():
             plan_split((4, 6), **{"axis": 1, **rule})
     with pytest.raises(SplitTypeError, match=r"shape=\(4.0, 6\)"):
         plan_split((4.0, 6), [2, 4], axis=1)
+
+
+@pytest.mark.parametrize(("ndim", "value"), [(0, True), (1, [1])])
+def test_tensors_whose_index_numpy_would_refuse(ndim, value):
+    methods = {"__index__": lambda self: 1, "tolist": lambda self: value}
+    tensor = type("Tensor", (), {"ndim": ndim, **methods})()  # as in torch
+    for rule in ({"num_outputs": tensor}, {"split": [tensor, 5]}, {"split": 2, "axis": tensor}):
+        with pytest.raises(SplitTypeError):
+            plan_split((6, 6), **rule)
 
 
 @pytest.mark.parametrize("shape", [6, None, (6.0,), (True,), ("6",), {6}, [[6]]])

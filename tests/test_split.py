@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import splitjit
-from splitjit import SplitError, SplitTypeError, plan_split, split
+from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit.layout import INTERLEAVED
 from tests.cases import CASES, REFUSALS
 
@@ -223,6 +223,24 @@ def test_parts_outlive_the_array_and_each_other():
     last = parts[-1]
     del parts
     assert np.array_equal(last, np.arange(9 * 10**5, 10**6))
+
+
+def test_parts_of_the_highest_rank():
+    x = np.arange(50_000.0).reshape((1,) * 62 + (5000, 10))
+    parts = split(x, num_splits=5, axis=-1)
+    assert all((part == x[..., 2 * i : 2 * i + 2]).all() for i, part in enumerate(parts))
+
+
+def test_split_into_refuses_in_its_own_name():
+    x = np.arange(6.0)
+    for outs, says in [
+        (None, "outs=None: must be a sequence"),
+        ([np.zeros(1)], "outs of 1 arrays: must"),
+        ([np.zeros(2), np.zeros(5)], r"outs\[1\] of shape"),
+        ([x[1:3], np.zeros(4)], r"outs\[0\] and x: must not"),
+    ]:
+        with pytest.raises(SplitError, match=f"^split_into: {says}"):
+            split_into(x, outs, [2, 4])
 
 
 def test_views():
