@@ -1,7 +1,7 @@
 """SwiGLU: one projection gives the gate and what it gates, split in two halves.
 
 Every token goes through the layer, so the halves are written to the same memory each time:
-no step allocates. Needs splitjit alone.
+no split allocates. Needs splitjit alone.
 """
 
 import numpy as np

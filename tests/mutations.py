@@ -119,8 +119,8 @@ MUTATIONS = [
     Mutation(
         "planner: True for 1",
         "planner.py",
-        "if isinstance(value, bool):",
-        "if value is None:",
+        "if isinstance(plain, bool) or",
+        "if",
         PLANNER,
     ),
     # ---- the boundary: what may be written to ---------------------------------------------
@@ -287,6 +287,13 @@ MUTATIONS = [
         "elif x.dtype.hasobject:",
         "elif x.dtype == object:",
         "test_objects.py",
+    ),
+    Mutation(
+        "files: one failure ends the way back",
+        "files.py",
+        "if done or not any((path / _ASIDE).glob(\"*\")):",
+        "if True:",
+        "test_files.py",
     ),
     Mutation(
         "execution: a part that keeps the objects of all",
@@ -562,8 +569,8 @@ MUTATIONS = [
     Mutation(
         "threads: nobody waits for kernels",
         "threads.py",
-        "blocking=wait and can_end",
-        "blocking=False",
+        "if not wait or _forked:",
+        "if True:",
         THREADS,
     ),
     Mutation(
