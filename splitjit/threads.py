@@ -169,11 +169,13 @@ def jit_disabled() -> bool:
 
 def load_kernels() -> None:
     """Compile the kernels that splits may need, or load them from the cache."""
-    import numba
-
     for loop in LOOPS:
         load(_kernel, loop, False, wait=True)
-    if not _forked and numba.config.NUMBA_NUM_THREADS > 1 and _started(wait=True):
+    if _forked or not _started(wait=True):
+        return
+    import numba  # has been, by `load`: on its own, it could wait for what a fork left behind
+
+    if numba.config.NUMBA_NUM_THREADS > 1:
         for loop in LOOPS:
             load(_kernel, loop, True, wait=True)
 
