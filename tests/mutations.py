@@ -291,7 +291,7 @@ MUTATIONS = [
     Mutation(
         "files: one failure ends the way back",
         "files.py",
-        "if done or not any((path / _ASIDE).glob(\"*\")):",
+        'if done or not any((path / _ASIDE).glob("*")):',
         "if True:",
         "test_files.py",
     ),
