@@ -81,16 +81,20 @@ def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = Fals
         return None
     try:
         _loading.append(thread)
-        while _loading[0] != thread:
-            if not wait or _forked:
-                return None
-            time.sleep(0.001)
+        if not _comes_first(thread, wait):
+            return None
         result = kernel(*arguments)
         if result is not None:
             _loaded[key] = result
         return result
     finally:
         _loading.remove(thread)
+
+
+def _comes_first(thread: int, wait: bool) -> bool:
+    while wait and not _forked and _loading[0] != thread:
+        time.sleep(0.001)
+    return _loading[0] == thread
 
 
 def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> bool:

@@ -569,8 +569,8 @@ MUTATIONS = [
     Mutation(
         "threads: nobody waits for kernels",
         "threads.py",
-        "if not wait or _forked:",
-        "if True:",
+        "while wait and not _forked and",
+        "while False and",
         THREADS,
     ),
     Mutation(

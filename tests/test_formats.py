@@ -127,12 +127,12 @@ def test_npz_copies_what_is_no_array(tmp_path):
         archive.writestr("bad.npy", "no array")
         archive.writestr("folder/", "")
     for path in split_file(tmp_path / "x.npz", num_splits=2, select=[("a", 0)]):
-        part = np.load(path, allow_pickle=True)
-        assert list(part) == ["a", "b", "c", "read.me", "bad", "folder/"]
-        assert part["b"].tolist() == [{}, "b"]
-        assert part["c"] == 1
-        assert part["read.me"] == b"no array"
-        ours = part.zip.getinfo("read.me")
+        with np.load(path, allow_pickle=True) as part:
+            assert list(part) == ["a", "b", "c", "read.me", "bad", "folder/"]
+            assert part["b"].tolist() == [{}, "b"]
+            assert part["c"] == 1
+            assert part["read.me"] == b"no array"
+            ours = part.zip.getinfo("read.me")
         assert ours.date_time == info.date_time
         assert ours.external_attr == info.external_attr
     for name, message in [

@@ -145,8 +145,8 @@ def interrupt(*_):
 signal.signal(signal.SIGALRM, interrupt)
 interrupts = 0
 while interrupts < 300:
-    signal.setitimer(signal.ITIMER_REAL, 1e-4)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-4)
         while True:
             threads.load(lambda: None)
     except KeyboardInterrupt:
