@@ -246,8 +246,9 @@ def write_parts(
     The parts of ``FILE`` are written to a folder ``.FILE.splitjit`` beside their
     final places and moved once all are complete and on disk, so a file that has
     a part's name is whole, whatever happens. On any failure what was made is
-    removed, and what was to be overwritten is back. A process that is killed
-    leaves its folder; the next split of that file into that place removes it.
+    removed, and what was to be overwritten is back; what cannot be put back stays
+    in the folder. A process that is killed leaves its folder, too; the next split
+    of that file into that place removes it.
 
     Parameters
     ----------
@@ -311,7 +312,7 @@ def _scratch(path: Path) -> Iterator[None]:
     finally:
         try:
             _put_back(path)
-            if done or not any((path / _ASIDE).glob("*")):  # else there are no others
+            if done or not any((path / _ASIDE).glob("*")):  # they are the only ones
                 shutil.rmtree(path)
         finally:
             if lock is not None:

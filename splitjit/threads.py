@@ -91,7 +91,7 @@ def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = Fals
         _loading.remove(thread)
 
 
-def _comes_first(thread: int, wait: bool) -> bool:
+def _comes_first(thread: int, wait: bool) -> bool:  # a loop's jump back would be in no `try`
     while wait and not _forked and _loading[0] != thread:
         time.sleep(0.001)
     return _loading[0] == thread
