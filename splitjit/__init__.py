@@ -11,10 +11,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from splitjit.buffers import set_buffer_limit
+from splitjit._core.buffers import set_buffer_limit
+from splitjit._core.plan import SplitPlan, plan_split
+from splitjit._core.split import split, split_into, warmup
 from splitjit.errors import SplitError, SplitTypeError
-from splitjit.execution import split, split_into, warmup
-from splitjit.planner import SplitPlan, plan_split
 
 if TYPE_CHECKING:
     from splitjit import onnx as onnx

@@ -27,9 +27,9 @@ from dask.array import Array
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
+from splitjit._core.plan import SplitPlan, cached_plan, plan_split
+from splitjit._core.threads import one_thread
 from splitjit.errors import SplitError, SplitTypeError, describe
-from splitjit.planner import SplitPlan, cached_plan, plan_split
-from splitjit.threads import one_thread
 
 
 def split(

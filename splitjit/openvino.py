@@ -8,10 +8,10 @@ from typing import Any, SupportsIndex, cast, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from splitjit.arrays import as_array
-from splitjit.errors import SplitError, describe, shorten
-from splitjit.execution import split as split_array
-from splitjit.operators import (
+from splitjit._core.arrays import as_array
+from splitjit._core.plan import Lengths, Scalar, integers, normalize_axis
+from splitjit._core.split import split as split_array
+from splitjit._operators import (
     INTEGERS,
     Dim,
     SymbolicShape,
@@ -20,7 +20,7 @@ from splitjit.operators import (
     infer_shapes,
     integer_input,
 )
-from splitjit.planner import Lengths, Scalar, integers, normalize_axis
+from splitjit.errors import SplitError, describe, shorten
 
 __all__ = ["Split", "VariadicSplit"]
 

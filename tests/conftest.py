@@ -5,7 +5,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from splitjit import execution, threads
+from splitjit._core import split as execution
+from splitjit._core import threads
 from tests.processes import run
 
 collect_ignore = ["fuzz"]

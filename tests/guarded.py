@@ -18,7 +18,9 @@ import numpy as np
 from numba import types
 
 import splitjit
-from splitjit import buffers, execution, overloads, threads
+from splitjit import _njit as overloads
+from splitjit._core import buffers, threads
+from splitjit._core import split as execution
 from tests.conftest import ROUTES
 
 PAGE = mmap.PAGESIZE

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit import SplitError, SplitTypeError, buffers, split
+from splitjit import SplitError, SplitTypeError, split
+from splitjit._core import buffers
 from tests.conftest import needs_kernels
 
 pytestmark = needs_kernels  # NumPy's own slicing takes NumPy's memory

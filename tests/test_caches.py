@@ -15,7 +15,7 @@ import pytest
 from numba import cfunc, njit, types
 
 import splitjit
-from splitjit.kernels import compile_cached
+from splitjit._kernels.copy import compile_cached
 from tests.processes import SPLIT, finish, run, start
 
 PROCESSES = int(os.environ.get("SPLITJIT_PROCESSES", "4"))
@@ -136,7 +136,7 @@ def test_processors_share_no_file(load, tmp_path):
     code = """
 import kernel
 from numba import njit, types
-from splitjit.kernels import compile_cached
+from splitjit._kernels.copy import compile_cached
 assert compile_cached(njit, types.int64(), kernel.kernel)() == 1
 """
     run(

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit import __main__ as command
-from splitjit import check, files, threads
-from splitjit.__main__ import main
+from splitjit._cli import check, files
+from splitjit._cli import main as command
+from splitjit._cli.main import main
+from splitjit._core import threads
 from tests.conftest import needs_kernels
 
 SMALL = (
@@ -377,7 +378,7 @@ def test_a_missing_package_is_one_line(tmp_path, capsys, monkeypatch):
 
 HALF_WAY = """
     import runpy, sys, time
-    from splitjit import formats
+    from splitjit._cli import formats
 
     fill, tiles = formats.fill, []
 

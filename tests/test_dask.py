@@ -122,7 +122,7 @@ def test_whole_chunks_are_passed_on():
 def test_one_thread_a_chunk(monkeypatch):
     import numba
 
-    from splitjit import threads
+    from splitjit._core import threads
 
     seen = []
     count = threads._threads

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splitjit.__main__ import _parser, main
+from splitjit._cli.main import _parser, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -12,7 +12,7 @@ import pytest
 from numpy.lib import format as npy
 
 import splitjit
-from splitjit import files, formats
+from splitjit._cli import files, formats
 
 
 @pytest.fixture
@@ -457,7 +457,7 @@ import resource, sys
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 import splitjit
-from splitjit.__main__ import main
+from splitjit._cli.main import main
 splitjit.warmup(["f4"])
 before = peak()
 assert main(["split", *sys.argv[1:]]) == 0

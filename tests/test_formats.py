@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 
 import splitjit
-from splitjit import files, formats
+from splitjit._cli import files, formats
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")

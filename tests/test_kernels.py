@@ -6,7 +6,7 @@ import sys
 
 from numba.core.dispatcher import Dispatcher
 
-from splitjit import kernels
+from splitjit._kernels import copy as kernels
 from tests.conftest import needs_kernels
 
 pytestmark = needs_kernels
@@ -24,7 +24,7 @@ def test_code_that_processes_compiled_in_different_orders_fits_together(tmp_path
     split = """
 import numpy as np, sys, splitjit
 from numba import njit
-from splitjit.kernels import copy_loop, copy_part
+from splitjit._kernels.copy import copy_loop, copy_part
 
 for name in sys.argv[1:]:
     copy_part() if name == "part" else copy_loop(name)

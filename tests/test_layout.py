@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splitjit import plan_split
-from splitjit.layout import fresh_layout, out_layout
+from splitjit._core.layout import fresh_layout, out_layout
 
 RUN = 2
 

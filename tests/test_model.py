@@ -17,7 +17,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from numpy.lib.stride_tricks import as_strided
 
 import splitjit
-from splitjit import SplitError, buffers, execution, openvino, plan_split
+from splitjit import SplitError, openvino, plan_split
+from splitjit._core import buffers
+from splitjit._core import split as execution
 from splitjit.onnx import Split, SplitToSequence
 from tests import model
 from tests.hostile import HOSTILE, foreign

@@ -7,7 +7,8 @@ import weakref
 import numpy as np
 import pytest
 
-from splitjit import SplitError, execution, plan_split, split
+from splitjit import SplitError, plan_split, split
+from splitjit._core import split as execution
 
 STRINGS = {
     "object": np.array([f"string {i}" for i in range(5000)], object).reshape(1000, 5),

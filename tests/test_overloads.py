@@ -12,8 +12,11 @@ from numba import njit, prange, typed
 from numba.core.errors import TypingError
 
 import splitjit
-from splitjit import SplitError, execution, overloads, threads
-from splitjit.planner import MAX_PARTS, most_parts
+from splitjit import SplitError
+from splitjit import _njit as overloads
+from splitjit._core import split as execution
+from splitjit._core import threads
+from splitjit._core.plan import MAX_PARTS, most_parts
 
 pytestmark = [
     pytest.mark.skipif(threads.jit_disabled(), reason="nothing is compiled"),

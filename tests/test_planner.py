@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitjit import SplitError, SplitPlan, SplitTypeError, plan_split, planner
+from splitjit import SplitError, SplitPlan, SplitTypeError, plan_split
+from splitjit._core import plan as planner
 from tests.cases import CASES, EXACT, REFUSALS
 
 shapes = st.lists(st.integers(0, 50), min_size=1, max_size=5).map(tuple)

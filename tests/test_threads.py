@@ -11,7 +11,7 @@ from tests.processes import SPLIT, run
 # must be parallel again.
 THREADS = """
 import _thread, numba
-from splitjit import threads
+from splitjit._core import threads
 
 errors = []
 threading.excepthook = errors.append
@@ -99,7 +99,7 @@ def test_signal_handlers(layer, tmp_path):
 def test_one_thread_if_the_user_says_so(tmp_path):
     code = """
 import numba
-from splitjit import threads
+from splitjit._core import threads
 
 numba.set_num_threads(1)
 check()
@@ -122,7 +122,7 @@ def test_without_jit_numpy_copies(tmp_path):
 def test_warmup_is_for_all_threads_whatever_the_caller_may_use(tmp_path):
     code = """
 import numba
-from splitjit import threads
+from splitjit._core import threads
 
 numba.set_num_threads(1)
 splitjit.warmup()
@@ -137,7 +137,7 @@ assert set(threads._loaded) == known
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
 def test_interrupts_leave_no_kernel_locked(tmp_path):
     code = """
-from splitjit import threads
+from splitjit._core import threads
 
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -158,7 +158,7 @@ assert threads.load(lambda: 7) == 7
 
 def test_while_one_thread_loads_others_copy_and_warmup_waits(tmp_path):
     code = """
-from splitjit import threads
+from splitjit._core import threads
 started, end = threading.Event(), threading.Event()
 
 def load():

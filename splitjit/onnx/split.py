@@ -9,10 +9,17 @@ from typing import Any, SupportsIndex, cast, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from splitjit._core.plan import Lengths, Scalar, integer, integers, sequence
+from splitjit._operators import (
+    Dim,
+    Rule,
+    SymbolicShape,
+    array_input,
+    count_attribute,
+    integer_input,
+)
 from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
-from splitjit.operators import Dim, Rule, SymbolicShape, array_input, count_attribute, integer_input
-from splitjit.planner import Lengths, Scalar, integer, integers, sequence
 
 _Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
 """The input `split`, which is of floats in Split-1."""

@@ -9,10 +9,10 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from splitjit._core.plan import Lengths, Scalar, integer
+from splitjit._operators import Dim, Rule, SymbolicShape, integer_input
 from splitjit.errors import SplitError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
-from splitjit.operators import Dim, Rule, SymbolicShape, integer_input
-from splitjit.planner import Lengths, Scalar, integer
 
 _INTEGERS = frozenset({"tensor(int32)", "tensor(int64)"})
 

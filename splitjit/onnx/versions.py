@@ -10,13 +10,13 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike
 
-from splitjit import operators
-from splitjit.arrays import as_array
-from splitjit.dtypes import TENSOR_TYPES, tensor_type
+from splitjit import _operators as operators
+from splitjit._core.arrays import as_array
+from splitjit._core.dtypes import TENSOR_TYPES, tensor_type
+from splitjit._core.plan import integer
+from splitjit._core.split import split as split_array
+from splitjit._operators import Dim, Rule, SymbolicShape
 from splitjit.errors import SplitError, SplitTypeError, describe
-from splitjit.execution import split as split_array
-from splitjit.operators import Dim, Rule, SymbolicShape
-from splitjit.planner import integer
 
 FLOATS = frozenset({"tensor(float16)", "tensor(float)", "tensor(double)"})
 ALL = frozenset(TENSOR_TYPES)

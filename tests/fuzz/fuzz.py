@@ -5,7 +5,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["splitjit"]):
-    from splitjit import execution
+    from splitjit._core import split as execution
     from tests import test_model
 
 TARGETS = {

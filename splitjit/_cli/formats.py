@@ -23,8 +23,8 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.lib import format as npy
 
+from splitjit._core.plan import Shape
 from splitjit.errors import SplitError
-from splitjit.planner import Shape
 
 HEAD = 1 << 16
 """Bytes looked at for a .npy header; NumPy refuses those above 10 000."""

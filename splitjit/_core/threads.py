@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from splitjit.layout import LOOPS
+from splitjit._core.layout import LOOPS
 
 _BYTES_PER_TASK = 1 << 18
 """Bytes of parts that are worth waking a thread for."""
@@ -103,7 +103,7 @@ def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> bool:
     Parameters
     ----------
     loop : str
-        Which one, see `splitjit.layout.CopyLayout`.
+        Which one, see `splitjit._core.layout.CopyLayout`.
     nbytes : int
         Bytes of all parts.
     arguments : tuple of int
@@ -126,10 +126,10 @@ def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> bool:
 
 
 def _kernel(loop: str, parallel: bool) -> Callable[[int, tuple[int, ...]], None] | None:
-    """Return ``kernel(tasks, arguments)``, see `splitjit.kernels.copy_kernel`."""
+    """Return ``kernel(tasks, arguments)``, see `splitjit._kernels.copy.copy_kernel`."""
     if jit_disabled():
         return None
-    from splitjit.kernels import copy_kernel, copy_loop
+    from splitjit._kernels.copy import copy_kernel, copy_loop
 
     copy_kernel(False)  # with which forked children go on
     return functools.partial(copy_kernel(parallel), copy_loop(loop).address)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from splitjit.buffers import address_of
+from splitjit._core.buffers import address_of
+from splitjit._core.plan import SplitPlan, sequence
 from splitjit.errors import SplitError, SplitTypeError, describe, reason
-from splitjit.planner import SplitPlan, sequence
 
 
 def as_array(x: Any) -> np.ndarray:

@@ -18,14 +18,14 @@ from typing import Any, Literal, SupportsIndex, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from splitjit import threads
-from splitjit.arrays import as_array, check_out
-from splitjit.buffers import address_of, allocate_parts, empty_parts
-from splitjit.dtypes import as_dtype
+from splitjit._core import threads
+from splitjit._core.arrays import as_array, check_out
+from splitjit._core.buffers import address_of, allocate_parts, empty_parts
+from splitjit._core.dtypes import as_dtype
+from splitjit._core.layout import fresh_layout, out_layout
+from splitjit._core.objects import assign_kernel
+from splitjit._core.plan import Lengths, Scalar, SplitPlan, cached_plan
 from splitjit.errors import SplitError, SplitTypeError, describe
-from splitjit.layout import fresh_layout, out_layout
-from splitjit.objects import assign_kernel
-from splitjit.planner import Lengths, Scalar, SplitPlan, cached_plan
 
 # Measured crossovers between the routes, in bytes of all parts. NumPy copies long
 # runs at the speed of memory, too: there the kernels win when threads do.

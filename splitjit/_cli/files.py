@@ -26,10 +26,10 @@ from typing import IO, Any
 import numpy as np
 
 import splitjit
-from splitjit import formats
+from splitjit._cli import formats
+from splitjit._cli.formats import Source, Tensor
+from splitjit._core.plan import Shape, SplitPlan, cached_plan
 from splitjit.errors import SplitError
-from splitjit.formats import Source, Tensor
-from splitjit.planner import Shape, SplitPlan, cached_plan
 
 TILE = 1 << 23
 """Bytes of a file in memory at a time, and as many of all parts together."""

@@ -10,10 +10,9 @@ from collections.abc import Collection, Sequence, Set
 from types import EllipsisType
 from typing import Any, SupportsIndex
 
-from splitjit.arrays import as_array
-from splitjit.dtypes import tensor_type
-from splitjit.errors import SplitError, SplitTypeError, describe
-from splitjit.planner import (
+from splitjit._core.arrays import as_array
+from splitjit._core.dtypes import tensor_type
+from splitjit._core.plan import (
     MAX_PARTS,
     Lengths,
     cached_plan,
@@ -22,6 +21,7 @@ from splitjit.planner import (
     normalize_axis,
     sequence,
 )
+from splitjit.errors import SplitError, SplitTypeError, describe
 
 Dim = int | str | None
 """An extent: known, known by a name alone, or unknown."""

@@ -26,6 +26,6 @@ def assign_kernel() -> Any:
     """
     from numba import jit, types
 
-    from splitjit.kernels import compile_cached
+    from splitjit._kernels.copy import compile_cached
 
     return compile_cached(jit, (types.pyobject,), _assign, forceobj=True, looplift=False)  # type: ignore[no-untyped-call]

@@ -3,7 +3,7 @@
 A kernel gets addresses, extents and byte strides that were checked before. It
 never raises and never sees a Python object.
 
-The layout it copies is that of `splitjit.layout.CopyLayout`. Every part is a
+The layout it copies is that of `splitjit._core.layout.CopyLayout`. Every part is a
 nest of `extents` around *runs* of bytes that are contiguous on both sides:
 
     part p:   for i in extents[0]: for j in extents[1]: …
@@ -427,7 +427,7 @@ def _deal_share(task, tasks, stream, target, source, dims, source_strides, count
         _move_items(t + stop * item, s + stop * row, item, last - stop, item, row)
     offset = target + start * item
     s = source + start * row
-    kind = 10 * count + item  # those of splitjit.layout.INTERLEAVED
+    kind = 10 * count + item  # those of splitjit._core.layout.INTERLEAVED
     if kind == 21:
         _deal_2x1(stream, table, 8 * columns, offset, s, lines)
     elif kind == 22:
@@ -752,7 +752,7 @@ def _copy_share(task, tasks, stream, target, source, dims, source_strides, count
 
 @_jit
 def lay_out_part(table, shape, strides, target_strides, axis, size, itemsize):
-    """Lay out a part as `splitjit.layout` does, in compiled code; return its dims.
+    """Lay out a part as `splitjit._core.layout` does, in compiled code; return its dims.
 
     Its row goes to `table`, memory of `scratch`, and the strides of the source
     behind it; the dims keep their order.
@@ -866,7 +866,7 @@ def copy_loop(name):
     Parameters
     ----------
     name : str
-        As `splitjit.layout.CopyLayout.loop` has it.
+        As `splitjit._core.layout.CopyLayout.loop` has it.
 
     Returns
     -------

@@ -134,13 +134,13 @@ class SplitPlan:
         return f"{type(self).__name__}({values})"
 
     def __str__(self) -> str:
-        from splitjit.drawing import text
+        from splitjit._core.drawing import text
 
         return text(self)
 
     def _repr_html_(self) -> str:
         """Return a drawing for notebooks, which look for this name."""
-        from splitjit.drawing import svg
+        from splitjit._core.drawing import svg
 
         return svg(self)
 
@@ -180,7 +180,7 @@ class SplitPlan:
         >>> [part.shape for part in splitjit.plan_split((5, 2), 3).empty("float32")]
         [(3, 2), (2, 2)]
         """
-        from splitjit.buffers import empty_parts
+        from splitjit._core.buffers import empty_parts
 
         return empty_parts(self, dtype)
 
@@ -218,7 +218,7 @@ class SplitPlan:
         SplitError
             If the shape of `x` is not the plan's, or `out` does not fit.
         """
-        from splitjit.execution import run_plan
+        from splitjit._core.split import run_plan
 
         return run_plan(self, x, out, copy)
 

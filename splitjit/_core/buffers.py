@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit.dtypes import as_dtype
+from splitjit._core.dtypes import as_dtype
+from splitjit._core.plan import SplitPlan, cached_by_plan, integer
 from splitjit.errors import SplitError, describe
-from splitjit.planner import SplitPlan, cached_by_plan, integer
 
 ALIGNMENT = 64
 """Bytes to which every part of a block is aligned: a cache line, a vector."""

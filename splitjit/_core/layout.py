@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from splitjit.buffers import address_of, block_layout
-from splitjit.planner import SplitPlan, cached_by_plan
+from splitjit._core.buffers import address_of, block_layout
+from splitjit._core.plan import SplitPlan, cached_by_plan
 
 TARGET = 1
 """The column of `CopyLayout.parts` that says where parts go."""

@@ -1,9 +1,9 @@
 """`split` and `split_into` inside users' own ``@njit`` code.
 
 Numba imports this module by its entry point ``numba_extensions`` before it
-compiles anything. What is here applies the rules of `splitjit.planner` to
+compiles anything. What is here applies the rules of `splitjit._core.plan` to
 values that are known only when compiled code runs, and copies by a loop of
-`splitjit.kernels`, on the thread that calls: compiled code may be in a parallel
+`splitjit._kernels.copy`, on the thread that calls: compiled code may be in a parallel
 region already.
 """
 
@@ -18,9 +18,9 @@ from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.extending import overload, register_jitable
 
 import splitjit
+from splitjit._core.plan import MAX_PARTS, most_parts
+from splitjit._core.split import STREAM_FROM
 from splitjit.errors import SplitError
-from splitjit.execution import STREAM_FROM
-from splitjit.planner import MAX_PARTS, most_parts
 
 _MOST = np.iinfo(np.intp).max
 _MOST_PARTS = most_parts()
@@ -328,7 +328,7 @@ def _overlap(a, b):
 @functools.cache
 def _copy_parts():
     """Make the function that copies the parts; this loads the loop of `kernels`."""
-    from splitjit.kernels import BLOCK, copy_part, lay_out_part, scratch
+    from splitjit._kernels.copy import BLOCK, copy_part, lay_out_part, scratch
 
     loop = copy_part()
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import splitjit
-from splitjit.layout import LOOPS
-from splitjit.threads import jit_disabled
+from splitjit._core.layout import LOOPS
+from splitjit._core.threads import jit_disabled
 
 SECONDS = 0.4
 """How long each workload is timed."""
@@ -198,7 +198,7 @@ def _duration(seconds: float) -> str:
 def _time_first_use() -> list[tuple[str, str]]:
     """Time the import of Numba and the first compilation, and say where it is kept."""
     start = time.perf_counter()
-    from splitjit.kernels import copy_kernel, copy_loop
+    from splitjit._kernels.copy import copy_kernel, copy_loop
 
     imported = time.perf_counter()
     splitjit.warmup()

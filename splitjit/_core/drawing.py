@@ -17,7 +17,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from splitjit.errors import describe
 
 if TYPE_CHECKING:
-    from splitjit.planner import SplitPlan
+    from splitjit._core.plan import SplitPlan
 
 _NARROWEST, _WIDEST = 40, 80
 """Columns of a drawing; fewer have no room for a first, a last and a dashed cell."""
