@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from splitjit._core.buffers import set_buffer_limit
 from splitjit._core.plan import SplitPlan, plan_split
-from splitjit._core.split import split, split_into, warmup
+from splitjit._core.split import split, split_into
+from splitjit._core.warmup import warmup
 from splitjit.errors import SplitError, SplitTypeError
 
 if TYPE_CHECKING:

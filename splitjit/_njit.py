@@ -19,7 +19,7 @@ from numba.extending import overload, register_jitable
 
 import splitjit
 from splitjit._core.plan import MAX_PARTS, most_parts
-from splitjit._core.split import STREAM_FROM
+from splitjit._core.routes import STREAM_FROM
 from splitjit.errors import SplitError
 
 _MOST = np.iinfo(np.intp).max

@@ -5,8 +5,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from splitjit._core import split as execution
-from splitjit._core import threads
+from splitjit._core import loading, routes, threads
 from tests.processes import run
 
 collect_ignore = ["fuzz"]
@@ -29,15 +28,15 @@ ROUTES = {
 }
 
 
-needs_kernels = pytest.mark.skipif(threads.jit_disabled(), reason="nothing is compiled")
+needs_kernels = pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled")
 
 
 def send_down(route, monkeypatch):
     """Send every split down one route, whatever its size."""
     slices, task, stream = ROUTES[route]
-    monkeypatch.setattr(execution, "_SLICES_BELOW", slices)
-    monkeypatch.setattr(execution, "_SLICES_BELOW_IF_FEW_RUNS", 0)
-    monkeypatch.setattr(execution, "STREAM_FROM", stream)
+    monkeypatch.setattr(routes, "_SLICES_BELOW", slices)
+    monkeypatch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 0)
+    monkeypatch.setattr(routes, "STREAM_FROM", stream)
     monkeypatch.setattr(threads, "_BYTES_PER_TASK", task)
 
 

@@ -19,8 +19,7 @@ from numba import types
 
 import splitjit
 from splitjit import _njit as overloads
-from splitjit._core import buffers, threads
-from splitjit._core import split as execution
+from splitjit._core import buffers, routes, threads
 from tests.conftest import ROUTES
 
 PAGE = mmap.PAGESIZE
@@ -206,9 +205,9 @@ def main(route: str, first: int, last: int, log: str) -> None:
         overloads.STREAM_FROM = 0 if route == "compiled-streamed" else 1 << 62
     else:
         slices, task, stream = ROUTES[route]
-        execution._SLICES_BELOW = slices
-        execution._SLICES_BELOW_IF_FEW_RUNS = 0
-        execution.STREAM_FROM = stream
+        routes._SLICES_BELOW = slices
+        routes._SLICES_BELOW_IF_FEW_RUNS = 0
+        routes.STREAM_FROM = stream
         threads._BYTES_PER_TASK = task
         buffers._MAPPED_FROM = 1
     with open(log, "wb", buffering=0) as file:

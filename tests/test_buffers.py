@@ -142,7 +142,7 @@ def test_limits_refused(limit, error):
     [("0", "0"), ("1048576", "1048576"), ("-1", "error"), ("--5", "error"), ("x", "error")],
 )
 def test_limit_by_environment(value, expected):
-    code = "from splitjit import buffers; print(buffers._POOL.limit)"
+    code = "from splitjit._core import buffers; print(buffers._POOL.limit)"
     result = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "SPLITJIT_BUFFER_LIMIT": value},

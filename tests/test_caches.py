@@ -170,7 +170,7 @@ def install(folder):
 
 def test_no_place_for_a_cache(tmp_path):
     """An install that is read-only, for root, too, and no home."""
-    (install(tmp_path) / "__pycache__").write_text("")
+    (install(tmp_path) / "_kernels" / "__pycache__").write_text("")
     nowhere = dict.fromkeys(["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"], os.devnull)
     run(tmp_path, SPLIT + "check()", **nowhere)
 
@@ -179,7 +179,7 @@ def test_an_upgrade(tmp_path):
     """The file's date and size are the same, and old code is left as by a killed process."""
     cache = tmp_path / "cache"
     variables = {"NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
-    kernels = install(tmp_path) / "kernels.py"
+    kernels = install(tmp_path) / "_kernels" / "copy.py"
     run(tmp_path, SPLIT + "check()", **variables)
     old = {file: file.read_bytes() for file in files_in(cache, ".nbc")}
     date, source = kernels.stat().st_mtime_ns, kernels.read_text()

@@ -18,8 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, openvino, plan_split
-from splitjit._core import buffers
-from splitjit._core import split as execution
+from splitjit._core import buffers, routes
 from splitjit.onnx import Split, SplitToSequence
 from tests import model
 from tests.hostile import HOSTILE, foreign
@@ -395,8 +394,8 @@ class Memory(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(buffers, "_MAPPED_FROM", 1)
         self.patch.setattr(buffers, "_POOL", buffers._Pool(2**16))
-        self.patch.setattr(execution, "_SLICES_BELOW", 1)
-        self.patch.setattr(execution, "_SLICES_BELOW_IF_FEW_RUNS", 1)
+        self.patch.setattr(routes, "_SLICES_BELOW", 1)
+        self.patch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 1)
         self.boxes = []
         self.count = 0
 

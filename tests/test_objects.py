@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from splitjit import SplitError, plan_split, split
-from splitjit._core import split as execution
+from splitjit._core import routes
 
 STRINGS = {
     "object": np.array([f"string {i}" for i in range(5000)], object).reshape(1000, 5),
@@ -22,9 +22,7 @@ STRINGS = {
 
 @pytest.fixture(params=["slices", "object mode"])
 def object_route(request, monkeypatch):
-    monkeypatch.setattr(
-        execution, "_OBJECTS_FROM", 0 if request.param == "object mode" else 1 << 62
-    )
+    monkeypatch.setattr(routes, "_OBJECTS_FROM", 0 if request.param == "object mode" else 1 << 62)
 
 
 def items(array):
@@ -49,7 +47,7 @@ def test_strings(name, object_route):
 @pytest.mark.parametrize("name", STRINGS)
 def test_large_arrays_are_not_copied_bit_by_bit(name):
     x = np.resize(STRINGS[name], (40_000, 5))
-    assert x.nbytes > execution._OBJECTS_FROM
+    assert x.nbytes > routes._OBJECTS_FROM
     expected = items(x)
     parts = split(x, 20_000)
     x[...] = x[0, 0]  # frees the rest, if nobody else refers to it

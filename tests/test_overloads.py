@@ -14,12 +14,11 @@ from numba.core.errors import TypingError
 import splitjit
 from splitjit import SplitError
 from splitjit import _njit as overloads
-from splitjit._core import split as execution
-from splitjit._core import threads
+from splitjit._core import loading, routes
 from splitjit._core.plan import MAX_PARTS, most_parts
 
 pytestmark = [
-    pytest.mark.skipif(threads.jit_disabled(), reason="nothing is compiled"),
+    pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled"),
     # Numba will do without lists of Python some day; until then they are taken.
     pytest.mark.filterwarnings("ignore::numba.NumbaPendingDeprecationWarning"),
 ]
@@ -174,7 +173,7 @@ def test_any_dtype_rank_and_layout(x):
 def test_large_arrays_are_streamed(shape):
     """Long, short and tiny runs, in blocks, that end anywhere."""
     x = np.arange(np.prod(shape), dtype=np.float64).view(np.int64).reshape(shape)
-    assert x.nbytes > execution.STREAM_FROM
+    assert x.nbytes > routes.STREAM_FROM
     sizes = np.array([1, shape[1] - 3, 2])
     expected = splitjit.split(x, sizes, axis=1)
     assert_same(by_split(x, sizes, 1), expected)

@@ -11,7 +11,7 @@ from tests.processes import SPLIT, run
 # must be parallel again.
 THREADS = """
 import _thread, numba
-from splitjit._core import threads
+from splitjit._core import loading
 
 errors = []
 threading.excepthook = errors.append
@@ -55,6 +55,7 @@ def spy(kernel, *arguments, wait=False):
     return load(kernel, *arguments, wait=wait)
 
 parallel = []
+from splitjit._core import threads
 load, threads.load = threads.load, spy
 end = threading.Event()
 check()
@@ -99,11 +100,11 @@ def test_signal_handlers(layer, tmp_path):
 def test_one_thread_if_the_user_says_so(tmp_path):
     code = """
 import numba
-from splitjit._core import threads
+from splitjit._core import loading
 
 numba.set_num_threads(1)
 check()
-assert [key[1:] for key in threads._loaded if key[1:]] == [("copy", False)]
+assert [key[1:] for key in loading._loaded if key[1:]] == [("copy", False)]
 assert numba.get_num_threads() == 1
 """
     run(tmp_path, SPLIT + code)
@@ -122,14 +123,14 @@ def test_without_jit_numpy_copies(tmp_path):
 def test_warmup_is_for_all_threads_whatever_the_caller_may_use(tmp_path):
     code = """
 import numba
-from splitjit._core import threads
+from splitjit._core import loading
 
 numba.set_num_threads(1)
 splitjit.warmup()
-known = set(threads._loaded)
+known = set(loading._loaded)
 numba.set_num_threads(2)
 check()
-assert set(threads._loaded) == known
+assert set(loading._loaded) == known
 """
     run(tmp_path, SPLIT + code, NUMBA_NUM_THREADS="2")
 
@@ -137,7 +138,7 @@ assert set(threads._loaded) == known
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
 def test_interrupts_leave_no_kernel_locked(tmp_path):
     code = """
-from splitjit._core import threads
+from splitjit._core import loading
 
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -148,30 +149,30 @@ while interrupts < 300:
     try:
         signal.setitimer(signal.ITIMER_REAL, 1e-4)
         while True:
-            threads.load(lambda: None)
+            loading.load(lambda: None)
     except KeyboardInterrupt:
         interrupts += 1
-assert threads.load(lambda: 7) == 7
+assert loading.load(lambda: 7) == 7
 """
     run(tmp_path, SPLIT + code)
 
 
 def test_while_one_thread_loads_others_copy_and_warmup_waits(tmp_path):
     code = """
-from splitjit._core import threads
+from splitjit._core import loading
 started, end = threading.Event(), threading.Event()
 
 def load():
     started.set()
     end.wait()
 
-thread = threading.Thread(target=threads.load, args=(load,))
+thread = threading.Thread(target=loading.load, args=(load,))
 thread.start()
 started.wait()
 check()
-assert not threads._loaded
+assert not loading._loaded
 threading.Timer(0.2, end.set).start()
 splitjit.warmup()
-assert len(threads._loaded) > 4
+assert len(loading._loaded) > 4
 """
     run(tmp_path, SPLIT + code)

@@ -18,7 +18,7 @@ import numpy as np
 
 import splitjit
 from splitjit._core.layout import LOOPS
-from splitjit._core.threads import jit_disabled
+from splitjit._core.loading import jit_disabled
 
 SECONDS = 0.4
 """How long each workload is timed."""

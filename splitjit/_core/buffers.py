@@ -13,73 +13,23 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import itertools
-import math
 import mmap
-import operator
 import os
 import sys
 import weakref
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from splitjit._core.arrays import address_of
 from splitjit._core.dtypes import as_dtype
-from splitjit._core.plan import SplitPlan, cached_by_plan, integer
+from splitjit._core.layout import ALIGNMENT, block_layout
+from splitjit._core.plan import SplitPlan, integer
 from splitjit.errors import SplitError, describe
 
-ALIGNMENT = 64
-"""Bytes to which every part of a block is aligned: a cache line, a vector."""
-
 _MAPPED_FROM = 1 << 20
-_STACKED_FROM = 5
-_MAX_RANK = 64  # of NumPy's arrays
-
-
-def address_of(array: np.ndarray) -> int:
-    """Return the address of an array's first element."""
-    try:  # a quarter of the time that NumPy's own attribute takes
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
-    except (TypeError, ValueError, BufferError):  # read-only, strided, empty, of a foreign dtype
-        return array.ctypes.data
-
-
-class BlockLayout(NamedTuple):
-    """Where the parts of a plan lie in their block.
-
-    Attributes
-    ----------
-    positions : tuple of int
-        Where each part starts, in bytes.
-    nbytes : int
-        The length of the block.
-    shape, strides : tuple of int
-        Of the *stack* that equal parts at the start of the block form: an array
-        gives its items three times as fast as they can be made one by one.
-        Where that does not pay the stack is empty.
-    """
-
-    positions: tuple[int, ...]
-    nbytes: int
-    shape: tuple[int, ...] = (0,)
-    strides: tuple[int, ...] = (0,)
-
-
-@cached_by_plan
-def block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
-    """Lay out the block of a plan's parts."""
-    lengths = [-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT for s in plan.output_shapes]
-    *positions, nbytes = itertools.accumulate(lengths, initial=0)
-    if len(plan) < _STACKED_FROM or len(plan.shape) == _MAX_RANK:
-        return BlockLayout(tuple(positions), nbytes)
-    size, shape = plan.sizes[0], plan.output_shapes[0]
-    equal = sum(1 for _ in itertools.takewhile(size.__eq__, plan.sizes))
-    inner = itertools.accumulate(shape[:0:-1], operator.mul, initial=itemsize)
-    return BlockLayout(
-        tuple(positions), nbytes, (equal, *shape), (lengths[0], *reversed(list(inner)))
-    )
 
 
 def allocate_parts(plan: SplitPlan, dtype: np.dtype) -> tuple[list[np.ndarray], int]:

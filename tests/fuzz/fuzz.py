@@ -5,7 +5,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["splitjit"]):
-    from splitjit._core import split as execution
+    from splitjit._core import routes
     from tests import test_model
 
 TARGETS = {
@@ -18,7 +18,7 @@ TARGETS = {
 def main() -> None:
     """Fuzz the target that is named first; what follows is libFuzzer's."""
     # Layouts and kernels, too, for arrays as small as these.
-    execution._SLICES_BELOW = execution._SLICES_BELOW_IF_FEW_RUNS = 1
+    routes._SLICES_BELOW = routes._SLICES_BELOW_IF_FEW_RUNS = 1
     test = TARGETS[sys.argv.pop(1)]
     atheris.Setup(sys.argv, test.hypothesis.fuzz_one_input)
     atheris.Fuzz()
