@@ -328,7 +328,8 @@ def _overlap(a, b):
 @functools.cache
 def _copy_parts():
     """Make the function that copies the parts; this loads the loop of `kernels`."""
-    from splitjit._kernels.copy import BLOCK, copy_part, lay_out_part, scratch
+    from splitjit._kernels.part import copy_part, lay_out_part, scratch
+    from splitjit._kernels.table import BLOCK
 
     loop = copy_part()
 
@@ -344,7 +345,7 @@ def _copy_parts():
         bytes_of_row = nbytes // rows
         # Cache lines and pages that parts share are fetched once, where it matters.
         block = max(1, BLOCK // bytes_of_row) if bytes_of_row < _LONG * count else rows
-        table = scratch()
+        record = scratch()
         for row in range(0, rows, block):
             end = min(row + block, rows)
             source = x.ctypes.data
@@ -352,12 +353,10 @@ def _copy_parts():
                 size = _size(sizes, i, length)
                 if size:
                     part = parts[i]
-                    dims = lay_out_part(
-                        table, x.shape, x.strides, part.strides, axis, size, x.itemsize
-                    )
+                    lay_out_part(record, x.shape, x.strides, part.strides, axis, size, x.itemsize)
                     run = bytes_of_row // length * size
                     loop(
-                        np.intp(stream), part.ctypes.data, source, dims, table,
+                        np.intp(stream), part.ctypes.data, source, record,
                         row * run, end * run,
                     )  # fmt: skip
                 source += size * x.strides[axis]

@@ -15,7 +15,7 @@ import pytest
 from numba import cfunc, njit, types
 
 import splitjit
-from splitjit._kernels.copy import compile_cached
+from splitjit._kernels.compiling import compile_cached
 from tests.processes import SPLIT, finish, run, start
 
 PROCESSES = int(os.environ.get("SPLITJIT_PROCESSES", "4"))
@@ -136,7 +136,7 @@ def test_processors_share_no_file(load, tmp_path):
     code = """
 import kernel
 from numba import njit, types
-from splitjit._kernels.copy import compile_cached
+from splitjit._kernels.compiling import compile_cached
 assert compile_cached(njit, types.int64(), kernel.kernel)() == 1
 """
     run(
@@ -175,16 +175,27 @@ def test_no_place_for_a_cache(tmp_path):
     run(tmp_path, SPLIT + "check()", **nowhere)
 
 
-def test_an_upgrade(tmp_path):
-    """The file's date and size are the same, and old code is left as by a killed process."""
+@pytest.mark.parametrize(
+    ("module", "line", "defect"),
+    [
+        ("copy.py", "    while first < last:", "    while first > last:"),
+        ("runs.py", "for k in range(0, last, LINE):", "for k in range(0, 0x00, LINE):"),
+    ],
+)
+def test_an_upgrade(module, line, defect, tmp_path):
+    """The file keeps its date and size, and old code is left, as after a killed process.
+
+    Numba's cache watches copy.py, which has the loop. It does not watch runs.py.
+    """
     cache = tmp_path / "cache"
     variables = {"NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
-    kernels = install(tmp_path) / "_kernels" / "copy.py"
+    kernels = install(tmp_path) / "_kernels" / module
     run(tmp_path, SPLIT + "check()", **variables)
     old = {file: file.read_bytes() for file in files_in(cache, ".nbc")}
     date, source = kernels.stat().st_mtime_ns, kernels.read_text()
-    changed = source.replace("    while first < last:", "    while first > last:")
-    assert changed != source, "the loop over the bytes that a task copies is another now"
+    changed = source.replace(line, defect)
+    assert changed != source, "the quoted line has changed"
+    assert len(changed) == len(source)
     kernels.write_text(changed)
     os.utime(kernels, ns=(date, date))
     code = """

@@ -499,8 +499,7 @@ def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
     copy = threads.copy
 
     def shifted(loop, nbytes, arguments):
-        stream, target, source, *layout = arguments
-        return copy(loop, nbytes, (stream, target, source + 1, *layout))
+        return copy(loop, nbytes, arguments._replace(source=arguments.source + 1))
 
     monkeypatch.setattr(threads, "copy", shifted)
     assert main(["check"]) == 1

@@ -1,21 +1,26 @@
 """Names of compiled code: the linker takes one name for one piece of code."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from numba.core.dispatcher import Dispatcher
 
-from splitjit._kernels import copy as kernels
+import splitjit
+from splitjit._kernels import copy, deinterleave, part, records, runs, transpose
 from tests.conftest import needs_kernels
 
 pytestmark = needs_kernels
 
 
 def test_no_two_functions_share_a_name():
-    compiled = {id(f): f for f in vars(kernels).values() if isinstance(f, Dispatcher)}.values()
+    modules = (copy, deinterleave, part, records, runs, transpose)
+    values = [value for module in modules for value in vars(module).values()]
+    compiled = {id(f): f for f in values if isinstance(f, Dispatcher)}.values()
     names = [function.py_func.__qualname__ for function in compiled]
-    assert len(set(names)) == len(names) > 20
+    assert len(set(names)) == len(names) > 30
     assert len({name.rsplit("_")[-1] for name in names}) == 1  # the hash of the source
 
 
@@ -24,7 +29,8 @@ def test_code_that_processes_compiled_in_different_orders_fits_together(tmp_path
     split = """
 import numpy as np, sys, splitjit
 from numba import njit
-from splitjit._kernels.copy import copy_loop, copy_part
+from splitjit._kernels.launch import copy_loop
+from splitjit._kernels.part import copy_part
 
 for name in sys.argv[1:]:
     copy_part() if name == "part" else copy_loop(name)
@@ -44,5 +50,40 @@ if len(sys.argv) > 3:
             assert np.array_equal(part, right)
 """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    for order in (["transpose"], ["part"], ["deal"], ["copy", "part", "transpose", "deal"]):
+    for order in (
+        ["transpose"],
+        ["part"],
+        ["deinterleave"],
+        ["copy", "part", "transpose", "deinterleave"],
+    ):
         subprocess.run([sys.executable, "-c", split, *order], env=environment, check=True)
+
+
+def test_a_kind_added_to_the_table_works(tmp_path):
+    """The layout chooses the loop, and the loop chooses its code, from the same table."""
+    source = Path(splitjit.__file__).parent
+    folder = shutil.copytree(
+        source, tmp_path / source.name, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    table = folder / "_kernels" / "table.py"
+    text = table.read_text()
+    changed = text.replace("for parts in (2, 3, 4, 8)", "for parts in (2, 3, 4, 5, 8)")
+    assert changed != text
+    table.write_text(changed)
+    code = """
+import numpy as np, splitjit
+from splitjit._core import routes
+from splitjit._core.layout import fresh_layout
+
+for stream_from in (0, 1 << 62):
+    routes.STREAM_FROM = stream_from
+    for itemsize in (1, 2, 4):
+        x = np.random.default_rng(0).integers(0, 256, (9973, 5 * itemsize), np.uint8)
+        x = x.view(f"V{itemsize}")
+        plan = splitjit.plan_split(x.shape, num_splits=5, axis=1)
+        assert fresh_layout(plan, x.strides, x.itemsize).loop == "deinterleave"
+        for part, index in zip(plan(x), plan.slices, strict=True):
+            assert part.tobytes() == x[index].tobytes()
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)

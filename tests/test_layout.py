@@ -5,8 +5,7 @@ import pytest
 
 from splitjit import plan_split
 from splitjit._core.layout import fresh_layout, out_layout
-
-RUN = 2
+from splitjit._kernels.table import RUN
 
 X = np.zeros((6, 8, 10), np.float32)
 
@@ -32,7 +31,7 @@ CASES = [
 )
 def test_fresh_parts(x, axis, sizes, runs, strides):
     layout = fresh_layout(plan_split(x.shape, sizes, axis=axis), x.strides, x.itemsize)
-    assert layout.parts[:, RUN].tolist() == runs
+    assert layout.rows[:, RUN].tolist() == runs
     assert layout.source_strides.tolist() == strides
 
 
@@ -40,23 +39,23 @@ def test_parts_of_the_source_s_own_order_are_copied_in_that_order():
     plan = plan_split(X.T.shape, [4, 6])
     out = [np.empty(shape, X.dtype, order="F") for shape in plan.output_shapes]
     layout = out_layout(plan, X.T, out)
-    assert layout.parts[:, RUN].tolist() == [16, 24]
+    assert layout.rows[:, RUN].tolist() == [16, 24]
     assert layout.source_strides.tolist() == [40]
 
 
 IMAGE = np.zeros((20, 30, 3), np.uint8)
 LOOP_CASES = [
     # source, sizes along the last axis, loop
-    (IMAGE, [1, 1, 1], "deal"),
-    (IMAGE[:10], [1, 1, 1], "deal"),
-    (np.zeros((20, 6), np.uint8), [2, 2, 2], "deal"),
+    (IMAGE, [1, 1, 1], "deinterleave"),
+    (IMAGE[:10], [1, 1, 1], "deinterleave"),
+    (np.zeros((20, 6), np.uint8), [2, 2, 2], "deinterleave"),
     (IMAGE, [1, 2], "copy"),
     (IMAGE[:, ::2], [1, 1, 1], "copy"),
     (np.zeros((20, 30, 4), np.uint8)[..., :3], [1, 1, 1], "copy"),
     (IMAGE[..., ::-1], [1, 1, 1], "copy"),
     (np.zeros((20, 16), np.uint8), [1] * 16, "transpose"),
     (np.zeros((20, 5), np.uint8), [1] * 5, "copy"),
-    (np.zeros((20, 4), np.uint8), [1] * 4, "deal"),
+    (np.zeros((20, 4), np.uint8), [1] * 4, "deinterleave"),
     (np.zeros((20, 5), np.uint8), [1] * 3 + [2], "copy"),
     (np.zeros((20, 5), "V3"), [1] * 5, "copy"),
     (np.zeros((20, 17), np.uint8)[:, :16], [1] * 16, "copy"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._core.layout import INTERLEAVED
+from splitjit._kernels.table import INTERLEAVED
 from tests.cases import CASES, REFUSALS
 
 DTYPES = [

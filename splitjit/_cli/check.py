@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import splitjit
-from splitjit._core.layout import LOOPS
 from splitjit._core.loading import jit_disabled
+from splitjit._kernels.table import LOOPS
 
 SECONDS = 0.4
 """How long each workload is timed."""
@@ -198,7 +198,7 @@ def _duration(seconds: float) -> str:
 def _time_first_use() -> list[tuple[str, str]]:
     """Time the import of Numba and the first compilation, and say where it is kept."""
     start = time.perf_counter()
-    from splitjit._kernels.copy import copy_kernel, copy_loop
+    from splitjit._kernels.launch import copy_loop, launcher
 
     imported = time.perf_counter()
     splitjit.warmup()
@@ -211,7 +211,7 @@ def _time_first_use() -> list[tuple[str, str]]:
     return [
         *figures,
         ("first compile", f"{ready - imported:.2f} s, {origin}"),
-        ("kernel cache", str(copy_kernel(parallel=False).stats.cache_path or "none")),
+        ("kernel cache", str(launcher(parallel=False).stats.cache_path or "none")),
     ]
 
 

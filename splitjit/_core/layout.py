@@ -1,4 +1,8 @@
-"""Shapes and strides to what a kernel copies, in as few dims as they allow."""
+"""Lay out blocks of fresh parts, and the copies that kernels make.
+
+A copy is laid out in as few dims as the shape and the strides of both sides
+allow. `splitjit._kernels.table` describes the record that a kernel reads.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +17,14 @@ import numpy as np
 
 from splitjit._core.arrays import address_of
 from splitjit._core.plan import SplitPlan, cached_by_plan
-
-TARGET = 1
-"""The column of `CopyLayout.parts` that says where parts go."""
-
-LOOPS = ("copy", "deal", "transpose")
-"""The loops of kernels, each compiled on its own; see `CopyLayout`."""
-
-INTERLEAVED = {(n, item) for n in (2, 3, 4, 8) for item in (1, 2, 4)} - {(8, 4)}
-"""The numbers of parts, and bytes of their items, that the kernels deal out."""
-
-_LINE = 64  # bytes of a cache line: of shorter runs, the rest of it is read for others
-_SHORT = 1 << 10  # runs that pay to be read in the order of the source
-_MANY = 5  # measured: fewer single items are copied faster part by part, and
-_TILE = 16  # so are rows shorter than the vectors of a transposed tile
-
+from splitjit._kernels import table
 
 ALIGNMENT = 64
-"""Bytes to which every part of a block is aligned: a cache line, a vector."""
+"""Bytes to which every part of a block is aligned: a cache line, and the widest vector."""
 
-_STACKED_FROM = 5
-_MAX_RANK = 64  # of NumPy's arrays
+_STACKED_FROM = 5  # equal parts, from which a stack pays
+_SHORT = 1 << 10  # longer runs are read as fast in any order
+_MANY = 5  # fewer parts of single items are copied faster part by part
 
 
 class BlockLayout(NamedTuple):
@@ -62,7 +53,7 @@ def block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
     """Lay out the block of a plan's parts."""
     lengths = [-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT for s in plan.output_shapes]
     *positions, nbytes = itertools.accumulate(lengths, initial=0)
-    if len(plan) < _STACKED_FROM or len(plan.shape) == _MAX_RANK:
+    if len(plan) < _STACKED_FROM or len(plan.shape) == table.MAX_RANK:
         return BlockLayout(tuple(positions), nbytes)
     size, shape = plan.sizes[0], plan.output_shapes[0]
     equal = sum(1 for _ in itertools.takewhile(size.__eq__, plan.sizes))
@@ -74,48 +65,51 @@ def block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
 
 @dataclass(slots=True, eq=False)
 class CopyLayout:
-    """What a kernel copies, in as few dims as the strides of both sides allow.
+    """A copy, in as few dims as the strides of both sides allow.
 
     Attributes
     ----------
     loop : str
-        How: "copy", runs one after another; "deal", single small items that
-        the parts take from the source in turn, as the channels of an image do,
-        in a number and size that has a loop of its own; "transpose", runs that
-        follow each other in a part, but lie far apart in the source, where
-        those of the next line are nearer.
-    source_strides : ndarray of int64, shape (dims,)
-        Bytes between runs of the source, outermost dim first.
-    parts : ndarray of int64, shape (n, 4 + 2 * dims)
-        A row for each part that is not empty: where it starts in the source,
-        where in the target, the bytes of a run, the bytes in all; then its
-        extents, then its strides in the target.
-    runs : int
-        How many runs each part has, if all have the same; else 0.
-    arguments : tuple of int
-        All of this as kernels take it. The arrays are addresses there, good
-        for as long as the layout lives.
+        The loop that copies: "copy", for runs one after another; "transpose",
+        for runs that follow each other in a part but are far apart in the
+        source, if the runs of another dim are nearer; "deinterleave", for
+        single small items that the parts take from the source in turn.
+    record : ndarray of int64
+        The layout record, see `splitjit._kernels.table`.
+    address : int
+        The address of the record, valid as long as this object exists.
     """
 
     loop: str
-    source_strides: np.ndarray
-    parts: np.ndarray
-    runs: int
-    arguments: tuple[int, ...] = field(init=False)
+    record: np.ndarray
+    address: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.arguments = (
-            len(self.source_strides),
-            address_of(self.source_strides),
-            len(self.parts),
-            address_of(self.parts),
-            self.runs,
-        )
+        self.address = address_of(self.record)
+
+    @property
+    def source_strides(self) -> np.ndarray:
+        """The source strides in bytes, a view of shape (dims,); outermost dim first."""
+        return self.record[table.HEADER : table.HEADER + self.record[table.DIMS]]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows of the parts that are not empty, a view of shape (n, 4 + 2 * dims)."""
+        dims = int(self.record[table.DIMS])
+        return self.record[table.HEADER + dims :].reshape(-1, table.row_words(dims))
+
+
+class _Dim(NamedTuple):
+    """A dim of a copy; arrays have one element a part."""
+
+    extents: np.ndarray
+    source_stride: int
+    target_strides: np.ndarray
 
 
 @cached_by_plan
 def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> CopyLayout:
-    """Lay out the copy of a source of such strides to the parts of a block.
+    """Lay out the copy of a source with these strides to the parts of a block.
 
     Parameters
     ----------
@@ -129,7 +123,7 @@ def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> Co
     Returns
     -------
     CopyLayout
-        Targets count from the start of the block, see `allocate_parts`.
+        Target offsets count from the start of the block, see `allocate_parts`.
     """
     positions = block_layout(plan, itemsize).positions
     shape = np.repeat(np.array(plan.shape, np.int64)[:, None], len(plan), axis=1)
@@ -149,18 +143,18 @@ def out_layout(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray]) -> Cop
     x : ndarray
         The source.
     out : sequence of ndarray
-        The parts, as `check_out` lets them pass.
+        The parts; `check_out` has accepted them.
 
     Returns
     -------
     CopyLayout
-        Targets are addresses.
+        Target offsets are addresses.
     """
     if all(part.flags.c_contiguous for part in out):
         layout = fresh_layout(plan, x.strides, x.itemsize)
-        parts = layout.parts.copy()
-        parts[:, TARGET] = [address_of(part) for part in out if part.size]
-        return CopyLayout(layout.loop, layout.source_strides, parts, layout.runs)
+        layout = CopyLayout(layout.loop, layout.record.copy())
+        layout.rows[:, table.TARGET_OFFSET] = [address_of(part) for part in out if part.size]
+        return layout
     addresses = np.array([address_of(part) for part in out], np.int64)
     target_strides = np.array([part.strides for part in out], np.int64).T
     return _layout(plan, x.strides, x.itemsize, addresses, target_strides)
@@ -173,74 +167,91 @@ def _layout(
     targets: np.ndarray,
     target_strides: np.ndarray,
 ) -> CopyLayout:
-    """Collapse the dims: merge those that step alike, and the last into runs."""
+    """Lay out a copy from the strides of both sides; empty parts are left out."""
     sizes = np.array(plan.sizes, np.int64)
     full = sizes > 0
-    sizes = sizes[full]
-    offsets = np.array(plan.offsets, np.int64)[full]
-    target_strides = target_strides[:, full]
-    dims = [
-        (sizes if d == plan.axis else np.full_like(sizes, extent), strides[d], target_strides[d])
-        for d, extent in enumerate(plan.shape)
-    ]
-    # In the target's memory order; dims of a single step go, whatever their strides.
-    dims = [dim for dim in dims if np.any(dim[0] != 1)]
-    dims.sort(key=lambda dim: abs(int(dim[2][0])), reverse=True)
+    sizes, targets, target_strides = sizes[full], targets[full], target_strides[:, full]
+    source_offsets = np.array(plan.offsets, np.int64)[full] * strides[plan.axis]
+    extents = [np.full_like(sizes, extent) for extent in plan.shape]
+    extents[plan.axis] = sizes
+    items = np.full_like(sizes, itemsize)
+    run, dims = _merge(list(map(_Dim, extents, strides, target_strides)), items)
+    loop = _loop(dims, run, source_offsets)
+    if loop == "transpose":
+        dims = _with_lines_and_steps(dims, run)
+    runs = np.prod([dim.extents for dim in dims], axis=0)
+    columns = {
+        table.SOURCE_OFFSET: source_offsets,
+        table.TARGET_OFFSET: targets,
+        table.RUN: run,
+        table.NBYTES: run * runs,
+    }
+    rows = [columns[i] for i in range(table.FIXED)]
+    rows += [dim.extents for dim in dims]
+    rows += [dim.target_strides for dim in dims]
+    header = {
+        table.DIMS: len(dims),
+        table.COUNT: len(sizes),
+        table.RUNS: int(runs[0]) if np.all(runs == runs[0]) else 0,
+    }
+    words = [header[i] for i in range(table.HEADER)]
+    words += [dim.source_stride for dim in dims]
+    return CopyLayout(loop, np.concatenate([words, np.stack(rows, axis=1).ravel()], dtype=np.int64))
 
-    run = np.full_like(sizes, itemsize)
-    merged: list[tuple[np.ndarray, int, np.ndarray]] = []
-    for extent, stride, target_stride in reversed(dims):
+
+def _merge(dims: list[_Dim], run: np.ndarray) -> tuple[np.ndarray, list[_Dim]]:
+    """Merge dims whose steps form one even sequence, and contiguous dims into `run`.
+
+    Return the run of each part, and at least one dim, in the target's memory
+    order, outermost dim first.
+    """
+    # A dim of a single step goes, whatever its strides are.
+    dims = [dim for dim in dims if np.any(dim.extents != 1)]
+    dims.sort(key=lambda dim: abs(int(dim.target_strides[0])))
+    merged: list[_Dim] = []  # innermost first
+    for dim in dims:
         if not merged:
-            if np.all((stride == run) & (target_stride == run)):
-                run = run * extent
+            if np.all((dim.source_stride == run) & (dim.target_strides == run)):
+                run = run * dim.extents
                 continue
         else:
-            inner_extent, inner_stride, inner_target = merged[-1]
+            inner = merged[-1]
             if np.all(
-                (stride == inner_extent * inner_stride)
-                & (target_stride == inner_extent * inner_target)
+                (dim.source_stride == inner.extents * inner.source_stride)
+                & (dim.target_strides == inner.extents * inner.target_strides)
             ):
-                merged[-1] = (extent * inner_extent, inner_stride, inner_target)
+                merged[-1] = inner._replace(extents=dim.extents * inner.extents)
                 continue
-        merged.append((extent, stride, target_stride))
+        merged.append(dim)
     if not merged:
-        merged.append((np.ones_like(sizes), 0, np.zeros_like(sizes)))
-
-    dims = merged[::-1]
-    sources = offsets * strides[plan.axis]
-    loop = _loop(dims, run, sources)
-    if loop == "transpose":
-        if len(dims) == 1:  # single items: the lines are the parts
-            dims.insert(0, (np.ones_like(sizes), int(run[0]), np.zeros_like(sizes)))
-        line = min(range(len(dims) - 1), key=lambda d: abs(dims[d][1]))
-        dims.insert(-1, dims.pop(line))
-    runs = np.prod([extent for extent, _, _ in dims], axis=0)
-    columns = [sources, targets[full], run, run * runs]
-    columns += [extent for extent, _, _ in dims]
-    columns += [target_stride for _, _, target_stride in dims]
-    return CopyLayout(
-        loop,
-        np.array([stride for _, stride, _ in dims], np.int64),
-        np.ascontiguousarray(np.stack(columns, axis=1)),
-        int(runs[0]) if np.all(runs == runs[0]) else 0,
-    )
+        merged.append(_Dim(np.ones_like(run), 0, np.zeros_like(run)))
+    return run, merged[::-1]
 
 
-def _loop(
-    dims: list[tuple[np.ndarray, int, np.ndarray]], run: np.ndarray, sources: np.ndarray
-) -> str:
+def _with_lines_and_steps(dims: list[_Dim], run: np.ndarray) -> list[_Dim]:
+    """Order dims for the transpose loop: the last but one holds lines, the last one steps."""
+    if len(dims) == 1:  # single items: the lines are the parts
+        dims = [_Dim(np.ones_like(run), int(run[0]), np.zeros_like(run)), *dims]
+    *outer, steps = dims
+    lines = min(range(len(outer)), key=lambda d: abs(outer[d].source_stride))
+    return [*outer[:lines], *outer[lines + 1 :], outer[lines], steps]
+
+
+def _loop(dims: list[_Dim], run: np.ndarray, source_offsets: np.ndarray) -> str:
     """Choose the loop for a layout."""
-    _, step, target_step = dims[-1]
-    if np.any(target_step != run):
+    *outer, inner = dims
+    step = inner.source_stride
+    if np.any(inner.target_strides != run):
         return "copy"
-    if len(dims) > 1:
-        line = min(abs(stride) for _, stride, _ in dims[:-1])
-        pays = np.all(run < _LINE) or (np.all(run == line) and line < _SHORT)
+    if outer:
+        line = min(abs(dim.source_stride) for dim in outer)
+        pays = np.all(run < table.LINE) or (np.all(run == line) and line < _SHORT)
         return "transpose" if 0 < line < abs(step) and pays else "copy"
     n, item = len(run), int(run[0])
-    if np.all(run == item) and step == n * item and np.all(np.diff(sources) == item):
-        if (n, item) in INTERLEAVED:
-            return "deal"
-        if n >= _MANY and item in (1, 2, 4, 8) and n * item >= _TILE:
+    if np.all(run == item) and step == n * item and np.all(np.diff(source_offsets) == item):
+        if (n, item) in table.INTERLEAVED:
+            return "deinterleave"
+        # A row shorter than the vector of a transposed tile is copied faster part by part.
+        if n >= _MANY and item in (1, 2, 4, 8) and n * item >= table.TILE:
             return "transpose"
     return "copy"

@@ -1,31 +1,38 @@
-"""The object-mode path: strings and other Python objects.
-
-Their references must be counted, so NumPy assigns them; Numba compiles the
-loop over the parts in object mode.
-"""
+"""The object-mode path: strings and other Python objects."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 
-def _assign(pairs):  # type: ignore[no-untyped-def]
-    for target, part in pairs:
-        target[...] = part
+from splitjit._core.loading import load
 
 
-def assign_kernel() -> Any:
-    """Compile the loop that assigns each part to an array, or load it from the cache.
+def assign(targets: Sequence[np.ndarray], parts: Sequence[np.ndarray]) -> bool:
+    """Assign each part to its target, by the compiled loop.
+
+    Parameters
+    ----------
+    targets, parts : sequence of ndarray
+        As many targets as parts, of equal shapes and dtypes.
 
     Returns
     -------
-    callable
-        ``kernel(pairs)``, of an iterator over targets and the parts to assign
-        to them. An iterator, because Numba would look into a list, and does
-        not know all dtypes.
+    bool
+        False if the loop is not loaded; then nothing has been assigned.
     """
-    from numba import jit, types
+    loop = load(assign_loop)
+    if loop is None:
+        return False
+    loop(zip(targets, parts, strict=True))
+    return True
 
-    from splitjit._kernels.copy import compile_cached
 
-    return compile_cached(jit, (types.pyobject,), _assign, forceobj=True, looplift=False)  # type: ignore[no-untyped-call]
+def assign_loop() -> Callable[[Iterator[Any]], None]:
+    """Return the object-mode loop; see `splitjit._kernels.assign`."""
+    from splitjit._kernels import assign
+
+    loop: Callable[[Iterator[Any]], None] = assign.assign_loop()  # type: ignore[no-untyped-call]
+    return loop

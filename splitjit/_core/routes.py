@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._core import threads
+from splitjit._core import objects, threads
 from splitjit._core.arrays import address_of, check_out
 from splitjit._core.buffers import allocate_parts, empty_parts
 from splitjit._core.layout import fresh_layout, out_layout
-from splitjit._core.loading import load
-from splitjit._core.objects import assign_kernel
 from splitjit._core.plan import SplitPlan
+from splitjit._kernels.table import Arguments
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 # Measured crossovers between the routes, in bytes of all parts. NumPy copies long
@@ -96,11 +95,8 @@ def _objects(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> li
     if x.nbytes < _OBJECTS_FROM:
         return _slices(plan, x, out)
     parts = empty_parts(plan, x.dtype) if out is None else out
-    assign = load(assign_kernel)
-    if assign is None:
-        return _slices(plan, x, parts)
-    assign(zip(parts, [x[index] for index in plan.slices], strict=True))
-    return parts
+    assigned = objects.assign(parts, [x[index] for index in plan.slices])
+    return parts if assigned else _slices(plan, x, parts)
 
 
 def _kernels(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> list[np.ndarray]:
@@ -112,5 +108,5 @@ def _kernels(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> li
         layout = out_layout(plan, x, out)
     nbytes = x.nbytes
     stream = int(nbytes >= STREAM_FROM)
-    arguments = (stream, target, address_of(x), *layout.arguments)
+    arguments = Arguments(stream, target, address_of(x), layout.address)
     return parts if threads.copy(layout.loop, nbytes, arguments) else _slices(plan, x, parts)

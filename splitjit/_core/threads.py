@@ -14,8 +14,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-from splitjit._core.layout import LOOPS
 from splitjit._core.loading import is_forked_child, jit_disabled, load
+from splitjit._kernels.table import LOOPS, Arguments
 
 _BYTES_PER_TASK = 1 << 18
 """Waking another thread pays from this many bytes of parts on."""
@@ -39,17 +39,17 @@ def one_thread() -> Iterator[None]:
         _here.alone = before
 
 
-def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> bool:
+def copy(loop: str, nbytes: int, arguments: Arguments) -> bool:
     """Run a copy loop on as many threads as pay.
 
     Parameters
     ----------
     loop : str
-        The name of the loop, see `splitjit._core.layout.CopyLayout`.
+        The name of the loop, one of `splitjit._kernels.table.LOOPS`.
     nbytes : int
         Bytes of all parts.
-    arguments : tuple of int
-        The arguments of the kernel. The caller has checked them, and keeps the
+    arguments : Arguments
+        The arguments of the loop. The caller has checked them, and keeps the
         memory that they address alive until this function returns.
 
     Returns
@@ -67,14 +67,14 @@ def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> bool:
     return True
 
 
-def _kernel(loop: str, parallel: bool) -> Callable[[int, tuple[int, ...]], None] | None:
-    """Return ``kernel(tasks, arguments)``, see `splitjit._kernels.copy.copy_kernel`."""
+def _kernel(loop: str, parallel: bool) -> Callable[[int, Arguments], None] | None:
+    """Return ``kernel(tasks, arguments)``, see `splitjit._kernels.launch`."""
     if jit_disabled():
         return None
-    from splitjit._kernels.copy import copy_kernel, copy_loop
+    from splitjit._kernels.launch import copy_loop, launcher
 
-    copy_kernel(False)  # a forked child uses the serial kernel
-    return functools.partial(copy_kernel(parallel), copy_loop(loop).address)
+    launcher(False)  # a forked child uses the serial launcher
+    return functools.partial(launcher(parallel), copy_loop(loop).address)
 
 
 def _threads() -> int:

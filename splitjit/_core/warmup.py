@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from splitjit._core.dtypes import as_dtype
 from splitjit._core.loading import load
-from splitjit._core.objects import assign_kernel
+from splitjit._core.objects import assign_loop
 from splitjit._core.threads import load_kernels
 from splitjit.errors import SplitTypeError, describe
 
@@ -44,6 +44,6 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     except SplitTypeError as error:
         raise error.named("warmup") from None
     if any(dtype.hasobject for dtype in kinds):
-        load(assign_kernel, wait=True)
+        load(assign_loop, wait=True)
     if not all(dtype.hasobject for dtype in kinds):
         load_kernels()

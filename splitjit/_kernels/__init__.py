@@ -1,0 +1,29 @@
+"""The compiled copy loops.
+
+The way of a copy through this package. `_core` lays the copy out, then::
+
+    _core/threads.py     chooses how many tasks copy
+            │  Arguments: stream, target, source, layout
+            ▼
+    launch.py            runs a loop once for each task, on one thread or on several
+            │  task, tasks, arguments
+            ▼
+    copy.py              runs of bytes, one after another
+    deinterleave.py      single small items that the parts take from the source in turn
+    transpose.py         runs that are adjacent in a part but far apart in the source
+    part.py              one part, for compiled code of users
+            │  target, source, run, count, steps
+            ▼
+    runs.py              evenly spaced runs: by ordinary stores, or past the cache
+            │
+            ▼
+    intrinsics.py        LLVM: move, stream, prefetch, fence
+
+Beside that way are `table.py`, which both sides import (the record that
+describes a copy, the names of the loops, and sizes), `records.py`, which reads
+the record in compiled code, `compiling.py`, which names, compiles and caches
+functions, and `assign.py`, the loop over Python objects.
+
+A loop never raises and never sees a Python object. Python code has checked all
+addresses, extents and strides before. Importing this package imports nothing.
+"""

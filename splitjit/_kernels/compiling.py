@@ -1,0 +1,120 @@
+"""Compile functions with Numba, under names that no other code has.
+
+Each function gets one signature and one cache file: processes that save several
+signatures of one function at once can mix them up.
+
+Names carry a digest of the source of all kernels, because Numba's cache and the
+linker go by names alone. Numba's cache watches only the file of the function
+that it saves, and does not notice a change in another file. To the linker,
+functions of the same name, number and signature are the same function, and each
+process counts the numbers anew. So without the digest, code that one process
+saved could replace code that another process compiled from another version.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import sys
+from importlib import resources
+from pathlib import Path
+
+import llvmlite
+import numba
+from numba import njit
+from numba.core.registry import cpu_target
+
+_log = logging.getLogger(__name__)
+
+
+def jit(function=None, *, tag="", **options):
+    """Compile a helper of the loops on its first call, as `numba.njit` does.
+
+    Parameters
+    ----------
+    function : function
+    tag : str or int
+        Tells functions apart that a factory made from the same source.
+    **options
+        Options of `numba.njit`.
+    """
+    if function is None:
+        return functools.partial(jit, tag=tag, **options)
+    return njit(**options)(named(function, tag))
+
+
+def named(function, tag=""):
+    """Give a function a name that no other code has, in this process or in a cache."""
+    function.__qualname__ = f"{function.__name__}{tag}_{_digest(function.__module__)}"
+    return function
+
+
+@functools.cache
+def _digest(module):
+    """Return a digest of the source of all kernels, of the compiler and of the processor."""
+    source = (_kernel_source(), _module_source(module))
+    target = cpu_target.target_context.codegen().magic_tuple()
+    identity = repr((source, numba.__version__, llvmlite.__version__, target))
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _kernel_source():
+    try:
+        files = resources.files(__package__).iterdir()
+        return [file.read_bytes() for file in sorted(files, key=str) if file.name.endswith(".py")]
+    except OSError:  # a frozen application has no source; Numba looks at the executable
+        return []
+
+
+def _module_source(module):
+    module = sys.modules[module]
+    if module.__package__ == __package__:
+        return b""
+    try:
+        return module.__spec__.loader.get_data(module.__file__)
+    except OSError:
+        return b""
+
+
+def compile_cached(decorator, signature, function, **options):
+    """Compile a function for one signature, or load it from the cache.
+
+    Parameters
+    ----------
+    decorator : callable
+        `numba.njit`, `numba.jit` or `numba.cfunc`.
+    signature : tuple or Numba signature
+        The only signature of the function.
+    function : function
+        The function, at the top level of a module.
+    **options
+        Options of the decorator.
+
+    Returns
+    -------
+    callable
+        The result of the decorator.
+    """
+    function = named(function)
+    for _ in range(2):
+        try:
+            return decorator(signature, cache=True, **options)(function)
+        except Exception as error:  # no place, no space or damaged files: no reason to fail a split
+            _log.debug("%s is not cached", function.__qualname__, exc_info=True)
+            if isinstance(error, OSError) or not _discard_cached(function):
+                break
+    return decorator(signature, **options)(function)
+
+
+def _discard_cached(function):
+    """Delete the cached files of a function; return whether there were any."""
+    try:
+        folder = Path(njit(cache=True)(function).stats.cache_path)
+        files = list(folder.glob(f"*{function.__qualname__}*"))
+        for file in files:
+            file.unlink()
+    except Exception:  # no place for a cache
+        return False
+    return bool(files)

@@ -1,0 +1,196 @@
+"""LLVM instructions that Numba does not offer: move, stream, prefetch, fence.
+
+Addresses and byte counts are machine integers. Parameters called `nbytes`,
+`parts`, `itemsize` and `stream` of the vector intrinsics are literals: Numba
+compiles one variant for each value.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.errors import RequireLiteralValue
+from numba.extending import intrinsic
+
+from splitjit._kernels.table import LINE, TILE
+
+_BYTE, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
+
+
+def _pointer(builder, address, element):
+    return builder.inttoptr(address, element.as_pointer())
+
+
+def _literals(*kinds):
+    """Return the values of literal arguments."""
+    for kind in kinds:
+        if not isinstance(kind, types.Literal):
+            raise RequireLiteralValue(f"{kind} must be a literal")
+    return [kind.literal_value for kind in kinds]
+
+
+def _store(builder, value, pointer, nbytes, stream):
+    """Store a value; past the cache if `stream`, and then the pointer must be aligned."""
+    store = builder.store(value, pointer, align=nbytes if stream else 1)
+    if stream:
+        one = ir.Constant(_INT32, 1)
+        store.set_metadata("nontemporal", builder.module.add_metadata([one]))
+
+
+def _shuffled(builder, a, b, places):
+    mask = ir.Constant(ir.VectorType(_INT32, len(places)), places)
+    return builder.shuffle_vector(a, b, mask)
+
+
+@intrinsic
+def copy_bytes(typingctx, target, source, nbytes):
+    """Move bytes as C's memcpy does."""
+
+    def codegen(context, builder, signature, args):
+        target, source = (_pointer(builder, address, _BYTE) for address in args[:2])
+        cgutils.raw_memcpy(builder, target, source, args[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, types.intp), codegen
+
+
+@intrinsic(prefer_literal=True)
+def move(typingctx, target, source, nbytes, stream):
+    """Move one word of `nbytes` bytes, a power of two up to a cache line.
+
+    Neither address need be aligned, except the target if `stream`: then the
+    word goes past the cache.
+    """
+    size, past_cache = _literals(nbytes, stream)
+
+    def codegen(context, builder, signature, args):
+        word = ir.IntType(8 * size) if size <= 8 else ir.VectorType(_INT64, size // 8)
+        value = builder.load(_pointer(builder, args[1], word), align=1)
+        _store(builder, value, _pointer(builder, args[0], word), size, past_cache)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, nbytes, stream), codegen
+
+
+@intrinsic(prefer_literal=True)
+def deinterleave_line(typingctx, targets, step, offset, source, parts, itemsize, stream):
+    """Copy the next cache line of each part out of interleaved items.
+
+    The source holds ``a0 b0 c0 a1 b1 c1 …``: the parts take its items in turn.
+    The address of part i is `offset` more than the word at ``targets + i *
+    step``. If `stream`, it is a multiple of a cache line, and the line goes
+    past the cache.
+    """
+    count, size, past_cache = _literals(parts, itemsize, stream)
+
+    def codegen(context, builder, signature, args):
+        targets, step, offset, source = args[:4]
+        items = LINE // size
+        whole = ir.VectorType(ir.IntType(8 * size), count * items)
+        line = ir.VectorType(ir.IntType(8 * size), items)
+        value = builder.load(_pointer(builder, source, whole), align=1)
+        for part in range(count):
+            places = [part + count * i for i in range(items)]
+            taken = _shuffled(builder, value, ir.Constant(whole, ir.Undefined), places)
+            target = builder.load(_pointer(builder, targets, _INT64))
+            target = _pointer(builder, builder.add(target, offset), line)
+            _store(builder, taken, target, LINE, past_cache)
+            targets = builder.add(targets, step)
+        return context.get_dummy_value()
+
+    addresses = [types.intp] * 4
+    return types.void(*addresses, parts, itemsize, stream), codegen
+
+
+@intrinsic(prefer_literal=True)
+def transpose_tile(typingctx, target, target_step, source, source_step, itemsize):
+    """Transpose a square of items whose rows are `TILE` bytes on both sides."""
+    (size,) = _literals(itemsize)
+
+    def codegen(context, builder, signature, args):
+        target, target_step, source, source_step = args[:4]
+        n = TILE // size
+        row_type = ir.VectorType(ir.IntType(8 * size), n)
+        rows = []
+        for _ in range(n):
+            rows.append(builder.load(_pointer(builder, source, row_type), align=1))
+            source = builder.add(source, source_step)
+        # log2(n) rounds; each interleaves row i with row i + n / 2.
+        halves = [[i // 2 + i % 2 * n + half for i in range(n)] for half in (0, n // 2)]
+        for _ in range(n.bit_length() - 1):
+            rows = [
+                _shuffled(builder, rows[i], rows[i + n // 2], places)
+                for i in range(n // 2)
+                for places in halves
+            ]
+        for row in rows:
+            _store(builder, row, _pointer(builder, target, row_type), size, False)
+            target = builder.add(target, target_step)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 4, itemsize), codegen
+
+
+@intrinsic
+def prefetch(typingctx, address):
+    """Fetch a cache line into the L2 cache; an address outside of any buffer does no harm."""
+
+    def codegen(context, builder, signature, args):
+        byte = _BYTE.as_pointer()
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch",
+            [byte],
+            ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32]),
+        )
+        read, locality, data = (ir.Constant(_INT32, value) for value in (0, 2, 1))
+        builder.call(function, [_pointer(builder, args[0], _BYTE), read, locality, data])
+        return context.get_dummy_value()
+
+    return types.void(types.intp), codegen
+
+
+@intrinsic
+def words_at(typingctx, address):
+    """Return a pointer to 8-byte integers."""
+
+    def codegen(context, builder, signature, args):
+        return _pointer(builder, args[0], _INT64)
+
+    return types.CPointer(types.int64)(types.intp), codegen
+
+
+@intrinsic(prefer_literal=True)
+def reserve(typingctx, nbytes, alignment):
+    """Reserve memory on the stack of the calling thread, and return its address."""
+    size, boundary = _literals(nbytes, alignment)
+
+    def codegen(context, builder, signature, args):
+        with builder.goto_entry_block():
+            buffer = builder.alloca(ir.ArrayType(_BYTE, size))
+        buffer.align = boundary
+        return builder.ptrtoint(buffer, _INT64)
+
+    return types.intp(nbytes, alignment), codegen
+
+
+@intrinsic
+def fence(typingctx):
+    """Make streamed stores visible to other threads."""
+
+    def codegen(context, builder, signature, args):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def out_of_line(typingctx):
+    """Keep LLVM from inlining the calling function, which it would optimize anew in each caller."""
+
+    def codegen(context, builder, signature, args):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), codegen

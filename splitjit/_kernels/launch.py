@@ -1,0 +1,83 @@
+"""Run a loop once for each task, on one thread or on several."""
+
+from __future__ import annotations
+
+import functools
+
+from llvmlite import ir
+from numba import cfunc, njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from splitjit._kernels.compiling import compile_cached
+from splitjit._kernels.copy import copy
+from splitjit._kernels.deinterleave import deinterleave
+from splitjit._kernels.table import Arguments
+from splitjit._kernels.transpose import transpose
+
+_ARGUMENTS = types.NamedUniTuple(types.intp, len(Arguments._fields), Arguments)
+_LOOP = types.void(types.intp, types.intp, types.intp)
+_LAUNCH = types.void(types.intp, types.intp, _ARGUMENTS)
+_LOOPS = {"copy": copy, "deinterleave": deinterleave, "transpose": transpose}
+
+
+@intrinsic
+def _call(typingctx, loop, task, tasks, arguments):
+    """Call a compiled loop by its address, with the address of its arguments."""
+
+    def codegen(context, builder, signature, args):
+        loop, task, tasks, arguments = args
+        stored = builder.ptrtoint(cgutils.alloca_once_value(builder, arguments), task.type)
+        kind = ir.FunctionType(ir.VoidType(), [task.type] * 3)
+        builder.call(builder.inttoptr(loop, kind.as_pointer()), [task, tasks, stored])
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, types.intp, arguments), codegen
+
+
+def _serial(loop, tasks, arguments):
+    for task in range(tasks):
+        _call(loop, task, tasks, arguments)
+
+
+def _parallel(loop, tasks, arguments):
+    for task in prange(tasks):
+        _call(loop, task, tasks, arguments)
+
+
+@functools.cache
+def copy_loop(name):
+    """Compile one of the loops that copy, or load it from the cache.
+
+    Each loop is compiled once for both launchers, which call it by its address.
+    Otherwise Numba would optimize it anew in each launcher.
+
+    Parameters
+    ----------
+    name : str
+        One of `splitjit._kernels.table.LOOPS`.
+
+    Returns
+    -------
+    numba.core.ccallback.CFunc
+        The compiled code ``loop(task, tasks, address of Arguments)``.
+    """
+    return compile_cached(cfunc, _LOOP, _LOOPS[name], error_model="numpy")
+
+
+@functools.cache
+def launcher(parallel):
+    """Compile a launcher, or load it from the cache.
+
+    Parameters
+    ----------
+    parallel : bool
+        Whether the tasks run on Numba's threads, or one after another.
+
+    Returns
+    -------
+    callable
+        ``launch(address of a loop, tasks, Arguments)``
+    """
+    function = _parallel if parallel else _serial
+    return compile_cached(njit, _LAUNCH, function, parallel=parallel, nogil=True)

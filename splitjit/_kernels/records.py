@@ -1,0 +1,82 @@
+"""Read the layout record in compiled code; see `splitjit._kernels.table` for its words."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import types
+from numba.extending import intrinsic
+
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import words_at
+from splitjit._kernels.table import (
+    COUNT,
+    DIMS,
+    FIXED,
+    HEADER,
+    NBYTES,
+    RUN,
+    RUNS,
+    SOURCE_OFFSET,
+    TARGET_OFFSET,
+    WORD,
+    Arguments,
+)
+
+
+class Layout(NamedTuple):
+    """The header of a layout record, a pointer to its strides, and the address of its rows."""
+
+    dims: int
+    count: int
+    runs: int
+    source_strides: Any
+    rows: int
+
+
+class Part(NamedTuple):
+    """A row of a layout record, with pointers to its extents and strides."""
+
+    source_offset: int
+    target_offset: int
+    run: int
+    nbytes: int
+    extents: Any
+    target_strides: Any
+
+
+@intrinsic
+def arguments_at(typingctx, address):
+    """Read the arguments of a copy loop, which lie one after another at an address."""
+    kind = types.NamedUniTuple(types.intp, len(Arguments._fields), Arguments)
+
+    def codegen(context, builder, signature, args):
+        words = builder.inttoptr(args[0], context.get_value_type(kind).as_pointer())
+        return builder.load(words)
+
+    return kind(types.intp), codegen
+
+
+@jit(inline="always")
+def layout_at(address):
+    """Read the header of the record at an address."""
+    words = words_at(address)
+    strides = address + WORD * HEADER
+    dims = words[DIMS]
+    return Layout(dims, words[COUNT], words[RUNS], words_at(strides), strides + WORD * dims)
+
+
+@jit(inline="always")
+def part_at(layout, i):
+    """Read row `i` of the record."""
+    address = layout.rows + WORD * i * (FIXED + 2 * layout.dims)
+    row = words_at(address)
+    extents = address + WORD * FIXED
+    return Part(
+        row[SOURCE_OFFSET],
+        row[TARGET_OFFSET],
+        row[RUN],
+        row[NBYTES],
+        words_at(extents),
+        words_at(extents + WORD * layout.dims),
+    )

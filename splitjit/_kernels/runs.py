@@ -1,0 +1,195 @@
+"""Copy evenly spaced runs: by ordinary stores, or past the cache.
+
+::
+
+    source   |-run-|        |-run-|        |-run-|          source_step bytes apart
+    target   |-run-|-run-|-run-|                            target_step bytes apart
+
+An ordinary store first reads the cache line that it overwrites. A streaming
+(non-temporal) store does not, and so a large copy moves two bytes instead of
+three for each byte of the source. Streaming takes full, aligned lines.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import copy_bytes, move, out_of_line, prefetch, reserve
+from splitjit._kernels.table import LINE, PAGE
+
+STAGE = 1 << 15
+"""The staging buffer: short runs are gathered in it, in the L1 cache, and then streamed out."""
+
+_RESERVED = STAGE + 2 * LINE  # a line to spare at both ends
+_BATCH = 1 << 9  # gathered at a time, so that fetching, gathering and storing overlap
+_FAR = 1 << 9  # hardware does not fetch ahead runs that are farther apart
+_STAGED = 1 << 11  # longer runs are streamed directly
+_LONG = 1 << 9  # shorter runs are not streamed to a target with gaps
+
+
+class Runs(NamedTuple):
+    """Evenly spaced runs: addresses of the first run, and byte steps to the next run."""
+
+    target: int
+    source: int
+    run: int
+    count: int
+    target_step: int
+    source_step: int
+
+
+@jit(inline="always")
+def staging_buffer():
+    """Reserve a staging buffer."""
+    return reserve(_RESERVED, PAGE)
+
+
+def _words_of(nbytes):
+    """Make the loop for runs of `nbytes` to 2 * `nbytes` - 1: one word, or two that overlap."""
+
+    @jit(tag=nbytes)
+    def copy_words(target, source, run, count, target_step, source_step):
+        out_of_line()
+        last = run - nbytes
+        if last == 0:
+            for _ in range(count):
+                move(target, source, nbytes, False)
+                target += target_step
+                source += source_step
+        else:
+            for _ in range(count):
+                move(target, source, nbytes, False)
+                move(target + last, source + last, nbytes, False)
+                target += target_step
+                source += source_step
+
+    return copy_words
+
+
+_words_of_1, _words_of_2, _words_of_4 = _words_of(1), _words_of(2), _words_of(4)
+_words_of_8, _words_of_16, _words_of_32 = _words_of(8), _words_of(16), _words_of(32)
+
+
+@jit
+def move_runs(target, source, run, count, target_step, source_step):
+    """Copy runs by ordinary stores and the widest word that fits."""
+    out_of_line()
+    if run >= LINE:  # memcpy is no faster, and slower if the target's pages are new
+        last = run - LINE
+        for _ in range(count):
+            for k in range(0, last, LINE):
+                move(target + k, source + k, LINE, False)
+            move(target + last, source + last, LINE, False)
+            target += target_step
+            source += source_step
+    elif run >= 32:
+        _words_of_32(target, source, run, count, target_step, source_step)
+    elif run >= 16:
+        _words_of_16(target, source, run, count, target_step, source_step)
+    elif run >= 8:
+        _words_of_8(target, source, run, count, target_step, source_step)
+    elif run >= 4:
+        _words_of_4(target, source, run, count, target_step, source_step)
+    elif run >= 2:
+        _words_of_2(target, source, run, count, target_step, source_step)
+    else:
+        _words_of_1(target, source, run, count, target_step, source_step)
+
+
+@jit
+def stream_bytes(target, source, nbytes):
+    """Copy bytes past the cache, but the partial lines at both ends through the cache."""
+    out_of_line()
+    head = min(-target % LINE, nbytes)
+    if head:
+        copy_bytes(target, source, head)
+    tail = head + (nbytes - head) // LINE * LINE
+    for k in range(head, tail, LINE):
+        move(target + k, source + k, LINE, True)
+    if tail < nbytes:
+        copy_bytes(target + tail, source + tail, nbytes - tail)
+
+
+@jit(inline="always")
+def put_bytes(stream, target, source, nbytes):
+    """Copy bytes, past the cache if `stream`."""
+    if stream:
+        stream_bytes(target, source, nbytes)
+    else:
+        copy_bytes(target, source, nbytes)
+
+
+@jit(inline="always")
+def _prefetch_runs(ahead, n, run, source, source_step):
+    """Fetch the next `n` runs: from `ahead` on, or if it is 0, those after the `n` at `source`."""
+    if ahead:
+        for k in range(ahead, ahead + n * run, LINE):
+            prefetch(k)
+    elif abs(source_step) >= _FAR:
+        for i in range(n):
+            start = source + (n + i) * source_step
+            for k in range(start, start + run, LINE):
+                prefetch(k)
+
+
+@jit(inline="always")
+def _stream_short_runs(stage, ahead, target, source, run, count, source_step):
+    """Copy short runs to a contiguous target, past the cache.
+
+    The staging buffer has the target's offset from a cache line. The loop
+    gathers a batch of runs in it, streams the full lines out, and moves the
+    partial last line to the front.
+    """
+    batch = max(_BATCH // run, 1)
+    fill = target % LINE
+    line = target - fill
+    skip = fill  # bytes of the first line that lie before the target
+    while count > 0:
+        n = min(batch, count)
+        _prefetch_runs(ahead, n, run, source, source_step)
+        if ahead:
+            ahead += n * run
+        move_runs(stage + fill, source, run, n, run, source_step)
+        source += n * source_step
+        count -= n
+        fill += n * run
+        first = 0
+        if skip and fill >= LINE:
+            copy_bytes(line + skip, stage + skip, LINE - skip)
+            first = LINE
+            skip = 0
+        full = fill // LINE * LINE
+        for k in range(first, full, LINE):
+            move(line + k, stage + k, LINE, True)
+        if full:
+            move(stage, stage + full, LINE, False)
+            line += full
+            fill -= full
+    copy_bytes(line + skip, stage + skip, fill - skip)
+
+
+@jit(inline="always")
+def copy_runs(stream, stage, ahead, runs):
+    """Copy runs.
+
+    Parameters
+    ----------
+    stream : int
+        Whether to write past the cache if that pays.
+    stage : int
+        Address of a staging buffer.
+    ahead : int
+        Address from which to prefetch, or 0.
+    runs : Runs
+    """
+    target, source, run, count = runs.target, runs.source, runs.run, runs.count
+    if stream and run <= _STAGED and runs.target_step == run:
+        _stream_short_runs(stage, ahead, target, source, run, count, runs.source_step)
+    elif stream and run >= _LONG:
+        for _ in range(count):
+            stream_bytes(target, source, run)
+            target += runs.target_step
+            source += runs.source_step
+    else:
+        move_runs(target, source, run, count, runs.target_step, runs.source_step)

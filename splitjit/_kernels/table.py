@@ -1,0 +1,91 @@
+"""The facts that the Python side and the compiled side of a copy share.
+
+This module imports neither Numba nor NumPy, so that layouts can be made without
+them. All numbers are bytes unless a comment names another unit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Arguments(NamedTuple):
+    """The arguments of a copy loop; each is one machine integer.
+
+    Attributes
+    ----------
+    stream : int
+        1 if full cache lines of the target are written past the cache, else 0.
+    target : int
+        The address from which the target offsets of the layout record count: the start
+        of a block, or 0 if these offsets are addresses.
+    source : int
+        The address of the first element of the source.
+    layout : int
+        The address of the layout record.
+    """
+
+    stream: int
+    target: int
+    source: int
+    layout: int
+
+
+# The layout record is an array of 8-byte words:
+#
+#     word  0              DIMS     number of dims, the same for all parts
+#           1              COUNT    number of parts, empty parts left out
+#           2              RUNS     runs of each part if all parts have as many, else 0
+#           3 …            the source strides, one a dim, outermost dim first
+#           3 + DIMS …     one row a part:
+#                              SOURCE_OFFSET     where the part starts in the source
+#                              TARGET_OFFSET     where the part starts in the target
+#                              RUN               bytes of a run
+#                              NBYTES            bytes of the part
+#                              the extents of the part, one a dim
+#                              the target strides of the part, one a dim
+#
+# Every part is a nest of `extents` around runs of bytes that are contiguous on both
+# sides. Byte b of a part is byte b % RUN of its run b // RUN:
+#
+#     for i in range(extents[0]): for j in range(extents[1]): …
+#         copy RUN bytes  from  source + SOURCE_OFFSET + i * source_strides[0] + …
+#                         to    target + TARGET_OFFSET + i * target_strides[0] + …
+
+WORD = 8
+DIMS, COUNT, RUNS = range(3)
+HEADER = 3  # words before the source strides
+SOURCE_OFFSET, TARGET_OFFSET, RUN, NBYTES = range(4)
+FIXED = 4  # words of a row before its extents
+
+
+def row_words(dims: int) -> int:
+    """Return the words of a row of the layout record."""
+    return FIXED + 2 * dims
+
+
+MAX_RANK = 64
+"""The most dims that NumPy allows."""
+
+LINE = 64
+"""A cache line, and the widest vector. Shorter runs share their lines with other runs."""
+
+PAGE = 1 << 12
+"""A page. A store across a page boundary is about 100 times slower."""
+
+TILE = 16
+"""The vectors in which the transpose loop turns tiles."""
+
+BLOCK = 1 << 17
+"""Source bytes that stay in a core's L2 cache while each part takes its runs from them."""
+
+INTERLEAVED = tuple(
+    (parts, itemsize)
+    for parts in (2, 3, 4, 8)
+    for itemsize in (1, 2, 4)
+    if (parts, itemsize) != (8, 4)  # the transpose loop is faster
+)
+"""The numbers of parts and the item sizes for which the deinterleave loop has code."""
+
+LOOPS = ("copy", "deinterleave", "transpose")
+"""The names of the loops. Each loop is compiled on its own, when a layout first needs it."""

@@ -1,0 +1,255 @@
+"""The transpose loop: runs that are adjacent in a part but far apart in the source.
+
+The last two dims of such a layout are *lines* and *steps*. Lines are adjacent
+in the source and apart in the target; steps are the other way round::
+
+    source                             target
+             line 0  1  2  3 …                  step 0  1  2  3 …
+    step 0        a  b  c  d           line 0        a  e  i  …
+    step 1        e  f  g  h           line 1        b  f  j  …
+    step 2        i  j  k  l           line 2        c  g  k  …
+
+If the lines of neighbouring parts are adjacent in the source, these parts form
+a *band*. A band is cut into *strips* of lines, and a strip into *batches* of
+steps. A task gathers one batch of one strip, a *piece*, in the staging buffer,
+and then writes its lines to their parts. So the loop reads and writes whole
+cache lines on both sides.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import fence, out_of_line, prefetch, transpose_tile
+from splitjit._kernels.records import arguments_at, layout_at, part_at
+from splitjit._kernels.runs import STAGE, move_runs, put_bytes, staging_buffer
+from splitjit._kernels.table import LINE, TILE
+
+_STRIP = 1 << 7  # source bytes of a strip at each step
+_BROAD_STRIP = 1 << 10  # the same, if runs are longer than a cache line
+_AHEAD = 1 << 12  # if a band has only one strip, it is prefetched so far ahead
+
+
+class Band(NamedTuple):
+    """Neighbouring parts whose lines are adjacent in the source.
+
+    Attributes
+    ----------
+    first, end : int
+        The parts of the band are [first, end).
+    lines : int
+        Lines of all its parts together.
+    width : int
+        Lines of a strip; the last strip may have fewer.
+    batch : int
+        Steps of a batch; the last batch may have fewer.
+    pieces : int
+        Strips times batches times the indices of the outer dims.
+    """
+
+    first: int
+    end: int
+    lines: int
+    width: int
+    batch: int
+    pieces: int
+
+
+class Strip(NamedTuple):
+    """The part of a strip to gather: its first run, its size, and its byte steps."""
+
+    source: int
+    run: int
+    lines: int
+    steps: int
+    line: int
+    step: int
+
+
+def _tiles_of(nbytes):
+    """Make the loop that gathers items of `nbytes` whose lines are adjacent in the source."""
+    n = TILE // nbytes
+
+    @jit(tag=nbytes)
+    def gather_tiles(stage, pitch, ahead, source, lines, steps, source_step):
+        out_of_line()
+        row = lines * nbytes
+        for _ in range(steps // n):
+            for _ in range(n):
+                for k in range(0, row, LINE):
+                    prefetch(ahead + k)
+                ahead += source_step
+            for k in range(0, lines - n, n):
+                transpose_tile(stage + k * pitch, pitch, source + k * nbytes, source_step, nbytes)
+            # The last tile may repeat lines of the tile before it.
+            k = lines - n
+            transpose_tile(stage + k * pitch, pitch, source + k * nbytes, source_step, nbytes)
+            stage += n * nbytes
+            source += n * source_step
+
+    return gather_tiles
+
+
+_tiles_of_1, _tiles_of_2, _tiles_of_4 = _tiles_of(1), _tiles_of(2), _tiles_of(4)
+_tiles_of_8, _tiles_of_16 = _tiles_of(8), _tiles_of(16)
+
+
+@jit(inline="always")
+def _gather_tiles(stage, pitch, ahead, strip):
+    """Gather as many steps of a strip as whole tiles hold; return their number."""
+    source, run, lines, steps, step = strip.source, strip.run, strip.lines, strip.steps, strip.step
+    if strip.line != run or lines * run < TILE or TILE % run != 0:
+        return 0
+    if run == 1:
+        _tiles_of_1(stage, pitch, ahead, source, lines, steps, step)
+    elif run == 2:
+        _tiles_of_2(stage, pitch, ahead, source, lines, steps, step)
+    elif run == 4:
+        _tiles_of_4(stage, pitch, ahead, source, lines, steps, step)
+    elif run == 8:
+        _tiles_of_8(stage, pitch, ahead, source, lines, steps, step)
+    else:
+        _tiles_of_16(stage, pitch, ahead, source, lines, steps, step)
+    return steps - steps % (TILE // run)
+
+
+@jit(inline="always")
+def _gather(stage, pitch, ahead, strip):
+    """Gather a strip: line k starts at ``stage + k * pitch``.
+
+    The loop prefetches from the address `ahead`, with the steps of the strip.
+    """
+    run, lines = strip.run, strip.lines
+    done = _gather_tiles(stage, pitch, ahead, strip)
+    stage += done * run
+    source = strip.source + done * strip.step
+    steps = strip.steps - done
+    if lines * run < LINE:
+        for k in range(lines):
+            move_runs(stage + k * pitch, source + k * strip.line, run, steps, run, strip.step)
+    else:
+        ahead += done * strip.step
+        for i in range(steps):
+            for k in range(0, lines * run, LINE):
+                prefetch(ahead + i * strip.step + k)
+            move_runs(stage + i * run, source + i * strip.step, run, lines, pitch, strip.line)
+
+
+@jit(inline="always")
+def _outer_offset(index, dims, extents, strides):
+    """Return the byte offset of an index into the dims before lines and steps."""
+    offset = 0
+    for d in range(dims - 3, -1, -1):
+        outer = index // extents[d]
+        offset += (index - outer * extents[d]) * strides[d]
+        index = outer
+    return offset
+
+
+@jit(inline="always")
+def _end_of_band(layout, first):
+    """Return the end of the run of parts whose lines are adjacent in the source."""
+    dims = layout.dims
+    part = part_at(layout, first)
+    for p in range(first + 1, layout.count):
+        end = part.source_offset + part.extents[dims - 2] * layout.source_strides[dims - 2]
+        after = part_at(layout, p)
+        if after.source_offset != end or after.run != part.run:
+            return p
+        for d in range(dims):
+            if d != dims - 2 and after.extents[d] != part.extents[d]:
+                return p
+        part = after
+    return layout.count
+
+
+@jit
+def _band_at(layout, first):
+    """Return the band that starts with part `first`."""
+    out_of_line()
+    dims = layout.dims
+    end = _end_of_band(layout, first)
+    part, last = part_at(layout, first), part_at(layout, end - 1)
+    lines = (last.source_offset - part.source_offset) // layout.source_strides[dims - 2]
+    lines += last.extents[dims - 2]
+    run, steps = part.run, part.extents[dims - 1]
+    width = min(max((_STRIP if run < LINE else _BROAD_STRIP) // run, 1), lines)
+    batch = STAGE // (width * run)
+    if batch > LINE:
+        batch -= batch % LINE
+    outer = part.nbytes // (run * steps * part.extents[dims - 2])
+    pieces = outer * -(-lines // width) * -(-steps // batch)
+    return Band(first, end, lines, width, batch, pieces)
+
+
+@jit(inline="always")
+def _line_of_strip(layout, band, strip):
+    """Return the part, and its line, in which a strip of a band starts."""
+    p, line = band.first, strip * band.width
+    part = part_at(layout, p)
+    while line >= part.extents[layout.dims - 2]:
+        line -= part.extents[layout.dims - 2]
+        p += 1
+        part = part_at(layout, p)
+    return p, line
+
+
+@jit(inline="always")
+def _copy_pieces(call, layout, stage, band, first, last):
+    """Copy the pieces [first, last) of a band: all strips of a batch, then the next batch."""
+    dims = layout.dims
+    part = part_at(layout, band.first)
+    run, steps = part.run, part.extents[dims - 1]
+    source_line, source_step = layout.source_strides[dims - 2], layout.source_strides[dims - 1]
+    origin = call.source + part.source_offset
+    strips = -(-band.lines // band.width)
+    batches = -(-steps // band.batch)
+    pitch = band.batch * run
+    strip = first % strips
+    p, line = _line_of_strip(layout, band, strip)
+    part = part_at(layout, p)
+    for piece in range(first, last):
+        index = piece // strips // batches
+        start = piece // strips % batches * band.batch
+        n = min(band.batch, steps - start)
+        width = min(band.width, band.lines - strip * band.width)
+        source = origin + strip * band.width * source_line + start * source_step
+        source += _outer_offset(index, dims, part.extents, layout.source_strides)
+        # Prefetch the next strip. If there is only one, prefetch its later steps.
+        ahead = source + (width * source_line if strips > 1 else _AHEAD)
+        _gather(stage, pitch, ahead, Strip(source, run, width, n, source_line, source_step))
+        for k in range(width):
+            target = call.target + part.target_offset + start * run
+            target += line * part.target_strides[dims - 2]
+            target += _outer_offset(index, dims, part.extents, part.target_strides)
+            put_bytes(call.stream, target, stage + k * pitch, n * run)
+            line += 1
+            if line == part.extents[dims - 2]:
+                p = p + 1 if p + 1 < band.end else band.first
+                line = 0
+                part = part_at(layout, p)
+        strip = strip + 1 if strip + 1 < strips else 0
+
+
+def transpose(task, tasks, arguments):
+    """Copy the share of one task; `arguments` is the address of `Arguments`."""
+    call = arguments_at(arguments)
+    layout = layout_at(call.layout)
+    stage = staging_buffer()
+    total = p = 0
+    while p < layout.count:
+        band = _band_at(layout, p)
+        total += band.pieces
+        p = band.end
+    start = p = 0
+    while p < layout.count:
+        band = _band_at(layout, p)
+        first = min(max(total * task // tasks - start, 0), band.pieces)
+        last = min(max(total * (task + 1) // tasks - start, 0), band.pieces)
+        if first < last:
+            _copy_pieces(call, layout, stage, band, first, last)
+        start += band.pieces
+        p = band.end
+    if call.stream:
+        fence()
