@@ -11,7 +11,7 @@ sessions. pytest gets the arguments after ``--``:
 import nox
 
 nox.needs_version = ">=2025.2.9"
-nox.options.default_venv_backend = "uv"  # pip cannot resolve the oldest versions
+nox.options.default_venv_backend = "uv"  # only uv can install the oldest allowed versions
 
 WHEELS = ["--only-binary=:all:", "--no-binary=splitjit"]
 """Use only wheels: the oldest version is then the oldest one with a wheel for this Python."""

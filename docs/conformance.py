@@ -1,4 +1,4 @@
-"""Compare implementations of the Split operators in the cases where they disagree.
+"""Compare implementations of the Split operators in the cases in which they disagree.
 
 ``python docs/conformance.py`` runs onnx's shape inference, onnx.reference,
 ONNX Runtime, OpenVINO and splitjit over `CASES` and writes the results to

@@ -25,7 +25,7 @@ def by_head(part):
 
 
 def attend(queries, keys, values):
-    """Attend with heads / groups consecutive query heads for each key head and value head."""
+    """Attend: each key and value head serves heads / groups consecutive query heads."""
     keys, values = (np.repeat(heads_of, heads // groups, axis=0) for heads_of in (keys, values))
     scores = queries @ keys.swapaxes(1, 2) / np.sqrt(width, dtype=np.float32)
     scores[:, ~np.tri(tokens, dtype=bool)] = -np.inf  # a token must not see later tokens
