@@ -1,20 +1,20 @@
 # /// script
 # dependencies = ["nox[uv]>=2025.2.9"]
 # ///
-"""The tests on each Python, with the oldest and the newest versions of what they need.
+"""Run the tests on each Python, with the oldest and the newest versions of their dependencies.
 
-``pipx run nox`` runs all; uv gets the Pythons that are missing. ``pipx run nox --list`` names the
-sessions, and what follows ``--`` goes to pytest:
+``pipx run nox`` runs all sessions; uv installs missing Pythons. ``pipx run nox --list`` lists the
+sessions. pytest gets the arguments after ``--``:
 ``pipx run nox --session "tests-3.11(oldest)" -- tests/test_split.py``
 """
 
 import nox
 
 nox.needs_version = ">=2025.2.9"
-nox.options.default_venv_backend = "uv"  # alone installs the oldest versions, pyproject's floors
+nox.options.default_venv_backend = "uv"  # only uv can install the oldest allowed versions
 
 WHEELS = ["--only-binary=:all:", "--no-binary=splitjit"]
-"""The oldest versions are those that have wheels for a Python."""
+"""Use only wheels: the oldest version is then the oldest one with a wheel for this Python."""
 
 
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])
@@ -23,6 +23,6 @@ WHEELS = ["--only-binary=:all:", "--no-binary=splitjit"]
     [nox.param("lowest-direct", id="oldest"), nox.param("highest", id="newest")],
 )
 def tests(session: nox.Session, resolution: str) -> None:
-    """Run the tests with the oldest or the newest versions."""
+    """Run the tests with the oldest or the newest versions of the dependencies."""
     session.install("--resolution", resolution, *WHEELS, ".", "--group", "test")
     session.run("python", "-m", "pytest", *session.posargs)

@@ -1,1 +1,1 @@
-"""Benchmarks of splitjit: `asv` runs split, startup and ratios; report.py stands alone."""
+"""Benchmarks of splitjit: `asv` runs all modules except report.py and compare.py."""

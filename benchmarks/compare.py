@@ -1,8 +1,8 @@
-"""Splits side by side: splitjit, its peers, and plain copies as the limit.
+"""Prepare, verify and time splits of splitjit and its peers, and plain copies as the limit.
 
-Thread pools spin for a while after their work, and the contender that comes
-next pays for it. So the order is random in every round, each contender sleeps
-before its turn, and only ratios within one comparison count; see `measure`.
+Thread pools spin for a while after their work, which slows down the next
+contender. Therefore the order is random in every round and each contender
+sleeps before its turn. Compare only ratios within one call of `measure`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PEERS = ("numpy", "torch", "onnxruntime", "openvino", "opencv")
 LIMIT = ("memcpy", "streaming")
 THREADS = 2
 
-Call = Callable[[], Iterable]  # does the work and returns the parts
+Call = Callable[[], Iterable]  # splits once and returns the parts
 
 
 @dataclass(frozen=True)
 class Case:
-    """A split of a C-contiguous array: its shape, and the sizes along the axis."""
+    """A split of a C-contiguous array: its shape, the axis, and the sizes along the axis."""
 
     shape: tuple[int, ...]
     axis: int
@@ -57,23 +57,23 @@ class Case:
 
 
 def measure(calls: dict[str, Call], rounds: int = 5) -> dict[str, float]:
-    """Time calls against each other.
+    """Time several calls in turn, so that their ratios are comparable.
 
-    Each round visits every call in a new random order: 4 ms of sleep, in which
-    the thread pool of the one before comes to rest; one uncounted call; then a
-    burst. What a call returns is dropped before the next one.
+    Each round visits every call in a new random order. Before each burst, 4 ms
+    of sleep let the previous thread pool come to rest, and one call is not
+    counted. The parts of a call are dropped before the next call.
 
     Parameters
     ----------
     calls : dict of str to callable
-        What to time, by name.
+        The calls to time, by name.
     rounds : int, default 5
-        Fewer are good for a first look only.
+        Number of rounds; fewer give only a first impression.
 
     Returns
     -------
     dict of str to float
-        The median over the rounds, in seconds a call.
+        Median seconds per call, over the rounds.
     """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
@@ -85,7 +85,7 @@ def measure(calls: dict[str, Call], rounds: int = 5) -> dict[str, float]:
 
 
 def _burst(call: Call) -> float:
-    """Seconds a call, over at least 3 calls and 10 ms."""
+    """Return the seconds per call, over at least 3 calls and 10 ms."""
     count, batch = 0, 3
     start = time.perf_counter()
     while True:
@@ -95,7 +95,7 @@ def _burst(call: Call) -> float:
         elapsed = time.perf_counter() - start
         if elapsed >= 0.01:
             return elapsed / count
-        batch = count  # double: the clock must not weigh on calls of a microsecond
+        batch = count  # double, so that reading the clock stays cheap beside short calls
 
 
 # ---- contenders -----------------------------------------------------------------------
@@ -108,30 +108,30 @@ def contenders(
     names: Iterable[str] = (OURS, *PEERS, *LIMIT),
     threads: int = THREADS,
 ) -> dict[str, Call]:
-    """Prepare a case for those that are installed and can do it.
+    """Prepare a case for each contender that is installed and supports it.
 
     Parameters
     ----------
     case : Case
-        What to split.
+        The split to make.
     fresh : bool
-        Whether parts are new memory at each call, or the same touched arrays.
+        True for new parts at each call, False to reuse arrays whose pages are touched.
     names : iterable of str
-        The contenders wanted.
+        The contenders to prepare.
     threads : int, default 2
-        On how many threads each of them may work.
+        The number of threads that each contender may use.
 
     Returns
     -------
     dict of str to callable
-        By name, each called and verified once against NumPy's slices.
+        The calls by name. Each has been called once and compared with NumPy's slices.
 
     Raises
     ------
     AssertionError
-        If one of them gets a part wrong.
+        If a contender returns a wrong part.
     """
-    # Small integers: exact in every dtype, and no NaN that would not equal itself.
+    # Small integers are exact in every dtype, and contain no NaN, which is not equal to itself.
     values = np.random.default_rng(0).integers(0, 127, case.shape, np.int8)
     x = values.astype(case.dtype)
     expected = splitjit.split(x, case.sizes, axis=case.axis, copy=False)
@@ -140,7 +140,7 @@ def contenders(
     calls = {}
     for name in names:
         for part in out or ():
-            part.fill(0)  # touches it, and leaves nothing of the contender before
+            part.fill(0)  # touch the pages, and remove the result of the previous contender
         try:
             call = _PREPARE[name](case, x, out, threads)
         except (ImportError, NotImplementedError):
@@ -204,7 +204,7 @@ def _onnxruntime(case, x, out, threads):
         [helper.make_tensor_value_info(name, kind, None) for name in names],
         [numpy_helper.from_array(np.array(case.sizes, np.int64), "split")],
     )
-    # An old enough format for every runtime that knows Split-18.
+    # Every runtime that supports Split-18 reads this IR version.
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -290,7 +290,7 @@ def _plain_copy(name, case, x, out, threads):
 
 @functools.cache
 def _limit_library() -> ctypes.CDLL:
-    """Compile limit.c; NotImplementedError where there is no compiler that can."""
+    """Compile limit.c, or raise NotImplementedError if no compiler can."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise NotImplementedError("no C compiler")
@@ -302,7 +302,7 @@ def _limit_library() -> ctypes.CDLL:
             subprocess.run([compiler, *options, source, "-o", library], check=True)
         except subprocess.CalledProcessError as error:
             raise NotImplementedError("no C compiler with OpenMP") from error
-        return ctypes.CDLL(str(library))  # stays loaded once the folder is gone
+        return ctypes.CDLL(str(library))  # stays loaded after the folder is deleted
 
 
 _PREPARE = {

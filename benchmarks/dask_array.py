@@ -1,16 +1,16 @@
-"""Splits of Dask arrays: all parts computed, next to Dask's own slices; and the graph alone."""
+"""Time of Dask splits: all parts computed, the same with Dask's slices, and the graph alone."""
 
 import splitjit
 
 CHUNKS = {
-    # Rows of a chunk, and how many chunks; float32 rows of 6144 into 3.
+    # Rows per chunk, and number of chunks. Each row has 6144 float32 and is split into 3.
     "few large": (1024, 8),
     "many small": (32, 256),
 }
 
 
 class Parts:
-    """All parts of an array whose chunks are in memory, by Dask's threads."""
+    """All parts of an array whose chunks are in memory, on Dask's threads."""
 
     version = "1"
     params = tuple(CHUNKS)

@@ -1,4 +1,4 @@
-"""Time of a split inside compiled code, beside Numba's own np.split and a copy."""
+"""Time of a split inside compiled code, compared with Numba's np.split followed by a copy."""
 
 import numpy as np
 from numba import njit
@@ -36,7 +36,7 @@ def _ours_into(x, outs, n, axis):
 
 @njit
 def _numbas_first_into(x, outs, n):
-    for out, part in zip(outs, np.split(x, n)):  # noqa: B905  compiled code has no strict=
+    for out, part in zip(outs, np.split(x, n)):  # noqa: B905  Numba's zip has no strict=
         out[:] = part
 
 
@@ -47,14 +47,14 @@ def _numbas_last_into(x, outs, n):
 
 
 class InCompiledCode:
-    """Fresh parts, dropped at once, and parts that are there."""
+    """Fresh parts, dropped at once, and copies into existing parts."""
 
     version = "1"
     params = (list(SHAPES), ["fresh", "out"], ["splitjit", "numba"])
     param_names = ("case", "target", "by")
 
     def setup(self, case, target, by):
-        """Compile, and touch what is reused."""
+        """Compile the functions, and touch the pages that are reused."""
         shape, axis, n = SHAPES[case]
         self.x = np.ones(shape, np.float32)
         if target == "fresh":

@@ -1,11 +1,11 @@
-"""What a call of an operator costs beyond the `split` that it comes down to."""
+"""Time of an operator call, compared with the `split` call that it makes."""
 
 
 class SmallArray:
     """Six numbers into three parts, by each operator and by plain `split`.
 
-    An operator may cost a microsecond more than the plain call of its rule:
-    `time_split_*` are what to compare with.
+    An operator may take a microsecond more than the plain call with its rule.
+    Compare it with the matching `time_split_*`.
     """
 
     version = "1"

@@ -1,6 +1,6 @@
-"""Time of ours over that of others, in one process: lower is better, below 1 is ahead.
+"""Time of splitjit over the time of others, in one process. Below 1, splitjit is faster.
 
-Ratios bear comparison between machines and days where times do not.
+Ratios are comparable between machines and days; times are not.
 """
 
 from .compare import LIMIT, OURS, PEERS, Case, contenders, measure
@@ -19,7 +19,7 @@ RIVALS = {name: (name,) for name in PEERS} | {"best peer": PEERS, "limit": LIMIT
 
 
 class Ratio:
-    """Ours over a peer, over the best of those installed, or over a plain copy in C."""
+    """Time of splitjit over the time of a peer, the best installed peer, or a plain C copy."""
 
     version = "1"
     unit = "ours/theirs"

@@ -1,4 +1,4 @@
-"""Splits side by side with peers and the limit, as a Markdown table and a plot.
+"""Compare splitjit with its peers and the limit, as Markdown tables and a plot.
 
 Run it from a checkout: ``python benchmarks/report.py --help``.
 """
@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-if not __package__:  # run as a script: benchmark this checkout
+if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.compare import LIMIT, OURS, PEERS, THREADS, Case, contenders, measure
 
-QUICK_BYTES = 40_000_000  # cases that --quick keeps
+QUICK_BYTES = 40_000_000  # --quick skips larger cases
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cases that share a goal: a ratio to the best peer, and a share of the limit."""
+    """Cases with common goals: for the ratio to the best peer, and for the share of the limit."""
 
     title: str
     cases: tuple[Case, ...]
@@ -125,7 +125,7 @@ GROUPS = {
     ),
 }
 
-# What the plot shows: one way to split, over sizes.
+# The plot shows each of these splits over the array size.
 SWEEPS = {
     "long runs: (n, 2304) float32 → 3x768, out=": tuple(
         Case((4**k, 2304), 1, (768,) * 3) for k in range(8)
@@ -138,7 +138,7 @@ SWEEPS = {
 
 @dataclass(frozen=True)
 class Result:
-    """The seconds that each contender took for a case."""
+    """The seconds that each contender took for one case."""
 
     case: Case
     seconds: dict[str, float]
@@ -150,23 +150,23 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        """Time of the best peer over ours: above 1 we are ahead."""
+        """Time of the best peer over the time of splitjit: above 1, splitjit is faster."""
         return self.seconds[self.best_peer] / self.seconds[OURS]
 
     @property
     def share(self) -> float | None:
-        """Time of the better plain copy over ours: 1 is the limit."""
+        """Time of the faster plain copy over the time of splitjit: 1 is the limit."""
         limits = [self.seconds[name] for name in LIMIT if name in self.seconds]
         return min(limits) / self.seconds[OURS] if limits else None
 
     def as_dict(self) -> dict:
-        """Return what JSON can hold."""
+        """Return the result as a dict for JSON."""
         case = {"case": str(self.case), "nbytes": self.case.nbytes, "seconds": self.seconds}
         return case | {"best_peer": self.best_peer, "ratio": self.ratio, "share": self.share}
 
 
 def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
-    """Compare case by case; each frees its memory before the next."""
+    """Time the cases one by one; each frees its memory before the next starts."""
     results = []
     for case in cases:
         if quick and case.nbytes > QUICK_BYTES:
@@ -182,7 +182,7 @@ def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
 
 
 def machine() -> str:
-    """Return one line on where, when and how busy: ratios hold there and then only."""
+    """Return one line about the machine, the date, the load and the versions."""
     processor = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -203,7 +203,7 @@ def machine() -> str:
 
 
 def table(group: Group, results: list[Result]) -> str:
-    """Return a group's results, and how they stand to its goal, as Markdown."""
+    """Return the results of a group and its summary as Markdown."""
     head = ["case", "size", OURS, *PEERS, "best peer / ours", "share of limit"]
     rows = [head, ["---"] + ["--:"] * (len(head) - 1)]
     for result in results:
@@ -239,7 +239,7 @@ def _verdict(result: Result, group: Group) -> str:
 
 
 def summary(group: Group, results: list[Result]) -> str:
-    """Return the least and the mean of a group, next to its goals."""
+    """Return the smallest and the mean values of a group, next to its goals."""
     ratios = [result.ratio for result in results]
     shares = [result.share for result in results if result.share is not None]
     facts = [
@@ -264,7 +264,7 @@ def _against(value: float, goal: float | None) -> str:
 
 
 def plot(sweeps: dict[str, list[Result]], file: Path) -> None:
-    """Plot GB/s, read and written, by size for each contender and the limit."""
+    """Plot GB/s, read plus written, over the array size, for each contender and the limit."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -298,7 +298,7 @@ def plot(sweeps: dict[str, list[Result]], file: Path) -> None:
 
 
 def main() -> None:
-    """Measure the groups asked for, and write what is asked for."""
+    """Parse the arguments, measure the chosen groups, and write the chosen files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="3 rounds, and no large cases")
     parser.add_argument(

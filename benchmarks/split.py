@@ -1,11 +1,11 @@
-"""Time of a split: over layouts and dtypes, of small arrays, and of its plan."""
+"""Time of splits over layouts and dtypes, of splits of small arrays, and of plans."""
 
 import numpy as np
 
 import splitjit
 
-# Memory order of x, its shape, and how it is split. Each has about 4 million elements, so
-# that parts of float32 leave the cache of a core, and a benchmark stays short.
+# The memory order of x, its shape and the rule. Each x has about 4 million elements: parts of
+# float32 do not fit into the cache of a core, and a benchmark stays short.
 LAYOUTS = {
     "long runs": ("C", (512, 8192), {"axis": 1, "num_splits": 2}),
     "uneven long runs": ("C", (700, 6144), {"axis": 1, "split": [4096, 1024, 1024]}),
@@ -33,12 +33,12 @@ TARGETS = ("fresh", "out")
 
 
 class Split:
-    """Array to split, its pages touched, and `out` where it is wanted."""
+    """An array to split, and `out` if the target is "out"; all pages are touched."""
 
     version = "1"
 
     def prepare(self, x, rule, target):
-        """Set up, and split twice: to compile, and to touch what is reused."""
+        """Set up and split twice, to compile the kernel and to touch the pages that are reused."""
         self.x, self.rule = x, rule
         self.out = None
         if target == "out":
@@ -47,12 +47,12 @@ class Split:
             self.run()
 
     def run(self):
-        """Split once; fresh parts are dropped."""
+        """Split once and drop fresh parts."""
         splitjit.split(self.x, **self.rule, out=self.out)
 
 
 class Layouts(Split):
-    """Large splits, from memory to memory."""
+    """Splits of arrays that do not fit into the cache of a core."""
 
     params = (list(LAYOUTS), ["uint8", "float32", "complex128"], TARGETS)
     param_names = ("layout", "dtype", "target")
@@ -67,7 +67,7 @@ class Layouts(Split):
 
 
 class Small(Split):
-    """Small splits: what a call costs."""
+    """Splits of small arrays, which measure the cost of a call."""
 
     params = (list(SMALL), TARGETS)
     param_names = ("case", "target")
@@ -85,7 +85,7 @@ class Small(Split):
 
 
 class Views:
-    """Views of small arrays: a call that copies nothing."""
+    """Views of small arrays, which copy nothing."""
 
     version = "1"
     params = tuple(SMALL)
@@ -102,7 +102,7 @@ class Views:
 
 
 class Plan:
-    """The plan alone: from the cache, and anew."""
+    """The plan alone, from the cache and newly made."""
 
     version = "1"
     params = ("3", "100", "10000")

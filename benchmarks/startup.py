@@ -1,4 +1,4 @@
-"""What a new process pays: import, warm-up, first call, memory."""
+"""Cost in a new process: import, warm-up, first call and peak memory."""
 
 import textwrap
 
@@ -9,7 +9,7 @@ import splitjit
 SPLIT = "splitjit.split(x, num_splits=4)"
 PREPARE = "import numba, numpy, splitjit; x = numpy.ones(1 << 22, numpy.float32)"
 
-# Numba reads NUMBA_CACHE_DIR when it is imported, hence before the rest.
+# Numba reads NUMBA_CACHE_DIR at its import, so this code must run first.
 COLD = """
 import atexit, os, tempfile
 folder = tempfile.TemporaryDirectory()
@@ -19,7 +19,7 @@ os.environ["NUMBA_CACHE_DIR"] = folder.name
 
 
 class Import:
-    """`import splitjit`, next to what it imports, or will on first use."""
+    """Import of splitjit, of NumPy, which it imports, and of Numba, which the first use imports."""
 
     version = "1"
     params = ("numpy", "splitjit", "numba")
@@ -30,7 +30,7 @@ class Import:
 
 
 class FirstCall:
-    """The first split of 16 MB, and a warm-up, once Numba is imported."""
+    """The first split of 16 MB, and a warm-up, after the import of Numba."""
 
     version = "1"
     params = ("warm", "cold")
@@ -38,7 +38,7 @@ class FirstCall:
     timeout = 300
 
     def setup(self, cache):
-        splitjit.warmup()  # fills the cache that the warm ones read
+        splitjit.warmup()  # fills the cache for the case "warm"
 
     def timeraw_first_call(self, cache):
         return SPLIT, self.preparation(cache)
@@ -47,19 +47,19 @@ class FirstCall:
         return "splitjit.warmup()", self.preparation(cache)
 
     def preparation(self, cache):
-        """Return what the process runs before the clock starts."""
+        """Return the code that runs before the clock starts."""
         return textwrap.dedent(COLD if cache == "cold" else "") + PREPARE
 
 
 class Memory:
-    """Peak memory of a process that holds 64 MB: views add none, parts 64 MB."""
+    """Peak memory of a process that holds 64 MB: views add nothing, parts add 64 MB."""
 
     version = "1"
     params = ("views", "parts")
     param_names = ("result",)
 
     def setup(self, result):
-        # Counted, too, hence the same for both.
+        # Set-up counts for the peak, so both results have the same set-up.
         splitjit.warmup(["float32"])
         self.x = np.ones(1 << 24, np.float32)
         for _ in range(2):

@@ -12,22 +12,22 @@ author = copyright = "The splitjit developers"
 version = release = splitjit.__version__
 
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
-highlight_language = "none"  # of blocks that name no language
+highlight_language = "none"  # for code blocks that name no language
 exclude_patterns = ["_build", "_made"]
-default_role = "autolink"  # names in docstrings link to what they name, if it is public
+default_role = "autolink"  # names of public objects in docstrings become links
 nitpicky = True
 nitpick_ignore = [("py:obj", "split")]  # the parameter, or an input of a node
 nitpick_ignore_regex = [("py:.*", r"(numpy|collections|typing|dask)\..*")]
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["attrs_inline"]
-suppress_warnings = ["myst.header"]  # pages that also read well where they lie
+suppress_warnings = ["myst.header"]  # the pages are also read as plain files in the repository
 
-autodoc_typehints = "none"  # numpydoc says what they mean
+autodoc_typehints = "none"  # numpydoc sections already give the types
 numpydoc_show_class_members = False
-# All but these; "first line after the quotes" (GL01) is not our style.
+# All checks except these. GL01 wants the summary below the opening quotes.
 numpydoc_validation_checks = {"all", "ES01", "EX01", "GL01", "PR04", "PR06", "PR08", "SA01"}
-numpydoc_validation_exclude = {  # documented by their base classes
+numpydoc_validation_exclude = {  # their base classes have the documentation
     r"\.SplitTypeError$",
     r"\.supports_device$",
 }
@@ -36,16 +36,16 @@ html_theme = "pydata_sphinx_theme"
 html_title = "splitjit"
 html_theme_options = {
     "header_links_before_dropdown": 7,  # all of them
-    "navbar_persistent": ["search-button"],  # without a field, so that they fit
+    "navbar_persistent": ["search-button"],  # the search field is too wide for the bar
     "navigation_with_keys": False,
     "secondary_sidebar_items": {"**": ["page-toc"], "conformance": [], "performance": []},
 }
-html_sidebars = {"*": []}  # only how-tos have pages beside them; tables need the room
+html_sidebars = {"*": []}  # only the how-to pages have siblings to list; tables need the width
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 
-# What pages show of the package itself is made by it, so that it is never out of date.
+# The package writes the help texts and the plan that pages show, so they are never out of date.
 MADE = Path(__file__).with_name("_made")
 MADE.mkdir(exist_ok=True)
 for name, arguments in {"splitjit": [], "split": ["split"], "check": ["check"]}.items():

@@ -1,9 +1,9 @@
-"""What each implementation makes of the cases where they disagree.
+"""Compare implementations of the Split operators in the cases in which they disagree.
 
 ``python docs/conformance.py`` runs onnx's shape inference, onnx.reference,
-ONNX Runtime, OpenVINO and splitjit over `CASES` and writes the matrix to
-``docs/conformance.md``. Each runs in a process of its own, which is started
-anew behind the case that crashed it.
+ONNX Runtime, OpenVINO and splitjit over `CASES` and writes the results to
+``docs/conformance.md``. Each implementation runs in a separate process. If a
+case crashes that process, a new process continues after the case.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ PAGE = Path(__file__).with_suffix(".md")
 
 @dataclass(frozen=True)
 class Case:
-    """A node with an input of rank 1, and what splitjit makes of it.
+    """A node with an input of rank 1, and the result that splitjit must give.
 
     Parameters
     ----------
     row : str
-        The rule that the case shows.
+        The rule that the case tests.
     expected : str
         The lengths of the parts, `NONE` or `ERROR`.
     op : str
         Split, SplitToSequence, or OpenVINO's Split or VariadicSplit.
     opset : int
-        The opset of an ONNX operator.
+        The opset of the model, for ONNX operators.
     length : int
-        Of the axis.
+        The length of the axis.
     split : ndarray, optional
-        The input `split`, or `split_lengths`.
+        The input `split` or `split_lengths`.
     at_run_time : bool
-        Whether implementations see `split` only when they run.
+        Whether `split` is an input of the model instead of a constant.
     outputs : int
-        How many the node declares.
+        How many outputs the node declares.
     axis_input : ndarray, optional
         The input `axis` of OpenVINO's operators.
-    attributes : dict
-        The others.
+    attributes : tuple of (str, object)
+        The attributes of the node.
     dtype : str
-        Of the input to split.
+        The dtype of the input to split.
     """
 
     row: str
@@ -76,7 +76,7 @@ class Case:
 
     @property
     def text(self) -> str:
-        """What is split, and how."""
+        """The operator, the axis length and the arguments."""
         name = self.op if "." in self.op else f"{self.op}-{self.opset}"
         given = [f"{key}={value}" for key, value in self.attributes]
         if self.axis_input is not None:
@@ -94,7 +94,7 @@ def _brief(array: np.ndarray) -> str:
 
 
 def _split(row: str, expected: str, lengths: Any = None, **given: Any) -> Case:
-    """Make a case of ONNX Split; what is not a field of `Case` is an attribute."""
+    """Make a case of ONNX Split; keywords that are no fields of `Case` become attributes."""
     return _case("Split", row, expected, lengths, **given)
 
 
@@ -233,7 +233,7 @@ CASES = [
 ]
 
 
-# ---- the implementations: each takes a case, and returns the lengths of its parts ---------------
+# ---- the implementations: each takes a case and returns the lengths of the parts ----------------
 
 
 def run_splitjit(case: Case) -> str:
@@ -276,7 +276,7 @@ def run_onnxruntime(case: Case) -> str:
 
 
 def run_openvino(case: Case) -> str:
-    """Run OpenVINO: its own operators, and those of ONNX through its frontend."""
+    """Run OpenVINO: its own operators, and ONNX operators through its ONNX frontend."""
     import openvino as ov
     from openvino import opset8 as ops
 
@@ -302,7 +302,7 @@ def run_openvino(case: Case) -> str:
 
 
 def run_shape_inference(case: Case) -> str:
-    """Run onnx's shape inference; what it leaves open is "?"."""
+    """Run onnx's shape inference; "?" stands for lengths that it leaves open."""
     import onnx
 
     if case.at_run_time:
@@ -311,7 +311,7 @@ def run_shape_inference(case: Case) -> str:
     lengths = [
         str(dim.dim_value) if dim.HasField("dim_value") else "?"
         for output in inferred.graph.output
-        for dim in output.type.tensor_type.shape.dim  # a sequence has none
+        for dim in output.type.tensor_type.shape.dim  # a sequence has no dims
     ]
     return "?" if set(lengths) <= {"?"} else ", ".join(lengths)
 
@@ -357,7 +357,7 @@ def _model(case: Case) -> Any:
 
 @dataclass(frozen=True)
 class Implementation:
-    """A column of the matrix."""
+    """A column of the table."""
 
     name: str
     package: str
@@ -365,7 +365,7 @@ class Implementation:
     of_openvino: bool
 
     def takes(self, case: Case) -> bool:
-        """Return whether it has the case's operator."""
+        """Return whether the implementation has the operator of the case."""
         return self.of_openvino or not case.op.startswith("OpenVINO")
 
 
@@ -378,11 +378,11 @@ IMPLEMENTATIONS = [
 ]
 
 
-# ---- a process for each, and the matrix ----------------------------------------------------------
+# ---- one process for each implementation, and the table ------------------------------------------
 
 
 def work(name: str, start: int) -> None:
-    """Run an implementation over the cases from `start` on, a line of JSON each."""
+    """Run an implementation over the cases from `start` on; print one line of JSON for each."""
     (implementation,) = [one for one in IMPLEMENTATIONS if one.name == name]
     for case in CASES[start:]:
         try:
@@ -393,7 +393,7 @@ def work(name: str, start: int) -> None:
 
 
 def outcomes(implementation: Implementation) -> Iterator[str]:
-    """Yield what an implementation makes of each case, crashes included."""
+    """Yield the result of an implementation for each case; a crash gives the signal's name."""
     done = 0
     while done < len(CASES):
         command = [sys.executable, __file__, implementation.name, str(done)]
@@ -409,7 +409,7 @@ def outcomes(implementation: Implementation) -> Iterator[str]:
 
 
 def table(columns: dict[str, Iterable[str]]) -> Iterator[str]:
-    """Yield the lines of the matrix; a cell that differs from what it should be has a cross."""
+    """Yield the lines of the table; ✗ marks a result that differs from the expected one."""
     yield "| " + " | ".join(["case", "should be", *columns]) + " |"
     yield "|" + "---|" * (len(columns) + 2)
     row = None
@@ -434,16 +434,17 @@ def page() -> str:
         f"{name} {sum(not _agrees(c, cell) for c, cell in zip(CASES, cells, strict=True))}"
         for name, cells in columns.items()
     )
-    return f"""# What each implementation makes of the cases where they disagree
+    return f"""# Where implementations of the Split operators disagree
 
 Written by `python docs/conformance.py`, with {versions}.
 
-Inputs have rank 1; a cell gives the lengths of the parts. ✗ marks a cell that differs from
-what splitjit takes the specification to say; SIGABRT and the like are crashes of the process;
-"?" is what shape inference leaves open. Lengths are constants unless the case says otherwise.
-OpenVINO has no sequences as outputs of a model, and thus no SplitToSequence here.
+All inputs have rank 1. Each cell gives the lengths of the parts. ✗ marks a result that differs
+from splitjit's reading of the specification. A signal name such as SIGABRT means that the process
+crashed. "?" means that shape inference leaves the lengths open. Lengths are constants, unless the
+case says "at run time". An empty cell means that the implementation does not have the operator.
+OpenVINO does not support sequences as outputs of a model, so it cannot run SplitToSequence.
 
-Cells with ✗ among {len(CASES)} cases: {crosses}.
+Results marked ✗, among {len(CASES)} cases: {crosses}.
 
 {chr(10).join(table(columns))}
 """

@@ -1,7 +1,7 @@
-"""Grouped-query attention: one projection gives queries, keys and values, split by lengths.
+"""Grouped-query attention: one projection computes queries, keys and values; split it by lengths.
 
-Llama 3 has 32 heads of queries and 8 of keys and values, 128 wide: lengths 4096, 1024, 1024.
-Here all is a quarter of that. Needs splitjit alone.
+Llama 3 has 32 query heads, 8 key heads and 8 value heads of width 128: lengths 4096, 1024, 1024.
+This example uses a quarter of the heads. It requires only splitjit.
 """
 
 import numpy as np
@@ -14,21 +14,21 @@ x = rng.standard_normal((tokens, heads * width), dtype=np.float32)
 weight = rng.standard_normal((heads * width, (heads + 2 * groups) * width), dtype=np.float32)
 fused = x @ weight / np.sqrt(heads * width, dtype=np.float32)
 
-# A plan is made once and serves every call of this shape.
+# Make the plan once; it splits every array of this shape.
 plan = splitjit.plan_split(fused.shape, [heads * width, groups * width, groups * width], axis=1)
 print(plan)
 
 
 def by_head(part):
-    """Return (tokens, heads * width) as (heads, tokens, width): a view, of contiguous parts too."""
+    """Return (tokens, heads * width) as (heads, tokens, width), as a view."""
     return part.reshape(tokens, -1, width).swapaxes(0, 1)
 
 
 def attend(queries, keys, values):
-    """Each head of keys and values serves heads / groups of queries, one after the other."""
+    """Attend: each key and value head serves heads / groups consecutive query heads."""
     keys, values = (np.repeat(heads_of, heads // groups, axis=0) for heads_of in (keys, values))
     scores = queries @ keys.swapaxes(1, 2) / np.sqrt(width, dtype=np.float32)
-    scores[:, ~np.tri(tokens, dtype=bool)] = -np.inf  # no token sees those after it
+    scores[:, ~np.tri(tokens, dtype=bool)] = -np.inf  # a token must not see later tokens
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True) @ values
 
@@ -37,7 +37,7 @@ queries, keys, values = (by_head(part) for part in plan(fused))
 print("queries", queries.shape, "keys", keys.shape, "values", values.shape)
 attended = attend(queries, keys, values)
 
-# What np.split and slices give are views into `fused`, whose rows are 1536 apart.
+# Slices, like np.split, return views into `fused`, with rows 1536 elements apart.
 sliced = [by_head(fused[:, :1024]), by_head(fused[:, 1024:1280]), by_head(fused[:, 1280:])]
 for part, view in zip((queries, keys, values), sliced, strict=True):
     np.testing.assert_array_equal(part, view)

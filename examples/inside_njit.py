@@ -1,7 +1,7 @@
-"""split and split_into inside functions compiled by Numba, serial and parallel.
+"""Use split and split_into inside functions that Numba compiles, serial and parallel.
 
-Nothing needs to be imported or registered for it, and such functions may be cached. Needs
-splitjit alone.
+No other import or registration is necessary, and Numba can cache such functions. Requires only
+splitjit.
 """
 
 import numba
@@ -13,7 +13,7 @@ import splitjit
 
 @njit(cache=True)
 def normalized(fused, lengths):
-    """Return the parts of each row, each part divided by its length as a vector."""
+    """Split each row, and divide each part of it by its Euclidean norm."""
     parts = splitjit.split(fused, lengths, axis=1)
     for part in parts:
         for row in part:
@@ -23,7 +23,7 @@ def normalized(fused, lengths):
 
 @njit(parallel=True, cache=True)
 def split_batches(batches, left, right):
-    """Split each batch on the thread that has it, to where its parts belong."""
+    """Split each batch on one thread, directly into its place in `left` and `right`."""
     for i in prange(len(batches)):
         splitjit.split_into(batches[i], (left[i], right[i]), (48, 16), axis=1)
 

@@ -1,6 +1,6 @@
-"""The red, green and blue planes of a photograph, and what one of them is good for.
+"""Split a photograph into its red, green and blue planes.
 
-The photograph, of Grace Hopper, comes with Matplotlib: pip install matplotlib
+The photograph of Grace Hopper is part of Matplotlib: pip install matplotlib
 """
 
 import matplotlib.cbook
@@ -13,14 +13,14 @@ with matplotlib.cbook.get_sample_data("grace_hopper.jpg") as file:
     photo = matplotlib.image.imread(file, format="jpg")
 print("photo", photo.shape, photo.dtype, "strides", photo.strides)
 
-# Parts of length 1 keep the axis, as splits do: reshape drops it, without a copy.
+# Each part keeps the channel axis, with length 1. reshape drops this axis without a copy.
 parts = splitjit.split(photo, num_splits=3, axis=2)
 planes = [part.reshape(photo.shape[:2]) for part in parts]
 for channel, (name, plane) in enumerate(zip(("red", "green", "blue"), planes, strict=True)):
     np.testing.assert_array_equal(plane, photo[:, :, channel])
     print(f"{name:6}{plane.shape} strides {plane.strides} mean {plane.mean():.1f}")
 
-# Whoever wants (channel, height, width) has the planes written to where they belong.
+# For an array (channel, height, width), write each plane directly into its place.
 stacked = np.empty((3, *photo.shape[:2]), np.uint8)
 splitjit.split(photo, num_splits=3, axis=2, out=[plane[:, :, None] for plane in stacked])
 np.testing.assert_array_equal(stacked, photo.transpose(2, 0, 1))

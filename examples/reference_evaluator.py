@@ -1,8 +1,8 @@
-"""A model exported from PyTorch, run by onnx.reference with splitjit's Split.
+"""Run a model exported from PyTorch with onnx.reference and splitjit's Split.
 
-Needs onnx, the extra `onnx` of splitjit: pip install .[onnx]. With torch, onnxscript and
-onnxruntime it exports a transformer block, to compare with ONNX Runtime; without them it runs
-a gated linear unit of onnx's own tests, to compare with what PyTorch made of it.
+Requires onnx: pip install .[onnx]. If torch, onnxscript and onnxruntime are installed, the script
+exports a transformer block and compares the result with ONNX Runtime. Otherwise it runs a gated
+linear unit from the tests of onnx and compares the result with PyTorch's.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ import splitjit
 
 
 def exported():
-    """Export attention by a fused projection and SwiGLU; return model, input and output."""
+    """Export attention with a fused projection, and SwiGLU; return model, input and output."""
     import onnxruntime
     import torch
 
@@ -28,7 +28,7 @@ def exported():
             self.gate_up = torch.nn.Linear(64, 2 * 172)
 
         def forward(self, x):
-            parts = self.qkv(x).split([64, 16, 16], dim=-1)  # 4 heads of queries share one
+            parts = self.qkv(x).split([64, 16, 16], dim=-1)  # 4 query heads, 1 key, 1 value
             q, k, v = (part.unflatten(-1, (-1, 16)).transpose(-3, -2) for part in parts)
             attended = torch.softmax(q @ k.transpose(-1, -2) / 4, dim=-1) @ v
             x = x + self.out(attended.transpose(-3, -2).flatten(-2))
@@ -45,7 +45,7 @@ def exported():
 
 
 def bundled():
-    """Return a model that PyTorch 0.3 exported, its input and output."""
+    """Return a model that PyTorch 0.3 exported, its input and its output."""
     folder = Path(onnx.__file__).parent / "backend/test/data/pytorch-converted/test_GLU"
     tensors = [
         onnx.load_tensor(folder / f"test_data_set_0/{name}_0.pb") for name in ("input", "output")

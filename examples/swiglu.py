@@ -1,7 +1,7 @@
-"""SwiGLU: one projection gives the gate and what it gates, split in two halves.
+"""SwiGLU: one projection computes the gate and the values that it multiplies; split it in halves.
 
-Every token goes through the layer, so the halves are written to the same memory each time:
-no split allocates. Needs splitjit alone.
+A model calls this layer for every batch of tokens. Each split therefore writes the halves into
+the same memory, and allocates nothing. Requires only splitjit.
 """
 
 import numpy as np
