@@ -285,6 +285,26 @@ def test_failure_puts_old_files_back(tmp_path, monkeypatch, calls, again, error)
         assert set(before.values()) <= set(contents(tmp_path).values())
 
 
+@pytest.mark.parametrize("calls", [1, 2])
+def test_failure_takes_moved_parts_back(tmp_path, monkeypatch, calls):
+    np.save(tmp_path / "x.npy", np.arange(9))
+    before = contents(tmp_path)
+    original = Path.replace
+    made = []
+
+    def failing(self, target):
+        made.append(self)
+        if len(made) == calls + 1:
+            raise OSError("No space left on device")
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(OSError, match="No space"):
+        split_file(tmp_path / "x.npy", num_splits=3)
+    assert len(made) > calls + 1
+    assert contents(tmp_path) == before
+
+
 def test_old_files_are_kept_where_they_cannot_be_put_back(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.arange(9))
     (tmp_path / "x.1.npy").write_text("mine")

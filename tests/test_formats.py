@@ -202,6 +202,16 @@ def test_npz_is_read_through_to_its_checksum(tmp_path):
     assert names(tmp_path) == ["x.npz"]
 
 
+def test_a_damaged_member_is_refused_when_it_is_split(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.zeros(200_000, "u1"))
+    content = (tmp_path / "x.npz").read_bytes()
+    damaged = patched(content, bytes(150_000), bytes(149_999) + b"c", 1)
+    (tmp_path / "x.npz").write_bytes(damaged)
+    with pytest.raises(splitjit.SplitError, match="damaged: Bad CRC-32"):
+        split_file(tmp_path / "x.npz", num_splits=2)
+    assert names(tmp_path) == ["x.npz"]
+
+
 # ---- .safetensors ---------------------------------------------------------------------
 
 BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "BF16": 16, "U16": 16, "F8_E4M3": 8, "BOOL": 8}
