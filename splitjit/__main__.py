@@ -1,4 +1,4 @@
-"""``python -m splitjit``: see `splitjit._cli.main`."""
+"""Entry point of ``python -m splitjit``."""
 
 from splitjit._cli.main import run
 

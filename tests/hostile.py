@@ -1,4 +1,4 @@
-"""Values that an argument may be given and should not be, and the odd one that is fine."""
+"""Values that most arguments must refuse, and a few valid ones."""
 
 import array
 import collections
@@ -14,7 +14,7 @@ def fail(*_, **__):
 
 
 def foreign(*methods, base=object, name="Foreign", **others):
-    """Make an instance of a class some of whose methods raise."""
+    """Make an instance of a new class, in which the named methods raise an error."""
     return type(name, (base,), {**dict.fromkeys(methods, fail), **others})()
 
 
@@ -84,4 +84,4 @@ HOSTILE = [
         2, int).view(cls)),
     released,
 ]  # fmt: skip
-"""Functions that make a value, anew each time: some change as they are looked at."""
+"""Functions that each make a new value per call, because reading changes some values."""

@@ -1,4 +1,4 @@
-"""The command, as users run it."""
+"""The command line, in this process and as a process of its own."""
 
 import io
 import os
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit._cli import check, files
+from splitjit._cli import check, files, report
 from splitjit._cli import main as command
 from splitjit._cli.main import main
 from splitjit._core import threads
@@ -115,18 +115,18 @@ REFUSED = [
     (["x.npy", "--split", "-1"], "must be at least 1"),
     (["x.npy", "--axis", "2", "--num-splits", "2"], "axis must be in"),
     (["none.npy", "--num-splits", "2"], "No such file"),
-    (["text.npy", "--num-splits", "2"], "no .npy file"),
-    (["cut.npy", "--num-splits", "2"], "no .npy file"),
-    (["long.npy", "--num-splits", "2"], "Header info length"),  # two lines by NumPy
+    (["text.npy", "--num-splits", "2"], "not a .npy file"),
+    (["cut.npy", "--num-splits", "2"], "not a .npy file"),
+    (["long.npy", "--num-splits", "2"], "Header info length"),  # NumPy's message has two lines
     (["objects.npy", "--num-splits", "2"], "Python objects"),
     (["scalar.npy", "--num-splits", "2"], "rank 0"),
     (["x.npy", "--num-splits", "2", "--out", "text.npy"], "text.npy"),
     (["x.npy"], "required"),
     (["x.npy", "--split", "2", "--num-splits", "2"], "not allowed with"),
-    (["x.npy", "--split", "two"], "neither a length nor lengths"),
-    (["x.npy", "--split", "2,,2"], "neither a length nor lengths"),
-    (["x.npy", "--split", "2.0"], "neither a length nor lengths"),
-    (["x.npy", "--split", ","], "neither a length nor lengths"),
+    (["x.npy", "--split", "two"], "must be an integer, or integers"),
+    (["x.npy", "--split", "2,,2"], "must be an integer, or integers"),
+    (["x.npy", "--split", "2.0"], "must be an integer, or integers"),
+    (["x.npy", "--split", ","], "must be an integer, or integers"),
 ]
 
 
@@ -140,7 +140,7 @@ def test_refusals_are_one_line_and_write_nothing(x, capsys, arguments, message):
     before = names()
     try:
         status = main(["split", *arguments])
-    except SystemExit as ended:  # argparse's own
+    except SystemExit as ended:  # raised by argparse
         status = ended.code
     printed = capsys.readouterr()
     assert status == 2
@@ -171,7 +171,7 @@ def test_help(capsys, arguments):
 
 @pytest.fixture
 def checkpoint(tmp_path, monkeypatch):
-    """Make a checkpoint as an archive: the command treats the formats alike."""
+    """Make a checkpoint as an .npz archive: the command handles all formats alike."""
     monkeypatch.chdir(tmp_path)
     arrays = {
         "0.q": np.arange(24, dtype="f4").reshape(6, 4),
@@ -314,8 +314,8 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(command, "BAR_AFTER", 0)
-    monkeypatch.setattr(command, "LINE_EVERY", 0)
+    monkeypatch.setattr(report, "BAR_AFTER", 0)
+    monkeypatch.setattr(report, "LINE_EVERY", 0)
     monkeypatch.setattr(files, "TILE", 48)
 
 
@@ -378,9 +378,9 @@ def test_a_missing_package_is_one_line(tmp_path, capsys, monkeypatch):
 
 HALF_WAY = """
     import runpy, sys, time
-    from splitjit._cli import formats
+    from splitjit._cli.formats.base import Source
 
-    fill, tiles = formats.fill, []
+    fill, tiles = Source.fill, []
 
     def waiting(*args):
         tiles.append(fill(*args))
@@ -389,7 +389,7 @@ HALF_WAY = """
             time.sleep(60)
         return tiles[-1]
 
-    formats.fill = waiting
+    Source.fill = waiting
     sys.argv = ["splitjit", "split", "x.npy", "--num-splits", "2", *sys.argv[1:]]
     runpy.run_module("splitjit", run_name="__main__")
 """
@@ -397,7 +397,7 @@ HALF_WAY = """
 
 @pytest.fixture
 def half_way(x, tmp_path):
-    """Start a split that waits half-way, when a part is written and the other begins."""
+    """Start a split that waits half-way: one part is written and the other has begun."""
     started = []
 
     def start(*arguments, **keywords):
@@ -420,7 +420,7 @@ def half_way(x, tmp_path):
         process.communicate()
 
 
-POSIX = pytest.mark.skipif(sys.platform == "win32", reason="has no such signals")
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="Windows lacks these signals")
 
 
 @POSIX
@@ -428,7 +428,7 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="has no such signals"
 def test_interrupted(half_way, x, name):
     number = getattr(signal, name)
     Path("x.1.npy").write_text("mine")
-    # Whatever the tests run under, such as nohup, may ignore it.
+    # If the tests run under nohup, for example, the process inherits an ignored signal.
     process = half_way("--out", "a/b", preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
     assert names("a/b") == [".x.npy.splitjit"]
     process.send_signal(number)

@@ -1,4 +1,4 @@
-"""Splitting files: every rule, order and dtype, all or nothing, and nothing left behind."""
+"""Splitting files: rules, orders, dtypes, and what a failure leaves on disk."""
 
 import contextlib
 import os
@@ -12,7 +12,9 @@ import pytest
 from numpy.lib import format as npy
 
 import splitjit
-from splitjit._cli import files, formats
+from splitjit._cli import files, staging
+from splitjit._cli.formats.base import FilePart, Source
+from splitjit._cli.formats.npy import Npy
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def listing(folder):
 
 
 def assert_parts(x, paths, *args, **kwargs):
-    # As plain bytes: NumPy leaves the padding of records behind when it copies them.
+    # As plain bytes: NumPy does not copy the padding of structured dtypes.
     expected = splitjit.split(as_bytes(x), *args, copy=False, **kwargs)
     assert len(paths) == len(expected)
     for path, reference in zip(paths, expected, strict=True):
@@ -91,7 +93,7 @@ def test_dtypes(tmp_path, dtype, rng):
     x = np.frombuffer(rng.bytes(30 * dtype.itemsize), dtype).reshape(5, 6)
     path = tmp_path / "x.npy"
     with open(path, "wb") as file:
-        npy.write_array(file, x, version=(3, 0))  # np.save warns where it chooses this one
+        npy.write_array(file, x, version=(3, 0))  # np.save would warn if it chose version 3.0
     assert_parts(np.load(path), split_file(path, [1, 5], axis=1), [1, 5], axis=1)
 
 
@@ -192,7 +194,7 @@ def test_parts_of_two_files_must_not_share_names(tmp_path):
     for path in paths:
         path.parent.mkdir()
         np.save(path, np.arange(6))
-    with pytest.raises(splitjit.SplitError, match="both would have a part"):
+    with pytest.raises(splitjit.SplitError, match="both would write"):
         files.plan_files(paths, num_splits=2, folder=tmp_path)
     assert len(files.plan_files(paths, num_splits=2)) == 2
 
@@ -201,7 +203,8 @@ def test_all_files_have_as_many_parts(tmp_path):
     for length in (6, 8):
         np.save(tmp_path / f"{length}.npy", np.arange(length))
     paths = [tmp_path / "6.npy", tmp_path / "8.npy"]
-    with pytest.raises(splitjit.SplitError, match=r"3 of .*6.npy, 4 of .*8.npy: all tensors must"):
+    rule = r"6\.npy into 3, .*8\.npy into 4: all tensors must have the same number"
+    with pytest.raises(splitjit.SplitError, match=rule):
         files.plan_files(paths, 2)
     files.write_parts(files.plan_files(paths, num_splits=2))
     assert len(listing(tmp_path)) == 6
@@ -229,10 +232,10 @@ def contents(folder):
 
 
 FAILURES = [
-    (formats.Npy, "create", 1),
+    (Npy, "create", 1),
     (splitjit, "split", 1),
-    (formats, "fill", 2),
-    (formats._FilePart, "write", 4),
+    (Source, "fill", 2),
+    (FilePart, "write", 4),
     (os, "fsync", 2),
     (Path, "replace", 0),
 ]
@@ -256,8 +259,8 @@ def test_failure_leaves_nothing_behind(tmp_path, monkeypatch, owner, name, calls
 
 
 @pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("calls", range(6))  # a file aside, its part in, and so on
-@pytest.mark.parametrize("again", [None, 1, 2, 3])  # then another, while they are put back
+@pytest.mark.parametrize("calls", range(6))  # moves: old file aside, part in, repeated
+@pytest.mark.parametrize("again", [None, 1, 2, 3])  # fail again, in a later move
 def test_failure_puts_old_files_back(tmp_path, monkeypatch, calls, again, error):
     np.save(tmp_path / "x.npy", np.arange(9))
     for i in range(3):
@@ -280,6 +283,26 @@ def test_failure_puts_old_files_back(tmp_path, monkeypatch, calls, again, error)
         assert contents(tmp_path) == before
     else:
         assert set(before.values()) <= set(contents(tmp_path).values())
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_failure_takes_moved_parts_back(tmp_path, monkeypatch, calls):
+    np.save(tmp_path / "x.npy", np.arange(9))
+    before = contents(tmp_path)
+    original = Path.replace
+    made = []
+
+    def failing(self, target):
+        made.append(self)
+        if len(made) == calls + 1:
+            raise OSError("No space left on device")
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(OSError, match="No space"):
+        split_file(tmp_path / "x.npy", num_splits=3)
+    assert len(made) > calls + 1
+    assert contents(tmp_path) == before
 
 
 def test_old_files_are_kept_where_they_cannot_be_put_back(tmp_path, monkeypatch):
@@ -331,7 +354,7 @@ def test_a_source_that_changes_is_refused(tmp_path, monkeypatch, kind, size):
         with contextlib.suppress(ValueError):
             os.truncate(path, max(4000, path.stat().st_size + size * 100_000))
 
-    with pytest.raises(splitjit.SplitError, match=r"must not change|cut short|damaged"):
+    with pytest.raises(splitjit.SplitError, match=r"must not change|truncated|damaged"):
         files.write_parts(files.plan_files([path], num_splits=2), progress=change)
     assert listing(tmp_path) == [Path(path.name)]
 
@@ -385,9 +408,9 @@ def left(tmp_path):
 
 def test_what_a_killed_process_left_is_removed(tmp_path, left):
     pytest.importorskip("fcntl")
-    (left / files._ASIDE).mkdir()
-    (left / files._ASIDE / "x.9.npy").write_text("mine")
-    (left / "x.7.npy").write_text("room for new parts")
+    (left / staging._ASIDE).mkdir()
+    (left / staging._ASIDE / "x.9.npy").write_text("mine")
+    (left / "x.7.npy").write_text("an unfinished part")
     planned = files.plan_files([tmp_path / "x.npy"], num_splits=2)
     meanwhile = set()
     files.write_parts(planned, progress=lambda _: meanwhile.update(listing(left)))
@@ -431,7 +454,7 @@ def test_the_first_to_lock_a_new_folder_has_it(tmp_path, left, monkeypatch):
 def test_without_locks(tmp_path, left, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     before = contents(tmp_path)
-    with pytest.raises(FileExistsError, match="if there is none, remove it"):
+    with pytest.raises(FileExistsError, match="if none is running, delete it"):
         split_file(tmp_path / "x.npy", num_splits=2)
     assert contents(tmp_path) == before
     shutil.rmtree(left)
@@ -445,7 +468,7 @@ def test_only_a_folder_of_ours_is_emptied(tmp_path, left, kind):
     left.rename(tmp_path / "mine")
     left.symlink_to("mine") if kind == "link" else left.write_text("mine")
     before = contents(tmp_path)
-    with pytest.raises(FileExistsError, match="remove it"):
+    with pytest.raises(FileExistsError, match="delete it"):
         split_file(tmp_path / "x.npy", num_splits=2)
     assert contents(tmp_path) == before
 

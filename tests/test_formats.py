@@ -1,4 +1,4 @@
-"""What is in files of tensors: each format against its own package, and hostile files."""
+"""File formats: each one compared with the package that defines it, and malformed files."""
 
 import io
 import json
@@ -18,6 +18,7 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit._cli import files, formats
+from splitjit._cli.formats.npy import make_header
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")
@@ -68,12 +69,12 @@ BAD_NPY = {
 }
 
 
-@pytest.mark.filterwarnings("default")  # NumPy's own, of what it reads
+@pytest.mark.filterwarnings("default")  # NumPy warns about some of these headers
 @pytest.mark.parametrize("content", BAD_NPY.values(), ids=BAD_NPY)
 def test_bad_npy(tmp_path, content):
     path = tmp_path / "x.npy"
     path.write_bytes(content)
-    with pytest.raises(splitjit.SplitError, match=r"x\.npy: no \.npy file"):
+    with pytest.raises(splitjit.SplitError, match=r"x\.npy: not a \.npy file"):
         split_file(path, num_splits=1)
     assert names(tmp_path) == ["x.npy"]
 
@@ -85,7 +86,7 @@ def test_npy_header_is_as_numpy_has_it(tmp_path, version, shape):
     with open(tmp_path / "x.npy", "wb") as file:
         npy.write_array(file, x, version)
     tensor = formats.read(tmp_path / "x.npy").tensor("")
-    header = formats._npy_header(tensor)
+    header = make_header(tensor)
     assert len(header) % npy.ARRAY_ALIGN == 0
     (tmp_path / "y.npy").write_bytes(header + x.tobytes("A"))
     y = np.load(tmp_path / "y.npy")
@@ -147,7 +148,7 @@ def test_npz_copies_what_is_no_array(tmp_path):
 
 
 def zipped(*more, compression=zipfile.ZIP_STORED):
-    """Return the bytes of an archive of a .npy file of 64 bytes, and more members."""
+    """Return an archive of a .npy file with 64 bytes of data, and of `more` members."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as archive:
         archive.writestr("a.npy", npy_bytes(fields(shape="(16,)"), b"12345678" * 8))
@@ -187,7 +188,8 @@ BAD_NPZ = {
 @pytest.mark.parametrize("content", BAD_NPZ.values(), ids=BAD_NPZ)
 def test_bad_npz(tmp_path, content):
     (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(splitjit.SplitError, match=r"x\.npz.*: (no \.np. file|damaged|cut short)"):
+    rule = r"x\.npz.*: (not a \.np. file|damaged|truncated)"
+    with pytest.raises(splitjit.SplitError, match=rule):
         split_file(tmp_path / "x.npz", num_splits=1)
     assert names(tmp_path) == ["x.npz"]
 
@@ -197,6 +199,16 @@ def test_npz_is_read_through_to_its_checksum(tmp_path):
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(splitjit.SplitError, match="damaged: Bad CRC-32"):
         split_file(tmp_path / "x.npz", num_splits=1, select=[("a", 0)])
+    assert names(tmp_path) == ["x.npz"]
+
+
+def test_a_damaged_member_is_refused_when_it_is_split(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.zeros(200_000, "u1"))
+    content = (tmp_path / "x.npz").read_bytes()
+    damaged = patched(content, bytes(150_000), bytes(149_999) + b"c", 1)
+    (tmp_path / "x.npz").write_bytes(damaged)
+    with pytest.raises(splitjit.SplitError, match="damaged: Bad CRC-32"):
+        split_file(tmp_path / "x.npz", num_splits=2)
     assert names(tmp_path) == ["x.npz"]
 
 
@@ -226,7 +238,7 @@ def write(path, tensors, metadata=None):
 
 
 def read(path):
-    """Read tensors as the safetensors package does, into what `write` takes."""
+    """Read a file with the safetensors package; return the arguments of `write`."""
     with safetensors.safe_open(path, "numpy") as opened:
         metadata = opened.metadata()
     tensors = {
@@ -238,7 +250,7 @@ def read(path):
 
 @st.composite
 def checkpoints(draw):
-    """Draw an axis, and tensors of the same length along it, for `write`."""
+    """Draw an axis, and tensors for `write` with equal lengths along this axis."""
     axis = draw(st.integers(-2, 1))
     length = draw(st.integers(1, 9))
     tensors = {}
@@ -388,7 +400,7 @@ BAD_SAFETENSORS = {
 @pytest.mark.parametrize("content", BAD_SAFETENSORS.values(), ids=BAD_SAFETENSORS)
 def test_bad_safetensors(tmp_path, content):
     (tmp_path / "x.safetensors").write_bytes(content)
-    with pytest.raises(splitjit.SplitError, match=r"x\.safetensors: no \.safetensors file"):
+    with pytest.raises(splitjit.SplitError, match=r"x\.safetensors: not a \.safetensors file"):
         split_file(tmp_path / "x.safetensors", num_splits=1)
     assert names(tmp_path) == ["x.safetensors"]
 
@@ -404,7 +416,7 @@ def test_without_the_safetensors_package(tmp_path, monkeypatch):
 
 @given(st.data())
 def test_any_damage_is_refused_or_harmless(data):
-    """Change a byte of a file: what is read of it lies within it."""
+    """Change one byte of a file: the split works, or it is refused and leaves no parts."""
     with tempfile.TemporaryDirectory() as folder:
         kind = data.draw(st.sampled_from(["npy", "npz", "safetensors"]))
         path = Path(folder, f"x.{kind}")
@@ -418,7 +430,7 @@ def test_any_damage_is_refused_or_harmless(data):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
         path.write_bytes(content)
         before = names(path.parent)
-        with warnings.catch_warnings(action="ignore"):  # NumPy's, of odd headers
+        with warnings.catch_warnings(action="ignore"):  # NumPy warns about unusual headers
             try:
                 split_file(path, 1)
             except (splitjit.SplitError, OSError):

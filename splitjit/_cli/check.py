@@ -1,4 +1,4 @@
-"""Real workloads: every part compared with NumPy's, and how fast it was made."""
+"""``python -m splitjit check``: compare typical splits with NumPy's, and time them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from splitjit._core.loading import jit_disabled
 from splitjit._kernels.table import LOOPS
 
 SECONDS = 0.4
-"""How long each workload is timed."""
+"""Seconds for which each workload is timed."""
 
 SAMPLE = 2e-4
-"""Seconds that a single timing takes at least; shorter calls are repeated in it."""
+"""Least duration of one timing in seconds. A timing repeats calls that are shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What to split, and how.
+    """An array to split, and the rule.
 
     Attributes
     ----------
@@ -38,9 +38,10 @@ class Workload:
     dtype : str
     axis : int
     rule : dict
-        The keyword that `splitjit.split` takes.
+        The rule as a keyword argument of `splitjit.split`.
     sections : int or list of int
-        The same for `numpy.split`: how many parts, or where to cut.
+        The same rule as an argument of `numpy.split`: a number of equal parts, or
+        the indices before which it cuts.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Workload:
     sections: int | list[int]
 
     def make(self) -> np.ndarray:
-        """Make the array: any bits, or strings."""
+        """Make an array of random bits, or of strings if the dtype is object."""
         if self.dtype == "object":
             words = [f"token {i}" for i in range(math.prod(self.shape))]
             return np.array(words, object).reshape(self.shape)
@@ -83,12 +84,12 @@ WORKLOADS = (
 
 
 def run() -> int:
-    """Check and time every workload, and print a table of them.
+    """Check and time every workload, and print a table of the results.
 
     Returns
     -------
     int
-        1 if a part is not byte for byte NumPy's, else 0.
+        The exit status: 1 if a part differs from NumPy's in any byte, else 0.
     """
     first_use = _time_first_use()
     columns = "{:<28} {:>5}  {:>9} {:>9} {:>7} {:>8} {:>9}"
@@ -112,18 +113,19 @@ def run() -> int:
 
 
 def parts_equal(workload: Workload, x: np.ndarray) -> bool:
-    """Compare the parts, in fresh memory and in `out`, with NumPy's.
+    """Compare the parts, in new arrays and in `out`, with NumPy's.
 
     Parameters
     ----------
     workload : Workload
     x : ndarray
-        As it makes it.
+        The array that ``workload.make()`` returned.
 
     Returns
     -------
     bool
-        Whether all bytes are equal, and objects the same ones.
+        Whether all bytes are equal, or if `x` holds objects, whether all objects
+        are identical.
     """
     expected = np.split(x, workload.sections, workload.axis)
     out = [np.zeros(part.shape, part.dtype) for part in expected]
@@ -143,22 +145,24 @@ def _same(part: np.ndarray, reference: np.ndarray) -> bool:
 
 
 def measure(workload: Workload, x: np.ndarray) -> dict[str, float]:
-    """Time a workload, each way in turn, so that all meet the same weather.
+    """Time the ways to run a workload, in alternation.
+
+    Alternation exposes all ways to the same load of the machine.
 
     Parameters
     ----------
     workload : Workload
     x : ndarray
-        As it makes it.
+        The array that ``workload.make()`` returned.
 
     Returns
     -------
     dict of str to float
-        Median seconds of ``fresh``, ``out``, ``numpy`` and, but for objects,
-        ``memcpy``.
+        Median seconds of ``fresh``, ``out``, ``numpy`` and, unless `x` holds
+        objects, ``memcpy``.
     """
     axis, rule = workload.axis, workload.rule
-    out = [part.copy() for part in np.split(x, workload.sections, axis)]  # touched
+    out = [part.copy() for part in np.split(x, workload.sections, axis)]  # pages touched
     calls: dict[str, Callable[[], object]] = {
         "fresh": lambda: splitjit.split(x, axis=axis, **rule),
         "out": lambda: splitjit.split(x, axis=axis, out=out, **rule),
@@ -196,7 +200,7 @@ def _duration(seconds: float) -> str:
 
 
 def _time_first_use() -> list[tuple[str, str]]:
-    """Time the import of Numba and the first compilation, and say where it is kept."""
+    """Time the import of Numba and the first compilation, and find the kernel cache."""
     start = time.perf_counter()
     from splitjit._kernels.launch import copy_loop, launcher
 
@@ -225,9 +229,9 @@ def _environment() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_version()}, {platform.platform()}"
     yield "CPU", f"{llvmlite.binding.get_host_cpu_name()}, {os.cpu_count()} cores"
     try:
-        threads = numba.get_num_threads()  # starts the layer
+        threads = numba.get_num_threads()  # starts the threading layer
         layer = numba.threading_layer()
-    except ValueError as error:  # none can be loaded
+    except ValueError as error:  # no threading layer can be loaded
         threads, layer = 1, str(error)
     yield "threading layer", layer
     yield "threads", str(threads)

@@ -1,14 +1,15 @@
-"""Split files larger than memory into files, one a part.
+"""Split files larger than memory: plan the parts, then write one file per part.
 
-In memory order every tensor is rows around the axis, and so is every part of it:
+In memory order a tensor is a sequence of rows: one row for each index into the axes
+before the split axis. Each row holds one run of bytes of each part:
 
-    file                        rows = extents before the axis
+    row                         rows = product of the extents before the axis
     ┌──────────┬─────┬───────┐
-    │  part 0  │  1  │   2   │  a tile: whole rows, or a piece of one part of a row,
-    └──────────┴─────┴───────┘  no more than `TILE` bytes of them
+    │  part 0  │  1  │   2   │  tile: whole rows, or a piece of one run; <= `TILE` bytes
+    └──────────┴─────┴───────┘
 
 A Fortran-order tensor is a C-order tensor of the reversed shape, and so are its
-parts. Tile by tile, a file is read and its parts are written from start to end.
+parts. Tile by tile, the file is read and its parts are written from start to end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import contextlib
 import fnmatch
 import math
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,46 +26,52 @@ from typing import IO, Any
 import numpy as np
 
 import splitjit
-from splitjit._cli import formats
-from splitjit._cli.formats import Source, Tensor
+from splitjit._cli import formats, staging
+from splitjit._cli.formats.base import Source, Tensor
 from splitjit._core.plan import Shape, SplitPlan, cached_plan
-from splitjit.errors import SplitError
+from splitjit.errors import SplitError, shorten
 
 TILE = 1 << 23
-"""Bytes of a file in memory at a time, and as many of all parts together."""
-
-_ASIDE = "overwritten"  # where old files wait in the folder of new parts
+"""Most bytes in memory at a time: so many of the file, and so many of all parts together."""
 
 Progress = Callable[[int], object]
 """Called with the number of bytes written since the last call."""
 
+Planner = Callable[[Shape, int], SplitPlan]
+"""Plans the split of a shape along an axis."""
+
 
 @dataclass(frozen=True, slots=True)
 class TensorSplit:
-    """What becomes of a tensor: parts of it by the plan, or without one, copies.
+    """The parts of one tensor.
 
     Attributes
     ----------
     tensor : Tensor
     plan : SplitPlan or None
+        None if each part is a copy of the whole tensor.
     """
 
     tensor: Tensor
     plan: SplitPlan | None
 
+    def part(self, i: int) -> Tensor:
+        """Return part `i`."""
+        if self.plan is None:
+            return self.tensor
+        return replace(self.tensor, shape=self.plan.output_shapes[i])
+
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """The split of a file; nothing is written yet.
-
-    Made by `plan_files`.
+    """The planned split of a file, made by `plan_files`.
 
     Attributes
     ----------
     source : Source
         The file to split.
     tensors : tuple of TensorSplit
-        What its parts hold, in this order.
+        The tensors that each part holds, in this order.
     targets : tuple of Path
         The file of each part.
     """
@@ -76,16 +82,11 @@ class FileSplit:
 
     def part(self, i: int) -> list[Tensor]:
         """Return the tensors of part `i`."""
-        return [
-            split.tensor
-            if split.plan is None
-            else replace(split.tensor, shape=split.plan.output_shapes[i])
-            for split in self.tensors
-        ]
+        return [split.part(i) for split in self.tensors]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of data in all parts together."""
+        """Size of the data of all parts together, in bytes."""
         return sum(tensor.nbytes for i in range(len(self.targets)) for tensor in self.part(i))
 
 
@@ -100,130 +101,133 @@ def plan_files(
     copy_others: bool = True,
     folder: Path | None = None,
 ) -> list[FileSplit]:
-    """Plan the split of files; only their headers are read.
+    """Plan the split of files. This reads only their headers and writes nothing.
 
     Parameters
     ----------
     paths : sequence of Path
         The files to split: .npy, .npz or .safetensors.
     split, axis, num_outputs, num_splits
-        The rule, see `splitjit.split`.
+        The rule, as in `splitjit.split`.
     select : sequence of (str, int), optional
-        Which tensors to split: patterns of their names, as `fnmatch` has them,
-        and for each the axis in place of `axis`. The first that matches a name
-        counts. By default all tensors are split.
+        The tensors to split: `fnmatch` patterns of names, each with an axis. The
+        first pattern that matches a name gives its axis. By default, all along `axis`.
     copy_others : bool, default True
-        Whether other tensors are copied into every part, or left out.
+        Whether each part holds a copy of every other tensor.
     folder : Path, optional
-        Where the parts of ``FILE.npy`` go, as ``FILE.0.npy`` and so on; by
-        default where the file is.
+        The folder of the parts. By default, each file's own folder.
 
     Returns
     -------
     list of FileSplit
-        One a file, all of as many parts.
+        One per file. All have the same number of parts.
 
     Raises
     ------
     SplitError
-        If a file is none of these or is cut short; if the rule does not fit a
-        tensor, or would make more parts of one than of another; if a pattern
-        matches no name; if parts of two files would have one name.
+        If a file is not of its format, if the rule does not fit a tensor or makes
+        different numbers of parts, or if two parts would have the same file name.
     OSError
         If a file cannot be read.
     """
-    select = [("*", axis)] if select is None else select
-    sources = [formats.read(path) for path in paths]
-    for pattern, _ in select:
-        if not any(fnmatch.fnmatchcase(name, pattern) for file in sources for name in file.names):
-            raise SplitError("split", f"pattern {pattern!r}", "must match the name of a tensor")
 
-    def rule(shape: Shape, axis: int) -> SplitPlan:
+    def planner(shape: Shape, axis: int) -> SplitPlan:
         return cached_plan(shape, split, axis, num_outputs, num_splits)
 
-    planned = [(source, _plan_tensors(source, rule, select, copy_others)) for source in sources]
-    count = _count(planned)
-    files = []
-    for source, tensors in planned:
-        stem = source.path.name.removesuffix(source.suffix)
-        place = source.path.parent if folder is None else folder
-        parts = range(count if tensors else 0)
-        targets = tuple([place / f"{stem}.{i}{source.suffix}" for i in parts])
-        files.append(FileSplit(source, tensors, targets))
-    _check_names(files)
-    return files
+    select = [("*", axis)] if select is None else select
+    sources = [formats.read(path) for path in paths]
+    _check_patterns([pattern for pattern, _ in select], sources)
+    tensors = [_plan_tensors(source, planner, select, copy_others) for source in sources]
+    return _name_parts(sources, tensors, folder)
+
+
+def _check_patterns(patterns: list[str], sources: list[Source]) -> None:
+    names = [name for source in sources for name in source.names]
+    for pattern in patterns:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            hint = f"these files hold {shorten([name for name in names if name])}"
+            rule = f"must match the name of a tensor; {hint}"
+            raise SplitError("split", f"pattern {pattern!r}", rule)
 
 
 def _plan_tensors(
-    source: Source,
-    rule: Callable[[Shape, int], SplitPlan],
-    select: Sequence[tuple[str, int]],
-    copy_others: bool,
+    source: Source, planner: Planner, select: Sequence[tuple[str, int]], copy_others: bool
 ) -> tuple[TensorSplit, ...]:
     tensors = []
     for name in source.names:
-        for pattern, axis in select:
-            if fnmatch.fnmatchcase(name, pattern):
-                tensor = source.tensor(name)
-                try:
-                    plan = rule(tensor.shape, axis)
-                    _rows(tensor, plan)
-                except SplitError as error:
-                    where = f"split {source.path}" + (f", {name}" if name else "")
-                    raise error.named(where) from None
-                tensors.append(TensorSplit(tensor, plan))
-                break
-        else:
-            if copy_others:
-                tensors.append(TensorSplit(source.verbatim(name), None))
+        axis = next((axis for pattern, axis in select if fnmatch.fnmatchcase(name, pattern)), None)
+        if axis is not None:
+            tensor = source.tensor(name)
+            try:
+                plan = planner(tensor.shape, axis)
+                _rows(tensor, plan)
+            except SplitError as error:
+                where = f"split {source.path}" + (f", {name}" if name else "")
+                raise error.named(where) from None
+            tensors.append(TensorSplit(tensor, plan))
+        elif copy_others:
+            tensors.append(TensorSplit(source.verbatim(name), None))
     return tuple(tensors)
 
 
-def _count(planned: list[tuple[Source, tuple[TensorSplit, ...]]]) -> int:
-    """Return the number of parts, and refuse two."""
-    counts = {
-        len(split.plan): split.tensor.name or source.path
-        for source, tensors in planned
-        for split in tensors
-        if split.plan is not None
-    }
-    if len(counts) > 1:
-        received = ", ".join([f"{count} of {what}" for count, what in sorted(counts.items())[:2]])
-        raise SplitError("split", received, "all tensors must have the same number of parts")
-    return next(iter(counts), 0)
-
-
-def _check_names(files: list[FileSplit]) -> None:
-    owners: dict[Path, Path] = {}
-    for file in files:
-        for target in file.targets:
-            if target in owners:
-                received = f"{owners[target]} and {file.source.path}"
-                raise SplitError("split", received, f"both would have a part {target}")
-            owners[target] = file.source.path
-
-
 def _rows(tensor: Tensor, plan: SplitPlan) -> tuple[int, list[int]]:
-    """Return the number of rows in memory order, and the bytes of each part in one."""
+    """Return the number of rows in memory order, and the bytes of each part in a row."""
     shape, axis = plan.shape, plan.axis
     if tensor.fortran_order:
         shape, axis = shape[::-1], len(shape) - 1 - axis
     bits = math.prod(shape[axis + 1 :]) * tensor.bits
     if any(size * bits % 8 for size in plan.sizes):
         received = f"{tensor.dtype} of shape {plan.shape} into {plan.sizes}"
-        raise SplitError("split", received, "parts of packed elements must be whole bytes")
+        rule = "parts of elements smaller than a byte must be whole bytes"
+        raise SplitError("split", received, rule)
     return math.prod(shape[:axis]), [size * bits // 8 for size in plan.sizes]
 
 
+def _name_parts(
+    sources: list[Source], tensors: list[tuple[TensorSplit, ...]], folder: Path | None
+) -> list[FileSplit]:
+    """Give the parts of ``FILE.npy`` the names ``FILE.0.npy``, ``FILE.1.npy`` and so on."""
+    count = _count_parts(sources, tensors)
+    files = []
+    owners: dict[Path, Path] = {}
+    for source, splits in zip(sources, tensors, strict=True):
+        path = source.path
+        stem = path.name.removesuffix(source.suffix)
+        place = path.parent if folder is None else folder
+        parts = range(count if splits else 0)
+        targets = tuple([place / f"{stem}.{i}{source.suffix}" for i in parts])
+        for target in targets:
+            if target in owners:
+                rule = f"both would write {target}; split these files into different folders"
+                raise SplitError("split", f"{owners[target]} and {path}", rule)
+            owners[target] = path
+        files.append(FileSplit(source, splits, targets))
+    return files
+
+
+def _count_parts(sources: list[Source], tensors: list[tuple[TensorSplit, ...]]) -> int:
+    """Return the number of parts that all tensors have."""
+    counts = {
+        len(split.plan): split.tensor.name or source.path
+        for source, splits in zip(sources, tensors, strict=True)
+        for split in splits
+        if split.plan is not None
+    }
+    if len(counts) > 1:
+        received = ", ".join(f"{what} into {count}" for count, what in sorted(counts.items())[:2])
+        rule = "all tensors must have the same number of parts; use num_outputs or num_splits"
+        raise SplitError("split", received, rule)
+    return next(iter(counts), 0)
+
+
 def check_targets(files: Sequence[FileSplit], force: bool) -> None:
-    """Refuse to overwrite.
+    """Check that no target exists.
 
     Parameters
     ----------
     files : sequence of FileSplit
-        Whose targets are looked for.
     force : bool
-        Whether files, but no directories, may be overwritten.
+        Whether targets may exist, except as directories.
 
     Raises
     ------
@@ -241,31 +245,31 @@ def check_targets(files: Sequence[FileSplit], force: bool) -> None:
 def write_parts(
     files: Sequence[FileSplit], force: bool = False, progress: Progress | None = None
 ) -> None:
-    """Write the parts of all files; all of them, or none.
+    """Write the parts of all files: all of them, or none.
 
-    The parts of ``FILE`` are written to a folder ``.FILE.splitjit`` beside their
-    final places and moved once all are complete and on disk, so a file that has
-    a part's name is whole, whatever happens. On any failure what was made is
-    removed, and what was to be overwritten is back; what cannot be put back stays
-    in the folder. A process that is killed leaves its folder, too; the next split
-    of that file into that place removes it.
+    Parts of ``FILE`` are written in a scratch folder ``.FILE.splitjit`` beside their
+    targets. When all parts are complete and on disk, they are moved to their targets,
+    so a target is never half written. If this fails, new parts are removed and
+    overwritten files are restored; a file that cannot be restored stays in the scratch
+    folder. A killed process also leaves its scratch folder: the next split of the same
+    file into the same folder removes it.
 
     Parameters
     ----------
     files : sequence of FileSplit
-        As planned by `plan_files`.
+        The plans that `plan_files` returned.
     force : bool, default False
-        Whether existing files may be overwritten.
+        Whether parts may overwrite existing files.
     progress : callable, optional
         Called with the number of bytes written since the last call.
 
     Raises
     ------
     OSError
-        If a target exists, the parts cannot be written, as on a full disk, or
-        another process is writing them.
+        If a target exists, if the parts cannot be written, for example because the
+        disk is full, or if another process is writing them.
     SplitError
-        If a file is damaged, or changes meanwhile.
+        If a file is damaged, or changes while it is read.
     """
     check_targets(files, force)
     with contextlib.ExitStack() as stack:
@@ -273,114 +277,18 @@ def write_parts(
         for file in files:
             if file.targets:
                 folder = file.targets[0].parent
-                stack.enter_context(_made(folder))
+                stack.enter_context(staging.folder_for_parts(folder))
                 scratch = folder / f".{file.source.path.name}.splitjit"
-                stack.enter_context(_scratch(scratch))
+                stack.enter_context(staging.scratch_folder(scratch))
                 parts = [scratch / target.name for target in file.targets]
                 _write(file, parts, progress or (lambda nbytes: None))
                 moves += zip(parts, file.targets, strict=True)
         check_targets(files, force)
-        _move(moves)
-
-
-@contextlib.contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """Make a folder, and remove it again where the body fails."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except BaseException:
-        for path in missing:
-            with contextlib.suppress(OSError):  # not made, or no longer empty
-                path.rmdir()
-        raise
-
-
-@contextlib.contextmanager
-def _scratch(path: Path) -> Iterator[None]:
-    """Make a folder for this process alone, and remove it after the body."""
-    lock = _lock(path)
-    done = False
-    try:
-        _put_back(path)
-        shutil.rmtree(path / _ASIDE, ignore_errors=True)
-        for left in path.iterdir():
-            left.unlink()
-        yield
-        done = True
-    finally:
-        try:
-            _put_back(path)
-            if done or not any((path / _ASIDE).glob("*")):  # they are the only ones
-                shutil.rmtree(path)
-        finally:
-            if lock is not None:
-                os.close(lock)
-
-
-def _lock(path: Path) -> int | None:
-    """Make a folder, or take one that a killed process left, and lock it.
-
-    Returns the descriptor that holds the lock, which ends with the process; None
-    where folders have no locks, as on Windows and some network file systems. Only
-    a new one is taken there: nothing tells whether the process of another lives.
-    """
-    try:
-        path.mkdir()
-        made = True
-    except FileExistsError:
-        made = False
-    descriptor = None
-    try:
-        import fcntl
-
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-            return descriptor
-        raise BlockingIOError  # its process has just ended, and removed it
-    except (ImportError, OSError) as error:
-        if descriptor is not None:
-            os.close(descriptor)
-        if made and not isinstance(error, BlockingIOError):
-            return None
-        raise FileExistsError(
-            f"{path} is of another process that splits this file; if there is none, remove it"
-        ) from error
-
-
-def _move(moves: list[tuple[Path, Path]]) -> None:
-    """Move parts to their places: all, or none."""
-    with contextlib.ExitStack() as undo:  # calls all, even if one of them fails
-        for part, target in moves:
-            undo.callback(_move_back, part, target)
-            if os.path.lexists(target):
-                aside = part.parent / _ASIDE
-                aside.mkdir(exist_ok=True)
-                target.replace(aside / target.name)
-            part.replace(target)
-        undo.pop_all()
-
-
-def _move_back(part: Path, target: Path) -> None:
-    old = part.parent / _ASIDE / target.name
-    if os.path.lexists(old):
-        old.replace(target)
-    elif not part.exists():
-        target.replace(part)
-
-
-def _put_back(scratch: Path) -> None:
-    """Move files back that were moved aside for parts that did not come."""
-    for old in (scratch / _ASIDE).glob("*"):
-        target = scratch.parent / old.name
-        if not os.path.lexists(target):
-            old.replace(target)
+        staging.move_parts(moves)
 
 
 def _write(file: FileSplit, paths: list[Path], progress: Progress) -> None:
-    """Write the parts of a file to these paths."""
+    """Write the parts of one file to these paths."""
     source = file.source
     buffer = np.empty(TILE, np.uint8)
     contents = [file.part(i) for i in range(len(paths))]
@@ -396,21 +304,21 @@ def _write(file: FileSplit, paths: list[Path], progress: Progress) -> None:
                 part.begin(tensors[k])
 
             def take(nbytes: int, stream: IO[bytes] = stream) -> np.ndarray:
-                return formats.fill(buffer[:nbytes], stream, source.path)
+                return source.fill(buffer[:nbytes], stream)
 
             for i, piece in _pieces(split, len(parts), take):
                 parts[i].write(piece)
                 progress(piece.nbytes)
-    if formats.identity(source.path) != source.identity:
+    if source.changed():
         raise SplitError("split", str(source.path), "must not change while it is split")
 
 
 def _pieces(
     split: TensorSplit, count: int, take: Callable[[int], np.ndarray]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Take a tensor's data as so many bytes at a time, and deal it to the parts, by number.
+    """Yield the number of a part and its next bytes, until `count` parts are complete.
 
-    A piece is overwritten by the next tile.
+    `take` reads the next bytes of the tensor. The next iteration overwrites the bytes.
     """
     if split.plan is None:
         for nbytes in _cut(split.tensor.nbytes, TILE):
@@ -420,13 +328,13 @@ def _pieces(
         return
     rows, widths = _rows(split.tensor, split.plan)
     row = sum(widths)
-    if rows == 1 or row > TILE // 2:  # contiguous parts: there is nothing to rearrange
+    if rows == 1 or row > TILE // 2:  # each run is contiguous: nothing to rearrange
         for _ in range(rows):
             for i, width in enumerate(widths):
                 for nbytes in _cut(width, TILE):
                     yield i, take(nbytes)
     elif row:
-        # Elements are moved as so many bytes: the padding of records, too, is the file's.
+        # As plain bytes: NumPy does not copy the padding of structured dtypes.
         element = np.dtype((np.void, max(1, split.tensor.bits // 8)))
         sizes = [width // element.itemsize for width in widths]
         for nbytes in _cut(rows * row, TILE // row * row):
@@ -435,5 +343,6 @@ def _pieces(
 
 
 def _cut(nbytes: int, most: int) -> Iterator[int]:
+    """Yield the sizes of pieces of at most `most` bytes."""
     for start in range(0, nbytes, most):
         yield min(most, nbytes - start)

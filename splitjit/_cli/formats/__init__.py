@@ -1,0 +1,48 @@
+"""The file formats: each is a subclass of `Source` in a module of its own.
+
+To add a format, write its subclass of `Source` and list the class in `FORMATS`.
+"""
+
+from pathlib import Path
+
+from splitjit._cli.formats.base import Source, refusal
+from splitjit._cli.formats.npy import Npy
+from splitjit._cli.formats.npz import Npz
+from splitjit._cli.formats.safetensors import Safetensors
+from splitjit.errors import SplitError
+
+FORMATS: tuple[type[Source], ...] = (Npy, Npz, Safetensors)
+
+
+def read(path: Path) -> Source:
+    """Read the header of a file, in the format that its suffix names.
+
+    A file with an unknown suffix is read as a .npy file.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    SplitError
+        If the file does not have this format or is truncated, or if the format
+        needs a package that is not installed.
+    OSError
+        If the file cannot be read.
+    """
+    kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix, Npy)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory")
+    try:
+        return kind(path)
+    except (MemoryError, SplitError):
+        raise
+    except Exception as error:  # arbitrary bytes make a parser raise any class of error
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise refusal(path, kind.suffix, error) from error

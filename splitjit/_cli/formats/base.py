@@ -1,0 +1,211 @@
+"""The interface that all file formats share.
+
+A `Source` is a file to split: the names and headers of its tensors, and a stream
+of the data of each tensor. A `Part` is a file to write, one tensor after the
+other. Both go from the first byte to the last and hold only headers in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+
+from splitjit._core.plan import Shape
+from splitjit.errors import SplitError
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor as its file describes it.
+
+    Attributes
+    ----------
+    name : str
+        Empty if the format has no names.
+    shape : tuple of int
+    dtype : dtype or str
+        A name if the format is safetensors, since NumPy lacks some of its dtypes.
+    bits : int
+        Size of an element. Elements smaller than a byte are packed.
+    offset : int, default 0
+        Start of the data, in the file or in the member of an archive.
+    fortran_order : bool, default False
+        Whether the first axis is the contiguous one, instead of the last.
+    version : tuple of int, optional
+        Version of the .npy format, if the tensor has a .npy header.
+    """
+
+    name: str
+    shape: Shape
+    dtype: np.dtype | str
+    bits: int
+    offset: int = 0
+    fortran_order: bool = False
+    version: tuple[int, int] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the data in bytes."""
+        return math.prod(self.shape) * self.bits // 8
+
+
+class Part(ABC):
+    """A file to write, used as a context manager.
+
+    If the body of the ``with`` statement raises nothing, the file is complete and
+    on disk afterwards.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @abstractmethod
+    def begin(self, tensor: Tensor) -> None:
+        """Begin the next tensor, whose data `write` then appends."""
+
+    @abstractmethod
+    def write(self, data: np.ndarray) -> None:
+        """Append the bytes of a contiguous array of any dtype."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.close()
+        if kind is None:
+            with open(self._path, "ab") as file:
+                os.fsync(file.fileno())  # some disks report only here that they are full
+
+
+class FilePart(Part):
+    """A header, then the data of all tensors in order.
+
+    The file is open only during each call of `write`: there may be more parts
+    than a process may have open files.
+
+    Parameters
+    ----------
+    path : Path
+    header : bytes
+    """
+
+    def __init__(self, path: Path, header: bytes) -> None:
+        super().__init__(path)
+        path.write_bytes(header)
+
+    def begin(self, tensor: Tensor) -> None:
+        """Do nothing: the header already says where each tensor starts."""
+
+    def write(self, data: np.ndarray) -> None:
+        """Append the bytes of a contiguous array of any dtype."""
+        with open(self._path, "ab") as file:
+            file.write(data.data)
+
+    def close(self) -> None:
+        """Do nothing: `write` has already closed the file."""
+
+
+class Source(ABC):
+    """A file of tensors. It is open only while its header or its streams are read.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    path : Path
+    suffix : str
+        Suffix of the names of files in this format.
+    names : tuple of str
+        Names of the tensors, in the order in which parts hold them.
+    """
+
+    suffix: str
+    names: tuple[str, ...]
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity = _identity(path)
+
+    def changed(self) -> bool:
+        """Return whether the file was replaced or written to since it was read."""
+        return _identity(self.path) != self._identity
+
+    @abstractmethod
+    def tensor(self, name: str) -> Tensor:
+        """Return the description of a tensor."""
+
+    def verbatim(self, name: str) -> Tensor:
+        """Return a description under which the bytes of this name are copied unchanged."""
+        return self.tensor(name)
+
+    def streams(self, tensors: Sequence[Tensor]) -> Generator[IO[bytes]]:
+        """Open the file and yield it once per tensor, at the first byte of its data."""
+        with open(self.path, "rb") as file:
+            for tensor in tensors:
+                file.seek(tensor.offset)
+                yield file
+
+    def fill(self, buffer: np.ndarray, stream: IO[bytes]) -> np.ndarray:
+        """Read exactly as many bytes as a buffer has.
+
+        Parameters
+        ----------
+        buffer : ndarray
+            Contiguous array of bytes.
+        stream : file object
+            One of `streams`.
+
+        Returns
+        -------
+        ndarray
+            `buffer` itself.
+
+        Raises
+        ------
+        SplitError
+            If the stream ends early, or if its checksum or its compressed data are
+            wrong.
+        """
+        room = buffer.data
+        try:
+            while room and (count := stream.readinto(room)):  # type: ignore[attr-defined]
+                room = room[count:]
+        except OSError:
+            raise
+        except Exception as error:  # zipfile and each decompressor raise their own classes
+            raise SplitError("split", str(self.path), f"damaged: {error}") from error
+        if room:
+            rule = f"truncated: {len(room)} bytes are missing"
+            raise SplitError("split", str(self.path), rule)
+        return buffer
+
+    @abstractmethod
+    def create(self, path: Path, tensors: Sequence[Tensor]) -> Part:
+        """Create a file of this format for these tensors, which follow in this order."""
+
+
+def refusal(path: Path, suffix: str, error: Exception) -> SplitError:
+    """Return the refusal of a file that is not of the format that `suffix` names."""
+    return SplitError("split", str(path), f"not a {suffix} file that can be split: {error}")
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,0 +1,104 @@
+"""Files of one array: .npy."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+
+from splitjit._cli.formats.base import FilePart, Part, Source, Tensor
+
+HEAD = 1 << 16
+"""Bytes that are read for a header. NumPy refuses headers above 10 000 bytes."""
+
+
+class Npy(Source):
+    """A .npy file: one tensor without a name."""
+
+    suffix = ".npy"
+    names = ("",)
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with open(path, "rb") as file:
+            self._tensor = parse_header("", file.read(HEAD), os.fstat(file.fileno()).st_size)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return the description of the only tensor."""
+        return self._tensor
+
+    def create(self, path: Path, tensors: Sequence[Tensor]) -> Part:
+        """Create a file for one tensor."""
+        (tensor,) = tensors
+        return FilePart(path, make_header(tensor))
+
+
+def parse_header(name: str, head: bytes, size: int) -> Tensor:
+    """Parse the header of a .npy file, or of a member of an .npz file.
+
+    Parameters
+    ----------
+    name : str
+        Name of the tensor to return.
+    head : bytes
+        The first bytes of the file.
+    size : int
+        Size of the whole file in bytes.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    Exception
+        Of any class, if these bytes are not a header of an array of plain data.
+    """
+    file = io.BytesIO(head)
+    version = npy.read_magic(file)
+    if version == (1, 0):
+        shape, fortran_order, dtype = npy.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, fortran_order, dtype = npy.read_array_header_2_0(file)
+    elif version == (3, 0):
+        # Version 3.0 is 2.0 in UTF-8. NumPy has no public function for it, so escape the text.
+        (length,) = struct.unpack("<I", file.read(4))
+        text = file.read(length).decode().encode("ascii", "backslashreplace")
+        escaped = io.BytesIO(struct.pack("<I", len(text)) + text)
+        shape, fortran_order, dtype = npy.read_array_header_2_0(escaped)
+    else:
+        raise ValueError(f"version {version} of the format is unknown")
+    if dtype.hasobject or dtype.subdtype:
+        raise ValueError(f"elements of dtype {dtype} are Python objects or arrays")
+    shape = tuple(map(int, shape))  # NumPy accepts bools in a shape
+    if min(shape, default=0) < 0:
+        raise ValueError(f"shape {shape} has a negative length")
+    tensor = Tensor(name, shape, dtype, 8 * dtype.itemsize, file.tell(), fortran_order, version)
+    if tensor.offset + tensor.nbytes > size:
+        announced = f"{tensor.offset} bytes of header and {tensor.nbytes} bytes of data"
+        raise ValueError(f"truncated: {announced} do not fit in {size} bytes")
+    return tensor
+
+
+def make_header(tensor: Tensor) -> bytes:
+    """Return a .npy header in the tensor's version of the format.
+
+    NumPy's own functions do not write version 3.0. The format is specified in
+    https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+    """
+    assert isinstance(tensor.dtype, np.dtype)
+    assert tensor.version is not None
+    fields = {
+        "descr": npy.dtype_to_descr(tensor.dtype),
+        "fortran_order": tensor.fortran_order,
+        "shape": tensor.shape,
+    }
+    text = repr(fields).encode("utf-8" if tensor.version == (3, 0) else "latin-1")
+    magic, length = npy.magic(*tensor.version), "<H" if tensor.version == (1, 0) else "<I"
+    text += b" " * (-(len(magic) + struct.calcsize(length) + len(text) + 1) % npy.ARRAY_ALIGN)
+    return magic + struct.pack(length, len(text) + 1) + text + b"\n"

@@ -1,0 +1,90 @@
+"""Archives of arrays: .npz."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from splitjit._cli.formats.base import Part, Source, Tensor, refusal
+from splitjit._cli.formats.npy import HEAD, Npy, make_header, parse_header
+
+
+class Npz(Source):
+    """An .npz file: a zip archive of .npy files, and possibly of other files."""
+
+    suffix = ".npz"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._infos: dict[str, zipfile.ZipInfo] = {}
+        self._tensors: dict[str, Tensor | Exception] = {}
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                name = info.filename.removesuffix(Npy.suffix)
+                if name in self._infos:
+                    raise ValueError(f"two members are named {name!r}")
+                self._infos[name] = info
+                with archive.open(info) as member:
+                    head = member.read(HEAD)
+                try:
+                    self._tensors[name] = parse_header(name, head, info.file_size)
+                except Exception as error:  # `tensor` raises it, if this member is to be split
+                    self._tensors[name] = error
+        self.names = tuple(self._infos)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return the description of a tensor."""
+        tensor = self._tensors[name]
+        if isinstance(tensor, Tensor):
+            return tensor
+        raise refusal(self.path / self._infos[name].filename, Npy.suffix, tensor) from tensor
+
+    def verbatim(self, name: str) -> Tensor:
+        """Describe a whole member, .npy header included, as bytes."""
+        return Tensor(name, (self._infos[name].file_size,), "bytes", 8)
+
+    def streams(self, tensors: Sequence[Tensor]) -> Generator[IO[bytes]]:
+        """Open the archive and yield the member of each tensor, at the first byte of its data."""
+        with zipfile.ZipFile(self.path) as archive:
+            for tensor in tensors:
+                with archive.open(self._infos[tensor.name]) as member:
+                    member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
+                    yield member
+
+    def create(self, path: Path, tensors: Sequence[Tensor]) -> Part:
+        """Create an archive whose members have the attributes of this archive's members."""
+        return _ZipPart(path, self._infos)
+
+
+class _ZipPart(Part):
+    def __init__(self, path: Path, infos: dict[str, zipfile.ZipInfo]) -> None:
+        super().__init__(path)
+        self._infos = infos
+        self._archive = zipfile.ZipFile(path, "w")
+        self._member: IO[bytes] | None = None
+
+    def begin(self, tensor: Tensor) -> None:
+        if self._member is not None:
+            self._member.close()
+        original = self._infos[tensor.name]
+        info = zipfile.ZipInfo(original.filename, original.date_time)
+        info.compress_type = original.compress_type
+        info.external_attr = original.external_attr
+        self._member = self._archive.open(info, "w", force_zip64=True)
+        if tensor.version is not None:
+            self._member.write(make_header(tensor))
+
+    def write(self, data: np.ndarray) -> None:
+        assert self._member is not None
+        self._member.write(data.data)
+
+    def close(self) -> None:
+        try:
+            if self._member is not None:
+                self._member.close()
+        finally:
+            self._archive.close()

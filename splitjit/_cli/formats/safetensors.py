@@ -1,0 +1,78 @@
+"""Checkpoints: .safetensors."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from splitjit._cli.formats.base import FilePart, Part, Source, Tensor
+from splitjit.errors import SplitError
+
+
+class Safetensors(Source):
+    """A .safetensors file. The safetensors package reads and checks the header.
+
+    The package cannot write a file piece by piece, so `create` writes the header
+    itself. https://github.com/huggingface/safetensors specifies the format: the
+    length of the header, the header in JSON, then the data of all tensors without
+    gaps.
+    """
+
+    suffix = ".safetensors"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        try:
+            import safetensors
+        except ModuleNotFoundError as error:
+            rule = "needs the safetensors package: pip install splitjit[safetensors]"
+            raise SplitError("split", str(path), rule) from error
+        self._tensors: dict[str, Tensor] = {}
+        with open(path, "rb") as file:
+            offset = 8 + int.from_bytes(file.read(8), "little")
+        with safetensors.safe_open(path, "numpy") as opened:
+            self._metadata: dict[str, str] | None = opened.metadata()
+            for name in opened.offset_keys():
+                described = opened.get_slice(name)
+                dtype = described.get_dtype()
+                tensor = Tensor(name, tuple(described.get_shape()), dtype, _bits(dtype), offset)
+                self._tensors[name] = tensor
+                offset += tensor.nbytes
+        # Wide elements first, as the package writes them; otherwise parts might be unaligned.
+        self.names = tuple(sorted(self._tensors, key=lambda name: -self._tensors[name].bits))
+
+    def tensor(self, name: str) -> Tensor:
+        """Return the description of a tensor."""
+        return self._tensors[name]
+
+    def create(self, path: Path, tensors: Sequence[Tensor]) -> Part:
+        """Create a file with the metadata of this file, for these tensors in this order."""
+        header: dict[str, Any] = {} if self._metadata is None else {"__metadata__": self._metadata}
+        start = 0
+        for tensor in tensors:
+            stop = start + tensor.nbytes
+            header[tensor.name] = {
+                "dtype": tensor.dtype,
+                "shape": list(tensor.shape),
+                "data_offsets": [start, stop],
+            }
+            start = stop
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)  # aligns the data
+        return FilePart(path, struct.pack("<Q", len(text)) + text)
+
+
+def _bits(dtype: str) -> int:
+    """Return the size of an element in bits.
+
+    Examples
+    --------
+    >>> [_bits(dtype) for dtype in ("BOOL", "U8", "F8_E4M3", "BF16", "C64", "F6_E2M3", "F4")]
+    [8, 8, 8, 16, 64, 6, 4]
+    """
+    number = re.match(r"[A-Z]+(\d+)", dtype)
+    return int(number[1]) if number else 8
