@@ -290,7 +290,7 @@ MUTATIONS = [
     ),
     Mutation(
         "files: one failure ends the way back",
-        "_cli/files.py",
+        "_cli/staging.py",
         'if done or not any((path / _ASIDE).glob("*")):',
         "if True:",
         "test_files.py",

@@ -1,0 +1,311 @@
+"""Contenders in processes of their own, which take turns.
+
+The speed of a split depends on the state of its process: the places of its
+pages in memory, its thread pools, and the statistics that a library keeps of
+earlier calls. So each contender runs in a worker, a process that sleeps on a
+pipe until the parent gives it an order. Orders and
+answers are lines of JSON::
+
+    parent                                        worker
+    Worker("torch").ask("prepare", case, "out")   Contender("torch").prepare(case, "out")
+
+An order is the name of a method of `Contender`, followed by its arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import faulthandler
+import functools
+import json
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+REST = 0.004
+"""Seconds of sleep before a turn, in which the thread pools of other workers come to rest."""
+
+PATIENCE = 120
+"""Seconds after which a worker ends itself if it has not finished its order."""
+
+BEFORE = "splitjit, before"
+"""The contender that runs the splitjit of another checkout."""
+
+
+# ---- the parent's side ----------------------------------------------------------------
+
+
+class Worker:
+    """A process that holds one contender. Use it as a context manager.
+
+    Parameters
+    ----------
+    contender : str
+        A name in `preparations`, or `BEFORE`.
+    checkout : path-like, optional
+        The folder of the splitjit to import; this checkout by default.
+    """
+
+    def __init__(self, contender: str, checkout: str | os.PathLike[str] = ROOT):
+        self.contender = contender
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.workers", contender, Path(checkout).resolve()],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def send(self, order: str, *arguments: object) -> None:
+        """Give an order and do not wait for its result."""
+        print(json.dumps([order, *arguments], default=dataclasses.astuple), file=self.process.stdin)
+        self.process.stdin.flush()
+
+    def receive(self):
+        """Wait for the result of the order given last."""
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the worker of {self.contender} ended before it answered")
+        return json.loads(answer)
+
+    def ask(self, order: str, *arguments: object):
+        """Give an order and return its result."""
+        self.send(order, *arguments)
+        return self.receive()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def together(team: list[Worker], order: str, *arguments: object) -> list:
+    """Give all workers of a team the same order at once; return their results."""
+    for worker in team:
+        worker.send(order, *arguments)
+    return [worker.receive() for worker in team]
+
+
+SPIN = """
+import os, time
+parent, end = os.getppid(), time.monotonic() + 3600
+while os.getppid() == parent and time.monotonic() < end:
+    for _ in range(100_000):
+        pass
+"""
+
+
+@contextlib.contextmanager
+def busy_programs(count: int) -> Iterator[None]:
+    """Run programs that each keep one core busy, until the block ends."""
+    programs = []
+    try:
+        for _ in range(count):
+            programs.append(subprocess.Popen([sys.executable, "-c", SPIN]))  # noqa: PERF401
+        time.sleep(0.5 if count else 0)  # until the interpreters have started
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+        for program in programs:
+            program.wait()
+
+
+def provenance() -> dict[str, object]:
+    """Return the machine, the versions and the commit, on which a result depends."""
+    from benchmarks.report import machine
+
+    command = ["git", "describe", "--always", "--dirty"]
+    git = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return {"machine": machine(), "cores": CORES, "commit": git.stdout.strip() or "unknown"}
+
+
+# ---- the worker's side ----------------------------------------------------------------
+
+
+@functools.cache
+def preparations() -> dict:
+    """Return by name the functions ``(case, x, out, threads)`` that prepare a call."""
+    from benchmarks import compare
+
+    return compare._PREPARE | {
+        "splitjit": _split,
+        BEFORE: _split,
+        "splitjit, one thread": lambda case, x, out, _: compare._splitjit(case, x, out, 1),
+        "splitjit, plan": _plan,
+        "splitjit, bind": _bind,
+        "NumPy, slices": _slices,
+        "NumPy, split": compare._numpy,
+    }
+
+
+def _split(case, x, out, threads):
+    import splitjit
+
+    return lambda: splitjit.split(x, case.sizes, axis=case.axis, out=out)
+
+
+def _plan(case, x, out, threads):
+    import splitjit
+
+    plan = splitjit.plan_split(x.shape, case.sizes, axis=case.axis)
+    return lambda: plan(x, out)
+
+
+def _bind(case, x, out, threads):
+    import splitjit
+
+    if out is None or not hasattr(splitjit.SplitPlan, "bind"):
+        raise NotImplementedError("needs outputs, and a splitjit that has SplitPlan.bind")
+    into = splitjit.plan_split(x.shape, case.sizes, axis=case.axis).bind(out)
+    return lambda: into(x)
+
+
+def _slices(case, x, out, threads):
+    ends = np.cumsum(case.sizes).tolist()
+    slices = [
+        (slice(None),) * case.axis + (slice(end - size, end),)
+        for size, end in zip(case.sizes, ends, strict=True)
+    ]
+    if out is None:
+        return lambda: [x[part].copy() for part in slices]  # ascontiguousarray may return a view
+    pairs = list(zip(out, slices, strict=True))
+
+    def call():
+        for target, part in pairs:
+            np.copyto(target, x[part])
+        return out
+
+    return call
+
+
+def allocate(case, outputs: str) -> list[np.ndarray] | None:
+    """Allocate the arrays to split into, and touch their pages.
+
+    Parameters
+    ----------
+    case : Case
+        The split.
+    outputs : {"fresh", "out", "plan.empty"}
+        "fresh": none, each call makes its own. "out": separate arrays; those
+        of 128 KiB and more start at the same offset in a page, as large
+        arrays of `numpy.empty` do. "plan.empty": the arrays of
+        `splitjit.SplitPlan.empty`, which start at different offsets.
+
+    Returns
+    -------
+    list of ndarray or None
+        One array a part, or None for "fresh".
+    """
+    import splitjit
+
+    if outputs == "fresh":
+        return None
+    plan = splitjit.plan_split(case.shape, case.sizes, axis=case.axis)
+    if outputs == "plan.empty":
+        out = plan.empty(case.dtype)
+    else:
+        out = [_like_large_empty(shape, np.dtype(case.dtype)) for shape in plan.output_shapes]
+    for part in out:
+        part.fill(0)
+    return out
+
+
+def _like_large_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    # malloc maps each large block and starts it with 16 bytes of its own. But the block size from
+    # which it does so grows with the size of freed blocks, so results of `empty` alone vary.
+    part = np.empty(shape, dtype)
+    if part.nbytes < 1 << 17:
+        return part
+    block = np.empty(part.nbytes + mmap.PAGESIZE, np.uint8)
+    start = (16 - block.ctypes.data) % mmap.PAGESIZE
+    return block[start : start + part.nbytes].view(dtype).reshape(shape)
+
+
+class Contender:
+    """One way to split, and the arrays of the case that it is prepared for."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.call = self.x = None
+
+    def prepare(self, case: list, outputs: str) -> str | None:
+        """Allocate, call once and verify; return a reason if the contender cannot do it."""
+        from benchmarks.compare import Case
+
+        shape, axis, sizes, dtype = case
+        case = Case(tuple(shape), axis, tuple(sizes), dtype)
+        # Small integers: exact in every dtype, and no NaN, which would not equal itself.
+        x = np.random.default_rng(0).integers(0, 127, case.shape, np.int8).astype(case.dtype)
+        try:
+            call = preparations()[self.name](case, x, allocate(case, outputs), CORES)
+        except (ImportError, NotImplementedError) as error:
+            return f"{self.name}: {error}"
+        right = np.split(x, np.cumsum(case.sizes)[:-1], case.axis)
+        for part, view in zip(call(), right, strict=True):
+            assert np.array_equal(part, view), f"{self.name} gets {case} wrong"
+        self.call, self.x = call, x  # some calls hold only the address of x
+        return None
+
+    def release(self) -> None:
+        """Drop the arrays of the case."""
+        self.call = self.x = None
+
+    def burst(self) -> float:
+        """Return the seconds a call takes, over at least 3 calls and 10 ms."""
+        from benchmarks.compare import _burst
+
+        self._rest()
+        return _burst(self.call)
+
+    def calls(self, seconds: float) -> list[int]:
+        """Call for some seconds; return the nanoseconds of each call."""
+        self._rest()
+        call, clock, times = self.call, time.perf_counter_ns, []
+        before = clock()
+        end = before + int(seconds * 1e9)
+        while before < end:
+            call()
+            now = clock()
+            times.append(now - before)
+            before = now
+        return times
+
+    def narrow(self, everything: bool) -> None:
+        """Leave one core to the main thread, or to every thread that the process has now."""
+        core = min(os.sched_getaffinity(0))
+        for thread in os.listdir("/proc/self/task") if everything else ("0",):
+            os.sched_setaffinity(int(thread), {core})
+
+    def _rest(self) -> None:
+        time.sleep(REST)
+        self.call()
+
+
+def serve(contender: str, checkout: str) -> None:
+    """Carry out the orders on standard input, until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C, too, and kills workers
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # libraries that print must not garble answers
+    sys.path.insert(0, checkout)  # `benchmarks` is already loaded from the parent's checkout
+    holder = Contender(contender)
+    for line in sys.stdin:
+        order, *arguments = json.loads(line)
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        result = getattr(holder, order)(*arguments)
+        faulthandler.cancel_dump_traceback_later()
+        print(json.dumps(result), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

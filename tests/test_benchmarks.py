@@ -1,0 +1,202 @@
+"""Workers do what they are told and end; results are summarized and found again as they were."""
+
+import itertools
+import json
+import os
+import subprocess
+from argparse import Namespace
+from dataclasses import asdict
+
+import pytest
+
+from benchmarks import busy, landscape, processes, workers
+from benchmarks.compare import Case
+from benchmarks.landscape import Cell, Found
+from benchmarks.workers import Worker, allocate, busy_programs
+
+CASE = Case((20, 12), 1, (4,) * 3)
+MS = 1_000_000  # nanoseconds
+
+
+# ---- workers --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outputs", ["fresh", "out", "plan.empty"])
+def test_a_worker_splits_and_ends(outputs):
+    with Worker("NumPy, slices") as worker:
+        assert worker.ask("prepare", CASE, outputs) is None
+        assert 0 < worker.ask("burst") < 1
+        assert all(time > 0 for time in worker.ask("calls", 0.01))
+        worker.ask("release")
+        assert worker.process.poll() is None
+    assert worker.process.returncode
+
+
+@pytest.mark.parametrize("contender", ["splitjit", "splitjit, one thread", "splitjit, plan"])
+def test_our_own_contenders_are_verified(contender):
+    with Worker(contender) as worker:
+        assert worker.ask("prepare", CASE, "out") is None
+
+
+def test_a_contender_that_cannot_do_a_case_says_why():
+    with Worker("splitjit, bind") as worker:
+        assert "bind" in worker.ask("prepare", CASE, "fresh")
+
+
+def test_a_worker_ends_with_its_parent():
+    with Worker("NumPy, slices") as worker:
+        worker.process.stdin.close()
+        assert worker.process.wait(60) == 0
+        worker.process.stdin = None
+        with pytest.raises(RuntimeError, match="NumPy, slices ended"):
+            worker.receive()
+
+
+def test_an_error_in_a_worker_reaches_the_parent(capfd):
+    with Worker("nobody") as worker, pytest.raises(RuntimeError, match="nobody ended"):
+        worker.ask("prepare", CASE, "out")
+    assert "KeyError: 'nobody'" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_worker_narrows_its_affinity(everything):
+    with Worker("NumPy, slices") as worker:
+        worker.ask("narrow", everything)
+        assert len(os.sched_getaffinity(worker.process.pid)) == 1
+
+
+def test_busy_programs_end_with_their_block(monkeypatch):
+    started = []
+
+    class Program(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            started.append(self)
+
+    def interrupt():
+        assert [program.poll() for program in started] == [None] * 2
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", Program)
+    with pytest.raises(KeyboardInterrupt), busy_programs(2):
+        interrupt()
+    assert all(program.returncode for program in started)
+
+
+def test_separate_outputs_start_at_the_same_offset_in_a_page():
+    out = allocate(Case((300, 300), 1, (100, 200)), "out")
+    assert {part.ctypes.data % workers.mmap.PAGESIZE for part in out[1:]} == {16}
+    assert [part.shape for part in out] == [(300, 100), (300, 200)]
+
+
+# ---- busy -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [
+        ([MS] * 300, 0.0),
+        ([12 * MS] * 20 + [MS] * 300, 0.2),
+        ([12 * MS] * 100, None),
+        ([MS, 12 * MS, 12 * MS] * 100, None),  # most calls are still slow
+        ([700 * MS] + [MS] * 300, 0.7),  # one stall, longer than a window
+    ],
+)
+def test_recovery_time(times, seconds):
+    assert busy.recovery_time(times, 1.1 * MS) == pytest.approx(seconds)
+
+
+def test_a_team_s_rate_is_the_sum_of_its_workers():
+    found = busy.summary([[10 * MS] * 10, [40 * MS] * 5])
+    assert found["rate"] == pytest.approx(100 + 25)
+    assert found["mean"] == pytest.approx(2 / 125)
+    assert (found["calls"], found["p50"], found["p99"]) == (15, 0.01, 0.04)
+
+
+def test_the_rival_is_the_one_of_the_highest_rate():
+    key = {"situation": "quiet", "size": "11 MB", "outputs": "out"}
+    rates = {"splitjit": 90, "NumPy, slices": 60, "splitjit, one thread": 100, "torch": 200}
+    results = [
+        {**key, "contender": name, "rate": rate, "mean": 1 / rate, "p99": 2 / rate}
+        for name, rate in rates.items()
+    ]
+    results.append({**results[1], "size": "50 MB", "rate": 1000})
+    ratios = {"throughput": pytest.approx(0.9), "p99": pytest.approx(1 / 0.9)}
+    assert busy.compare(results) == [{**key, "rival": "splitjit, one thread", **ratios}]
+    recovery = {"load": "one busy program", "contender": "splitjit", "seconds": None, **key}
+    assert "| more than 4 s |" in busy.tables(results, [recovery])
+
+
+# ---- processes ------------------------------------------------------------------------
+
+
+def test_the_best_peer_is_compared():
+    medians = {
+        ("out", "splitjit", "1x2304"): [2e-6, 2e-6, 8e-6],
+        ("out", "splitjit, bind", "1x2304"): [1e-6],
+        ("out", "NumPy, slices", "1x2304"): [3e-6],
+        ("out", "torch", "1x2304"): [5e-6],
+    }
+    table = processes.tables(medians)
+    assert "| splitjit, µs | 2 |" in table
+    assert "| torch, over ours | 2.50 |" in table
+    assert "| best peer over splitjit | 1.50 |" in table
+    assert "splitjit, bind: least 3.00" in table
+
+
+# ---- landscape ------------------------------------------------------------------------
+
+
+def test_cells_have_the_runs_they_say():
+    runs = [1, 2, 3, 6, *landscape.RUNS[1:]]
+    for total, parts, run in itertools.product(landscape.TOTALS, landscape.PARTS, runs):
+        if run * parts <= total:
+            case = Cell("out", total, parts, run).case
+            assert case.nbytes == run * parts * case.shape[0]
+            assert total - run * parts < case.nbytes <= total
+
+
+@pytest.mark.parametrize("nbytes", [1, 4, 1 << 10, 1 << 14, 1 << 20, 1 << 30])
+def test_sizes_are_read_as_they_are_written(nbytes):
+    text = landscape.size(nbytes)
+    assert landscape.parse_size(text) == landscape.parse_size(text.replace(" ", "")) == nbytes
+
+
+PLACES = [Cell("out", 1 << 24, parts, run) for parts in (2, 3, 4) for run in (64, 256, 1024)]
+PIT = PLACES[4]
+FOUND = [Found(cell, 0.5 if cell == PIT else 0.9, 2.0) for cell in PLACES]
+
+
+def test_the_deepest_valley_comes_first():
+    assert landscape.beside(FOUND)[PIT] == 0.9
+    text = landscape.valleys(FOUND, 1)
+    assert "1 of 9 cells are below 0.75" in text
+    assert "0 of 9 cells are below 0.9" in text
+    assert text.count(f"{PIT.case} | 16 MB | 0.50 | 0.90 | 2.00 |") == 2
+
+
+def test_a_survey_resumes_where_it_ended(tmp_path, monkeypatch):
+    times = {"splitjit": 2.0, "NumPy, slices": 3.0, "memcpy": 1.0, "streaming": 1.5}
+    measured = []
+    monkeypatch.setattr(
+        landscape, "sample", lambda cell, pool, seconds: measured.append(cell) or times
+    )
+    options = Namespace(samples=1, seconds=0, json=tmp_path / "landscape.json")
+    landscape.survey(PLACES[:4], {"runs": [], "cells": []}, options)
+    data = json.loads(options.json.read_text("utf-8"))
+    landscape.survey(PLACES, data, options)
+    landscape.survey(PLACES, data, options)
+    assert sorted(map(str, measured)) == sorted(map(str, PLACES))
+    assert len(data["runs"]) == 2
+
+    options.samples = 2
+    landscape.survey(PLACES[:1], data, options)
+    assert [len(e["samples"]) for e in data["cells"] if e["cell"] == asdict(PLACES[0])] == [2]
+    assert landscape.findings(data, [PIT]) == [Found(PIT, 0.5, 1.5)]
+
+
+def test_maps_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    landscape.draw(FOUND, tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["landscape-16MB.png"]
