@@ -34,6 +34,7 @@ needs_kernels = pytest.mark.skipif(loading.jit_disabled(), reason="nothing is co
 def send_down(route, monkeypatch):
     """Send every split down one route, whatever its size."""
     slices, task, stream = ROUTES[route]
+    monkeypatch.setattr(routes, "route_of", routes.route_of.__wrapped__)
     monkeypatch.setattr(routes, "_SLICES_BELOW", slices)
     monkeypatch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 0)
     monkeypatch.setattr(routes, "STREAM_FROM", stream)

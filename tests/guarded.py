@@ -12,6 +12,7 @@ import mmap
 import os
 import random
 import sys
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -40,15 +41,23 @@ def guarded(nbytes: int, flush_with_end: bool) -> np.ndarray:
     return memory[start : start + nbytes]
 
 
+class GuardedBlock(NamedTuple):
+    memory: np.ndarray
+    address: int
+
+
 class Guard:
     """In place of the pool: blocks of fresh parts, flush with a protected page."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
 
-    def lend(self, nbytes: int) -> tuple[np.ndarray, int]:
-        block = guarded(nbytes, self.rng.random() < 0.5)
-        return block, block.ctypes.data
+    def take(self, nbytes: int) -> GuardedBlock:
+        memory = guarded(nbytes, self.rng.random() < 0.5)
+        return GuardedBlock(memory, memory.ctypes.data)
+
+    def lend(self, block: GuardedBlock, lease: np.ndarray) -> None:
+        pass
 
 
 def strided(rng: random.Random, shape, item: int, *, order, steps):
@@ -205,6 +214,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
         overloads.STREAM_FROM = 0 if route == "compiled-streamed" else 1 << 62
     else:
         slices, task, stream = ROUTES[route]
+        routes.route_of = routes.route_of.__wrapped__  # plans keep no routes
         routes._SLICES_BELOW = slices
         routes._SLICES_BELOW_IF_FEW_RUNS = 0
         routes.STREAM_FROM = stream

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from splitjit import plan_split
+from splitjit._core.arrays import check_out
 from splitjit._core.layout import fresh_layout, out_layout
 from splitjit._kernels.table import RUN
 
@@ -38,7 +39,8 @@ def test_fresh_parts(x, axis, sizes, runs, strides):
 def test_parts_of_the_source_s_own_order_are_copied_in_that_order():
     plan = plan_split(X.T.shape, [4, 6])
     out = [np.empty(shape, X.dtype, order="F") for shape in plan.output_shapes]
-    layout = out_layout(plan, X.T, out)
+    targets = check_out(plan, X.dtype, out)
+    layout = out_layout(plan, X.T.strides, X.itemsize, targets)
     assert layout.rows[:, RUN].tolist() == [16, 24]
     assert layout.source_strides.tolist() == [40]
 

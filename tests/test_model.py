@@ -394,6 +394,7 @@ class Memory(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(buffers, "_MAPPED_FROM", 1)
         self.patch.setattr(buffers, "_POOL", buffers._Pool(2**16))
+        self.patch.setattr(routes, "route_of", routes.route_of.__wrapped__)
         self.patch.setattr(routes, "_SLICES_BELOW", 1)
         self.patch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 1)
         self.boxes = []

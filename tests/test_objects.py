@@ -22,6 +22,7 @@ STRINGS = {
 
 @pytest.fixture(params=["slices", "object mode"])
 def object_route(request, monkeypatch):
+    monkeypatch.setattr(routes, "route_of", routes.route_of.__wrapped__)
     monkeypatch.setattr(routes, "_OBJECTS_FROM", 0 if request.param == "object mode" else 1 << 62)
 
 

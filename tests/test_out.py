@@ -186,3 +186,41 @@ def test_big_interleaved_parts_by_the_parallel_route():
     whole = np.zeros((3000, 700), "f8")
     split(x, [300, 400], axis=1, out=[whole[:, 400:], whole[:, :400]])
     assert whole.tobytes() == np.hstack([x[:, 300:], x[:, :300]]).tobytes()
+
+
+@pytest.mark.parametrize("shape", [(2, 6), (200, 600)])
+def test_each_call_has_outputs_of_its_own(shape):
+    """A plan remembers outputs that it has checked, by their addresses."""
+    plan = plan_split(shape, num_splits=3, axis=1)
+    x = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)
+    whole = np.zeros((4, *plan.output_shapes[0]), np.float32)
+    for _ in range(2):
+        for order in ([0, 1, 2], [3, 0, 1], [2, 3, 0]):
+            whole[...] = 0
+            plan(x, [whole[i] for i in order])
+            for i, index in zip(order, plan.slices, strict=True):
+                assert np.array_equal(whole[i], x[index])
+    with pytest.raises(SplitError, match=r"out\[0\] and out\[2\]: must not share memory"):
+        plan(x, [whole[0], whole[1], whole[0]])
+    for _ in range(20):  # more outputs than a plan remembers
+        plan(x, plan.empty(np.float32))
+    plan(x, [whole[i] for i in range(3)])
+    assert np.array_equal(whole[0], x[plan.slices[0]])
+
+
+@pytest.mark.parametrize("turn", [slice(None), slice(None, None, -1)])
+@pytest.mark.parametrize("begin", [0, 5, 11, 12, 17, 30, 35, 36])
+def test_a_source_anywhere_beside_the_outputs(turn, begin):
+    """The outputs are elements 12 to 20 and 26 to 30 of a block, the source 12 from `begin` on."""
+    block = np.arange(48.0)
+    plan = plan_split((12,), [8, 4])
+    out = [block[12:20], block[26:30]]
+    x = block[begin : begin + 12][turn]
+    shares = any(np.shares_memory(x, part) for part in out)
+    for _ in range(2):
+        if shares:
+            with pytest.raises(SplitError, match=r"out\[[01]\] and x: must not share memory"):
+                plan(x, out)
+        else:
+            plan(x, out)
+            assert np.array_equal(np.concatenate(out), x)

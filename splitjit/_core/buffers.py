@@ -1,12 +1,8 @@
-"""Memory for fresh parts: one aligned block a call, large blocks kept for reuse.
+"""The memory of fresh parts: one block a call, large blocks used again.
 
-Fresh memory costs more than the copy, since the system zeroes each page at its
-first touch. So large blocks are mapped here, lent to the parts of one call
-and, once all of these are gone, kept for another.
-
-A block is lent as an array, the *lease*, which is the base of its parts. NumPy,
-memoryviews, DLPack and whoever else refers to a part's memory keep the part and
-so the lease alive; only when the lease dies does the block come back.
+The system zeroes each page of fresh memory at its first touch, which costs more
+than the copy. So a large block returns to a pool when its last part is gone, and
+a later call takes it from there.
 """
 
 from __future__ import annotations
@@ -17,7 +13,6 @@ import mmap
 import os
 import sys
 import weakref
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,48 +20,46 @@ from numpy.typing import DTypeLike
 
 from splitjit._core.arrays import address_of
 from splitjit._core.dtypes import as_dtype
-from splitjit._core.layout import ALIGNMENT, block_layout
+from splitjit._core.layout import ALIGNMENT, BlockLayout, block_layout
 from splitjit._core.plan import SplitPlan, integer
 from splitjit.errors import SplitError, describe
 
 _MAPPED_FROM = 1 << 20
+"""Blocks from this size on are mapped, and come from the pool."""
 
 
-def allocate_parts(plan: SplitPlan, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
+def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
     """Allocate the parts of a plan in one block.
 
     Parameters
     ----------
-    plan : SplitPlan
-        The plan whose parts are wanted.
+    block : BlockLayout
+        The layout of the block, for elements of `dtype`.
     dtype : dtype
-        Their dtype; it holds no objects.
+        The dtype of the parts; it holds no objects.
 
     Returns
     -------
     parts : list of ndarray
         New C-contiguous arrays, uninitialized, each aligned to `ALIGNMENT`
-        bytes. The block is free once all of them are gone.
+        bytes. The block is free when the last of them is gone.
     address : int
-        Where the block starts.
+        The address of the block.
 
     Raises
     ------
     MemoryError
         If there is not enough memory.
     """
-    positions, nbytes, shape, strides = block_layout(plan, dtype.itemsize)
-    if nbytes >= _MAPPED_FROM:
-        lease, address = _POOL.lend(nbytes)
-        start = 0  # of a page
-    else:
-        lease = np.empty(nbytes + ALIGNMENT, np.uint8)
-        address = address_of(lease)
+    if block.nbytes < _MAPPED_FROM:
+        memory = np.empty(block.nbytes + ALIGNMENT, np.uint8)
+        address = address_of(memory)
         start = -address % ALIGNMENT
-    parts = list(np.ndarray(shape, dtype, lease, start, strides)) if shape[0] else []
-    for i in range(len(parts), len(plan)):
-        parts.append(np.ndarray(plan.output_shapes[i], dtype, lease, start + positions[i]))
-    return parts, address + start
+        return block.parts(memory, dtype, start)[1], address + start
+    mapped = _POOL.take(block.nbytes)
+    lease, parts = block.parts(mapped.memory, dtype, 0)
+    _POOL.lend(mapped, lease)
+    return parts, mapped.address
 
 
 def empty_parts(plan: SplitPlan, dtype: DTypeLike) -> list[np.ndarray]:
@@ -75,28 +68,31 @@ def empty_parts(plan: SplitPlan, dtype: DTypeLike) -> list[np.ndarray]:
     try:
         if dtype.hasobject or dtype.itemsize == 0:
             return [np.empty(shape, dtype) for shape in plan.output_shapes]
-        return allocate_parts(plan, dtype)[0]
+        return allocate_parts(block_layout(plan, dtype.itemsize), dtype)[0]
     except ValueError as error:  # a rank or an extent beyond NumPy's
         raise SplitError("split", describe(shape=plan.shape), str(error)) from error
 
 
 def set_buffer_limit(nbytes: int) -> None:
-    """Set how much memory may be kept for reuse by later splits.
+    """Set how much memory splitjit may keep for reuse by later splits.
 
-    Large blocks of memory are kept once every part in them is gone. This
-    limits those; memory that parts still use does not count.
+    splitjit keeps a large block of memory when the last part in the block is
+    gone. The limit applies to these blocks. Memory that parts still use does
+    not count.
 
     Parameters
     ----------
     nbytes : int
-        Bytes to keep at most; 0 keeps none. What is kept beyond is freed now.
-        The default is 256 MiB, or the environment variable
+        The most bytes to keep; 0 keeps no memory. Memory above the limit is
+        freed at once. The default is 256 MiB, or the environment variable
         ``SPLITJIT_BUFFER_LIMIT``, in bytes.
 
     Raises
     ------
-    SplitError, SplitTypeError
-        If `nbytes` is negative or no integer.
+    SplitError
+        If `nbytes` is negative.
+    SplitTypeError
+        If `nbytes` is not an integer.
 
     Examples
     --------
@@ -117,58 +113,79 @@ def _limit(name: str, value: Any) -> int:
     return limit
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Mapped memory, how much, and where."""
+    """Mapped memory of this process alone, in huge pages if the system has them."""
 
-    memory: mmap.mmap
-    nbytes: int
-    address: int
+    __slots__ = ("address", "export", "memory", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
+        try:
+            self.memory = mmap.mmap(-1, nbytes, **flags)
+        except (OSError, OverflowError, ValueError) as error:
+            raise MemoryError(f"splitjit: {nbytes} bytes for the parts: {error}") from error
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):  # a system without huge pages
+                self.memory.madvise(mmap.MADV_HUGEPAGE)
+        # While this export exists, a user who reaches the memory by ``part.base.base``
+        # cannot close or resize it.
+        self.export = memoryview(self.memory)
+        self.nbytes = nbytes
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+
+    def is_unreferenced(self) -> bool:
+        """Return whether only this object, its export and this call refer to the memory."""
+        return sys.getrefcount(self.memory) == 3
 
 
 class _Loan(weakref.ref[np.ndarray]):
-    """A lease that says, when it dies, whose block it was."""
+    """A weak reference to a lease that knows the block of the lease."""
 
     __slots__ = ("block",)
     block: _Block
 
 
 class _Pool:
-    """The blocks that nobody uses, oldest first.
+    """The blocks that no part uses, oldest first.
 
-    Leases die anywhere, even while this very code runs, so that a lock could
-    be waited for by its own holder. Instead, each step is a single operation
-    on a list or a dict, which other threads see done or not done. Copies are
-    made by `list`: before Python 3.12, a slice and `tuple` allocate midway, and
-    the collector may find a lease just then.
+    A lease is an array over the whole block, the base of all its parts. When
+    the lease dies, its block returns.
+
+    Leases die anywhere, even while this code runs, so a lock could wait for its
+    own holder. Instead, each step is one operation on a list or a dict, which
+    is atomic for other threads. `list` makes the copies: before Python 3.12, a
+    slice and `tuple` allocate in the middle of the copy, and the garbage
+    collector may then find a dead lease.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.idle: list[_Block] = []
-        self.lent: dict[int, _Loan] = {}  # keeps the loans alive, which cannot be hashed
+        self.lent: dict[int, _Loan] = {}  # keeps the loans alive; a loan cannot be hashed
 
-    def lend(self, nbytes: int) -> tuple[np.ndarray, int]:
-        """Return the memory of a block, as an array, and its address."""
-        block = self._take(nbytes)
+    def take(self, nbytes: int) -> _Block:
+        """Return a block of at least `nbytes` that no array refers to."""
+        block = self._idle_block(nbytes)
         if block is None:
             self._recover()
-            block = self._take(nbytes) or _map(nbytes)
-        lease = np.frombuffer(block.memory, np.uint8)
+            block = self._idle_block(nbytes) or _Block(nbytes)
+        return block
+
+    def lend(self, block: _Block, lease: np.ndarray) -> None:
+        """Take the block back when the lease dies."""
         loan = _Loan(lease, self._give_back)
         loan.block = block
         self.lent[id(loan)] = loan
-        return lease, block.address
 
-    def _take(self, nbytes: int) -> _Block | None:
-        # The newest is most likely in the processor's cache.
+    def _idle_block(self, nbytes: int) -> _Block | None:
+        # The newest block is most likely in the processor's cache.
         for block in reversed(list(self.idle)):
             if nbytes <= block.nbytes <= 2 * nbytes:
                 try:
                     self.idle.remove(block)
                 except ValueError:  # another thread took it
                     continue
-                if _is_ours_alone(block):
+                if block.is_unreferenced():
                     return block
                 self.idle.append(block)
         return None
@@ -179,7 +196,7 @@ class _Pool:
             self.trim()
 
     def _recover(self) -> None:
-        """Give back what was not, since Ctrl-C arrived just when the lease died."""
+        """Reclaim blocks whose return was lost because Ctrl-C arrived as the lease died."""
         for loan in list(self.lent.values()):
             if loan() is None:
                 self._give_back(loan)
@@ -191,33 +208,9 @@ class _Pool:
                 self.idle.pop(0)
 
 
-def _is_ours_alone(block: _Block) -> bool:
-    """Return whether nobody went past the lease, by ``part.base.base``, to the memory."""
-    try:
-        intact = len(block.memory) == block.nbytes
-    except ValueError:  # closed
-        return False
-    return intact and sys.getrefcount(block.memory) == 2  # the block's, and the call's
-
-
-def _map(nbytes: int) -> _Block:
-    """Map fresh memory, of this process alone, in huge pages where there are any."""
-    private = (
-        {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-    )
-    try:
-        memory = mmap.mmap(-1, nbytes, **private)
-    except (OSError, OverflowError, ValueError) as error:
-        raise MemoryError(f"splitjit: {nbytes} bytes for the parts: {error}") from error
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a system without them
-            memory.madvise(mmap.MADV_HUGEPAGE)
-    return _Block(memory, nbytes, ctypes.addressof(ctypes.c_char.from_buffer(memory)))
-
-
 def _environment_limit() -> int:
     value: int | str = os.environ.get("SPLITJIT_BUFFER_LIMIT", str(1 << 28))
-    with contextlib.suppress(ValueError):  # left as it is, it will be refused
+    with contextlib.suppress(ValueError):  # `_limit` refuses what is not an integer
         value = int(value)
     return _limit("SPLITJIT_BUFFER_LIMIT", value)
 

@@ -9,20 +9,19 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._core.arrays import address_of
+from splitjit._core.arrays import Targets, address_of
 from splitjit._core.plan import SplitPlan, cached_by_plan
 from splitjit._kernels import table
 
 ALIGNMENT = 64
 """Bytes to which every part of a block is aligned: a cache line, and the widest vector."""
 
-_STACKED_FROM = 5  # equal parts, from which a stack pays
+_STACKED_FROM = 5  # fewer equal parts are made as fast one by one
 _SHORT = 1 << 10  # longer runs are read as fast in any order
 _MANY = 5  # fewer parts of single items are copied faster part by part
 
@@ -30,37 +29,61 @@ _MANY = 5  # fewer parts of single items are copied faster part by part
 class BlockLayout(NamedTuple):
     """Where the parts of a plan lie in their block.
 
+    Equal parts at the start of the block form a *stack*: one array, whose items
+    are the parts. NumPy gives the items of an array three times as fast as it
+    makes arrays one by one.
+
     Attributes
     ----------
-    positions : tuple of int
-        Where each part starts, in bytes.
     nbytes : int
         The length of the block.
-    shape, strides : tuple of int
-        Of the *stack* that equal parts at the start of the block form: an array
-        gives its items three times as fast as they can be made one by one.
-        Where that does not pay the stack is empty.
+    positions : tuple of int
+        Where each part starts, in bytes.
+    stack_shape, stack_strides : tuple of int
+        The shape and strides of the stack.
+    others : tuple of (tuple of int, int)
+        The shape and the position of each part after the stack.
     """
 
-    positions: tuple[int, ...]
     nbytes: int
-    shape: tuple[int, ...] = (0,)
-    strides: tuple[int, ...] = (0,)
+    positions: tuple[int, ...]
+    stack_shape: tuple[int, ...]
+    stack_strides: tuple[int, ...]
+    others: tuple[tuple[tuple[int, ...], int], ...]
+
+    def parts(
+        self, memory: Any, dtype: np.dtype, start: int
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Make the parts as arrays in `memory`, a buffer, from byte `start` on.
+
+        Return the base of all parts, and the parts.
+        """
+        if not self.others:
+            stack = np.ndarray(self.stack_shape, dtype, memory, start, self.stack_strides)
+            return stack, list(stack)
+        lease = np.frombuffer(memory, np.uint8)
+        parts: list[np.ndarray] = []
+        if self.stack_shape[0]:
+            stack = np.ndarray(self.stack_shape, dtype, lease, start, self.stack_strides)
+            parts.extend(stack)
+        parts += [np.ndarray(shape, dtype, lease, start + at) for shape, at in self.others]
+        return lease, parts
 
 
 @cached_by_plan
 def block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
-    """Lay out the block of a plan's parts."""
+    """Lay out the block of a plan's parts, each aligned to `ALIGNMENT` bytes."""
     lengths = [-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT for s in plan.output_shapes]
     *positions, nbytes = itertools.accumulate(lengths, initial=0)
-    if len(plan) < _STACKED_FROM or len(plan.shape) == table.MAX_RANK:
-        return BlockLayout(tuple(positions), nbytes)
-    size, shape = plan.sizes[0], plan.output_shapes[0]
-    equal = sum(1 for _ in itertools.takewhile(size.__eq__, plan.sizes))
+    others = tuple(zip(plan.output_shapes, positions, strict=True))
+    equal = sum(1 for _ in itertools.takewhile(lambda size: size == plan.sizes[0], plan.sizes))
+    stacked = equal == len(plan) > 0 or equal >= _STACKED_FROM
+    if not stacked or len(plan.shape) == table.MAX_RANK:  # a stack has one dim more
+        return BlockLayout(nbytes, tuple(positions), (0,), (0,), others)
+    shape = plan.output_shapes[0]
     inner = itertools.accumulate(shape[:0:-1], operator.mul, initial=itemsize)
-    return BlockLayout(
-        tuple(positions), nbytes, (equal, *shape), (lengths[0], *reversed(list(inner)))
-    )
+    strides = (lengths[0], *reversed(list(inner)))
+    return BlockLayout(nbytes, tuple(positions), (equal, *shape), strides, others[equal:])
 
 
 @dataclass(slots=True, eq=False)
@@ -133,16 +156,20 @@ def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> Co
     return _layout(plan, strides, itemsize, np.array(positions, np.int64), target_strides)
 
 
-def out_layout(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray]) -> CopyLayout:
-    """Lay out the copy of an array to given parts.
+def out_layout(
+    plan: SplitPlan, strides: tuple[int, ...], itemsize: int, targets: Targets
+) -> CopyLayout:
+    """Lay out the copy of a source with these strides to given parts.
 
     Parameters
     ----------
     plan : SplitPlan
-        A plan of the shape of `x`.
-    x : ndarray
-        The source.
-    out : sequence of ndarray
+        A plan of the source's shape.
+    strides : tuple of int
+        The source's strides in bytes.
+    itemsize : int
+        Bytes of an element.
+    targets : Targets
         The parts; `check_out` has accepted them.
 
     Returns
@@ -150,14 +177,15 @@ def out_layout(plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray]) -> Cop
     CopyLayout
         Target offsets are addresses.
     """
-    if all(part.flags.c_contiguous for part in out):
-        layout = fresh_layout(plan, x.strides, x.itemsize)
-        layout = CopyLayout(layout.loop, layout.record.copy())
-        layout.rows[:, table.TARGET_OFFSET] = [address_of(part) for part in out if part.size]
+    if targets.addresses is not None:
+        fresh = fresh_layout(plan, strides, itemsize)
+        layout = CopyLayout(fresh.loop, fresh.record.copy())
+        full = [at for at, size in zip(targets.addresses, plan.sizes, strict=True) if size]
+        layout.rows[:, table.TARGET_OFFSET] = full
         return layout
-    addresses = np.array([address_of(part) for part in out], np.int64)
-    target_strides = np.array([part.strides for part in out], np.int64).T
-    return _layout(plan, x.strides, x.itemsize, addresses, target_strides)
+    addresses = np.array([address_of(part) for part in targets.parts], np.int64)
+    target_strides = np.array([part.strides for part in targets.parts], np.int64).T
+    return _layout(plan, strides, itemsize, addresses, target_strides)
 
 
 def _layout(

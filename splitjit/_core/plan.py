@@ -99,6 +99,7 @@ class SplitPlan:
     offsets: Shape = field(init=False, compare=False)
     output_shapes: tuple[Shape, ...] = field(init=False, compare=False)
     slices: tuple[tuple[slice, ...], ...] = field(init=False, compare=False)
+    memo: dict[Any, Any] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         shape = _shape(self.shape)
@@ -111,6 +112,7 @@ class SplitPlan:
         whole = (slice(None),) * axis
 
         derived = {
+            "memo": {},
             "shape": shape,
             "axis": axis,
             "sizes": sizes,
@@ -370,15 +372,23 @@ _plan_of_many = functools.lru_cache(maxsize=MANY_PLANS)(_plan)
 
 
 def cached_by_plan(function: Callable[..., T]) -> Callable[..., T]:
-    """Cache what a function makes of a plan and other arguments; for many parts less of it."""
-    few = functools.lru_cache(maxsize=64)(function)
-    many = functools.lru_cache(maxsize=MANY_PLANS)(function)
+    """Keep the results of a function of a plan in the plan itself; they are freed with it."""
 
     @functools.wraps(function)
     def cached(plan: SplitPlan, *args: Any) -> T:
-        return (few if len(plan.sizes) <= FEW_PARTS else many)(plan, *args)
+        key = (function, *args)
+        try:
+            result: T = plan.memo[key]
+        except KeyError:
+            if len(plan.memo) >= _RESULTS_KEPT:
+                plan.memo.clear()
+            result = plan.memo[key] = function(plan, *args)
+        return result
 
     return cached
+
+
+_RESULTS_KEPT = 64
 
 
 def _chunks(length: int, chunk: int) -> Shape:

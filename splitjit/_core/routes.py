@@ -1,68 +1,88 @@
-"""From a plan and an array to parts: choose a route, copy.
+"""From a plan and an array to parts: choose a route, and copy.
 
-========  ============================================================
+========  =================================================================
 views     ``copy=False``: NumPy slices, no data moved
-slices    small arrays: NumPy's copies, of each slice or of all along axis 0
+slices    small arrays: NumPy copies each slice, or the whole array at once
 objects   Python objects and StringDType: the object-mode path
-kernels   everything else: the compiled copy loops
-========  ============================================================
+kernels   all others: the compiled copy loops
+========  =================================================================
+
+`route_of` chooses a route for a plan, a dtype and strides. The plan keeps the
+route, which holds all that these three determine: the layout of the block, the
+record of the copy, the loop. So a call looks up one thing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from splitjit._core import objects, threads
-from splitjit._core.arrays import address_of, check_out
+from splitjit._core.arrays import Targets, address_of, check_apart, check_out, check_source
 from splitjit._core.buffers import allocate_parts, empty_parts
-from splitjit._core.layout import fresh_layout, out_layout
-from splitjit._core.plan import SplitPlan
+from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
+from splitjit._core.plan import SplitPlan, cached_by_plan
 from splitjit._kernels.table import Arguments
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 # Measured crossovers between the routes, in bytes of all parts. NumPy copies long
-# runs at the speed of memory, too: there the kernels win when threads do.
+# runs at the speed of memory, too: for them kernels are faster only with several threads.
 _SLICES_BELOW = 1 << 14
 _SLICES_BELOW_IF_FEW_RUNS = 1 << 19
 _FEW_RUNS = 1000
-_FEW_ITEMS = 1 << 16  # where each is a run
+_FEW_ITEMS = 1 << 16  # if each item is a run
 _OBJECTS_FROM = 1 << 19
 STREAM_FROM = 15 << 20
 
+_OUTPUTS_KEPT = 16
+"""Checked outputs that a route keeps: an inner loop has one set of them, or a few in turn."""
 
-def run(
-    plan: SplitPlan, x: np.ndarray, out: Sequence[np.ndarray] | None, copy: bool
-) -> list[np.ndarray]:
+
+def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
+    """Split an array of the plan's shape; see `splitjit.split` for `out` and `copy`."""
     if copy is not True:
         return _views(plan, x, out, copy)
-    given = None
-    if out is not None:
-        given, out = check_out(plan, x, out)
-    nbytes = x.nbytes
+    route = route_of(plan, x.dtype, x.strides)
+    if out is None:
+        return route.fresh(x)
+    targets = check_out(plan, x.dtype, out)
+    route.into(x, targets.parts, route.outputs_of(targets))
+    return targets.given
+
+
+@cached_by_plan
+def route_of(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> Slices:
+    """Choose the route of arrays of a dtype and strides through a plan."""
+    nbytes = math.prod(plan.shape) * dtype.itemsize
     if nbytes < _SLICES_BELOW:
-        parts = _slices(plan, x, out)
-    elif x.dtype.hasobject:
-        parts = _objects(plan, x, out)
-    elif _suits_slices(plan, x, nbytes):
-        parts = _slices(plan, x, out)
-    else:
-        parts = _kernels(plan, x, out)
-    return parts if given is None else given
+        return Slices(plan, dtype, strides)
+    if dtype.hasobject:
+        return (Slices if nbytes < _OBJECTS_FROM else Objects)(plan, dtype, strides)
+    if _suits_slices(plan, dtype.itemsize, strides, nbytes):
+        return Slices(plan, dtype, strides)
+    return Kernels(plan, dtype, strides)
 
 
-def _suits_slices(plan: SplitPlan, x: np.ndarray, nbytes: int) -> bool:
+def _suits_slices(plan: SplitPlan, itemsize: int, strides: tuple[int, ...], nbytes: int) -> bool:
     if nbytes >= _SLICES_BELOW_IF_FEW_RUNS:
         return False
     axis = plan.axis
-    if not x.flags.c_contiguous:
-        if x.strides[-1] != x.itemsize and x.size >= _FEW_ITEMS:
+    if not _is_contiguous(plan.shape, strides, itemsize):
+        if strides[-1] != itemsize and nbytes >= _FEW_ITEMS * itemsize:
             return False
         axis = -1
     return math.prod(plan.shape[:axis]) * len(plan) < _FEW_RUNS
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    step = itemsize
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != step:
+            return False
+        step *= extent
+    return True
 
 
 def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
@@ -73,40 +93,148 @@ def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
     return [x[index] for index in plan.slices]
 
 
-def _slices(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> list[np.ndarray]:
-    if x.dtype.names is not None and x.itemsize and not x.dtype.hasobject:
-        # NumPy would copy records field by field, and lose the bits between them.
-        record, bits = x.dtype, np.dtype((np.void, x.itemsize))
-        if out is None:
-            return [part.view(record) for part in _slices(plan, x.view(bits), None)]
-        _slices(plan, x.view(bits), [part.view(bits) for part in out])
-        return out
-    if out is None:
-        if plan.axis == 0 and not x.dtype.hasobject:  # a part would keep all objects alive
+class Outputs(NamedTuple):
+    """What a route knows of checked outputs: their addresses, and the layout of the copy.
+
+    It holds no array, so a route may keep it when the outputs are gone.
+
+    Attributes
+    ----------
+    start, stop : int
+        All outputs lie in this range of addresses.
+    layout : CopyLayout or None
+        None if NumPy copies.
+    """
+
+    start: int
+    stop: int
+    layout: CopyLayout | None
+
+
+class Slices:
+    """The route by NumPy's slices; the other routes end here if no kernel is loaded."""
+
+    __slots__ = ("bits", "dtype", "outputs", "plan", "start", "stop", "strides", "whole")
+
+    def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
+        self.plan = plan
+        self.dtype = dtype
+        self.strides = strides
+        # The elements lie between these distances from the first one.
+        steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
+        self.start = sum([step for step in steps if step < 0])
+        self.stop = sum([step for step in steps if step > 0]) + dtype.itemsize
+        has_fields = dtype.names is not None and dtype.itemsize and not dtype.hasobject
+        # NumPy would copy records field by field, and lose the bits between fields.
+        self.bits = np.dtype((np.void, dtype.itemsize)) if has_fields else None
+        # If only dims of length 1 come before the axis, parts are contiguous in a
+        # copy of the whole. Not so for objects: one part would keep all objects alive.
+        self.whole = math.prod(plan.shape[: plan.axis]) == 1 and not dtype.hasobject
+        self.outputs: dict[tuple[int, ...], Outputs] = {}
+
+    def fresh(self, x: np.ndarray) -> list[np.ndarray]:
+        """Copy `x` to new parts."""
+        if self.bits is not None:
+            x = x.view(self.bits)
+        if self.whole:
             block = x.copy()
-            return [block[index] for index in plan.slices]
-        return [x[index].copy() for index in plan.slices]
-    for index, part in zip(plan.slices, out, strict=True):
-        part[...] = x[index]
-    return out
+            parts = [block[index] for index in self.plan.slices]
+        else:
+            parts = [x[index].copy() for index in self.plan.slices]
+        return parts if self.bits is None else [part.view(self.dtype) for part in parts]
+
+    def outputs_of(self, targets: Targets) -> Outputs:
+        """Check that the targets are apart; if they are contiguous, only at their first use."""
+        if targets.addresses is None:
+            return self._outputs(targets)
+        outputs = self.outputs.get(targets.addresses)
+        if outputs is None:
+            if len(self.outputs) >= _OUTPUTS_KEPT:
+                self.outputs.clear()
+            outputs = self.outputs[targets.addresses] = self._outputs(targets)
+        return outputs
+
+    def into(self, x: np.ndarray, parts: list[np.ndarray], outputs: Outputs) -> None:
+        """Copy `x` to the arrays of targets that `outputs_of` has checked."""
+        source = address_of(x)
+        if source + self.start < outputs.stop and outputs.start < source + self.stop:
+            check_source(x, parts)
+        self._copy(x, source, parts, 0, outputs.layout)
+
+    def _outputs(self, targets: Targets) -> Outputs:
+        check_apart(targets.parts)
+        return Outputs(*targets.span(), None)
+
+    def _copy(
+        self,
+        x: np.ndarray,
+        source: int,
+        parts: list[np.ndarray],
+        target: int,
+        layout: CopyLayout | None,
+    ) -> None:
+        """Copy `x` at address `source` to parts, by a layout that counts from `target`."""
+        if self.bits is not None:
+            x, parts = x.view(self.bits), [part.view(self.bits) for part in parts]
+        for index, part in zip(self.plan.slices, parts, strict=True):
+            part[...] = x[index]
 
 
-def _objects(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> list[np.ndarray]:
-    if x.nbytes < _OBJECTS_FROM:
-        return _slices(plan, x, out)
-    parts = empty_parts(plan, x.dtype) if out is None else out
-    assigned = objects.assign(parts, [x[index] for index in plan.slices])
-    return parts if assigned else _slices(plan, x, parts)
+class Objects(Slices):
+    """The route of Python objects and StringDType, whose references must be counted."""
+
+    __slots__ = ()
+
+    def fresh(self, x: np.ndarray) -> list[np.ndarray]:
+        """Copy `x` to new parts."""
+        parts = empty_parts(self.plan, self.dtype)
+        self._copy(x, 0, parts, 0, None)
+        return parts
+
+    def _copy(
+        self,
+        x: np.ndarray,
+        source: int,
+        parts: list[np.ndarray],
+        target: int,
+        layout: CopyLayout | None,
+    ) -> None:
+        if not objects.assign(parts, [x[index] for index in self.plan.slices]):
+            super()._copy(x, source, parts, target, layout)
 
 
-def _kernels(plan: SplitPlan, x: np.ndarray, out: list[np.ndarray] | None) -> list[np.ndarray]:
-    if out is None:
-        parts, target = allocate_parts(plan, x.dtype)
-        layout = fresh_layout(plan, x.strides, x.itemsize)
-    else:
-        parts, target = out, 0
-        layout = out_layout(plan, x, out)
-    nbytes = x.nbytes
-    stream = int(nbytes >= STREAM_FROM)
-    arguments = Arguments(stream, target, address_of(x), layout.address)
-    return parts if threads.copy(layout.loop, nbytes, arguments) else _slices(plan, x, parts)
+class Kernels(Slices):
+    """The route by compiled loops."""
+
+    __slots__ = ("block", "layout", "nbytes", "stream")
+
+    def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
+        super().__init__(plan, dtype, strides)
+        self.nbytes = math.prod(plan.shape) * dtype.itemsize
+        self.stream = int(self.nbytes >= STREAM_FROM)
+        self.block = block_layout(plan, dtype.itemsize)
+        self.layout = fresh_layout(plan, strides, dtype.itemsize)
+
+    def fresh(self, x: np.ndarray) -> list[np.ndarray]:
+        """Copy `x` to new parts."""
+        parts, address = allocate_parts(self.block, self.dtype)
+        self._copy(x, address_of(x), parts, address, self.layout)
+        return parts
+
+    def _outputs(self, targets: Targets) -> Outputs:
+        check_apart(targets.parts)
+        layout = out_layout(self.plan, self.strides, self.dtype.itemsize, targets)
+        return Outputs(*targets.span(), layout)
+
+    def _copy(
+        self,
+        x: np.ndarray,
+        source: int,
+        parts: list[np.ndarray],
+        target: int,
+        layout: CopyLayout | None,
+    ) -> None:
+        assert layout is not None
+        arguments = Arguments(self.stream, target, source, layout.address)
+        if not threads.copy(layout.loop, self.nbytes, arguments):
+            super()._copy(x, source, parts, target, layout)
