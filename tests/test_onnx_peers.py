@@ -146,6 +146,19 @@ def as_parts(node, results):
     return results if node.op == "Split" else results[0]
 
 
+# ---- versions -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operator", [Split, SplitToSequence])
+def test_the_newest_version_is_that_of_onnx(operator):
+    """Fail when onnx publishes a version that splitjit does not have."""
+    name, published = operator.__name__, onnx.defs.onnx_opset_version()
+    known = [version.since for version in operator._versions]
+    # An older onnx does not have the newest versions yet.
+    newest = max(since for since in known if since <= published)
+    assert onnx.defs.get_schema(name, "").since_version == newest
+
+
 # ---- onnx.reference -----------------------------------------------------------------------
 
 
