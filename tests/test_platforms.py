@@ -1,6 +1,6 @@
-"""Splits by every route where Numba compiles for another processor, for one thread, or not at all.
+"""Splits by every route if Numba compiles for another processor, for one thread, or not at all.
 
-Numba reads its settings as it is imported, so each has a process of its own.
+Numba reads its settings when it is imported, so each setting runs in a separate process.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Threads and signals: right parts, no abort and no deadlock, under each of Numba's layers."""
+"""Threads and signals under each threading layer: correct parts, no abort and no deadlock."""
 
 import signal
 
@@ -6,9 +6,9 @@ import pytest
 
 from tests.processes import SPLIT, run
 
-# First eight threads at once, for all of which this is the first split. Then eight that the
-# module threading does not know, beside a parallel region of the user's. Then each call alone
-# must be parallel again.
+# First, eight threads make their first split at once. Then eight threads that the module threading
+# does not know split during parallel regions of the user. Then calls that run alone must be
+# parallel again.
 THREADS = """
 import _thread, numba
 from splitjit._core import loading
@@ -68,7 +68,7 @@ check()
 assert parallel == [True, numba.threading_layer() != "workqueue", True], parallel
 """
 
-# A handler that splits, too, from the import of Numba on.
+# A signal handler splits during other splits; the first signals arrive while Numba is imported.
 SIGNALS = """
 handled, nested = 0, False
 
@@ -92,7 +92,7 @@ def test_threads(layer, tmp_path):
     run(tmp_path, SPLIT + THREADS, layer=layer)
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_signal_handlers(layer, tmp_path):
     run(tmp_path, SPLIT + SIGNALS, layer=layer)
 
@@ -135,7 +135,7 @@ assert set(loading._loaded) == known
     run(tmp_path, SPLIT + code, NUMBA_NUM_THREADS="2")
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_interrupts_leave_no_kernel_locked(tmp_path):
     code = """
 from splitjit._core import loading
