@@ -422,7 +422,8 @@ class Memory(RuleBasedStateMachine):
 
     @rule(target=held, box=held)
     def view(self, box):
-        return self.hold(np.frombuffer(memoryview(box[0])[1:], np.uint8).reshape(2, -1))
+        rest = np.frombuffer(memoryview(box[0])[1:], np.uint8)
+        return self.hold(rest.reshape(2 - rest.size % 2, -1))
 
     @rule(box=consumes(held))
     def drop(self, box):
