@@ -75,7 +75,13 @@ def cycle(part):
     return box
 
 
-@pytest.mark.parametrize("keeper", KEEPERS)
+QUICK = ["slice", "memoryview", "dlpack", "cycle"]
+
+
+@pytest.mark.parametrize(
+    "keeper",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in KEEPERS],
+)
 def test_a_block_is_never_reused_while_a_part_is_reachable(keeper):
     parts = split(X, 2**18)
     first = block_of(parts)
@@ -241,6 +247,7 @@ def test_parts_are_ordinary_arrays():
     part.flags.writeable = True
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("x", ["x", "x.T", "x.view('u1').reshape(-1, 3)"])
 def test_a_split_takes_little_memory_beyond_its_parts(x):

@@ -268,6 +268,7 @@ def test_query_planning_is_refused():
     )
 
 
+@pytest.mark.slow
 def test_processes():
     """Two worker processes of one thread each: Dask pickles the functions and the pieces."""
     distributed = pytest.importorskip("distributed")

@@ -23,7 +23,11 @@ NEEDS = {
 pytestmark = pytest.mark.skipif(not PAGES[0].exists(), reason="needs a checkout of the repository")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.name == "compiled.md")) for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_examples(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")  # the width of drawings of plans

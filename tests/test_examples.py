@@ -13,6 +13,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not EXAMPLES.is_dir(), reason="needs examples/ beside tests/"),
 ]
 

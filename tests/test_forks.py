@@ -8,6 +8,7 @@ import pytest
 from tests.processes import SPLIT, run
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"),
 ]
 

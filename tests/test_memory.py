@@ -19,6 +19,7 @@ COMPILED = ["compiled", "compiled-streamed"]
 CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "1000"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs mprotect")
 @pytest.mark.parametrize(
     "route", [*ROUTES, *[pytest.param(name, marks=needs_kernels) for name in COMPILED]]
@@ -57,6 +58,7 @@ def run_alone(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_an_interrupted_split_leaves_the_process_sound():
     """Many interrupts arrive: before, during and after the copy."""

@@ -194,7 +194,14 @@ def run_onnxruntime(model, x):
     return session.run(None, {"x": x})
 
 
-@pytest.mark.parametrize("name", [name for name in TENSOR_TYPES if name not in COMPLEX])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("tensor(float)", BFLOAT16)))
+        for name in TENSOR_TYPES
+        if name not in COMPLEX
+    ],
+)
 @OF_EACH_TYPE
 @given(node=nodes())
 def test_onnxruntime(name, node):
@@ -247,6 +254,7 @@ def vars_of_errors(onnxruntime):
 OPENVINO_TYPES = [name for name in TENSOR_TYPES if name not in {*COMPLEX, "tensor(string)"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPENVINO_TYPES)
 @settings(OF_EACH_TYPE, max_examples=10)
 @given(node=nodes(ops=["Split"], opsets=[1, 2, 11, 13, 18]))

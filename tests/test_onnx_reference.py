@@ -88,12 +88,14 @@ def official():
     return cases, tests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NODE_TESTS)
 def test_official_node_test_by_the_backend(official, name):
     _, tests = official
     tests(f"{name}_cpu").debug()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NODE_TESTS)
 def test_official_node_test_by_run_node(official, name):
     case = official[0][name]
@@ -104,6 +106,7 @@ def test_official_node_test_by_run_node(official, name):
         BackendTest.assert_similar_outputs(expected, results, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NODE_TESTS)
 def test_official_node_test_by_reference_ops(official, name):
     case = official[0][name]
@@ -115,6 +118,7 @@ def test_official_node_test_by_reference_ops(official, name):
     assert counted.runs == len(case.data_sets) > 0
 
 
+@pytest.mark.slow
 def test_these_are_all_official_tests_that_contain_the_operators(official):
     cases, tests = official
     assert {name for name in dir(tests) if name.startswith("test_split")} >= {
@@ -150,6 +154,7 @@ def data_sets_of(case, model):
     return [(read("input", inputs), read("output", model.graph.output))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGER_MODELS)
 def test_official_larger_model_by_reference_ops(official, name):
     case = official[0][name]
@@ -273,6 +278,7 @@ def test_backend_devices():
 # ---- a real model -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # raised by torch.onnx
 @pytest.mark.filterwarnings("ignore:.*:FutureWarning")
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")

@@ -205,6 +205,7 @@ def check_equal(parts, expected):
     assert lists(parts) == lists(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", NUMBERS)
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(split=splits(), num_splits=st.integers(1, 5), axis_type=st.sampled_from(INTEGERS))
@@ -221,6 +222,7 @@ def test_split_equals_openvino(dtype, split, num_splits, axis_type):
     check_equal(Split(num_splits=num_splits)(data, axis), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", NUMBERS)
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(

@@ -22,7 +22,10 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "no compiler")) for name in SETTINGS],
+)
 def test_splits(name):
     settings = {f"NUMBA_{key}": value for key, value in SETTINGS[name].items()}
     code = f"""

@@ -21,6 +21,7 @@ DTYPES = [
     np.dtype([("a", ">i4"), ("b", "S3", (2,))], align=True),
     ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn, ml_dtypes.int4,
 ]  # fmt: skip
+QUICK = ["u1", ">i2", "f4", "f8", "c16", "V3"]  # one dtype per word, and one without a word
 
 
 def random_array(rng, shape, dtype):
@@ -84,7 +85,11 @@ def test_refusals_write_nothing(case):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(np.dtype(dtype)))
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(dtype, marks=[pytest.mark.slow] * (dtype not in QUICK)) for dtype in DTYPES],
+    ids=lambda dtype: str(np.dtype(dtype)),
+)
 def test_dtypes_and_layouts(dtype, layout, route):
     rng = np.random.default_rng(0)
     for shape, axis, sizes in [
@@ -175,7 +180,9 @@ def test_interleaved_items(parts, item, route):
             assert not whole.any()  # memory around the parts is unchanged
 
 
-@pytest.mark.parametrize("item", [1, 2, 3, 4, 8, 12, 16, 31])
+@pytest.mark.parametrize(
+    "item", [1, 3, 4, 16, *[pytest.param(n, marks=pytest.mark.slow) for n in (2, 8, 12, 31)]]
+)
 def test_transposed_items(item, route):
     """Bands of one line to several strips, and of one step to several batches, with remainders."""
     rng = np.random.default_rng(item)
@@ -296,6 +303,7 @@ def test_what_foreign_classes_raise():
         split([1, 2], num_splits=Broken())
 
 
+@pytest.mark.slow
 def test_a_tensor_of_torch():
     torch = pytest.importorskip("torch")
     parts = split(torch.arange(6), 2)

@@ -88,10 +88,12 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 """
 
 
+@pytest.mark.slow
 def test_threads(layer, tmp_path):
     run(tmp_path, SPLIT + THREADS, layer=layer)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_signal_handlers(layer, tmp_path):
     run(tmp_path, SPLIT + SIGNALS, layer=layer)
@@ -110,6 +112,7 @@ assert numba.get_num_threads() == 1
     run(tmp_path, SPLIT + code)
 
 
+@pytest.mark.slow
 def test_without_a_threading_layer_one_thread_copies(tmp_path):
     code = "check(); splitjit.warmup(); check()"
     run(tmp_path, SPLIT + code, layer="no such layer")
@@ -120,6 +123,7 @@ def test_without_jit_numpy_copies(tmp_path):
     run(tmp_path, SPLIT + code, NUMBA_DISABLE_JIT="1")
 
 
+@pytest.mark.slow
 def test_warmup_is_for_all_threads_whatever_the_caller_may_use(tmp_path):
     code = """
 import numba
@@ -135,6 +139,7 @@ assert set(loading._loaded) == known
     run(tmp_path, SPLIT + code, NUMBA_NUM_THREADS="2")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_interrupts_leave_no_kernel_locked(tmp_path):
     code = """
@@ -157,6 +162,7 @@ assert loading.load(lambda: 7) == 7
     run(tmp_path, SPLIT + code)
 
 
+@pytest.mark.slow
 def test_while_one_thread_loads_others_copy_and_warmup_waits(tmp_path):
     code = """
 from splitjit._core import loading
