@@ -19,6 +19,10 @@ COMPILED = ["compiled", "compiled-streamed"]
 CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "1000"))
 
 
+def run_alone(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs mprotect")
 @pytest.mark.parametrize(
@@ -47,15 +51,9 @@ import ctypes
 print("alive", flush=True)
 ctypes.string_at(address, 1)
 """
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    result = run_alone(code)
     assert result.stdout == "alive\n"
     assert result.returncode < 0
-
-
-def run_alone(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
