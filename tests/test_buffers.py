@@ -19,7 +19,7 @@ from tests.conftest import needs_kernels
 pytestmark = needs_kernels  # without kernels, NumPy allocates the parts
 
 X = np.arange(2**20, dtype=np.int32)
-"""Its parts are large enough for a memory map of their own."""
+"""Large enough that the block of its parts is a memory map."""
 
 
 @pytest.fixture(autouse=True)

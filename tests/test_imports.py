@@ -87,7 +87,8 @@ def test_a_module_imports_only_earlier_layers(module):
             continue
         other = name_in_layers(imported)
         earlier = LAYER_OF[other] < LAYER_OF[own]
-        assert earlier or other == own, f"{module} imports {imported}, which is of no earlier layer"
+        message = f"{module} imports {imported}, which is not in an earlier layer"
+        assert earlier or other == own, message
 
 
 @pytest.mark.parametrize("module", KERNELS)

@@ -311,7 +311,7 @@ def test_a_tensor_of_torch():
     with pytest.raises(SplitTypeError, match="x of type Tensor: must be an array"):
         split(torch.zeros(6, dtype=torch.bfloat16), 2)
     with pytest.raises(SplitTypeError, match="split=tensor.*: must be an integer, a sequence"):
-        split([1, 2, 3], torch.ones(3, dtype=int, device="meta"))  # an array without data
+        split([1, 2, 3], torch.ones(3, dtype=int, device="meta"))  # a tensor without data
 
 
 def test_a_scalar_has_no_axis():
