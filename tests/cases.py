@@ -1,6 +1,6 @@
-"""The case table: what each rule makes of an axis, and what it refuses.
+"""The case table: the sizes that each rule gives, and the arguments that it refuses.
 
-Unit tests, differential tests and the operators' tests share it.
+Unit tests, differential tests and the tests of the operators share this table.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from splitjit.errors import describe
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments of a split, and the sizes of its parts."""
+    """Arguments of a split, and the sizes of the parts."""
 
     shape: tuple[int, ...]
     rule: dict[str, Any]
@@ -25,7 +25,7 @@ class Case:
 
 
 CASES = [
-    # split=[…]: the lengths
+    # split=[…]: the length of each part
     Case((6,), {"split": [2, 4]}, (2, 4)),
     Case((6,), {"split": (6,)}, (6,)),
     Case((6,), {"split": range(4)}, (0, 1, 2, 3)),
@@ -43,7 +43,7 @@ CASES = [
     Case((7,), {"split": np.int64(3)}, (3, 3, 1)),
     Case((7,), {"split": np.array(3)}, (3, 3, 1)),
     Case((0,), {"split": 2}, ()),
-    # num_outputs=n: ceil, clamped
+    # num_outputs=n: ceil(length / n), the last parts clamped
     Case((6,), {"num_outputs": 3}, (2, 2, 2)),
     Case((7,), {"num_outputs": 4}, (2, 2, 2, 1)),
     Case((8,), {"num_outputs": 3}, (3, 3, 2)),
@@ -54,13 +54,13 @@ CASES = [
     Case((1,), {"num_outputs": 2}, (1, 0)),
     Case((0,), {"num_outputs": 3}, (0, 0, 0)),
     Case((7, 3), {"num_outputs": 1, "axis": -2}, (7,)),
-    # num_splits=n: equal
+    # num_splits=n: equal parts
     Case((6, 12, 10, 24), {"num_splits": 3, "axis": 1}, (4, 4, 4)),
     Case((6,), {"num_splits": 1}, (6,)),
     Case((0, 2), {"num_splits": 3}, (0, 0, 0)),
 ]
 
-# Lengths that only integer arithmetic gets right; too long to hold as data.
+# Lengths that need exact integer arithmetic. Arrays of these lengths do not fit in memory.
 EXACT = [
     Case((2**24 + 1,), {"num_outputs": 2}, (8388609, 8388608)),
     Case((2**53 + 1,), {"num_outputs": 2}, (2**52 + 1, 2**52)),
@@ -71,7 +71,7 @@ EXACT = [
 
 @dataclass(frozen=True)
 class Refusal:
-    """Arguments of a split that is refused, and what the refusal says."""
+    """Arguments that a split refuses, and a pattern that the message must match."""
 
     shape: tuple[int, ...]
     rule: dict[str, Any]
@@ -114,7 +114,7 @@ REFUSALS = [
     Refusal((6,), {"num_splits": 2, "axis": 1}, SplitError, r"axis=1.*\[-1, 0\]"),
     Refusal((6, 2), {"num_splits": 2, "axis": -3}, SplitError, r"axis=-3.*\[-2, 1\]"),
     Refusal((), {"num_splits": 1}, SplitError, "rank 0"),
-    # kinds
+    # values of the wrong kind
     Refusal((6,), {"num_splits": 2, "axis": True}, SplitTypeError, "axis=True: must be an integer"),
     Refusal((6,), {"num_splits": 2, "axis": 0.0}, SplitTypeError, "axis=0.0: must be an integer"),
     Refusal((6,), {"num_splits": 2, "axis": None}, SplitTypeError, "axis=None: must be an integer"),

@@ -1,4 +1,4 @@
-"""Fixtures that send small arrays down each route."""
+"""Fixtures that make small arrays take each route, and that select Numba's threading layer."""
 
 import os
 
@@ -12,14 +12,14 @@ collect_ignore = ["fuzz"]
 
 settings.register_profile(
     "default",
-    deadline=None,  # the first example of a test may compile
+    deadline=None,  # the first example of a test may compile a kernel
     max_examples=int(os.environ.get("SPLITJIT_EXAMPLES", "150")),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("default")
 
 ROUTES = {
-    # name: bytes below which slices are used, bytes of a task, bytes from which to stream
+    # name: bytes below which NumPy slices copy, bytes per task, bytes from which stores stream
     "slices": (1 << 62, 1 << 62, 1 << 62),
     "serial": (1, 1 << 62, 1 << 62),
     "parallel": (1, 1, 1 << 62),
@@ -32,7 +32,7 @@ needs_kernels = pytest.mark.skipif(loading.jit_disabled(), reason="nothing is co
 
 
 def send_down(route, monkeypatch):
-    """Send every split down one route, whatever its size."""
+    """Make every split take one route, independent of its size."""
     slices, task, stream = ROUTES[route]
     monkeypatch.setattr(routes, "route_of", routes.route_of.__wrapped__)
     monkeypatch.setattr(routes, "_SLICES_BELOW", slices)
@@ -45,14 +45,14 @@ def send_down(route, monkeypatch):
     params=[pytest.param(name, marks=[needs_kernels] * (name != "slices")) for name in ROUTES]
 )
 def route(request, monkeypatch):
-    """Send every split down one route after the other."""
+    """Run a test once per route, and make every split take that route."""
     send_down(request.param, monkeypatch)
     return request.param
 
 
 @pytest.fixture(scope="session", params=["omp", "workqueue", "tbb"])
 def layer(request, tmp_path_factory):
-    """Name one of Numba's threading layers that can be loaded here."""
+    """Return the name of a threading layer; skip if Numba cannot load the layer."""
     code = "import numba; numba.set_num_threads(1)"
     try:
         run(tmp_path_factory.mktemp("layer"), code, layer=request.param)

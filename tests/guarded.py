@@ -1,7 +1,8 @@
-"""Splits between pages that nobody may touch; see test_memory.py.
+"""Splits between protected pages: an access outside of a buffer ends the process.
 
-``python -m tests.guarded ROUTE FIRST LAST LOG`` runs the cases of these numbers,
-and writes each number to LOG before it begins: the last one is to blame for a crash.
+``python -m tests.guarded ROUTE FIRST LAST LOG`` runs the cases from number FIRST to LAST - 1. It
+writes each number to LOG before the case begins, so after a crash LOG names the case.
+test_memory.py runs this module.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def guarded(nbytes: int, flush_with_end: bool) -> np.ndarray:
-    """Bytes between two protected pages, right after the first or right before the second."""
+    """Return bytes that begin right after a protected page, or end right before one."""
     room = -(-max(nbytes, 1) // PAGE) * PAGE
     memory = np.frombuffer(mmap.mmap(-1, room + 2 * PAGE), np.uint8)
     for page in (0, PAGE + room):
@@ -47,7 +48,7 @@ class GuardedBlock(NamedTuple):
 
 
 class Guard:
-    """In place of the pool: blocks of fresh parts, flush with a protected page."""
+    """A replacement for the pool: each block of fresh parts begins or ends at a protected page."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -61,7 +62,7 @@ class Guard:
 
 
 def strided(rng: random.Random, shape, item: int, *, order, steps):
-    """An array that fills its guarded memory from the first byte to the last, and this memory."""
+    """Return an array that spans all bytes of new guarded memory, and return this memory."""
     strides = [0] * len(shape)
     step = item
     for d in order:
@@ -86,7 +87,7 @@ def draw(rng: random.Random):
     kind = rng.choice(["rows", "deal", "single", "lines", "heads", "any", "one"])
     item = rng.choice([1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 12, 16, 16, 20, 24])
     steps = [1, 1, 1, 1]
-    budget = rng.choice([500, 5_000, 50_000, 400_000])  # bytes, roughly
+    budget = rng.choice([500, 5_000, 50_000, 400_000])  # approximate bytes of the array
     if kind == "rows":  # runs of 1 to 300 bytes
         sizes = sizes_of(rng, rng.randint(1, 70), max(1, rng.choice([8, 40, 300]) // item))
         shape = [max(1, budget // (sum(sizes) * item or 1)), sum(sizes)]
@@ -98,7 +99,7 @@ def draw(rng: random.Random):
         n, item = rng.randint(5, 70), rng.choice([1, 2, 4, 8, 16])
         shape, sizes, axis, order = [rng.randint(1, budget // n), n], [1] * n, 1, [1, 0]
         shape[0] = max(1, shape[0] // item)
-    elif kind in ("lines", "heads"):  # the axes swapped, and perhaps an outer one
+    elif kind in ("lines", "heads"):  # axes 1 and 2 swapped in memory, and sometimes an outer axis
         run = rng.choice([1, 1, 1, 3] if kind == "lines" else [16, 32, 128])
         lines = rng.choice([1, 3, 16, 17, 40, 130, 400])
         count = max(1, budget // (lines * run * item))

@@ -1,7 +1,8 @@
-"""All of splitjit once more, the slow way: what odd calls are compared with.
+"""A second, slow implementation of splitjit: tests compare unusual calls with it.
 
-Each function takes what its namesake takes, an operator its attributes and its
-inputs, and returns NumPy's views of the parts, or refuses. Why is not modelled.
+Each function takes the arguments of the function that it models. The model of an operator takes
+the operator's attributes and its inputs. A function returns the parts as views made by NumPy, or
+raises `Refused`. The model does not say why it refuses.
 """
 
 import math
@@ -18,7 +19,7 @@ INTEGERS = "bhilqBHILQ"
 
 
 class Refused(Exception):
-    """Where splitjit must raise a SplitError."""
+    """Raised if splitjit must raise a SplitError."""
 
 
 def check(condition):
@@ -68,7 +69,7 @@ def axis_of(axis, rank):
 
 
 def integer_input(value, chars, ranks):
-    """Read an input of an operator: an int or a list for short, or an array of the very type."""
+    """Return an operator's input as integers; it is an int, a list, or an array of a given type."""
     if type(value) is int and 0 in ranks:
         return value
     if issubclass(type(value), (list, tuple)) and 1 in ranks:
@@ -145,7 +146,7 @@ def check_out(x, parts, out):
 
 
 def bytes_of(x):
-    """Return the address of each byte of each element."""
+    """Return the addresses of all bytes of all elements."""
     starts = np.array(x.ctypes.data)
     for extent, stride in zip((*x.shape, x.itemsize), (*x.strides, 1), strict=True):
         starts = np.add.outer(starts, np.arange(extent) * stride)

@@ -1,13 +1,15 @@
-"""Defects, put into a copy of the package one at a time: do the tests see them?
+"""Mutation tests: put one defect at a time into a copy of the package, and run its tests.
 
-``python -m tests.mutations`` tries all, which takes a quarter of an hour, ``--list`` shows them,
-and ``python -m tests.mutations NAME…`` tries those whose names begin so. First the tests must pass
-without any defect; then each is to end its tests by a failure, a signal or the time limit. One
-that none of this happens to has survived, and the exit status is 1.
+``python -m tests.mutations`` tries all mutations, which takes a quarter of an hour. ``--list``
+lists them, and ``python -m tests.mutations NAME…`` tries those whose names begin with a NAME. The
+script first checks that the tests pass without a defect. Then the tests of each mutation must end
+by a failure, a signal or the time limit. If they pass, the mutation has survived, and the exit
+status of the script is 1.
 
-The package must be installed, for Numba to find its entry point. The copy, and what Numba caches of
-it, are in a temporary folder. A defect names the text that it replaces, which occurs exactly once
-in the file: where the code has changed since, the script says so and tries nothing.
+The package must be installed, because Numba looks up the package's entry point. The copy of the
+package and its Numba cache are in a temporary folder. Each mutation quotes the text that it
+replaces, which must occur exactly once in the file. If it does not, the script names the mutation
+and runs nothing.
 """
 
 from __future__ import annotations
@@ -27,24 +29,24 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 600
-"""The time limit of the tests of a defect."""
+"""The time limit for the tests of one mutation."""
 
 ENVIRONMENT = {
     "SPLITJIT_MEMORY_CASES": "200",
     "SPLITJIT_EXAMPLES": "50",
-    "PYTHONDONTWRITEBYTECODE": "1",  # of files that change within a second
+    "PYTHONDONTWRITEBYTECODE": "1",  # a file may change twice within one second
 }
 
 
 class Mutation(NamedTuple):
-    """A defect: the text of a file that it replaces, and the tests that see it."""
+    """A defect: the text that it replaces in a file, and the tests that detect the defect."""
 
     name: str
     file: str
     old: str
     new: str
     tests: str
-    """Arguments of pytest, below ``tests/``."""
+    """Arguments of pytest, relative to ``tests/``."""
 
 
 PLANNER = "test_planner.py"
@@ -123,7 +125,7 @@ MUTATIONS = [
         "if",
         PLANNER,
     ),
-    # ---- the boundary: what may be written to ---------------------------------------------
+    # ---- the boundary: which arrays may be written to -------------------------------------
     Mutation(
         "arrays: out of another shape",
         "_core/arrays.py",
@@ -415,7 +417,7 @@ MUTATIONS = [
         "j = min(i + block - 1, last)",
         "test_split.py::test_sizes_across_the_thresholds",
     ),
-    # ---- past the cache -------------------------------------------------------------------
+    # ---- streaming stores -----------------------------------------------------------------
     Mutation(
         "kernels: unaligned lines streamed",
         "_kernels/runs.py",
@@ -721,7 +723,7 @@ MUTATIONS = [
 
 
 def mutated(mutation: Mutation, package: Path) -> str:
-    """Return the text of the file with the defect."""
+    """Return the text of the mutation's file with the defect."""
     source = (package / mutation.file).read_text(encoding="utf-8")
     count = source.count(mutation.old)
     if count != 1:
@@ -730,7 +732,7 @@ def mutated(mutation: Mutation, package: Path) -> str:
 
 
 def test(folder: Path, mutations: list[Mutation]) -> str:
-    """Run the tests of mutations until one fails; return what failed, or nothing."""
+    """Run the tests of mutations until one fails; return the failure, or an empty string."""
     tests = list(dict.fromkeys(test for mutation in mutations for test in mutation.tests.split()))
     environment = {
         **os.environ,
@@ -749,9 +751,9 @@ def test(folder: Path, mutations: list[Mutation]) -> str:
             return f"no end within {SECONDS} s"
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # and what hangs of its children
+                os.killpg(process.pid, signal.SIGKILL)  # also ends child processes that hang
     status = process.returncode
-    if status in (4, 5):  # no such test
+    if status in (4, 5):  # pytest found no such test
         sys.exit(f"{' '.join(command)}\n{output}")
     if failed := re.search(r"^(?:FAILED|ERROR) (?:tests/)?(.+?)(?: - |$)", output, re.MULTILINE):
         return failed[1]
@@ -759,7 +761,7 @@ def test(folder: Path, mutations: list[Mutation]) -> str:
 
 
 def main() -> int:
-    """Run the command; return its exit status."""
+    """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="the beginning of a name")
     parser.add_argument("--list", action="store_true", help="show the names, and try nothing")

@@ -1,4 +1,4 @@
-"""Splits in processes of their own: what aborts or hangs there does not take the tests along."""
+"""Run splits in separate processes, so that an abort or a hang there does not stop the tests."""
 
 import os
 import subprocess
@@ -18,12 +18,12 @@ def check():
 
 
 def start(folder, *arguments, layer=None, **variables):
-    """Start Python in a folder, whose modules it sees, with environment variables."""
+    """Start Python in a folder, with environment variables; it can import modules of the folder."""
     settings = {"NUMBA_NUM_THREADS": "2", "NUMBA_DISABLE_JIT": "0"}
     environment = {**os.environ, **settings, **variables}
     if layer:
         environment["NUMBA_THREADING_LAYER"] = layer
-    if layer == "tbb":  # pip puts it where the system does not look
+    if layer == "tbb":  # pip installs it outside of the system's search path
         folders = [os.path.join(sys.prefix, "lib"), os.environ.get("LD_LIBRARY_PATH")]
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, folders))
     return subprocess.Popen(
@@ -33,7 +33,7 @@ def start(folder, *arguments, layer=None, **variables):
 
 
 def finish(*processes, timeout=100):
-    """Wait until processes have succeeded."""
+    """Wait for processes to end, and check that each exit status is 0."""
     try:
         errors = [process.communicate(timeout=timeout)[1] for process in processes]
     finally:
@@ -45,7 +45,7 @@ def finish(*processes, timeout=100):
 
 
 def run(folder, code, **options):
-    """Run code as a script in a folder until it has succeeded; see `start`."""
+    """Run code as a script in a folder, and check that it succeeds; `start` takes the options."""
     script = folder / "script.py"
     script.write_text(code)
     finish(start(folder, script, **options))

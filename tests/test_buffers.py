@@ -1,4 +1,4 @@
-"""Blocks: aligned, lent, and given back only when nothing reaches their parts."""
+"""Blocks of memory are aligned, and are reused only when no part of them is reachable."""
 
 import gc
 import os
@@ -16,10 +16,10 @@ from splitjit import SplitError, SplitTypeError, split
 from splitjit._core import buffers
 from tests.conftest import needs_kernels
 
-pytestmark = needs_kernels  # NumPy's own slicing takes NumPy's memory
+pytestmark = needs_kernels  # without kernels, NumPy allocates the parts
 
 X = np.arange(2**20, dtype=np.int32)
-"""Large enough for its parts to be mapped."""
+"""Large enough that the block of its parts is a memory map."""
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def _empty_pool(monkeypatch):
 
 
 def block_of(parts):
-    """Return where the parts' block starts, without keeping it."""
+    """Return the address of the parts' block; the address does not keep the block alive."""
     return parts[0].ctypes.data
 
 
@@ -75,7 +75,13 @@ def cycle(part):
     return box
 
 
-@pytest.mark.parametrize("keeper", KEEPERS)
+QUICK = ["slice", "memoryview", "dlpack", "cycle"]
+
+
+@pytest.mark.parametrize(
+    "keeper",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in KEEPERS],
+)
 def test_a_block_is_never_reused_while_a_part_is_reachable(keeper):
     parts = split(X, 2**18)
     first = block_of(parts)
@@ -189,7 +195,7 @@ def take(pool, nbytes):
 
 
 def test_blocks_survive_an_interrupt_as_they_come_back(monkeypatch):
-    """Python drops what is raised as a lease dies, and with it the rest of the callback."""
+    """Python drops an exception raised when a lease dies, and skips the rest of the callback."""
 
     def interrupted(pool, loan):
         raise KeyboardInterrupt
@@ -205,7 +211,7 @@ def test_blocks_survive_an_interrupt_as_they_come_back(monkeypatch):
 
 
 def test_a_collection_may_begin_at_any_allocation():
-    """Before Python 3.12 it does so within lists and dicts that are being copied."""
+    """Before Python 3.12, a collection can begin while a list or a dict is being copied."""
     pool = buffers._Pool(0)
     held = [take(pool, 1 << 20)[0] for _ in range(40)]
     thresholds = gc.get_threshold()
@@ -223,7 +229,7 @@ def test_a_collection_may_begin_at_any_allocation():
     assert not pool.lent
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_a_forked_child_does_not_write_to_its_parents_parts():
     code = """
 import numpy as np, os, splitjit
@@ -249,7 +255,8 @@ def test_parts_are_ordinary_arrays():
     part.flags.writeable = True
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells")
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("x", ["x", "x.T", "x.view('u1').reshape(-1, 3)"])
 def test_a_split_takes_little_memory_beyond_its_parts(x):
     code = f"""
@@ -274,6 +281,6 @@ parts = plan(x)
 fresh = peak() - before
 most = 2**20 * numba.get_num_threads()
 assert with_out <= most, with_out
-assert fresh <= most + 2**20, fresh  # the parts of `out` made room for them
+assert fresh <= most + 2**20, fresh  # the freed parts of `out` left room for these
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""Whatever the cache holds or lacks, what runs is the kernel of this source, on this processor."""
+"""For any state of the cache, a call runs code compiled from this source for this processor."""
 
 import importlib.util
 import itertools
@@ -36,7 +36,7 @@ NUMBERS = itertools.count()
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    """Import a module of one kernel, as new processes do, and compile or load it."""
+    """Import a module of one kernel as a new process does, and compile or load the kernel."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
@@ -74,12 +74,12 @@ def test_a_kernel_is_compiled_once(load, decorator):
 
 
 def test_a_changed_helper_is_noticed_where_neither_time_nor_size_tell(load):
-    """As with builds whose files all have one date."""
+    """Reproducible builds give all files the same date."""
     assert [load(source)() for source in (ONE, TWO, ONE)] == [1, 2, 1]
 
 
 def test_what_a_killed_process_leaves_is_not_run(load, tmp_path):
-    """Numba saves the index, which is new then, before the code, which is old."""
+    """Numba saves the index before the code: a killed process leaves a new index and old code."""
     load(ONE)
     old = {file: file.read_bytes() for file in files_in(tmp_path, ".nbc")}
     load(TWO, mtime=1)
@@ -130,7 +130,7 @@ def test_a_full_disk(load, tmp_path):
 
 
 def test_processors_share_no_file(load, tmp_path):
-    """A folder may be shared by the machines of a cluster."""
+    """Machines of a cluster may share one cache folder."""
     load(ONE)
     own = {file: file.read_bytes() for file in files_in(tmp_path / "cache")}
     code = """
@@ -161,7 +161,7 @@ def test_processes_that_start_at_once_on_an_empty_cache(tmp_path):
 
 
 def install(folder):
-    """Copy the package, without its cache."""
+    """Copy the package without its cache."""
     source = Path(splitjit.__file__).parent
     return shutil.copytree(
         source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__")
@@ -169,7 +169,7 @@ def install(folder):
 
 
 def test_no_place_for_a_cache(tmp_path):
-    """An install that is read-only, for root, too, and no home."""
+    """The package's folder cannot hold a cache, not even for root, and there is no home folder."""
     (install(tmp_path) / "_kernels" / "__pycache__").write_text("")
     nowhere = dict.fromkeys(["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"], os.devnull)
     run(tmp_path, SPLIT + "check()", **nowhere)
@@ -183,7 +183,7 @@ def test_no_place_for_a_cache(tmp_path):
     ],
 )
 def test_an_upgrade(module, line, defect, tmp_path):
-    """The file keeps its date and size, and old code is left, as after a killed process.
+    """The new file has the same date and size, and a killed process has left old code.
 
     Numba's cache watches copy.py, which has the loop. It does not watch runs.py.
     """

@@ -1,4 +1,4 @@
-"""splitjit's answers in the cases where implementations disagree, and the page that shows them."""
+"""The cases in which implementations disagree: what splitjit does, and the page that lists them."""
 
 import importlib.util
 import sys
@@ -9,11 +9,11 @@ import pytest
 SCRIPT = Path(__file__).parents[1] / "docs" / "conformance.py"
 
 if not SCRIPT.exists():
-    pytest.skip("docs/ is not beside tests/", allow_module_level=True)
+    pytest.skip("needs docs/ beside tests/", allow_module_level=True)
 
 spec = importlib.util.spec_from_file_location("conformance", SCRIPT)
 conformance = importlib.util.module_from_spec(spec)
-sys.modules["conformance"] = conformance  # where dataclasses look for it
+sys.modules["conformance"] = conformance  # dataclasses look up their module here
 spec.loader.exec_module(conformance)
 
 

@@ -1,4 +1,4 @@
-"""Dask arrays: parts against NumPy's slices, and the graph that makes them."""
+"""Splits of Dask arrays: the parts, compared with NumPy's slices, and the task graph."""
 
 import math
 import subprocess
@@ -20,7 +20,7 @@ from dask.array.utils import assert_eq  # noqa: E402
 
 
 def assert_parts(parts, x, plan):
-    """Compare with NumPy's slices; assert_eq compares each chunk with what was declared, too."""
+    """Compare with NumPy's slices; assert_eq also compares each chunk with its declared shape."""
     assert len(parts) == len(plan)
     computed = dask.compute(*parts, scheduler="synchronous")
     for part, result, index in zip(parts, computed, plan.slices, strict=True):
@@ -44,7 +44,7 @@ def test_rules(case, chunk):
 
 @st.composite
 def chunked(draw):
-    """Chunks of a shape, a few of them empty, and the lengths of parts of an axis."""
+    """Draw the chunks of an array, some of them empty, an axis, and the lengths of its parts."""
 
     def composition(length, least):
         ends = draw(st.lists(st.integers(0, length), max_size=4)) if length else []
@@ -65,7 +65,7 @@ def test_parts_are_the_slices(drawn, dtype):
     lazy = da.from_array(x, chunks=chunks)
     parts = split(lazy, sizes, axis=axis)
     assert_parts(parts, x, plan_split(shape, sizes, axis=axis))
-    # The ends of chunks are those of the parts and those that were there.
+    # A chunk of a part ends where the part ends, or where a chunk of the array ended.
     bounds = set(np.cumsum(sizes)) | set(np.cumsum(chunks[axis]))
     ends = np.cumsum([n for part in parts for n in part.chunks[axis]])
     assert set(ends) | {0} == bounds | {0}
@@ -97,7 +97,7 @@ def test_dtypes(dtype):
 
 
 def persist(*arrays):
-    """Compute the chunks of arrays together; each array's by key."""
+    """Compute the chunks of all arrays in one run; return one dict of chunks by key per array."""
     return [dict(array.dask) for array in dask.persist(*arrays, scheduler="synchronous")]
 
 
@@ -112,7 +112,7 @@ def test_pieces_are_contiguous_and_freed_one_by_one():
 def test_whole_chunks_are_passed_on():
     x = da.arange(12, chunks=4).persist(scheduler="synchronous")
     a, b = split(x, [6, 6])
-    assert len(a.dask) == 3 + 1 + 2  # chunks of x, chunks to cut, chunks of a
+    assert len(a.dask) == 3 + 1 + 2  # chunks of x, chunks that are cut, chunks of a
     of_x, of_a, of_b = persist(x, a, b)
     assert of_a[a.name, 0] is of_x[x.name, 0]
     assert of_b[b.name, 1] is of_x[x.name, 2]
@@ -136,7 +136,7 @@ def test_one_thread_a_chunk(monkeypatch):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The sizes with which `_split_chunk` has been called."""
+    """Record the sizes of each call of `_split_chunk`."""
     import splitjit.dask
 
     calls = []
@@ -152,7 +152,7 @@ def calls(monkeypatch):
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
 def test_one_call_for_each_chunk_that_is_cut(calls, scheduler):
-    # Dask fuses chains of tasks: neither what comes before nor what comes after may repeat.
+    # Dask fuses chains of tasks. Fusing with earlier or later tasks must not repeat a call.
     x = da.ones((6, 24), chunks=(2, 8)) + 1
     parts = [(part + i)[::2] for i, part in enumerate(split(x, [2, 14, 4, 4], axis=1))]
     assert not calls
@@ -165,7 +165,7 @@ def test_one_call_for_each_chunk_that_is_cut(calls, scheduler):
 
 
 def test_slices_of_parts():
-    # Dask fuses slices with each other; the number of a piece is none.
+    # Dask fuses slices with each other. It must not take the index of a piece for a slice.
     x = np.arange(120).reshape(6, 20)
     a, b = split(da.from_array(x, chunks=(3, 20)), [8, 12], axis=1)
     np.testing.assert_array_equal(a[1:, 2:], x[1:, 2:8])
@@ -185,7 +185,7 @@ def test_nothing_is_computed_at_planning():
 
 
 def test_as_many_tasks_as_pieces():
-    # 999 ends of chunks and 1000 of parts, none of them in common, make 2000 pieces.
+    # 999 inner ends of chunks and 1000 of parts, all different, cut the axis into 2000 pieces.
     x = da.ones(1_001_000, chunks=1001)
     parts = split(x, 1000)
     assert len(parts) == 1001
@@ -239,7 +239,7 @@ def test_chunks_of_other_types():
 
 
 def run(code):
-    """Run Python code in a process of its own."""
+    """Run Python code in a separate process."""
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
 
 
@@ -251,7 +251,7 @@ def test_dask_is_imported_by_those_who_use_it():
     )
 
 
-@pytest.mark.skipif(not hasattr(da, "array_expr_enabled"), reason="Dask has no query planning")
+@pytest.mark.skipif(not hasattr(da, "array_expr_enabled"), reason="this Dask has no query planning")
 def test_query_planning_is_refused():
     run(
         "import dask\n"
@@ -264,12 +264,13 @@ def test_query_planning_is_refused():
         "except splitjit.SplitError as error:\n"
         "    assert 'array.query-planning must be off' in str(error)\n"
         "else:\n"
-        "    raise SystemExit('was taken')\n"
+        "    raise SystemExit('the split was not refused')\n"
     )
 
 
+@pytest.mark.slow
 def test_processes():
-    """Two workers of one thread each, for whom functions and pieces are pickled."""
+    """Two worker processes of one thread each: Dask pickles the functions and the pieces."""
     distributed = pytest.importorskip("distributed")
     x = np.arange(600 * 960, dtype="f4").reshape(600, 960)
     parts = split(da.from_array(x, chunks=(300, 640)), [600, 360], axis=1)
@@ -279,7 +280,7 @@ def test_processes():
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        client.get_task_stream()  # records from now on
+        client.get_task_stream()  # the first call starts the recording
         a, b = client.gather(client.compute(parts, optimize_graph=False))
         keys = [str(task["key"]) for task in client.get_task_stream()]
     np.testing.assert_array_equal(a, x[:, :600])

@@ -1,4 +1,4 @@
-"""What the documentation shows, run as it is printed."""
+"""The examples of the documentation run, and print the output that the pages show."""
 
 import doctest
 import re
@@ -20,16 +20,20 @@ NEEDS = {
     "tutorial.md": "safetensors",
 }
 
-pytestmark = pytest.mark.skipif(not PAGES[0].exists(), reason="not in a checkout")
+pytestmark = pytest.mark.skipif(not PAGES[0].exists(), reason="needs a checkout of the repository")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.name == "compiled.md")) for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_examples(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")  # to which plans are drawn
+    monkeypatch.setenv("COLUMNS", "80")  # the width of drawings of plans
     pytest.importorskip(NEEDS.get(page.name, "numpy"))
     text = page.read_text("utf-8").replace("\\\n", "")
-    examples = re.sub("^ *```.*", "", text, flags=re.M)  # a blank line ends what is printed
+    examples = re.sub("^ *```.*", "", text, flags=re.M)  # a blank line ends the expected output
     command = re.compile(r"^\$ python -m splitjit (.*)", re.M)
     examples = command.sub(lambda found: f">>> run({shlex.split(found[1])})", examples)
     names = {"run": lambda arguments: main(arguments) or None}

@@ -1,4 +1,4 @@
-"""Plans as text and as SVG: every part in sight or left out, to scale, within the width."""
+"""Drawings of plans as text and as SVG: cells are to scale, and fit in the width."""
 
 import itertools
 import os
@@ -41,7 +41,7 @@ def in_terminal(columns, plan):
 
 
 def assert_numbers(labels, numbers):
-    """Check that each label is its number, or says it to two digits."""
+    """Check that each label is its number, or the number rounded to two digits."""
     for label, number in zip(labels, numbers, strict=True):
         if re.fullmatch(r"\d+", label):
             assert label == str(number)
@@ -54,7 +54,7 @@ def assert_numbers(labels, numbers):
 
 
 def assert_drawn(plan, labels, starts, end, widths, room, column):
-    """Check what both drawings promise of their cells, as they were read from the output."""
+    """Check the cells of a drawing, read from its output, by the rules of both kinds of drawing."""
     count = len(plan)
     if "…" in labels:
         head = labels.index("…")
@@ -72,7 +72,7 @@ def assert_drawn(plan, labels, starts, end, widths, room, column):
     assert_numbers([*starts, end], offsets)
     seen = [i for i in range(len(labels)) if i != head]
     assert_numbers([labels[i] for i in seen], [lengths[i] for i in seen])
-    # What is wider than its labels need is to scale, and all is where there is room for that.
+    # A cell wider than its labels need is to scale. If there is room, all cells are to scale.
     assert sum(widths) <= room
     least = [
         column * max(len(label) + 3, len(start) + 1)

@@ -1,4 +1,4 @@
-"""Tensor types and dtypes."""
+"""Conversions between ONNX tensor types and NumPy dtypes."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def test_each_tensor_type_has_its_dtype():
 def test_tensor_type(dtype, name):
     dtype = np.dtype(dtype)
     if dtype == np.dtype("f8") and np.dtype("g") == dtype:
-        pytest.skip("longdouble is double here")
+        pytest.skip("longdouble is double on this platform")
     assert tensor_type(dtype) == name
 
 

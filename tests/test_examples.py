@@ -1,4 +1,4 @@
-"""Every script of examples/, as users run it: each checks what it computes by itself."""
+"""Run every script of examples/ as users do; each script checks its own results."""
 
 import importlib.util
 import os
@@ -12,9 +12,12 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
-pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="examples/ is not beside tests/")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not EXAMPLES.is_dir(), reason="needs examples/ beside tests/"),
+]
 
-# What one of its lines must say, and the packages that it needs.
+# A pattern that one line of the output must match, and the packages that the script needs.
 SAYS = {
     "attention_qkv": (r"attention \(8, 256, 128\) is that of NumPy's slices", []),
     "dask_array": (r"scores \(8192,\) mean of the values \(768,\)", ["dask.array"]),
@@ -26,7 +29,7 @@ SAYS = {
 
 
 def run(script, folder):
-    """Run a copy of a script, so that nothing it caches stays; return the lines it printed."""
+    """Run a copy of a script, so that its caches go with the folder; return the printed lines."""
     shutil.copy(script, folder)
     result = subprocess.run(
         [sys.executable, script.name], cwd=folder, env={**os.environ, "PYTHONUTF8": "1"},
@@ -48,7 +51,7 @@ def test_prints_what_it_checked(name, tmp_path):
 def test_model_of_onnx_takes_the_place_of_an_exported_one(tmp_path):
     pytest.importorskip("onnx")
     if not importlib.util.find_spec("torch"):
-        pytest.skip("there, test_prints_what_it_checked has run it")
+        pytest.skip("without torch, test_prints_what_it_checked runs this path")
     source = (EXAMPLES / "reference_evaluator.py").read_text()
     script = tmp_path / "source" / "without_torch.py"
     script.parent.mkdir()

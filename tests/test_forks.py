@@ -1,4 +1,4 @@
-"""Forks: children split as their parents do, whatever threads did when they were forked."""
+"""A forked child splits as its parent does, even if other threads were busy at the fork."""
 
 import os
 from ctypes.util import find_library
@@ -7,20 +7,24 @@ import pytest
 
 from tests.processes import SPLIT, run
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"),
+]
 
 CHILD = """
 def child(function=check):
     pid = os.fork()
     if pid == 0:
-        signal.alarm(60)  # ends what hangs
+        signal.alarm(60)  # ends a child that hangs
         function()
         os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 """
 
-# Generations; forks from the main thread and another while two more split; and pools, in one of
-# which workers end after each task, so that others are forked from a thread of the pool's.
+# Three cases: a child forks a grandchild; the main thread and another thread fork while two more
+# threads split; process pools. One pool ends each worker after one task, so a thread of the pool
+# forks the next worker.
 FORKS = """
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -71,7 +75,8 @@ with ProcessPoolExecutor(2, context, signal.alarm, (60,)) as pool:
 check()
 """
 
-# Another thread imports Numba, compiles or loads kernels, and starts Numba's threads.
+# During the forks, another thread imports Numba, compiles or loads kernels, and starts Numba's
+# threads.
 WHILE_ANOTHER_THREAD_SPLITS_FIRST = """
 thread = threading.Thread(target=check)
 thread.start()
@@ -145,5 +150,5 @@ def test_forks(layer, tmp_path):
 )
 def test_under_openmp(situation, layer, tmp_path):
     if "libgomp" in situation and find_library("gomp") is None:
-        pytest.skip("no GNU OpenMP here")
+        pytest.skip("needs GNU OpenMP")
     run(tmp_path, SPLIT + CHILD + situation, layer=layer)

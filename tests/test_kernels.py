@@ -1,4 +1,4 @@
-"""Names of compiled code: the linker takes one name for one piece of code."""
+"""Names of compiled functions are unique: the linker treats equal names as the same code."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def test_no_two_functions_share_a_name():
 
 
 def test_code_that_processes_compiled_in_different_orders_fits_together(tmp_path):
-    """Each process numbers what it compiles; the last one loads what two others saved."""
+    """Each process numbers the functions it compiles; the last one loads code saved by others."""
     split = """
 import numpy as np, sys, splitjit
 from numba import njit

@@ -1,4 +1,4 @@
-"""Layouts collapse to as few dims, and as long runs, as the strides of both sides allow."""
+"""Layouts have as few dims and as long runs as the strides of source and parts allow."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from splitjit._kernels.table import RUN
 X = np.zeros((6, 8, 10), np.float32)
 
 CASES = [
-    # name, source, axis, sizes, bytes of the parts' runs, strides between runs of the source
+    # name, source, axis, sizes, bytes of a run of each part, strides between runs of the source
     ("1-D", X.ravel(), 0, [100, 380], [400, 1520], [0]),
     ("axis 0", X, 0, [1, 5], [320, 1600], [0]),
     ("middle axis", X, 1, [3, 5], [120, 200], [320]),

@@ -1,9 +1,9 @@
-"""No byte outside of a buffer is read or written.
+"""splitjit neither reads nor writes a byte outside of a buffer.
 
-Inputs and parts lie flush with protected pages, so that a single byte too far
-ends the process: each batch has one of its own. ``SPLITJIT_MEMORY_CASES`` sets
-how many cases each route gets; they are numbered, and a number is the same case
-everywhere: ``python -m tests.guarded serial 17 18 /dev/null``.
+Inputs and parts begin or end at a protected page. An access one byte too far ends the process, so
+each batch of cases runs in a separate process. ``SPLITJIT_MEMORY_CASES`` sets the number of cases
+per route. A case depends only on its number, and runs alone by
+``python -m tests.guarded serial 17 18 /dev/null``.
 """
 
 import os
@@ -19,7 +19,12 @@ COMPILED = ["compiled", "compiled-streamed"]
 CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "1000"))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no mprotect here")
+def run_alone(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs mprotect")
 @pytest.mark.parametrize(
     "route", [*ROUTES, *[pytest.param(name, marks=needs_kernels) for name in COMPILED]]
 )
@@ -34,7 +39,7 @@ def test_nothing_outside_of_a_buffer_is_touched(route, tmp_path):
     assert int(log.read_text()) == first + CASES - 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no mprotect here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs mprotect")
 @pytest.mark.parametrize("flush_with_end", [False, True])
 def test_a_protected_page_ends_the_process(flush_with_end):
     code = f"""
@@ -46,26 +51,21 @@ import ctypes
 print("alive", flush=True)
 ctypes.string_at(address, 1)
 """
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    result = run_alone(code)
     assert result.stdout == "alive\n"
     assert result.returncode < 0
 
 
-def run_alone(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_an_interrupted_split_leaves_the_process_sound():
-    """Interrupts arrive before, in the midst of and after the copy, many times over."""
+    """Many interrupts arrive: before, during and after the copy."""
     result = run_alone("""
 import numpy as np, random, signal, splitjit
 
 def interrupt(*_):
     global arrived
-    arrived = True  # Python drops what is raised while it tidies up
+    arrived = True  # Python drops an exception that is raised in a finalizer
     raise KeyboardInterrupt
 
 signal.signal(signal.SIGALRM, interrupt)
@@ -89,7 +89,7 @@ print(interrupts)
     assert int(result.stdout) > 50
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="no limit on addresses here")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on address space")
 def test_parts_that_do_not_fit_are_refused_before_anything_is_touched():
     result = run_alone("""
 import numpy as np, resource, splitjit
@@ -97,7 +97,7 @@ x = np.arange(1 << 22, dtype=np.float64)
 splitjit.split(x, num_splits=2)
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (16 << 20), resource.RLIM_INFINITY))
-kept = splitjit.split(x, num_splits=2)  # the block there is
+kept = splitjit.split(x, num_splits=2)  # reuses the idle block
 for fits, array, keywords in [
     (False, x, {"num_splits": 4}),
     (False, np.broadcast_to(x, (10**6, x.size)), {"num_splits": 10}),

@@ -1,7 +1,7 @@
-"""Random and hostile calls of everything public, against the model in tests/model.py.
+"""Random and hostile calls of all public functions, compared with the model in tests/model.py.
 
-Whatever comes in, a call gives the parts of the model, or a refusal in its own name
-that names the value at fault. Then nothing has been written.
+Each call either returns the parts of the model, or raises a refusal. A refusal names the function
+that was called and the value at fault, and the refused call has written nothing.
 """
 
 import collections
@@ -24,7 +24,7 @@ from tests import model
 from tests.hostile import HOSTILE, foreign
 from tests.test_split import random_array
 
-# ---- what is called ---------------------------------------------------------------------
+# ---- the functions that are called ------------------------------------------------------
 
 
 def run_plan(x, split=None, axis=0, num_outputs=None, num_splits=None, out=None, copy=True):
@@ -32,7 +32,7 @@ def run_plan(x, split=None, axis=0, num_outputs=None, num_splits=None, out=None,
     return plan(x, out, copy)
 
 
-OPERATORS = {  # how each is made of its attributes, its model, its inputs
+OPERATORS = {  # a constructor, the model, and the names of the inputs
     "ONNX Split": (
         lambda attribute=None, **others: Split(split=attribute, **others),
         model.onnx_split,
@@ -47,7 +47,7 @@ OPERATORS = {  # how each is made of its attributes, its model, its inputs
 
 
 def make(name, values):
-    """Make an operator of those values that are attributes; return it, and the inputs."""
+    """Make an operator from the values that are attributes; return the operator and the inputs."""
     kind, _, inputs = OPERATORS[name]
     attributes = {key: value for key, value in values.items() if key not in inputs}
     return kind(**attributes), [values.get(key) for key in inputs]
@@ -63,11 +63,11 @@ def infer(name, values, shape):
     return made.infer_shapes(shape, *inputs[1:])
 
 
-# ---- what comes out ---------------------------------------------------------------------
+# ---- outcomes of calls ------------------------------------------------------------------
 
 
 def outcome(function, *args, name=None, **values):
-    """Return what a call returns, or how it ends otherwise; a refusal is in the call's name."""
+    """Return the result of a call, its refusal, or MemoryError; a refusal must name the call."""
     try:
         return function(*args, **values)
     except model.Refused:
@@ -82,21 +82,21 @@ def outcome(function, *args, name=None, **values):
 
 
 def bits(x):
-    """Return all bits of an array, also those between the fields of records; of objects, which."""
+    """Return all bits of an array, also the padding of records; of objects, return identities."""
     if x.dtype == object:
         return list(map(id, x.ravel()))
     return x.tolist() if x.dtype.hasobject else x.view(f"V{x.itemsize}").tobytes()
 
 
 def assert_agree(ours, expected):
-    """Compare the outcome of a call with the model's; parts bit by bit."""
+    """Compare the outcomes of a call and of the model; compare parts bit by bit."""
     if not isinstance(expected, list):
         assert ours is expected or isinstance(ours, expected), ours
         return
     assert isinstance(ours, list), ours
     assert [getattr(part, "shape", part) for part in ours] == [part.shape for part in expected]
     for part, right in zip(ours, expected, strict=True):
-        if isinstance(part, tuple):  # shapes are inferred
+        if isinstance(part, tuple):  # an inferred shape
             continue
         assert type(part) is np.ndarray
         assert part.dtype == right.dtype
@@ -104,14 +104,14 @@ def assert_agree(ours, expected):
 
 
 def expected_shapes(name, values, shape):
-    """Run the model on an array of a shape, of a dtype that the operator takes."""
+    """Run the model on an array of a given shape, and of a dtype that the operator accepts."""
     _, reference, inputs = OPERATORS[name]
     split = outcome(model.array, values.get("split"))
     dtype = split.dtype if isinstance(split, np.ndarray) and split.dtype.char in "ed" else "f4"
     return outcome(reference, **{**values, inputs[0]: np.broadcast_to(np.zeros((), dtype), shape)})
 
 
-# ---- one hostile value ---------------------------------------------------------------------
+# ---- one hostile value ------------------------------------------------------------------
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 VALID = [
@@ -136,7 +136,7 @@ SAYS = {
     "attribute": "split",
     "opset": r"Split-\d+",
 }
-"""How a refusal may speak of an argument, other than by its name."""
+"""Words by which a refusal may name an argument, besides the argument's own name."""
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ nested = st.recursive(
 
 
 def spell(draw, value, kinds):
-    """Draw one of the ways in which to write a value, or now and then another value."""
+    """Draw one of several ways to write a value; rarely, draw an unrelated value."""
     odd = draw(st.integers(0, 20))
     if odd == 20:
         return draw(nested)
@@ -248,13 +248,13 @@ def spell(draw, value, kinds):
         return draw(st.sampled_from(HOSTILE))()
     try:
         return draw(st.sampled_from(kinds))(value)
-    except OverflowError:  # of a negative number made unsigned
+    except OverflowError:  # a negative number as an unsigned integer
         return value
 
 
 @st.composite
 def arrays(draw):
-    """Draw a small array, an axis of it, and lengths of its parts."""
+    """Draw a small array, one of its axes, and the lengths of parts along that axis."""
     shape = draw(st.lists(st.integers(0, 6), min_size=1, max_size=3))
     axis = draw(st.integers(0, len(shape) - 1))
     cuts = draw(st.lists(st.integers(0, shape[axis]), max_size=4).map(sorted))
@@ -270,7 +270,7 @@ def arrays(draw):
 
 @st.composite
 def calls(draw):
-    """Draw the name of a call, its values, and the array among them."""
+    """Draw the name of a call, the values of its arguments, and the array to split."""
     x, axis, lengths = draw(arrays())
     count = draw(st.sampled_from([len(lengths), x.shape[axis], 1, 2, 3, 7])) or 1
     new = {
@@ -282,7 +282,7 @@ def calls(draw):
     }
 
     def some(valid, options):
-        """Draw values of arguments that go together, or of any."""
+        """Draw values for a valid set of arguments, or for any set."""
         any_of_them = st.lists(st.sampled_from(sorted(options)), max_size=3, unique=True)
         keys = draw(st.sampled_from(valid) | any_of_them)
         return {key: new[options[key]]() for key in keys}
@@ -353,7 +353,7 @@ def test_inferred_shapes_are_those_of_all_dims_that_fit(drawn, unknown):
 @settings(max_examples=2 * settings.default.max_examples)
 @given(st.data())
 def test_out_is_taken_where_no_byte_is_anothers(data):
-    """Parts and source anywhere in the same few bytes, with any strides."""
+    """Draw the parts and the source anywhere in the same 96 bytes, with any strides."""
     memory = np.arange(96, dtype=np.uint8)
 
     def view(shape):
@@ -385,7 +385,7 @@ def test_out_is_taken_where_no_byte_is_anothers(data):
 
 
 class Memory(RuleBasedStateMachine):
-    """Parts come and go, some of their views stay: what is held never changes."""
+    """Create and drop parts and views in any order: an array that is held never changes."""
 
     held = Bundle("held")
 
@@ -423,7 +423,8 @@ class Memory(RuleBasedStateMachine):
 
     @rule(target=held, box=held)
     def view(self, box):
-        return self.hold(np.frombuffer(memoryview(box[0])[1:], np.uint8).reshape(2, -1))
+        rest = np.frombuffer(memoryview(box[0])[1:], np.uint8)
+        return self.hold(rest.reshape(2 - rest.size % 2, -1))
 
     @rule(box=consumes(held))
     def drop(self, box):

@@ -1,4 +1,4 @@
-"""Python objects and StringDType: the right items, and the right reference counts."""
+"""Splits of Python objects and StringDType: correct items, and correct reference counts."""
 
 import gc
 import sys
@@ -51,7 +51,7 @@ def test_large_arrays_are_not_copied_bit_by_bit(name):
     assert x.nbytes > routes._OBJECTS_FROM
     expected = items(x)
     parts = split(x, 20_000)
-    x[...] = x[0, 0]  # frees the rest, if nobody else refers to it
+    x[...] = x[0, 0]  # frees the other items, unless the parts refer to them
     assert items(parts[0]) + items(parts[1]) == expected
 
 
@@ -77,7 +77,7 @@ def test_parts_keep_objects_alive_under_gc(object_route):
 
     x = np.array([Node() for _ in range(300)], object)
     for node in x:
-        node.cycle = node  # only the collector can free it
+        node.cycle = node  # only the garbage collector can free it
     alive = [weakref.ref(node) for node in x]
     parts = split(x, [100, 200])
     del x, node

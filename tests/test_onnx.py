@@ -1,4 +1,4 @@
-"""ONNX Split and SplitToSequence: versions, types, rules, shapes, refusals."""
+"""ONNX Split and SplitToSequence: versions, types, rules, shapes and refusals."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ def lists(parts):
 
 
 def check_parts(parts, x):
-    """Parts are contiguous arrays of their own."""
+    """Check that the parts are contiguous arrays that do not share memory with x."""
     for part in parts:
         assert type(part) is np.ndarray
         assert part.flags.c_contiguous
@@ -63,7 +63,7 @@ def test_defaults_are_the_newest_split_and_the_first_split_to_sequence():
     assert SplitToSequence().since_version == 11
 
 
-ATTRIBUTES = [  # what which version has: attributes split and num_outputs, input split
+ATTRIBUTES = [  # opset; attributes split and num_outputs, input split
     (1, True, False, True),
     (2, True, False, False),
     (11, True, False, False),
@@ -339,7 +339,7 @@ LENGTHS = [
 )
 def test_hostile_lengths_end_in_a_named_refusal(operator, split):
     if isinstance(operator, SplitToSequence) and type(split) is int:
-        assert lists(operator(SIX, split)) == [SIX.tolist()]  # larger than the axis: one part
+        assert lists(operator(SIX, split)) == [SIX.tolist()]  # longer than the axis: one part
         return
     name = f"ONNX {type(operator).__name__}-{operator.since_version}: split="
     for run in (lambda: operator(SIX, split), lambda: operator.infer_shapes([6], split)):

@@ -1,7 +1,7 @@
 """The ONNX operators against onnx.reference, ONNX Runtime, OpenVINO and onnx's shape inference.
 
-Models are drawn at random, of every version and type that the peer takes. What a peer is known
-to get wrong (see docs/conformance.md) is left out by an exclusion that says so.
+Hypothesis draws models of every version and type that the peer accepts. The tests exclude the
+cases that a peer is known to get wrong (see docs/conformance.md), and name the reason there.
 """
 
 import math
@@ -32,13 +32,13 @@ COMPLEX = {"tensor(complex64)", "tensor(complex128)"}
 
 @dataclass(frozen=True)
 class Node:
-    """A node and the shape of its input."""
+    """An ONNX node, and the shape of its input."""
 
     op: str
     opset: int
     shape: tuple
     axis: int
-    split: Any = None  # lengths; of SplitToSequence, a length too
+    split: Any = None  # lengths; for SplitToSequence, also one length
     outputs: int = 1
     attributes: dict = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class Node:
 
     @property
     def inputs(self):
-        """The input `split`, if there is one."""
+        """Return the input `split` in a list; the list is empty if the node has no such input."""
         as_attribute = self.op == "Split" and self.opset < 13
         return [] if self.split is None or as_attribute else [np.array(self.split, np.int64)]
 
@@ -65,7 +65,7 @@ class Node:
         return self.operator(x, *self.inputs)
 
     def model(self, kind=TensorProto.FLOAT, shape=None, through=None):
-        """Make a model; `through` casts to a type and back, which feeds cannot have."""
+        """Make a model; `through` is a type that cannot be fed: the model casts to it and back."""
         shape = self.shape if shape is None else shape
         names = [f"y{i}" for i in range(self.outputs)]
         constants = [numpy_helper.from_array(array, "split") for array in self.inputs]
@@ -97,7 +97,7 @@ class Node:
 
 @st.composite
 def nodes(draw, ops=("Split", "SplitToSequence"), opsets=(2, 11, 13, 18, 24)):
-    """Draw a node that can be run."""
+    """Draw a valid node."""
     op = draw(st.sampled_from(ops))
     opset = draw(st.sampled_from([o for o in opsets if op == "Split" or o >= 11]))
     rank = draw(st.integers(1, 3))
@@ -122,7 +122,7 @@ def nodes(draw, ops=("Split", "SplitToSequence"), opsets=(2, 11, 13, 18, 24)):
 
 def array_of(name, node):
     newest = node.opset >= (13 if node.op == "Split" else 24)
-    assume(newest or name != BFLOAT16)  # older versions do not take it
+    assume(newest or name != BFLOAT16)  # older versions refuse bfloat16
     assume(node.opset > 1 or name in FLOATS)
     flat = np.arange(math.prod(node.shape)) % 113
     if name == "tensor(string)":
@@ -146,6 +146,19 @@ def as_parts(node, results):
     return results if node.op == "Split" else results[0]
 
 
+# ---- versions -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operator", [Split, SplitToSequence])
+def test_the_newest_version_is_that_of_onnx(operator):
+    """Fail when onnx publishes a version that splitjit does not have."""
+    name, published = operator.__name__, onnx.defs.onnx_opset_version()
+    known = [version.since for version in operator._versions]
+    # An older onnx does not have the newest versions yet.
+    newest = max(since for since in known if since <= published)
+    assert onnx.defs.get_schema(name, "").since_version == newest
+
+
 # ---- onnx.reference -----------------------------------------------------------------------
 
 
@@ -166,7 +179,7 @@ TYPES_OF_ORT_SEQUENCES = {
 
 
 def leaves_parts_empty(node):
-    """Tell whether num_outputs leaves a part empty."""
+    """Return whether `num_outputs` gives an empty part."""
     n = node.attributes.get("num_outputs")
     return n is not None and (n - 1) * -(-node.length // n) >= node.length
 
@@ -181,16 +194,23 @@ def run_onnxruntime(model, x):
     return session.run(None, {"x": x})
 
 
-@pytest.mark.parametrize("name", [name for name in TENSOR_TYPES if name not in COMPLEX])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("tensor(float)", BFLOAT16)))
+        for name in TENSOR_TYPES
+        if name not in COMPLEX
+    ],
+)
 @OF_EACH_TYPE
 @given(node=nodes())
 def test_onnxruntime(name, node):
     assume(node.op == "Split" or name in TYPES_OF_ORT_SEQUENCES)
-    assume(not leaves_parts_empty(node))  # refused: "Split size exceeds the remaining size"
-    # A scalar split does not keep it from squeezing, and then from failing.
+    assume(not leaves_parts_empty(node))  # ONNX Runtime: "Split size exceeds the remaining size"
+    # If `split` is a scalar and keepdims=0, ONNX Runtime squeezes the axis, and fails.
     assume(not (isinstance(node.split, int) and node.attributes["keepdims"] == 0))
     x = array_of(name, node)
-    if name == BFLOAT16:  # which its Python interface does not feed
+    if name == BFLOAT16:  # its Python interface cannot feed bfloat16
         wide = x.astype(np.float32)
         results = run_onnxruntime(node.model(through=TensorProto.BFLOAT16), wide)
         check_equal([part.astype(np.float32) for part in node.run(x)], results)
@@ -229,18 +249,20 @@ def vars_of_errors(onnxruntime):
 # ---- OpenVINO's ONNX frontend ---------------------------------------------------------------
 
 
-# Of strings, every output is the first chunk; complex numbers OpenVINO has none.
+# If the input holds strings, OpenVINO returns the first chunk as every output. It has no complex
+# types.
 OPENVINO_TYPES = [name for name in TENSOR_TYPES if name not in {*COMPLEX, "tensor(string)"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPENVINO_TYPES)
 @settings(OF_EACH_TYPE, max_examples=10)
 @given(node=nodes(ops=["Split"], opsets=[1, 2, 11, 13, 18]))
 def test_openvino_frontend(name, node):
-    # The only peer to run Split-1; it does not read its input `split`, and so none is drawn.
+    # No other peer runs Split-1. OpenVINO ignores the input `split` of Split-1, so none is drawn.
     openvino = pytest.importorskip("openvino")
-    assume(not leaves_parts_empty(node))  # refused: "The split number is invalid"
-    # Uneven parts along an axis counted from the back: "must be evenly divisible".
+    assume(not leaves_parts_empty(node))  # OpenVINO: "The split number is invalid"
+    # OpenVINO refuses uneven parts along a negative axis: "must be evenly divisible".
     assume(node.axis >= 0 or node.length % node.attributes.get("num_outputs", 1) == 0)
     x = array_of(name, node)
     through = None
@@ -258,7 +280,7 @@ def test_openvino_frontend(name, node):
 
 
 def shapes_inferred(node, shape):
-    """Return what onnx infers; None where it leaves the rank open."""
+    """Return the shapes that onnx infers; a shape of unknown rank is None."""
     inferred = onnx.shape_inference.infer_shapes(
         node.model(shape=shape), strict_mode=True, data_prop=True
     )
@@ -278,11 +300,11 @@ def _shape(kind):
 
 
 def _name(name):
-    return None if name.startswith("unk__") else name or None  # onnx names the unknown so
+    return None if name.startswith("unk__") else name or None  # onnx invents names like "unk__0"
 
 
 def common(shapes):
-    """Return what all shapes have in common, as the type of a sequence has it."""
+    """Return the shape of a sequence's elements; a dim that differs between them is None."""
     shapes = [shape for shape in shapes if shape is not ...]
     return tuple([dims[0] if len(set(dims)) == 1 else None for dims in zip(*shapes, strict=True)])
 
@@ -291,7 +313,7 @@ def common(shapes):
 @given(node=nodes(), data=st.data())
 def test_shape_inference(node, data):
     n = node.attributes.get("num_outputs", 1)
-    # Lengths of num_outputs that run out before the last part: it gets a negative length.
+    # If the parts before the last one exceed the axis, onnx infers a negative length for the last.
     assume((n - 1) * -(-node.length // n) <= node.length)
     shape = [data.draw(st.sampled_from([extent, None, "N"])) for extent in node.shape]
     ours = node.operator.infer_shapes(shape, *node.inputs)
@@ -299,7 +321,7 @@ def test_shape_inference(node, data):
     if node.op == "Split" and isinstance(shape[node.axis], int):
         assert ours == theirs
         return
-    # Of an axis of unknown length, and of sequences, onnx leaves open what splitjit may know.
+    # splitjit may know more dims than onnx if the axis length is unknown, and for sequences.
     if node.op == "SplitToSequence":
         ours = [common(ours)] if ours else theirs
     for known, inferred in zip(ours, theirs, strict=True):

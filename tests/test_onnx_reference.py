@@ -1,4 +1,4 @@
-"""splitjit.onnx inside onnx: reference_ops and SplitBackend, by onnx's tests and whole models."""
+"""reference_ops and SplitBackend run the tests of the onnx package, and whole models."""
 
 import io
 import re
@@ -63,7 +63,7 @@ LARGER_MODELS = [
 
 
 class Counted:
-    """The reference_ops, counting their runs: to know that they were the ones that ran."""
+    """The reference_ops, which count their runs: a test checks that these operators ran."""
 
     def __init__(self):
         self.runs = 0
@@ -79,21 +79,23 @@ class Counted:
 
 @pytest.fixture(scope="module")
 def official():
-    """Onnx's test cases, by name, and its test class for SplitBackend."""
+    """Return the test cases of the onnx package by name, and its test class for SplitBackend."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # making its expected values, onnx divides by zero
+        warnings.simplefilter("ignore")  # onnx divides by zero when it computes expected values
         kinds = ("node", "simple", "pytorch-converted", "pytorch-operator")
         cases = {case.name: case for kind in kinds for case in load_model_tests(kind=kind)}
         tests = BackendTest(SplitBackend, __name__).include(r"^test_split_.*_cpu$").tests
     return cases, tests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NODE_TESTS)
 def test_official_node_test_by_the_backend(official, name):
     _, tests = official
     tests(f"{name}_cpu").debug()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NODE_TESTS)
 def test_official_node_test_by_run_node(official, name):
     case = official[0][name]
@@ -104,6 +106,7 @@ def test_official_node_test_by_run_node(official, name):
         BackendTest.assert_similar_outputs(expected, results, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NODE_TESTS)
 def test_official_node_test_by_reference_ops(official, name):
     case = official[0][name]
@@ -115,6 +118,7 @@ def test_official_node_test_by_reference_ops(official, name):
     assert counted.runs == len(case.data_sets) > 0
 
 
+@pytest.mark.slow
 def test_these_are_all_official_tests_that_contain_the_operators(official):
     cases, tests = official
     assert {name for name in dir(tests) if name.startswith("test_split")} >= {
@@ -135,7 +139,7 @@ def splits_in(graph):
 
 
 def data_sets_of(case, model):
-    """Read the data sets of a test case; some are files."""
+    """Return the data sets of a test case; read them from files if the case has none."""
     if case.data_sets:
         return case.data_sets
     folder = f"{case.model_dir}/test_data_set_0"
@@ -144,11 +148,13 @@ def data_sets_of(case, model):
         tensors = [onnx.load_tensor(f"{folder}/{kind}_{i}.pb") for i in range(len(infos))]
         return [numpy_helper.to_array(tensor) for tensor in tensors]
 
-    constants = {tensor.name for tensor in model.graph.initializer}  # old models list them, too
+    # Old models list initializers as inputs, too.
+    constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [info for info in model.graph.input if info.name not in constants]
     return [(read("input", inputs), read("output", model.graph.output))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGER_MODELS)
 def test_official_larger_model_by_reference_ops(official, name):
     case = official[0][name]
@@ -158,7 +164,7 @@ def test_official_larger_model_by_reference_ops(official, name):
     for inputs, expected in data_sets_of(case, model):
         results = evaluator.run(None, dict(zip(evaluator.input_names, inputs, strict=False)))
         BackendTest.assert_similar_outputs(expected, results, rtol=case.rtol, atol=case.atol)
-    assert 0 < counted.runs <= splits_in(model.graph)  # of branches, one runs
+    assert 0 < counted.runs <= splits_in(model.graph)  # only one branch of an If runs
 
 
 # ---- models of our own --------------------------------------------------------------------
@@ -205,7 +211,7 @@ def test_reference_ops_take_an_omitted_input():
 def test_reference_ops_omit_outputs():
     nodes = [
         helper.make_node("Split", ["x"], ["a", "", "c"], num_outputs=3),
-        # An evaluator that kept the omitted output would take it for this node's `min`.
+        # If the evaluator kept the omitted output, this node would use it as its omitted `min`.
         helper.make_node("Clip", ["c", "", "most"], ["clipped"]),
     ]
     most = numpy_helper.from_array(np.float32(4), "most")
@@ -272,7 +278,8 @@ def test_backend_devices():
 # ---- a real model -------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # torch.onnx, of itself
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # raised by torch.onnx
 @pytest.mark.filterwarnings("ignore:.*:FutureWarning")
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @pytest.mark.parametrize("opset", [13, 18])
@@ -283,7 +290,7 @@ def test_exported_transformer_equals_onnxruntime(opset):
         pytest.importorskip("onnxscript")
 
     class Block(torch.nn.Module):
-        """Attention by a fused projection to q, k and v, then a gated feed-forward layer."""
+        """Attention with a fused projection to q, k and v, then a gated feed-forward layer."""
 
         def __init__(self):
             super().__init__()

@@ -1,4 +1,4 @@
-"""OpenVINO Split-1 and VariadicSplit-1: rules, shapes, refusals, and OpenVINO itself."""
+"""OpenVINO Split-1 and VariadicSplit-1: rules, shapes, refusals, and comparison with OpenVINO."""
 
 import math
 import re
@@ -164,14 +164,14 @@ def test_infer_shapes_refuses():
 
 # ---- OpenVINO -----------------------------------------------------------------------------
 
-# bfloat16 and 4-bit types its Python interface does not feed; of strings it gets the parts wrong,
+# OpenVINO's Python interface cannot feed bfloat16 and 4-bit types. Its parts of strings are wrong,
 # see docs/conformance.md.
 NUMBERS = ["?", *INTEGERS, "f2", "f4", "f8"]
 
 
 @st.composite
 def splits(draw):
-    """Draw a shape, an axis, and lengths that sum to it."""
+    """Draw a shape, an axis, and lengths that sum to the length of the axis."""
     shape = draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
     axis = draw(st.integers(-len(shape), len(shape) - 1))
     lengths = draw(st.lists(st.integers(0, 4), min_size=1, max_size=5))
@@ -184,7 +184,7 @@ def array_of(shape, dtype):
 
 
 def run_openvino(make, data, kind):
-    """Run the node that `make` puts behind a parameter."""
+    """Run a model of one parameter and the node that `make` returns for it."""
     openvino = pytest.importorskip("openvino")
     from openvino import opset8
 
@@ -205,6 +205,7 @@ def check_equal(parts, expected):
     assert lists(parts) == lists(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", NUMBERS)
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(split=splits(), num_splits=st.integers(1, 5), axis_type=st.sampled_from(INTEGERS))
@@ -221,6 +222,7 @@ def test_split_equals_openvino(dtype, split, num_splits, axis_type):
     check_equal(Split(num_splits=num_splits)(data, axis), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", NUMBERS)
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(

@@ -1,4 +1,4 @@
-"""Writing to given arrays: what is taken, what is refused, and that refusals write nothing."""
+"""Splits into given arrays: which arrays are accepted, and that a refused call writes nothing."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from tests.test_split import random_array, same_bits, strided
 
 @st.composite
 def target(draw, shape, dtype):
-    """Draw a writeable array of a shape, with any strides."""
+    """Draw a writeable array of a given shape, with any strides."""
     order = draw(st.permutations(range(len(shape))))
     steps = draw(st.tuples(*[st.sampled_from([1, 1, 2, -1])] * len(shape)))
     margins = draw(st.tuples(*[st.sampled_from([0, 0, 3])] * len(shape)))
@@ -33,7 +33,7 @@ def test_parts_are_written_in_place_whatever_the_strides(route, drawn, data):
     assert [a is b for a, b in zip(result, out, strict=True)] == [True] * len(out)
     for part, base, index in zip(out, bases, plan.slices, strict=True):
         assert same_bits(part, x[index])
-        # Nothing beside the part was written.
+        # Memory around the part is unchanged.
         part.view(f"V{x.itemsize}")[...] = b"\0"
         assert not base.tobytes().strip(b"\0")
 
@@ -124,7 +124,7 @@ def test_all_pairs_of_parts_are_compared():
 
 
 class Fickle(Sequence):
-    """A sequence that gives arrays that fit at first, and later others."""
+    """A sequence that returns other arrays each time it is read."""
 
     def __init__(self, *generations):
         self.generations = list(generations)
@@ -145,7 +145,7 @@ def test_out_is_read_once(route):
 
 
 class Liar(np.ndarray):
-    """An array that says that it has another shape."""
+    """An array whose attribute `shape` is wrong."""
 
     shape = (2, 4)
 
@@ -168,7 +168,7 @@ def test_an_enormous_part_that_shares_its_memory_is_refused_at_once():
 
 def test_odd_strides_that_share_no_element_are_fine():
     memory = np.zeros(20)
-    out = [np.zeros((2, 2)), as_strided(memory, (2, 4), (24, 16))]  # 0 2 4 6 and 3 5 7 9
+    out = [np.zeros((2, 2)), as_strided(memory, (2, 4), (24, 16))]  # items 0 2 4 6, 3 5 7 9
     split(X, [2, 4], axis=1, out=out)
     assert np.array_equal(out[1], X[:, 2:])
 

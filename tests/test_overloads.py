@@ -1,4 +1,4 @@
-"""`split` and `split_into` inside compiled code: as in Python, parts and refusals."""
+"""`split` and `split_into` in compiled code return the same parts and refusals as in Python."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ from splitjit._core.plan import MAX_PARTS, most_parts
 
 pytestmark = [
     pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled"),
-    # Numba will do without lists of Python some day; until then they are taken.
+    # Numba plans to drop reflected lists of Python; while it has them, splitjit accepts them.
     pytest.mark.filterwarnings("ignore::numba.NumbaPendingDeprecationWarning"),
 ]
 
@@ -91,7 +91,7 @@ def test_lengths_that_only_seem_to_sum_to_the_axis_length(sizes):
 
 
 def test_integers_beyond_those_with_a_sign():
-    huge = np.uint64(2**64 - 1)  # would be -1
+    huge = np.uint64(2**64 - 1)  # -1 as a signed integer
     assert_same(by_split(X, huge, 1), [X])
     for wrong in [
         lambda: by_split(X, np.array([huge, 11], np.uint64), 1),
@@ -127,7 +127,7 @@ def test_copy_may_be_said():
     st.data(),
 )
 def test_the_rules_are_those_of_python(sizes, chunk, n, data):
-    """Right calls and wrong ones: the same parts, or a refusal by both."""
+    """For valid and invalid calls, both return the same parts, or both refuse."""
     x = np.arange(4 * data.draw(st.sampled_from([sum(sizes), 7])), dtype=np.float64).reshape(4, -1)
     axis = data.draw(st.integers(-3, 2))
     for compiled, keywords in [
@@ -150,7 +150,7 @@ SOURCES = [
     np.asfortranarray(np.arange(6 * 8, dtype=np.int16).reshape(6, 8)),
     np.arange(2 * 6 * 8, dtype=np.complex128).reshape(2, 6, 8)[:, ::-1, ::2],
     np.arange(2 * 6 * 3 * 4, dtype=np.float32).reshape(2, 6, 3, 4).swapaxes(1, 2),
-    np.arange(6 * 3 * 4 * 5, dtype=np.int32).reshape(6, 3, 4, 5)[::2],  # two axes merge, not all
+    np.arange(6 * 3 * 4 * 5, dtype=np.int32).reshape(6, 3, 4, 5)[::2],  # two of the axes merge
     np.broadcast_to(np.arange(8) > 3, (6, 8)),
     np.arange(8).astype("datetime64[s]").reshape(2, 4),
     np.array([["a", "bc"], ["", "é"]]),
@@ -171,7 +171,7 @@ def test_any_dtype_rank_and_layout(x):
 
 @pytest.mark.parametrize("shape", [(3, 700_001), (70_000, 30), (250_000, 8)])
 def test_large_arrays_are_streamed(shape):
-    """Long, short and tiny runs, in blocks, that end anywhere."""
+    """Long, short and very short runs; blocks end at any row."""
     x = np.arange(np.prod(shape), dtype=np.float64).view(np.int64).reshape(shape)
     assert x.nbytes > routes.STREAM_FROM
     sizes = np.array([1, shape[1] - 3, 2])
@@ -280,7 +280,7 @@ def test_in_parallel_code():
 
 
 def test_in_cached_code(tmp_path):
-    """The second process loads the machine code that the first one saved."""
+    """The second process loads the machine code that the first process saved."""
     (tmp_path / "users.py").write_text(
         """
 import numpy as np, splitjit

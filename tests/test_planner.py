@@ -1,4 +1,4 @@
-"""Rules to plans: the case table, the laws, the refusals."""
+"""Plans made by each rule: the case table, the laws and the refusals."""
 
 import copy
 import pickle
@@ -50,7 +50,7 @@ def test_laws(shape, data):
     assert plan.offsets == tuple(sum(plan.sizes[:i]) for i in range(len(plan)))
     for size, out in zip(plan.sizes, plan.output_shapes, strict=True):
         assert out == (*shape[: plan.axis], size, *shape[plan.axis + 1 :])
-    # The same lengths, given as such, are the same plan.
+    # The same lengths, given as `split`, make an equal plan.
     assert plan_split(shape, plan.sizes, axis=axis) == plan
     (name, count) = next(iter(rule.items()))
     if name == "split":
@@ -84,7 +84,7 @@ def test_equal_calls_share_a_plan_and_unequal_kinds_do_not_pass_as_equal():
 @pytest.mark.parametrize(("ndim", "value"), [(0, True), (1, [1])])
 def test_tensors_whose_index_numpy_would_refuse(ndim, value):
     methods = {"__index__": lambda self: 1, "tolist": lambda self: value}
-    tensor = type("Tensor", (), {"ndim": ndim, **methods})()  # as in torch
+    tensor = type("Tensor", (), {"ndim": ndim, **methods})()  # torch tensors have these methods
     for rule in ({"num_outputs": tensor}, {"split": [tensor, 5]}, {"split": 2, "axis": tensor}):
         with pytest.raises(SplitTypeError):
             plan_split((6, 6), **rule)

@@ -1,6 +1,6 @@
-"""Splits by every route where Numba compiles for another processor, for one thread, or not at all.
+"""Splits by every route if Numba compiles for another processor, for one thread, or not at all.
 
-Numba reads its settings as it is imported, so each has a process of its own.
+Numba reads its settings when it is imported, so each setting runs in a separate process.
 """
 
 import os
@@ -22,7 +22,10 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "no compiler")) for name in SETTINGS],
+)
 def test_splits(name):
     settings = {f"NUMBA_{key}": value for key, value in SETTINGS[name].items()}
     code = f"""

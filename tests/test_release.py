@@ -1,4 +1,4 @@
-"""What is said twice of a release is said alike: by pyproject.toml, recipe and changelog."""
+"""pyproject.toml, the conda recipe and the changelog agree about the release."""
 
 import re
 import tomllib
@@ -11,17 +11,17 @@ import splitjit
 
 ROOT = Path(__file__).parents[1]
 RECIPE = ROOT / "conda" / "recipe.yaml"
-CONDA_NAMES = {"dask": "dask-core"}  # where they are not PyPI's
+CONDA_NAMES = {"dask": "dask-core"}  # names that differ from PyPI's
 
 if not RECIPE.exists():
-    pytest.skip("conda/ is not beside tests/", allow_module_level=True)
+    pytest.skip("needs conda/ beside tests/", allow_module_level=True)
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
 def recipe():
-    """Read the recipe, its ${{ names }} replaced by what its context says."""
+    """Read the recipe, and replace each ${{ name }} by its value in the recipe's context."""
     yaml = pytest.importorskip("yaml")
     text = RECIPE.read_text(encoding="utf-8")
     context = yaml.safe_load(text)["context"]
@@ -31,9 +31,9 @@ def recipe():
 
 
 def as_conda(requirements):
-    """Return requirements of PyPI as a recipe lists them.
+    """Return PyPI requirements in the form of the recipe.
 
-    Conda knows by itself which builds there are for a Python.
+    Skip requirements with a marker: conda itself chooses builds that suit the Python version.
     """
     parsed = [Requirement(line) for line in requirements]
     return {f"{CONDA_NAMES.get(r.name, r.name)} {r.specifier}" for r in parsed if not r.marker}

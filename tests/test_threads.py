@@ -1,4 +1,4 @@
-"""Threads and signals: right parts, no abort and no deadlock, under each of Numba's layers."""
+"""Threads and signals under each threading layer: correct parts, no abort and no deadlock."""
 
 import signal
 
@@ -6,9 +6,9 @@ import pytest
 
 from tests.processes import SPLIT, run
 
-# First eight threads at once, for all of which this is the first split. Then eight that the
-# module threading does not know, beside a parallel region of the user's. Then each call alone
-# must be parallel again.
+# First, eight threads make their first split at once. Then eight threads that the module threading
+# does not know split during parallel regions of the user. Then calls that run alone must be
+# parallel again.
 THREADS = """
 import _thread, numba
 from splitjit._core import loading
@@ -68,7 +68,7 @@ check()
 assert parallel == [True, numba.threading_layer() != "workqueue", True], parallel
 """
 
-# A handler that splits, too, from the import of Numba on.
+# A signal handler splits during other splits; the first signals arrive while Numba is imported.
 SIGNALS = """
 handled, nested = 0, False
 
@@ -88,11 +88,13 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 """
 
 
+@pytest.mark.slow
 def test_threads(layer, tmp_path):
     run(tmp_path, SPLIT + THREADS, layer=layer)
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_signal_handlers(layer, tmp_path):
     run(tmp_path, SPLIT + SIGNALS, layer=layer)
 
@@ -110,6 +112,7 @@ assert numba.get_num_threads() == 1
     run(tmp_path, SPLIT + code)
 
 
+@pytest.mark.slow
 def test_without_a_threading_layer_one_thread_copies(tmp_path):
     code = "check(); splitjit.warmup(); check()"
     run(tmp_path, SPLIT + code, layer="no such layer")
@@ -120,6 +123,7 @@ def test_without_jit_numpy_copies(tmp_path):
     run(tmp_path, SPLIT + code, NUMBA_DISABLE_JIT="1")
 
 
+@pytest.mark.slow
 def test_warmup_is_for_all_threads_whatever_the_caller_may_use(tmp_path):
     code = """
 import numba
@@ -135,7 +139,8 @@ assert set(loading._loaded) == known
     run(tmp_path, SPLIT + code, NUMBA_NUM_THREADS="2")
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_interrupts_leave_no_kernel_locked(tmp_path):
     code = """
 from splitjit._core import loading
@@ -157,6 +162,7 @@ assert loading.load(lambda: 7) == 7
     run(tmp_path, SPLIT + code)
 
 
+@pytest.mark.slow
 def test_while_one_thread_loads_others_copy_and_warmup_waits(tmp_path):
     code = """
 from splitjit._core import loading

@@ -1,7 +1,7 @@
-"""What type checkers make of right and wrong uses, and Python of the same.
+"""Right and wrong uses of the public functions, for type checkers and for Python.
 
-mypy and basedpyright read this file. Both take a ``type: ignore`` that ignores
-nothing for an error, so each of them must refuse each wrong use.
+mypy and basedpyright check this file. Both report a ``type: ignore`` that suppresses no error, so
+both must report an error for each wrong use.
 """
 
 import inspect
@@ -68,7 +68,7 @@ def test_a_plan_is_one_whatever_the_rule() -> None:
 
 
 WRONG: list[Callable[[], object]] = [
-    # not exactly one rule
+    # no rule, or several rules
     lambda: split(x),  # type: ignore
     lambda: split(x, axis=0, copy=False),  # type: ignore
     lambda: split(x, 3, num_outputs=2),  # type: ignore
@@ -78,11 +78,11 @@ WRONG: list[Callable[[], object]] = [
     lambda: plan_split((6,)),  # type: ignore
     lambda: plan_split((6,), 3, num_outputs=2),  # type: ignore
     lambda: plan_split((6,), num_outputs=2, num_splits=2),  # type: ignore
-    # views into out
+    # views together with out
     lambda: split(x, 3, out=out, copy=False),  # type: ignore
     lambda: plan(x, out, False),  # type: ignore
     lambda: plan(x, out=out, copy=False),  # type: ignore
-    # no integers, no arrays
+    # values that are no integers or no arrays
     lambda: split(x, 3.0),  # type: ignore
     lambda: split(x, [1.0, 5.0]),  # type: ignore
     lambda: split(x, "33"),  # type: ignore
@@ -98,7 +98,7 @@ WRONG: list[Callable[[], object]] = [
     lambda: plan_split((6.0,), 3),  # type: ignore
     lambda: plan_split((6,), "33"),  # type: ignore
     lambda: plan_split((6,), num_splits=2.0),  # type: ignore
-    # not the operator's
+    # arguments that the operator does not have, or of the wrong kind
     lambda: splitjit.onnx.Split(num_splits=2),  # type: ignore
     lambda: splitjit.onnx.Split(num_outputs=2.0),  # type: ignore
     lambda: splitjit.onnx.SplitToSequence()(x, 2.0),  # type: ignore
