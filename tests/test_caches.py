@@ -150,6 +150,7 @@ assert compile_cached(njit, types.int64(), kernel.kernel)() == 1
 # ---- the package ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_on_an_empty_cache(tmp_path):
     code, cache = SPLIT + "check()", tmp_path / "cache"
     command = (tmp_path, "-c", code)
@@ -168,6 +169,7 @@ def install(folder):
     )
 
 
+@pytest.mark.slow
 def test_no_place_for_a_cache(tmp_path):
     """The package's folder cannot hold a cache, not even for root, and there is no home folder."""
     (install(tmp_path) / "_kernels" / "__pycache__").write_text("")
@@ -175,6 +177,7 @@ def test_no_place_for_a_cache(tmp_path):
     run(tmp_path, SPLIT + "check()", **nowhere)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "line", "defect"),
     [

@@ -466,6 +466,7 @@ def test_killed_and_given_again(half_way, x, capsys):
 # ---- check ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_kernels
 def test_check_as_a_user_runs_it():
     ended = run("check")
@@ -489,6 +490,7 @@ def small(monkeypatch):
     monkeypatch.setattr(check, "SECONDS", 0)
 
 
+@pytest.mark.slow
 def test_check_passes(small, capsys):
     assert main(["check"]) == 0
     assert "Every part equals" in capsys.readouterr().out

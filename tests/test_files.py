@@ -489,6 +489,7 @@ print((peak() - before) * unit)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "axis"), [("npy", 0), ("npy", 1), ("npz", 1), ("safetensors", 1)])
 def test_peak_memory(tmp_path, kind, axis):
     pytest.importorskip("resource")

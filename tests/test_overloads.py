@@ -56,6 +56,7 @@ def assert_same(parts, expected):
 X = np.arange(6 * 10, dtype=np.float64).reshape(6, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "split",
     [
@@ -90,6 +91,7 @@ def test_lengths_that_only_seem_to_sum_to_the_axis_length(sizes):
         by_split(X, np.array(sizes), 1)
 
 
+@pytest.mark.slow
 def test_integers_beyond_those_with_a_sign():
     huge = np.uint64(2**64 - 1)  # -1 as a signed integer
     assert_same(by_split(X, huge, 1), [X])
@@ -104,18 +106,21 @@ def test_integers_beyond_those_with_a_sign():
             wrong()
 
 
+@pytest.mark.slow
 def test_more_parts_than_there_may_be():
     x = np.broadcast_to(np.uint8(1), 2**31)
     with pytest.raises(SplitError, match=r"fewer than 2\*\*31"):
         by_split(x, 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(most_parts() >= MAX_PARTS, reason="there is memory for all")
 def test_more_parts_than_there_is_memory_for():
     with pytest.raises(MemoryError, match="no memory for so many"):
         by_num_outputs(X, MAX_PARTS, 1)
 
 
+@pytest.mark.slow
 def test_copy_may_be_said():
     assert_same(njit(lambda x: splitjit.split(x, 3, copy=True))(X), splitjit.split(X, 3))
 
@@ -158,6 +163,7 @@ SOURCES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", SOURCES, ids=lambda x: f"{x.dtype} {x.ndim}-D")
 def test_any_dtype_rank_and_layout(x):
     for axis in range(-x.ndim, x.ndim):
@@ -169,6 +175,7 @@ def test_any_dtype_rank_and_layout(x):
                 assert part.tobytes() == right.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 700_001), (70_000, 30), (250_000, 8)])
 def test_large_arrays_are_streamed(shape):
     """Long, short and very short runs; blocks end at any row."""
@@ -193,12 +200,14 @@ def test_split_into_writes_to_what_is_there():
     assert np.array_equal(np.hstack(outs), X)
 
 
+@pytest.mark.slow
 def test_split_into_takes_a_list_and_a_chunk():
     outs = [np.zeros((4, 10)), np.zeros((2, 10))]
     into(X, outs, 4, 0)
     assert np.array_equal(np.vstack(outs), X)
 
 
+@pytest.mark.slow
 def test_split_into_takes_empty_parts_from_anywhere():
     whole = X.copy()
     into(whole, [out := np.zeros_like(X), whole[:, 3:3]], np.array([10, 0]), 1)
@@ -246,6 +255,7 @@ def test_wrong_types_are_refused_readably(call, says):
         call()
 
 
+@pytest.mark.slow
 def test_exactly_one_rule():
     @njit
     def by_two(x):
@@ -265,6 +275,7 @@ def test_refusals_say_what_was_received():
         by_split(X, np.array([4, 5]), 1)
 
 
+@pytest.mark.slow
 def test_in_parallel_code():
     @njit(parallel=True, nogil=True)
     def sums(x, n):
@@ -279,6 +290,7 @@ def test_in_parallel_code():
     assert np.allclose(sums(x, 3), x.reshape(50, 3, 20).sum(axis=2))
 
 
+@pytest.mark.slow
 def test_in_cached_code(tmp_path):
     """The second process loads the machine code that the first process saved."""
     (tmp_path / "users.py").write_text(
