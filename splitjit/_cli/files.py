@@ -28,7 +28,8 @@ import numpy as np
 import splitjit
 from splitjit._cli import formats
 from splitjit._cli.formats import Source, Tensor
-from splitjit._core.plan import Shape, SplitPlan, cached_plan
+from splitjit._core.arguments import Shape, rule_of
+from splitjit._core.plan import SplitPlan, cached_plan
 from splitjit.errors import SplitError
 
 TILE = 1 << 23
@@ -139,7 +140,7 @@ def plan_files(
             raise SplitError("split", f"pattern {pattern!r}", "must match the name of a tensor")
 
     def rule(shape: Shape, axis: int) -> SplitPlan:
-        return cached_plan(shape, split, axis, num_outputs, num_splits)
+        return cached_plan(shape, axis, rule_of(split, num_outputs, num_splits))
 
     planned = [(source, _plan_tensors(source, rule, select, copy_others)) for source in sources]
     count = _count(planned)

@@ -23,7 +23,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.lib import format as npy
 
-from splitjit._core.plan import Shape
+from splitjit._core.arguments import Shape
 from splitjit.errors import SplitError
 
 HEAD = 1 << 16

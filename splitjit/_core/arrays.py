@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from splitjit._core.plan import SplitPlan, sequence
+from splitjit._core.arguments import sequence
+from splitjit._core.plan import SplitPlan
 from splitjit.errors import SplitError, SplitTypeError, describe, reason
 
 
