@@ -1,4 +1,4 @@
-"""Split tensors into contiguous parts, at the speed of memory.
+"""Split tensors into contiguous parts, as fast as memory allows.
 
 >>> import numpy as np
 >>> import splitjit
@@ -18,6 +18,7 @@ from splitjit._core.warmup import warmup
 from splitjit.errors import SplitError, SplitTypeError
 
 if TYPE_CHECKING:
+    from splitjit import dask as dask
     from splitjit import onnx as onnx
     from splitjit import openvino as openvino
 
@@ -33,10 +34,10 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-if not TYPE_CHECKING:  # for whom it would make a name of each misspelled one
+if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute
 
     def __getattr__(name: str) -> ModuleType:
-        """Import the operators once they are asked for."""
-        if name in ("onnx", "openvino"):
+        """Import a public submodule when it is first used."""
+        if name in ("dask", "onnx", "openvino"):
             return import_module(f"splitjit.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

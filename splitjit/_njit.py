@@ -1,10 +1,12 @@
 """`split` and `split_into` inside users' own ``@njit`` code.
 
-Numba imports this module by its entry point ``numba_extensions`` before it
-compiles anything. What is here applies the rules of `splitjit._core.plan` to
-values that are known only when compiled code runs, and copies by a loop of
-`splitjit._kernels.copy`, on the thread that calls: compiled code may be in a parallel
-region already.
+Numba imports this module through its entry point ``numba_extensions`` before it compiles
+anything. The functions here apply the rules of `splitjit._core.rules` to values that are
+known only when compiled code runs. They copy on the thread that calls, because compiled
+code may already run in a parallel region.
+
+Only the implementations of the overloads raise: if a function that they call raised,
+Numba would not free the arrays that are alive. Such a function returns a fault instead.
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.extending import overload, register_jitable
 
 import splitjit
-from splitjit._core.plan import MAX_PARTS, most_parts
+from splitjit._core import rules
+from splitjit._core.arguments import most_parts
 from splitjit._core.routes import STREAM_FROM
 from splitjit.errors import SplitError
 
 _MOST = np.iinfo(np.intp).max
 _MOST_PARTS = most_parts()
-_LONG = 1 << 12  # bytes of runs that share too little
+_LONG = 1 << 12  # from this mean run length on, parts share too few cache lines for blocking to pay
+_WRONG_VALUE, _TOO_MANY, _WRONG_LENGTH = rules.WRONG_VALUE, rules.TOO_MANY, rules.WRONG_LENGTH
+_AXIS, _AXIS_FAULT = "axis={0} of rank {1}", rules.AXIS_FAULT
 
 
 def init():
@@ -46,26 +51,35 @@ def _split(
 ):
     _check_array(x)
     if _is_given(out):
-        raise TypingError("splitjit.split: in compiled code, split_into takes the place of out=")
+        raise TypingError("splitjit.split: compiled code takes no out=; call splitjit.split_into")
     said = (copy, getattr(copy, "value", None), getattr(copy, "literal_value", None))
     if not any(value is True for value in said):
         raise TypingError("splitjit.split: compiled code takes no copy=; slice x for views")
-    rule = _rule(split, num_outputs, num_splits)
     _check_integers(axis=axis, num_outputs=num_outputs, num_splits=num_splits)
+    sizes_of, received, wrong_value, too_many, wrong_length = _rule(split, num_outputs, num_splits)
     copy_parts = _copy_parts()
 
     def implementation(
         x, split=None, axis=0, num_outputs=None, num_splits=None, out=None, copy=True
     ):
-        d = _normalize_axis(axis, x.ndim)
-        sizes, count = rule(split, num_outputs, num_splits, x.shape[d])
+        d, fault = _wrap_axis(_intp(axis), x.ndim)
+        if fault != 0:
+            raise SplitError("split", _AXIS, _AXIS_FAULT, _intp(axis), x.ndim, x.ndim - 1)
+        length = x.shape[d]
+        sizes, number, count, fault = sizes_of(split, num_outputs, num_splits, length)
+        if fault == _WRONG_VALUE:
+            raise SplitError("split", received, wrong_value, number, length, count)
+        if fault == _TOO_MANY:
+            raise SplitError("split", received, too_many, number, length, count)
+        if fault == _WRONG_LENGTH:
+            raise SplitError("split", received, wrong_length, number, length, count)
         if count > _MOST_PARTS:
-            raise MemoryError("splitjit.split: no memory for so many parts")
+            raise MemoryError("splitjit.split: not enough memory for so many parts")
         parts = [
-            np.empty(tuple_setitem(x.shape, d, _size(sizes, i, x.shape[d])), x.dtype)
+            np.empty(tuple_setitem(x.shape, d, _size(sizes, i, length)), x.dtype)
             for i in range(count)
         ]
-        # Past the cache is no gain: the system has just zeroed these pages in it.
+        # No streaming stores: the system has just zeroed these pages, so they are in the cache.
         copy_parts(x, parts, sizes, count, d, False)
         return parts
 
@@ -84,14 +98,31 @@ def _split_into(x, outs, split, axis=0):
         raise TypingError(
             f"splitjit.split_into: outs must have the dtype and rank of x, {x}, not {part}"
         )
-    rule = _rule(split, None, None)
     _check_integers(axis=axis)
+    sizes_of, received, wrong_value, too_many, wrong_length = _rule(split, None, None)
     copy_parts = _copy_parts()
 
     def implementation(x, outs, split, axis=0):
-        d = _normalize_axis(axis, x.ndim)
-        sizes, count = rule(split, None, None, x.shape[d])
-        _check_outs(x, outs, sizes, count, d)
+        d, fault = _wrap_axis(_intp(axis), x.ndim)
+        if fault != 0:
+            raise SplitError("split_into", _AXIS, _AXIS_FAULT, _intp(axis), x.ndim, x.ndim - 1)
+        length = x.shape[d]
+        sizes, number, count, fault = sizes_of(split, None, None, length)
+        if fault == _WRONG_VALUE:
+            raise SplitError("split_into", received, wrong_value, number, length, count)
+        if fault == _TOO_MANY:
+            raise SplitError("split_into", received, too_many, number, length, count)
+        if fault == _WRONG_LENGTH:
+            raise SplitError("split_into", received, wrong_length, number, length, count)
+        if len(outs) != count:
+            raise SplitError("split_into", _OUTS, _ONE_OUT_PER_PART, len(outs), count)
+        fault, i, j = _check_outs(x, outs, sizes, count, d)
+        if fault == _WRONG_SHAPE:
+            raise SplitError("split_into", "outs[{0}]", "must have the shape of its part", i)
+        if fault == _SHARES_WITH_X:
+            raise SplitError("split_into", "outs[{0}] and x", "must not share memory", i)
+        if fault == _SHARES_WITH_OUT:
+            raise SplitError("split_into", "outs[{1}] and outs[{0}]", "must not share memory", i, j)
         copy_parts(x, outs, sizes, count, d, x.size * x.itemsize >= STREAM_FROM)
 
     return implementation
@@ -115,7 +146,7 @@ def _is_integer(kind):
 
 
 def _item_of(kind):
-    """Return the type of what a sequence holds, None where that is not one type."""
+    """Return the type of the items of a sequence, or None if there is no such type."""
     return (
         getattr(kind, "dtype", None) if isinstance(kind, types.Sequence | types.ListType) else None
     )
@@ -140,185 +171,170 @@ def _check_integers(**kinds) -> None:
             raise TypingError(f"splitjit.split: {name} must be an integer, not {kind}")
 
 
-# ---- the rules of the planner -----------------------------------------------------------
+# ---- from a rule to sizes ----------------------------------------------------------------
 #
-# Lengths are as they were given, or a chunk: an integer, of which parts take what is left.
+# Sizes are an array of lengths, or one chunk length; the last parts are clamped to the rest.
+
+_wrap_axis = register_jitable(rules.wrap_axis)
+_check_lengths = register_jitable(rules.check_lengths)
+_size_of_part = register_jitable(rules.size_of_part)
 
 
 def _rule(split, num_outputs, num_splits):
-    """Choose the function that checks a rule and tells the sizes and the number of parts."""
-    given = [_is_given(kind) for kind in (split, num_outputs, num_splits)]
-    if sum(given) != 1:
-        return _no_rule
-    if given[1]:
-        return _by_num_outputs
-    if given[2]:
-        return _by_num_splits
-    if isinstance(split, types.Array) and split.ndim == 0 and _is_integer(split.dtype):
-        return _by_scalar
-    if _is_integer(split):
-        return _by_chunk
-    if _is_lengths(split):
-        if isinstance(split, types.BaseTuple) and not isinstance(split, types.UniTuple):
-            return _by_tuple if split.count else _by_nothing
-        return _by_lengths
-    raise TypingError(
-        "splitjit.split: split must be an integer, a tuple or list of integers or an array of "
-        f"them of rank 0 or 1, not {split}"
+    """Choose the function from a rule to sizes, and the texts of its refusals, by types alone.
+
+    Returns
+    -------
+    sizes_of : function
+        From `split`, `num_outputs`, `num_splits` and the axis length to the sizes, the
+        number of a refusal, the number of parts, and 0 or a fault of `rules.FAULTS`.
+    received, wrong_value, too_many, wrong_length : str
+        The values received, and the text of each fault; fields as in `rules.FAULTS`.
+    """
+    given = {"split": split, "num_outputs": num_outputs, "num_splits": num_splits}
+    given = {name: kind for name, kind in given.items() if _is_given(kind)}
+    if len(given) != 1:
+        return _no_rule, "split, num_outputs, num_splits", rules.ONE_RULE, "", ""
+    (parameter,) = given
+    if parameter != "split":
+        kind, value_of = parameter, _VALUE_OF[parameter]
+    elif _is_lengths(split):
+        kind, value_of = rules.LENGTHS, None
+    elif _is_integer(split):
+        kind, value_of = rules.CHUNK, _VALUE_OF["split"]
+    elif isinstance(split, types.Array) and split.ndim == 0 and _is_integer(split.dtype):
+        kind, value_of = rules.CHUNK, _VALUE_OF["split[()]"]
+    else:
+        raise TypingError(
+            "splitjit.split: split must be an integer, a tuple or list of integers or an integer "
+            f"array of rank 0 or 1, not {split}"
+        )
+    received = "split of {2} lengths" if kind == rules.LENGTHS else f"{parameter}={{0}}"
+    faults = rules.FAULTS[kind]
+    return (
+        _by_lengths if kind == rules.LENGTHS else _by_chunks(kind, value_of),
+        f"{received}, axis length {{1}}",
+        *[faults.get(fault, "") for fault in (_WRONG_VALUE, _TOO_MANY, _WRONG_LENGTH)],
     )
+
+
+_VALUE_OF = {
+    "split": register_jitable(lambda split, num_outputs, num_splits: split),
+    "split[()]": register_jitable(lambda split, num_outputs, num_splits: split[()]),
+    "num_outputs": register_jitable(lambda split, num_outputs, num_splits: num_outputs),
+    "num_splits": register_jitable(lambda split, num_outputs, num_splits: num_splits),
+}
 
 
 @register_jitable
 def _intp(value):
-    """Convert an integer; what is above the range is above any length, too."""
+    """Convert an integer to intp. A value above the range exceeds any length, too."""
     return np.intp(value) if value <= _MOST else np.intp(_MOST)
 
 
 @register_jitable
 def _no_rule(split, num_outputs, num_splits, length):
-    if length >= 0:
-        raise SplitError(
-            "split", "split, num_outputs, num_splits", "exactly one of the three must be given"
-        )
-    return length, length
+    return length, length, length, _WRONG_VALUE
 
 
 @register_jitable
 def _by_lengths(split, num_outputs, num_splits, length):
-    total = 0
-    for size in split:
-        n = _intp(size)
-        if n < 0:
-            raise SplitError("split", "split with %d", "lengths must be at least 0", n)
-        if n > length - total:  # a sum could overflow
-            raise SplitError(
-                "split", "split of more than %d", "lengths must sum to the axis length", length
-            )
-        total += n
-    if total != length:
-        raise SplitError(
-            "split", "split of %d for %d", "lengths must sum to the axis length", total, length
-        )
-    return split, len(split)
+    lengths = _as_lengths(split)
+    fault = _check_lengths(lengths, length)
+    number = 0
+    if fault == _WRONG_VALUE:
+        number = lengths.min()
+    elif fault != 0:
+        for n in lengths:
+            number = number + n if n <= _MOST - number else _MOST
+    return lengths, number, len(lengths), fault
 
 
-@register_jitable
-def _by_tuple(split, num_outputs, num_splits, length):
-    """Take lengths of different integer types."""
-    sizes = np.empty(len(split), np.intp)
-    i = 0
-    for size in literal_unroll(split):
-        sizes[i] = _intp(size)
-        i += 1  # noqa: SIM113  enumerate takes no such loop
-    return _by_lengths(sizes, num_outputs, num_splits, length)
+@functools.cache
+def _by_chunks(kind, value_of):
+    """Make the function of a rule whose parts are chunks."""
+    apply = register_jitable(rules.CHUNKED[kind])
+
+    @register_jitable
+    def by_chunks(split, num_outputs, num_splits, length):
+        value = _intp(value_of(split, num_outputs, num_splits))
+        chunk, count, fault = apply(value, length)
+        return chunk, value, count, fault
+
+    return by_chunks
 
 
-@register_jitable
-def _by_nothing(split, num_outputs, num_splits, length):
-    return _by_lengths(np.empty(0, np.intp), num_outputs, num_splits, length)
+# The two functions below are stubs: Numba compiles an overload for the types that it meets.
 
 
-@register_jitable
-def _by_chunk(split, num_outputs, num_splits, length):
-    chunk = _intp(split)
-    if chunk < 1:
-        raise SplitError("split", "split=%d", "split must be at least 1", chunk)
-    count = length // chunk + (length % chunk != 0)
-    if count > MAX_PARTS:
-        raise SplitError("split", "split=%d", "parts must be fewer than 2**31", chunk)
-    return chunk, count
-
-
-@register_jitable
-def _by_scalar(split, num_outputs, num_splits, length):
-    return _by_chunk(split[()], num_outputs, num_splits, length)
-
-
-@register_jitable
-def _by_num_outputs(split, num_outputs, num_splits, length):
-    count = _intp(num_outputs)
-    if not 1 <= count <= MAX_PARTS:
-        raise SplitError(
-            "split", "num_outputs=%d", "num_outputs must be at least 1, and below 2**31", count
-        )
-    return length // count + (length % count != 0), count
-
-
-@register_jitable
-def _by_num_splits(split, num_outputs, num_splits, length):
-    count = _intp(num_splits)
-    if not 1 <= count <= MAX_PARTS:
-        raise SplitError(
-            "split", "num_splits=%d", "num_splits must be at least 1, and below 2**31", count
-        )
-    if length % count != 0:
-        raise SplitError(
-            "split",
-            "num_splits=%d for %d",
-            "the axis length must be a multiple of num_splits",
-            count,
-            length,
-        )
-    return length // count, count
-
-
-@register_jitable
-def _normalize_axis(axis, rank):
-    d = _intp(axis)
-    if not -rank <= d < rank:
-        raise SplitError(
-            "split", "axis=%d for rank %d", "axis must be in [-rank, rank - 1]", d, rank
-        )
-    return d + rank if d < 0 else d
-
-
-def _size_of_part(sizes, i, length):
-    """Tell the length of part `i`; only compiled code has it."""
+def _as_lengths(split):
+    """Copy lengths of any integer types to an array of intp."""
     raise NotImplementedError
 
 
-@overload(_size_of_part, inline="always")
+@overload(_as_lengths)
+def _as_lengths_overload(split):
+    def of_items_of_one_type(split):
+        lengths = np.empty(len(split), np.intp)
+        i = 0
+        for length in split:
+            lengths[i] = _intp(length)
+            i += 1  # noqa: SIM113  as below
+        return lengths
+
+    def of_items_of_several_types(split):
+        lengths = np.empty(len(split), np.intp)
+        i = 0
+        for length in literal_unroll(split):
+            lengths[i] = _intp(length)
+            i += 1  # noqa: SIM113  Numba does not unroll enumerate
+        return lengths
+
+    if not isinstance(split, types.BaseTuple) or isinstance(split, types.UniTuple):
+        return of_items_of_one_type
+    if split.count:
+        return of_items_of_several_types
+    return lambda split: np.empty(0, np.intp)
+
+
+def _size(sizes, i, length):
+    """Return the length of part i."""
+    raise NotImplementedError
+
+
+@overload(_size)
 def _size_overload(sizes, i, length):
     if _is_integer(sizes):
-        return lambda sizes, i, length: min(sizes, length - min(i * sizes, length))
-    return lambda sizes, i, length: np.intp(sizes[i])
-
-
-@register_jitable
-def _size(sizes, i, length):
-    return _size_of_part(sizes, i, length)
+        return lambda sizes, i, length: _size_of_part(sizes, i, length)
+    return lambda sizes, i, length: sizes[i]
 
 
 # ---- the copy ---------------------------------------------------------------------------
 
 
+_OUTS, _ONE_OUT_PER_PART = "outs of {0} arrays", "must have an array for each of {1} parts"
+_WRONG_SHAPE, _SHARES_WITH_X, _SHARES_WITH_OUT = 1, 2, 3
+
+
 @register_jitable
 def _check_outs(x, outs, sizes, count, axis):
-    if len(outs) != count:
-        raise SplitError(
-            "split_into",
-            "outs of %d arrays for %d parts",
-            "must have one for each",
-            len(outs),
-            count,
-        )
+    """Return 0 or why parts cannot be written to `outs`, and the indices of the arrays."""
     for i in range(count):
         out = outs[i]
         for d in range(x.ndim):
             if out.shape[d] != (_size(sizes, i, x.shape[d]) if d == axis else x.shape[d]):
-                raise SplitError("split_into", "outs[%d]", "must have the shape of its part", i)
+                return _WRONG_SHAPE, i, i
         if _overlap(x, out):
-            raise SplitError("split_into", "outs[%d] and x", "must not share memory", i)
+            return _SHARES_WITH_X, i, i
         for j in range(i):
             if _overlap(outs[j], out):
-                raise SplitError(
-                    "split_into", "outs[%d] and outs[%d]", "must not share memory", j, i
-                )
+                return _SHARES_WITH_OUT, i, j
+    return 0, 0, 0
 
 
 @register_jitable
 def _overlap(a, b):
-    """Whether two arrays share memory, as far as contiguous ones tell."""
+    """Return whether two contiguous arrays share memory; of others, return False."""
     if a.size == 0 or b.size == 0 or not (a.flags.c_contiguous and b.flags.c_contiguous):
         return False
     start, other = a.ctypes.data, b.ctypes.data
@@ -327,7 +343,7 @@ def _overlap(a, b):
 
 @functools.cache
 def _copy_parts():
-    """Make the function that copies the parts; this loads the loop of `kernels`."""
+    """Make the function that copies the parts, and load the compiled loop that it calls."""
     from splitjit._kernels.part import copy_part, lay_out_part, scratch
     from splitjit._kernels.table import BLOCK
 
@@ -343,7 +359,7 @@ def _copy_parts():
             rows *= x.shape[d]
         length = x.shape[axis]
         bytes_of_row = nbytes // rows
-        # Cache lines and pages that parts share are fetched once, where it matters.
+        # Copy blocks of rows, so that cache lines and pages that parts share are fetched once.
         block = max(1, BLOCK // bytes_of_row) if bytes_of_row < _LONG * count else rows
         record = scratch()
         for row in range(0, rows, block):

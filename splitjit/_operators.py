@@ -1,7 +1,7 @@
-"""What the operators share: integer inputs, and shapes with unknown dims.
+"""Functions that the operators share: integer inputs, and shapes with unknown dims.
 
-An operator turns its attributes and inputs into a rule, the arguments of
-`split`; a call splits an array by it, shape inference splits a shape by it.
+An operator makes a `Rule` of its attributes and inputs. A call splits an array by the
+rule; shape inference splits a shape by the rule.
 """
 
 from __future__ import annotations
@@ -10,32 +10,23 @@ from collections.abc import Collection, Sequence, Set
 from types import EllipsisType
 from typing import Any, SupportsIndex
 
+from splitjit._core.arguments import integer, integers, normalize_axis, sequence
 from splitjit._core.arrays import as_array
 from splitjit._core.dtypes import tensor_type
-from splitjit._core.plan import (
-    MAX_PARTS,
-    Lengths,
-    cached_plan,
-    integer,
-    integers,
-    normalize_axis,
-    sequence,
-)
+from splitjit._core.plan import cached_plan
+from splitjit._core.rules import CHUNK, LENGTHS, MAX_PARTS, PARAMETERS, Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 Dim = int | str | None
-"""An extent: known, known by a name alone, or unknown."""
+"""An extent: a known integer, the name of an unknown extent, or None."""
 
 SymbolicShape = tuple[Dim, ...]
-
-Rule = tuple[int | Sequence[int] | None, int | None, int | None]
-"""`split`, `num_outputs` and `num_splits` of `splitjit.split`, one of them given."""
 
 INTEGERS = frozenset({f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)})
 
 
 def count_attribute(name: str, value: Any) -> int:
-    """Read an attribute that is a number of parts."""
+    """Return an attribute that is a number of parts."""
     count = integer(name, value)
     if not 1 <= count <= MAX_PARTS:
         raise SplitError("split", describe(**{name: value}), f"must be in [1, {MAX_PARTS}]")
@@ -43,28 +34,28 @@ def count_attribute(name: str, value: Any) -> int:
 
 
 def integer_input(name: str, value: Any, types: Set[str], ranks: Collection[int]) -> Any:
-    """Read an input that holds an integer or a list of them.
+    """Return an input that is an integer or a list of integers.
 
     Parameters
     ----------
     name : str
-        What the operator calls it.
+        The name of the input.
     value : array_like of int
-        A Python int is taken as rank 0, a list or tuple of them as rank 1.
+        A Python int has rank 0, a list or tuple of ints has rank 1.
     types : set of str
         The integer types that an array may have.
     ranks : collection of int
-        The ranks that it may have, of 0 and 1.
+        The ranks that the input may have: 0, 1 or both.
 
     Returns
     -------
     int or sequence
-        Lists and tuples are returned as they are: the planner looks at what is in them.
+        Lists and tuples are returned unchanged, because `rule_of` checks their items.
 
     Raises
     ------
     SplitTypeError
-        If it is an array of another type or rank.
+        If `value` is an array of another type or rank.
     """
     if type(value) is int and 0 in ranks:
         return value
@@ -77,7 +68,7 @@ def integer_input(name: str, value: Any, types: Set[str], ranks: Collection[int]
 
 
 def array_input(name: str, value: Any, types: Set[str], ranks: Collection[int]) -> Any:
-    """Read an input that is an array: a Python number, or a list of them."""
+    """Return the items of an input that is an array, as a number or a list of numbers."""
     try:
         array = as_array(value)
     except SplitTypeError:
@@ -96,42 +87,41 @@ def _rule_of_input(types: Set[str], ranks: Collection[int]) -> str:
 def infer_shapes(
     shape: Sequence[Dim],
     axis: SupportsIndex,
-    split: Lengths | None = None,
-    num_outputs: int | None = None,
-    num_splits: int | None = None,
+    rule: Rule,
 ) -> list[SymbolicShape | EllipsisType]:
-    """Tell the shapes of the parts of a tensor some of whose dims are unknown.
+    """Return the shapes of the parts of a tensor that may have unknown dims.
 
     Parameters
     ----------
     shape : sequence of int, str or None
-        Extents; a name or None stands for one that is unknown.
+        Extents. A name or None stands for an unknown extent.
     axis : int
         The axis along which to split.
-    split, num_outputs, num_splits
-        The rule, as `splitjit.split` takes it.
+    rule : Rule
+        The rule by which to split.
 
     Returns
     -------
     list of tuple
-        One shape a part, unknown dims None or, where they are those of the
-        input, named as there. ``[shape, ...]``, with an Ellipsis, stands for
-        any number of parts: an axis of unknown length cut into chunks.
+        One shape per part. An unknown dim has the name that it has in `shape`
+        if both dims are equal, and is None otherwise. ``[shape, ...]``, with an
+        Ellipsis, stands for any number of parts: chunks of an axis of unknown
+        length.
 
     Raises
     ------
     SplitError
-        If no tensor of such a shape can be split so.
+        If the rule fits no tensor of such a shape.
 
     Examples
     --------
-    >>> infer_shapes(["N", 5], 1, num_outputs=4)
+    >>> infer_shapes(["N", 5], 1, ("num_outputs", 4))
     [('N', 2), ('N', 2), ('N', 1), ('N', 0)]
-    >>> infer_shapes(["N", 5], 0, [2, 3])
+    >>> infer_shapes(["N", 5], 0, ("lengths", (2, 3)))
     [(2, 5), (3, 5)]
-    >>> infer_shapes(["N", 5], 0, num_outputs=2)
+    >>> infer_shapes(["N", 5], 0, ("num_outputs", 2))
     [(None, 5), (None, 5)]
-    >>> infer_shapes(["N", 5], 0, 1)
+    >>> infer_shapes(["N", 5], 0, ("chunk", 1))
     [(1, 5), Ellipsis]
     """
     dims = as_dims(shape)
@@ -141,24 +131,25 @@ def infer_shapes(
     def part(size: Dim) -> SymbolicShape:
         return (*dims[:index], size, *dims[index + 1 :])
 
-    # Where the length is unknown, plan one that fits, to have the rule checked.
-    if split is not None and not isinstance(split, int):
-        split = integers("split", split)
-    fitting = max(sum(split), 0) if isinstance(split, tuple) else 0
-    extent = length if isinstance(length, int) else fitting
+    kind, value = rule
+    extent = length if isinstance(length, int) else _fitting_length(rule)
     try:
-        plan = cached_plan((extent,), split, 0, num_outputs, num_splits)
+        plan = cached_plan((extent,), 0, rule)
     except SplitError as error:
-        rule = {"split": split, "num_outputs": num_outputs, "num_splits": num_splits}
-        given = {name: value for name, value in rule.items() if value is not None}
-        received = describe(**given, axis=axis, shape=dims)
-        raise type(error)(error.operator, received, error.rule) from None
+        received = describe(**{PARAMETERS[kind]: value, "axis": axis, "shape": dims})
+        raise type(error)(error.operator, received, error.rule, hint=error.hint) from None
 
-    if isinstance(length, int) or isinstance(split, tuple):
+    if isinstance(length, int) or kind == LENGTHS:
         return [part(size) for size in plan.sizes]
-    if split is not None:  # all chunks are full only where they are single elements
-        return [part(1 if split == 1 else None), ...]
+    if kind == CHUNK:  # the last chunk may be shorter, unless chunks have length 1
+        return [part(1 if value == 1 else None), ...]
     return [part(length if len(plan) == 1 else None) for _ in plan.sizes]
+
+
+def _fitting_length(rule: Rule) -> int:
+    """Return an axis length that a rule fits, so that the rest of the rule can be checked."""
+    _, value = rule
+    return max(sum(value), 0) if isinstance(value, tuple) else 0
 
 
 def _is_name(dim: Any) -> bool:
@@ -166,7 +157,7 @@ def _is_name(dim: Any) -> bool:
 
 
 def as_dims(shape: Sequence[Dim]) -> SymbolicShape:
-    """Check that a shape is made of dims, and make plain integers of those that are known."""
+    """Return a shape as a tuple of dims, the known dims as plain integers."""
     given = sequence(shape)
     if given is None:
         raise SplitTypeError("split", describe(shape=shape), "must be a sequence of dims")

@@ -1,6 +1,6 @@
-"""Dask arrays: one task a chunk makes all its pieces, once somebody computes them.
+"""Dask arrays are split lazily: one task per chunk makes all pieces of the chunk.
 
-Parts end within chunks of the array, or between them::
+A part may end inside a chunk of the array, or between two chunks::
 
     chunks of x   |    0    |    1    |    2    |
     parts         |  a  |         b       |  c  |
@@ -8,9 +8,9 @@ Parts end within chunks of the array, or between them::
     chunks of b         |0,1|    1    |2,0|
     chunks of c                           |2,1|
 
-One task splits chunk 0 into two pieces, and a getitem task for each hands it to
-its part. Chunk 1 lies in `b` as a whole, and is a chunk of `b` as it is. Nothing
-is rechunked, and nothing is computed until the parts are.
+One task splits chunk 0 into two pieces, and one getitem task per piece passes the
+piece to its part. The whole of chunk 1 lies in `b`, so chunk 1 itself is a chunk of
+`b`. No chunk is merged with another, and nothing is computed before the parts are.
 """
 
 from __future__ import annotations
@@ -20,55 +20,69 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 from dask.array import Array
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
+from splitjit._core.arguments import Lengths, rule_of
 from splitjit._core.plan import SplitPlan, cached_plan, plan_split
+from splitjit._core.rules import Rule
 from splitjit._core.threads import one_thread
 from splitjit.errors import SplitError, SplitTypeError, describe
 
+__all__ = ["split"]
+
 
 def split(
-    x: Array, split: Any, axis: Any, num_outputs: Any, num_splits: Any, out: Any, copy: Any
+    x: Array,
+    split: Lengths | None = None,
+    *,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    out: None = None,
+    copy: bool = True,
 ) -> list[Array]:
-    """Split a Dask array lazily; `splitjit.split` comes here with one.
+    """Split a Dask array lazily. `splitjit.split` calls this function for Dask arrays.
 
     Parameters
     ----------
     x : dask.array.Array
-        The array to split, its chunks of known sizes.
+        The array to split. The sizes of its chunks are known.
     split, axis, num_outputs, num_splits
-        How, see `splitjit.split`.
+        The rule and the axis, see `splitjit.split`.
     out : None
-        Refused otherwise: `dask.array.store` writes lazy arrays.
-    copy : bool
-        False returns Dask's own slices of `x`.
+        Any other value is refused: only `dask.array.store` writes lazy arrays.
+    copy : bool, default True
+        False returns slices of `x` that Dask makes.
 
     Returns
     -------
     list of dask.array.Array
-        The parts. Along the axis, their chunks end where they do, and where
-        those of `x` do; a part of length 0 has a chunk of length 0. Each chunk
-        is a new C-contiguous array that shares no memory with others, but
-        those of `x` that lie in one part as a whole are passed on, not copied.
+        The parts. Along the axis, a chunk ends at each end of a part and at
+        each end of a chunk of `x`. A part of length 0 has one chunk of length 0.
+        Each chunk is a new C-contiguous array that shares no memory with other
+        chunks. A chunk of `x` that lies in one part as a whole is not copied: it
+        is a chunk of this part.
 
     Raises
     ------
     SplitError
-        As `splitjit.split`; if chunks are of unknown sizes, `out` is given, or
-        Dask's experimental query planning is on. Nothing is computed.
+        In the same cases as `splitjit.split`; if the sizes of chunks are unknown,
+        if `out` is given, or if Dask's experimental query planning is on. Nothing
+        is computed.
     SplitTypeError
-        As `splitjit.split`; if the chunks are not NumPy arrays.
+        In the same cases as `splitjit.split`; if `x` is not a Dask array, or if its
+        chunks are not NumPy arrays.
 
     Notes
     -----
-    A chunk is split once for all parts that are computed in one call, on one
-    thread. Chunks that are, when computed, not what Dask was told are taken as
-    `splitjit.split` takes arrays, or refused then.
+    One task on one thread splits a chunk for all parts that are computed in one
+    call. If a computed chunk is not the array that Dask was told to expect,
+    `splitjit.split` either accepts or refuses it when the task runs.
 
     Examples
     --------
@@ -78,43 +92,53 @@ def split(
     >>> [part.chunks for part in splitjit.split(x, [3, 3], axis=1)]
     [((2, 2), (3,)), ((2, 2), (1, 2))]
     """
-    return run_plan(cached_plan(_shape(x), split, axis, num_outputs, num_splits), x, out, copy)
+    return split_by_rule(x, axis, rule_of(split, num_outputs, num_splits), out, copy)
+
+
+def split_by_rule(x: Array, axis: SupportsIndex, rule: Rule, out: Any, copy: Any) -> list[Array]:
+    """Split a Dask array lazily by a rule, see `split`."""
+    return run_plan(cached_plan(_shape(x), axis, rule), x, out, copy)
 
 
 def run_plan(plan: SplitPlan, x: Array, out: Any, copy: Any) -> list[Array]:
-    """Split a Dask array of the plan's shape lazily, see `split`."""
+    """Split a Dask array of the shape of the plan lazily, see `split`."""
     shape = _shape(x)
     if shape != plan.shape:
         raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
     if not isinstance(copy, bool):
         raise SplitTypeError("split", describe(copy=copy), "must be a bool")
     if out is not None:
-        raise SplitError("split", "out for a Dask array", "dask.array.store writes lazy arrays")
+        rule = "only dask.array.store writes lazy arrays"
+        raise SplitError("split", "out for a Dask array", rule)
     if not copy:
         return [x[index] for index in plan.slices]
     if type(x._meta) is not np.ndarray:
         kind = type(x._meta).__name__
-        rule = "chunks must be of type ndarray; copy=False slices others"
-        raise SplitTypeError("split", f"x with chunks of type {kind}", rule)
+        rule, hint = "chunks must be of type ndarray", "copy=False slices chunks of other types"
+        raise SplitTypeError("split", f"x with chunks of type {kind}", rule, hint=hint)
     if hasattr(x, "expr"):
-        rule = "Dask's experimental array.query-planning must be off; copy=False slices"
-        raise SplitError("split", "x with query planning", rule)
+        rule = "Dask's experimental array.query-planning must be off"
+        hint = "copy=False slices with query planning"
+        raise SplitError("split", "x with query planning", rule, hint=hint)
     return _parts(plan, x)
 
 
 def _shape(x: Array) -> tuple[int, ...]:
+    if not issubclass(type(x), Array):
+        rule, hint = "x must be a dask.array.Array", "splitjit.split takes other arrays"
+        raise SplitTypeError("split", f"x of type {type(x).__name__}", rule, hint=hint)
     shape: tuple[int, ...] = x.shape
     if any(map(math.isnan, shape)):
-        rule = "chunks must be of known sizes, see x.compute_chunk_sizes()"
-        raise SplitError("split", f"x of shape {shape}", rule)
+        rule = "the sizes of all chunks must be known"
+        raise SplitError("split", f"x of shape {shape}", rule, hint="call x.compute_chunk_sizes()")
     return shape
 
 
 class _Piece(NamedTuple):
-    """What a part has of a chunk."""
+    """The piece of a chunk that lies in one part."""
 
     chunk: int
-    number: int | None  # among the pieces of the chunk, or None: all of it
+    number: int | None  # index of the piece within the chunk, or None for a whole chunk
     length: int
 
 
@@ -151,8 +175,8 @@ def _parts(plan: SplitPlan, x: Array) -> list[Array]:
             for index in _indices(x, axis, i):
                 layer[name, *index] = (task, (x.name, *index))
     graph = HighLevelGraph.from_collections(name, layer, [x])
-    cut = Array(graph, name, x.chunks, meta=x._meta)  # its chunks are lists of pieces
-    name = f"splitjit-part-{token}"  # Dask takes the times of like names together
+    cut = Array(graph, name, x.chunks, meta=x._meta)  # each chunk is a list of pieces
+    name = f"splitjit-part-{token}"  # Dask sums the times of tasks by the start of their names
     return [_part(f"{name}-{k}", pieces, x, cut, axis) for k, pieces in enumerate(parts)]
 
 
@@ -176,15 +200,15 @@ def _part(name: str, pieces: list[_Piece], x: Array, cut: Array, axis: int) -> A
 
 
 def _indices(x: Array, axis: int, i: int) -> Iterator[tuple[int, ...]]:
-    """Go through the chunks that are the i-th along the axis."""
+    """Yield the indices of the chunks with index i along the axis."""
     before, after = x.numblocks[:axis], x.numblocks[axis + 1 :]
     return itertools.product(*map(range, before), [i], *map(range, after))
 
 
 def _split_chunk(chunk: np.ndarray, sizes: tuple[int, ...], axis: int) -> list[np.ndarray]:
-    """Split a chunk; runs in whichever process Dask sends it to."""
+    """Split a chunk. Dask may send this task to another process."""
     plan = plan_split(chunk.shape, sizes, axis=axis)
-    # Memory of its own for each, so that one can be freed before the others.
+    # One allocation per piece, so that Dask can free a piece before the others.
     out = [plan_split(s, num_splits=1).empty(chunk.dtype)[0] for s in plan.output_shapes]
-    with one_thread():  # Dask has the other cores at work on other chunks
+    with one_thread():  # Dask runs other tasks on the other cores
         return plan(chunk, out)

@@ -1,4 +1,4 @@
-"""The refusals of splitjit: what was asked, what was received, which rule it broke."""
+"""The errors that splitjit raises: operator, values received, and the rule that they break."""
 
 import re
 import reprlib
@@ -9,8 +9,33 @@ class _Short(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
         try:
             return super().repr_int(x, level)
-        except ValueError:  # Python writes no decimals that long
+        except ValueError:  # Python limits the digits of an int that is converted to a string
             return f"<int of {x.bit_length()} bits>"
+
+    def repr_instance(self, x: object, level: int) -> str:
+        text = _array_text(x)
+        if text is None:
+            return super().repr_instance(x, level)
+        if len(text) > self.maxother:
+            text = f"{text[: self.maxother - 23]}...{text[-20:]}"
+        return text
+
+
+def _array_text(x: object) -> str | None:
+    """Return the dtype and the items of an array or a tensor, or None for other objects.
+
+    Attributes tell what an array is, so that no array library is imported.
+    """
+    has_items = hasattr(type(x), "__len__")  # NumPy's scalars have a dtype, too
+    dtype, shape = (getattr(x, name, None) for name in ("dtype", "shape"))
+    if dtype is None or shape is None or not has_items:
+        return None
+    name = type(x).__name__
+    name = next((word for word in ("array", "tensor") if word in name.lower()), name)
+    shape_text = "" if len(shape) == 1 else f" shape {tuple(shape)},"
+    items = " ".join(str(x).split())
+    items = re.sub(r"^tensor\((.*)\)$", r"\1", items)  # str of a torch tensor
+    return f"{name} of {str(dtype).removeprefix('torch.')},{shape_text} {items}"
 
 
 _SHORT = _Short()
@@ -20,15 +45,32 @@ _SHORT.maxother = _SHORT.maxstring = 120
 
 
 def shorten(value: object) -> str:
-    """Return a value's repr, abbreviated where it is long."""
+    """Return the repr of a value, abbreviated if it is long.
+
+    Parameters
+    ----------
+    value : object
+        Any value. This function does not raise, even if methods of `value` do.
+
+    Returns
+    -------
+    str
+        Arrays and tensors are written with their dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shorten(np.ones(2)), shorten(range(3))
+    ('array of float64, [1. 1.]', 'range(0, 3)')
+    """
     try:
         return _SHORT.repr(value)
-    except Exception:  # reprlib goes by names, and a foreign class may be called "array"
+    except Exception:  # a method of a foreign class raised
         return object.__repr__(value)
 
 
 def reason(error: Exception) -> str:
-    """Return what an error says, or of what class it is if that cannot be said."""
+    """Return the message of an error, or the name of its class if `str` fails."""
     try:
         return str(error)
     except Exception:
@@ -36,7 +78,7 @@ def reason(error: Exception) -> str:
 
 
 def describe(**values: object) -> str:
-    """Name the values received, long ones abbreviated.
+    """Write the values received by name, and abbreviate long values.
 
     Parameters
     ----------
@@ -49,34 +91,41 @@ def describe(**values: object) -> str:
 
     Examples
     --------
+    >>> import numpy as np
     >>> describe(axis=3, shape=(2, 3))
     'axis=3, shape=(2, 3)'
+    >>> describe(split=np.array([[2, 4]]))
+    'split=array of int64, shape (1, 2), [[2 4]]'
     """
     return ", ".join(f"{name}={shorten(value)}" for name, value in values.items())
 
 
 class SplitError(ValueError):
-    """A split that was refused; nothing was written.
+    """A split was refused, and nothing was written.
 
-    Raised where the size or the combination of values is wrong. Its message
-    names the operator, the values received and the rule that they broke.
+    splitjit raises this error if the size or the combination of values is wrong.
+    The message names the operator, the values received and the rule that the
+    values break, in this order.
 
     Parameters
     ----------
     operator : str
-        The operator, and its version where it has one.
+        The operator, with its version if the operator has versions.
     received : str
         The offending values, by name.
     rule : str
-        The rule that they broke.
+        The rule that the values break.
     *values : int
-        Where `received` has a ``%d``: compiled code knows values, but would take
-        long to compile were it to write them out.
+        Numbers for the fields ``{0}``, ``{1}``, … of `received` and `rule`.
+        Compiled code passes numbers here, because formatting them in compiled
+        code would take long to compile.
+    hint : str, default ""
+        A likely fix. The message ends with it.
 
     Attributes
     ----------
-    operator, received, rule : str
-        The parameters above.
+    operator, received, rule, hint : str
+        The parameters above, with all fields filled in.
 
     Examples
     --------
@@ -85,19 +134,23 @@ class SplitError(ValueError):
     Traceback (most recent call last):
         ...
     splitjit.errors.SplitError: split: num_splits=2, axis=0, shape=(7,): \
-the axis length 7 must be a multiple of 2
+the axis length 7 must be a multiple of 2; num_outputs=2 allows a shorter last part
     """
 
-    def __init__(self, operator: str, received: str, rule: str, *values: int) -> None:
+    def __init__(
+        self, operator: str, received: str, rule: str, *values: int, hint: str = ""
+    ) -> None:
         if values:
-            received %= values
+            received, rule = received.format(*values), rule.format(*values)
         super().__init__(operator, received, rule)
         self.operator = operator
         self.received = received
         self.rule = rule
+        self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.operator}: {self.received}: {self.rule}"
+        message = f"{self.operator}: {self.received}: {self.rule}"
+        return f"{message}; {self.hint}" if self.hint else message
 
     def named(self, operator: str, **names: str) -> Self:
         """Return the same refusal in the name of another operator.
@@ -107,21 +160,23 @@ the axis length 7 must be a multiple of 2
         operator : str
             The operator that the user called.
         **names : str
-            What it calls the values received: ``x="input"``.
+            The name of each value in that operator: ``x="input"``.
 
         Returns
         -------
         SplitError
-            A new error of the same class.
+            A new error of the same class. It has no hint if the name changes,
+            because a hint may name a parameter that the other operator lacks.
         """
         received = self.received
         for ours, theirs in names.items():
             received = re.sub(rf"\b{ours}(?==|\[| of )", theirs, received)
-        return type(self)(operator, received, self.rule)
+        hint = self.hint if operator == self.operator else ""
+        return type(self)(operator, received, self.rule, hint=hint)
 
 
 class SplitTypeError(SplitError, TypeError):
-    """A refused value of the wrong kind: no integer, no array, no such dtype.
+    """A value of the wrong kind was refused: not an integer, not an array, or a refused dtype.
 
     Examples
     --------

@@ -8,9 +8,11 @@ from typing import Any, SupportsIndex, cast, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from splitjit._core.arguments import Lengths, integers, normalize_axis
 from splitjit._core.arrays import as_array
-from splitjit._core.plan import Lengths, Scalar, integers, normalize_axis
-from splitjit._core.split import split as split_array
+from splitjit._core.plan import Scalar
+from splitjit._core.rules import LENGTHS, NUM_SPLITS
+from splitjit._core.split import split_by_rule
 from splitjit._operators import (
     INTEGERS,
     Dim,
@@ -31,16 +33,16 @@ class Split:
     Parameters
     ----------
     num_splits : int
-        The number of parts, 1 or more; the axis length must be a multiple.
+        The number of parts, 1 or more. The axis length must be a multiple of it.
 
     Raises
     ------
     SplitError
-        If `num_splits` is no such number.
+        If `num_splits` is not an integer or is less than 1.
 
     See Also
     --------
-    splitjit.split : The same as a function.
+    splitjit.split : A function for all rules.
 
     Notes
     -----
@@ -72,14 +74,14 @@ class Split:
         Parameters
         ----------
         data : array_like
-            The tensor to split, of any dtype; strings too.
+            The tensor to split, of any dtype, strings included.
         axis : int or 0-D integer array
             The axis along which to split, in ``[-rank, rank - 1]``.
 
         Returns
         -------
         list of ndarray
-            New contiguous arrays, which share no memory with `data`.
+            New C-contiguous arrays that share no memory with `data`.
 
         Raises
         ------
@@ -87,12 +89,12 @@ class Split:
             If an input breaks a rule of the operator.
         """
         try:
-            return split_array(as_array(data), axis=_axis(axis), num_splits=self._num_splits)
+            return split_by_rule(as_array(data), _axis(axis), (NUM_SPLITS, self._num_splits))
         except SplitError as error:
             raise error.named("OpenVINO Split-1", x="data") from None
 
     def infer_shapes(self, input_shape: Sequence[Dim], axis: SupportsIndex) -> list[SymbolicShape]:
-        """Tell the shapes of the parts.
+        """Return the shapes of the parts.
 
         Parameters
         ----------
@@ -104,13 +106,13 @@ class Split:
         Returns
         -------
         list of tuple
-            The shape of each part. Its dims are those of `data`, but for that
-            of `axis`: None where it is unknown.
+            The shape of each part. All dims except the dim of `axis` equal the
+            dims of `data`. The dim of `axis` is None if it is unknown.
 
         Raises
         ------
         SplitError
-            If no tensor of such a shape can be split so.
+            If the rule fits no tensor of such a shape.
 
         Examples
         --------
@@ -119,7 +121,7 @@ class Split:
         [(6, 4, 'H', 'W'), (6, 4, 'H', 'W'), (6, 4, 'H', 'W')]
         """
         try:
-            shapes = infer_shapes(input_shape, _axis(axis), num_splits=self._num_splits)
+            shapes = infer_shapes(input_shape, _axis(axis), (NUM_SPLITS, self._num_splits))
         except SplitError as error:
             raise error.named("OpenVINO Split-1") from None
         return cast("list[SymbolicShape]", shapes)
@@ -130,7 +132,7 @@ class VariadicSplit:
 
     See Also
     --------
-    splitjit.split : The same as a function, without -1.
+    splitjit.split : A function for all rules. It does not accept -1.
 
     Notes
     -----
@@ -162,17 +164,17 @@ class VariadicSplit:
         Parameters
         ----------
         data : array_like
-            The tensor to split, of any dtype; strings too.
+            The tensor to split, of any dtype, strings included.
         axis : int or integer array of shape () or (1,)
             The axis along which to split, in ``[-rank, rank - 1]``.
         split_lengths : sequence of int or 1-D integer array
-            The length of each part; they sum to the axis length. One of them
-            may be -1, which stands for the rest.
+            The length of each part. The lengths sum to the axis length. One
+            length may be -1, which stands for the rest of the axis.
 
         Returns
         -------
         list of ndarray
-            New contiguous arrays, which share no memory with `data`.
+            New C-contiguous arrays that share no memory with `data`.
 
         Raises
         ------
@@ -182,14 +184,14 @@ class VariadicSplit:
         try:
             x = as_array(data)
             axis, lengths = _read(x.shape, axis, split_lengths)
-            return split_array(x, lengths, axis=axis)
+            return split_by_rule(x, axis, (LENGTHS, lengths))
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
 
     def infer_shapes(
         self, input_shape: Sequence[Dim], axis: SupportsIndex, split_lengths: Lengths
     ) -> list[SymbolicShape]:
-        """Tell the shapes of the parts.
+        """Return the shapes of the parts.
 
         Parameters
         ----------
@@ -203,13 +205,14 @@ class VariadicSplit:
         Returns
         -------
         list of tuple
-            The shape of each part. Its dims are those of `data`, but for that
-            of `axis`: None where -1 stands for the rest of an unknown length.
+            The shape of each part. All dims except the dim of `axis` equal the
+            dims of `data`. The dim of `axis` is None if -1 stands for the rest
+            of an axis of unknown length.
 
         Raises
         ------
         SplitError
-            If no tensor of such a shape can be split so.
+            If the rule fits no tensor of such a shape.
 
         Examples
         --------
@@ -221,10 +224,11 @@ class VariadicSplit:
             dims = as_dims(input_shape)
             axis, lengths = _read(dims, axis, split_lengths)
             if -1 not in lengths:
-                shapes = infer_shapes(dims, axis, lengths)
+                shapes = infer_shapes(dims, axis, (LENGTHS, lengths))
             else:  # the rest of an unknown length
                 i, index = lengths.index(-1), normalize_axis(axis, dims)
-                shapes = infer_shapes(dims, axis, (*lengths[:i], 0, *lengths[i + 1 :]))
+                others = (*lengths[:i], 0, *lengths[i + 1 :])
+                shapes = infer_shapes(dims, axis, (LENGTHS, others))
                 rest = dims[index] if len(lengths) == 1 else None
                 shapes[i] = (*dims[:index], rest, *dims[index + 1 :])
         except SplitError as error:
@@ -237,17 +241,15 @@ def _axis(axis: Any) -> int:
     return index
 
 
-def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, Sequence[int]]:
-    """Read the axis and the lengths of VariadicSplit, -1 replaced where it can be."""
+def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, tuple[int, ...]]:
+    """Return the axis and the lengths of VariadicSplit, with -1 replaced if possible."""
     axis = integer_input("axis", axis, INTEGERS, (0, 1))
     if not isinstance(axis, int):
         indices = integers("axis", axis)
         if len(indices) != 1:
-            raise SplitError("split", describe(axis=axis), "must be a single integer")
+            raise SplitError("split", describe(axis=axis), "axis must be a single integer")
         (axis,) = indices
-    lengths = integer_input("split", split_lengths, INTEGERS, (1,))
-    if lengths is split_lengths:  # a list, in which there may be anything
-        lengths = integers("split", lengths)
+    lengths = integers("split", integer_input("split", split_lengths, INTEGERS, (1,)))
     if -1 in lengths:
         i = lengths.index(-1)
         return axis, (*lengths[:i], _rest(lengths, axis, shape), *lengths[i + 1 :])
@@ -255,18 +257,18 @@ def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, Seq
 
 
 def _rest(lengths: tuple[int, ...], axis: int, shape: SymbolicShape) -> int:
-    """Return the length that -1 stands for, or -1 where the axis length is unknown."""
+    """Return the length that -1 stands for, or -1 if the axis length is unknown."""
     length = shape[normalize_axis(axis, shape)]
     others = sum(lengths) + 1
     if lengths.count(-1) > 1:
         rule = "at most one length may be -1"
     elif min(lengths) < -1:
-        rule = f"lengths but -1 must be at least 0, not {shorten(min(lengths))}"
+        rule = f"lengths other than -1 must be at least 0, not {shorten(min(lengths))}"
     elif not isinstance(length, int):
         return -1
     elif others > length:
         rule = (
-            f"lengths but -1 must sum to at most the axis length {shorten(length)}, "
+            f"lengths other than -1 must sum to at most the axis length {shorten(length)}, "
             f"not to {shorten(others)}"
         )
     else:

@@ -89,7 +89,7 @@ REFUSALS = [
     Refusal((6,), {}, SplitError, "split=None, num_outputs=None, num_splits=None: exactly one"),
     Refusal((6,), {"split": 2, "num_outputs": 3}, SplitError, "split=2, num_outputs=3.*exactly"),
     Refusal((6,), {"num_splits": 3, "num_outputs": 3}, SplitError, "num_splits=3: exactly one"),
-    Refusal((0,), {"split": [], "num_splits": 3}, SplitError, r"split=\(\).*exactly one"),
+    Refusal((0,), {"split": [], "num_splits": 3}, SplitError, r"split=\[\].*exactly one"),
     # lengths
     Refusal((6,), {"split": [2, 3]}, SplitError, r"\(2, 3\).*sum to the axis length 6, not to 5"),
     Refusal((6,), {"split": [8, -2]}, SplitError, r"\(8, -2\).*at least 0, not -2"),

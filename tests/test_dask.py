@@ -216,7 +216,7 @@ def test_refusals(case):
 
 def test_refusals_of_dask_arrays():
     x = da.ones((4, 6), chunks=2)
-    with pytest.raises(SplitError, match=r"out for a Dask array: dask\.array\.store"):
+    with pytest.raises(SplitError, match=r"out for a Dask array: only dask\.array\.store"):
         split(x, 2, out=[np.empty((2, 6))] * 2)
     with pytest.raises(SplitTypeError, match="copy=1: must be a bool"):
         split(x, 2, copy=1)

@@ -15,7 +15,8 @@ import splitjit
 from splitjit import SplitError
 from splitjit import _njit as overloads
 from splitjit._core import loading, routes
-from splitjit._core.plan import MAX_PARTS, most_parts
+from splitjit._core.arguments import most_parts
+from splitjit._core.rules import MAX_PARTS
 
 pytestmark = [
     pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled"),
@@ -109,14 +110,14 @@ def test_integers_beyond_those_with_a_sign():
 @pytest.mark.slow
 def test_more_parts_than_there_may_be():
     x = np.broadcast_to(np.uint8(1), 2**31)
-    with pytest.raises(SplitError, match=r"fewer than 2\*\*31"):
+    with pytest.raises(SplitError, match="2147483648 parts are more than the 2147483647"):
         by_split(x, 1, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(most_parts() >= MAX_PARTS, reason="there is memory for all")
 def test_more_parts_than_there_is_memory_for():
-    with pytest.raises(MemoryError, match="no memory for so many"):
+    with pytest.raises(MemoryError, match="not enough memory for so many"):
         by_num_outputs(X, MAX_PARTS, 1)
 
 
@@ -261,7 +262,7 @@ def test_exactly_one_rule():
     def by_two(x):
         return splitjit.split(x, 2, num_splits=2)
 
-    with pytest.raises(ValueError, match="exactly one of the three"):
+    with pytest.raises(ValueError, match="exactly one of split, num_outputs, num_splits"):
         by_two(X)
 
 
@@ -269,9 +270,10 @@ def test_exactly_one_rule():
     numba.version_info.short < (0, 67), reason="this Numba garbles the numbers of exceptions"
 )
 def test_refusals_say_what_was_received():
-    with pytest.raises(SplitError, match=r"^split: axis=2 for rank 2: axis must be in"):
+    with pytest.raises(SplitError, match=r"^split: axis=2 of rank 2: axis must be in \[-2, 1\]"):
         by_split(X, 2, 2)
-    with pytest.raises(SplitError, match=r"^split: split of 9 for 10: lengths must sum"):
+    says = "split of 2 lengths, axis length 10: lengths must sum to the axis length 10, not to 9"
+    with pytest.raises(SplitError, match=f"^split: {says}"):
         by_split(X, np.array([4, 5]), 1)
 
 

@@ -18,7 +18,6 @@ import numpy as np
 
 import splitjit
 from splitjit._core.loading import jit_disabled
-from splitjit._kernels.table import LOOPS
 
 SECONDS = 0.4
 """Seconds for which each workload is timed."""
@@ -203,6 +202,7 @@ def _time_first_use() -> list[tuple[str, str]]:
     """Time the import of Numba and the first compilation, and find the kernel cache."""
     start = time.perf_counter()
     from splitjit._kernels.launch import copy_loop, launcher
+    from splitjit._kernels.table import LOOPS
 
     imported = time.perf_counter()
     splitjit.warmup()

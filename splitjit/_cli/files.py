@@ -28,7 +28,8 @@ import numpy as np
 import splitjit
 from splitjit._cli import formats, staging
 from splitjit._cli.formats.base import Source, Tensor
-from splitjit._core.plan import Shape, SplitPlan, cached_plan
+from splitjit._core.arguments import Shape, rule_of
+from splitjit._core.plan import SplitPlan, cached_plan
 from splitjit.errors import SplitError, shorten
 
 TILE = 1 << 23
@@ -130,9 +131,10 @@ def plan_files(
     OSError
         If a file cannot be read.
     """
+    rule = rule_of(split, num_outputs, num_splits)
 
     def planner(shape: Shape, axis: int) -> SplitPlan:
-        return cached_plan(shape, split, axis, num_outputs, num_splits)
+        return cached_plan(shape, axis, rule)
 
     select = [("*", axis)] if select is None else select
     sources = [formats.read(path) for path in paths]

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from splitjit._core.plan import SplitPlan, sequence
+from splitjit._core.arguments import sequence
+from splitjit._core.plan import SplitPlan
 from splitjit.errors import SplitError, SplitTypeError, describe, reason
 
 _addressof: Any = ctypes.addressof

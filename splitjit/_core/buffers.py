@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from splitjit._core.arguments import integer
 from splitjit._core.arrays import address_of
 from splitjit._core.dtypes import as_dtype
 from splitjit._core.layout import ALIGNMENT, BlockLayout, block_layout
-from splitjit._core.plan import SplitPlan, integer
+from splitjit._core.plan import SplitPlan
 from splitjit.errors import SplitError, describe
 
 _MAPPED_FROM = 1 << 20

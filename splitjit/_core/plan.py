@@ -1,51 +1,64 @@
-"""Rules to plans: where each part of an axis starts and how long it is.
+"""Plans: where each part of an axis starts and how long it is.
 
-Only shapes and Python integers live here. Lengths may come in as arrays, by
-the protocols that all array libraries share (``__index__``, ``tolist``), but
-none is imported, and no data is looked at.
+`plan_split` turns a shape, an axis and a rule into a `SplitPlan`. A plan knows shapes and
+Python integers only: it needs no arrays and no data. Plans are cached.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-import operator
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, overload
 
-from splitjit.errors import SplitError, SplitTypeError, describe, shorten
+from splitjit._core.arguments import (
+    Lengths,
+    Shape,
+    integer,
+    integers,
+    most_parts,
+    normalize_axis,
+    rule_of,
+    shape_of,
+)
+from splitjit._core.rules import (
+    CHUNKED,
+    FAULTS,
+    HINTS,
+    LENGTHS,
+    MAX_PARTS,
+    PARAMETERS,
+    TOO_MANY,
+    WRONG_VALUE,
+    Rule,
+    check_lengths,
+    size_of_part,
+)
+from splitjit.errors import SplitError, describe, shorten
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-Shape = tuple[int, ...]
 T = TypeVar("T")
 
-Lengths = SupportsIndex | Sequence[SupportsIndex]
-"""What `split` may be; to type checkers, integer arrays of any rank have ``__index__``, too."""
-
 Scalar = TypeVar("Scalar", bound="np.generic")
-"""The dtype of an array, as ``NDArray[Scalar]`` has it."""
-
-MAX_PARTS = 2**31 - 1
-"""The most outputs that the ONNX schemas of Split allow."""
+"""The dtype of an array, as in ``NDArray[Scalar]``."""
 
 FEW_PARTS = 1000
 MANY_PLANS = 4
-"""A plan takes some 200 bytes a part: of those with more than `FEW_PARTS`, so many are cached."""
+"""A plan takes some 200 bytes per part, so few plans of more than `FEW_PARTS` are cached."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SplitPlan:
-    """Where the parts of an axis start and how long they are.
+    """The plan of a split: where the parts of an axis start and how long they are.
 
-    Made by :func:`plan_split`. A plan is frozen and hashable, and fits every
-    array of its shape, whatever the dtype: call it on one to split it, print
-    it to see it. Notebooks show it as a picture.
+    :func:`plan_split` makes plans. A plan is frozen and hashable, and fits every
+    array of its shape, of any dtype. Call a plan on an array to split the array;
+    print a plan to draw it. Notebooks show the drawing.
 
     Parameters
     ----------
@@ -54,27 +67,27 @@ class SplitPlan:
     axis : int
         The axis along which to split, in ``[-rank, rank - 1]``.
     sizes : sequence of int
-        Length of each part along the axis; they sum to ``shape[axis]``.
+        Length of each part along the axis. The lengths sum to ``shape[axis]``.
 
     Attributes
     ----------
     shape : tuple of int
     axis : int
-        Counted from the front.
+        The axis, counted from the front.
     sizes : tuple of int
     offsets : tuple of int
-        Where each part starts along the axis, one entry a part.
+        Where each part starts along the axis, one entry per part.
     output_shapes : tuple of tuple of int
         Shape of each part.
     slices : tuple of tuple of slice
-        The index that selects each part: ``x[plan.slices[i]]`` is a view of it.
+        The index of each part: ``x[plan.slices[i]]`` is a view of part i of `x`.
 
     Raises
     ------
     SplitError
         If the sizes do not fit the shape.
     SplitTypeError
-        If a value is no integer.
+        If a value is not an integer.
 
     Examples
     --------
@@ -93,37 +106,44 @@ class SplitPlan:
     [(2, 3), (2, 3), (2, 1)]
     """
 
-    shape: Shape
+    # Only built-in names: `typing.get_type_hints` looks names up in `__module__`, see below.
+    shape: tuple[int, ...]
     axis: int
-    sizes: Shape
-    offsets: Shape = field(init=False, compare=False)
-    output_shapes: tuple[Shape, ...] = field(init=False, compare=False)
+    sizes: tuple[int, ...]
+    offsets: tuple[int, ...] = field(init=False, compare=False)
+    output_shapes: tuple[tuple[int, ...], ...] = field(init=False, compare=False)
     slices: tuple[tuple[slice, ...], ...] = field(init=False, compare=False)
-    memo: dict[Any, Any] = field(init=False, compare=False)
+    _memo: dict[object, object] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        shape = _shape(self.shape)
+        shape = shape_of(self.shape)
         axis = normalize_axis(self.axis, shape)
-        sizes = _lengths(integers("sizes", self.sizes), axis, shape)
+        lengths = integers("sizes", self.sizes)
+        self._set(shape, axis, _sizes(shape, axis, (LENGTHS, lengths)))
+
+    def _set(self, shape: Shape, axis: int, sizes: Shape) -> None:
+        """Set all attributes from values that have been checked."""
         offsets = tuple(itertools.accumulate(sizes[:-1], initial=0)) if sizes else ()
         before, after = shape[:axis], shape[axis + 1 :]
-        # One shape per distinct size, shared: a plan may have 100 000 parts.
-        shape_of = {size: (*before, size, *after) for size in set(sizes)}
+        # Parts of equal size share one shape tuple: a plan may have 100 000 parts.
+        shape_of_size = {size: (*before, size, *after) for size in set(sizes)}
         whole = (slice(None),) * axis
-
-        derived = {
-            "memo": {},
+        slices = [(*whole, slice(o, o + n)) for o, n in zip(offsets, sizes, strict=True)]
+        values = {
+            "_memo": {},
             "shape": shape,
             "axis": axis,
             "sizes": sizes,
             "offsets": offsets,
-            "output_shapes": tuple(map(shape_of.__getitem__, sizes)),
-            "slices": tuple(
-                [(*whole, slice(o, o + n)) for o, n in zip(offsets, sizes, strict=True)]
-            ),
+            "output_shapes": tuple(map(shape_of_size.__getitem__, sizes)),
+            "slices": tuple(slices),
         }
-        for name, value in derived.items():
-            object.__setattr__(self, name, value)
+        for name, value in values.items():
+            object.__setattr__(self, name, value)  # the dataclass is frozen
+
+    def __reduce__(self) -> tuple[type[SplitPlan], tuple[Shape, int, Shape]]:
+        """Pickle the arguments alone; the rest is derived from them."""
+        return type(self), (self.shape, self.axis, self.sizes)
 
     def __len__(self) -> int:
         """Return the number of parts."""
@@ -141,20 +161,20 @@ class SplitPlan:
         return text(self)
 
     def _repr_html_(self) -> str:
-        """Return a drawing for notebooks, which look for this name."""
+        """Return a drawing as SVG. Notebooks call a method of this name."""
         from splitjit._core.drawing import svg
 
         return svg(self)
 
-    # A plan is also the handle by which users run it. Execution is imported
-    # at the call, so that planning needs neither it nor an array library.
+    # Users run a plan by calling it. The methods below import the execution when they
+    # are called, so that planning needs neither the execution nor an array library.
 
     @overload
     def empty(self, dtype: type[Scalar] | np.dtype[Scalar]) -> list[NDArray[Scalar]]: ...
     @overload
     def empty(self, dtype: DTypeLike) -> list[NDArray[Any]]: ...
     def empty(self, dtype: DTypeLike) -> list[np.ndarray]:
-        """Allocate the parts, uninitialized: a fitting ``out=``.
+        """Allocate uninitialized arrays for the parts, to be passed as ``out=``.
 
         Parameters
         ----------
@@ -164,15 +184,15 @@ class SplitPlan:
         Returns
         -------
         list of ndarray
-            New C-contiguous arrays, 64-byte aligned in one allocation; arrays
-            of objects are allocated one by one.
+            New C-contiguous arrays, one per part. All share one allocation, and
+            each is aligned to 64 bytes. Arrays of objects are allocated one by one.
 
         Raises
         ------
         SplitTypeError
-            If `dtype` is no dtype of items.
+            If `dtype` is not a dtype, or its items are arrays.
         SplitError
-            If NumPy has no arrays of such a shape.
+            If NumPy cannot make arrays of such a shape.
         MemoryError
             If there is not enough memory.
 
@@ -204,21 +224,21 @@ class SplitPlan:
         Parameters
         ----------
         x : array_like
-            The array to split, of shape ``plan.shape``.
+            The array to split, of shape ``plan.shape`` and any dtype.
         out : sequence of ndarray, optional
-            Where to write the parts, see :func:`splitjit.split`.
+            The arrays to write the parts to, see :func:`splitjit.split`.
         copy : bool, default True
             False returns views of `x`, see :func:`splitjit.split`.
 
         Returns
         -------
         list of ndarray
-            The parts: new memory, the arrays of `out`, or views of `x`.
+            The parts: new arrays, or the arrays of `out`, or views of `x`.
 
         Raises
         ------
         SplitError
-            If the shape of `x` is not the plan's, or `out` does not fit.
+            If the shape of `x` is not the shape of the plan, or `out` does not fit.
         """
         from splitjit._core.split import run_plan
 
@@ -245,22 +265,22 @@ def plan_split(
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
 ) -> SplitPlan:
-    """Plan the split of an axis by exactly one of three rules.
+    """Plan the split of an axis by exactly one rule.
 
     Parameters
     ----------
     shape : sequence of int
         Shape of the arrays to split, rank 1 or more.
     split : sequence of int, 1-D integer array, int or 0-D integer array, optional
-        A sequence gives the length of each part: each >= 0, with the axis
-        length as their sum (ONNX Split, OpenVINO VariadicSplit,
+        A sequence gives the length of each part. Each length is >= 0, and
+        they sum to the axis length (ONNX Split, OpenVINO VariadicSplit,
         ``torch.split``). An integer k >= 1 gives parts of length k, the last
         one smaller (ONNX SplitToSequence, ``torch.split``).
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
     num_outputs : int, optional
-        n >= 1 parts of ceil(length / n), those at the end clamped to what is
-        left: 5 into 4 is 2, 2, 1, 0 (ONNX Split-18).
+        n >= 1 parts of ceil(length / n). The last parts are clamped to the
+        rest of the axis: 5 into 4 is 2, 2, 1, 0 (ONNX Split-18).
     num_splits : int, optional
         n >= 1 equal parts; the axis length must be a multiple of n (OpenVINO
         Split-1).
@@ -268,7 +288,7 @@ def plan_split(
     Returns
     -------
     SplitPlan
-        Frozen and hashable; plans are cached, equal calls share one.
+        Frozen and hashable. Plans are cached: equal calls share one plan.
 
     Raises
     ------
@@ -276,9 +296,9 @@ def plan_split(
         If a value is out of range, the lengths do not sum to the axis length,
         or not exactly one rule is given.
     SplitTypeError
-        If a value is no integer; bool and float are none.
+        If a value is not an integer. bool and float are not integers here.
     MemoryError
-        If a plan of so many parts would not fit into half of the memory.
+        If the plan would not fit into half of the memory.
 
     See Also
     --------
@@ -294,81 +314,50 @@ def plan_split(
     >>> splitjit.plan_split((5,), num_outputs=4).sizes
     (2, 2, 1, 0)
     """
-    return cached_plan(_shape(shape), split, axis, num_outputs, num_splits)
+    return cached_plan(shape_of(shape), axis, rule_of(split, num_outputs, num_splits))
 
 
-def cached_plan(
-    shape: Shape, split: Any, axis: Any, num_outputs: Any, num_splits: Any
-) -> SplitPlan:
-    """Plan as `plan_split` does, for a shape that is known to be one.
+SplitPlan.__module__ = "splitjit"  # pickles then name the public path
+__test__ = {"SplitPlan": SplitPlan}  # doctest looks only for classes of this module
 
-    The arguments are made plain integers here, on every call, because a cache
-    cannot tell True and 1.0 from 1.
-    """
+
+# ---- from a rule to a plan, and caches ---------------------------------------------------
+
+
+def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
+    """Plan the split of a shape of plain integers; equal calls share a plan."""
     if type(axis) is not int:
         axis = integer("axis", axis)
-    if type(split) is tuple or type(split) is list:
-        split = integers("split", split, _KINDS_OF_SPLIT)
-    elif split is not None and type(split) is not int:
-        split = _split(split)
-    if num_outputs is not None and type(num_outputs) is not int:
-        num_outputs = integer("num_outputs", num_outputs)
-    if num_splits is not None and type(num_splits) is not int:
-        num_splits = integer("num_splits", num_splits)
-    if split is None:
-        count = num_outputs or num_splits or 0
-    elif isinstance(split, tuple):
-        count = len(split)
-    else:
-        try:
-            count = shape[axis] // split
-        except (IndexError, ZeroDivisionError):  # which the plan refuses
-            count = 0
-    plan = _plan_of_few if count <= FEW_PARTS else _plan_of_many
-    return plan(shape, split, axis, num_outputs, num_splits)
+    try:
+        return _plan_of_few(shape, axis, rule)
+    except _ManyPartsError:
+        pass
+    try:
+        return _plan_of_many(shape, axis, rule)
+    except _ManyPartsError:
+        received = _received(shape, axis, rule)
+        raise MemoryError(f"split: {received}: not enough memory for the plan") from None
 
 
-def _plan(
-    shape: Shape,
-    split: int | Shape | None,
-    axis: int,
-    num_outputs: int | None,
-    num_splits: int | None,
-) -> SplitPlan:
-    if (split is not None) + (num_outputs is not None) + (num_splits is not None) != 1:
-        raise SplitError(
-            "split",
-            describe(split=split, num_outputs=num_outputs, num_splits=num_splits),
-            "exactly one of the three must be given",
-        )
+class _ManyPartsError(Exception):
+    """A plan has more than `FEW_PARTS` parts. `lru_cache` does not keep an exception."""
+
+
+@functools.lru_cache(maxsize=512)
+def _plan_of_few(shape: Shape, axis: int, rule: Rule) -> SplitPlan:
+    return _plan(shape, axis, rule, FEW_PARTS)
+
+
+@functools.lru_cache(maxsize=MANY_PLANS)
+def _plan_of_many(shape: Shape, axis: int, rule: Rule) -> SplitPlan:
+    return _plan(shape, axis, rule, most_parts())
+
+
+def _plan(shape: Shape, axis: int, rule: Rule, most: int) -> SplitPlan:
     axis = normalize_axis(axis, shape)
-    length = shape[axis]
-    context = {"axis": axis, "shape": shape}
-    if num_outputs is not None:
-        _check_count("num_outputs", num_outputs, num_outputs, context)
-        chunk = -(-length // num_outputs)
-        sizes = _chunks(length, chunk)
-        sizes += (0,) * (num_outputs - len(sizes))
-    elif num_splits is not None:
-        if num_splits > 0 and length % num_splits:
-            raise SplitError(
-                "split",
-                describe(num_splits=num_splits, **context),
-                f"the axis length {shorten(length)} must be a multiple of {shorten(num_splits)}",
-            )
-        _check_count("num_splits", num_splits, num_splits, context)
-        sizes = (length // num_splits,) * num_splits
-    elif isinstance(split, int):
-        _check_count("split", split, -(-length // max(split, 1)), context)
-        sizes = _chunks(length, split)
-    else:
-        assert split is not None
-        sizes = split
-    return SplitPlan(shape, axis, sizes)
-
-
-_plan_of_few = functools.lru_cache(maxsize=512)(_plan)
-_plan_of_many = functools.lru_cache(maxsize=MANY_PLANS)(_plan)
+    plan = object.__new__(SplitPlan)  # no second check of the values
+    plan._set(shape, axis, _sizes(shape, axis, rule, most))
+    return plan
 
 
 def cached_by_plan(function: Callable[..., T]) -> Callable[..., T]:
@@ -376,13 +365,14 @@ def cached_by_plan(function: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(function)
     def cached(plan: SplitPlan, *args: Any) -> T:
+        memo: dict[Any, Any] = plan._memo
         key = (function, *args)
         try:
-            result: T = plan.memo[key]
+            result: T = memo[key]
         except KeyError:
-            if len(plan.memo) >= _RESULTS_KEPT:
-                plan.memo.clear()
-            result = plan.memo[key] = function(plan, *args)
+            if len(memo) >= _RESULTS_KEPT:
+                memo.clear()
+            result = memo[key] = function(plan, *args)
         return result
 
     return cached
@@ -391,140 +381,44 @@ def cached_by_plan(function: Callable[..., T]) -> Callable[..., T]:
 _RESULTS_KEPT = 64
 
 
-def _chunks(length: int, chunk: int) -> Shape:
-    """Cut a length into chunks, the last one smaller; nothing into none."""
-    if length == 0:
-        return ()
-    whole, rest = divmod(length, chunk)
-    return (chunk,) * whole + (rest,) * (rest > 0)
-
-
-def _check_count(name: str, value: int, parts: int, context: dict[str, Any]) -> None:
-    if value < 1:
-        raise SplitError(
-            "split", describe(**{name: value}, **context), f"{name} must be at least 1"
-        )
-    if parts > MAX_PARTS:
-        raise SplitError(
-            "split",
-            describe(**{name: value}, **context),
-            f"{shorten(parts)} parts are more than the {MAX_PARTS} that a split may have",
-        )
-    if parts > most_parts():
-        raise MemoryError(f"split: {describe(**{name: value}, **context)}: no memory for the plan")
-
-
-_MANY_PARTS = 10**6
-_BYTES_PER_PART = 208  # of a plan, measured: its tuples, integers and slices
-
-
-@functools.cache
-def most_parts() -> int:
-    """Return how many fill half of the memory, or a million.
-
-    More would be begun, and gone on with until the system ends the process.
-    """
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not known here
-        memory = sys.maxsize
-    return max(_MANY_PARTS, memory // 2 // _BYTES_PER_PART)
-
-
-def _shape(shape: Sequence[SupportsIndex]) -> Shape:
-    extents = integers("shape", shape)
-    if extents and min(extents) < 0:
-        raise SplitError("split", describe(shape=extents), "extents must be at least 0")
-    return extents
-
-
-def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
-    """Count the axis from the front; of the shape, only the rank matters."""
-    rank = len(shape)
-    index = integer("axis", axis)
-    if rank == 0:
-        raise SplitError("split", describe(axis=axis, shape=shape), "rank 0 has no axis to split")
-    if not -rank <= index < rank:
-        raise SplitError(
-            "split", describe(axis=axis, shape=shape), f"axis must be in [{-rank}, {rank - 1}]"
-        )
-    return index % rank
-
-
-def _lengths(sizes: Shape, axis: int, shape: Shape) -> Shape:
-    """Check that the lengths fit the axis."""
-    received = functools.partial(describe, split=sizes, axis=axis, shape=shape)
-    if sizes and min(sizes) < 0:
-        raise SplitError(
-            "split", received(), f"lengths must be at least 0, not {shorten(min(sizes))}"
-        )
-    if sum(sizes) != shape[axis]:
+def _sizes(shape: Shape, axis: int, rule: Rule, most: int = sys.maxsize) -> Shape:
+    """Return the sizes of the parts that a rule makes of an axis, if they are not too many."""
+    kind, value = rule
+    length = shape[axis]
+    if isinstance(value, tuple):
+        count = len(value)
+        if count > most:
+            raise _ManyPartsError
+        fault = check_lengths(value, length)
+        if not fault and count > MAX_PARTS:
+            fault = TOO_MANY
+    else:
+        chunk, count, fault = CHUNKED[kind](value, length)
+    if fault:
+        number = value
+        if isinstance(value, tuple):
+            number = min(value) if fault == WRONG_VALUE else sum(value)
+        numbers = [shorten(n) for n in (number, length, count)]
         raise SplitError(
             "split",
-            received(),
-            f"lengths must sum to the axis length {shorten(shape[axis])}, "
-            f"not to {shorten(sum(sizes))}",
+            _received(shape, axis, rule),
+            FAULTS[kind][fault].format(*numbers),
+            hint=HINTS.get((kind, fault), "").format(*numbers),
         )
-    if len(sizes) > MAX_PARTS:
-        raise SplitError("split", received(), f"at most {MAX_PARTS} parts")
+    if count > most:
+        raise _ManyPartsError
+    return value if isinstance(value, tuple) else _chunks(chunk, count, length)
+
+
+def _received(shape: Shape, axis: int, rule: Rule) -> str:
+    kind, value = rule
+    return describe(**{PARAMETERS[kind]: value, "axis": axis, "shape": shape})
+
+
+def _chunks(chunk: int, count: int, length: int) -> Shape:
+    """Return the sizes of `count` chunks: whole ones, the rest, and empty ones."""
+    whole = min(length // chunk, count) if chunk else 0
+    sizes = (chunk,) * whole
+    if whole < count:
+        sizes += (size_of_part(chunk, whole, length), *(0,) * (count - whole - 1))
     return sizes
-
-
-def _split(split: Any) -> int | Shape:
-    """Make plain integers of what `split` takes."""
-    try:
-        is_scalar = getattr(split, "ndim", 0) == 0 and hasattr(split, "__index__")
-    except Exception:  # whatever a foreign class raises
-        is_scalar = False
-    read = integer if is_scalar else integers
-    return read("split", split, _KINDS_OF_SPLIT)
-
-
-_KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer array"
-
-
-def integers(name: str, values: Any, rule: str = "must be a sequence of integers") -> Shape:
-    """Make plain integers of a sequence or an integer array; bool and float are none."""
-    read = sequence(values, arrays=True)
-    if read is None:
-        raise SplitTypeError("split", describe(**{name: values}), rule)
-    for value in read:
-        if type(value) is not int:
-            return tuple([integer(name, value, rule, values) for value in read])
-    return read
-
-
-def sequence(values: Any, arrays: bool = False) -> tuple[Any, ...] | None:
-    """Read a sequence, or an integer array where that will do, once: it may give others next time.
-
-    None stands for what is none, or cannot be read.
-    """
-    if type(values) is list or type(values) is tuple:
-        return tuple(values)
-    try:
-        if arrays and hasattr(values, "tolist"):
-            kind = getattr(getattr(values, "dtype", None), "kind", "i")
-            values = values.tolist() if kind in "iu" else None
-        if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
-            return None
-        if len(values) > most_parts():
-            raise MemoryError(f"split: {shorten(values)}: no memory for the plan")
-        return tuple(values)
-    except MemoryError:
-        raise
-    except Exception:  # whatever a foreign class raises
-        return None
-
-
-def integer(name: str, value: Any, rule: str = "must be an integer", received: Any = None) -> int:
-    """Make a plain integer of what has `__index__`; bool and float have none."""
-    if type(value) is int:
-        return value
-    try:
-        plain = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(plain, bool) or getattr(value, "ndim", 0) != 0:
-            raise TypeError  # torch has an __index__ for these
-        return operator.index(value)
-    except Exception:  # whatever the __index__ of a foreign class raises
-        received = value if received is None else received
-        raise SplitTypeError("split", describe(**{name: received}), rule) from None

@@ -1,4 +1,4 @@
-"""`split` and `split_into`: from arguments to a plan, and on to a route."""
+"""`split` and `split_into`: from arguments to a rule, to a plan, to a route."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._core import routes
+from splitjit._core.arguments import Lengths, rule_of
 from splitjit._core.arrays import as_array
-from splitjit._core.plan import Lengths, Scalar, SplitPlan, cached_plan
+from splitjit._core.plan import Scalar, SplitPlan, cached_plan
+from splitjit._core.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError
 
 
-# A signature for each rule, by arrays of a known dtype and by others; and one with `out`.
+# One signature for each rule, for arrays of a known dtype and for others, and one with `out`.
 @overload
 def split(
     x: NDArray[Scalar],
@@ -88,7 +90,7 @@ def split(
 ) -> list[np.ndarray]:
     """Split an array into contiguous parts along an axis.
 
-    Exactly one of ``split``, ``num_outputs`` and ``num_splits`` says how.
+    Exactly one of ``split``, ``num_outputs`` and ``num_splits`` is given.
 
     Parameters
     ----------
@@ -97,47 +99,47 @@ def split(
         and byte order, a memmap, a CPU tensor of another library, or nested
         lists of numbers. A Dask array is split lazily.
     split : sequence of int, 1-D integer array, int or 0-D integer array, optional
-        A sequence gives the length of each part: each >= 0, with the axis
-        length as their sum (ONNX Split, OpenVINO VariadicSplit,
+        A sequence gives the length of each part. Each length is >= 0, and
+        they sum to the axis length (ONNX Split, OpenVINO VariadicSplit,
         ``torch.split``). An integer k >= 1 gives parts of length k, the last
         one smaller (ONNX SplitToSequence, ``torch.split``).
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
     num_outputs : int, optional
-        n >= 1 parts of ceil(length / n), those at the end clamped to what is
-        left: 5 into 4 is 2, 2, 1, 0 (ONNX Split-18).
+        n >= 1 parts of ceil(length / n). The last parts are clamped to the
+        rest of the axis: 5 into 4 is 2, 2, 1, 0 (ONNX Split-18).
     num_splits : int, optional
         n >= 1 equal parts; the axis length must be a multiple of n (OpenVINO
         Split-1).
     out : sequence of ndarray, optional
-        Where to write the parts: as many arrays as parts, of their exact
-        shapes and the dtype of `x`, writeable, with any strides, that share no
-        element with `x` or each other.
+        The arrays to write the parts to, one per part. Each has the exact
+        shape of its part and the dtype of `x`, is writeable, has any strides,
+        and shares no element with `x` or with another array of `out`.
     copy : bool, default True
-        False returns views of `x`; no data is moved.
+        False returns views of `x` and copies no data.
 
     Returns
     -------
     list of ndarray
-        With ``copy=True`` new C-contiguous arrays that share no memory with
-        `x`; they may share one allocation with each other, which is freed
-        once all of them are gone. With `out` the arrays given. With
-        ``copy=False`` views of `x`. Bits are moved, never converted. The parts
-        of a Dask array are Dask arrays, see `splitjit.dask.split`.
+        With ``copy=True``, new C-contiguous arrays that share no memory with
+        `x`. They may share one allocation with each other, which is freed
+        when no part is referenced any more. With `out`, the arrays of `out`.
+        With ``copy=False``, views of `x`. Bits are copied, never converted.
+        The parts of a Dask array are Dask arrays, see `splitjit.dask.split`.
 
     Raises
     ------
     SplitError
         If a value is out of range, the lengths do not sum to the axis length,
-        not exactly one rule is given, or `out` does not fit. Nothing has been
-        written then.
+        not exactly one rule is given, or `out` does not fit. In these cases
+        nothing has been written.
     SplitTypeError
         If a value is of the wrong kind.
 
     See Also
     --------
     plan_split : Where the parts start and how long they are, without data.
-    numpy.split : Takes the indices where to cut, and returns views.
+    numpy.split : Takes the indices at which to cut, and returns views.
 
     Examples
     --------
@@ -157,37 +159,42 @@ def split(
         if _is_dask_array(x):
             from splitjit import dask
 
-            return dask.split(x, split, axis, num_outputs, num_splits, out, copy)
+            return dask.split_by_rule(x, axis, rule_of(split, num_outputs, num_splits), out, copy)
         x = as_array(x)
-    plan = cached_plan(x.shape, split, axis, num_outputs, num_splits)
+    plan = cached_plan(x.shape, axis, rule_of(split, num_outputs, num_splits))
     return routes.run(plan, x, out, copy)
+
+
+def split_by_rule(x: np.ndarray, axis: int, rule: Rule) -> list[np.ndarray]:
+    """Split an array into new parts; the operators call this."""
+    return routes.run(cached_plan(x.shape, axis, rule), x, None, True)
 
 
 def split_into(
     x: ArrayLike, outs: Sequence[np.ndarray], split: Lengths, axis: SupportsIndex = 0
 ) -> None:
-    """Split an array into arrays that are there, and allocate none.
+    """Split an array into existing arrays, and allocate no array.
 
-    The same as ``split(x, split, axis=axis, out=outs)``, in a form that code
-    compiled by ``numba.njit`` may call, too.
+    The same as ``split(x, split, axis=axis, out=outs)``. Code that
+    ``numba.njit`` compiles can call this function, too.
 
     Parameters
     ----------
     x : array_like
         The array to split, see `split`.
     outs : sequence of ndarray
-        Where to write the parts, as `split` has it for `out`. In compiled code
-        a list or tuple of arrays of one type; there, only the memory of
-        contiguous arrays is checked to be shared by no other.
+        The arrays to write the parts to, as `out` of `split`. In compiled
+        code: a list or tuple of arrays of one type. Compiled code checks only
+        contiguous arrays for memory that they share.
     split : sequence of int, 1-D integer array, int or 0-D integer array
-        The length of each part, or of all; see `split`.
+        The length of each part, or one length for all parts; see `split`.
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
 
     Raises
     ------
     SplitError, SplitTypeError
-        As `split` does. Nothing has been written then.
+        In the same cases as `split`. In these cases nothing has been written.
 
     Examples
     --------
@@ -202,11 +209,12 @@ def split_into(
         raise SplitTypeError("split_into", "outs=None", "must be a sequence of ndarrays")
     if _is_dask_array(x):
         raise SplitError(
-            "split_into", "x of type dask.array.Array", "dask.array.store writes lazy arrays"
+            "split_into", "x of type dask.array.Array", "only dask.array.store writes lazy arrays"
         )
     try:
         x = as_array(x)
-        routes.run(cached_plan(x.shape, split, axis, None, None), x, outs, True)
+        plan = cached_plan(x.shape, axis, rule_of(split, None, None))
+        routes.run(plan, x, outs, True)
     except SplitError as error:
         raise error.named("split_into", out="outs") from None
 
@@ -227,5 +235,5 @@ def run_plan(
 
 
 def _is_dask_array(x: object) -> bool:
-    """Return whether `x` is lazy, without importing Dask: whoever made it has."""
+    """Return whether `x` is a Dask array. If Dask has not been imported, it is not."""
     return issubclass(type(x), getattr(sys.modules.get("dask.array"), "Array", ()))

@@ -1,8 +1,8 @@
 """The ONNX operators Split and SplitToSequence, in every published version.
 
-`Split` and `SplitToSequence` need no other package. `reference_ops`, which
-plugs them into ``onnx.reference.ReferenceEvaluator``, and `SplitBackend`, a
-backend for ``onnx.backend.test``, need onnx: ``pip install splitjit[onnx]``.
+`Split` and `SplitToSequence` need no other package. `reference_ops` makes
+``onnx.reference.ReferenceEvaluator`` use them, and `SplitBackend` is a backend for
+``onnx.backend.test``. These two need the onnx package: ``pip install splitjit[onnx]``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Split", "SplitBackend", "SplitToSequence", "reference_ops"]
 
-_HOMES = {"SplitBackend": "backend", "reference_ops": "reference"}
+_MODULES = {"SplitBackend": "backend", "reference_ops": "reference"}
 
-if not TYPE_CHECKING:  # for whom it would make a name of each misspelled one
+if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute
 
     def __getattr__(name: str) -> Any:
-        """Import what needs the onnx package once it is asked for."""
-        if name not in _HOMES:
+        """Import a module that needs the onnx package when it is first used."""
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
         try:
-            return getattr(import_module(f"splitjit.onnx.{_HOMES[name]}"), name)
+            return getattr(import_module(f"splitjit.onnx.{_MODULES[name]}"), name)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "onnx":
                 raise

@@ -1,4 +1,4 @@
-"""An ``onnx.backend`` whose Split and SplitToSequence are splitjit's."""
+"""An ``onnx.backend`` that runs Split and SplitToSequence by splitjit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from splitjit.onnx.reference import reference_ops
 
 
 class SplitBackend(Backend):
-    """Runs ONNX models: Split and SplitToSequence by splitjit, the rest by onnx.reference.
+    """Run ONNX models: Split and SplitToSequence by splitjit, other operators by onnx.reference.
 
     Examples
     --------
@@ -27,26 +27,26 @@ class SplitBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Return whether models run on a device: on the CPU."""
+        """Return whether models run on a device. They run on the CPU only."""
         return bool(Device(device).type == DeviceType.CPU)
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> SplitBackendRep:
-        """Check a model and make it ready to run.
+        """Check a model and prepare it to run.
 
         Parameters
         ----------
         model : onnx.ModelProto
             The model.
         device : str, default "CPU"
-            The only device there is.
+            The only device that is supported.
         **kwargs
-            Of no effect.
+            Ignored.
 
         Returns
         -------
         SplitBackendRep
-            To be run on inputs.
+            The prepared model. Its method `run` takes the inputs.
         """
         super().prepare(model, device, **kwargs)
         return SplitBackendRep(ReferenceEvaluator(model, new_ops=reference_ops))
@@ -67,18 +67,18 @@ class SplitBackend(Backend):
         node : onnx.NodeProto
             The node.
         inputs : sequence of ndarray
-            Its inputs, but for those that it omits.
+            The inputs of the node, except the inputs that the node omits.
         device : str, default "CPU"
-            The only device there is.
+            The only device that is supported.
         outputs_info : object, optional
-            Of no effect.
+            Ignored.
         **kwargs
-            ``opset_version``, by default the newest that onnx knows.
+            ``opset_version``. The default is the newest opset of the installed onnx.
 
         Returns
         -------
         tuple of ndarray or list
-            Its outputs, but for those that it omits.
+            The outputs of the node, except the outputs that the node omits.
         """
         super().run_node(node, inputs, device, outputs_info, **kwargs)
         graph = onnx.helper.make_graph(
@@ -93,7 +93,7 @@ class SplitBackend(Backend):
 
 
 class SplitBackendRep(BackendRep):
-    """A model that is ready to run; made by `SplitBackend.prepare`."""
+    """A model that is ready to run. `SplitBackend.prepare` makes it."""
 
     def __init__(self, evaluator: ReferenceEvaluator) -> None:
         self._evaluator = evaluator
@@ -104,14 +104,14 @@ class SplitBackendRep(BackendRep):
         Parameters
         ----------
         inputs : sequence of ndarray
-            Its inputs, in their order.
+            The inputs of the model, in order.
         **kwargs
-            Of no effect.
+            Ignored.
 
         Returns
         -------
         tuple of ndarray or list
-            Its outputs, in their order.
+            The outputs of the model, in order.
         """
         feeds = dict(zip(self._evaluator.input_names, inputs, strict=False))
         return tuple(self._evaluator.run(None, feeds))

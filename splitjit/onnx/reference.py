@@ -1,4 +1,4 @@
-"""The operators as ``onnx.reference`` calls them."""
+"""The operators as classes for ``onnx.reference``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class _SplitRun(OpRun):
         try:
             results = super().run(*inputs, **context)  # type: ignore[no-untyped-call]
         except TypeError as error:
-            if isinstance(error.__cause__, SplitError):  # OpRun hides TypeErrors in others
+            if isinstance(error.__cause__, SplitError):  # OpRun wraps each TypeError in another
                 raise error.__cause__ from None
             raise
-        # The evaluator stores an omitted output under "", where the nodes
-        # that follow look for their omitted inputs.
+        # The evaluator stores an omitted output under the name "", and later nodes
+        # read their omitted inputs under this name. So omitted outputs must be None.
         return tuple(
             [part if name else None for name, part in zip(self.output, results, strict=True)]
         )
@@ -34,7 +34,7 @@ class Split(_SplitRun):
     """ONNX Split, all versions."""
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[np.ndarray, ...]:
-        # Made anew for each run: in a function, attributes change between runs.
+        # One operator per run: within a function, attributes may change between runs.
         operator = splitjit.onnx.split.Split(
             opset=self.run_params["opsets"][self.domain], outputs=len(self.output), **attributes
         )

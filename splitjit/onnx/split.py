@@ -9,10 +9,11 @@ from typing import Any, SupportsIndex, cast, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from splitjit._core.plan import Lengths, Scalar, integer, integers, sequence
+from splitjit._core.arguments import Lengths, integer, integers, rule_of, sequence
+from splitjit._core.plan import Scalar
+from splitjit._core.rules import NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit._operators import (
     Dim,
-    Rule,
     SymbolicShape,
     array_input,
     count_attribute,
@@ -22,7 +23,7 @@ from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
 
 _Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
-"""The input `split`, which is of floats in Split-1."""
+"""The type of the input `split`, which holds floats in Split-1."""
 
 _INT64 = frozenset({"tensor(int64)"})
 
@@ -30,26 +31,27 @@ _INT64 = frozenset({"tensor(int64)"})
 class Split(VersionedOperator):
     """Split a tensor into the outputs of a node, as ONNX Split does.
 
-    Attributes are given here, inputs at the call. What the version in force
-    does not have is refused.
+    The constructor takes the attributes of the node, and a call takes its
+    inputs. An attribute or input that the version does not have is refused.
 
     Parameters
     ----------
     opset : int, default 18
-        The opset of the model. Versions 1, 2, 11, 13 and 18 exist; that in
-        force is the newest one that is not newer than the opset.
+        The opset of the model. Versions 1, 2, 11, 13 and 18 exist. The newest
+        version that is not newer than the opset is in force.
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
     split : sequence of int, optional
         Versions 1, 2 and 11: the length of each output. Later versions have
         an input instead.
     num_outputs : int, optional
-        Version 18: split into ``num_outputs`` parts of ceil(length / n), those
-        at the end clamped to what is left. Either this or the input `split`.
+        Version 18: split into n = `num_outputs` parts of ceil(length / n). The
+        last parts are clamped to the rest of the axis. Give either this
+        attribute or the input `split`.
     outputs : int, optional
-        How many outputs the node declares. In versions before 18, without
-        `split`, it is split into as many equal parts; in version 18 parts of
-        `num_outputs` beyond them are dropped.
+        The number of outputs that the node declares. Versions before 18 split
+        into this many equal parts if `split` is not given. Version 18 drops
+        the parts beyond this number if `num_outputs` is larger.
 
     Raises
     ------
@@ -58,7 +60,7 @@ class Split(VersionedOperator):
 
     See Also
     --------
-    splitjit.split : The same without versions, of any dtype.
+    splitjit.split : A function for all dtypes, without versions.
 
     Notes
     -----
@@ -103,9 +105,11 @@ the axis length 7 must be a multiple of 2
         super().__init__(opset)
         version = self._version
         if split is not None and not version.split_attribute:
-            raise self._misplaced("split", split, "it is an input since Split-13")
+            rule = "split is an input since Split-13, not an attribute"
+            raise self._misplaced("split", split, rule, "pass split to the call")
         if num_outputs is not None and not version.num_outputs:
-            raise self._misplaced("num_outputs", num_outputs, "Split-18 and later have it")
+            rule = "only Split-18 and later have num_outputs"
+            raise self._misplaced("num_outputs", num_outputs, rule, "pass outputs")
         try:
             self._axis = 0 if axis is None else integer("axis", axis)
             self._split = None if split is None else _lengths_attribute(split)
@@ -131,13 +135,13 @@ the axis length 7 must be a multiple of 2
         input : array_like
             The tensor to split, of a type that the version takes.
         split : array_like of shape (outputs,), optional
-            The length of each output, in versions 13 and 18 of int64, in
-            version 1 of the type of `input`. A list of Python numbers will do.
+            The length of each output: of int64 in versions 13 and 18, of the
+            type of `input` in version 1. A list of Python numbers is accepted, too.
 
         Returns
         -------
         list of ndarray
-            New contiguous arrays, which share no memory with `input`.
+            New C-contiguous arrays that share no memory with `input`.
 
         Raises
         ------
@@ -149,7 +153,7 @@ the axis length 7 must be a multiple of 2
     def infer_shapes(
         self, input_shape: Sequence[Dim], split: _Lengths | None = None
     ) -> list[SymbolicShape]:
-        """Tell the shapes of the outputs.
+        """Return the shapes of the outputs.
 
         Parameters
         ----------
@@ -161,13 +165,13 @@ the axis length 7 must be a multiple of 2
         Returns
         -------
         list of tuple
-            The shape of each output. Its dims are those of the input, but for
-            that of `axis`: None where it is unknown.
+            The shape of each output. All dims except the dim of `axis` equal
+            the dims of the input. The dim of `axis` is None if it is unknown.
 
         Raises
         ------
         SplitError
-            If no tensor of such a shape can be split so.
+            If the rule fits no tensor of such a shape.
 
         Examples
         --------
@@ -179,31 +183,31 @@ the axis length 7 must be a multiple of 2
         return shapes[: self._outputs]
 
     def _rule_without_input(self) -> Rule | None:
-        """Return the rule where there is no input `split`; None where there must be one."""
+        """Return the rule of a call without the input `split`, or None if it is required."""
         if self._split is not None:
             return self._by_lengths(self._split)
         if self._num_outputs is not None:
             if self._outputs is not None and self._num_outputs < self._outputs:
                 received = describe(num_outputs=self._num_outputs, outputs=self._outputs)
                 raise SplitError(self._name, received, "num_outputs must not be less than outputs")
-            return None, self._num_outputs, None
+            return NUM_OUTPUTS, self._num_outputs
         if self._outputs is not None and not self._version.num_outputs:
-            return None, None, self._outputs
+            return NUM_SPLITS, self._outputs
         return None
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
         types = self._version.split_types
         if not types:
-            raise self._misplaced("split", split, "it is an attribute in Split-2 and Split-11")
+            raise self._misplaced("split", split, "split is an attribute in Split-2 and Split-11")
         if self._num_outputs is not None:
             received = describe(split=split, num_outputs=self._num_outputs)
-            raise SplitError(self._name, received, "only one of them may be given")
+            raise SplitError(self._name, received, "only one of the two may be given")
         if not self._version.split_attribute:
             return self._by_lengths(integer_input("split", split, types, (1,)))
         lengths = _float_lengths(split, {kind} if kind else types)
         if self._split is not None and self._split != lengths:
             received = f"{describe(split=lengths)}, attribute {describe(split=self._split)}"
-            raise SplitError(self._name, received, "input and attribute must be equal")
+            raise SplitError(self._name, received, "the input and the attribute must be equal")
         return self._by_lengths(lengths)
 
     def _by_lengths(self, lengths: Sequence[int]) -> Rule:
@@ -211,12 +215,12 @@ the axis length 7 must be a multiple of 2
         if count == 0 or (self._outputs is not None and count != self._outputs):
             received = describe(split=lengths, outputs=self._outputs)
             raise SplitError(
-                self._name, received, "each output must have a length, and there is at least one"
+                self._name, received, "there must be one length per output, and at least one output"
             )
-        return lengths, None, None
+        return rule_of(lengths, None, None)
 
-    def _misplaced(self, name: str, value: Any, rule: str) -> SplitError:
-        return SplitError(self._name, describe(**{name: value}), rule)
+    def _misplaced(self, name: str, value: Any, rule: str, hint: str = "") -> SplitError:
+        return SplitError(self._name, describe(**{name: value}), rule, hint=hint)
 
 
 def _count(name: str, value: Any) -> int | None:
@@ -231,7 +235,7 @@ def _lengths_attribute(split: Any) -> tuple[int, ...]:
 
 
 def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
-    """Read lengths that are floats, as those of Split-1 are."""
+    """Return lengths that are whole floats, as in Split-1, as integers."""
     if issubclass(type(split), (list, tuple)):
         given = sequence(split)
     else:
@@ -247,8 +251,8 @@ def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
 
 
 def _whole(value: Any) -> Any:
-    """Make an int of a float that is one; leave the rest to be refused."""
+    """Return a whole float as an int, and any other value unchanged, to be refused later."""
     if issubclass(type(value), (float, np.floating)):
-        with contextlib.suppress(Exception):  # whatever a foreign class raises
+        with contextlib.suppress(Exception):  # a foreign class may raise anything
             return int(value) if value.is_integer() else value
     return value

@@ -9,8 +9,10 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from splitjit._core.plan import Lengths, Scalar, integer
-from splitjit._operators import Dim, Rule, SymbolicShape, integer_input
+from splitjit._core.arguments import Lengths, integer, rule_of
+from splitjit._core.plan import Scalar
+from splitjit._core.rules import CHUNK, Rule
+from splitjit._operators import Dim, SymbolicShape, integer_input
 from splitjit.errors import SplitError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
 
@@ -20,18 +22,18 @@ _INTEGERS = frozenset({"tensor(int32)", "tensor(int64)"})
 class SplitToSequence(VersionedOperator):
     """Split a tensor into a sequence of tensors, as ONNX SplitToSequence does.
 
-    Attributes are given here, inputs at the call.
+    The constructor takes the attributes of the node, and a call takes its inputs.
 
     Parameters
     ----------
     opset : int, default 11
-        The opset of the model, 11 or later. Versions 11 and 24 exist; 24 adds
-        bfloat16.
+        The opset of the model, 11 or later. Versions 11 and 24 exist. Version
+        24 adds bfloat16.
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
     keepdims : int, default 1
-        0 drops the axis from the parts, each of length 1, of a call without
-        `split`. A call with `split` ignores it.
+        A call without `split` makes parts of length 1. With 0, it also drops
+        the axis from the parts. A call with `split` ignores `keepdims`.
 
     Raises
     ------
@@ -40,7 +42,7 @@ class SplitToSequence(VersionedOperator):
 
     See Also
     --------
-    splitjit.split : The same without versions, of any dtype.
+    splitjit.split : A function for all dtypes, without versions.
 
     Notes
     -----
@@ -76,8 +78,8 @@ class SplitToSequence(VersionedOperator):
         except SplitError as error:
             raise self._refused(error) from None
         if self._keepdims not in (0, 1):
-            raise SplitError(self._name, describe(keepdims=keepdims), "must be 0 or 1")
-        self._rule = 1, None, None
+            raise SplitError(self._name, describe(keepdims=keepdims), "keepdims must be 0 or 1")
+        self._rule = CHUNK, 1
 
     @overload
     def __call__(
@@ -93,15 +95,15 @@ class SplitToSequence(VersionedOperator):
         input : array_like
             The tensor to split, of a type that the version takes.
         split : array_like of int32 or int64, optional
-            A scalar k >= 1 gives parts of length k, the last one smaller; a
-            1-D array or a list gives the length of each part. Without it
-            parts have length 1.
+            A scalar k >= 1 gives parts of length k, the last one smaller. A
+            1-D array or a list gives the length of each part. Without `split`,
+            all parts have length 1.
 
         Returns
         -------
         list of ndarray
-            New contiguous arrays, which share no memory with `input`; none
-            where an axis of length 0 is not split by a list.
+            New C-contiguous arrays that share no memory with `input`. An axis
+            of length 0 gives no arrays, unless a list gives the lengths.
 
         Raises
         ------
@@ -116,7 +118,7 @@ class SplitToSequence(VersionedOperator):
     def infer_shapes(
         self, input_shape: Sequence[Dim], split: Lengths | None = None
     ) -> list[SymbolicShape | EllipsisType]:
-        """Tell the shapes of the parts.
+        """Return the shapes of the parts.
 
         Parameters
         ----------
@@ -128,14 +130,14 @@ class SplitToSequence(VersionedOperator):
         Returns
         -------
         list of tuple
-            The shape of each part. Where the axis is of unknown length and
-            the number of parts with it, ``[shape, ...]``: a shape that all
-            have, and an Ellipsis.
+            The shape of each part. If the axis length is unknown, and with it
+            the number of parts, ``[shape, ...]``: a shape that fits all parts,
+            and an Ellipsis.
 
         Raises
         ------
         SplitError
-            If no tensor of such a shape can be split so.
+            If the rule fits no tensor of such a shape.
 
         Examples
         --------
@@ -153,4 +155,4 @@ class SplitToSequence(VersionedOperator):
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
         lengths = integer_input("split", split, self._version.split_types, (0, 1))
-        return lengths, None, None
+        return rule_of(lengths, None, None)

@@ -1,4 +1,4 @@
-"""The published versions of an operator, and the run that they share."""
+"""The published versions of an ONNX operator, and the code that all versions share."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit import _operators as operators
+from splitjit._core.arguments import integer
 from splitjit._core.arrays import as_array
 from splitjit._core.dtypes import TENSOR_TYPES, tensor_type
-from splitjit._core.plan import integer
-from splitjit._core.split import split as split_array
-from splitjit._operators import Dim, Rule, SymbolicShape
+from splitjit._core.rules import Rule
+from splitjit._core.split import split_by_rule
+from splitjit._operators import Dim, SymbolicShape
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 FLOATS = frozenset({"tensor(float16)", "tensor(float)", "tensor(double)"})
@@ -25,20 +26,20 @@ ALL_BUT_BFLOAT16 = ALL - {"tensor(bfloat16)"}
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What sets a version of an operator apart from the others.
+    """One published version of an operator: how it differs from other versions.
 
     Parameters
     ----------
     since : int
-        The first opset that it is in force in.
+        The first opset in which the version is in force.
     types : frozenset of str
-        T: the tensor types of its input and outputs.
+        T: the tensor types of the input and the outputs.
     split_attribute : bool, default False
-        Whether `split` is an attribute.
+        Whether the version has the attribute `split`.
     split_types : frozenset of str, default empty
-        The tensor types of the input `split`; none where there is no such input.
+        The tensor types of the input `split`, empty if there is no such input.
     num_outputs : bool, default False
-        Whether it has the attribute `num_outputs`.
+        Whether the version has the attribute `num_outputs`.
     """
 
     since: int
@@ -63,7 +64,7 @@ class VersionedOperator:
 
     _axis: int
     _rule: Rule | None
-    """The rule where there is no input `split`; None where there must be one."""
+    """The rule of a call without the input `split`, or None if the input is required."""
 
     def __init__(self, opset: SupportsIndex) -> None:
         operator = type(self).__name__
@@ -74,7 +75,7 @@ class VersionedOperator:
         except SplitError as error:
             raise self._refused(error) from None
         if opset < first:
-            raise SplitError(self._name, describe(opset=opset), f"opsets from {first} on have it")
+            raise SplitError(self._name, describe(opset=opset), f"opset must be at least {first}")
         self._version = max(
             (version for version in self._versions if version.since <= opset),
             key=lambda version: version.since,
@@ -86,13 +87,13 @@ class VersionedOperator:
 
     @property
     def since_version(self) -> int:
-        """The version in force: the first opset that has the operator so."""
+        """The version in force, as the number of the opset that introduced it."""
         return self._version.since
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
-        """Return the rule that an input `split` gives.
+        """Return the rule that the input `split` gives.
 
-        `kind` is the tensor type of the input to split, None while that is unknown.
+        `kind` is the tensor type of the tensor to split, or None if the type is unknown.
         """
         raise NotImplementedError
 
@@ -105,11 +106,7 @@ class VersionedOperator:
             rule = self._rule if split is None else self._rule_of(split, kind)
             if rule is None:
                 raise self._nothing_given()
-            lengths, num_outputs, num_splits = rule
-            parts: list[np.ndarray] = split_array(  # type: ignore[call-overload]  # one is given
-                x, lengths, axis=self._axis, num_outputs=num_outputs, num_splits=num_splits
-            )
-            return parts
+            return split_by_rule(x, self._axis, rule)
         except SplitError as error:
             raise self._refused(error) from None
 
@@ -118,14 +115,14 @@ class VersionedOperator:
             rule = self._rule if split is None else self._rule_of(split, None)
             if rule is None:
                 raise self._nothing_given()
-            return operators.infer_shapes(input_shape, self._axis, *rule)
+            return operators.infer_shapes(input_shape, self._axis, rule)
         except SplitError as error:
             raise self._refused(error) from None
 
     def _nothing_given(self) -> SplitError:
         other = "num_outputs" if self._version.num_outputs else "outputs"
         received = describe(**{"split": None, other: None})
-        return SplitError(self._name, received, "one of them must be given")
+        return SplitError(self._name, received, "one of the two must be given")
 
     def _refused(self, error: SplitError) -> SplitError:
         return error.named(self._name, x="input", num_splits="outputs")
@@ -133,8 +130,10 @@ class VersionedOperator:
     def _type_refused(self, dtype: np.dtype, kind: str | None) -> SplitTypeError:
         operator = type(self).__name__
         later = [version.since for version in self._versions if kind in version.types]
-        rule = f"no version of {operator} takes it"
-        if later:
-            rule = f"{operator}-{min(later)} and later take it"
         received = f"input of dtype {dtype}" + (f", {kind}" if kind else "")
-        return SplitTypeError(self._name, received, rule)
+        if not later:
+            rule, hint = f"no version of {operator} takes this type", "use splitjit.split"
+        else:
+            rule = f"only {operator}-{min(later)} and later take this type"
+            hint = f"pass opset={min(later)}"
+        return SplitTypeError(self._name, received, rule, hint=hint)

@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 import numpy as np
 
-from splitjit._core.plan import Shape
+from splitjit._core.arguments import Shape
 from splitjit.errors import SplitError
 
 

@@ -1,0 +1,195 @@
+"""Arguments: foreign values to plain Python integers, tuples and a `Rule`.
+
+Lengths may be arrays of any library. The protocols that all array libraries share
+(``__index__``, ``tolist``) read them, so that no library is imported. A foreign class
+may raise any exception; here it is turned into a refusal.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+from splitjit._core.rules import (
+    AXIS_FAULT,
+    CHUNK,
+    LENGTHS,
+    NUM_OUTPUTS,
+    NUM_SPLITS,
+    ONE_RULE,
+    Rule,
+    wrap_axis,
+)
+from splitjit.errors import SplitError, SplitTypeError, describe, shorten
+
+Shape = tuple[int, ...]
+
+Lengths = SupportsIndex | Sequence[SupportsIndex]
+"""The type of `split`. To type checkers, integer arrays of any rank have ``__index__``, too."""
+
+_KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer array"
+
+
+# ---- the rule ----------------------------------------------------------------------------
+
+
+def rule_of(split: Any, num_outputs: Any, num_splits: Any) -> Rule:
+    """Return the rule that the parameters of `splitjit.split` give.
+
+    This runs on every call, before any cache: a cache cannot tell True and 1.0 from 1.
+
+    Raises
+    ------
+    SplitError
+        If not exactly one parameter is given, that is, not None.
+    SplitTypeError
+        If a value is not an integer; of `split`, not a sequence of integers either.
+    """
+    rule: Rule | None = None
+    if split is not None:
+        if type(split) is tuple or type(split) is list:
+            rule = LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
+        elif type(split) is int:
+            rule = CHUNK, split
+        else:
+            rule = _lengths_or_chunk(split)
+    if num_outputs is not None:
+        if rule is not None:
+            raise _not_one(split, num_outputs, num_splits)
+        if type(num_outputs) is not int:
+            num_outputs = integer("num_outputs", num_outputs)
+        rule = NUM_OUTPUTS, num_outputs
+    if num_splits is not None:
+        if rule is not None:
+            raise _not_one(split, num_outputs, num_splits)
+        if type(num_splits) is not int:
+            num_splits = integer("num_splits", num_splits)
+        rule = NUM_SPLITS, num_splits
+    if rule is None:
+        raise _not_one(split, num_outputs, num_splits)
+    return rule
+
+
+def _not_one(split: Any, num_outputs: Any, num_splits: Any) -> SplitError:
+    received = describe(split=split, num_outputs=num_outputs, num_splits=num_splits)
+    return SplitError("split", received, ONE_RULE)
+
+
+def _lengths_or_chunk(split: Any) -> Rule:
+    try:
+        is_scalar = getattr(split, "ndim", 0) == 0 and hasattr(split, "__index__")
+    except Exception:  # a foreign class may raise anything
+        is_scalar = False
+    if is_scalar:
+        return CHUNK, integer("split", split, _KINDS_OF_SPLIT)
+    return LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
+
+
+# ---- shapes and axes ---------------------------------------------------------------------
+
+
+def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
+    """Return a shape as a tuple of integers."""
+    extents = integers("shape", shape)
+    if extents and min(extents) < 0:
+        raise SplitError("split", describe(shape=extents), "extents must be at least 0")
+    return extents
+
+
+def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
+    """Return the axis counted from the front. Only the rank of the shape matters."""
+    rank = len(shape)
+    index = integer("axis", axis)
+    if rank == 0:
+        raise SplitError("split", describe(axis=axis, shape=shape), "rank 0 has no axis to split")
+    index, fault = wrap_axis(index, rank)
+    if fault:
+        received = describe(axis=axis, shape=shape)
+        raise SplitError("split", received, AXIS_FAULT.format(axis, rank, rank - 1))
+    return index
+
+
+# ---- integers ----------------------------------------------------------------------------
+
+
+def integer(name: str, value: Any, rule: str = "must be an integer", received: Any = None) -> int:
+    """Return an object with ``__index__`` as an int; refuse bool and float.
+
+    The refusal shows `received`, or `value` if `received` is None.
+    """
+    if type(value) is int:
+        return value
+    try:
+        plain = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(plain, bool) or getattr(value, "ndim", 0) != 0:
+            raise TypeError  # a torch tensor has an __index__ even in these cases
+        return operator.index(value)
+    except Exception:  # a foreign class may raise anything
+        received = value if received is None else received
+        raise SplitTypeError("split", describe(**{name: received}), rule) from None
+
+
+def integers(name: str, values: Any, rule: str = "must be a sequence of integers") -> Shape:
+    """Return a sequence of integers or an integer array as a tuple; refuse bool and float."""
+    if type(values) is tuple or type(values) is list:
+        read: tuple[Any, ...] | None = tuple(values)
+    else:
+        read = sequence(values, arrays=True)
+    if read is None:
+        raise SplitTypeError("split", describe(**{name: values}), rule)
+    for value in read:
+        if type(value) is not int:
+            return tuple([integer(name, value, rule, values) for value in read])
+    return read
+
+
+def sequence(values: Any, arrays: bool = False) -> tuple[Any, ...] | None:
+    """Return the items as a tuple, or None if `values` is not a readable sequence.
+
+    The sequence is read only once, since its contents may change.
+
+    Parameters
+    ----------
+    values : object
+        A sequence; text and bytes are refused.
+    arrays : bool, default False
+        Whether an integer array is accepted, too.
+    """
+    if type(values) is list or type(values) is tuple:
+        return tuple(values)
+    try:
+        if arrays and hasattr(values, "tolist"):
+            kind = getattr(getattr(values, "dtype", None), "kind", "i")
+            values = values.tolist() if kind in "iu" else None
+        if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
+            return None
+        if len(values) > most_parts():
+            raise MemoryError(f"split: {shorten(values)}: not enough memory for a plan")
+        return tuple(values)
+    except MemoryError:
+        raise
+    except Exception:  # a foreign class may raise anything
+        return None
+
+
+# ---- limits ------------------------------------------------------------------------------
+
+_MANY_PARTS = 10**6
+_BYTES_PER_PART = 208  # of a plan, measured: its tuples, integers and slices
+
+
+@functools.cache
+def most_parts() -> int:
+    """Return the most parts allowed: enough to fill half of memory, but at least a million.
+
+    Beyond that the system could kill the process.
+    """
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # the system does not tell
+        memory = sys.maxsize
+    return max(_MANY_PARTS, memory // 2 // _BYTES_PER_PART)

@@ -1,0 +1,142 @@
+"""Rules: from the value of a rule and an axis length to the sizes of the parts.
+
+The functions here take integers and return integers. Python calls them through
+`splitjit._core.plan`, and `splitjit._njit` compiles the same functions for users'
+``@njit`` code. So a function neither raises nor builds text: it returns a *fault*,
+which is 0 or an index into `FAULTS` of its rule, and its caller raises.
+
+========================  =======================  ==============================
+rule                      value                    function
+========================  =======================  ==============================
+``split=[a, b, …]``       length of each part      `check_lengths`
+``split=k``               length of a part         `by_chunk`
+``num_outputs=n``         number of parts          `by_num_outputs`
+``num_splits=n``          number of parts          `by_num_splits`
+========================  =======================  ==============================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+LENGTHS, CHUNK, NUM_OUTPUTS, NUM_SPLITS = "lengths", "chunk", "num_outputs", "num_splits"
+"""The kinds of rules."""
+
+PARAMETERS = {
+    LENGTHS: "split",
+    CHUNK: "split",
+    NUM_OUTPUTS: "num_outputs",
+    NUM_SPLITS: "num_splits",
+}
+"""The public parameter that gives each kind of rule."""
+
+ONE_RULE = f"exactly one of {', '.join(dict.fromkeys(PARAMETERS.values()))} must be given"
+
+MAX_PARTS = 2**31 - 1
+"""The most outputs that the ONNX schemas of Split allow."""
+
+
+Rule = tuple[str, int | tuple[int, ...]]
+"""The kind of a rule, and its value as plain integers.
+
+A plain tuple: every call makes one as part of a cache key, and a NamedTuple would add a
+tenth to the time of the smallest split.
+"""
+
+
+# ---- faults: why a rule refuses a value --------------------------------------------------
+
+WRONG_VALUE, TOO_MANY, WRONG_LENGTH = 1, 2, 3
+"""The value is out of range; there are too many parts; the value does not fit the axis length."""
+
+_TOO_MANY = f"{{2}} parts are more than the {MAX_PARTS} that a split may have"
+
+FAULTS = {
+    LENGTHS: {
+        WRONG_VALUE: "lengths must be at least 0, not {0}",
+        TOO_MANY: _TOO_MANY,
+        WRONG_LENGTH: "lengths must sum to the axis length {1}, not to {0}",
+    },
+    CHUNK: {WRONG_VALUE: "split must be at least 1", TOO_MANY: _TOO_MANY},
+    NUM_OUTPUTS: {WRONG_VALUE: "num_outputs must be at least 1", TOO_MANY: _TOO_MANY},
+    NUM_SPLITS: {
+        WRONG_VALUE: "num_splits must be at least 1",
+        TOO_MANY: _TOO_MANY,
+        WRONG_LENGTH: "the axis length {1} must be a multiple of {0}",
+    },
+}
+"""The text of each fault of each rule.
+
+Fields: ``{0}`` is the value of the rule, ``{1}`` the axis length, ``{2}`` the number of parts.
+For lengths, ``{0}`` is the least length of a `WRONG_VALUE`, and otherwise the sum.
+"""
+
+HINTS = {(NUM_SPLITS, WRONG_LENGTH): "num_outputs={0} allows a shorter last part"}
+"""A likely fix for a fault, for users of `splitjit.split`; fields as in `FAULTS`."""
+
+AXIS_FAULT = "axis must be in [-{1}, {2}]"
+"""Fields: ``{0}`` is the axis, ``{1}`` is the rank, ``{2}`` is the last axis."""
+
+
+def wrap_axis(axis: int, rank: int) -> tuple[int, int]:
+    """Return the axis counted from the front, and 0 or a fault."""
+    if axis < -rank or axis >= rank:
+        return 0, WRONG_VALUE
+    return axis % rank, 0
+
+
+# ---- lengths: each part has its own ------------------------------------------------------
+
+
+def check_lengths(lengths: Sequence[int], length: int) -> int:
+    """Return 0 or a fault."""
+    rest = length
+    for n in lengths:
+        if n < 0:
+            return WRONG_VALUE
+        # -1 if the lengths are too long. Their sum could overflow in compiled code.
+        rest -= min(n, rest + 1)
+    return 0 if rest == 0 else WRONG_LENGTH
+
+
+# ---- chunks: equal parts, and the last ones are clamped ----------------------------------
+#
+# Each rule returns the length of a chunk, the number of parts, and 0 or a fault.
+
+
+def by_chunk(chunk: int, length: int) -> tuple[int, int, int]:
+    """Cut into parts of a given length; an axis of length 0 has no parts."""
+    if chunk < 1:
+        return 0, 0, WRONG_VALUE
+    count = length // chunk + (length % chunk != 0)
+    return chunk, count, TOO_MANY if count > MAX_PARTS else 0
+
+
+def by_num_outputs(count: int, length: int) -> tuple[int, int, int]:
+    """Cut into n parts of ceil(length / n)."""
+    if count < 1:
+        return 0, count, WRONG_VALUE
+    chunk = length // count + (length % count != 0)
+    return chunk, count, TOO_MANY if count > MAX_PARTS else 0
+
+
+def by_num_splits(count: int, length: int) -> tuple[int, int, int]:
+    """Cut into n equal parts."""
+    if count < 1:
+        return 0, count, WRONG_VALUE
+    if length % count != 0:
+        return 0, count, WRONG_LENGTH
+    return length // count, count, TOO_MANY if count > MAX_PARTS else 0
+
+
+CHUNKED: dict[str, Callable[[int, int], tuple[int, int, int]]] = {
+    CHUNK: by_chunk,
+    NUM_OUTPUTS: by_num_outputs,
+    NUM_SPLITS: by_num_splits,
+}
+"""The function of each rule whose parts are chunks."""
+
+
+def size_of_part(chunk: int, i: int, length: int) -> int:
+    """Return the length of part i: a chunk, or the rest of the axis if the rest is shorter."""
+    return min(chunk, length - min(i * chunk, length))
