@@ -353,6 +353,34 @@ MUTATIONS = [
         "arguments = Arguments(self.stream, target, target or source, layout.address)",
         "test_split.py::test_rules",
     ),
+    Mutation(
+        "binding: an output that was resized",
+        "_core/binding.py",
+        "if address_of(owner) != address or owner.nbytes != nbytes:",
+        "if address_of(owner) == 0:",
+        "test_binding.py",
+    ),
+    Mutation(
+        "binding: a source of another dtype",
+        "_core/binding.py",
+        "if x.dtype is not self._dtype and x.dtype != self._dtype:",
+        "if x.itemsize != self._dtype.itemsize:",
+        "test_binding.py",
+    ),
+    Mutation(
+        "binding: the layout of another source",
+        "_core/binding.py",
+        "known = self._routes.get(x.strides)",
+        "known = next(iter(self._routes.values()), None)",
+        "test_binding.py",
+    ),
+    Mutation(
+        "binding: outputs that share memory",
+        "_core/binding.py",
+        "        check_apart(targets.parts)\n",
+        "",
+        "test_binding.py",
+    ),
     # ---- the loop for runs ----------------------------------------------------------------
     Mutation(
         "kernels: the end of a short run",

@@ -30,7 +30,7 @@ _core.loading
 _core.threads
 _core.objects
 _core.routes _core.warmup
-_core.split
+_core.binding _core.split
 splitjit
 _operators
 onnx openvino dask _njit

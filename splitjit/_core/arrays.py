@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,11 @@ def as_array(x: Any) -> np.ndarray:
         raise SplitTypeError(
             "split", f"x of type {type(x).__name__}", f"must be an array: {reason(error)}"
         ) from error
+
+
+def is_dask_array(x: object) -> bool:
+    """Return whether `x` is a Dask array. If Dask has not been imported, it is not."""
+    return issubclass(type(x), getattr(sys.modules.get("dask.array"), "Array", ()))
 
 
 class Targets(NamedTuple):

@@ -42,7 +42,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+    from splitjit._core.binding import Binding
+
 T = TypeVar("T")
+
+run_plan: Any = None
+"""Runs a plan. `splitjit._core.split` sets it, since this module imports no execution, and
+an import inside of `SplitPlan.__call__` would cost more than a small copy."""
 
 Scalar = TypeVar("Scalar", bound="np.generic")
 """The dtype of an array, as in ``NDArray[Scalar]``."""
@@ -240,9 +246,50 @@ class SplitPlan:
         SplitError
             If the shape of `x` is not the shape of the plan, or `out` does not fit.
         """
-        from splitjit._core.split import run_plan
+        parts: list[np.ndarray] = run_plan(self, x, out, copy)
+        return parts
 
-        return run_plan(self, x, out, copy)
+    def bind(self, out: Sequence[NDArray[Scalar]]) -> Binding[Scalar]:
+        """Check outputs once, and return a function that splits arrays into them.
+
+        For inner loops that split array after array into the same outputs. A
+        call of the function checks only the array to split. The function copies
+        arrays of any size by compiled loops, so its first call loads Numba.
+
+        Parameters
+        ----------
+        out : sequence of ndarray
+            The arrays to write the parts to, see :func:`splitjit.split`.
+            ``plan.empty(dtype)`` makes such arrays.
+
+        Returns
+        -------
+        callable
+            ``into(x) -> out``. `x` has the shape of the plan, the dtype of the
+            arrays and any strides, and shares no element with the arrays. The
+            result is a list of the arrays of `out`. The function keeps them alive.
+
+        Raises
+        ------
+        SplitError, SplitTypeError
+            If `out` does not fit. The function raises them if `x` does not fit,
+            or if an array of `out` was resized since.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import splitjit
+        >>> plan = splitjit.plan_split((2, 6), num_splits=2, axis=1)
+        >>> into = plan.bind(plan.empty(np.float64))
+        >>> for step in range(2):
+        ...     left, right = into(np.full((2, 6), float(step)))
+        >>> right
+        array([[1., 1., 1.],
+               [1., 1., 1.]])
+        """
+        from splitjit._core.binding import Binding
+
+        return Binding(self, out)
 
 
 @overload

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from splitjit._core import plan as planning
 from splitjit._core import routes
 from splitjit._core.arguments import Lengths, rule_of
-from splitjit._core.arrays import as_array
+from splitjit._core.arrays import as_array, is_dask_array
 from splitjit._core.plan import Scalar, SplitPlan, cached_plan
 from splitjit._core.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError
@@ -156,7 +156,7 @@ def split(
     [(2, 2), (2, 2), (2, 2)]
     """
     if type(x) is not np.ndarray:
-        if _is_dask_array(x):
+        if is_dask_array(x):
             from splitjit import dask
 
             return dask.split_by_rule(x, axis, rule_of(split, num_outputs, num_splits), out, copy)
@@ -207,7 +207,7 @@ def split_into(
     """
     if outs is None:
         raise SplitTypeError("split_into", "outs=None", "must be a sequence of ndarrays")
-    if _is_dask_array(x):
+    if is_dask_array(x):
         raise SplitError(
             "split_into", "x of type dask.array.Array", "only dask.array.store writes lazy arrays"
         )
@@ -224,7 +224,7 @@ def run_plan(
 ) -> list[np.ndarray]:
     """Split an array by a plan of its shape; see `SplitPlan.__call__`."""
     if type(x) is not np.ndarray:
-        if _is_dask_array(x):
+        if is_dask_array(x):
             from splitjit import dask
 
             return dask.run_plan(plan, x, out, copy)
@@ -234,6 +234,4 @@ def run_plan(
     return routes.run(plan, x, out, copy)
 
 
-def _is_dask_array(x: object) -> bool:
-    """Return whether `x` is a Dask array. If Dask has not been imported, it is not."""
-    return issubclass(type(x), getattr(sys.modules.get("dask.array"), "Array", ()))
+planning.run_plan = run_plan

@@ -1,0 +1,127 @@
+"""Outputs that are checked once and written to many times; see `SplitPlan.bind`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from splitjit._core.arguments import sequence
+from splitjit._core.arrays import (
+    address_of,
+    as_array,
+    check_apart,
+    check_out,
+    is_dask_array,
+)
+from splitjit._core.plan import Scalar, SplitPlan
+from splitjit._core.routes import Kernels, Outputs, Slices, route_of
+from splitjit.errors import SplitError, SplitTypeError
+
+_LAYOUTS_KEPT = 16
+
+
+class Binding(Generic[Scalar]):
+    """A split into given arrays: ``into(x)`` writes the parts of `x` to them.
+
+    :meth:`SplitPlan.bind` makes bindings. A binding holds its arrays, so that
+    their memory lives as long as the binding.
+
+    Parameters
+    ----------
+    plan : SplitPlan
+        The plan of the split.
+    out : sequence of ndarray
+        The arrays to write the parts to.
+
+    Raises
+    ------
+    SplitError, SplitTypeError
+        If `out` does not fit the plan, see :func:`splitjit.split`.
+    """
+
+    __slots__ = ("_dtype", "_out", "_owners", "_parts", "_plan", "_routes", "_shape")
+
+    def __init__(self, plan: SplitPlan, out: Sequence[NDArray[Scalar]]) -> None:
+        given = sequence(out)  # once: a sequence may give other arrays the next time
+        dtype = getattr(given[0], "dtype", None) if given else None
+        dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(np.uint8)
+        targets = check_out(plan, dtype, out if given is None else given)
+        check_apart(targets.parts)
+        self._plan, self._shape, self._dtype = plan, plan.shape, dtype
+        self._out, self._parts = targets.given, targets.parts
+        # NumPy resizes only arrays that own their memory.
+        owners = [owner for owner in map(_owner, self._parts) if owner.flags.owndata]
+        self._owners = [(owner, address_of(owner), owner.nbytes) for owner in _distinct(owners)]
+        self._routes: dict[tuple[int, ...], tuple[Slices, Outputs]] = {}
+
+    def __call__(self, x: ArrayLike) -> list[NDArray[Scalar]]:
+        """Split an array of the plan's shape into the arrays of the binding.
+
+        Parameters
+        ----------
+        x : array_like
+            The array to split, of the shape of the plan and the dtype of the
+            arrays, with any strides. It shares no element with the arrays.
+
+        Returns
+        -------
+        list of ndarray
+            The arrays that were bound.
+
+        Raises
+        ------
+        SplitError
+            If `x` has another shape or shares memory with an array, or if an
+            array was resized since it was bound. Nothing has been written then.
+        SplitTypeError
+            If `x` has another dtype.
+        """
+        if type(x) is not np.ndarray:
+            if is_dask_array(x):
+                rule = "call x.compute() first, or write it by dask.array.store"
+                raise SplitError("split", "x of type dask.array.Array", rule)
+            x = as_array(x)
+        if x.shape != self._shape:
+            raise SplitError(
+                "split", f"x of shape {x.shape}", f"the plan is for shape {self._shape}"
+            )
+        if x.dtype is not self._dtype and x.dtype != self._dtype:
+            raise SplitTypeError(
+                "split", f"x of dtype {x.dtype}", f"the bound arrays have dtype {self._dtype}"
+            )
+        for owner, address, nbytes in self._owners:
+            if address_of(owner) != address or owner.nbytes != nbytes:
+                raise SplitError("split", "a bound array", "was resized since; bind it again")
+        known = self._routes.get(x.strides)
+        route, outputs = known if known else self._route(x.strides)
+        route.into(x, self._parts, outputs)
+        return self._out.copy()
+
+    def __repr__(self) -> str:
+        return f"<binding of {len(self._parts)} arrays of dtype {self._dtype} to {self._plan!r}>"
+
+    def _route(self, strides: tuple[int, ...]) -> tuple[Slices, Outputs]:
+        """Choose the route for strides: kernels for arrays of any size, since a loop pays."""
+        if self._dtype.hasobject or not self._dtype.itemsize or 0 in self._shape:
+            route = route_of(self._plan, self._dtype, strides)
+        else:
+            route = Kernels(self._plan, self._dtype, strides)
+        targets = check_out(self._plan, self._dtype, self._out)
+        if len(self._routes) >= _LAYOUTS_KEPT:
+            self._routes.clear()
+        self._routes[strides] = known = route, route.outputs_of(targets)
+        return known
+
+
+def _owner(array: np.ndarray) -> np.ndarray:
+    """Return the array whose memory an array uses."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _distinct(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    return list({id(array): array for array in arrays}.values())

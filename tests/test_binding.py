@@ -1,0 +1,128 @@
+"""Outputs that are bound to a plan: what is checked at the call, and what was before."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitjit import SplitError, SplitTypeError, plan_split
+from tests.test_out import target
+from tests.test_split import same_bits, strided
+
+SHAPES = [(6,), (1, 2304), (8, 3072), (256, 600), (300, 3), (0, 4), (2, 0)]
+
+
+@given(strided(), st.data())
+def test_parts_are_written_whatever_the_strides(route, drawn, data):
+    x, sizes, axis = drawn
+    plan = plan_split(x.shape, sizes, axis=axis)
+    out = [data.draw(target(shape, x.dtype)) for shape in plan.output_shapes]
+    into = plan.bind(out)
+    for source in (x, np.asfortranarray(x), x.copy()):
+        for part in out:
+            part.view(f"V{x.itemsize}")[...] = b"\0"
+        result = into(source)
+        assert [a is b for a, b in zip(result, out, strict=True)] == [True] * len(out)
+        for part, index in zip(out, plan.slices, strict=True):
+            assert same_bits(part, source[index])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", ["u1", "f4", ">f8", "M8[s]", "V3", "O"])
+def test_again_and_again(shape, dtype):
+    plan = plan_split(shape, num_splits=(shape[-1] and shape[-1] // 2) or 1, axis=-1)
+    into = plan.bind(plan.empty(dtype))
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        x = rng.integers(0, 200, shape).astype("u1" if dtype == "V3" else dtype)
+        x = x.astype("V1").astype("V3") if dtype == "V3" else x
+        for part, index in zip(into(x), plan.slices, strict=True):
+            assert part.tolist() == x[index].tolist()
+            assert not np.shares_memory(part, x)
+
+
+def test_the_list_is_new_and_the_arrays_are_the_same():
+    plan = plan_split((6,), 2)
+    out = plan.empty(float)
+    into = plan.bind(out)
+    first = into(np.arange(6.0))
+    first.clear()
+    assert all(a is b for a, b in zip(into(np.arange(6.0)), out, strict=True))
+
+
+def test_outputs_live_as_long_as_the_binding():
+    plan = plan_split((6,), 2)
+    out = plan.empty(float)
+    watched = weakref.ref(out[0])
+    into = plan.bind(out)
+    del out
+    gc.collect()
+    assert into(np.arange(6.0))[0].tolist() == [0, 1]
+    del into
+    gc.collect()
+    assert watched() is None
+
+
+WRONG = [
+    (np.zeros((2, 7)), SplitError, r"x of shape \(2, 7\): the plan is for shape \(2, 6\)"),
+    (np.zeros((6, 2)).T[:, :5], SplitError, "x of shape"),
+    (np.zeros((2, 6), "f4"), SplitTypeError, "x of dtype float32: .* float64"),
+    (np.zeros((2, 6), ">f8"), SplitTypeError, "x of dtype >f8"),
+    (None, SplitError, "x"),
+]
+
+
+@pytest.mark.parametrize(("x", "error", "says"), WRONG)
+def test_sources_refused(x, error, says):
+    plan = plan_split((2, 6), 3, axis=1)
+    out = [np.ones((2, 3)), np.ones((2, 3))]
+    with pytest.raises(error, match=says):
+        plan.bind(out)(x)
+    assert all(part.all() for part in out)
+
+
+def test_a_source_that_shares_memory_with_an_output_is_refused():
+    block = np.arange(24.0)
+    plan = plan_split((6,), 3)
+    into = plan.bind([block[:3], block[9:12]])
+    into(block[3:9])
+    for x in (block[1:7], block[6:12], block[5:11][::-1], block[:12:2]):
+        with pytest.raises(SplitError, match=r"out\[[01]\] and x: must not share memory"):
+            into(x)
+
+
+@pytest.mark.parametrize("out", [[], [np.zeros(3)], [np.zeros(3), np.zeros(2)], None, 7])
+def test_outputs_refused(out):
+    with pytest.raises(SplitError, match="^split: out"):
+        plan_split((6,), 3).bind(out)
+
+
+def test_outputs_that_share_memory_are_refused():
+    block = np.zeros(6)
+    with pytest.raises(SplitError, match=r"out\[0\] and out\[1\]: must not share memory"):
+        plan_split((6,), 3).bind([block[:3], block[2:5]])
+
+
+def test_an_output_that_was_resized_is_refused():
+    plan = plan_split((600,), num_splits=2)
+    out = [np.zeros(300), np.zeros(300)]
+    into = plan.bind(out)
+    into(np.ones(600))
+    out[1].resize(100_000, refcheck=False)
+    with pytest.raises(SplitError, match="resized"):
+        into(np.ones(600))
+    owner = np.zeros(1000)
+    views = plan.bind([owner[:300], owner[300:600]])
+    owner.resize(10, refcheck=False)
+    with pytest.raises(SplitError, match="resized"):
+        views(np.ones(600))
+
+
+def test_dask_arrays_are_refused():
+    array = pytest.importorskip("dask.array")
+    plan = plan_split((6,), 3)
+    with pytest.raises(SplitError, match="dask"):
+        plan.bind(plan.empty(float))(array.zeros(6))
