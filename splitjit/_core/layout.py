@@ -235,9 +235,10 @@ def _merge(dims: list[_Dim], run: np.ndarray) -> tuple[np.ndarray, list[_Dim]]:
     """
     # A dim of a single step goes, whatever its strides are.
     dims = [dim for dim in dims if np.any(dim.extents != 1)]
-    dims.sort(key=lambda dim: abs(int(dim.target_strides[0])))
+    # Dims of equal strides, as around parts of length 1, keep their order.
+    dims.sort(key=lambda dim: abs(int(dim.target_strides[0])), reverse=True)
     merged: list[_Dim] = []  # innermost first
-    for dim in dims:
+    for dim in reversed(dims):
         if not merged:
             if np.all((dim.source_stride == run) & (dim.target_strides == run)):
                 run = run * dim.extents
