@@ -5,6 +5,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from splitjit import SplitPlan
 from splitjit._core import loading, routes, threads
 from tests.processes import run
 
@@ -31,10 +32,15 @@ ROUTES = {
 needs_kernels = pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled")
 
 
+def forget_routes(setattr):
+    """Let plans keep no routes: the thresholds between routes are other ones now."""
+    setattr(SplitPlan, "_kept", property(lambda plan: {}, lambda plan, kept: None))
+
+
 def send_down(route, monkeypatch):
     """Make every split take one route, independent of its size."""
     slices, task, stream = ROUTES[route]
-    monkeypatch.setattr(routes, "route_of", routes.route_of.__wrapped__)
+    forget_routes(monkeypatch.setattr)
     monkeypatch.setattr(routes, "_SLICES_BELOW", slices)
     monkeypatch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 0)
     monkeypatch.setattr(routes, "STREAM_FROM", stream)

@@ -22,7 +22,7 @@ from numba import types
 import splitjit
 from splitjit import _njit as overloads
 from splitjit._core import buffers, routes, threads
-from tests.conftest import ROUTES
+from tests.conftest import ROUTES, forget_routes
 
 PAGE = mmap.PAGESIZE
 CANARY = 0xA5
@@ -215,7 +215,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
         overloads.STREAM_FROM = 0 if route == "compiled-streamed" else 1 << 62
     else:
         slices, task, stream = ROUTES[route]
-        routes.route_of = routes.route_of.__wrapped__  # plans keep no routes
+        forget_routes(setattr)
         routes._SLICES_BELOW = slices
         routes._SLICES_BELOW_IF_FEW_RUNS = 0
         routes.STREAM_FROM = stream

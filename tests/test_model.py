@@ -21,6 +21,7 @@ from splitjit import SplitError, openvino, plan_split
 from splitjit._core import buffers, routes
 from splitjit.onnx import Split, SplitToSequence
 from tests import model
+from tests.conftest import forget_routes
 from tests.hostile import HOSTILE, foreign
 from tests.test_split import random_array
 
@@ -394,7 +395,7 @@ class Memory(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(buffers, "_MAPPED_FROM", 1)
         self.patch.setattr(buffers, "_POOL", buffers._Pool(2**16))
-        self.patch.setattr(routes, "route_of", routes.route_of.__wrapped__)
+        forget_routes(self.patch.setattr)
         self.patch.setattr(routes, "_SLICES_BELOW", 1)
         self.patch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 1)
         self.boxes = []

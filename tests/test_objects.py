@@ -9,6 +9,7 @@ import pytest
 
 from splitjit import SplitError, plan_split, split
 from splitjit._core import routes
+from tests.conftest import forget_routes
 
 STRINGS = {
     "object": np.array([f"string {i}" for i in range(5000)], object).reshape(1000, 5),
@@ -22,7 +23,7 @@ STRINGS = {
 
 @pytest.fixture(params=["slices", "object mode"])
 def object_route(request, monkeypatch):
-    monkeypatch.setattr(routes, "route_of", routes.route_of.__wrapped__)
+    forget_routes(monkeypatch.setattr)
     monkeypatch.setattr(routes, "_OBJECTS_FROM", 0 if request.param == "object mode" else 1 << 62)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from splitjit._core.arrays import Targets, address_of
-from splitjit._core.plan import SplitPlan, cached_by_plan
+from splitjit._core.plan import SplitPlan
 from splitjit._kernels import table
 
 ALIGNMENT = 64
@@ -70,9 +70,12 @@ class BlockLayout(NamedTuple):
         return lease, parts
 
 
-@cached_by_plan
 def block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
-    """Lay out the block of a plan's parts, each aligned to `ALIGNMENT` bytes."""
+    """Lay out the block of a plan's parts, each aligned to `ALIGNMENT` bytes; the plan keeps it."""
+    return plan._keep(("block", itemsize), lambda: _block_layout(plan, itemsize))
+
+
+def _block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
     lengths = [-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT for s in plan.output_shapes]
     *positions, nbytes = itertools.accumulate(lengths, initial=0)
     others = tuple(zip(plan.output_shapes, positions, strict=True))
@@ -130,7 +133,6 @@ class _Dim(NamedTuple):
     target_strides: np.ndarray
 
 
-@cached_by_plan
 def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> CopyLayout:
     """Lay out the copy of a source with these strides to the parts of a block.
 

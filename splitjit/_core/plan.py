@@ -53,6 +53,8 @@ an import inside of `SplitPlan.__call__` would cost more than a small copy."""
 Scalar = TypeVar("Scalar", bound="np.generic")
 """The dtype of an array, as in ``NDArray[Scalar]``."""
 
+_RESULTS_KEPT = 64
+
 FEW_PARTS = 1000
 MANY_PLANS = 4
 """A plan takes some 200 bytes per part, so few plans of more than `FEW_PARTS` are cached."""
@@ -119,7 +121,7 @@ class SplitPlan:
     offsets: tuple[int, ...] = field(init=False, compare=False)
     output_shapes: tuple[tuple[int, ...], ...] = field(init=False, compare=False)
     slices: tuple[tuple[slice, ...], ...] = field(init=False, compare=False)
-    _memo: dict[object, object] = field(init=False, compare=False)
+    _kept: dict[object, object] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         shape = shape_of(self.shape)
@@ -136,7 +138,7 @@ class SplitPlan:
         whole = (slice(None),) * axis
         slices = [(*whole, slice(o, o + n)) for o, n in zip(offsets, sizes, strict=True)]
         values = {
-            "_memo": {},
+            "_kept": {},
             "shape": shape,
             "axis": axis,
             "sizes": sizes,
@@ -146,6 +148,16 @@ class SplitPlan:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)  # the dataclass is frozen
+
+    def _keep(self, key: object, make: Callable[[], T]) -> T:
+        """Return the result of `make`. The plan keeps it, so that it is freed with the plan."""
+        kept: dict[Any, Any] = self._kept
+        result: T | None = kept.get(key)
+        if result is None:
+            if len(kept) >= _RESULTS_KEPT:
+                kept.clear()
+            result = kept[key] = make()
+        return result
 
     def __reduce__(self) -> tuple[type[SplitPlan], tuple[Shape, int, Shape]]:
         """Pickle the arguments alone; the rest is derived from them."""
@@ -405,27 +417,6 @@ def _plan(shape: Shape, axis: int, rule: Rule, most: int) -> SplitPlan:
     plan = object.__new__(SplitPlan)  # no second check of the values
     plan._set(shape, axis, _sizes(shape, axis, rule, most))
     return plan
-
-
-def cached_by_plan(function: Callable[..., T]) -> Callable[..., T]:
-    """Keep the results of a function of a plan in the plan itself; they are freed with it."""
-
-    @functools.wraps(function)
-    def cached(plan: SplitPlan, *args: Any) -> T:
-        memo: dict[Any, Any] = plan._memo
-        key = (function, *args)
-        try:
-            result: T = memo[key]
-        except KeyError:
-            if len(memo) >= _RESULTS_KEPT:
-                memo.clear()
-            result = memo[key] = function(plan, *args)
-        return result
-
-    return cached
-
-
-_RESULTS_KEPT = 64
 
 
 def _sizes(shape: Shape, axis: int, rule: Rule, most: int = sys.maxsize) -> Shape:

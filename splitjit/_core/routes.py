@@ -23,7 +23,7 @@ from splitjit._core import objects, threads
 from splitjit._core.arrays import Targets, address_of, check_apart, check_out, check_source
 from splitjit._core.buffers import allocate_parts, empty_parts
 from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
-from splitjit._core.plan import SplitPlan, cached_by_plan
+from splitjit._core.plan import SplitPlan
 from splitjit._kernels.table import Arguments
 from splitjit.errors import SplitError, SplitTypeError, describe
 
@@ -44,7 +44,8 @@ def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]
     """Split an array of the plan's shape; see `splitjit.split` for `out` and `copy`."""
     if copy is not True:
         return _views(plan, x, out, copy)
-    route = route_of(plan, x.dtype, x.strides)
+    kept: dict[Any, Slices] = plan._kept  # type: ignore[assignment]
+    route = kept.get((x.dtype, x.strides)) or route_of(plan, x.dtype, x.strides)
     if out is None:
         return route.fresh(x)
     targets = check_out(plan, x.dtype, out)
@@ -52,9 +53,12 @@ def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]
     return targets.given
 
 
-@cached_by_plan
 def route_of(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> Slices:
-    """Choose the route of arrays of a dtype and strides through a plan."""
+    """Return the route of arrays of a dtype and strides; the plan keeps it."""
+    return plan._keep((dtype, strides), lambda: _choose_route(plan, dtype, strides))
+
+
+def _choose_route(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> Slices:
     nbytes = math.prod(plan.shape) * dtype.itemsize
     if nbytes < _SLICES_BELOW:
         return Slices(plan, dtype, strides)
@@ -116,6 +120,8 @@ class Slices:
 
     __slots__ = ("bits", "dtype", "outputs", "plan", "start", "stop", "strides", "whole")
 
+    bits: np.dtype | None
+
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         self.plan = plan
         self.dtype = dtype
@@ -135,13 +141,14 @@ class Slices:
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
         if self.bits is not None:
-            x = x.view(self.bits)
+            return [part.view(self.dtype) for part in self._fresh(x.view(self.bits))]
+        return self._fresh(x)
+
+    def _fresh(self, x: np.ndarray) -> list[np.ndarray]:
         if self.whole:
             block = x.copy()
-            parts = [block[index] for index in self.plan.slices]
-        else:
-            parts = [x[index].copy() for index in self.plan.slices]
-        return parts if self.bits is None else [part.view(self.dtype) for part in parts]
+            return [block[index] for index in self.plan.slices]
+        return [x[index].copy() for index in self.plan.slices]
 
     def outputs_of(self, targets: Targets) -> Outputs:
         """Check that the targets are apart; if they are contiguous, only at their first use."""

@@ -7,6 +7,7 @@ import atheris
 with atheris.instrument_imports(include=["splitjit"]):
     from splitjit._core import routes
     from tests import test_model
+    from tests.conftest import forget_routes
 
 TARGETS = {
     "calls": test_model.test_random_calls,
@@ -18,7 +19,7 @@ TARGETS = {
 def main() -> None:
     """Fuzz the target that is named first; what follows is libFuzzer's."""
     # Layouts and kernels, too, for arrays as small as these.
-    routes.route_of = routes.route_of.__wrapped__  # plans keep no routes
+    forget_routes(setattr)
     routes._SLICES_BELOW = routes._SLICES_BELOW_IF_FEW_RUNS = 1
     test = TARGETS[sys.argv.pop(1)]
     atheris.Setup(sys.argv, test.hypothesis.fuzz_one_input)
