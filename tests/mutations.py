@@ -335,8 +335,8 @@ MUTATIONS = [
     Mutation(
         "routes: a source below the outputs is not compared",
         "_core/routes.py",
-        "if source + self.start < outputs.stop and outputs.start < source + self.stop:",
-        "if outputs.start <= source < outputs.stop:",
+        "i = bisect.bisect_right(self.stops, start)",
+        "i = bisect.bisect_right(self.starts, start)",
         OUT,
     ),
     Mutation(
@@ -356,8 +356,8 @@ MUTATIONS = [
     Mutation(
         "binding: an output that was resized",
         "_core/binding.py",
-        "if address_of(owner) != address or owner.nbytes != nbytes:",
-        "if address_of(owner) == 0:",
+        "if address_of(part) != address or part.nbytes != nbytes:",
+        "if address_of(part) == 0:",
         "test_binding.py",
     ),
     Mutation(
@@ -370,8 +370,8 @@ MUTATIONS = [
     Mutation(
         "binding: the layout of another source",
         "_core/binding.py",
-        "known = self._routes.get(x.strides)",
-        "known = next(iter(self._routes.values()), None)",
+        "known = self._known.get(x.strides) or",
+        "known = next(iter(self._known.values()), None) or",
         "test_binding.py",
     ),
     Mutation(

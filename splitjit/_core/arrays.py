@@ -82,10 +82,20 @@ class Targets(NamedTuple):
     parts: list[np.ndarray]
     addresses: tuple[int, ...] | None
 
-    def span(self) -> tuple[int, int]:
-        """Return the range of addresses in which all parts lie."""
-        spans = [_span(part) for part in self.parts if part.size] or [(0, 0)]
-        return min([start for start, _ in spans]), max([stop for _, stop in spans])
+    def spans(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the starts and the stops of the address ranges in which the parts lie.
+
+        The ranges are sorted and apart: parts whose ranges overlap share one.
+        """
+        starts: list[int] = []
+        stops: list[int] = []
+        for start, stop in sorted(_span(part) for part in self.parts if part.size):
+            if stops and start < stops[-1]:
+                stops[-1] = max(stop, stops[-1])
+            else:
+                starts.append(start)
+                stops.append(stop)
+        return tuple(starts), tuple(stops)
 
 
 def check_out(plan: SplitPlan, dtype: np.dtype, out: Any) -> Targets:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,13 +15,14 @@ from splitjit._core.arrays import (
     as_array,
     check_apart,
     check_out,
+    check_source,
     is_dask_array,
 )
 from splitjit._core.plan import Scalar, SplitPlan
 from splitjit._core.routes import Kernels, Outputs, Slices, route_of
 from splitjit.errors import SplitError, SplitTypeError
 
-_LAYOUTS_KEPT = 16
+_KNOWN_KEPT = 16
 
 
 class Binding(Generic[Scalar]):
@@ -42,7 +44,9 @@ class Binding(Generic[Scalar]):
         If `out` does not fit the plan, see :func:`splitjit.split`.
     """
 
-    __slots__ = ("_dtype", "_out", "_owners", "_parts", "_plan", "_routes", "_shape")
+    __slots__ = (
+        "_dtype", "_known", "_out", "_owned", "_owners", "_parts", "_plan", "_shape"
+    )  # fmt: skip
 
     def __init__(self, plan: SplitPlan, out: Sequence[NDArray[Scalar]]) -> None:
         given = sequence(out)  # once: a sequence may give other arrays the next time
@@ -52,10 +56,11 @@ class Binding(Generic[Scalar]):
         check_apart(targets.parts)
         self._plan, self._shape, self._dtype = plan, plan.shape, dtype
         self._out, self._parts = targets.given, targets.parts
-        # NumPy resizes only arrays that own their memory.
-        owners = [owner for owner in map(_owner, self._parts) if owner.flags.owndata]
-        self._owners = [(owner, address_of(owner), owner.nbytes) for owner in _distinct(owners)]
-        self._routes: dict[tuple[int, ...], tuple[Slices, Outputs]] = {}
+        # NumPy resizes only arrays that own their memory, and no array that has a weak
+        # reference. An array of `out` may be resized, and is refused then.
+        self._owned = [(p, address_of(p), p.nbytes) for p in self._parts if p.flags.owndata]
+        self._owners = [weakref.ref(_owner(p)) for p in self._parts if not p.flags.owndata]
+        self._known: dict[tuple[int, ...], _Known] = {}
 
     def __call__(self, x: ArrayLike) -> list[NDArray[Scalar]]:
         """Split an array of the plan's shape into the arrays of the binding.
@@ -92,28 +97,51 @@ class Binding(Generic[Scalar]):
             raise SplitTypeError(
                 "split", f"x of dtype {x.dtype}", f"the bound arrays have dtype {self._dtype}"
             )
-        for owner, address, nbytes in self._owners:
-            if address_of(owner) != address or owner.nbytes != nbytes:
+        for part, address, nbytes in self._owned:
+            if address_of(part) != address or part.nbytes != nbytes:
                 raise SplitError("split", "a bound array", "was resized since; bind it again")
-        known = self._routes.get(x.strides)
-        route, outputs = known if known else self._route(x.strides)
-        route.into(x, self._parts, outputs)
+        known = self._known.get(x.strides) or self._learn(x.strides)
+        source = address_of(x)
+        if known.start < source < known.stop and known.outputs.meet(
+            source + known.route.start, source + known.route.stop
+        ):
+            check_source(x, self._parts)
+        known.route.copy(x, source, self._parts, 0, known.outputs.layout)
         return self._out.copy()
 
     def __repr__(self) -> str:
         return f"<binding of {len(self._parts)} arrays of dtype {self._dtype} to {self._plan!r}>"
 
-    def _route(self, strides: tuple[int, ...]) -> tuple[Slices, Outputs]:
-        """Choose the route for strides: kernels for arrays of any size, since a loop pays."""
+    def _learn(self, strides: tuple[int, ...]) -> _Known:
+        """Prepare the copy from strides; by kernels at any size, since a loop pays for them."""
         if self._dtype.hasobject or not self._dtype.itemsize or 0 in self._shape:
             route = route_of(self._plan, self._dtype, strides)
         else:
             route = Kernels(self._plan, self._dtype, strides)
-        targets = check_out(self._plan, self._dtype, self._out)
-        if len(self._routes) >= _LAYOUTS_KEPT:
-            self._routes.clear()
-        self._routes[strides] = known = route, route.outputs_of(targets)
+        outputs = route.outputs_of(check_out(self._plan, self._dtype, self._out))
+        start = min(outputs.starts, default=0) - route.stop
+        stop = max(outputs.stops, default=0) - route.start
+        if len(self._known) >= _KNOWN_KEPT:
+            self._known.clear()
+        known = self._known[strides] = _Known(start, stop, route, outputs)
         return known
+
+
+class _Known(NamedTuple):
+    """The copy from a source of known strides to the bound arrays.
+
+    Attributes
+    ----------
+    start, stop : int
+        Only if the source's address lies between these, it may share memory with an array.
+    route : Slices
+    outputs : Outputs
+    """
+
+    start: int
+    stop: int
+    route: Slices
+    outputs: Outputs
 
 
 def _owner(array: np.ndarray) -> np.ndarray:
@@ -121,7 +149,3 @@ def _owner(array: np.ndarray) -> np.ndarray:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
-
-
-def _distinct(arrays: list[np.ndarray]) -> list[np.ndarray]:
-    return list({id(array): array for array in arrays}.values())

@@ -21,6 +21,7 @@ from splitjit._kernels import table
 ALIGNMENT = 64
 """Bytes to which every part of a block is aligned: a cache line, and the widest vector."""
 
+_FEW = 8
 _STACKED_FROM = 5  # fewer equal parts are made as fast one by one
 _SHORT = 1 << 10  # longer runs are read as fast in any order
 _MANY = 5  # fewer parts of single items are copied faster part by part
@@ -60,7 +61,8 @@ class BlockLayout(NamedTuple):
         """
         if not self.others:
             stack = np.ndarray(self.stack_shape, dtype, memory, start, self.stack_strides)
-            return stack, list(stack)
+            few = len(self.positions) <= _FEW  # then indexing is faster than an iterator
+            return stack, [stack[i] for i in range(len(stack))] if few else list(stack)
         lease = np.frombuffer(memory, np.uint8)
         parts: list[np.ndarray] = []
         if self.stack_shape[0]:

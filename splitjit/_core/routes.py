@@ -14,6 +14,7 @@ record of the copy, the loop. So a call looks up one thing.
 
 from __future__ import annotations
 
+import bisect
 import math
 from typing import Any, NamedTuple
 
@@ -104,15 +105,20 @@ class Outputs(NamedTuple):
 
     Attributes
     ----------
-    start, stop : int
-        All outputs lie in this range of addresses.
+    starts, stops : tuple of int
+        The outputs lie in these ranges of addresses; see `Targets.spans`.
     layout : CopyLayout or None
         None if NumPy copies.
     """
 
-    start: int
-    stop: int
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
     layout: CopyLayout | None
+
+    def meet(self, start: int, stop: int) -> bool:
+        """Return whether a range of addresses meets a range of the outputs."""
+        i = bisect.bisect_right(self.stops, start)
+        return i < len(self.starts) and self.starts[i] < stop
 
 
 class Slices:
@@ -164,15 +170,15 @@ class Slices:
     def into(self, x: np.ndarray, parts: list[np.ndarray], outputs: Outputs) -> None:
         """Copy `x` to the arrays of targets that `outputs_of` has checked."""
         source = address_of(x)
-        if source + self.start < outputs.stop and outputs.start < source + self.stop:
+        if outputs.meet(source + self.start, source + self.stop):
             check_source(x, parts)
-        self._copy(x, source, parts, 0, outputs.layout)
+        self.copy(x, source, parts, 0, outputs.layout)
 
     def _outputs(self, targets: Targets) -> Outputs:
         check_apart(targets.parts)
-        return Outputs(*targets.span(), None)
+        return Outputs(*targets.spans(), None)
 
-    def _copy(
+    def copy(
         self,
         x: np.ndarray,
         source: int,
@@ -195,10 +201,10 @@ class Objects(Slices):
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
         parts = empty_parts(self.plan, self.dtype)
-        self._copy(x, 0, parts, 0, None)
+        self.copy(x, 0, parts, 0, None)
         return parts
 
-    def _copy(
+    def copy(
         self,
         x: np.ndarray,
         source: int,
@@ -206,8 +212,9 @@ class Objects(Slices):
         target: int,
         layout: CopyLayout | None,
     ) -> None:
+        """Copy `x` by the object-mode loop."""
         if not objects.assign(parts, [x[index] for index in self.plan.slices]):
-            super()._copy(x, source, parts, target, layout)
+            super().copy(x, source, parts, target, layout)
 
 
 class Kernels(Slices):
@@ -225,15 +232,15 @@ class Kernels(Slices):
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
         parts, address = allocate_parts(self.block, self.dtype)
-        self._copy(x, address_of(x), parts, address, self.layout)
+        self.copy(x, address_of(x), parts, address, self.layout)
         return parts
 
     def _outputs(self, targets: Targets) -> Outputs:
         check_apart(targets.parts)
         layout = out_layout(self.plan, self.strides, self.dtype.itemsize, targets)
-        return Outputs(*targets.span(), layout)
+        return Outputs(*targets.spans(), layout)
 
-    def _copy(
+    def copy(
         self,
         x: np.ndarray,
         source: int,
@@ -241,7 +248,8 @@ class Kernels(Slices):
         target: int,
         layout: CopyLayout | None,
     ) -> None:
+        """Copy `x` by the loop of the layout."""
         assert layout is not None
         arguments = Arguments(self.stream, target, source, layout.address)
         if not threads.copy(layout.loop, self.nbytes, arguments):
-            super()._copy(x, source, parts, target, layout)
+            super().copy(x, source, parts, target, layout)

@@ -63,12 +63,12 @@ def copy(loop: str, nbytes: int, arguments: Arguments) -> bool:
     kernel = load(_kernel, loop, tasks > 1)
     if kernel is None:
         return False
-    kernel(max(tasks, 1), arguments)
+    kernel(max(tasks, 1), *arguments)
     return True
 
 
-def _kernel(loop: str, parallel: bool) -> Callable[[int, Arguments], None] | None:
-    """Return ``kernel(tasks, arguments)``, see `splitjit._kernels.launch`."""
+def _kernel(loop: str, parallel: bool) -> Callable[..., None] | None:
+    """Return ``kernel(tasks, *arguments)``, see `splitjit._kernels.launch`."""
     if jit_disabled():
         return None
     from splitjit._kernels.launch import copy_loop, launcher

