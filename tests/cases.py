@@ -1,6 +1,6 @@
-"""The case table: what each rule makes of an axis, and what it refuses.
+"""The case table: the sizes that each rule gives for an axis, and the values that it refuses.
 
-Unit tests, differential tests and the operators' tests share it.
+Unit tests, differential tests and the tests of the operators share this table.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ CASES = [
     Case((0, 2), {"num_splits": 3}, (0, 0, 0)),
 ]
 
-# Lengths that only integer arithmetic gets right; too long to hold as data.
+# Only integer arithmetic gets these lengths right. No array is as long.
 EXACT = [
     Case((2**24 + 1,), {"num_outputs": 2}, (8388609, 8388608)),
     Case((2**53 + 1,), {"num_outputs": 2}, (2**52 + 1, 2**52)),
@@ -71,7 +71,7 @@ EXACT = [
 
 @dataclass(frozen=True)
 class Refusal:
-    """Arguments of a split that is refused, and what the refusal says."""
+    """Arguments of a split that is refused, and the text of the refusal."""
 
     shape: tuple[int, ...]
     rule: dict[str, Any]
@@ -128,8 +128,18 @@ REFUSALS = [
     Refusal((6,), {"split": [2.0, 4]}, SplitTypeError, r"split=\[2.0, 4\]: must be"),
     Refusal((6,), {"split": [True, 5]}, SplitTypeError, r"split=\[True, 5\]: must be"),
     Refusal((6,), {"split": [[2, 4]]}, SplitTypeError, "must be an integer, a sequence"),
-    Refusal((6,), {"split": np.array([[2, 4]])}, SplitTypeError, "must be an integer, a sequence"),
-    Refusal((6,), {"split": np.array([2.0, 4.0])}, SplitTypeError, "must be an integer, a seq"),
+    Refusal(
+        (6,),
+        {"split": np.array([[2, 4]])},
+        SplitTypeError,
+        r"split=array of int64, shape \(1, 2\), \[\[2 4\]\]: must be an integer, a sequence",
+    ),
+    Refusal(
+        (6,),
+        {"split": np.array([2.0, 4.0])},
+        SplitTypeError,
+        r"split=array of float64, \[2\. 4\.\]: must be an integer, a sequence of integers",
+    ),
     Refusal((0,), {"split": np.array([])}, SplitTypeError, "must be an integer, a sequence"),
     Refusal((6,), {"split": np.array([True] * 6)}, SplitTypeError, "must be an integer, a seq"),
     Refusal((6,), {"split": np.array(2.0)}, SplitTypeError, "must be an integer, a sequence"),

@@ -235,5 +235,5 @@ def run_plan(
 
 
 def _is_dask_array(x: object) -> bool:
-    """Return whether `x` is a Dask array. If Dask has not been imported, it is not."""
+    """Return whether `x` is a Dask array, without importing Dask."""
     return issubclass(type(x), getattr(sys.modules.get("dask.array"), "Array", ()))
