@@ -5,8 +5,11 @@ anything. The functions here apply the rules of `splitjit._core.rules` to values
 known only when compiled code runs. They copy on the thread that calls, because compiled
 code may already run in a parallel region.
 
-Only the implementations of the overloads raise: if a function that they call raised,
-Numba would not free the arrays that are alive. Such a function returns a fault instead.
+Only the implementations of the overloads raise. If a function that they call raised,
+Numba would not free their arrays. Such a function returns a fault instead. One raise
+statement serves all faults of a rule, which is faster to compile. It passes ``+fault``,
+because Numba before 0.67 passes 0 for a variable that the condition before the statement
+tests.
 """
 
 from __future__ import annotations
@@ -28,8 +31,6 @@ from splitjit.errors import SplitError
 _MOST = np.iinfo(np.intp).max
 _MOST_PARTS = most_parts()
 _LONG = 1 << 12  # from this mean run length on, parts share too few cache lines for blocking to pay
-_WRONG_VALUE, _TOO_MANY, _WRONG_LENGTH = rules.WRONG_VALUE, rules.TOO_MANY, rules.WRONG_LENGTH
-_AXIS, _AXIS_FAULT = "axis={0} of rank {1}", rules.AXIS_FAULT
 
 
 def init():
@@ -56,7 +57,7 @@ def _split(
     if not any(value is True for value in said):
         raise TypingError("splitjit.split: compiled code takes no copy=; slice x for views")
     _check_integers(axis=axis, num_outputs=num_outputs, num_splits=num_splits)
-    sizes_of, received, wrong_value, too_many, wrong_length = _rule(split, num_outputs, num_splits)
+    sizes_of, faults = _rule(split, num_outputs, num_splits)
     copy_parts = _copy_parts()
 
     def implementation(
@@ -64,19 +65,14 @@ def _split(
     ):
         d, fault = _wrap_axis(_intp(axis), x.ndim)
         if fault != 0:
-            raise SplitError("split", _AXIS, _AXIS_FAULT, _intp(axis), x.ndim, x.ndim - 1)
-        length = x.shape[d]
-        sizes, number, count, fault = sizes_of(split, num_outputs, num_splits, length)
-        if fault == _WRONG_VALUE:
-            raise SplitError("split", received, wrong_value, number, length, count)
-        if fault == _TOO_MANY:
-            raise SplitError("split", received, too_many, number, length, count)
-        if fault == _WRONG_LENGTH:
-            raise SplitError("split", received, wrong_length, number, length, count)
+            raise SplitError("split", "", _AXIS_FAULTS, +fault, _intp(axis), x.ndim, x.ndim - 1)
+        sizes, count, fault, number = sizes_of(split, num_outputs, num_splits, x.shape[d])
+        if fault != 0:
+            raise SplitError("split", "", faults, +fault, number, x.shape[d], count)
         if count > _MOST_PARTS:
             raise MemoryError("splitjit.split: not enough memory for so many parts")
         parts = [
-            np.empty(tuple_setitem(x.shape, d, _size(sizes, i, length)), x.dtype)
+            np.empty(tuple_setitem(x.shape, d, _size(sizes, i, x.shape[d])), x.dtype)
             for i in range(count)
         ]
         # No streaming stores: the system has just zeroed these pages, so they are in the cache.
@@ -99,30 +95,21 @@ def _split_into(x, outs, split, axis=0):
             f"splitjit.split_into: outs must have the dtype and rank of x, {x}, not {part}"
         )
     _check_integers(axis=axis)
-    sizes_of, received, wrong_value, too_many, wrong_length = _rule(split, None, None)
+    sizes_of, faults = _rule(split, None, None)
     copy_parts = _copy_parts()
 
     def implementation(x, outs, split, axis=0):
         d, fault = _wrap_axis(_intp(axis), x.ndim)
         if fault != 0:
-            raise SplitError("split_into", _AXIS, _AXIS_FAULT, _intp(axis), x.ndim, x.ndim - 1)
-        length = x.shape[d]
-        sizes, number, count, fault = sizes_of(split, None, None, length)
-        if fault == _WRONG_VALUE:
-            raise SplitError("split_into", received, wrong_value, number, length, count)
-        if fault == _TOO_MANY:
-            raise SplitError("split_into", received, too_many, number, length, count)
-        if fault == _WRONG_LENGTH:
-            raise SplitError("split_into", received, wrong_length, number, length, count)
-        if len(outs) != count:
-            raise SplitError("split_into", _OUTS, _ONE_OUT_PER_PART, len(outs), count)
+            raise SplitError(
+                "split_into", "", _AXIS_FAULTS, +fault, _intp(axis), x.ndim, x.ndim - 1
+            )
+        sizes, count, fault, number = sizes_of(split, None, None, x.shape[d])
+        if fault != 0:
+            raise SplitError("split_into", "", faults, +fault, number, x.shape[d], count)
         fault, i, j = _check_outs(x, outs, sizes, count, d)
-        if fault == _WRONG_SHAPE:
-            raise SplitError("split_into", "outs[{0}]", "must have the shape of its part", i)
-        if fault == _SHARES_WITH_X:
-            raise SplitError("split_into", "outs[{0}] and x", "must not share memory", i)
-        if fault == _SHARES_WITH_OUT:
-            raise SplitError("split_into", "outs[{1}] and outs[{0}]", "must not share memory", i, j)
+        if fault != 0:
+            raise SplitError("split_into", "", _OUT_FAULTS, +fault, i, j)
         copy_parts(x, outs, sizes, count, d, x.size * x.itemsize >= STREAM_FROM)
 
     return implementation
@@ -179,51 +166,43 @@ _wrap_axis = register_jitable(rules.wrap_axis)
 _check_lengths = register_jitable(rules.check_lengths)
 _size_of_part = register_jitable(rules.size_of_part)
 
+_AXIS_FAULTS = f"axis={{0}} of rank {{1}}: {rules.AXIS_FAULT}"
+
 
 def _rule(split, num_outputs, num_splits):
-    """Choose the function from a rule to sizes, and the texts of its refusals, by types alone.
+    """Choose the function of a rule by the types of its parameters.
 
     Returns
     -------
     sizes_of : function
         From `split`, `num_outputs`, `num_splits` and the axis length to the sizes, the
-        number of a refusal, the number of parts, and 0 or a fault of `rules.FAULTS`.
-    received, wrong_value, too_many, wrong_length : str
-        The values received, and the text of each fault; fields as in `rules.FAULTS`.
+        number of parts, 0 or a fault, and the number that the fault names.
+    faults : str
+        The faults of the rule, as `SplitError` takes them.
     """
     given = {"split": split, "num_outputs": num_outputs, "num_splits": num_splits}
-    given = {name: kind for name, kind in given.items() if _is_given(kind)}
-    if len(given) != 1:
-        return _no_rule, "split, num_outputs, num_splits", rules.ONE_RULE, "", ""
-    (parameter,) = given
+    parameters = [name for name, kind in given.items() if _is_given(kind)]
+    if len(parameters) != 1:
+        return _no_rule, f"{', '.join(given)}: {rules.ONE_RULE}"
+    (parameter,) = parameters
     if parameter != "split":
-        kind, value_of = parameter, _VALUE_OF[parameter]
-    elif _is_lengths(split):
-        kind, value_of = rules.LENGTHS, None
+        kind, sizes_of = parameter, _by_chunks(parameter)
     elif _is_integer(split):
-        kind, value_of = rules.CHUNK, _VALUE_OF["split"]
+        kind, sizes_of = rules.CHUNK, _by_chunks(rules.CHUNK)
     elif isinstance(split, types.Array) and split.ndim == 0 and _is_integer(split.dtype):
-        kind, value_of = rules.CHUNK, _VALUE_OF["split[()]"]
+        kind, sizes_of = rules.CHUNK, _by_scalar
+    elif _is_lengths(split):
+        kind, sizes_of = rules.LENGTHS, _by_lengths
+        if isinstance(split, types.BaseTuple) and not isinstance(split, types.UniTuple):
+            sizes_of = _by_lengths_of_several_types if split.count else _by_no_lengths
     else:
         raise TypingError(
             "splitjit.split: split must be an integer, a tuple or list of integers or an integer "
             f"array of rank 0 or 1, not {split}"
         )
     received = "split of {2} lengths" if kind == rules.LENGTHS else f"{parameter}={{0}}"
-    faults = rules.FAULTS[kind]
-    return (
-        _by_lengths if kind == rules.LENGTHS else _by_chunks(kind, value_of),
-        f"{received}, axis length {{1}}",
-        *[faults.get(fault, "") for fault in (_WRONG_VALUE, _TOO_MANY, _WRONG_LENGTH)],
-    )
-
-
-_VALUE_OF = {
-    "split": register_jitable(lambda split, num_outputs, num_splits: split),
-    "split[()]": register_jitable(lambda split, num_outputs, num_splits: split[()]),
-    "num_outputs": register_jitable(lambda split, num_outputs, num_splits: num_outputs),
-    "num_splits": register_jitable(lambda split, num_outputs, num_splits: num_splits),
-}
+    texts = [rules.FAULTS[kind].get(i + 1, "") for i in range(max(rules.FAULTS[kind]))]
+    return sizes_of, "\n".join([f"{received}, axis length {{1}}: {text}" for text in texts])
 
 
 @register_jitable
@@ -234,71 +213,72 @@ def _intp(value):
 
 @register_jitable
 def _no_rule(split, num_outputs, num_splits, length):
-    return length, length, length, _WRONG_VALUE
+    return length, length, 1, length
 
 
 @register_jitable
 def _by_lengths(split, num_outputs, num_splits, length):
-    lengths = _as_lengths(split)
-    fault = _check_lengths(lengths, length)
-    number = 0
-    if fault == _WRONG_VALUE:
-        number = lengths.min()
-    elif fault != 0:
-        for n in lengths:
-            number = number + n if n <= _MOST - number else _MOST
-    return lengths, number, len(lengths), fault
+    lengths = np.empty(len(split), np.intp)
+    i = 0
+    for n in split:
+        lengths[i] = _intp(n)
+        i += 1  # noqa: SIM113  as below
+    number, fault = _check_lengths(lengths, length, _MOST)
+    return lengths, len(lengths), fault, number
+
+
+@register_jitable
+def _by_lengths_of_several_types(split, num_outputs, num_splits, length):
+    lengths = np.empty(len(split), np.intp)
+    i = 0
+    for n in literal_unroll(split):
+        lengths[i] = _intp(n)
+        i += 1  # noqa: SIM113  Numba does not unroll enumerate
+    number, fault = _check_lengths(lengths, length, _MOST)
+    return lengths, len(lengths), fault, number
+
+
+@register_jitable
+def _by_no_lengths(split, num_outputs, num_splits, length):
+    lengths = np.empty(0, np.intp)
+    number, fault = _check_lengths(lengths, length, _MOST)
+    return lengths, 0, fault, number
 
 
 @functools.cache
-def _by_chunks(kind, value_of):
+def _by_chunks(kind):
     """Make the function of a rule whose parts are chunks."""
-    apply = register_jitable(rules.CHUNKED[kind])
+    rule = register_jitable(rules.CHUNKED[kind])
 
     @register_jitable
-    def by_chunks(split, num_outputs, num_splits, length):
-        value = _intp(value_of(split, num_outputs, num_splits))
-        chunk, count, fault = apply(value, length)
-        return chunk, value, count, fault
+    def by_split(split, num_outputs, num_splits, length):
+        chunk, count, fault = rule(_intp(split), length)
+        return chunk, count, fault, _intp(split)
 
-    return by_chunks
+    @register_jitable
+    def by_num_outputs(split, num_outputs, num_splits, length):
+        chunk, count, fault = rule(_intp(num_outputs), length)
+        return chunk, count, fault, _intp(num_outputs)
+
+    @register_jitable
+    def by_num_splits(split, num_outputs, num_splits, length):
+        chunk, count, fault = rule(_intp(num_splits), length)
+        return chunk, count, fault, _intp(num_splits)
+
+    by = {"split": by_split, "num_outputs": by_num_outputs, "num_splits": by_num_splits}
+    return by[rules.PARAMETERS[kind]]
 
 
-# The two functions below are stubs: Numba compiles an overload for the types that it meets.
+@register_jitable
+def _by_scalar(split, num_outputs, num_splits, length):
+    return _by_chunk(split[()], num_outputs, num_splits, length)
 
 
-def _as_lengths(split):
-    """Copy lengths of any integer types to an array of intp."""
-    raise NotImplementedError
-
-
-@overload(_as_lengths)
-def _as_lengths_overload(split):
-    def of_items_of_one_type(split):
-        lengths = np.empty(len(split), np.intp)
-        i = 0
-        for length in split:
-            lengths[i] = _intp(length)
-            i += 1  # noqa: SIM113  as below
-        return lengths
-
-    def of_items_of_several_types(split):
-        lengths = np.empty(len(split), np.intp)
-        i = 0
-        for length in literal_unroll(split):
-            lengths[i] = _intp(length)
-            i += 1  # noqa: SIM113  Numba does not unroll enumerate
-        return lengths
-
-    if not isinstance(split, types.BaseTuple) or isinstance(split, types.UniTuple):
-        return of_items_of_one_type
-    if split.count:
-        return of_items_of_several_types
-    return lambda split: np.empty(0, np.intp)
+_by_chunk = _by_chunks(rules.CHUNK)
 
 
 def _size(sizes, i, length):
-    """Return the length of part i."""
+    """Return the length of part i. Numba compiles the overload for the type of `sizes`."""
     raise NotImplementedError
 
 
@@ -312,33 +292,42 @@ def _size_overload(sizes, i, length):
 # ---- the copy ---------------------------------------------------------------------------
 
 
-_OUTS, _ONE_OUT_PER_PART = "outs of {0} arrays", "must have an array for each of {1} parts"
-_WRONG_SHAPE, _SHARES_WITH_X, _SHARES_WITH_OUT = 1, 2, 3
+_OUT_FAULTS = "\n".join(
+    [
+        "outs of {0} arrays: must have an array for each of {1} parts",
+        "outs[{0}]: must have the shape of its part",
+        "outs[{0}] and x: must not share memory",
+        "outs[{1}] and outs[{0}]: must not share memory",
+    ]
+)
 
 
 @register_jitable
 def _check_outs(x, outs, sizes, count, axis):
-    """Return 0 or why parts cannot be written to `outs`, and the indices of the arrays."""
+    """Return 0 or a fault of `_OUT_FAULTS`, and two numbers for it."""
+    if len(outs) != count:
+        return 1, len(outs), count
+    start_of_x, end_of_x = _span(x)
     for i in range(count):
-        out = outs[i]
-        for d in range(x.ndim):
-            if out.shape[d] != (_size(sizes, i, x.shape[d]) if d == axis else x.shape[d]):
-                return _WRONG_SHAPE, i, i
-        if _overlap(x, out):
-            return _SHARES_WITH_X, i, i
+        shape = tuple_setitem(x.shape, axis, _size(sizes, i, x.shape[axis]))
+        if outs[i].shape != shape:
+            return 2, i, i
+        start, end = _span(outs[i])
+        if start < end_of_x and start_of_x < end:
+            return 3, i, i
         for j in range(i):
-            if _overlap(outs[j], out):
-                return _SHARES_WITH_OUT, i, j
+            other_start, other_end = _span(outs[j])
+            if start < other_end and other_start < end:
+                return 4, i, j
     return 0, 0, 0
 
 
 @register_jitable
-def _overlap(a, b):
-    """Return whether two contiguous arrays share memory; of others, return False."""
-    if a.size == 0 or b.size == 0 or not (a.flags.c_contiguous and b.flags.c_contiguous):
-        return False
-    start, other = a.ctypes.data, b.ctypes.data
-    return start < other + b.size * b.itemsize and other < start + a.size * a.itemsize
+def _span(array):
+    """Return the addresses between which a contiguous array lies; of others, an empty span."""
+    if array.size == 0 or not array.flags.c_contiguous:
+        return 0, 0
+    return array.ctypes.data, array.ctypes.data + array.size * array.itemsize
 
 
 @functools.cache

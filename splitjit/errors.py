@@ -115,17 +115,17 @@ class SplitError(ValueError):
         The offending values, by name.
     rule : str
         The rule that the values break.
-    *values : int
-        Numbers for the fields ``{0}``, ``{1}``, … of `received` and `rule`.
-        Compiled code passes numbers here, because formatting them in compiled
-        code would take long to compile.
+    *fault : int
+        Only compiled code passes these: the number of a fault, and the numbers
+        for the fields ``{0}``, ``{1}``, … of its text. Then `received` is empty,
+        and `rule` has one line per fault, from 1 on: received, a colon, the rule.
     hint : str, default ""
         A likely fix. The message ends with it.
 
     Attributes
     ----------
     operator, received, rule, hint : str
-        The parameters above, with all fields filled in.
+        The parameters above.
 
     Examples
     --------
@@ -138,10 +138,11 @@ the axis length 7 must be a multiple of 2; num_outputs=2 allows a shorter last p
     """
 
     def __init__(
-        self, operator: str, received: str, rule: str, *values: int, hint: str = ""
+        self, operator: str, received: str, rule: str, *fault: int, hint: str = ""
     ) -> None:
-        if values:
-            received, rule = received.format(*values), rule.format(*values)
+        if fault:
+            number, *values = fault
+            received, rule = rule.split("\n")[number - 1].format(*values).split(": ")
         super().__init__(operator, received, rule)
         self.operator = operator
         self.received = received

@@ -1,5 +1,6 @@
 """Splits of Dask arrays: the parts, compared with NumPy's slices, and the task graph."""
 
+import inspect
 import math
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import splitjit
 from splitjit import SplitError, SplitTypeError, openvino, plan_split, split
 from tests.cases import CASES, REFUSALS
 
@@ -241,6 +243,36 @@ def test_chunks_of_other_types():
 def run(code):
     """Run Python code in a separate process."""
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+
+
+def test_split_of_the_module_takes_what_split_takes():
+    x = np.arange(12).reshape(2, 6)
+    lazy = da.from_array(x, chunks=4)
+    signature = inspect.signature(splitjit.dask.split)
+    of_split = inspect.signature(splitjit.split)
+    assert [str(p).partition(":")[0] for p in signature.parameters.values()] == [
+        str(p).partition(":")[0] for p in of_split.parameters.values()
+    ]
+    defaults = [p.default for p in signature.parameters.values()]
+    assert defaults == [p.default for p in of_split.parameters.values()]
+    for part, same in zip(
+        splitjit.dask.split(lazy, [2, 4], axis=1), split(lazy, [2, 4], axis=1), strict=True
+    ):
+        assert part.name == same.name
+    assert splitjit.dask.split(lazy, num_splits=2)[1].compute().tolist() == [x.tolist()[1]]
+    with pytest.raises(SplitTypeError, match=r"x of type ndarray: x must be a dask\.array\.Array"):
+        splitjit.dask.split(x, 2)
+
+
+def test_the_module_is_imported_when_it_is_first_used():
+    run(
+        "import sys, splitjit\n"
+        "assert 'splitjit.dask' not in sys.modules\n"
+        "import numpy\n"
+        "split = splitjit.dask.split\n"
+        "import dask.array\n"
+        "assert [len(part) for part in split(dask.array.ones(5), 3)] == [3, 2]"
+    )
 
 
 def test_dask_is_imported_by_those_who_use_it():

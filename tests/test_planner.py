@@ -2,15 +2,20 @@
 
 import copy
 import pickle
+import pickletools
+import re
 import subprocess
 import sys
+import typing
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from splitjit import SplitError, SplitPlan, SplitTypeError, plan_split
 from splitjit._core import plan as planner
+from splitjit.errors import describe, shorten
 from tests.cases import CASES, EXACT, REFUSALS
 
 shapes = st.lists(st.integers(0, 50), min_size=1, max_size=5).map(tuple)
@@ -126,6 +131,60 @@ def test_plans_and_errors_travel_between_processes():
     assert type(error) is SplitTypeError
     assert str(error) == str(caught.value)
     assert str(error.named("ONNX Split-13")).startswith("ONNX Split-13: split=2.5: must")
+
+
+def test_pickles_name_no_private_module():
+    """So that plans and refusals can be loaded after private modules have moved."""
+    for value in (plan_split((4, 6), [2, 4], axis=1), SplitError("split", "axis=1", "wrong")):
+        data = pickle.dumps(value)
+        names = [arg for _, arg, _ in pickletools.genops(data) if isinstance(arg, str)]
+        assert any(name.startswith("splitjit") for name in names)
+        assert not [name for name in names if "._" in name]
+
+
+def test_annotations_of_a_plan_can_be_read():
+    assert typing.get_type_hints(SplitPlan)["sizes"] == tuple[int, ...]
+
+
+def test_a_likely_fix_ends_the_message_of_split_alone():
+    with pytest.raises(SplitError) as caught:
+        plan_split((7,), num_splits=2)
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert error.hint == "num_outputs=2 allows a shorter last part"
+    assert str(error).endswith(f": the axis length 7 must be a multiple of 2; {error.hint}")
+    assert str(error.named("split")) == str(error)
+    assert str(error.named("ONNX Split-13")).endswith(" must be a multiple of 2")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.array([2.0, 4.0]), "array of float64, [2. 4.]"),
+        (np.array(2.5), "array of float64, shape (), 2.5"),
+        ([np.array([1, 2], np.int8)], "[array of int8, [1 2]]"),
+        (np.ma.array([2, 4], mask=[True, False]), "array of int64, [-- 4]"),
+        (np.float32(2), "np.float32(2.0)"),
+        (np.ndarray, "<class 'numpy.ndarray'>"),
+        ([2.0] * 9, "[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, ...]"),
+    ],
+    ids=str,
+)
+def test_values_are_described_with_their_dtype(value, text):
+    assert describe(split=value) == f"split={text}"
+
+
+def test_long_arrays_are_abbreviated():
+    text = shorten(np.arange(10**6) + 0.5)
+    assert re.fullmatch(r"array of float64, \[5\.0.*\.\.\..*9\.9999\S*\]", text)
+    assert len(shorten(np.arange(500))) <= 120
+
+
+def test_tensors_are_described_without_importing_their_library():
+    methods = {"__len__": lambda self: 2, "__str__": lambda self: "tensor([2.,\n 4.])"}
+    tensor = type("Tensor", (), {"dtype": "torch.float32", "shape": (2,), **methods})
+    assert shorten(tensor()) == "tensor of float32, [2., 4.]"
+    tensor.__str__ = lambda self: 1 / 0
+    assert re.fullmatch(r"<\S*Tensor object at \S*>", shorten(tensor()))
 
 
 def test_repr_shows_axis_sizes_and_shapes():

@@ -1,8 +1,9 @@
-"""Plans to look at: text for the terminal, SVG for notebooks, from one layout.
+"""Drawings of plans: text for the terminal and SVG for notebooks, from one layout.
 
-A part is a cell as wide as the part is long, to scale, with its size inside
-and its offset below. One too short for these labels is widened until they fit;
-where there is no room for all, a dashed cell stands for those in the middle.
+A cell stands for a part. The width of a cell is the length of its part, to scale. The
+size is written inside the cell, and the offset below it. If a cell is too narrow for its
+labels, it is widened. If there is no room for all cells, one dashed cell stands for the
+parts in the middle.
 """
 
 from __future__ import annotations
@@ -20,29 +21,29 @@ if TYPE_CHECKING:
     from splitjit._core.plan import SplitPlan
 
 _NARROWEST, _WIDEST = 40, 80
-"""Columns of a drawing; fewer have no room for a first, a last and a dashed cell."""
+"""Columns of a drawing. The least have room for a first, a dashed and a last cell."""
 
 _FEW = 8
-"""Parts that are drawn, at most, where there is no room for all."""
+"""The most parts that are drawn if there is no room for all."""
 
 _COLUMN, _LINE, _BAR = 8, 18, 40
-"""Pixels in an SVG: a little more than its characters need, and the cells' height."""
+"""Pixels in an SVG: width and height of a character with some space, height of a cell."""
 
 
 class _Cell(NamedTuple):
-    """A part, or those in the middle that are left out."""
+    """The cell of one part, or of the parts in the middle that are left out."""
 
     size: int
     label: str
     start: str
     end: str
-    columns: int  # that its labels need
+    columns: int  # needed by the labels
     left_out: bool
     about: str
 
 
 def text(plan: SplitPlan) -> str:
-    """Draw a plan in box characters, as wide as the terminal or 80 columns at most.
+    """Draw a plan in box characters, as wide as the terminal but at most 80 columns.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ def text(plan: SplitPlan) -> str:
     Returns
     -------
     str
-        A few lines, however many parts there are.
+        A few lines, for any number of parts.
     """
     columns = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size().columns))
     lines = _title(plan, columns)
@@ -73,7 +74,7 @@ def text(plan: SplitPlan) -> str:
 
 
 def svg(plan: SplitPlan) -> str:
-    """Draw a plan as an SVG element, for a page with text of any color.
+    """Draw a plan as an SVG element that takes the text color of its page.
 
     Parameters
     ----------
@@ -83,7 +84,7 @@ def svg(plan: SplitPlan) -> str:
     Returns
     -------
     str
-        One element, with no ids or styles that could clash with others of the page.
+        One element, without ids or styles that could clash with other elements.
     """
     lines = _title(plan, _WIDEST)
     cells = _cells(plan, _WIDEST)
@@ -99,7 +100,7 @@ def svg(plan: SplitPlan) -> str:
             "aria-label": describe(shape=plan.shape, axis=plan.axis, sizes=plan.sizes),
             "width": str(across),
             "height": str(down),
-            "viewBox": f"-1 -1 {across} {down}",  # outlines are half outside
+            "viewBox": f"-1 -1 {across} {down}",  # half of an outline lies outside of its box
             "style": "max-width: 100%; height: auto",
             "font-family": "monospace",
             "font-size": "12",
@@ -138,9 +139,9 @@ def _title(plan: SplitPlan, columns: int) -> list[str]:
 
 
 def _cells(plan: SplitPlan, columns: int) -> list[_Cell]:
-    """Return the cells to draw: all parts, or as many of the first and last as fit."""
-    room = columns - 1  # the last border's
-    digits = (room - 7) // 4  # with labels of so many, three cells fit: that ends the search
+    """Return the cells to draw: all parts, or as many first and last parts as fit."""
+    room = columns - 1  # the last column is a border
+    digits = (room - 7) // 4  # three cells with labels of this length fit, so the search ends
     drawings = (
         [_cell(plan, parts, most) for parts in choice]
         for choice in _choices(len(plan.sizes), columns // 4)
@@ -150,7 +151,7 @@ def _cells(plan: SplitPlan, columns: int) -> list[_Cell]:
 
 
 def _choices(count: int, most: int) -> Iterator[list[range]]:
-    """Yield what the cells can stand for, each for a range of parts, from many cells to few."""
+    """Yield lists of cells as ranges of parts, from many cells to few."""
     if count <= most:
         yield [range(i, i + 1) for i in range(count)]
     for shown in range(min(_FEW, count - 2), 1, -1):
@@ -159,7 +160,7 @@ def _choices(count: int, most: int) -> Iterator[list[range]]:
 
 
 def _cell(plan: SplitPlan, parts: range, digits: int) -> _Cell:
-    """Return the cell of a part, or of several that are left out."""
+    """Return the cell of one part, or of several parts that are left out."""
     is_last = parts.stop == len(plan.sizes)
     start = plan.offsets[parts.start]
     end = plan.shape[plan.axis] if is_last else plan.offsets[parts.stop]
@@ -178,16 +179,16 @@ def _cell(plan: SplitPlan, parts: range, digits: int) -> _Cell:
 
 
 def _label(number: int, digits: int) -> str:
-    """Write a number, to two digits where there is no room for all of them."""
+    """Return a number as text, rounded to two digits if there is no room for all digits."""
     if number < 10**digits:
         return str(number)
     return f"{number:.1e}" if number < 10**300 else ">1e300"
 
 
 def _widths(cells: list[_Cell], room: int, unit: int = 1) -> list[int]:
-    """Share the room by size, but give each cell what its labels need.
+    """Return the widths of the cells: in proportion to size, but wide enough for the labels.
 
-    No more of the room is taken than all cells need to be to scale.
+    The cells use no more room than they need to be to scale.
     """
     sizes = [cell.size for cell in cells]
     least = [cell.columns * unit for cell in cells]

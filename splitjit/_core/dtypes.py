@@ -1,4 +1,4 @@
-"""ONNX's names of tensor types, and NumPy's dtypes."""
+"""ONNX names of tensor types, and the NumPy dtypes that they stand for."""
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -28,7 +28,7 @@ TENSOR_TYPES = (*_NUMERIC, _STRING, _BFLOAT16)
 """The 16 tensor types of ONNX Split, by their ONNX names."""
 
 _NAMES = {np.dtype(scalar): name for name, scalar in _NUMERIC.items()}
-# By the numbers of NumPy's own types, which both byte orders and equal C types have.
+# By the number of the dtype, which is the same for both byte orders.
 _NAMES_BY_NUMBER = {
     np.dtype(code).num: name
     for code in np.typecodes["All"]
@@ -47,12 +47,12 @@ def tensor_dtype(name: str) -> np.dtype:
     Returns
     -------
     dtype
-        In native byte order; object for strings; ml_dtypes' for bfloat16.
+        In native byte order. Strings are object, bfloat16 is a dtype of ml_dtypes.
 
     Raises
     ------
     KeyError
-        If the name is none of `TENSOR_TYPES`.
+        If the name is not in `TENSOR_TYPES`.
     ImportError
         If bfloat16 is asked for and ml_dtypes is not installed.
 
@@ -72,17 +72,17 @@ def tensor_dtype(name: str) -> np.dtype:
 
 
 def tensor_type(dtype: np.dtype) -> str | None:
-    """Return the ONNX name of a dtype's tensor type.
+    """Return the ONNX name of the tensor type of a dtype.
 
     Parameters
     ----------
     dtype : dtype
-        Of either byte order. Strings are object, 'U' or StringDType.
+        A dtype of either byte order. Strings are object, 'U' or StringDType.
 
     Returns
     -------
     str or None
-        None where ONNX Split has no such type, as for 'S', float8 or longdouble.
+        None if ONNX Split has no such type: 'S', float8 and longdouble, for example.
 
     Examples
     --------
@@ -95,12 +95,12 @@ def tensor_type(dtype: np.dtype) -> str | None:
 def _other_tensor_type(dtype: np.dtype) -> str | None:
     if dtype.kind == "T":
         return _STRING
-    # ml_dtypes', which need not be installed. Its type says so faster than its name.
+    # bfloat16 of ml_dtypes, which may not be installed. `dtype.type` is faster than `dtype.name`.
     return _BFLOAT16 if dtype.type.__name__ == "bfloat16" else None
 
 
 def as_dtype(dtype: DTypeLike) -> np.dtype:
-    """Make a dtype of an array's items of what stands for one.
+    """Return a dtype-like object as a dtype of array items.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def as_dtype(dtype: DTypeLike) -> np.dtype:
     Raises
     ------
     SplitTypeError
-        If it is none, or one whose items are arrays themselves.
+        If `dtype` is not a dtype, or if its items are arrays.
     """
     try:
         made = np.dtype(dtype)
@@ -122,5 +122,5 @@ def as_dtype(dtype: DTypeLike) -> np.dtype:
             "split", describe(dtype=dtype), f"must be a dtype: {reason(error)}"
         ) from error
     if made.subdtype is not None:
-        raise SplitTypeError("split", describe(dtype=dtype), "its items must not be arrays")
+        raise SplitTypeError("split", describe(dtype=dtype), "items must not be arrays")
     return made

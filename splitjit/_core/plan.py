@@ -31,10 +31,9 @@ from splitjit._core.rules import (
     MAX_PARTS,
     PARAMETERS,
     TOO_MANY,
-    WRONG_VALUE,
     Rule,
     check_lengths,
-    size_of_part,
+    sizes_of_chunks,
 )
 from splitjit.errors import SplitError, describe, shorten
 
@@ -132,9 +131,8 @@ class SplitPlan:
     def _set(self, shape: Shape, axis: int, sizes: Shape) -> None:
         """Set all attributes from values that have been checked."""
         offsets = tuple(itertools.accumulate(sizes[:-1], initial=0)) if sizes else ()
-        before, after = shape[:axis], shape[axis + 1 :]
         # Parts of equal size share one shape tuple: a plan may have 100 000 parts.
-        shape_of_size = {size: (*before, size, *after) for size in set(sizes)}
+        shape_of_size = {n: (*shape[:axis], n, *shape[axis + 1 :]) for n in set(sizes)}
         whole = (slice(None),) * axis
         slices = [(*whole, slice(o, o + n)) for o, n in zip(offsets, sizes, strict=True)]
         values = {
@@ -427,15 +425,13 @@ def _sizes(shape: Shape, axis: int, rule: Rule, most: int = sys.maxsize) -> Shap
         count = len(value)
         if count > most:
             raise _ManyPartsError
-        fault = check_lengths(value, length)
+        number, fault = check_lengths(value, length, sum(value))
         if not fault and count > MAX_PARTS:
             fault = TOO_MANY
     else:
+        number = value
         chunk, count, fault = CHUNKED[kind](value, length)
     if fault:
-        number = value
-        if isinstance(value, tuple):
-            number = min(value) if fault == WRONG_VALUE else sum(value)
         numbers = [shorten(n) for n in (number, length, count)]
         raise SplitError(
             "split",
@@ -445,18 +441,9 @@ def _sizes(shape: Shape, axis: int, rule: Rule, most: int = sys.maxsize) -> Shap
         )
     if count > most:
         raise _ManyPartsError
-    return value if isinstance(value, tuple) else _chunks(chunk, count, length)
+    return value if isinstance(value, tuple) else sizes_of_chunks(chunk, count, length)
 
 
 def _received(shape: Shape, axis: int, rule: Rule) -> str:
     kind, value = rule
     return describe(**{PARAMETERS[kind]: value, "axis": axis, "shape": shape})
-
-
-def _chunks(chunk: int, count: int, length: int) -> Shape:
-    """Return the sizes of `count` chunks: whole ones, the rest, and empty ones."""
-    whole = min(length // chunk, count) if chunk else 0
-    sizes = (chunk,) * whole
-    if whole < count:
-        sizes += (size_of_part(chunk, whole, length), *(0,) * (count - whole - 1))
-    return sizes

@@ -68,7 +68,7 @@ FAULTS = {
 """The text of each fault of each rule.
 
 Fields: ``{0}`` is the value of the rule, ``{1}`` the axis length, ``{2}`` the number of parts.
-For lengths, ``{0}`` is the least length of a `WRONG_VALUE`, and otherwise the sum.
+For lengths, ``{0}`` is the negative length of a `WRONG_VALUE`, and otherwise the sum.
 """
 
 HINTS = {(NUM_SPLITS, WRONG_LENGTH): "num_outputs={0} allows a shorter last part"}
@@ -88,15 +88,17 @@ def wrap_axis(axis: int, rank: int) -> tuple[int, int]:
 # ---- lengths: each part has its own ------------------------------------------------------
 
 
-def check_lengths(lengths: Sequence[int], length: int) -> int:
-    """Return 0 or a fault."""
-    rest = length
+def check_lengths(lengths: Sequence[int], length: int, most: int) -> tuple[int, int]:
+    """Return the sum or a negative length, and 0 or a fault.
+
+    The sum stops at `most`, so that it does not overflow in compiled code.
+    """
+    total = 0
     for n in lengths:
         if n < 0:
-            return WRONG_VALUE
-        # -1 if the lengths are too long. Their sum could overflow in compiled code.
-        rest -= min(n, rest + 1)
-    return 0 if rest == 0 else WRONG_LENGTH
+            return n, WRONG_VALUE
+        total = total + n if n <= most - total else most
+    return total, 0 if total == length else WRONG_LENGTH
 
 
 # ---- chunks: equal parts, and the last ones are clamped ----------------------------------
@@ -140,3 +142,12 @@ CHUNKED: dict[str, Callable[[int, int], tuple[int, int, int]]] = {
 def size_of_part(chunk: int, i: int, length: int) -> int:
     """Return the length of part i: a chunk, or the rest of the axis if the rest is shorter."""
     return min(chunk, length - min(i * chunk, length))
+
+
+def sizes_of_chunks(chunk: int, count: int, length: int) -> tuple[int, ...]:
+    """Return the lengths of all parts: whole chunks, the rest, and empty parts."""
+    whole = min(length // chunk, count) if chunk else 0
+    sizes = (chunk,) * whole
+    if whole < count:
+        sizes += (size_of_part(chunk, whole, length), *(0,) * (count - whole - 1))
+    return sizes
