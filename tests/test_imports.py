@@ -21,6 +21,7 @@ LAYERS = """
 errors _core
 _core.rules
 _core.arguments
+_core.sizes
 _core.plan
 _core.dtypes _core.drawing
 _core.arrays

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, overload
@@ -23,19 +22,9 @@ from splitjit._core.arguments import (
     rule_of,
     shape_of,
 )
-from splitjit._core.rules import (
-    CHUNKED,
-    FAULTS,
-    HINTS,
-    LENGTHS,
-    MAX_PARTS,
-    PARAMETERS,
-    TOO_MANY,
-    Rule,
-    check_lengths,
-    sizes_of_chunks,
-)
-from splitjit.errors import SplitError, describe, shorten
+from splitjit._core.rules import LENGTHS, Rule
+from splitjit._core.sizes import TooManyPartsError, describe_rule, sizes_of
+from splitjit.errors import describe
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,7 +115,7 @@ class SplitPlan:
         shape = shape_of(self.shape)
         axis = normalize_axis(self.axis, shape)
         lengths = integers("sizes", self.sizes)
-        self._set(shape, axis, _sizes(shape, axis, (LENGTHS, lengths)))
+        self._set(shape, axis, sizes_of(shape, axis, (LENGTHS, lengths)))
 
     def _set(self, shape: Shape, axis: int, sizes: Shape) -> None:
         """Set all attributes from values that have been checked."""
@@ -378,26 +367,19 @@ SplitPlan.__module__ = "splitjit"  # pickles then name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest looks only for classes of this module
 
 
-# ---- from a rule to a plan, and caches ---------------------------------------------------
-
-
 def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
     """Plan the split of a shape of plain integers; equal calls share a plan."""
     if type(axis) is not int:
         axis = integer("axis", axis)
     try:
         return _plan_of_few(shape, axis, rule)
-    except _ManyPartsError:
+    except TooManyPartsError:
         pass
     try:
         return _plan_of_many(shape, axis, rule)
-    except _ManyPartsError:
-        received = _received(shape, axis, rule)
+    except TooManyPartsError:
+        received = describe_rule(shape, axis, rule)
         raise MemoryError(f"split: {received}: not enough memory for the plan") from None
-
-
-class _ManyPartsError(Exception):
-    """A plan has more than `FEW_PARTS` parts. `lru_cache` does not keep an exception."""
 
 
 @functools.lru_cache(maxsize=512)
@@ -413,37 +395,5 @@ def _plan_of_many(shape: Shape, axis: int, rule: Rule) -> SplitPlan:
 def _plan(shape: Shape, axis: int, rule: Rule, most: int) -> SplitPlan:
     axis = normalize_axis(axis, shape)
     plan = object.__new__(SplitPlan)  # no second check of the values
-    plan._set(shape, axis, _sizes(shape, axis, rule, most))
+    plan._set(shape, axis, sizes_of(shape, axis, rule, most))
     return plan
-
-
-def _sizes(shape: Shape, axis: int, rule: Rule, most: int = sys.maxsize) -> Shape:
-    """Return the sizes of the parts that a rule makes of an axis, if they are not too many."""
-    kind, value = rule
-    length = shape[axis]
-    if isinstance(value, tuple):
-        count = len(value)
-        if count > most:
-            raise _ManyPartsError
-        number, fault = check_lengths(value, length, sum(value))
-        if not fault and count > MAX_PARTS:
-            fault = TOO_MANY
-    else:
-        number = value
-        chunk, count, fault = CHUNKED[kind](value, length)
-    if fault:
-        numbers = [shorten(n) for n in (number, length, count)]
-        raise SplitError(
-            "split",
-            _received(shape, axis, rule),
-            FAULTS[kind][fault].format(*numbers),
-            hint=HINTS.get((kind, fault), "").format(*numbers),
-        )
-    if count > most:
-        raise _ManyPartsError
-    return value if isinstance(value, tuple) else sizes_of_chunks(chunk, count, length)
-
-
-def _received(shape: Shape, axis: int, rule: Rule) -> str:
-    kind, value = rule
-    return describe(**{PARAMETERS[kind]: value, "axis": axis, "shape": shape})
