@@ -59,10 +59,13 @@ FIRST_SAMPLE = 8
 SAMPLE_EVERY = 512
 """Parallel copies of a class between two measurements of one thread, at first and later."""
 SETTLE = 1
-SETTLE_BELOW = 1 << 24
-"""Before a measurement, one thread runs one copy, and below this size these more: after
-parallel copies, 0.6 MB take 35 µs, because half of them is in the cache of another core.
-Later they take 15."""
+"""Copies of one thread, after the first one, before a measurement. After parallel copies,
+half of the data is in the cache of another core: 0.6 MB take 35 µs, and later 15."""
+LARGE = 1 << 24
+"""From this size on, copies do not fit in caches, and one thread needs no such copies."""
+DOUBT = 0.75
+"""If a large parallel copy takes longer than this ratio of one thread's time, one thread is
+measured soon. Smaller copies are so many that it is measured soon in any case."""
 ASSUMED_FROM = 1 << 26
 ASSUMED_COST = 0.5e-9
 """From this size on, the first copies are parallel, because one thread would take too long.
@@ -192,7 +195,7 @@ class Governor:
         else:
             self._learn_many(cell, threads, nbytes, began, ended)
         calm = not cell.slow and cell.owed <= 0 and self.machine.owed <= 0
-        cell.limit = cell.one if calm else 0.0
+        cell.limit = 0.0 if not calm else cell.one if nbytes < LARGE else DOUBT * cell.one
 
     def _learn_many(
         self, cell: Cell, threads: int, nbytes: int, began: float, ended: float
@@ -209,15 +212,17 @@ class Governor:
             self._trusting = True
             self._warned = False
         cell.gain(gain)
+        if nbytes >= LARGE and gain < (1 - DOUBT) * expected:
+            cell.left = min(cell.left, FIRST_SAMPLE)
         cell.slow = max(cell.slow - max(gain / expected, -0.5), 0.0)
         if cell.slow > SLOW:
             cell.begin(cell.slow * expected)
             cell.left = 0
 
     def _learn_one(self, cell: Cell, nbytes: int, seconds: float, ended: float) -> None:
-        if not cell.settled:
+        if not cell.settled and (nbytes < LARGE or not cell.one):
             cell.settled = True
-            cell.left = -SETTLE if nbytes < SETTLE_BELOW else 0
+            cell.left = -SETTLE if nbytes < LARGE else 0
             return
         cost, one = seconds / nbytes, cell.one
         if cost < 0.75 * one or not one:
