@@ -38,7 +38,7 @@ class Machine:
         self.pays = True  # whether two threads are faster than one
         self.parallel = self.calls = 0
         self.evidence = evidence
-        self.governor = Governor(self.usage, lambda: self.own)
+        self.governor = Governor(self.usage, lambda: self.own, lambda: self.now)
         monkeypatch.setattr(threads, "governor", self.governor)
         monkeypatch.setattr(threads, "perf_counter", lambda: self.now)
         monkeypatch.setattr(threads, "load", lambda kernel, loop, parallel: self.kernel(parallel))
@@ -169,6 +169,26 @@ def test_a_load_that_comes_and_goes(machine):
         assert mean(times) < 1.15 * one
 
 
+def test_a_process_that_starts_on_a_busy_machine_meets_no_stall(monkeypatch):
+    machine = Machine(monkeypatch)
+    machine.busy = 1
+    machine.wait(0.3, used=0.3)  # imports
+    machine.copies(2_400_000, module.PROBE_AFTER - 0.1)
+    assert not machine.parallel
+    machine.busy = 0
+    machine.copies(2_400_000, 0.3)
+    machine.parallel = machine.calls = 0
+    machine.copies(2_400_000, 1)
+    assert machine.parallel > 0.9 * machine.calls
+
+
+def test_a_process_that_starts_on_an_idle_machine_is_parallel_at_once(machine):
+    machine.wait(0.3, used=0.3)
+    for _ in range(10):
+        machine.copy(2_400_000)
+    assert machine.parallel == 7
+
+
 def test_rare_calls_do_not_stall_often(machine):
     machine.busy = 1
     times = machine.copies(2_400_000, 200, pause=0.1)
@@ -230,7 +250,7 @@ def test_programs_of_low_priority_pause_nothing_for_long(monkeypatch):
 def test_idle_time_that_does_not_advance_is_no_evidence(monkeypatch):
     machine = Machine(monkeypatch)
     machine.usage = lambda: Usage(2, 0.0, 0.0)
-    machine.governor = Governor(machine.usage)
+    machine.governor = Governor(machine.usage, clock=lambda: machine.now)
     monkeypatch.setattr(threads, "governor", machine.governor)
     machine.busy = 1
     machine.copies(2_400_000, 5)
@@ -271,10 +291,9 @@ def test_threads_race_without_errors():
             for _ in range(20_000):
                 cell = governor.cells["copy"][clock.randrange(19, 30)]
                 left = cell.left
-                count = 2 if left > 0 else 1
                 cell.left = left - 1 if left > 0 else min(left + 1, 0)
                 began, now = now, now + clock.choice([0.0, 1e-5, 1e-4, 1e-2])
-                governor.learn(cell, count, 1 << 20, began, now)
+                governor.learn(cell, 2, left > 0, 1 << 20, began, now)
         except Exception as error:
             errors.append(error)
 

@@ -47,8 +47,9 @@ LONGEST_IN_LOSSES = 32.0
 """The first pause in losses, the growth of the next ones, and the longest: in seconds, or
 in losses if that is longer, since a slow copy of 1 GB loses more than a second."""
 
-LOOK_EVERY = 0.2
-"""Seconds between looks at idle time, which the system counts in steps of 0.01."""
+LOOK_EVERY = 0.1
+"""Seconds between looks at idle time, which the system counts in steps of 0.01. A stall
+pauses parallel copies for at least this time, so that the first pause ends with a look."""
 TOLERANCE = 0.3
 """Cores that other programs may use while the machine still counts as idle."""
 PROBE_AFTER = 3.0
@@ -153,14 +154,17 @@ class Governor:
         Returns the time that the cores were idle so far, or None.
     own : callable, default `time.process_time`
         Returns the processor time that this process used so far, in seconds.
+    clock : callable, default `time.perf_counter`
+        Returns the seconds of the clock that `learn` is given.
     """
 
     def __init__(
         self,
         usage: Callable[[], Usage | None] = usage,
         own: Callable[[], float] = time.process_time,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._usage, self._own = usage, own
+        self._usage, self._own, self._clock = usage, own, clock
         self.forget()
 
     def forget(self) -> None:
@@ -173,10 +177,14 @@ class Governor:
         self._warned = False  # whether the last stall, not yet forgotten, began no pause
         self._threads = 1
         self._idle: bool | None = None
-        self._look_at = float("inf")
-        self._seen: tuple[float, float, Usage | None] = (0.0, 0.0, None)
+        # From here to the first copies there is time enough to see whether cores are idle.
+        self._started = False
+        self._seen = (self._clock(), self._own(), self._usage())
+        self._look_at = self._seen[0] + LOOK_EVERY
 
-    def learn(self, cell: Cell, threads: int, nbytes: int, began: float, ended: float) -> None:
+    def learn(
+        self, cell: Cell, threads: int, parallel: bool, nbytes: int, began: float, ended: float
+    ) -> None:
         """Learn how long a copy took.
 
         Parameters
@@ -184,27 +192,31 @@ class Governor:
         cell : Cell
             Its class.
         threads : int
-            The number of threads that ran it.
+            The number of threads that a parallel copy has.
+        parallel : bool
+            Whether the copy was parallel.
         nbytes : int
             Bytes of all parts.
         began, ended : float
             Seconds of a monotonic clock.
         """
-        if threads == 1:
-            self._learn_one(cell, nbytes, max(ended - began, 1e-9), ended)
+        self._threads = threads
+        if parallel:
+            self._learn_many(cell, nbytes, began, ended)
         else:
-            self._learn_many(cell, threads, nbytes, began, ended)
-        calm = not cell.slow and cell.owed <= 0 and self.machine.owed <= 0
-        cell.limit = 0.0 if not calm else cell.one if nbytes < LARGE else DOUBT * cell.one
+            self._learn_one(cell, nbytes, max(ended - began, 1e-9), ended)
+        machine = self.machine
+        if cell.slow or cell.owed > 0 or machine.owed > 0 or machine.active:
+            cell.limit = 0.0
+        else:
+            cell.limit = cell.one if nbytes < LARGE else DOUBT * cell.one
 
-    def _learn_many(
-        self, cell: Cell, threads: int, nbytes: int, began: float, ended: float
-    ) -> None:
+    def _learn_many(self, cell: Cell, nbytes: int, began: float, ended: float) -> None:
         machine, expected = self.machine, cell.one * nbytes
         gain = expected - (ended - began)
         if -gain > (STALL_RATIO - 1) * expected + STALL_SLACK:
             if began > self._stalled_at:  # else another thread has already begun this pause
-                self._stall(threads, -gain, ended)
+                self._stall(-gain, ended)
             return
         if machine.active and began > self._stalled_at:
             machine.active = False
@@ -236,6 +248,8 @@ class Governor:
             if cell.debt <= 0:
                 cell.active = False
                 cell.slow = SLOW_AT_START
+        if not self._started:
+            self._start(ended)
         if self.machine.active:
             self._wait(seconds, ended)
         if cell.active or (self.machine.active and not self._probing):
@@ -252,7 +266,16 @@ class Governor:
 
     # ---- pauses of all classes -----------------------------------------------------------
 
-    def _stall(self, threads: int, loss: float, now: float) -> None:
+    def _start(self, now: float) -> None:
+        """Begin with a pause if other programs use cores."""
+        self._started = True
+        if now >= self._look_at and self._look(now) is False:
+            self.machine.active = True
+            self._idle = False
+            self._stalled_at = now
+            self._look_at = now + LOOK_EVERY
+
+    def _stall(self, loss: float, now: float) -> None:
         """Pause parallel copies of all classes, if this is the second stall in a row."""
         machine = self.machine
         self._stalled_at = now
@@ -261,8 +284,7 @@ class Governor:
             machine.active = False
             machine.owed = loss
         else:
-            machine.begin(loss)
-        self._threads = threads
+            machine.begin(max(loss, LOOK_EVERY / FIRST_PAUSE))
         self._probing = False
         for cells in list(self.cells.values()):
             for cell in cells:
@@ -302,7 +324,7 @@ class Governor:
         # work, too: they will go on during a parallel copy.
         mine = min(own - own_before, passed)
         others = cores - (usage.idle - seen.idle + mine) / passed
-        return others <= cores - self._threads + TOLERANCE
+        return others <= cores - min(self._threads, cores) + TOLERANCE
 
 
 governor = Governor()

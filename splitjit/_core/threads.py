@@ -63,29 +63,28 @@ def copy(loop: str, nbytes: int, arguments: tuple[int, ...]) -> bool:
     tasks = nbytes // _BYTES_PER_TASK
     threads = _threads() if tasks > 1 else 1
     if threads == 1:
-        return _copy_untimed(loop, arguments)
+        return _copy_alone(loop, arguments)
+    # The governor decides. This code is inline because a call would take 0.1 µs.
     cell = governor.cells[loop][nbytes.bit_length()]
     left = cell.left
     if left < 0:
         cell.left = left + 1
-        return _copy_untimed(loop, arguments)
-    if left:
+        return _copy_alone(loop, arguments)
+    parallel = left > 0
+    if parallel:
         cell.left = left - 1
-    else:
-        tasks = threads = 1
-    kernel = load(_kernel, loop, threads > 1)
+    kernel = load(_kernel, loop, parallel)
     if kernel is None:
         return False
     began = perf_counter()
-    kernel(min(tasks, threads), arguments)
+    kernel(min(tasks, threads) if parallel else 1, arguments)
     ended = perf_counter()
-    if threads == 1 or ended - began > cell.limit * nbytes:
-        governor.learn(cell, threads, nbytes, began, ended)
+    if not parallel or ended - began > cell.limit * nbytes:
+        governor.learn(cell, threads, parallel, nbytes, began, ended)
     return True
 
 
-def _copy_untimed(loop: str, arguments: tuple[int, ...]) -> bool:
-    """Run a copy loop on one thread."""
+def _copy_alone(loop: str, arguments: tuple[int, ...]) -> bool:
     kernel = load(_kernel, loop, False)
     if kernel is None:
         return False
