@@ -258,7 +258,7 @@ def test_programs_of_low_priority_pause_nothing_for_long(monkeypatch):
     machine.busy = 1
     machine.copies(2_400_000, 3)
     machine.time = lambda nbytes, parallel: (45e-6, 90e-6) if parallel else (75e-6, 75e-6)
-    machine.copies(2_400_000, module.PROBE_AFTER)
+    machine.copies(2_400_000, module.PROBE_AFTER + module.LONGEST)
     machine.parallel = machine.calls = 0
     machine.copies(2_400_000, 1)
     assert machine.parallel > 0.9 * machine.calls

@@ -15,7 +15,7 @@ When parallel copies have gained what a stall cost, the stall and the pauses are
 
 **Idle cores.** Linux tells how long each core was idle. During a pause the governor looks
 every 0.1 s. If there was an idle core for each thread, the pause ends at once. If not,
-parallel copies are tried only every 3 s, so that stalls cost about 1 %. The governor also
+parallel copies are tried only after 3 s more, so that stalls cost about 1 %. The governor also
 looks when it has measured one thread for the first time, which is before the first
 parallel copy. So a process that starts on a busy machine meets no stall.
 
@@ -57,8 +57,8 @@ pauses parallel copies for at least this time, so that the first pause ends with
 TOLERANCE = 0.3
 """Cores that other programs may use while the machine still counts as idle."""
 PROBE_AFTER = 3.0
-"""Seconds after which a parallel copy is tried although cores are busy: programs of low
-priority keep cores busy, but stall no copy."""
+"""Seconds that a pause lasts longer if cores are busy. Then a parallel copy is tried all the
+same: programs of low priority keep cores busy, but stall no copy."""
 
 FIRST_SAMPLE = 8
 SAMPLE_EVERY = 512
@@ -277,7 +277,6 @@ class Governor:
         if now >= self._look_at and self._look(now) is False:
             self.machine.active = True
             self._idle = False
-            self._stalled_at = now
             self._look_at = now + LOOK_EVERY
 
     def _stall(self, loss: float, now: float) -> None:
@@ -312,7 +311,7 @@ class Governor:
             self._trusting = False
             machine.debt = 0.0
         if machine.debt <= 0:
-            self._probing = self._idle is not False or now >= self._stalled_at + PROBE_AFTER
+            self._probing = self._idle is not False or machine.debt <= -PROBE_AFTER
 
     def _look(self, now: float) -> bool | None:
         """Return whether there was an idle core for each thread lately; None if unknown."""
