@@ -231,7 +231,8 @@ def test_a_program_of_many_threads_makes_one_probe(machine):
     governor.learn(cell, 2, True, nbytes, machine.now, machine.now + 0.01)
     assert governor.machine.active
     machine.now += 0.01
-    while cell.left <= 0:
+    end = machine.now + 5
+    while cell.left <= 0 and machine.now < end:
         machine.copy(nbytes)
     assert cell.left == 1
 
@@ -272,7 +273,8 @@ def test_idle_time_that_does_not_advance_is_no_evidence(monkeypatch):
     machine.busy = 1
     machine.copies(2_400_000, 5)
     machine.parallel = 0
-    while machine.parallel < 2:  # a pause begins
+    end = machine.now + 5
+    while machine.parallel < 2 and machine.now < end:  # a pause begins
         machine.copy(2_400_000)
     machine.busy = 0
     machine.copies(2_400_000, 1.5)
