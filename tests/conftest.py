@@ -1,5 +1,6 @@
 """Fixtures that make small arrays take each route, and that select Numba's threading layer."""
 
+import collections
 import os
 
 import pytest
@@ -37,6 +38,22 @@ def forget_routes(setattr):
     setattr(SplitPlan, "_kept", property(lambda plan: {}, lambda plan, kept: None))
 
 
+class AlwaysParallel:
+    """A governor that lets every copy run on as many threads as there are."""
+
+    def __init__(self):
+        self.left = 1
+        self.limit = float("inf")
+        self.cells = collections.defaultdict(lambda: [self] * 65)
+
+    def __setattr__(self, name, value):
+        if name != "left" or "left" not in vars(self):
+            super().__setattr__(name, value)
+
+    def learn(self, *observed):
+        pass
+
+
 def send_down(route, monkeypatch):
     """Make every split take one route, independent of its size."""
     slices, task, stream = ROUTES[route]
@@ -45,6 +62,7 @@ def send_down(route, monkeypatch):
     monkeypatch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 0)
     monkeypatch.setattr(routes, "STREAM_FROM", stream)
     monkeypatch.setattr(threads, "_BYTES_PER_TASK", task)
+    monkeypatch.setattr(threads, "governor", AlwaysParallel())
 
 
 @pytest.fixture(

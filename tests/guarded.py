@@ -22,7 +22,7 @@ from numba import types
 import splitjit
 from splitjit import _njit as overloads
 from splitjit._core import buffers, routes, threads
-from tests.conftest import ROUTES, forget_routes
+from tests.conftest import ROUTES, AlwaysParallel, forget_routes
 
 PAGE = mmap.PAGESIZE
 CANARY = 0xA5
@@ -220,6 +220,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
         routes._SLICES_BELOW_IF_FEW_RUNS = 0
         routes.STREAM_FROM = stream
         threads._BYTES_PER_TASK = task
+        threads.governor = AlwaysParallel()
         buffers._MAPPED_FROM = 1
     with open(log, "wb", buffering=0) as file:
         for number in range(first, last):

@@ -8,6 +8,12 @@ SPLIT = """
 import os, signal, sys, threading, time
 import numpy as np
 import splitjit
+from splitjit._core import governor, threads
+
+# Every split of this process uses as many threads as it may.
+governor.ASSUMED_FROM = 0
+threads.governor.forget()
+threads.governor.learn = lambda cell, *observed: setattr(cell, "left", 1)
 
 x = np.arange(2**20, dtype=np.int32).reshape(1024, -1)
 

@@ -28,6 +28,8 @@ _core.arrays
 _core.layout
 _core.buffers
 _core.loading
+_core.cores
+_core.governor
 _core.threads
 _core.objects
 _core.routes _core.warmup

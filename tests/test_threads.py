@@ -55,7 +55,6 @@ def spy(kernel, *arguments, wait=False):
     return load(kernel, *arguments, wait=wait)
 
 parallel = []
-from splitjit._core import threads
 load, threads.load = threads.load, spy
 end = threading.Event()
 check()

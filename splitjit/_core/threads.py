@@ -13,7 +13,10 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from time import perf_counter
 
+from splitjit._core.cores import usable
+from splitjit._core.governor import governor
 from splitjit._core.loading import is_forked_child, jit_disabled, load
 from splitjit._kernels.table import LOOPS, Arguments
 
@@ -58,12 +61,34 @@ def copy(loop: str, nbytes: int, arguments: Arguments) -> bool:
         False if no kernel is loaded; then nothing has been copied.
     """
     tasks = nbytes // _BYTES_PER_TASK
-    if tasks > 1:
-        tasks = min(tasks, _threads())
-    kernel = load(_kernel, loop, tasks > 1)
+    threads = _threads() if tasks > 1 else 1
+    if threads == 1:
+        return _copy_alone(loop, arguments)
+    # The governor decides. This code is inline because a call would take 0.1 µs.
+    cell = governor.cells[loop][nbytes.bit_length()]
+    left = cell.left
+    if left < 0:
+        cell.left = left + 1
+        return _copy_alone(loop, arguments)
+    parallel = left > 0
+    if parallel:
+        cell.left = left - 1
+    kernel = load(_kernel, loop, parallel)
     if kernel is None:
         return False
-    kernel(max(tasks, 1), *arguments)
+    began = perf_counter()
+    kernel(min(tasks, threads) if parallel else 1, *arguments)
+    ended = perf_counter()
+    if not parallel or ended - began > cell.limit * nbytes:
+        governor.learn(cell, threads, parallel, nbytes, began, ended)
+    return True
+
+
+def _copy_alone(loop: str, arguments: Arguments) -> bool:
+    kernel = load(_kernel, loop, False)
+    if kernel is None:
+        return False
+    kernel(1, *arguments)
     return True
 
 
@@ -88,7 +113,7 @@ def _threads() -> int:
     # Any other Python thread may be in a parallel region, even in one of another library.
     if layer == "workqueue" and len(sys._current_frames()) > 1:
         return 1
-    return threads()
+    return min(threads(), usable(perf_counter()))
 
 
 def _started(*, wait: bool = False) -> tuple[str, Callable[[], int]] | None:

@@ -1,0 +1,255 @@
+"""How many cores this process may use now: affinity, container quota, and idle time.
+
+Numba counts the cores once, when a process imports it. The affinity may change after
+that, and Numba does not read a container's CPU quota. A parallel copy on more threads
+than cores is slower than a copy on one thread, because all threads wait for the last.
+
+Only Linux tells all of this. On other systems, and if a file is missing or malformed,
+the functions here report no limit.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+_AFFINITY_FOR = 0.1
+"""Seconds between two reads of the affinity. One read takes 0.2 µs."""
+_QUOTA_FOR = 1.0
+"""Seconds between two reads of the quota. One read takes 50 to 100 µs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The limits on the number of threads that copy.
+
+    Attributes
+    ----------
+    counted : int
+        Cores of the machine, as `os.cpu_count` counts them.
+    affinity : int
+        Cores on which the system may run this process now.
+    quota : float or None
+        Cores' worth of time that the control groups grant, None if unlimited.
+    numba_threads : int
+        Numba's number of threads.
+    usable : int
+        The smallest of the limits, the quota rounded down, and at least 1.
+    limited_by : str
+        The limit that `usable` equals: ``"cores"``, ``"Numba"``, ``"affinity"`` or
+        ``"quota"``; the first of these if several are equal.
+    """
+
+    counted: int
+    affinity: int
+    quota: float | None
+    numba_threads: int
+    usable: int
+    limited_by: str
+
+
+class _Known:
+    """The limits as read last. If threads race to read them, both write the same."""
+
+    quota: float | None = None
+    quota_until = float("-inf")
+    usable = 1
+    usable_until = float("-inf")
+
+
+def usable(now: float) -> int:
+    """Return how many threads of this process can run at once.
+
+    Parameters
+    ----------
+    now : float
+        Seconds of a monotonic clock. Limits that are too old are read again.
+
+    Returns
+    -------
+    int
+        The number of cores of the affinity, or the quota if it is smaller; at least 1.
+    """
+    if now >= _Known.usable_until:
+        if now >= _Known.quota_until:
+            _Known.quota = quota()
+            _Known.quota_until = now + _QUOTA_FOR
+        _Known.usable = min(affinity(), _whole(_Known.quota))
+        _Known.usable_until = now + _AFFINITY_FOR
+    return _Known.usable
+
+
+def _whole(quota: float | None) -> int:
+    # Rounded down: with a quota of 1.5, two threads use up the share of each period of
+    # 100 ms in 75, and then the system stops them for 25.
+    return sys.maxsize if quota is None else max(int(quota), 1)
+
+
+def describe(numba_threads: int) -> Cores:
+    """Return all limits as they are now, and which of them counts.
+
+    Parameters
+    ----------
+    numba_threads : int
+        What `numba.get_num_threads` returns.
+
+    Returns
+    -------
+    Cores
+        The limits.
+    """
+    counted, here, granted = os.cpu_count() or 1, affinity(), quota()
+    limits = {"cores": counted, "Numba": numba_threads, "affinity": here}
+    if granted is not None:
+        limits["quota"] = _whole(granted)
+    fewest = min(limits.values())
+    limited_by = next(name for name, limit in limits.items() if limit == fewest)
+    return Cores(counted, here, granted, numba_threads, fewest, limited_by)
+
+
+def affinity() -> int:
+    """Return on how many cores the system may run this thread now."""
+    try:
+        return len(os.sched_getaffinity(0)) or 1
+    except (AttributeError, OSError):  # macOS, Windows
+        return os.cpu_count() or 1
+
+
+# ---- quota of control groups -------------------------------------------------------------
+
+
+def quota(root: str = "/") -> float | None:
+    """Return how many cores' worth of time the control groups grant to this process.
+
+    A group of version 2 has a file ``cpu.max`` with a quota and a period. A group of
+    version 1 has ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``. The groups above limit
+    this process, too, so the smallest quota counts.
+
+    Parameters
+    ----------
+    root : str, default "/"
+        The folder that contains ``proc`` and ``sys``.
+
+    Returns
+    -------
+    float or None
+        The quota divided by the period; None if there is no quota.
+    """
+    quotas = []
+    mount = os.path.join(root, "sys/fs/cgroup")
+    for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
+        _, _, group = line.partition(":")
+        controllers, _, path = group.partition(":")
+        read = _quota_of_version_1 if controllers else _quota_of_version_2
+        for folder in _folders(mount, controllers, path):
+            found = read(folder)
+            if found is not None:
+                quotas.append(found)
+    return min(quotas, default=None)
+
+
+def _folders(mount: str, controllers: str, path: str) -> list[str]:
+    """Return the folders of a group and of all groups above it.
+
+    In a container, `path` may be valid only outside. Then the mount itself is the folder
+    of the container's group.
+    """
+    if not controllers:
+        mounts = {mount, os.path.join(mount, "unified")}
+    elif "cpu" in controllers.split(","):
+        mounts = {os.path.join(mount, name) for name in (controllers, "cpu")}
+    else:
+        return []
+    names = [name for name in path.split("/") if name]
+    if ".." in names:
+        names = []
+    return [
+        os.path.join(at, *names[:depth])
+        for at in mounts
+        if os.path.isdir(at)
+        for depth in range(len(names) + 1)
+    ]
+
+
+def _quota_of_version_2(folder: str) -> float | None:
+    return _ratio(_read(os.path.join(folder, "cpu.max")))
+
+
+def _quota_of_version_1(folder: str) -> float | None:
+    quota = _read(os.path.join(folder, "cpu.cfs_quota_us"))
+    return _ratio(f"{quota} {_read(os.path.join(folder, 'cpu.cfs_period_us'))}") if quota else None
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(1 << 16)
+    except (OSError, ValueError):  # ValueError: a null character in the path
+        return ""
+
+
+def _ratio(text: str) -> float | None:
+    try:
+        quota, period = map(int, text.split())
+    except ValueError:  # "max", or not two numbers
+        return None
+    return quota / period if quota > 0 and period > 0 else None
+
+
+# ---- idle time ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Processor time since some moment in the past, in seconds.
+
+    Attributes
+    ----------
+    cores : int
+        The number of cores of the affinity.
+    idle : float
+        The sum of the time in which these cores had nothing to do.
+    counted : float
+        The sum of all their time, as the system counted it.
+    """
+
+    cores: int
+    idle: float
+    counted: float
+
+
+def usage(root: str = "/") -> Usage | None:
+    """Return how much of the time of the cores in the affinity was idle.
+
+    The system counts in steps of 10 ms. One call takes 25 µs on two cores.
+
+    Parameters
+    ----------
+    root : str, default "/"
+        The folder that contains ``proc``.
+
+    Returns
+    -------
+    Usage or None
+        None if this system has no such counters.
+    """
+    try:
+        mine = {b"cpu%d" % core for core in os.sched_getaffinity(0)}
+        tick = 1 / os.sysconf("SC_CLK_TCK")
+        with open(os.path.join(root, "proc/stat"), "rb") as file:
+            idle, counted, cores = 0, 0, 0
+            for line in file:
+                if not line.startswith(b"cpu"):
+                    break
+                name, *words = line.split()
+                if name in mine:
+                    # user, nice, system, idle, iowait, irq, softirq, steal; then guests,
+                    # which are part of user and nice
+                    times = [int(word) for word in words[:8]]
+                    idle += times[3] + times[4]
+                    counted += sum(times)
+                    cores += 1
+    except (AttributeError, OSError, ValueError, IndexError):
+        return None
+    return Usage(cores, idle * tick, counted * tick) if cores == len(mine) else None

@@ -1,0 +1,220 @@
+"""How many cores there are: affinity, quotas in fake trees of control groups, idle time."""
+
+import os
+import sys
+
+import pytest
+
+from splitjit._core import cores
+from tests.processes import SPLIT, run
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone has these")
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Write files below a folder, and return it."""
+
+    def write(**files):
+        for path, text in files.items():
+            file = tmp_path / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(tmp_path)
+
+    return lambda groups, **files: write(
+        **{"proc/self/cgroup": groups},
+        **{f"sys/fs/cgroup/{path}": text for path, text in files.items()},
+    )
+
+
+V1 = "4:memory:/box\n3:cpu,cpuacct:/box/inner\n1:name=systemd:/other\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "quota"),
+    [
+        # version 2
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 1.5),
+        ("0::/\n", {"cpu.max": "max 100000\n"}, None),
+        ("0::/a/b\n", {"a/b/cpu.max": "50000 100000\n"}, 0.5),
+        ("0::/a/b\n", {"a/b/cpu.max": "400000 100000\n", "a/cpu.max": "200000 100000\n"}, 2.0),
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "300000 100000\n"}, 3.0),
+        ("0::/a/b\n", {"c/cpu.max": "100000 100000\n"}, None),
+        ("0::/not/inside\n", {"cpu.max": "200000 100000\n"}, 2.0),
+        ("0::/../../x\n", {"cpu.max": "200000 100000\n"}, 2.0),
+        ("0::/a:b\n", {"a:b/cpu.max": "200000 100000\n"}, 2.0),
+        ("1:name=systemd:/\n0::/\n", {"unified/cpu.max": "100000 50000\n"}, 2.0),
+        # version 1
+        (V1, {"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "1"}, None),
+        (
+            V1,
+            {
+                "cpu/box/inner/cpu.cfs_quota_us": "250000\n",
+                "cpu/box/inner/cpu.cfs_period_us": "100000\n",
+            },
+            2.5,
+        ),
+        (
+            V1,
+            {
+                "cpu,cpuacct/box/cpu.cfs_quota_us": "100000\n",
+                "cpu,cpuacct/box/cpu.cfs_period_us": "100000\n",
+                "cpu,cpuacct/box/inner/cpu.cfs_quota_us": "-1\n",
+                "cpu,cpuacct/box/inner/cpu.cfs_period_us": "100000\n",
+            },
+            1.0,
+        ),
+        (V1, {"memory/box/cpu.cfs_quota_us": "1", "memory/box/cpu.cfs_period_us": "1"}, None),
+        (V1, {"cpu/box/cpu.cfs_quota_us": "100000\n"}, None),
+        # garbage
+        ("", {"cpu.max": "100000 100000"}, None),
+        ("0::/\n", {"cpu.max": ""}, None),
+        ("0::/\n", {"cpu.max": "max"}, None),
+        ("0::/\n", {"cpu.max": "1 2 3"}, None),
+        ("0::/\n", {"cpu.max": "0 100000"}, None),
+        ("0::/\n", {"cpu.max": "100000 0"}, None),
+        ("0::/\n", {"cpu.max": "-1 100000"}, None),
+        ("0::/\n", {"cpu.max": b"\xff\xfe\x00 1"}, None),
+        ("0::/\n", {"cpu.max/directory": ""}, None),
+        ("no colons\n::\n:::::\n0::\0\n\n0::/\n", {"cpu.max": "200000 100000\n"}, 2.0),
+        (b"0::/\xff\n", {"cpu.max": "200000 100000\n"}, 2.0),
+    ],
+)
+def test_quota(tree, groups, files, quota):
+    assert cores.quota(tree(groups, **files)) == quota
+
+
+def test_no_quota_without_files(tmp_path):
+    assert cores.quota(str(tmp_path)) is None
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """Set the affinity and the quota; count how often the quota is read."""
+
+    class Limits:
+        affinity, quota, reads = 8, None, 0
+
+        def read(self):
+            self.reads += 1
+            return self.quota
+
+    limits = Limits()
+    monkeypatch.setattr(cores, "affinity", lambda: limits.affinity)
+    monkeypatch.setattr(cores, "quota", limits.read)
+    monkeypatch.setattr(cores, "_Known", type("Known", (cores._Known,), {}))
+    cores._Known.usable_until = cores._Known.quota_until = float("-inf")
+    return limits
+
+
+@pytest.mark.parametrize(
+    ("affinity", "quota", "usable"),
+    [(8, None, 8), (1, None, 1), (8, 2.0, 2), (8, 2.9, 2), (8, 0.1, 1), (2, 16.0, 2), (8, 1e9, 8)],
+)
+def test_the_smallest_limit_counts(limits, affinity, quota, usable):
+    limits.affinity, limits.quota = affinity, quota
+    assert cores.usable(5.0) == usable
+
+
+def test_limits_are_read_again(limits):
+    assert cores.usable(5.0) == 8
+    limits.affinity, limits.quota = 4, 2.0
+    assert cores.usable(5.05) == 8
+    assert cores.usable(5.2) == 4
+    assert cores.usable(6.1) == 2
+    limits.affinity, limits.quota = 8, None
+    assert cores.usable(6.3) == 2
+    assert cores.usable(7.2) == 8
+    assert limits.reads == 3
+    for step in range(100):
+        cores.usable(8 + step / 100)
+    assert limits.reads == 4
+
+
+@pytest.mark.parametrize(
+    ("affinity", "quota", "numba", "usable", "limited_by"),
+    [
+        (16, None, 16, 16, "cores"),
+        (16, None, 4, 4, "Numba"),
+        (2, None, 16, 2, "affinity"),
+        (16, 3.5, 16, 3, "quota"),
+        (4, 0.5, 4, 1, "quota"),
+        (2, 2.0, 2, 2, "Numba"),
+    ],
+)
+def test_describe(limits, monkeypatch, affinity, quota, numba, usable, limited_by):
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    limits.affinity, limits.quota = affinity, quota
+    found = cores.describe(numba)
+    assert found == cores.Cores(16, affinity, quota, numba, usable, limited_by)
+
+
+def test_systems_without_affinity(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert cores.affinity() == 1
+    assert cores.usage() is None
+
+
+STAT = """cpu  20 0 20 400 20 0 0 0 0 0
+cpu0 10 0 10 100 10 1 2 3 9 9
+cpu1 10 0 10 200 10 0 0 0 0 0
+cpu10 1 1 1 1000 1 1 1 1 0 0
+intr 1 2 3
+"""
+
+
+@linux
+@pytest.mark.parametrize(
+    ("affinity", "text", "usage"),
+    [
+        ({0, 1}, STAT, cores.Usage(2, 3.2, 3.66)),
+        ({1}, STAT, cores.Usage(1, 2.1, 2.3)),
+        ({10}, STAT, cores.Usage(1, 10.01, 10.07)),
+        ({0, 5}, STAT, None),
+        ({0}, "", None),
+        ({0}, "cpu0\n", None),
+        ({0}, "cpu0 1 2 x\n", None),
+        ({0}, None, None),
+    ],
+)
+def test_usage(tmp_path, monkeypatch, affinity, text, usage):
+    if text is not None:
+        (tmp_path / "proc").mkdir()
+        (tmp_path / "proc/stat").write_text(text)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: affinity)
+    monkeypatch.setattr(os, "sysconf", lambda name: 100)
+    found = cores.usage(str(tmp_path))
+    if usage is None:
+        assert found is None
+    else:
+        assert (found.cores, found.idle, found.counted) == pytest.approx(
+            (usage.cores, usage.idle, usage.counted)
+        )
+
+
+@linux
+def test_this_system():
+    assert cores.quota() is None or cores.quota() > 0
+    found = cores.usage()
+    assert found is None or (found.cores == cores.affinity() and found.idle <= found.counted)
+
+
+@linux
+def test_an_affinity_that_was_narrowed_after_the_first_split(tmp_path):
+    code = """
+from splitjit._core import threads
+
+wide = os.sched_getaffinity(0)
+check()
+before = threads._threads()
+os.sched_setaffinity(0, {min(wide)})
+time.sleep(0.2)
+assert threads._threads() == 1
+check()
+os.sched_setaffinity(0, wide)
+time.sleep(0.2)
+assert threads._threads() == before
+"""
+    run(tmp_path, SPLIT + code)
