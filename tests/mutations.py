@@ -624,6 +624,56 @@ MUTATIONS = [
         "if is_forked_child():",
         "test_dask.py",
     ),
+    # ---- the governor and the cores -------------------------------------------------------
+    Mutation(
+        "governor: parallel copies never pause",
+        "_core/governor.py",
+        "            machine.begin(max(loss, LOOK_EVERY / FIRST_PAUSE))",
+        "            pass",
+        "test_governor.py",
+    ),
+    Mutation(
+        "governor: a pause never ends",
+        "_core/governor.py",
+        "self._probing = self._idle is not False or machine.debt <= -PROBE_AFTER",
+        "self._probing = False",
+        "test_governor.py",
+    ),
+    Mutation(
+        "governor: copies that do not pay go on",
+        "_core/governor.py",
+        "if cell.slow > SLOW:",
+        "if False:",
+        "test_governor.py",
+    ),
+    Mutation(
+        "governor: a lone stall pauses",
+        "_core/governor.py",
+        "self._warned = not self._warned",
+        "self._warned = False",
+        "test_governor.py",
+    ),
+    Mutation(
+        "governor: a busy machine at the start",
+        "_core/governor.py",
+        "if now >= self._look_at and self._look(now) is False:",
+        "if False:",
+        "test_governor.py",
+    ),
+    Mutation(
+        "cores: the affinity as it was at the start",
+        "_core/cores.py",
+        "_Known.usable_until = now + _AFFINITY_FOR",
+        "_Known.usable_until = now + 1e9",
+        "test_cores.py",
+    ),
+    Mutation(
+        "cores: the quota of the innermost group alone",
+        "_core/cores.py",
+        "for depth in range(len(names) + 1)",
+        "for depth in range(len(names), len(names) + 1)",
+        "test_cores.py",
+    ),
     # ---- compiled code --------------------------------------------------------------------
     Mutation(
         "overloads: a length of -1",

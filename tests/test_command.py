@@ -480,6 +480,10 @@ def test_check_as_a_user_runs_it():
         )
     for name in ["splitjit", "numba", "numpy", "python", "CPU", "threading layer", "threads"]:
         assert re.search(rf"^{name} +\S", ended.stdout, re.MULTILINE)
+    assert re.search(
+        r"^threads +\d+, limited by (cores|Numba|affinity|quota): ", ended.stdout, re.M
+    )
+    assert re.search(r"^1 thread +[\d.]+ GB/s$", ended.stdout, re.M)
     assert re.search(r"^first compile +[\d.]+ s, (compiled|from the cache)$", ended.stdout, re.M)
     assert re.search(r"^kernel cache +\S", ended.stdout, re.M)
 
@@ -488,6 +492,7 @@ def test_check_as_a_user_runs_it():
 def small(monkeypatch):
     monkeypatch.setattr(check, "WORKLOADS", SMALL)
     monkeypatch.setattr(check, "SECONDS", 0)
+    monkeypatch.setattr(check, "SCALING_SHAPE", (256, 64))
 
 
 @pytest.mark.slow

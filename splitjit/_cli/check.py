@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -17,7 +18,13 @@ from typing import Any
 import numpy as np
 
 import splitjit
+from splitjit._core import cores
+from splitjit._core.arrays import address_of, check_out
+from splitjit._core.layout import out_layout
 from splitjit._core.loading import jit_disabled
+
+SCALING_SHAPE = (2048, 8192)
+"""The shape of the float32 array that `_scaling` splits: 64 MB, more than a cache holds."""
 
 SECONDS = 0.4
 """Seconds for which each workload is timed."""
@@ -234,4 +241,36 @@ def _environment() -> Iterator[tuple[str, str]]:
     except ValueError as error:  # no threading layer can be loaded
         threads, layer = 1, str(error)
     yield "threading layer", layer
-    yield "threads", str(threads)
+    limits = cores.describe(threads)
+    quota = "" if limits.quota is None else f", quota {limits.quota:g} cores"
+    yield (
+        "threads",
+        f"{limits.usable}, limited by {limits.limited_by}: {limits.counted} cores, "
+        f"affinity {limits.affinity}{quota}, Numba {limits.numba_threads}",
+    )
+    if not jit_disabled():
+        for count, speed in _scaling(threads):
+            yield f"{count} thread{'s' * (count > 1)}", f"{speed / 1e9:.1f} GB/s"
+
+
+def _scaling(threads: int) -> Iterator[tuple[int, float]]:
+    """Measure the bytes per second of a large copy on 1, 2, 4 and more threads.
+
+    This calls the kernel without the governor, which would leave parallel
+    copies out if the machine is busy.
+    """
+    from splitjit._kernels.launch import copy_loop, launcher
+    from splitjit._kernels.table import Arguments
+
+    x = np.ones(SCALING_SHAPE, np.float32)
+    plan = splitjit.plan_split(x.shape, num_splits=2, axis=1)
+    parts = [np.ones(shape, x.dtype) for shape in plan.output_shapes]  # touched
+    layout = out_layout(plan, x.strides, x.itemsize, check_out(plan, x.dtype, parts))
+    arguments = Arguments(1, 0, address_of(x), layout.address)
+    loop = copy_loop(layout.loop).address
+    counts = {1 << i for i in range(threads.bit_length())} | {threads}
+    for count in sorted(counts):
+        copy = functools.partial(launcher(parallel=count > 1), loop, count, *arguments)
+        copy()
+        times = timeit.repeat(copy, number=1, repeat=9)
+        yield count, 2 * x.nbytes / statistics.median(times)
