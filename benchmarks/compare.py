@@ -26,7 +26,7 @@ import numpy as np
 import splitjit
 
 OURS = "splitjit"
-PEERS = ("numpy", "torch", "onnxruntime", "openvino", "opencv")
+PEERS = ("numpy", "NumPy, slices", "torch", "onnxruntime", "openvino", "opencv")
 LIMIT = ("memcpy", "streaming")
 THREADS = 2
 
@@ -80,11 +80,11 @@ def measure(calls: dict[str, Call], rounds: int = 5) -> dict[str, float]:
         for name in random.sample(list(calls), len(calls)):
             time.sleep(0.004)
             calls[name]()
-            seconds[name].append(_burst(calls[name]))
+            seconds[name].append(burst(calls[name]))
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def _burst(call: Call) -> float:
+def burst(call: Call) -> float:
     """Return the seconds per call, over at least 3 calls and 10 ms."""
     count, batch = 0, 3
     start = time.perf_counter()
@@ -142,7 +142,7 @@ def contenders(
         for part in out or ():
             part.fill(0)  # touch the pages, and remove the result of the previous contender
         try:
-            call = _PREPARE[name](case, x, out, threads)
+            call = PREPARE[name](case, x, out, threads)
         except (ImportError, NotImplementedError):
             continue
         for part, right in zip(call(), expected, strict=True):
@@ -152,14 +152,16 @@ def contenders(
     return calls
 
 
-def _splitjit(case, x, out, threads):
+def prepare_splitjit(case, x, out, threads):
+    """Return a call of `splitjit.split`."""
     import numba
 
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     return lambda: splitjit.split(x, case.sizes, axis=case.axis, out=out)
 
 
-def _numpy(case, x, out, threads):
+def prepare_numpy(case, x, out, threads):
+    """Return a call of `numpy.split`, and a copy of each part."""
     cuts = np.cumsum(case.sizes)[:-1]
     if out is None:
         return lambda: [part.copy() for part in np.split(x, cuts, case.axis)]
@@ -167,6 +169,24 @@ def _numpy(case, x, out, threads):
     def call():
         for target, part in zip(out, np.split(x, cuts, case.axis), strict=True):
             np.copyto(target, part)
+        return out
+
+    return call
+
+
+def _slices(case, x, out, threads):
+    ends = np.cumsum(case.sizes).tolist()
+    slices = [
+        (slice(None),) * case.axis + (slice(end - size, end),)
+        for size, end in zip(case.sizes, ends, strict=True)
+    ]
+    if out is None:
+        return lambda: [x[part].copy() for part in slices]  # ascontiguousarray may return a view
+    pairs = list(zip(out, slices, strict=True))
+
+    def call():
+        for target, part in pairs:
+            np.copyto(target, x[part])
         return out
 
     return call
@@ -218,7 +238,7 @@ def _onnxruntime(case, x, out, threads):
     for name, part in zip(names, out, strict=True):
         binding.bind_output(name, "cpu", 0, part.dtype.type, part.shape, part.ctypes.data)
 
-    def call():
+    def call(x=x):  # the binding knows only the address of x
         session.run_with_iobinding(binding)
         return out
 
@@ -281,7 +301,7 @@ def _plain_copy(name, case, x, out, threads):
     parts = splitjit.split(block, case.sizes, axis=case.axis, copy=False)
     arguments = (block.ctypes.data, x.ctypes.data, x.nbytes, threads)
 
-    def call():
+    def call(x=x):  # `arguments` has only the address of x
         copy(*arguments)
         return parts
 
@@ -305,9 +325,10 @@ def _limit_library() -> ctypes.CDLL:
         return ctypes.CDLL(str(library))  # stays loaded after the folder is deleted
 
 
-_PREPARE = {
-    OURS: _splitjit,
-    "numpy": _numpy,
+PREPARE = {
+    OURS: prepare_splitjit,
+    "numpy": prepare_numpy,
+    "NumPy, slices": _slices,
     "torch": _torch,
     "onnxruntime": _onnxruntime,
     "openvino": _openvino,

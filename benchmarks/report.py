@@ -190,7 +190,8 @@ def machine() -> str:
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
         processor = names[0] if names else processor
     versions = [f"Python {platform.python_version()}"]
-    packages = [OURS, "numba", *PEERS[:-1], "opencv-python", "opencv-python-headless"]
+    packages = [OURS, "numba", "numpy", "torch", "onnxruntime", "openvino"]
+    packages += ["opencv-python", "opencv-python-headless"]
     for package in packages:
         try:
             versions.append(f"{package} {importlib.metadata.version(package)}")

@@ -138,14 +138,13 @@ def preparations() -> dict:
     """Return by name the functions ``(case, x, out, threads)`` that prepare a call."""
     from benchmarks import compare
 
-    return compare._PREPARE | {
+    return compare.PREPARE | {
         "splitjit": _split,
         BEFORE: _split,
-        "splitjit, one thread": lambda case, x, out, _: compare._splitjit(case, x, out, 1),
+        "splitjit, one thread": lambda case, x, out, _: compare.prepare_splitjit(case, x, out, 1),
         "splitjit, plan": _plan,
         "splitjit, bind": _bind,
-        "NumPy, slices": _slices,
-        "NumPy, split": compare._numpy,
+        "NumPy, split": compare.prepare_numpy,
     }
 
 
@@ -169,24 +168,6 @@ def _bind(case, x, out, threads):
         raise NotImplementedError("needs outputs, and a splitjit that has SplitPlan.bind")
     into = splitjit.plan_split(x.shape, case.sizes, axis=case.axis).bind(out)
     return lambda: into(x)
-
-
-def _slices(case, x, out, threads):
-    ends = np.cumsum(case.sizes).tolist()
-    slices = [
-        (slice(None),) * case.axis + (slice(end - size, end),)
-        for size, end in zip(case.sizes, ends, strict=True)
-    ]
-    if out is None:
-        return lambda: [x[part].copy() for part in slices]  # ascontiguousarray may return a view
-    pairs = list(zip(out, slices, strict=True))
-
-    def call():
-        for target, part in pairs:
-            np.copyto(target, x[part])
-        return out
-
-    return call
 
 
 def allocate(case, outputs: str) -> list[np.ndarray] | None:
@@ -263,10 +244,10 @@ class Contender:
 
     def burst(self) -> float:
         """Return the seconds a call takes, over at least 3 calls and 10 ms."""
-        from benchmarks.compare import _burst
+        from benchmarks.compare import burst
 
         self._rest()
-        return _burst(self.call)
+        return burst(self.call)
 
     def calls(self, seconds: float) -> list[int]:
         """Call for some seconds; return the nanoseconds of each call."""
