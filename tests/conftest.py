@@ -33,9 +33,14 @@ ROUTES = {
 needs_kernels = pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled")
 
 
+KEPT = SplitPlan._kept  # of the class: the descriptor, which plans that outlive a test need
+
+
 def forget_routes(setattr):
-    """Let plans keep no routes: the thresholds between routes are other ones now."""
-    setattr(SplitPlan, "_kept", property(lambda plan: {}, lambda plan, kept: None))
+    """Let plans keep routes anew: the thresholds between routes are other ones now."""
+    routes_of = {}
+    keep = property(lambda plan: routes_of.setdefault(plan, {}), KEPT.__set__)
+    setattr(SplitPlan, "_kept", keep)
 
 
 class AlwaysParallel:

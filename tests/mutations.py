@@ -635,8 +635,8 @@ MUTATIONS = [
     Mutation(
         "governor: a pause never ends",
         "_core/governor.py",
-        "self._probing = self._idle is not False or machine.debt <= -PROBE_AFTER",
-        "self._probing = False",
+        "            self._probing = True\n",
+        "            self._probing = False\n",
         "test_governor.py",
     ),
     Mutation(
@@ -656,7 +656,7 @@ MUTATIONS = [
     Mutation(
         "governor: a busy machine at the start",
         "_core/governor.py",
-        "if now >= self._look_at and self._look(now) is False:",
+        "if now >= self._look_at and self._look(now) is False and self._is_crowded():",
         "if False:",
         "test_governor.py",
     ),

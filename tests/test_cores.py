@@ -1,5 +1,6 @@
 """How many cores there are: affinity, quotas in fake trees of control groups, idle time."""
 
+import dataclasses
 import os
 import sys
 
@@ -162,6 +163,8 @@ cpu0 10 0 10 100 10 1 2 3 9 9
 cpu1 10 0 10 200 10 0 0 0 0 0
 cpu10 1 1 1 1000 1 1 1 1 0 0
 intr 1 2 3
+procs_running 4
+procs_blocked 0
 """
 
 
@@ -169,9 +172,9 @@ intr 1 2 3
 @pytest.mark.parametrize(
     ("affinity", "text", "usage"),
     [
-        ({0, 1}, STAT, cores.Usage(2, 3.2, 3.66)),
-        ({1}, STAT, cores.Usage(1, 2.1, 2.3)),
-        ({10}, STAT, cores.Usage(1, 10.01, 10.07)),
+        ({0, 1}, STAT, cores.Usage(2, 3.2, 3.66, 4)),
+        ({1}, STAT, cores.Usage(1, 2.1, 2.3, 4)),
+        ({10}, STAT, cores.Usage(1, 10.01, 10.07, 4)),
         ({0, 5}, STAT, None),
         ({0}, "", None),
         ({0}, "cpu0\n", None),
@@ -189,9 +192,7 @@ def test_usage(tmp_path, monkeypatch, affinity, text, usage):
     if usage is None:
         assert found is None
     else:
-        assert (found.cores, found.idle, found.counted) == pytest.approx(
-            (usage.cores, usage.idle, usage.counted)
-        )
+        assert dataclasses.astuple(found) == pytest.approx(dataclasses.astuple(usage))
 
 
 @linux

@@ -47,7 +47,7 @@ class Machine:
     def usage(self):
         # The system counts in steps of 0.01 s.
         counted = (int(time * 100) / 100 for time in (self.idle, self.cores * self.now))
-        return Usage(self.cores, *counted) if self.evidence else None
+        return Usage(self.cores, *counted, self.busy + 1) if self.evidence else None
 
     def wait(self, seconds, used=0.0):
         """Let time pass, in which this process uses some processor time."""
@@ -173,13 +173,24 @@ def test_a_process_that_starts_on_a_busy_machine_meets_no_stall(monkeypatch):
     machine = Machine(monkeypatch)
     machine.busy = 1
     machine.wait(0.3, used=0.3)  # imports
-    machine.copies(2_400_000, module.PROBE_AFTER - 0.1)
+    machine.copies(2_400_000, module.LOOK_EVERY - 0.01)
     assert not machine.parallel
     machine.busy = 0
     machine.copies(2_400_000, 0.3)
     machine.parallel = machine.calls = 0
     machine.copies(2_400_000, 1)
     assert machine.parallel > 0.9 * machine.calls
+
+
+def test_programs_that_rest_while_this_one_copies_do_not_count_at_the_start(monkeypatch):
+    """Other processes import at the same time, and then they take turns with this one."""
+    machine = Machine(monkeypatch)
+    machine.busy = 1
+    machine.wait(0.3, used=0.3)
+    machine.busy = 0
+    for _ in range(10):
+        machine.copy(2_400_000)
+    assert machine.parallel == 7
 
 
 def test_a_process_that_starts_on_an_idle_machine_is_parallel_at_once(machine):
@@ -259,7 +270,7 @@ def test_programs_of_low_priority_pause_nothing_for_long(monkeypatch):
     machine.busy = 1
     machine.copies(2_400_000, 3)
     machine.time = lambda nbytes, parallel: (45e-6, 90e-6) if parallel else (75e-6, 75e-6)
-    machine.copies(2_400_000, module.PROBE_AFTER + module.LONGEST)
+    machine.copies(2_400_000, module.LONGEST)
     machine.parallel = machine.calls = 0
     machine.copies(2_400_000, 1)
     assert machine.parallel > 0.9 * machine.calls

@@ -78,7 +78,7 @@ import numpy as np, splitjit
 from splitjit._core import routes
 from splitjit._core.layout import fresh_layout
 
-splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)
+splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no routes
 for stream_from in (0, 1 << 62):
     routes.STREAM_FROM = stream_from
     for itemsize in (1, 2, 4):

@@ -212,11 +212,15 @@ class Usage:
         The sum of the time in which these cores had nothing to do.
     counted : float
         The sum of all their time, as the system counted it.
+    running : int
+        The threads of all programs that run or wait for a core at this moment, the
+        calling thread included; 0 if unknown.
     """
 
     cores: int
     idle: float
     counted: float
+    running: int = 0
 
 
 def usage(root: str = "/") -> Usage | None:
@@ -238,18 +242,21 @@ def usage(root: str = "/") -> Usage | None:
         mine = {b"cpu%d" % core for core in os.sched_getaffinity(0)}
         tick = 1 / os.sysconf("SC_CLK_TCK")
         with open(os.path.join(root, "proc/stat"), "rb") as file:
-            idle, counted, cores = 0, 0, 0
+            idle, counted, cores, running = 0, 0, 0, 0
             for line in file:
-                if not line.startswith(b"cpu"):
+                name, _, rest = line.partition(b" ")
+                if name == b"procs_running":
+                    running = int(rest)
                     break
-                name, *words = line.split()
                 if name in mine:
                     # user, nice, system, idle, iowait, irq, softirq, steal; then guests,
                     # which are part of user and nice
-                    times = [int(word) for word in words[:8]]
+                    times = [int(word) for word in rest.split()[:8]]
                     idle += times[3] + times[4]
                     counted += sum(times)
                     cores += 1
     except (AttributeError, OSError, ValueError, IndexError):
         return None
-    return Usage(cores, idle * tick, counted * tick) if cores == len(mine) else None
+    if cores != len(mine):
+        return None
+    return Usage(cores, idle * tick, counted * tick, running)

@@ -9,15 +9,16 @@ help: Numba's threads wait for each other all the same. So the governor times th
 **Stalls.** A parallel copy that takes far longer than one thread would is a stall. A lone
 stall changes nothing. If a second stall follows before parallel copies have gained what
 the first one cost, the governor pauses all parallel copies of this process: one thread
-copies, for 4 times the loss and at least 0.1 s. Then parallel copies are tried again. The
-next pause is 8 times as long as the last one, up to 1.2 s, so that stalls cost about 2 %.
+copies, for 4 times the loss and at least 0.1 s. Then one parallel copy is tried again. The
+next pause is 8 times as long as the last one, up to 1.2 s, so that stalls cost about 1 %.
 When parallel copies have gained what a stall cost, the stall and the pauses are forgotten.
 
 **Idle cores.** Linux tells how long each core was idle. During a pause the governor looks
-every 0.1 s. If there was an idle core for each thread, the pause ends at once. If not,
-parallel copies are tried only after 3 s more, so that stalls cost about 1 %. The governor also
-looks when it has measured one thread for the first time, which is before the first
-parallel copy. So a process that starts on a busy machine meets no stall.
+every 0.1 s. If there was an idle core for each thread, the pause ends at once. The governor
+also looks when it has measured one thread for the first time, which is before the first
+parallel copy. So a process that starts on a busy machine begins with a pause. Busy cores do
+not make a pause longer: another program may have used them between our copies only, as
+processes do that take turns.
 
 **Copies that do not pay.** The governor compares the parallel copies of each loop and size
 class with the cost per byte of one thread. If they lose again and again, although nothing
@@ -56,9 +57,6 @@ LOOK_EVERY = 0.1
 pauses parallel copies for at least this time, so that the first pause ends with a look."""
 TOLERANCE = 0.3
 """Cores that other programs may use while the machine still counts as idle."""
-PROBE_AFTER = 3.0
-"""Seconds that a pause lasts longer if cores are busy. Then a parallel copy is tried all the
-same: programs of low priority keep cores busy, but stall no copy."""
 
 FIRST_SAMPLE = 8
 SAMPLE_EVERY = 512
@@ -272,12 +270,18 @@ class Governor:
     # ---- pauses of all classes -----------------------------------------------------------
 
     def _start(self, now: float) -> None:
-        """Begin with a pause if other programs use cores."""
+        """Begin with a pause if other programs used cores lately, and use them now."""
         self._started = True
-        if now >= self._look_at and self._look(now) is False:
-            self.machine.active = True
-            self._idle = False
+        if now >= self._look_at and self._look(now) is False and self._is_crowded():
+            self.machine.begin(LOOK_EVERY / FIRST_PAUSE)
             self._look_at = now + LOOK_EVERY
+
+    def _is_crowded(self) -> bool:
+        """Return whether more threads want to run now than this thread's copies leave room for."""
+        usage = self._seen[2]
+        if usage is None or not usage.running:
+            return True
+        return usage.running - 1 > usage.cores - min(self._threads, usage.cores)
 
     def _stall(self, loss: float, now: float) -> None:
         """Pause parallel copies of all classes, if this is the second stall in a row."""
@@ -311,7 +315,7 @@ class Governor:
             self._trusting = False
             machine.debt = 0.0
         if machine.debt <= 0:
-            self._probing = self._idle is not False or machine.debt <= -PROBE_AFTER
+            self._probing = True
 
     def _look(self, now: float) -> bool | None:
         """Return whether there was an idle core for each thread lately; None if unknown."""
