@@ -2,7 +2,7 @@
 
 The channels of an image are such parts. One vector load takes a cache line's
 worth of items for each part, and one shuffle and one store a part put them in
-place::
+place, or in the staging buffer if full lines are streamed from there::
 
     source   a0 b0 c0 a1 b1 c1 a2 b2 c2 …
     part a   a0 a1 a2 …
@@ -10,18 +10,27 @@ place::
     part c   c0 c1 c2 …
 
 `splitjit._kernels.table.INTERLEAVED` lists the kinds: numbers of parts and item
-sizes. This module makes the code for each kind, and the choice among them, from
-that list. A kind that is not in the list is copied item by item.
+sizes. The code for each kind, and the choice among them, are made from that
+list. A kind that is not in the list is copied item by item.
 """
 
 from __future__ import annotations
 
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import deinterleave_line, fence, out_of_line, prefetch
+from splitjit._kernels.intrinsics import (
+    copy_bytes,
+    deinterleave_lines,
+    fence,
+    move,
+    out_of_line,
+    words_at,
+)
 from splitjit._kernels.records import arguments_at, layout_at, part_at
-from splitjit._kernels.runs import move_runs
-from splitjit._kernels.table import INTERLEAVED, LINE, TARGET_OFFSET, WORD, row_words
+from splitjit._kernels.runs import STAGE, move_runs, staging_buffer
+from splitjit._kernels.table import LINE, TARGET_OFFSET, WORD, row_words
 
+_GROUP = 8  # lines of each part that are staged at a time
+_REGION = (_GROUP + 1) * LINE  # of the staging buffer, for one part
 _AHEAD = 1 << 12  # a source that is read in order is prefetched so far ahead
 
 _row_words = jit(inline="always")(row_words)
@@ -38,83 +47,92 @@ def _copy_items(call, layout, first, last):
 
 
 @jit(inline="always")
-def _lines_coincide(layout):
-    """Return whether the same item of every part starts a cache line."""
-    first = part_at(layout, 0).target_offset
-    for p in range(1, layout.count):
-        if (part_at(layout, p).target_offset - first) % LINE != 0:
-            return False
-    return True
+def _stage_for(targets, step, offset, parts):
+    """Reserve a region of the staging buffer for each part; return the table of their addresses.
+
+    Each address has the offset of its target from a cache line.
+    """
+    stage = staging_buffer()
+    table = stage + STAGE
+    for p in range(parts):
+        target = words_at(targets + p * step)[0] + offset
+        words_at(table)[p] = stage + p * _REGION + target % LINE
+    return table
 
 
-def _lines_of(parts, itemsize):
-    """Make the function that copies lines of so many parts of items of so many bytes."""
+@jit
+def _stream_staged(table, targets, step, offset, parts, count, is_first):
+    """Stream `count` lines of each part from its region; move the partial last line to the front.
 
-    @jit(tag=f"_{parts}x{itemsize}")
-    def lines(stream, targets, step, offset, source, count):
-        out_of_line()
-        if stream:
-            for _ in range(count):
-                for k in range(parts):
-                    prefetch(source + _AHEAD + k * LINE)
-                deinterleave_line(targets, step, offset, source, parts, itemsize, True)
-                offset += LINE
-                source += parts * LINE
-        else:
-            for _ in range(count):
-                deinterleave_line(targets, step, offset, source, parts, itemsize, False)
-                offset += LINE
-                source += parts * LINE
-
-    return lines
+    Parts need not start at the same offset from a cache line.
+    """
+    out_of_line()
+    for p in range(parts):
+        staged = words_at(table)[p]
+        fill = staged % LINE
+        region = staged - fill
+        line = words_at(targets + p * step)[0] + offset - fill
+        begin = 0
+        if is_first and fill:  # the first line begins before the part
+            copy_bytes(line + fill, region + fill, LINE - fill)
+            begin = LINE
+        for k in range(begin, count * LINE, LINE):
+            move(line + k, region + k, LINE, True)
+        move(region, region + count * LINE, LINE, False)
 
 
-def _dispatch(kinds):
-    """Make the function that chooses among kinds: a chain of comparisons."""
-    if not kinds:
-        return _no_lines
-    (parts, itemsize), *others = kinds
-    lines, otherwise = _lines_of(parts, itemsize), _dispatch(others)
+@jit
+def _finish_staged(table, targets, step, offset, parts):
+    """Write the partial last line of each part."""
+    out_of_line()
+    for p in range(parts):
+        fill = words_at(table)[p] % LINE
+        line = words_at(targets + p * step)[0] + offset - fill
+        copy_bytes(line, words_at(table)[p] - fill, fill)
 
-    @jit(tag=f"_{parts}x{itemsize}", inline="always")
-    def copy_lines(kind, stream, targets, step, offset, source, count):
-        if kind[0] == parts and kind[1] == itemsize:
-            lines(stream, targets, step, offset, source, count)
-            return count
-        return otherwise(kind, stream, targets, step, offset, source, count)
 
-    return copy_lines
+@jit
+def _copy_lines(kind, ahead, targets, step, offset, source, count):
+    """Copy lines as `deinterleave_lines` does; `kind` is the number of parts and the item size."""
+    out_of_line()
+    parts, itemsize = kind
+    return deinterleave_lines(parts, itemsize, ahead, targets, step, offset, source, count)
 
 
 @jit(inline="always")
-def _no_lines(kind, stream, targets, step, offset, source, count):
-    return 0
-
-
-_copy_lines = _dispatch(INTERLEAVED)
+def _stream_lines(kind, targets, step, offset, source, count):
+    """Copy `count` lines of each part past the cache; return as `_copy_lines` does."""
+    parts = kind[0]
+    table = _stage_for(targets, step, offset, parts)
+    for first in range(0, count, _GROUP):
+        n = min(_GROUP, count - first)
+        if not _copy_lines(kind, _AHEAD, table, WORD, 0, source, n):
+            return 0
+        _stream_staged(table, targets, step, offset, parts, n, first == 0)
+        offset += n * LINE
+        source += n * parts * LINE
+    if count:
+        _finish_staged(table, targets, step, offset, parts)
+    return count
 
 
 def deinterleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = arguments_at(arguments)
     layout = layout_at(call.layout)
-    parts, part = layout.count, part_at(layout, 0)
-    itemsize = part.run
+    part = part_at(layout, 0)
+    kind = (layout.count, part.run)
     first = layout.runs * task // tasks
     last = layout.runs * (task + 1) // tasks
-    # Streaming takes aligned lines. Items before the first line are copied one by one.
-    skew = -(call.target + part.target_offset + first * itemsize) % LINE
-    stream = call.stream and skew % itemsize == 0 and _lines_coincide(layout)
-    start = first + (min(skew // itemsize, last - first) if stream else 0)
-
     targets = layout.rows + WORD * TARGET_OFFSET
     step = WORD * _row_words(layout.dims)
-    offset = call.target + start * itemsize
-    source = call.source + part.source_offset + start * parts * itemsize
-    count = (last - start) * itemsize // LINE
-    count = _copy_lines((parts, itemsize), stream, targets, step, offset, source, count)
-    stop = start + count * LINE // itemsize
-    _copy_items(call, layout, first, start)
-    _copy_items(call, layout, stop, last)
-    if stream:
+    offset = call.target + first * part.run
+    source = call.source + part.source_offset + first * layout.source_strides[0]
+    count = (last - first) * part.run // LINE
+    if call.stream:
+        count = _stream_lines(kind, targets, step, offset, source, count)
+    else:
+        count = _copy_lines(kind, 0, targets, step, offset, source, count)
+    _copy_items(call, layout, first + count * LINE // part.run, last)
+    if call.stream:
         fence()

@@ -13,13 +13,17 @@ from numba.core import cgutils
 from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
-from splitjit._kernels.table import LINE, TILE
+from splitjit._kernels.table import INTERLEAVED, LINE, TILE
 
 _BYTE, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
 
 
 def _pointer(builder, address, element):
     return builder.inttoptr(address, element.as_pointer())
+
+
+def _int(value):
+    return ir.Constant(_INT64, value)
 
 
 def _literals(*kinds):
@@ -73,34 +77,55 @@ def move(typingctx, target, source, nbytes, stream):
     return types.void(types.intp, types.intp, nbytes, stream), codegen
 
 
-@intrinsic(prefer_literal=True)
-def deinterleave_line(typingctx, targets, step, offset, source, parts, itemsize, stream):
-    """Copy the next cache line of each part out of interleaved items.
+@intrinsic
+def deinterleave_lines(typingctx, parts, itemsize, ahead, targets, step, offset, source, count):
+    """Copy the next `count` cache lines of each part out of interleaved items.
 
     The source holds ``a0 b0 c0 a1 b1 c1 …``: the parts take its items in turn.
     The address of part i is `offset` more than the word at ``targets + i *
-    step``. If `stream`, it is a multiple of a cache line, and the line goes
-    past the cache.
+    step``. The source is prefetched `ahead` bytes ahead, unless that is 0.
+    Return `count`, or 0 if `INTERLEAVED` has no such parts and items.
     """
-    count, size, past_cache = _literals(parts, itemsize, stream)
 
     def codegen(context, builder, signature, args):
-        targets, step, offset, source = args[:4]
-        items = LINE // size
-        whole = ir.VectorType(ir.IntType(8 * size), count * items)
-        line = ir.VectorType(ir.IntType(8 * size), items)
-        value = builder.load(_pointer(builder, source, whole), align=1)
-        for part in range(count):
-            places = [part + count * i for i in range(items)]
-            taken = _shuffled(builder, value, ir.Constant(whole, ir.Undefined), places)
-            target = builder.load(_pointer(builder, targets, _INT64))
-            target = _pointer(builder, builder.add(target, offset), line)
-            _store(builder, taken, target, LINE, past_cache)
-            targets = builder.add(targets, step)
-        return context.get_dummy_value()
+        parts, itemsize, *rest, count = args
+        entry, end = builder.block, builder.append_basic_block()
+        switch = builder.switch(builder.add(builder.shl(parts, _int(8)), itemsize), end)
+        lines = [(_int(0), entry)]
+        for n, size in INTERLEAVED:
+            builder.position_at_end(builder.append_basic_block())
+            switch.add_case(_int((n << 8) + size), builder.block)
+            with cgutils.for_range(builder, count) as loop:
+                _deinterleave_line(builder, n, size, *rest, loop.index)
+            lines.append((count, builder.block))
+            builder.branch(end)
+        builder.position_at_end(end)
+        result = builder.phi(_INT64)
+        for value, block in lines:
+            result.add_incoming(value, block)
+        return result
 
-    addresses = [types.intp] * 4
-    return types.void(*addresses, parts, itemsize, stream), codegen
+    return types.intp(*[types.intp] * 8), codegen
+
+
+def _deinterleave_line(builder, parts, itemsize, ahead, targets, step, offset, source, i):
+    """Copy line `i` of each part: one load, and one shuffle and store a part."""
+    offset = builder.add(offset, builder.mul(i, _int(LINE)))
+    source = builder.add(source, builder.mul(i, _int(parts * LINE)))
+    with builder.if_then(builder.icmp_signed("!=", ahead, _int(0))):
+        for k in range(parts):
+            _prefetch(builder, builder.add(builder.add(source, ahead), _int(k * LINE)))
+    items = LINE // itemsize
+    whole = ir.VectorType(ir.IntType(8 * itemsize), parts * items)
+    line = ir.VectorType(ir.IntType(8 * itemsize), items)
+    value = builder.load(_pointer(builder, source, whole), align=1)
+    for part in range(parts):
+        places = [part + parts * i for i in range(items)]
+        taken = _shuffled(builder, value, ir.Constant(whole, ir.Undefined), places)
+        target = builder.load(_pointer(builder, targets, _INT64))
+        target = _pointer(builder, builder.add(target, offset), line)
+        _store(builder, taken, target, LINE, False)
+        targets = builder.add(targets, step)
 
 
 @intrinsic(prefer_literal=True)
@@ -137,17 +162,18 @@ def prefetch(typingctx, address):
     """Fetch a cache line into the L2 cache; an address outside of any buffer does no harm."""
 
     def codegen(context, builder, signature, args):
-        byte = _BYTE.as_pointer()
-        function = builder.module.declare_intrinsic(
-            "llvm.prefetch",
-            [byte],
-            ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32]),
-        )
-        read, locality, data = (ir.Constant(_INT32, value) for value in (0, 2, 1))
-        builder.call(function, [_pointer(builder, args[0], _BYTE), read, locality, data])
+        _prefetch(builder, args[0])
         return context.get_dummy_value()
 
     return types.void(types.intp), codegen
+
+
+def _prefetch(builder, address):
+    byte = _BYTE.as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+    read, locality, data = (ir.Constant(_INT32, value) for value in (0, 2, 1))
+    builder.call(function, [_pointer(builder, address, _BYTE), read, locality, data])
 
 
 @intrinsic
