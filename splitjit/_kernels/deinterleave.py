@@ -1,8 +1,8 @@
 """The deinterleave loops: single small items that the parts take from the source in turn.
 
-The channels of an image are such parts. One vector load takes a cache line's
-worth of items for each part, and one shuffle and one store a part put them in
-place::
+The channels of an image are such parts. One vector load reads enough items to
+fill one cache line of each part. For each part, one shuffle selects its items,
+and one store writes them::
 
     source   a0 b0 c0 a1 b1 c1 a2 b2 c2 …
     part a   a0 a1 a2 …
@@ -22,7 +22,7 @@ from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import move_runs
 from splitjit._kernels.table import INTERLEAVED, LINE, TARGET_OFFSET, WORD, row_words
 
-_AHEAD = 1 << 12  # a source that is read in order is prefetched so far ahead
+_AHEAD = 1 << 12  # the source is prefetched so far ahead of the loads
 
 _row_words = jit(inline="always")(row_words)
 
@@ -39,7 +39,7 @@ def _copy_items(call, layout, first, last):
 
 @jit(inline="always")
 def _lines_coincide(layout):
-    """Return whether the same item of every part starts a cache line."""
+    """Return whether cache lines begin at the same items in all parts."""
     first = part_at(layout, 0).target_offset
     for p in range(1, layout.count):
         if (part_at(layout, p).target_offset - first) % LINE != 0:
@@ -48,7 +48,7 @@ def _lines_coincide(layout):
 
 
 def _lines_of(parts, itemsize):
-    """Make the function that copies lines of so many parts of items of so many bytes."""
+    """Make the function that copies cache lines for one number of parts and item size."""
 
     @jit(tag=f"_{parts}x{itemsize}")
     def lines(stream, targets, step, offset, source, count):
@@ -70,7 +70,7 @@ def _lines_of(parts, itemsize):
 
 
 def _dispatch(kinds):
-    """Make the function that chooses among kinds: a chain of comparisons."""
+    """Make the function that finds the code of a kind by a chain of comparisons."""
     if not kinds:
         return _no_lines
     (parts, itemsize), *others = kinds
@@ -102,7 +102,7 @@ def deinterleave(task, tasks, arguments):
     itemsize = part.run
     first = layout.runs * task // tasks
     last = layout.runs * (task + 1) // tasks
-    # Streaming takes aligned lines. Items before the first line are copied one by one.
+    # Streaming stores need aligned lines. Items before the first line are copied one by one.
     skew = -(call.target + part.target_offset + first * itemsize) % LINE
     stream = call.stream and skew % itemsize == 0 and _lines_coincide(layout)
     start = first + (min(skew // itemsize, last - first) if stream else 0)

@@ -1,8 +1,8 @@
 """LLVM instructions that Numba does not offer: move, stream, prefetch, fence.
 
-Addresses and byte counts are machine integers. Parameters called `nbytes`,
-`parts`, `itemsize` and `stream` of the vector intrinsics are literals: Numba
-compiles one variant for each value.
+Addresses and byte counts are machine integers. The parameters `nbytes`, `parts`,
+`itemsize` and `stream` of `move`, `deinterleave_line` and `transpose_tile` are
+literals: Numba compiles one variant for each value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _literals(*kinds):
 
 
 def _store(builder, value, pointer, nbytes, stream):
-    """Store a value; past the cache if `stream`, and then the pointer must be aligned."""
+    """Store a value. If `stream`, store it past the cache; the pointer must be aligned."""
     store = builder.store(value, pointer, align=nbytes if stream else 1)
     if stream:
         one = ir.Constant(_INT32, 1)
@@ -59,8 +59,8 @@ def copy_bytes(typingctx, target, source, nbytes):
 def move(typingctx, target, source, nbytes, stream):
     """Move one word of `nbytes` bytes, a power of two up to a cache line.
 
-    Neither address need be aligned, except the target if `stream`: then the
-    word goes past the cache.
+    The addresses may be unaligned. If `stream`, the word goes past the cache, and
+    the target must be aligned to the size of the word.
     """
     size, past_cache = _literals(nbytes, stream)
 
@@ -79,8 +79,8 @@ def deinterleave_line(typingctx, targets, step, offset, source, parts, itemsize,
 
     The source holds ``a0 b0 c0 a1 b1 c1 …``: the parts take its items in turn.
     The address of part i is `offset` more than the word at ``targets + i *
-    step``. If `stream`, it is a multiple of a cache line, and the line goes
-    past the cache.
+    step``. If `stream`, these addresses are multiples of a cache line, and
+    the lines go past the cache.
     """
     count, size, past_cache = _literals(parts, itemsize, stream)
 
@@ -105,7 +105,7 @@ def deinterleave_line(typingctx, targets, step, offset, source, parts, itemsize,
 
 @intrinsic(prefer_literal=True)
 def transpose_tile(typingctx, target, target_step, source, source_step, itemsize):
-    """Transpose a square of items whose rows are `TILE` bytes on both sides."""
+    """Transpose a square tile of items; its rows have `TILE` bytes on both sides."""
     (size,) = _literals(itemsize)
 
     def codegen(context, builder, signature, args):
