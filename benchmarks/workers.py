@@ -107,7 +107,7 @@ while os.getppid() == parent and time.monotonic() < end:
 
 @contextlib.contextmanager
 def busy_programs(count: int) -> Iterator[None]:
-    """Run programs that each keep one core busy, until the block ends."""
+    """Run programs that each keep one core busy, until the ``with`` block ends."""
     programs = []
     try:
         for _ in range(count):

@@ -34,7 +34,7 @@ needs_kernels = pytest.mark.skipif(loading.jit_disabled(), reason="nothing is co
 
 
 def forget_routes(setattr):
-    """Let plans keep no routes: the thresholds between routes are other ones now."""
+    """Make plans keep no routes, because a test has changed the thresholds between routes."""
     setattr(SplitPlan, "_kept", property(lambda plan: {}, lambda plan, kept: None))
 
 

@@ -78,7 +78,7 @@ def set_buffer_limit(nbytes: int) -> None:
     """Set how much memory splitjit may keep for reuse by later splits.
 
     splitjit keeps a large block of memory when the last part in the block is
-    gone. The limit applies to these blocks. Memory that parts still use does
+    freed. The limit applies to these blocks. Memory that parts still use does
     not count.
 
     Parameters
