@@ -13,7 +13,7 @@ from splitjit._core.governor import Governor
 from tests.processes import SPLIT, run
 
 SIZES = {2_400_000: (75e-6, 45e-6), 11_000_000: (1.4e-3, 0.7e-3), 50_000_000: (16e-3, 8e-3)}
-"""Seconds that one thread and two threads take for so many bytes, on two idle cores."""
+"""Seconds that one thread and two threads take, by number of bytes, on two idle cores."""
 SLICE = 4e-3
 """Seconds of processor time after which the system runs another program."""
 BUSY = [1, 2, 4]

@@ -84,7 +84,7 @@ def set_buffer_limit(nbytes: int) -> None:
     Parameters
     ----------
     nbytes : int
-        The most bytes to keep; 0 keeps no memory. Memory above the limit is
+        The largest number of bytes to keep; 0 keeps no memory. Memory above the limit is
         freed at once. The default is 256 MiB, or the environment variable
         ``SPLITJIT_BUFFER_LIMIT``, in bytes.
 

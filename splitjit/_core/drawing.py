@@ -24,7 +24,7 @@ _NARROWEST, _WIDEST = 40, 80
 """Limits on the columns of a drawing. A first, a dashed and a last cell fit in the lower one."""
 
 _FEW = 8
-"""If there is no room for all parts, at most so many are drawn."""
+"""The largest number of parts that are drawn if there is no room for all parts."""
 
 _COLUMN, _LINE, _BAR = 8, 18, 40
 """Pixels in an SVG: width and height of a character with some space, height of a cell."""
@@ -188,7 +188,7 @@ def _label(number: int, digits: int) -> str:
 def _widths(cells: list[_Cell], room: int, unit: int = 1) -> list[int]:
     """Return the widths of the cells: in proportion to size, but wide enough for the labels.
 
-    The drawing is no wider than necessary to be to scale.
+    If the labels fit, the drawing is only as wide as a drawing to scale needs to be.
     """
     sizes = [cell.size for cell in cells]
     least = [cell.columns * unit for cell in cells]

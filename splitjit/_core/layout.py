@@ -22,7 +22,7 @@ from splitjit._kernels import table
 ALIGNMENT = 64
 """Bytes to which every part of a block is aligned: a cache line, and the widest vector."""
 
-_FEW = 8  # up to so many parts, indexing a stack is faster than its iterator
+_FEW = 8  # with this number of parts or fewer, indexing a stack is faster than its iterator
 _STACKED_FROM = 5  # fewer equal parts before unequal ones are made as fast one by one
 _SHORT = 1 << 10  # longer runs are read as fast in any order
 _MANY = 5  # fewer parts of single items are copied faster part by part

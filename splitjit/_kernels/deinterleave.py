@@ -22,7 +22,7 @@ from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import move_runs
 from splitjit._kernels.table import INTERLEAVED, LINE, TARGET_OFFSET, WORD, row_words
 
-_AHEAD = 1 << 12  # the source is prefetched so far ahead of the loads
+_AHEAD = 1 << 12  # bytes between a load and the address that is prefetched
 
 _row_words = jit(inline="always")(row_words)
 
