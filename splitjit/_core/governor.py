@@ -2,9 +2,10 @@
 
 All threads of a parallel copy wait for the last one. If another program uses a core,
 the last thread waits for that program's time slice, 4 to 16 ms. On two cores, 2.4 MB
-take 45 µs on two threads and 75 µs on one. Beside one busy program they take 12 000 µs
-on two threads, and still 90 on one. Fewer tasks, or tasks dealt out by a counter, do not
-help: Numba's threads wait for each other all the same. So the governor times the copies.
+take 45 µs on two threads and 75 µs on one. Beside one busy program the same copy takes
+12 000 µs on two threads, and still 90 µs on one. Neither fewer tasks nor tasks dealt out
+by a counter help: Numba's threads wait for each other all the same. So the governor times
+the copies.
 
 **Cells.** A copy belongs to a class: the loop that runs it, and the power of two next
 above its number of bytes. Each class has a `Cell`, which holds the cost of one thread and
@@ -231,7 +232,7 @@ class Governor:
         self.forget()
 
     def forget(self) -> None:
-        """Forget all copies. A forked child begins with this."""
+        """Forget all copies. A forked child calls this method."""
         self.cells = _Cells()
         self.machine = Pause()
         self._stalled_at = float("-inf")  # time of the last stall
