@@ -104,7 +104,7 @@ def summary(times: list[list[int]]) -> dict[str, float]:
     """Summarize the nanoseconds of each worker's calls, in seconds.
 
     ``rate`` counts the splits per second of all workers, ``mean`` is the time
-    that a worker spends per split, and the percentiles are those of all calls.
+    that a worker spends per split, and the percentiles are over the calls of all workers.
     """
     rate = sum(len(worker) / (sum(worker) * 1e-9) for worker in times)
     p50, p90, p99 = np.percentile(np.concatenate(times), (50, 90, 99)) * 1e-9
@@ -158,10 +158,10 @@ def recovery_time(times: list[int], target: float) -> float | None:
 
 
 def compare(results: list[dict], contender: str = OURS) -> list[dict]:
-    """Compare a contender in each case with the rival of the highest rate.
+    """Compare a contender in each case with the rival that has the highest rate.
 
-    ``throughput`` is its rate over the rival's, and ``p99`` its 99th percentile
-    over the rival's.
+    ``throughput`` is the contender's rate divided by the rival's, and ``p99`` is
+    the contender's 99th percentile divided by the rival's.
     """
     comparisons = []
     for ours in (result for result in results if result["contender"] == contender):

@@ -95,7 +95,7 @@ def burst(call: Call) -> float:
         elapsed = time.perf_counter() - start
         if elapsed >= 0.01:
             return elapsed / count
-        batch = count  # double, so that reading the clock stays cheap beside short calls
+        batch = count  # double the count, so that the clock is rarely read
 
 
 # ---- contenders -----------------------------------------------------------------------
@@ -124,7 +124,7 @@ def contenders(
     Returns
     -------
     dict of str to callable
-        The calls by name. Each has been called once and compared with NumPy's slices.
+        The calls by name. Each was made once, and its parts were equal to NumPy's slices.
 
     Raises
     ------

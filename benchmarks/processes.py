@@ -65,7 +65,7 @@ def measure(options: argparse.Namespace, medians: Medians) -> None:
 
 
 def tables(medians: Medians) -> str:
-    """Return the times of splitjit, and those of others over them, as Markdown."""
+    """Return the times of splitjit, and the ratios of other times to them, as Markdown."""
     seconds = {key: median(values) for key, values in medians.items()}
     lines = []
     for outputs in dict.fromkeys(key[0] for key in seconds):

@@ -19,7 +19,7 @@ os.environ["NUMBA_CACHE_DIR"] = folder.name
 
 
 class Import:
-    """Import of splitjit, of NumPy, which it imports, and of Numba, which the first use imports."""
+    """Time to import NumPy, splitjit with NumPy, or Numba, which the first use imports."""
 
     version = "1"
     params = ("numpy", "splitjit", "numba")

@@ -107,7 +107,7 @@ while os.getppid() == parent and time.monotonic() < end:
 
 @contextlib.contextmanager
 def busy_programs(count: int) -> Iterator[None]:
-    """Run programs that each keep one core busy, until the block ends."""
+    """Run programs that each keep one core busy, until the ``with`` block ends."""
     programs = []
     try:
         for _ in range(count):
@@ -203,8 +203,8 @@ def allocate(case, outputs: str) -> list[np.ndarray] | None:
 
 
 def _like_large_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    # malloc maps each large block and starts it with 16 bytes of its own. But the block size from
-    # which it does so grows with the size of freed blocks, so results of `empty` alone vary.
+    # malloc maps each large block and starts it with 16 bytes of its own. But the size from which
+    # malloc maps blocks grows when blocks are freed, so `np.empty` alone gives varying offsets.
     part = np.empty(shape, dtype)
     if part.nbytes < 1 << 17:
         return part

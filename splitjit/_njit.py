@@ -7,9 +7,9 @@ code may already run in a parallel region.
 
 Only the implementations of the overloads raise. If a function that they call raised,
 Numba would not free their arrays. Such a function returns a fault instead. One raise
-statement serves all faults of a rule, which is faster to compile. It passes ``+fault``,
-because Numba before 0.67 passes 0 for a variable that the condition before the statement
-tests.
+statement serves all faults of a rule, which is faster to compile. The statement passes
+``+fault``: if the condition ``fault != 0`` has tested a variable, Numba before 0.67 passes
+0 for it.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _split_into(x, outs, split, axis=0):
     return implementation
 
 
-# ---- what may be compiled ---------------------------------------------------------------
+# ---- which types may be compiled --------------------------------------------------------
 
 
 def _is_given(kind):
@@ -160,7 +160,8 @@ def _check_integers(**kinds) -> None:
 
 # ---- from a rule to sizes ----------------------------------------------------------------
 #
-# Sizes are an array of lengths, or one chunk length; the last parts are clamped to the rest.
+# `sizes` is an array of lengths, or a single chunk length. In the second case the last parts
+# are clamped to the rest of the axis.
 
 _wrap_axis = register_jitable(rules.wrap_axis)
 _check_lengths = register_jitable(rules.check_lengths)
@@ -175,10 +176,10 @@ def _rule(split, num_outputs, num_splits):
     Returns
     -------
     sizes_of : function
-        From `split`, `num_outputs`, `num_splits` and the axis length to the sizes, the
-        number of parts, 0 or a fault, and the number that the fault names.
+        Takes `split`, `num_outputs`, `num_splits` and the axis length. Returns the sizes, the
+        number of parts, 0 or a fault, and the value for the text of the fault.
     faults : str
-        The faults of the rule, as `SplitError` takes them.
+        The texts of the faults of the rule, one line each; see `SplitError`.
     """
     given = {"split": split, "num_outputs": num_outputs, "num_splits": num_splits}
     parameters = [name for name, kind in given.items() if _is_given(kind)]
@@ -207,7 +208,7 @@ def _rule(split, num_outputs, num_splits):
 
 @register_jitable
 def _intp(value):
-    """Convert an integer to intp. A value above the range exceeds any length, too."""
+    """Convert an integer to intp. Values above its range become the largest intp."""
     return np.intp(value) if value <= _MOST else np.intp(_MOST)
 
 
@@ -324,7 +325,7 @@ def _check_outs(x, outs, sizes, count, axis):
 
 @register_jitable
 def _span(array):
-    """Return the addresses between which a contiguous array lies; of others, an empty span."""
+    """Return the start and the end of a contiguous array in memory, or 0, 0 for other arrays."""
     if array.size == 0 or not array.flags.c_contiguous:
         return 0, 0
     return array.ctypes.data, array.ctypes.data + array.size * array.itemsize

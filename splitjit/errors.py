@@ -1,4 +1,4 @@
-"""The errors that splitjit raises: operator, values received, and the rule that they break."""
+"""The errors of splitjit: they name the operator, the values received and the broken rule."""
 
 import re
 import reprlib
@@ -116,9 +116,10 @@ class SplitError(ValueError):
     rule : str
         The rule that the values break.
     *fault : int
-        Only compiled code passes these: the number of a fault, and the numbers
-        for the fields ``{0}``, ``{1}``, … of its text. Then `received` is empty,
-        and `rule` has one line per fault, from 1 on: received, a colon, the rule.
+        Only compiled code passes these numbers: the number of a fault, then the
+        values for the fields ``{0}``, ``{1}``, … of its text. In this case
+        `received` is empty, and line i of `rule`, counted from 1, is the text of
+        fault i: the values received, a colon, and the rule.
     hint : str, default ""
         A likely fix. The message ends with it.
 

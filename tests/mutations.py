@@ -855,7 +855,7 @@ def test(folder: Path, mutations: list[Mutation]) -> str:
 def main() -> int:
     """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the beginning of a name")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="beginning of the names to try")
     parser.add_argument("--list", action="store_true", help="show the names, and try nothing")
     arguments = parser.parse_args()
     names = tuple(arguments.names) or ("",)

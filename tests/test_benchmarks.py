@@ -1,4 +1,4 @@
-"""Workers do what they are told and end; results are summarized and found again as they were."""
+"""Workers carry out orders and end; results are summarized, saved and read back unchanged."""
 
 import itertools
 import json

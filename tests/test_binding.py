@@ -1,4 +1,4 @@
-"""Outputs that are bound to a plan: what is checked at the call, and what was before."""
+"""Outputs that are bound to a plan: the checks when they are bound, and at each call."""
 
 import gc
 import weakref

@@ -195,7 +195,7 @@ def take(pool, nbytes):
 
 
 def test_blocks_survive_an_interrupt_as_they_come_back(monkeypatch):
-    """Python drops an exception raised when a lease dies, and skips the rest of the callback."""
+    """Python drops exceptions raised when a lease is freed, and skips the rest of the callback."""
 
     def interrupted(pool, loan):
         raise KeyboardInterrupt

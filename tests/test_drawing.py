@@ -72,7 +72,7 @@ def assert_drawn(plan, labels, starts, end, widths, room, column):
     assert_numbers([*starts, end], offsets)
     seen = [i for i in range(len(labels)) if i != head]
     assert_numbers([labels[i] for i in seen], [lengths[i] for i in seen])
-    # A cell wider than its labels need is to scale. If there is room, all cells are to scale.
+    # If a cell is wider than its labels need, it is to scale. If there is room, all cells are.
     assert sum(widths) <= room
     least = [
         column * max(len(label) + 3, len(start) + 1)

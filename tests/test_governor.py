@@ -13,9 +13,9 @@ from splitjit._core.governor import Governor
 from tests.processes import SPLIT, run
 
 SIZES = {2_400_000: (75e-6, 45e-6), 11_000_000: (1.4e-3, 0.7e-3), 50_000_000: (16e-3, 8e-3)}
-"""Seconds that one thread and two threads take for so many bytes, on two idle cores."""
+"""Seconds that one thread and two threads take, by number of bytes, on two idle cores."""
 SLICE = 4e-3
-"""Seconds of processor time after which another program is run."""
+"""Seconds of processor time after which the system runs another program."""
 BUSY = [1, 2, 4]
 """How many programs keep two cores busy."""
 
@@ -31,10 +31,10 @@ class Machine:
 
     def __init__(self, monkeypatch, evidence=True, seed=1):
         self.now = self.own = self.idle = 0.0
-        self.ran = 0.0  # since the last time slice of another program
+        self.ran = 0.0  # seconds since the last time slice of another program
         self.random = random.Random(seed)
         self.busy = 0
-        self.spikes = 0.0  # how many there are a second
+        self.spikes = 0.0  # delays per second of copying
         self.pays = True  # whether two threads are faster than one
         self.parallel = self.calls = 0
         self.evidence = evidence
@@ -97,7 +97,7 @@ class Machine:
         return times
 
     def others(self, nbytes, parallel, count=60_000):
-        """Return how long copies take that are parallel, or not, whatever happens."""
+        """Return how long copies take without the governor: all parallel, or none."""
         return [self.time(nbytes, parallel)[0] for _ in range(count)]
 
 

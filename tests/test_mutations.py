@@ -18,7 +18,7 @@ TESTS = Path(__file__).parent
 def test_the_text_to_replace_occurs_once(mutation):
     changed = mutated(mutation, ROOT / "splitjit")  # exits if the text does not occur once
     assert mutation.new != mutation.old, "the mutation changes nothing"
-    ast.parse(changed)  # a syntax error would fail every test, also one that checks nothing
+    ast.parse(changed)  # a syntax error would fail every test, even a test that checks nothing
 
 
 @pytest.mark.parametrize("test", sorted({t for m in MUTATIONS for t in m.tests.split()}))

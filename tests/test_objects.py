@@ -52,7 +52,7 @@ def test_large_arrays_are_not_copied_bit_by_bit(name):
     assert x.nbytes > routes._OBJECTS_FROM
     expected = items(x)
     parts = split(x, 20_000)
-    x[...] = x[0, 0]  # frees the other items, unless the parts refer to them
+    x[...] = x[0, 0]  # frees all items to which no part refers
     assert items(parts[0]) + items(parts[1]) == expected
 
 

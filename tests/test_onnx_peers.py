@@ -65,7 +65,7 @@ class Node:
         return self.operator(x, *self.inputs)
 
     def model(self, kind=TensorProto.FLOAT, shape=None, through=None):
-        """Make a model; `through` is a type that cannot be fed: the model casts to it and back."""
+        """Make a model. If Python cannot pass its type, the model casts to `through` and back."""
         shape = self.shape if shape is None else shape
         names = [f"y{i}" for i in range(self.outputs)]
         constants = [numpy_helper.from_array(array, "split") for array in self.inputs]
@@ -210,7 +210,7 @@ def test_onnxruntime(name, node):
     # If `split` is a scalar and keepdims=0, ONNX Runtime squeezes the axis, and fails.
     assume(not (isinstance(node.split, int) and node.attributes["keepdims"] == 0))
     x = array_of(name, node)
-    if name == BFLOAT16:  # its Python interface cannot feed bfloat16
+    if name == BFLOAT16:  # ONNX Runtime takes no bfloat16 arrays from Python
         wide = x.astype(np.float32)
         results = run_onnxruntime(node.model(through=TensorProto.BFLOAT16), wide)
         check_equal([part.astype(np.float32) for part in node.run(x)], results)

@@ -164,7 +164,7 @@ def test_infer_shapes_refuses():
 
 # ---- OpenVINO -----------------------------------------------------------------------------
 
-# OpenVINO's Python interface cannot feed bfloat16 and 4-bit types. Its parts of strings are wrong,
+# OpenVINO takes no arrays of bfloat16 or 4-bit types from Python. Its parts of strings are wrong,
 # see docs/conformance.md.
 NUMBERS = ["?", *INTEGERS, "f2", "f4", "f8"]
 

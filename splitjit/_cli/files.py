@@ -33,7 +33,7 @@ from splitjit._core.plan import SplitPlan, cached_plan
 from splitjit.errors import SplitError, shorten
 
 TILE = 1 << 23
-"""Most bytes in memory at a time: so many of the file, and so many of all parts together."""
+"""The most bytes of the file in memory at a time; the same limit applies to the parts together."""
 
 Progress = Callable[[int], object]
 """Called with the number of bytes written since the last call."""

@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return check.run()
         _split(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has gone, as in `… | head`; drop the rest
+    except BrokenPipeError:  # the reader has ended, as in `… | head`; drop the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (splitjit.SplitError, OSError, MemoryError) as error:
         report.say(str(error))

@@ -1,8 +1,8 @@
-"""Arguments: foreign values to plain Python integers, tuples and a `Rule`.
+"""Arguments: turn values of users into plain Python integers, tuples and a `Rule`.
 
 Lengths may be arrays of any library. The protocols that all array libraries share
-(``__index__``, ``tolist``) read them, so that no library is imported. A foreign class
-may raise any exception; here it is turned into a refusal.
+(``__index__``, ``tolist``) read them, so that no library is imported. A method of
+a foreign class may raise any exception; the functions here turn it into a refusal.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def rule_of(split: Any, num_outputs: Any, num_splits: Any) -> Rule:
     Raises
     ------
     SplitError
-        If not exactly one parameter is given, that is, not None.
+        If not exactly one of the parameters differs from None.
     SplitTypeError
-        If a value is not an integer; of `split`, not a sequence of integers either.
+        If a value is not an integer. `split` may also be a sequence of integers.
     """
     rule: Rule | None = None
     if split is not None:
@@ -179,17 +179,17 @@ def sequence(values: Any, arrays: bool = False) -> tuple[Any, ...] | None:
 # ---- limits ------------------------------------------------------------------------------
 
 _MANY_PARTS = 10**6
-_BYTES_PER_PART = 208  # of a plan, measured: its tuples, integers and slices
+_BYTES_PER_PART = 208  # measured size of the tuples, integers and slices of a plan
 
 
 @functools.cache
 def most_parts() -> int:
-    """Return the most parts allowed: enough to fill half of memory, but at least a million.
+    """Return how many parts are allowed: as many as fill half of memory, at least a million.
 
-    Beyond that the system could kill the process.
+    If a plan had more parts, the system could kill the process.
     """
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # the system does not tell
+    except (AttributeError, OSError, ValueError):  # the system does not report its memory
         memory = sys.maxsize
     return max(_MANY_PARTS, memory // 2 // _BYTES_PER_PART)

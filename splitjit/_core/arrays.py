@@ -1,4 +1,4 @@
-"""Users' arrays at the boundary: what is taken as `x`, and what as `out`."""
+"""Arrays that users pass: turn `x` into an ndarray, and check `out`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from splitjit.errors import SplitError, SplitTypeError, describe, reason
 
 _addressof: Any = ctypes.addressof
 _from_buffer: Any = ctypes.c_char.from_buffer
-"""Succeeds only for writeable, C-contiguous arrays of the dtypes that Python buffers know."""
+"""This call fails unless the array is writeable and C-contiguous, and buffers have its dtype."""
 
 
 def address_of(array: np.ndarray) -> int:
@@ -29,23 +29,23 @@ def address_of(array: np.ndarray) -> int:
 
 
 def as_array(x: Any) -> np.ndarray:
-    """Take what `numpy.asarray` takes, and no more memory than it takes.
+    """Return `x` as an ndarray, as `numpy.asarray` does: without a copy if possible.
 
     Parameters
     ----------
     x : array_like
-        An array, a CPU tensor of another library, nested lists.
+        An array, a CPU tensor of another library, or nested lists.
 
     Returns
     -------
     ndarray
-        `x` itself, a view of its memory where it is a subclass or a tensor,
-        or a new array where it is a list.
+        `x` itself; a view of its memory if `x` is of a subclass or a tensor; a
+        new array if `x` is a list.
 
     Raises
     ------
     SplitTypeError
-        If `x` is no array.
+        If NumPy cannot make an array of `x`.
     """
     if type(x) is np.ndarray:
         return x
@@ -53,14 +53,14 @@ def as_array(x: Any) -> np.ndarray:
         return np.asarray(x)
     except MemoryError:
         raise
-    except Exception as error:  # whatever the __array__ of a foreign class raises
+    except Exception as error:  # __array__ of a foreign class may raise anything
         raise SplitTypeError(
             "split", f"x of type {type(x).__name__}", f"must be an array: {reason(error)}"
         ) from error
 
 
 def is_dask_array(x: object) -> bool:
-    """Return whether `x` is a Dask array. If Dask has not been imported, it is not."""
+    """Return whether `x` is a Dask array. If Dask was never imported, `x` cannot be one."""
     return issubclass(type(x), getattr(sys.modules.get("dask.array"), "Array", ()))
 
 
@@ -74,8 +74,8 @@ class Targets(NamedTuple):
     parts : list of ndarray
         The same memory as base-class arrays, whose attributes no subclass overrides.
     addresses : tuple of int or None
-        The address of each part if all parts are C-contiguous. Since the plan
-        tells their shapes, the addresses then tell which memory they use.
+        The address of each part if all parts are C-contiguous. The plan gives
+        their shapes, so these addresses determine which memory the parts use.
     """
 
     given: list[np.ndarray]
@@ -85,7 +85,8 @@ class Targets(NamedTuple):
     def spans(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the starts and the stops of the address ranges in which the parts lie.
 
-        The ranges are sorted and apart: parts whose ranges overlap share one.
+        The ranges are sorted and do not overlap: parts with overlapping ranges share
+        one range.
         """
         starts: list[int] = []
         stops: list[int] = []
@@ -99,10 +100,11 @@ class Targets(NamedTuple):
 
 
 def check_out(plan: SplitPlan, dtype: np.dtype, out: Any) -> Targets:
-    """Refuse an `out` that no array of the plan's shape can be split into.
+    """Return the arrays of `out`; refuse an `out` that does not fit the plan and the dtype.
 
-    Whether the parts share memory with each other is left to `check_apart`,
-    and whether they share memory with the source to `check_source`.
+    This function does not compare the memory of the arrays: `check_apart` finds
+    arrays that share memory with each other, and `check_source` finds arrays that
+    share memory with the source.
 
     Parameters
     ----------
@@ -215,7 +217,7 @@ def _overlaps_itself(array: np.ndarray) -> bool:
     start, stop = byte_bounds(array)
     if array.nbytes > stop - start:
         return True
-    # The strides are not nested like those of an array in memory order: compare all elements.
+    # A stride is shorter than the extent of the dims inside of it: compare all elements.
     starts = np.zeros((), np.intp)
     for stride, extent in zip(array.strides, array.shape, strict=True):
         starts = np.add.outer(starts, np.arange(extent) * stride)

@@ -49,15 +49,16 @@ class Binding(Generic[Scalar]):
     )  # fmt: skip
 
     def __init__(self, plan: SplitPlan, out: Sequence[NDArray[Scalar]]) -> None:
-        given = sequence(out)  # once: a sequence may give other arrays the next time
+        given = sequence(out)  # read once: a second reading may give other arrays
         dtype = getattr(given[0], "dtype", None) if given else None
         dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(np.uint8)
         targets = check_out(plan, dtype, out if given is None else given)
         check_apart(targets.parts)
         self._plan, self._shape, self._dtype = plan, plan.shape, dtype
         self._out, self._parts = targets.given, targets.parts
-        # NumPy resizes only arrays that own their memory, and no array that has a weak
-        # reference. An array of `out` may be resized, and is refused then.
+        # NumPy resizes only arrays that own their memory and have no weak reference. If an
+        # array of `out` owns its memory, a call checks that it was not resized. If not, the
+        # weak reference to the owner prevents a resize.
         self._owned = [(p, address_of(p), p.nbytes) for p in self._parts if p.flags.owndata]
         self._owners = [weakref.ref(_owner(p)) for p in self._parts if not p.flags.owndata]
         self._known: dict[tuple[int, ...], _Known] = {}
@@ -113,7 +114,10 @@ class Binding(Generic[Scalar]):
         return f"<binding of {len(self._parts)} arrays of dtype {self._dtype} to {self._plan!r}>"
 
     def _learn(self, strides: tuple[int, ...]) -> _Known:
-        """Prepare the copy from strides; by kernels at any size, since a loop pays for them."""
+        """Prepare the copy from a source of these strides.
+
+        Kernels copy arrays of any size, because bindings serve loops of many calls.
+        """
         if self._dtype.hasobject or not self._dtype.itemsize or 0 in self._shape:
             route = route_of(self._plan, self._dtype, strides)
         else:
@@ -133,7 +137,7 @@ class _Known(NamedTuple):
     Attributes
     ----------
     start, stop : int
-        Only if the source's address lies between these, it may share memory with an array.
+        If the source's address does not lie between these, it shares no memory with the arrays.
     route : Slices
     outputs : Outputs
     """
@@ -145,7 +149,7 @@ class _Known(NamedTuple):
 
 
 def _owner(array: np.ndarray) -> np.ndarray:
-    """Return the array whose memory an array uses."""
+    """Return the array that owns the memory of an array."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

@@ -1,8 +1,8 @@
-"""The memory of fresh parts: one block a call, large blocks used again.
+"""The memory of fresh parts: one block for each call. Large blocks are reused.
 
 The system zeroes each page of fresh memory at its first touch, which costs more
-than the copy. So a large block returns to a pool when its last part is gone, and
-a later call takes it from there.
+than the copy. So a large block returns to a pool when its last part is freed, and
+a later call takes the block from the pool.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
     -------
     parts : list of ndarray
         New C-contiguous arrays, uninitialized, each aligned to `ALIGNMENT`
-        bytes. The block is free when the last of them is gone.
+        bytes. The block is free when its last part is freed.
     address : int
         The address of the block.
 
@@ -78,13 +78,13 @@ def set_buffer_limit(nbytes: int) -> None:
     """Set how much memory splitjit may keep for reuse by later splits.
 
     splitjit keeps a large block of memory when the last part in the block is
-    gone. The limit applies to these blocks. Memory that parts still use does
+    freed. The limit applies to these blocks. Memory that parts still use does
     not count.
 
     Parameters
     ----------
     nbytes : int
-        The most bytes to keep; 0 keeps no memory. Memory above the limit is
+        The largest number of bytes to keep; 0 keeps no memory. Memory above the limit is
         freed at once. The default is 256 MiB, or the environment variable
         ``SPLITJIT_BUFFER_LIMIT``, in bytes.
 
@@ -115,7 +115,7 @@ def _limit(name: str, value: Any) -> int:
 
 
 class _Block:
-    """Mapped memory of this process alone, in huge pages if the system has them."""
+    """A private memory map, in huge pages if the system has them."""
 
     __slots__ = ("address", "export", "memory", "nbytes")
 
@@ -128,8 +128,8 @@ class _Block:
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # a system without huge pages
                 self.memory.madvise(mmap.MADV_HUGEPAGE)
-        # While this export exists, a user who reaches the memory by ``part.base.base``
-        # cannot close or resize it.
+        # While this export exists, users cannot close or resize the memory, which they can
+        # reach by ``part.base.base``.
         self.export = memoryview(self.memory)
         self.nbytes = nbytes
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
@@ -140,7 +140,7 @@ class _Block:
 
 
 class _Loan(weakref.ref[np.ndarray]):
-    """A weak reference to a lease that knows the block of the lease."""
+    """A weak reference to a lease, together with the block under the lease."""
 
     __slots__ = ("block",)
     block: _Block
@@ -149,20 +149,22 @@ class _Loan(weakref.ref[np.ndarray]):
 class _Pool:
     """The blocks that no part uses, oldest first.
 
-    A lease is an array over the whole block, the base of all its parts. When
-    the lease dies, its block returns.
+    A *lease* is an array over a whole block, and the base of all parts in the
+    block. Python frees the lease after the last part. Then `_give_back` returns
+    the block to the pool.
 
-    Leases die anywhere, even while this code runs, so a lock could wait for its
-    own holder. Instead, each step is one operation on a list or a dict, which
-    is atomic for other threads. `list` makes the copies: before Python 3.12, a
-    slice and `tuple` allocate in the middle of the copy, and the garbage
-    collector may then find a dead lease.
+    Python may free a lease at any point, even while this thread runs a method of
+    the pool. A lock would then wait for its own holder. So there is no lock, and
+    each step is one operation on a list or a dict, which is atomic for other
+    threads. `list` makes the copies: before Python 3.12, a slice and `tuple`
+    allocate in the middle of the copy, and the garbage collector, which an
+    allocation may start, may free a lease there.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.idle: list[_Block] = []
-        self.lent: dict[int, _Loan] = {}  # keeps the loans alive; a loan cannot be hashed
+        self.lent: dict[int, _Loan] = {}  # by `id`, since a loan has no hash; keeps loans alive
 
     def take(self, nbytes: int) -> _Block:
         """Return a block of at least `nbytes` that no array refers to."""
@@ -173,7 +175,7 @@ class _Pool:
         return block
 
     def lend(self, block: _Block, lease: np.ndarray) -> None:
-        """Take the block back when the lease dies."""
+        """Lend a block: it returns to the pool when the lease is freed."""
         loan = _Loan(lease, self._give_back)
         loan.block = block
         self.lent[id(loan)] = loan
@@ -192,12 +194,12 @@ class _Pool:
         return None
 
     def _give_back(self, loan: _Loan) -> None:
-        if self.lent.pop(id(loan), None):  # once
+        if self.lent.pop(id(loan), None):  # only once for each loan
             self.idle.append(loan.block)
             self.trim()
 
     def _recover(self) -> None:
-        """Reclaim blocks whose return was lost because Ctrl-C arrived as the lease died."""
+        """Reclaim blocks whose return was lost because Ctrl-C arrived as the lease was freed."""
         for loan in list(self.lent.values()):
             if loan() is None:
                 self._give_back(loan)
@@ -211,7 +213,7 @@ class _Pool:
 
 def _environment_limit() -> int:
     value: int | str = os.environ.get("SPLITJIT_BUFFER_LIMIT", str(1 << 28))
-    with contextlib.suppress(ValueError):  # `_limit` refuses what is not an integer
+    with contextlib.suppress(ValueError):  # `_limit` refuses other texts
         value = int(value)
     return _limit("SPLITJIT_BUFFER_LIMIT", value)
 

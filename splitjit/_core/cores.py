@@ -4,8 +4,8 @@ Numba counts the cores once, when a process imports it. The affinity may change 
 that, and Numba does not read a container's CPU quota. A parallel copy on more threads
 than cores is slower than a copy on one thread, because all threads wait for the last.
 
-Only Linux tells all of this. On other systems, and if a file is missing or malformed,
-the functions here report no limit.
+Only Linux provides all of these numbers. On other systems, and if a file is missing or
+malformed, the functions here report no limit.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Cores:
     numba_threads : int
         Numba's number of threads.
     usable : int
-        The smallest of the limits, the quota rounded down, and at least 1.
+        The smallest limit. The quota is rounded down, but to at least 1.
     limited_by : str
-        The limit that `usable` equals: ``"cores"``, ``"Numba"``, ``"affinity"`` or
-        ``"quota"``; the first of these if several are equal.
+        The name of the smallest limit: ``"cores"``, ``"Numba"``, ``"affinity"`` or
+        ``"quota"``; the first of these names if several limits are equal.
     """
 
     counted: int
@@ -50,7 +50,7 @@ class Cores:
 
 
 class _Known:
-    """The limits as read last. If threads race to read them, both write the same."""
+    """The limits as this process last read them. If threads race, all write the same values."""
 
     quota: float | None = None
     quota_until = float("-inf")
@@ -81,13 +81,13 @@ def usable(now: float) -> int:
 
 
 def _whole(quota: float | None) -> int:
-    # Rounded down: with a quota of 1.5, two threads use up the share of each period of
-    # 100 ms in 75, and then the system stops them for 25.
+    # Round down: with a quota of 1.5, two threads use up their time of each period of 100 ms
+    # in 75 ms, and then the system stops them for 25 ms.
     return sys.maxsize if quota is None else max(int(quota), 1)
 
 
 def describe(numba_threads: int) -> Cores:
-    """Return all limits as they are now, and which of them counts.
+    """Return all limits as they are now, and the name of the smallest one.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def quota(root: str = "/") -> float | None:
     """Return how many cores' worth of time the control groups grant to this process.
 
     A group of version 2 has a file ``cpu.max`` with a quota and a period. A group of
-    version 1 has ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``. The groups above limit
-    this process, too, so the smallest quota counts.
+    version 1 has ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``. The groups above the
+    group of this process limit it, too, so the smallest quota counts.
 
     Parameters
     ----------
@@ -152,8 +152,8 @@ def quota(root: str = "/") -> float | None:
 def _folders(mount: str, controllers: str, path: str) -> list[str]:
     """Return the folders of a group and of all groups above it.
 
-    In a container, `path` may be valid only outside. Then the mount itself is the folder
-    of the container's group.
+    In a container, `path` may be valid only outside of the container. Then the mount
+    itself is the folder of the container's group.
     """
     if not controllers:
         mounts = {mount, os.path.join(mount, "unified")}
@@ -211,10 +211,10 @@ class Usage:
     idle : float
         The sum of the time in which these cores had nothing to do.
     counted : float
-        The sum of all their time, as the system counted it.
+        The sum of all time of these cores, as the system counted it.
     running : int
-        The threads of all programs that run or wait for a core at this moment, the
-        calling thread included; 0 if unknown.
+        The threads of all programs that run or wait for a core at this moment, with
+        the calling thread; 0 if unknown.
     """
 
     cores: int

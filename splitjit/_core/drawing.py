@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from splitjit._core.plan import SplitPlan
 
 _NARROWEST, _WIDEST = 40, 80
-"""Columns of a drawing. The least have room for a first, a dashed and a last cell."""
+"""Limits on the columns of a drawing. A first, a dashed and a last cell fit in the lower one."""
 
 _FEW = 8
-"""The most parts that are drawn if there is no room for all."""
+"""The largest number of parts that are drawn if there is no room for all parts."""
 
 _COLUMN, _LINE, _BAR = 8, 18, 40
 """Pixels in an SVG: width and height of a character with some space, height of a cell."""
@@ -37,7 +37,7 @@ class _Cell(NamedTuple):
     label: str
     start: str
     end: str
-    columns: int  # needed by the labels
+    columns: int  # that the labels need
     left_out: bool
     about: str
 
@@ -188,7 +188,7 @@ def _label(number: int, digits: int) -> str:
 def _widths(cells: list[_Cell], room: int, unit: int = 1) -> list[int]:
     """Return the widths of the cells: in proportion to size, but wide enough for the labels.
 
-    The cells use no more room than they need to be to scale.
+    If the labels fit, the drawing is only as wide as a drawing to scale needs to be.
     """
     sizes = [cell.size for cell in cells]
     least = [cell.columns * unit for cell in cells]

@@ -28,7 +28,7 @@ TENSOR_TYPES = (*_NUMERIC, _STRING, _BFLOAT16)
 """The 16 tensor types of ONNX Split, by their ONNX names."""
 
 _NAMES = {np.dtype(scalar): name for name, scalar in _NUMERIC.items()}
-# By the number of the dtype, which is the same for both byte orders.
+# The key is `dtype.num`, which is the same for both byte orders.
 _NAMES_BY_NUMBER = {
     np.dtype(code).num: name
     for code in np.typecodes["All"]
@@ -95,7 +95,7 @@ def tensor_type(dtype: np.dtype) -> str | None:
 def _other_tensor_type(dtype: np.dtype) -> str | None:
     if dtype.kind == "T":
         return _STRING
-    # bfloat16 of ml_dtypes, which may not be installed. `dtype.type` is faster than `dtype.name`.
+    # By name, because ml_dtypes may not be installed. `dtype.type` is faster than `dtype.name`.
     return _BFLOAT16 if dtype.type.__name__ == "bfloat16" else None
 
 

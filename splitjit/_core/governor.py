@@ -2,31 +2,58 @@
 
 All threads of a parallel copy wait for the last one. If another program uses a core,
 the last thread waits for that program's time slice, 4 to 16 ms. On two cores, 2.4 MB
-take 45 µs on two threads and 75 µs on one. Beside one busy program they take 12 000 µs
-on two threads, and still 90 on one. Fewer tasks, or tasks dealt out by a counter, do not
-help: Numba's threads wait for each other all the same. So the governor times the copies.
+take 45 µs on two threads and 75 µs on one. Beside one busy program the same copy takes
+12 000 µs on two threads, and still 90 µs on one. Neither fewer tasks nor tasks dealt out
+by a counter help: Numba's threads wait for each other all the same. So the governor times
+the copies.
+
+**Cells.** A copy belongs to a class: the loop that runs it, and the power of two next
+above its number of bytes. Each class has a `Cell`, which holds the cost of one thread and
+a counter, `Cell.left`. Before a copy, `splitjit._core.threads.copy` only looks at this
+counter:
+
+=========  ==================================================================
+left > 0   the copy is parallel; `left` decreases by 1
+left = 0   one thread copies, and the governor learns how long it took
+left < 0   one thread copies, and nobody times it; `left` increases by 1
+=========  ==================================================================
+
+After a copy, `Governor.learn` compares its time with the cost of one thread, and sets the
+counter for the next copies. A parallel copy that was fast enough (`Cell.limit`) is not
+reported to `learn`, since a call of `learn` takes time, too.
+
+**Cost of one thread.** When the counter of a class reaches 0, one thread makes three
+copies in a row. The first two bring the data into the caches of this thread, and the
+third is measured. Arrays that do not fit in caches need only the measured copy. So one
+thread makes about one copy in 200, and its cost stays known. From this cost follows the
+*expected* time, which one thread would take for a parallel copy. The copy *gains* the
+expected time less its own time. If this is negative, the difference is a *loss*.
 
 **Stalls.** A parallel copy that takes far longer than one thread would is a stall. A lone
 stall changes nothing. If a second stall follows before parallel copies have gained what
 the first one cost, the governor pauses all parallel copies of this process: one thread
-copies, for 4 times the loss and at least 0.1 s. Then one parallel copy is tried again. The
-next pause is 8 times as long as the last one, up to 1.2 s, so that stalls cost about 1 %.
-When parallel copies have gained what a stall cost, the stall and the pauses are forgotten.
+copies, for 4 times the loss and at least 0.1 s. Then one parallel copy is tried, the
+probe. If it does not stall, the pause has ended. If it stalls, and so does a later copy
+before parallel copies have gained the new loss, the next pause begins. It is 8 times as
+long as the last one, up to 1.2 s, so that stalls cost about 2 %. When parallel copies
+have gained what the last stall cost, the stall and the pauses are forgotten.
 
-**Idle cores.** Linux tells how long each core was idle. During a pause the governor looks
-every 0.1 s. If there was an idle core for each thread, the pause ends at once. The governor
-also looks when it has measured one thread for the first time, which is before the first
-parallel copy. So a process that starts on a busy machine begins with a pause. Busy cores do
-not make a pause longer: another program may have used them between our copies only, as
-processes do that take turns.
+**Idle cores.** Linux counts for how long each core was idle. During a pause the governor
+reads these counts every 0.1 s. If there was an idle core for each thread, the probe is made at
+once. Idle cores may end the next pause early only after parallel copies have gained. Busy
+cores do not make a pause longer: another program may have used them only between the copies
+of this process, as processes do that take turns. The governor also reads the counts when it
+has measured one thread for the first time. For copies of less than 64 MB this is before the
+first parallel copy. If cores were busy then, and threads of other programs run at that
+moment, the process begins with a pause.
 
-**Copies that do not pay.** The governor compares the parallel copies of each loop and size
-class with the cost per byte of one thread. If they lose again and again, although nothing
-stalls, only this class is paused, by the same rules. One thread makes about one copy in
-200, so that its cost stays known.
+**Copies that do not pay.** If parallel copies of one class lose again and again, although
+nothing stalls, only this class is paused. Such a pause lasts 4 times the loss, too, and
+the next ones grow in the same way.
 
-A pause counts the time of copies, not the time between them. Otherwise a program that
-splits every 100 ms would meet a stall in every tenth call.
+A pause ends after a given time *spent in copies*; the time between copies does not count.
+Otherwise a program that splits every 100 ms would meet a stall in every tenth call. The
+remaining time of a pause is its `debt`.
 
 The governor adds 0.13 to 0.2 µs to a parallel copy. It has no locks: if threads race, an
 observation is lost.
@@ -42,63 +69,83 @@ from splitjit._core.cores import Usage, usage
 
 STALL_RATIO = 1.5
 STALL_SLACK = 250e-6
-"""A stall takes longer than this ratio of one thread's time plus this many seconds. To
-wake a sleeping thread takes up to 100 µs; a time slice is at least 700 µs."""
+"""A parallel copy is a stall if it takes longer than one thread's time multiplied by the
+ratio, plus these seconds. Waking a thread takes up to 100 µs; a time slice is at least
+700 µs."""
 
 FIRST_PAUSE = 4.0
 GROWTH = 8.0
 LONGEST = 1.2
 LONGEST_IN_LOSSES = 32.0
-"""The first pause in losses, the growth of the next ones, and the longest pause: in seconds,
-or in losses if that is longer, because a slow copy of 1 GB may lose a second."""
+"""Length of the first pause as a multiple of the loss, and of each next pause as a multiple
+of the last one. The longest pause is `LONGEST` seconds, or `LONGEST_IN_LOSSES` times the
+loss if that is longer, because a slow copy of 1 GB may lose a second."""
 
 LOOK_EVERY = 0.1
-"""Seconds between looks at idle time, which the system counts in steps of 0.01. A stall
-pauses parallel copies for at least this time, so that the first pause ends with a look."""
+"""Seconds between two readings of the idle time, which the system counts in steps of 0.01.
+A pause after stalls lasts at least this time, so that it contains a reading."""
 TOLERANCE = 0.3
-"""Cores that other programs may use while the machine still counts as idle."""
+"""Share of one core that other programs may use where the threads would run, although these
+cores count as idle."""
 
 FIRST_SAMPLE = 8
 SAMPLE_EVERY = 512
-"""Parallel copies of a class between two measurements of one thread, at first and later."""
+"""Parallel copies of a class between two measurements of one thread: at first, and in the end."""
 SETTLE = 1
-"""Copies of one thread, after the first one, before a measurement. After parallel copies,
-half of the data is in the cache of another core: 0.6 MB take 35 µs, and later 15."""
+"""Copies that one thread makes between its first copy and the measured copy. After parallel
+copies, half of the data is in the cache of another core: the first copy of 0.6 MB by one
+thread takes 35 µs, and later copies take 15 µs."""
 LARGE = 1 << 24
-"""From this size on, copies do not fit in caches, and one thread needs no such copies."""
+"""From this size on, arrays do not fit in caches. Then one thread is measured at its first
+copy, except at the very first measurement of a class."""
 DOUBT = 0.75
-"""If a large parallel copy takes longer than this ratio of one thread's time, one thread is
-measured soon. Smaller copies are so many that it is measured soon in any case."""
+"""If a parallel copy of a `LARGE` array takes longer than this ratio of one thread's time, one
+thread is measured after at most `FIRST_SAMPLE` more copies. Smaller arrays are split so often
+that one thread is measured soon in any case."""
 ASSUMED_FROM = 1 << 26
 ASSUMED_COST = 0.5e-9
 """From this size on, the first copies are parallel, because one thread would take too long.
-Until one thread is measured, it is assumed to take this many seconds per byte. Measured:
-0.03e-9 in the cache, 0.35e-9 outside."""
+Until one thread is measured, this cost in seconds per byte is assumed. Measured costs are
+0.03e-9 for arrays in the cache and 0.35e-9 for larger arrays."""
 
 SKIP = 15
 SKIP_FOR = 2e-3
-"""During a pause, the governor does not time so many copies after a timed one, or so many
-seconds of copies if those are fewer copies."""
+"""During a pause, the governor times a copy, and then lets at most `SKIP` copies pass untimed:
+fewer if they would take more than `SKIP_FOR` seconds together."""
 
 SLOW = 1.0
 SLOW_AT_START = 0.6
-"""The sum of relative losses, less the gains, at which parallel copies of a class do not
-pay; and the sum with which a trial begins, so that one or two slow copies end it."""
+"""`Cell.slow` sums the losses of a class relative to the expected times, less the gains. Above
+`SLOW`, parallel copies of the class do not pay. After a pause of the class the sum begins at
+`SLOW_AT_START`, so that one or two slow copies begin the next pause."""
 
 
 class Pause:
-    """The time during which one thread copies."""
+    """A time during which one thread copies; of all classes, or of one class as its `Cell`.
+
+    Attributes
+    ----------
+    active : bool
+        Whether the pause lasts.
+    length : float
+        Seconds that the last pause was to last, 0 if there was none or it is forgotten.
+        The next pause is longer.
+    debt : float
+        Seconds of this pause that remain. Each copy by one thread reduces it.
+    owed : float
+        Seconds that parallel copies have to gain until the last loss is forgotten.
+    """
 
     __slots__ = ("active", "debt", "length", "owed")
 
     def __init__(self) -> None:
         self.active = False
-        self.length = 0.0  # of the last pause; 0 if it is forgotten
-        self.debt = 0.0  # seconds that one thread is still to copy
-        self.owed = 0.0  # seconds to gain until the last loss is forgotten
+        self.length = 0.0
+        self.debt = 0.0
+        self.owed = 0.0
 
     def begin(self, loss: float) -> None:
-        """Pause because parallel copies took `loss` seconds more than one thread would."""
+        """Begin a pause, because parallel copies took `loss` seconds more than one thread would."""
         length = max(FIRST_PAUSE * loss, GROWTH * self.length)
         self.length = self.debt = min(length, max(LONGEST, LONGEST_IN_LOSSES * loss))
         self.owed = loss
@@ -114,17 +161,29 @@ class Pause:
 
 
 class Cell(Pause):
-    """Costs of one loop in one size class, and how its next copies run.
+    """What the governor knows of one class of copies, and how the next copies of it run.
+
+    As a `Pause`, it is the pause of this class alone.
 
     Attributes
     ----------
     left : int
-        If positive, so many copies are parallel. If negative, one thread runs so many
-        copies, and nobody times them. If 0, one thread runs the next copy, timed.
+        If positive, the next `left` copies are parallel. If negative, one thread runs the
+        next ``-left`` copies, and nobody times them. If 0, one thread runs the next copy,
+        and the governor learns its time.
     limit : float
-        The governor need not learn from a parallel copy that took fewer seconds per byte.
+        The governor learns from a parallel copy only if it took more seconds per byte. It
+        is 0 until all losses are forgotten, because until then gains must be counted.
     one : float
         Seconds per byte of one thread, 0 if unknown.
+    period : int
+        Parallel copies between two measurements of one thread.
+    settled : bool
+        Whether the data is in the caches of this thread, so that its next timed copy counts.
+    skipped : int
+        Copies that nobody times before the next timed copy of a pause.
+    slow : float
+        The sum of relative losses, less the gains; see `SLOW`.
     """
 
     __slots__ = ("left", "limit", "one", "period", "settled", "skipped", "slow")
@@ -134,14 +193,14 @@ class Cell(Pause):
         self.one = one
         self.left = FIRST_SAMPLE if one else 0
         self.limit = 0.0
-        self.period = 0  # parallel copies from one measurement of one thread to the next
-        self.settled = False  # whether the caches of this thread hold what it copies
-        self.skipped = 0  # copies during a pause that nobody timed
+        self.period = 0
+        self.settled = False
+        self.skipped = 0
         self.slow = 0.0
 
 
 class _Cells(dict[str, list[Cell]]):
-    """Cells by the loop's name and the number of bits of the number of bytes."""
+    """The cells of each loop, by its name: a list indexed by the `bit_length` of the size."""
 
     def __missing__(self, loop: str) -> list[Cell]:
         cells = [Cell(ASSUMED_COST if 1 << bits > ASSUMED_FROM else 0.0) for bits in range(65)]
@@ -149,16 +208,16 @@ class _Cells(dict[str, list[Cell]]):
 
 
 class Governor:
-    """What this process has seen of its copies; see the description of the module.
+    """Decides how copies run, from the times of earlier copies; see the module's docstring.
 
     Parameters
     ----------
     usage : callable, default `splitjit._core.cores.usage`
-        Returns the time that the cores were idle so far, or None.
+        Returns the time that the cores were idle since some moment, or None if unknown.
     own : callable, default `time.process_time`
-        Returns the processor time that this process used so far, in seconds.
+        Returns the processor time that this process has used, in seconds.
     clock : callable, default `time.perf_counter`
-        Returns the seconds of the clock that `learn` is given.
+        Returns the time in seconds, by the clock whose times `learn` receives.
     """
 
     def __init__(
@@ -171,16 +230,16 @@ class Governor:
         self.forget()
 
     def forget(self) -> None:
-        """Start afresh, as in a forked child."""
+        """Forget all copies. A forked child calls this method."""
         self.cells = _Cells()
         self.machine = Pause()
-        self._stalled_at = float("-inf")
-        self._probing = False
+        self._stalled_at = float("-inf")  # time of the last stall
+        self._probing = False  # whether the next parallel copy may be tried
         self._trusting = True  # whether idle cores may end a pause early
-        self._warned = False  # whether the last stall, not yet forgotten, began no pause
+        self._warned = False  # whether there was one stall; the next stall begins a pause
         self._threads = 1
-        self._idle: bool | None = None
-        # From here to the first copies there is time enough to see whether cores are idle.
+        self._idle: bool | None = None  # the last answer of `_look`
+        # Between this line and the first copies, enough time passes to see if cores are idle.
         self._started = False
         self._seen = (self._clock(), self._own(), self._usage())
         self._look_at = self._seen[0] + LOOK_EVERY
@@ -188,20 +247,20 @@ class Governor:
     def learn(
         self, cell: Cell, threads: int, parallel: bool, nbytes: int, began: float, ended: float
     ) -> None:
-        """Learn how long a copy took.
+        """Learn how long a copy took, and decide how the next copies of its class run.
 
         Parameters
         ----------
         cell : Cell
-            Its class.
+            The cell of the copy's class.
         threads : int
-            The number of threads that a parallel copy has.
+            The number of threads that a parallel copy would have at this moment.
         parallel : bool
             Whether the copy was parallel.
         nbytes : int
             Bytes of all parts.
         began, ended : float
-            Seconds of a monotonic clock.
+            When the copy began and ended, in seconds of a monotonic clock.
         """
         self._threads = threads
         if parallel:
@@ -215,13 +274,14 @@ class Governor:
             cell.limit = cell.one if nbytes < LARGE else DOUBT * cell.one
 
     def _learn_many(self, cell: Cell, nbytes: int, began: float, ended: float) -> None:
+        """Learn the time of a parallel copy: it stalled, or it gained or lost a little."""
         machine, expected = self.machine, cell.one * nbytes
         gain = expected - (ended - began)
         if -gain > (STALL_RATIO - 1) * expected + STALL_SLACK:
-            if began >= self._stalled_at:  # else another thread has already begun this pause
+            if began >= self._stalled_at:  # else another thread has counted this stall
                 self._stall(-gain, ended)
             return
-        if machine.active and began >= self._stalled_at:
+        if machine.active and began >= self._stalled_at:  # this copy was the probe
             machine.active = False
         if machine.gain(gain):
             self._trusting = True
@@ -235,6 +295,7 @@ class Governor:
             cell.left = 0
 
     def _learn_one(self, cell: Cell, nbytes: int, seconds: float, ended: float) -> None:
+        """Learn the time of a copy by one thread: measure its cost, and count it in pauses."""
         if not cell.settled and (nbytes < LARGE or not cell.one):
             cell.settled = True
             cell.left = -SETTLE if nbytes < LARGE else 0
@@ -270,7 +331,7 @@ class Governor:
     # ---- pauses of all classes -----------------------------------------------------------
 
     def _start(self, now: float) -> None:
-        """Begin with a pause if other programs used cores lately, and use them now."""
+        """Begin with a pause of all classes if other programs used cores and use them now."""
         self._started = True
         if now >= self._look_at and self._look(now) is False and self._is_crowded():
             self.machine.begin(LOOK_EVERY / FIRST_PAUSE)
@@ -284,7 +345,7 @@ class Governor:
         return usage.running - 1 > usage.cores - min(self._threads, usage.cores)
 
     def _stall(self, loss: float, now: float) -> None:
-        """Pause parallel copies of all classes, if this is the second stall in a row."""
+        """Count a stall; if the stall before it is not forgotten, begin a pause of all classes."""
         machine = self.machine
         self._stalled_at = now
         self._warned = not self._warned
@@ -304,7 +365,7 @@ class Governor:
         self._look_at = now + LOOK_EVERY
 
     def _wait(self, seconds: float, now: float) -> None:
-        """Count a copy during the pause; allow a probe if the pause is over."""
+        """Count a copy of one thread in the pause; allow the probe if the pause is over."""
         machine = self.machine
         machine.debt -= seconds
         if now >= self._look_at:
@@ -318,7 +379,7 @@ class Governor:
             self._probing = True
 
     def _look(self, now: float) -> bool | None:
-        """Return whether there was an idle core for each thread lately; None if unknown."""
+        """Return whether there was an idle core for each thread since the last look, or None."""
         before, own_before, seen = self._seen
         if now - before < LOOK_EVERY / 2:  # another thread has just looked
             return self._idle
@@ -329,7 +390,7 @@ class Governor:
         passed, cores = now - before, usage.cores
         counted = usage.counted - seen.counted
         if abs(counted - cores * passed) > 0.25 * cores * passed + 0.02 * cores:
-            return None  # some sandboxes imitate the file, with counters that stand still
+            return None  # some sandboxes imitate /proc/stat, but do not count
         # At most one core is counted as used by this thread. Other threads of this process
         # count as other programs, because they go on during a parallel copy.
         mine = min(own - own_before, passed)

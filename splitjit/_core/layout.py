@@ -1,7 +1,8 @@
 """Lay out blocks of fresh parts, and the copies that kernels make.
 
 A copy is laid out in as few dims as the shape and the strides of both sides
-allow. `splitjit._kernels.table` describes the record that a kernel reads.
+allow: axes are merged if both sides step through them evenly. `splitjit._kernels.table`
+describes the record that a kernel reads.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from splitjit._kernels import table
 ALIGNMENT = 64
 """Bytes to which every part of a block is aligned: a cache line, and the widest vector."""
 
-_FEW = 8
-_STACKED_FROM = 5  # fewer equal parts are made as fast one by one
+_FEW = 8  # with this number of parts or fewer, indexing a stack is faster than its iterator
+_STACKED_FROM = 5  # fewer equal parts before unequal ones are made as fast one by one
 _SHORT = 1 << 10  # longer runs are read as fast in any order
 _MANY = 5  # fewer parts of single items are copied faster part by part
 
 
 class BlockLayout(NamedTuple):
-    """Where the parts of a plan lie in their block.
+    """The positions of a plan's parts in their block of memory.
 
     Equal parts at the start of the block form a *stack*: one array, whose items
     are the parts. NumPy gives the items of an array three times as fast as it
@@ -55,13 +56,13 @@ class BlockLayout(NamedTuple):
     def parts(
         self, memory: Any, dtype: np.dtype, start: int
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Make the parts as arrays in `memory`, a buffer, from byte `start` on.
+        """Make the parts as arrays in a buffer, `memory`; the block starts at byte `start`.
 
-        Return the base of all parts, and the parts.
+        Return the array that is the base of all parts, and the parts.
         """
         if not self.others:
             stack = np.ndarray(self.stack_shape, dtype, memory, start, self.stack_strides)
-            few = len(self.positions) <= _FEW  # then indexing is faster than an iterator
+            few = len(self.positions) <= _FEW
             return stack, [stack[i] for i in range(len(stack))] if few else list(stack)
         lease = np.frombuffer(memory, np.uint8)
         parts: list[np.ndarray] = []
@@ -98,10 +99,10 @@ class CopyLayout:
     Attributes
     ----------
     loop : str
-        The loop that copies: "copy", for runs one after another; "transpose",
-        for runs that follow each other in a part but are far apart in the
-        source, if the runs of another dim are nearer; "deinterleave", for
-        single small items that the parts take from the source in turn.
+        The loop that copies. "copy" copies runs one after another. "transpose"
+        is for runs that are adjacent in a part but far apart in the source,
+        where runs of another dim are nearer. "deinterleave" is for single
+        small items that the parts take from the source in turn.
     record : ndarray of int64
         The layout record, see `splitjit._kernels.table`.
     address : int
@@ -128,7 +129,7 @@ class CopyLayout:
 
 
 class _Dim(NamedTuple):
-    """A dim of a copy; arrays have one element a part."""
+    """A dim of a copy. Each array here has one element for each part."""
 
     extents: np.ndarray
     source_stride: int
@@ -199,7 +200,7 @@ def _layout(
     targets: np.ndarray,
     target_strides: np.ndarray,
 ) -> CopyLayout:
-    """Lay out a copy from the strides of both sides; empty parts are left out."""
+    """Lay out a copy from the strides of both sides, without the empty parts."""
     sizes = np.array(plan.sizes, np.int64)
     full = sizes > 0
     sizes, targets, target_strides = sizes[full], targets[full], target_strides[:, full]
@@ -234,12 +235,13 @@ def _layout(
 def _merge(dims: list[_Dim], run: np.ndarray) -> tuple[np.ndarray, list[_Dim]]:
     """Merge dims whose steps form one even sequence, and contiguous dims into `run`.
 
-    Return the run of each part, and at least one dim, in the target's memory
-    order, outermost dim first.
+    Return the run of each part and the dims that remain, at least one. The dims
+    are in the target's memory order, outermost dim first.
     """
-    # A dim of a single step goes, whatever its strides are.
+    # Drop dims of extent 1: their strides do not matter.
     dims = [dim for dim in dims if np.any(dim.extents != 1)]
-    # Dims of equal strides, as around parts of length 1, keep their order.
+    # The sort keeps the order of dims with equal strides, such as an axis of length 1 in a
+    # part and the dim before the axis.
     dims.sort(key=lambda dim: abs(int(dim.target_strides[0])), reverse=True)
     merged: list[_Dim] = []  # innermost first
     for dim in reversed(dims):
@@ -262,8 +264,8 @@ def _merge(dims: list[_Dim], run: np.ndarray) -> tuple[np.ndarray, list[_Dim]]:
 
 
 def _with_lines_and_steps(dims: list[_Dim], run: np.ndarray) -> list[_Dim]:
-    """Order dims for the transpose loop: the last but one holds lines, the last one steps."""
-    if len(dims) == 1:  # single items: the lines are the parts
+    """Order dims for the transpose loop: lines are the last dim but one, steps the last dim."""
+    if len(dims) == 1:  # single items: each part is one line
         dims = [_Dim(np.ones_like(run), int(run[0]), np.zeros_like(run)), *dims]
     *outer, steps = dims
     lines = min(range(len(outer)), key=lambda d: abs(outer[d].source_stride))

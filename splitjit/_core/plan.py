@@ -102,7 +102,8 @@ class SplitPlan:
     [(2, 3), (2, 3), (2, 1)]
     """
 
-    # Only built-in names: `typing.get_type_hints` looks names up in `__module__`, see below.
+    # Annotations use only built-in names: `typing.get_type_hints` looks names up in
+    # `__module__`, which is "splitjit", see below.
     shape: tuple[int, ...]
     axis: int
     sizes: tuple[int, ...]
@@ -118,7 +119,7 @@ class SplitPlan:
         self._set(shape, axis, sizes_of(shape, axis, (LENGTHS, lengths)))
 
     def _set(self, shape: Shape, axis: int, sizes: Shape) -> None:
-        """Set all attributes from values that have been checked."""
+        """Set all attributes. The caller has checked the values."""
         offsets = tuple(itertools.accumulate(sizes[:-1], initial=0)) if sizes else ()
         # Parts of equal size share one shape tuple: a plan may have 100 000 parts.
         shape_of_size = {n: (*shape[:axis], n, *shape[axis + 1 :]) for n in set(sizes)}
@@ -137,7 +138,7 @@ class SplitPlan:
             object.__setattr__(self, name, value)  # the dataclass is frozen
 
     def _keep(self, key: object, make: Callable[[], T]) -> T:
-        """Return the result of `make`. The plan keeps it, so that it is freed with the plan."""
+        """Return the result of `make`, which the plan keeps: it is freed with the plan."""
         kept: dict[Any, Any] = self._kept
         result: T | None = kept.get(key)
         if result is None:
@@ -272,7 +273,7 @@ class SplitPlan:
         ------
         SplitError, SplitTypeError
             If `out` does not fit. The function raises them if `x` does not fit,
-            or if an array of `out` was resized since.
+            or if an array of `out` was resized in the meantime.
 
         Examples
         --------

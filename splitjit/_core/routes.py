@@ -8,8 +8,8 @@ kernels   all others: the compiled copy loops
 ========  =================================================================
 
 `route_of` chooses a route for a plan, a dtype and strides. The plan keeps the
-route, which holds all that these three determine: the layout of the block, the
-record of the copy, the loop. So a call looks up one thing.
+route. The route holds everything that these three determine: the layout of the
+block, the record of the copy, the loop. So later calls need a single lookup.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from splitjit._core.plan import SplitPlan
 from splitjit._kernels.table import Arguments
 from splitjit.errors import SplitError, SplitTypeError, describe
 
-# Measured crossovers between the routes, in bytes of all parts. NumPy copies long
-# runs at the speed of memory, too: for them kernels are faster only with several threads.
+# Measured crossovers between the routes, in bytes of all parts. Below the first, NumPy
+# slices copy all arrays; below the second, arrays with fewer than `_FEW_RUNS` runs. NumPy
+# copies long runs at the speed of memory, too, so kernels are faster only with several threads.
 _SLICES_BELOW = 1 << 14
 _SLICES_BELOW_IF_FEW_RUNS = 1 << 19
 _FEW_RUNS = 1000
-_FEW_ITEMS = 1 << 16  # if each item is a run
+_FEW_ITEMS = 1 << 16  # the limit in items if the last axis of the source is strided
 _OBJECTS_FROM = 1 << 19
 STREAM_FROM = 15 << 20
 
 _OUTPUTS_KEPT = 16
-"""Checked outputs that a route keeps: an inner loop has one set of them, or a few in turn."""
+"""Sets of checked outputs that a route keeps. An inner loop uses one set, or a few in turn."""
 
 
 def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
@@ -101,7 +102,7 @@ def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
 class Outputs(NamedTuple):
     """What a route knows of checked outputs: their addresses, and the layout of the copy.
 
-    It holds no array, so a route may keep it when the outputs are gone.
+    It refers to no array, so a route may keep it after the outputs are freed.
 
     Attributes
     ----------
@@ -122,7 +123,7 @@ class Outputs(NamedTuple):
 
 
 class Slices:
-    """The route by NumPy's slices; the other routes end here if no kernel is loaded."""
+    """The route by NumPy's slices. The other routes use it, too, if no kernel is loaded."""
 
     __slots__ = ("bits", "dtype", "outputs", "plan", "start", "stop", "strides", "whole")
 
@@ -132,7 +133,7 @@ class Slices:
         self.plan = plan
         self.dtype = dtype
         self.strides = strides
-        # The elements lie between these distances from the first one.
+        # All elements lie between these byte offsets from the first element.
         steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
         self.start = sum([step for step in steps if step < 0])
         self.stop = sum([step for step in steps if step > 0]) + dtype.itemsize
@@ -140,7 +141,7 @@ class Slices:
         # NumPy would copy records field by field, and lose the bits between fields.
         self.bits = np.dtype((np.void, dtype.itemsize)) if has_fields else None
         # If only dims of length 1 come before the axis, parts are contiguous in a
-        # copy of the whole. Not so for objects: one part would keep all objects alive.
+        # copy of the whole. Objects are copied part by part: one part would keep all alive.
         self.whole = math.prod(plan.shape[: plan.axis]) == 1 and not dtype.hasobject
         self.outputs: dict[tuple[int, ...], Outputs] = {}
 
@@ -157,7 +158,7 @@ class Slices:
         return [x[index].copy() for index in self.plan.slices]
 
     def outputs_of(self, targets: Targets) -> Outputs:
-        """Check that the targets are apart; if they are contiguous, only at their first use."""
+        """Refuse targets that share memory; contiguous ones are checked only at their first use."""
         if targets.addresses is None:
             return self._outputs(targets)
         outputs = self.outputs.get(targets.addresses)
@@ -168,7 +169,7 @@ class Slices:
         return outputs
 
     def into(self, x: np.ndarray, parts: list[np.ndarray], outputs: Outputs) -> None:
-        """Copy `x` to the arrays of targets that `outputs_of` has checked."""
+        """Copy `x` to given arrays; `outputs_of` has checked them."""
         source = address_of(x)
         if outputs.meet(source + self.start, source + self.stop):
             check_source(x, parts)
@@ -186,7 +187,10 @@ class Slices:
         target: int,
         layout: CopyLayout | None,
     ) -> None:
-        """Copy `x` at address `source` to parts, by a layout that counts from `target`."""
+        """Copy `x`, whose address is `source`, to the parts.
+
+        The target offsets of the layout count from the address `target`.
+        """
         if self.bits is not None:
             x, parts = x.view(self.bits), [part.view(self.bits) for part in parts]
         for index, part in zip(self.plan.slices, parts, strict=True):

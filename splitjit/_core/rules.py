@@ -1,9 +1,9 @@
 """Rules: from the value of a rule and an axis length to the sizes of the parts.
 
-The functions here take integers and return integers. Python calls them through
-`splitjit._core.plan`, and `splitjit._njit` compiles the same functions for users'
-``@njit`` code. So a function neither raises nor builds text: it returns a *fault*,
-which is 0 or an index into `FAULTS` of its rule, and its caller raises.
+The functions here take integers and return integers. `splitjit._core` calls them,
+and `splitjit._njit` compiles the same functions for users' ``@njit`` code. So a function
+neither raises an error nor builds text. It returns a *fault*, which is 0 or a key of
+``FAULTS[kind]``, and its caller raises the error.
 
 ========================  =======================  ==============================
 rule                      value                    function
@@ -33,14 +33,14 @@ PARAMETERS = {
 ONE_RULE = f"exactly one of {', '.join(dict.fromkeys(PARAMETERS.values()))} must be given"
 
 MAX_PARTS = 2**31 - 1
-"""The most outputs that the ONNX schemas of Split allow."""
+"""The largest number of outputs that the ONNX schemas of Split allow."""
 
 
 Rule = tuple[str, int | tuple[int, ...]]
 """The kind of a rule, and its value as plain integers.
 
-A plain tuple: every call makes one as part of a cache key, and a NamedTuple would add a
-tenth to the time of the smallest split.
+This is a plain tuple, because every call makes one as part of a cache key. A NamedTuple
+would add a tenth to the time of the smallest split.
 """
 
 

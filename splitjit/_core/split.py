@@ -184,8 +184,8 @@ def split_into(
         The array to split, see `split`.
     outs : sequence of ndarray
         The arrays to write the parts to, as `out` of `split`. In compiled
-        code: a list or tuple of arrays of one type. Compiled code checks only
-        contiguous arrays for memory that they share.
+        code: a list or tuple of arrays of one type. Compiled code finds
+        shared memory only between contiguous arrays.
     split : sequence of int, 1-D integer array, int or 0-D integer array
         The length of each part, or one length for all parts; see `split`.
     axis : int, default 0

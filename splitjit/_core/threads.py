@@ -33,7 +33,7 @@ _here = _Here()
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Copy on the calling thread alone, for splits that this thread makes in the block."""
+    """Let the splits in the ``with`` block copy on the calling thread alone."""
     before = _here.alone
     _here.alone = True
     try:
@@ -64,7 +64,8 @@ def copy(loop: str, nbytes: int, arguments: Arguments) -> bool:
     threads = _threads() if tasks > 1 else 1
     if threads == 1:
         return _copy_alone(loop, arguments)
-    # The governor decides. This code is inline because a call would take 0.1 µs.
+    # The governor has set `left`: one thread copies untimed (< 0), or timed (0), or several
+    # threads copy (> 0). This code is inline because a call would take 0.1 µs.
     cell = governor.cells[loop][nbytes.bit_length()]
     left = cell.left
     if left < 0:
@@ -110,7 +111,7 @@ def _threads() -> int:
     if started is None:
         return 1
     layer, threads = started
-    # Any other Python thread may be in a parallel region, even in one of another library.
+    # Any other Python thread may be in a parallel region, even a thread of another library.
     if layer == "workqueue" and len(sys._current_frames()) > 1:
         return 1
     return min(threads(), usable(perf_counter()))

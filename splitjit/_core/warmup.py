@@ -1,4 +1,4 @@
-"""Compile ahead of time, or load from the cache, what later splits need."""
+"""Compile the kernels that later splits need, or load them from the cache."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from splitjit.errors import SplitTypeError, describe
 
 
 def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
-    """Compile what splits of the given dtypes need, or load it from the cache.
+    """Compile the kernels for splits of given dtypes, or load them from the cache.
 
-    The first splits do so otherwise. After this call, no split of these dtypes
-    compiles anything, whatever its shape and layout.
+    Without this call, the first splits do this work. After this call, no split
+    of these dtypes compiles anything, for any shape and layout.
 
     Parameters
     ----------
     dtypes : iterable of dtype-like, optional
-        By default all that there are.
+        The dtypes of later splits. By default, all dtypes.
 
     Raises
     ------
     SplitTypeError
-        If one of them is no dtype.
+        If `dtypes` is not iterable, or an item of it is not a dtype.
 
     Examples
     --------

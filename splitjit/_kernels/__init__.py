@@ -1,6 +1,6 @@
 """The compiled copy loops.
 
-The way of a copy through this package. `_core` lays the copy out, then::
+`_core` lays the copy out. Then the copy passes through these modules::
 
     _core/threads.py     chooses how many tasks copy
             │  Arguments: stream, target, source, layout
@@ -19,10 +19,10 @@ The way of a copy through this package. `_core` lays the copy out, then::
             ▼
     intrinsics.py        LLVM: move, stream, prefetch, fence
 
-Beside that way are `table.py`, which both sides import (the record that
-describes a copy, the names of the loops, and sizes), `records.py`, which reads
-the record in compiled code, `compiling.py`, which names, compiles and caches
-functions, and `assign.py`, the loop over Python objects.
+The other modules: `table.py` has what both sides share, namely the record that
+describes a copy, the names of the loops, and sizes. `records.py` reads the record
+in compiled code. `compiling.py` names, compiles and caches functions. `assign.py`
+has the loop over Python objects.
 
 A loop never raises and never sees a Python object. Python code has checked all
 addresses, extents and strides before. Importing this package imports nothing.

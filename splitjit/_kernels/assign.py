@@ -24,6 +24,6 @@ def assign_loop():
     callable
         ``loop(pairs)``. `pairs` is an iterator over targets and the parts to
         assign to them. It is an iterator, because Numba would inspect the items
-        of a list, and does not know all dtypes.
+        of a list, and Numba does not know all dtypes.
     """
     return compile_cached(jit, (types.pyobject,), _assign, forceobj=True, looplift=False)

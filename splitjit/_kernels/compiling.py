@@ -1,14 +1,15 @@
 """Compile functions with Numba, under names that no other code has.
 
 Each function gets one signature and one cache file: processes that save several
-signatures of one function at once can mix them up.
+signatures of one function at the same time can mix them up.
 
 Names carry a digest of the source of all kernels, because Numba's cache and the
 linker go by names alone. Numba's cache watches only the file of the function
-that it saves, and does not notice a change in another file. To the linker,
-functions of the same name, number and signature are the same function, and each
-process counts the numbers anew. So without the digest, code that one process
-saved could replace code that another process compiled from another version.
+that it saves, and does not notice a change in another file. The linker treats
+functions of the same name, number and signature as one function. Numba numbers
+functions as it compiles them, and each process starts again. So without the
+digest, code that one process saved could replace code that another process
+compiled from another version.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def jit(function=None, *, tag="", **options):
     ----------
     function : function
     tag : str or int
-        Tells functions apart that a factory made from the same source.
+        Distinguishes functions that a factory made from the same source.
     **options
         Options of `numba.njit`.
     """
@@ -64,7 +65,7 @@ def _kernel_source():
     try:
         files = resources.files(__package__).iterdir()
         return [file.read_bytes() for file in sorted(files, key=str) if file.name.endswith(".py")]
-    except OSError:  # a frozen application has no source; Numba looks at the executable
+    except OSError:  # a frozen application has no source; Numba watches the executable
         return []
 
 
@@ -101,7 +102,7 @@ def compile_cached(decorator, signature, function, **options):
     for _ in range(2):
         try:
             return decorator(signature, cache=True, **options)(function)
-        except Exception as error:  # no place, no space or damaged files: no reason to fail a split
+        except Exception as error:  # no folder, no space or damaged files must not fail a split
             _log.debug("%s is not cached", function.__qualname__, exc_info=True)
             if isinstance(error, OSError) or not _discard_cached(function):
                 break
@@ -115,6 +116,6 @@ def _discard_cached(function):
         files = list(folder.glob(f"*{function.__qualname__}*"))
         for file in files:
             file.unlink()
-    except Exception:  # no place for a cache
+    except Exception:  # no folder can hold a cache
         return False
     return bool(files)

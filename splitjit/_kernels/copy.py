@@ -22,7 +22,7 @@ from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import Runs, copy_runs, put_bytes, staging_buffer
 from splitjit._kernels.table import BLOCK, LINE
 
-_ROWS_PER_TASK = 32  # with fewer, tasks of whole rows would be uneven
+_ROWS_PER_TASK = 32  # with fewer rows, tasks of whole rows would be uneven
 
 
 @jit(inline="always")
@@ -37,7 +37,7 @@ def copy_range(call, layout, part, stage, ahead, first, last):
     stage : int
         Address of a staging buffer.
     ahead : int
-        Address from which to prefetch, or 0.
+        Address from which to prefetch the next runs, or 0 if they are not contiguous.
     first, last : int
         Positions in the bytes of the part.
     """
@@ -46,7 +46,7 @@ def copy_range(call, layout, part, stage, ahead, first, last):
     while first < last:
         index = first // run
         offset = first - index * run
-        # The addresses of run `index`. From it on, `left` runs are evenly spaced.
+        # Compute the addresses of run `index`, and how many runs from it on are evenly spaced.
         target = call.target + part.target_offset + offset
         source = call.source + part.source_offset + offset
         left = part.extents[inner]
@@ -90,11 +90,11 @@ def copy(task, tasks, arguments):
         total += part.nbytes
     runs = layout.runs
     by_rows = runs >= _ROWS_PER_TASK * tasks or (runs and tasks == 1)
-    length = runs if by_rows else total  # of all that the tasks divide: rows, or bytes
+    length = runs if by_rows else total  # rows or bytes of all tasks together
     first, last = length * task // tasks, length * (task + 1) // tasks
     block = max(1, BLOCK // max(row, 1)) if by_rows else max(last - first, 1)
     # If the rows are contiguous, prefetch them one block ahead, in order: each part
-    # reads them in strides that hardware does not foresee.
+    # reads them in strides that the hardware prefetcher does not predict.
     contiguous = by_rows and call.stream and layout.dims == 1 and layout.source_strides[0] == row
     begin = call.source + part_at(layout, 0).source_offset
     for i in range(first, last, block):

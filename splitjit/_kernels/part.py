@@ -1,4 +1,4 @@
-"""Lay out and copy one part; compiled code of users calls this, see `splitjit._njit`."""
+"""Lay out and copy one part, for compiled code of users; see `splitjit._njit`."""
 
 from __future__ import annotations
 

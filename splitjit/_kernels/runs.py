@@ -7,7 +7,7 @@
 
 An ordinary store first reads the cache line that it overwrites. A streaming
 (non-temporal) store does not, and so a large copy moves two bytes instead of
-three for each byte of the source. Streaming takes full, aligned lines.
+three for each byte of the source. Streaming stores write full, aligned lines.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from splitjit._kernels.table import LINE, PAGE
 STAGE = 1 << 15
 """The staging buffer: short runs are gathered in it, in the L1 cache, and then streamed out."""
 
-_RESERVED = STAGE + 2 * LINE  # a line to spare at both ends
-_BATCH = 1 << 9  # gathered at a time, so that fetching, gathering and storing overlap
-_FAR = 1 << 9  # hardware does not fetch ahead runs that are farther apart
+_RESERVED = STAGE + 2 * LINE  # with one line more at each end
+_BATCH = 1 << 9  # bytes gathered at a time, so that fetching, gathering and storing overlap
+_FAR = 1 << 9  # the hardware prefetcher does not follow larger steps between runs
 _STAGED = 1 << 11  # longer runs are streamed directly
 _LONG = 1 << 9  # shorter runs are not streamed to a target with gaps
 
@@ -46,7 +46,7 @@ def staging_buffer():
 
 
 def _words_of(nbytes):
-    """Make the loop for runs of `nbytes` to 2 * `nbytes` - 1: one word, or two that overlap."""
+    """Make the loop for runs of `nbytes` to 2 * `nbytes` - 1: one word or two overlapping words."""
 
     @jit(tag=nbytes)
     def copy_words(target, source, run, count, target_step, source_step):
@@ -122,7 +122,7 @@ def put_bytes(stream, target, source, nbytes):
 
 @jit(inline="always")
 def _prefetch_runs(ahead, n, run, source, source_step):
-    """Fetch the next `n` runs: from `ahead` on, or if it is 0, those after the `n` at `source`."""
+    """Prefetch the next `n` runs: at `ahead`, or if `ahead` is 0, after the `n` at `source`."""
     if ahead:
         for k in range(ahead, ahead + n * run, LINE):
             prefetch(k)
@@ -137,9 +137,9 @@ def _prefetch_runs(ahead, n, run, source, source_step):
 def _stream_short_runs(stage, ahead, target, source, run, count, source_step):
     """Copy short runs to a contiguous target, past the cache.
 
-    The staging buffer has the target's offset from a cache line. The loop
-    gathers a batch of runs in it, streams the full lines out, and moves the
-    partial last line to the front.
+    In the staging buffer, lines are at the same places as in the target. The
+    loop gathers a batch of runs in the buffer, streams the full lines to the
+    target, and moves the partial last line to the front of the buffer.
     """
     batch = max(_BATCH // run, 1)
     fill = target % LINE
@@ -180,7 +180,7 @@ def copy_runs(stream, stage, ahead, runs):
     stage : int
         Address of a staging buffer.
     ahead : int
-        Address from which to prefetch, or 0.
+        Address from which to prefetch the next runs, or 0 if they are not contiguous.
     runs : Runs
     """
     target, source, run, count = runs.target, runs.source, runs.run, runs.count

@@ -35,15 +35,15 @@ class Arguments(NamedTuple):
 #
 #     word  0              DIMS     number of dims, the same for all parts
 #           1              COUNT    number of parts, empty parts left out
-#           2              RUNS     runs of each part if all parts have as many, else 0
-#           3 …            the source strides, one a dim, outermost dim first
-#           3 + DIMS …     one row a part:
+#           2              RUNS     runs of each part if this number is the same for all, else 0
+#           3 …            the source strides, one for each dim, outermost dim first
+#           3 + DIMS …     one row for each part:
 #                              SOURCE_OFFSET     where the part starts in the source
 #                              TARGET_OFFSET     where the part starts in the target
 #                              RUN               bytes of a run
 #                              NBYTES            bytes of the part
-#                              the extents of the part, one a dim
-#                              the target strides of the part, one a dim
+#                              the extents of the part, one for each dim
+#                              the target strides of the part, one for each dim
 #
 # Every part is a nest of `extents` around runs of bytes that are contiguous on both
 # sides. Byte b of a part is byte b % RUN of its run b // RUN:
@@ -65,7 +65,7 @@ def row_words(dims: int) -> int:
 
 
 MAX_RANK = 64
-"""The most dims that NumPy allows."""
+"""The largest number of dims that NumPy allows."""
 
 LINE = 64
 """A cache line, and the widest vector. Shorter runs share their lines with other runs."""
@@ -74,7 +74,7 @@ PAGE = 1 << 12
 """A page. A store across a page boundary is about 100 times slower."""
 
 TILE = 16
-"""The vectors in which the transpose loop turns tiles."""
+"""The width of the vectors that the transpose loop uses."""
 
 BLOCK = 1 << 17
 """Source bytes that stay in a core's L2 cache while each part takes its runs from them."""

@@ -27,8 +27,8 @@ from splitjit._kernels.runs import STAGE, move_runs, put_bytes, staging_buffer
 from splitjit._kernels.table import LINE, TILE
 
 _STRIP = 1 << 7  # source bytes of a strip at each step
-_BROAD_STRIP = 1 << 10  # the same, if runs are longer than a cache line
-_AHEAD = 1 << 12  # if a band has only one strip, it is prefetched so far ahead
+_BROAD_STRIP = 1 << 10  # the same, if runs are a cache line or longer
+_AHEAD = 1 << 12  # how far ahead to prefetch if a band has only one strip
 
 
 class Band(NamedTuple):
@@ -39,13 +39,13 @@ class Band(NamedTuple):
     first, end : int
         The parts of the band are [first, end).
     lines : int
-        Lines of all its parts together.
+        Lines of all parts of the band together.
     width : int
         Lines of a strip; the last strip may have fewer.
     batch : int
         Steps of a batch; the last batch may have fewer.
     pieces : int
-        Strips times batches times the indices of the outer dims.
+        The number of strips, times batches, times indices into the outer dims.
     """
 
     first: int
@@ -57,7 +57,7 @@ class Band(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """The part of a strip to gather: its first run, its size, and its byte steps."""
+    """A piece to gather, one batch of a strip: its first run, its size, and its byte steps."""
 
     source: int
     run: int
@@ -97,7 +97,7 @@ _tiles_of_8, _tiles_of_16 = _tiles_of(8), _tiles_of(16)
 
 @jit(inline="always")
 def _gather_tiles(stage, pitch, ahead, strip):
-    """Gather as many steps of a strip as whole tiles hold; return their number."""
+    """Gather the steps of a piece that fill whole tiles; return their number."""
     source, run, lines, steps, step = strip.source, strip.run, strip.lines, strip.steps, strip.step
     if strip.line != run or lines * run < TILE or TILE % run != 0:
         return 0
@@ -116,9 +116,9 @@ def _gather_tiles(stage, pitch, ahead, strip):
 
 @jit(inline="always")
 def _gather(stage, pitch, ahead, strip):
-    """Gather a strip: line k starts at ``stage + k * pitch``.
+    """Gather a piece: line k starts at ``stage + k * pitch``.
 
-    The loop prefetches from the address `ahead`, with the steps of the strip.
+    The loop prefetches from the address `ahead`, with the byte steps of the piece.
     """
     run, lines = strip.run, strip.lines
     done = _gather_tiles(stage, pitch, ahead, strip)
@@ -138,7 +138,7 @@ def _gather(stage, pitch, ahead, strip):
 
 @jit(inline="always")
 def _outer_offset(index, dims, extents, strides):
-    """Return the byte offset of an index into the dims before lines and steps."""
+    """Return the byte offset of a flat index into the dims before lines and steps."""
     offset = 0
     for d in range(dims - 3, -1, -1):
         outer = index // extents[d]
@@ -149,7 +149,7 @@ def _outer_offset(index, dims, extents, strides):
 
 @jit(inline="always")
 def _end_of_band(layout, first):
-    """Return the end of the run of parts whose lines are adjacent in the source."""
+    """Return the end of the band that starts with part `first`."""
     dims = layout.dims
     part = part_at(layout, first)
     for p in range(first + 1, layout.count):
@@ -185,7 +185,7 @@ def _band_at(layout, first):
 
 @jit(inline="always")
 def _line_of_strip(layout, band, strip):
-    """Return the part, and its line, in which a strip of a band starts."""
+    """Return the part, and the line of this part, at which a strip of a band starts."""
     p, line = band.first, strip * band.width
     part = part_at(layout, p)
     while line >= part.extents[layout.dims - 2]:

@@ -235,7 +235,7 @@ def _lengths_attribute(split: Any) -> tuple[int, ...]:
 
 
 def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
-    """Return lengths that are whole floats, as in Split-1, as integers."""
+    """Return the lengths of Split-1, in which whole floats become integers."""
     if issubclass(type(split), (list, tuple)):
         given = sequence(split)
     else:

@@ -33,7 +33,7 @@ class Version:
     since : int
         The first opset in which the version is in force.
     types : frozenset of str
-        T: the tensor types of the input and the outputs.
+        The tensor types of the input and the outputs, T in the specification.
     split_attribute : bool, default False
         Whether the version has the attribute `split`.
     split_types : frozenset of str, default empty
