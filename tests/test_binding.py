@@ -15,6 +15,7 @@ from tests.test_split import same_bits, strided
 SHAPES = [(6,), (1, 2304), (8, 3072), (256, 600), (300, 3), (0, 4), (2, 0)]
 
 
+@pytest.mark.slow
 @given(strided(), st.data())
 def test_parts_are_written_whatever_the_strides(route, drawn, data):
     x, sizes, axis = drawn

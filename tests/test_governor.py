@@ -109,7 +109,12 @@ def p99(times):
     return sorted(times)[int(0.99 * len(times))]
 
 
-@pytest.fixture(params=[True, False], ids=["idle time known", "unknown"])
+@pytest.fixture(
+    params=[
+        pytest.param(True, id="idle time known"),
+        pytest.param(False, id="unknown", marks=pytest.mark.slow),
+    ]
+)
 def machine(request, monkeypatch):
     return Machine(monkeypatch, request.param)
 
@@ -147,6 +152,7 @@ def test_nothing_is_lost_on_a_quiet_machine(machine, nbytes):
     assert mean(machine.copies(nbytes, 10)) < 1.01 * mean(machine.others(nbytes, parallel=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nbytes", SIZES)
 def test_lone_spikes_cost_little(machine, nbytes):
     machine.spikes = 0.5
@@ -155,6 +161,7 @@ def test_lone_spikes_cost_little(machine, nbytes):
     assert mean(machine.copies(nbytes, 60)) < 1.03 * full
 
 
+@pytest.mark.slow
 def test_a_load_that_comes_and_goes(machine):
     nbytes = 2_400_000
     one = mean(machine.others(nbytes, parallel=False))
@@ -248,6 +255,7 @@ def test_a_program_of_many_threads_makes_one_probe(machine):
     assert cell.left == 1
 
 
+@pytest.mark.slow
 def test_a_class_in_which_threads_do_not_pay(machine):
     nbytes = 600_000
     machine.pays = False
@@ -335,6 +343,7 @@ def test_threads_race_without_errors():
     assert not errors
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 def test_a_forked_child_starts_afresh(tmp_path):
     code = """

@@ -72,6 +72,7 @@ def test_reference_counts(object_route):
     assert sys.getrefcount(item) == before - 3000
 
 
+@pytest.mark.slow
 def test_parts_keep_objects_alive_under_gc(object_route):
     class Node:
         pass

@@ -79,6 +79,7 @@ def test_what_split_may_be(split):
     )
 
 
+@pytest.mark.slow
 def test_nothing_into_nothing():
     nothing = np.empty((0, 3))
     assert by_split(nothing, (), 0) == []
@@ -86,6 +87,7 @@ def test_nothing_into_nothing():
     assert_same(by_split(nothing, 2, 1), splitjit.split(nothing, 2, axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(-1, 11), (11, -1), (2**63 - 1, 2**63 - 1, 12)])
 def test_lengths_that_only_seem_to_sum_to_the_axis_length(sizes):
     with pytest.raises(SplitError, match="lengths must"):
@@ -190,6 +192,7 @@ def test_large_arrays_are_streamed(shape):
     assert_same(outs, expected)
 
 
+@pytest.mark.slow
 def test_split_into_writes_to_what_is_there():
     whole = np.zeros((2, 6, 7))
     outs = (whole[0, :, 1:5], whole[1, :, 1:7])
@@ -266,6 +269,7 @@ def test_exactly_one_rule():
         by_two(X)
 
 
+@pytest.mark.slow
 def test_refusals_say_what_was_received():
     with pytest.raises(SplitError, match=r"^split: axis=2 of rank 2: axis must be in \[-2, 1\]"):
         by_split(X, 2, 2)
@@ -288,6 +292,7 @@ RULES = [(split, "split") for split in ([4, 5], [11, -1], (-1, 11), 0, -1)] + [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("value", "name"), RULES, ids=str)
 def test_refusals_have_the_rule_text_of_python(value, name):
     compiled = {
