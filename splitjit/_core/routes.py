@@ -45,7 +45,7 @@ def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]
     """Split an array of the plan's shape; see `splitjit.split` for `out` and `copy`."""
     if copy is not True:
         return _views(plan, x, out, copy)
-    kept: dict[Any, Slices] = plan._kept  # type: ignore[assignment]
+    kept: dict[Any, Slices] = plan._kept
     route = kept.get((x.dtype, x.strides)) or route_of(plan, x.dtype, x.strides)
     if out is None:
         return route.fresh(x)
