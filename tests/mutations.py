@@ -368,6 +368,13 @@ MUTATIONS = [
         "test_out.py::test_few_outputs_of_many_parts_are_remembered",
     ),
     Mutation(
+        "binding: memory that a view no longer holds",
+        "_core/binding.py",
+        "(owner, weakref.ref(owner)) for owner",
+        "weakref.ref(owner) for owner",
+        "test_binding.py",
+    ),
+    Mutation(
         "routes: the address of the block for that of the source",
         "_core/routes.py",
         "arguments = Arguments(self.stream, target, source, layout.address)",
@@ -384,8 +391,8 @@ MUTATIONS = [
     Mutation(
         "binding: a source of another dtype",
         "_core/binding.py",
-        "if x.dtype is not self._dtype and x.dtype != self._dtype:",
-        "if x.itemsize != self._dtype.itemsize:",
+        "if x.dtype is not self._dtype and x.dtype != self._dtype and self._parts:",
+        "if x.itemsize != self._dtype.itemsize and self._parts:",
         "test_binding.py",
     ),
     Mutation(

@@ -50,16 +50,19 @@ class Binding(Generic[Scalar]):
 
     def __init__(self, plan: SplitPlan, out: Sequence[NDArray[Scalar]]) -> None:
         given = sequence(out)  # once: a sequence may give other arrays the next time
-        dtype = getattr(given[0], "dtype", None) if given else None
-        dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(np.uint8)
+        first = given[0] if given else None
+        is_array = issubclass(type(first), np.ndarray)
+        dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
         targets = check_out(plan, dtype, out if given is None else given)
         check_apart(targets.parts)
         self._plan, self._shape, self._dtype = plan, plan.shape, dtype
         self._out, self._parts = targets.given, targets.parts
         # NumPy resizes only arrays that own their memory, and no array that has a weak
-        # reference. An array of `out` may be resized, and is refused then.
+        # reference. An array of `out` may be resized, and is refused then. The owners are
+        # held, too, because `__setstate__` gives a view other memory.
         self._owned = [(p, address_of(p), p.nbytes) for p in self._parts if p.flags.owndata]
-        self._owners = [weakref.ref(_owner(p)) for p in self._parts if not p.flags.owndata]
+        owners = [_owner(p) for p in self._parts if not p.flags.owndata]
+        self._owners = [(owner, weakref.ref(owner)) for owner in owners]
         self._known: dict[tuple[int, ...], _Known] = {}
 
     def __call__(self, x: ArrayLike) -> list[NDArray[Scalar]]:
@@ -93,7 +96,7 @@ class Binding(Generic[Scalar]):
             raise SplitError(
                 "split", f"x of shape {x.shape}", f"the plan is for shape {self._shape}"
             )
-        if x.dtype is not self._dtype and x.dtype != self._dtype:
+        if x.dtype is not self._dtype and x.dtype != self._dtype and self._parts:
             raise SplitTypeError(
                 "split", f"x of dtype {x.dtype}", f"the bound arrays have dtype {self._dtype}"
             )
@@ -121,7 +124,7 @@ class Binding(Generic[Scalar]):
         outputs = route.outputs_of(check_out(self._plan, self._dtype, self._out))
         start = min(outputs.starts, default=0) - route.stop
         stop = max(outputs.stops, default=0) - route.start
-        if len(self._known) >= _KNOWN_KEPT:
+        if len(self._known) >= self._plan._most(_KNOWN_KEPT):
             self._known.clear()
         known = self._known[strides] = _Known(start, stop, route, outputs)
         return known
