@@ -1,6 +1,8 @@
 """Outputs that are bound to a plan: what is checked at the call, and what was before."""
 
+import copy
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -80,6 +82,18 @@ def test_memory_lives_as_long_as_the_binding_if_a_view_is_given_other_memory():
     del into
     gc.collect()
     assert block() is None
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))])
+def test_a_copy_of_a_binding_has_arrays_of_its_own(duplicate):
+    plan = plan_split((4, 600), num_splits=2, axis=1)
+    out = plan.empty(float)
+    into = plan.bind(out)
+    into(np.ones((4, 600)))
+    result = duplicate(into)(np.full((4, 600), 2.0))
+    assert [part.min() for part in result] == [2, 2]
+    assert [part.max() for part in out] == [1, 1]
+    assert copy.copy(into)(np.zeros((4, 600)))[0] is out[0]
 
 
 def test_a_plan_without_parts_fits_any_dtype():

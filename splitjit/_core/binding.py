@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -111,6 +111,10 @@ class Binding(Generic[Scalar]):
             check_source(x, self._parts)
         known.route.copy(x, source, self._parts, 0, known.outputs.layout)
         return self._out.copy()
+
+    def __reduce__(self) -> tuple[Any, tuple[list[NDArray[Scalar]]]]:
+        """Bind the copied arrays anew: what a binding knows are addresses."""
+        return self._plan.bind, (self._out,)
 
     def __repr__(self) -> str:
         return f"<binding of {len(self._parts)} arrays of dtype {self._dtype} to {self._plan!r}>"
