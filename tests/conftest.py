@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from splitjit import SplitPlan
 from splitjit._core import loading, routes, threads
+from splitjit._core.keeping import Keeper
 from tests.processes import run
 
 collect_ignore = ["fuzz"]
@@ -33,14 +34,17 @@ ROUTES = {
 needs_kernels = pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled")
 
 
-KEPT = SplitPlan._kept  # of the class: the descriptor, which plans that outlive a test need
-
-
 def forget_routes(setattr):
-    """Let plans keep routes anew: the thresholds between routes are other ones now."""
-    routes_of = {}
-    keep = property(lambda plan: routes_of.setdefault(plan, {}), KEPT.__set__)
-    setattr(SplitPlan, "_kept", keep)
+    """Let plans forget their routes: the thresholds between routes are other ones from now on."""
+    kept = {}
+
+    def kept_of(plan):
+        if len(kept) > 100:  # a fuzzer makes plans without end
+            kept.clear()
+        return kept.setdefault(plan, {})
+
+    # The slot itself is set, too: plans are cached, and outlive the test.
+    setattr(SplitPlan, "_kept", property(kept_of, vars(Keeper)["_kept"].__set__))
 
 
 class AlwaysParallel:

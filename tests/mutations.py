@@ -347,6 +347,34 @@ MUTATIONS = [
         OUT,
     ),
     Mutation(
+        "routes: text that a plan keeps",
+        "_core/routes.py",
+        'if dtype.kind == "T":',
+        'if dtype.kind == "Q":',
+        "test_objects.py::test_a_plan_does_not_keep_the_text_of_an_array",
+    ),
+    Mutation(
+        "routes: fresh parts of another class of items",
+        "_core/routes.py",
+        "part.view(x.dtype) for part",
+        "part.view(np.dtype(x.dtype.fields)) for part",
+        "test_split.py::test_parts_have_the_very_dtype_of_the_array",
+    ),
+    Mutation(
+        "plan: as many outputs of many parts",
+        "_core/keeping.py",
+        "return kept if len(self.sizes) <= FEW_PARTS else kept // 16",
+        "return kept",
+        "test_out.py::test_few_outputs_of_many_parts_are_remembered",
+    ),
+    Mutation(
+        "binding: memory that a view no longer holds",
+        "_core/binding.py",
+        "(owner, weakref.ref(owner)) for owner",
+        "weakref.ref(owner) for owner",
+        "test_binding.py",
+    ),
+    Mutation(
         "routes: the address of the block for that of the source",
         "_core/routes.py",
         "arguments = Arguments(self.stream, target, source, layout.address)",
@@ -363,8 +391,8 @@ MUTATIONS = [
     Mutation(
         "binding: a source of another dtype",
         "_core/binding.py",
-        "if x.dtype is not self._dtype and x.dtype != self._dtype:",
-        "if x.itemsize != self._dtype.itemsize:",
+        "if x.dtype is not self._dtype and x.dtype != self._dtype and self._parts:",
+        "if x.itemsize != self._dtype.itemsize and self._parts:",
         "test_binding.py",
     ),
     Mutation(

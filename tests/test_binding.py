@@ -1,6 +1,8 @@
 """Outputs that are bound to a plan: the checks when they are bound, and at each call."""
 
+import copy
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitjit import SplitError, SplitTypeError, plan_split
+from tests.hostile import fail, foreign
 from tests.test_out import target
 from tests.test_split import same_bits, strided
 
@@ -67,6 +70,40 @@ def test_outputs_live_as_long_as_the_binding():
     assert watched() is None
 
 
+def test_memory_lives_as_long_as_the_binding_if_a_view_is_given_other_memory():
+    plan = plan_split((6,), 2)
+    out = plan.empty(float)
+    block = weakref.ref(out[0].base)
+    into = plan.bind(out)
+    for part in out:
+        part.__setstate__((1, part.shape, part.dtype, False, bytes(part.nbytes)))
+    gc.collect()
+    assert block() is not None
+    into(np.arange(6.0))
+    del into
+    gc.collect()
+    assert block() is None
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))])
+def test_a_copy_of_a_binding_has_arrays_of_its_own(duplicate):
+    plan = plan_split((4, 600), num_splits=2, axis=1)
+    out = plan.empty(float)
+    into = plan.bind(out)
+    into(np.ones((4, 600)))
+    result = duplicate(into)(np.full((4, 600), 2.0))
+    assert [part.min() for part in result] == [2, 2]
+    assert [part.max() for part in out] == [1, 1]
+    assert copy.copy(into)(np.zeros((4, 600)))[0] is out[0]
+
+
+def test_a_plan_without_parts_fits_any_dtype():
+    into = plan_split((0, 3), 1).bind([])
+    assert into(np.zeros((0, 3))) == []
+    with pytest.raises(SplitError, match="shape"):
+        into(np.zeros((1, 3)))
+
+
 WRONG = [
     (np.zeros((2, 7)), SplitError, r"x of shape \(2, 7\): the plan is for shape \(2, 6\)"),
     (np.zeros((6, 2)).T[:, :5], SplitError, "x of shape"),
@@ -99,6 +136,11 @@ def test_a_source_that_shares_memory_with_an_output_is_refused():
 def test_outputs_refused(out):
     with pytest.raises(SplitError, match="^split: out"):
         plan_split((6,), 3).bind(out)
+
+
+def test_outputs_of_foreign_classes_are_refused():
+    with pytest.raises(SplitTypeError, match="^split: out=.*Foreign"):
+        plan_split((6,), 3).bind([foreign(dtype=property(fail))] * 2)
 
 
 def test_outputs_that_share_memory_are_refused():

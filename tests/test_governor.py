@@ -228,12 +228,12 @@ def test_a_stall_pauses_all_classes(machine):
     for _ in range(50):
         for nbytes in SIZES:
             machine.copy(nbytes, "copy")
-            machine.copy(nbytes, "deal")
+            machine.copy(nbytes, "deinterleave")
     machine.busy, machine.parallel = 1, 0
     for _ in range(10):
         for nbytes in [2_400_000, 11_000_000]:
             machine.copy(nbytes, "copy")
-            machine.copy(nbytes, "deal")
+            machine.copy(nbytes, "deinterleave")
     assert machine.parallel <= 2 + 2
 
 

@@ -18,7 +18,7 @@ PACKAGE = Path(splitjit.__file__).parent
 # One layer per line, the lowest first; modules of one layer do not import each other either.
 # `onnx` and `_cli` stand for all of their modules, `splitjit` and `_core` for their __init__.py.
 LAYERS = """
-errors _core
+errors _core _core.keeping
 _core.rules
 _core.arguments
 _core.sizes

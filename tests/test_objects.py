@@ -99,3 +99,24 @@ def test_objects_that_are_written_to_out_share_nothing(object_route):
     with pytest.raises(SplitError, match="out\\[0\\] and x: must not share memory"):
         split(x, 1, out=[x[:1], np.empty(1, object), np.empty(1, object)])
     assert x.tolist() == ["a", "b", "c"]
+
+
+def test_a_plan_does_not_keep_the_text_of_an_array():
+    """The dtype of an array of StringDType owns the text."""
+    x = np.array(["a string too long to inline"] * 6, "T")
+    before = sys.getrefcount(x.dtype)
+    for plan in (plan_split((6,), 3), plan_split((6,), [2, 4])):
+        plan(x)
+        plan(x, plan.empty("T"))
+        plan.bind(plan.empty("T"))(x)
+    gc.collect()
+    after = sys.getrefcount(x.dtype)  # inside of an assert, pytest would hold the dtype, too
+    assert after == before
+
+
+def test_a_missing_value_without_a_hash(object_route):
+    x = np.array(["a", "b", "c"], np.dtypes.StringDType(na_object=[]))
+    plan = plan_split((3,), [1, 2])
+    out = plan.empty(x.dtype)
+    for parts in (split(x, [1, 2]), plan(x, out), plan.bind(out)(x)):
+        assert [part.tolist() for part in parts] == [["a"], ["b", "c"]]

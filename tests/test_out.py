@@ -188,7 +188,7 @@ def test_big_interleaved_parts_by_the_parallel_route():
     assert whole.tobytes() == np.hstack([x[:, 300:], x[:, :300]]).tobytes()
 
 
-@pytest.mark.parametrize("shape", [(2, 6), (200, 600)])
+@pytest.mark.parametrize("shape", [(2, 6), (200, 600), (300, 3000)])
 def test_each_call_has_outputs_of_its_own(shape):
     """A plan remembers outputs that it has checked, by their addresses."""
     plan = plan_split(shape, num_splits=3, axis=1)
@@ -206,6 +206,16 @@ def test_each_call_has_outputs_of_its_own(shape):
         plan(x, plan.empty(np.float32))
     plan(x, [whole[i] for i in range(3)])
     assert np.array_equal(whole[0], x[plan.slices[0]])
+
+
+@pytest.mark.parametrize(("count", "most"), [(3, 16), (2000, 1)])
+def test_few_outputs_of_many_parts_are_remembered(count, most):
+    plan = plan_split((count, 20), num_splits=count)
+    x = np.ones((count, 20))
+    held = [plan.empty(x.dtype) for _ in range(20)]
+    for out in held:
+        plan(x, out)
+    assert len(plan._kept[x.dtype, x.strides].outputs) <= most
 
 
 @pytest.mark.parametrize("turn", [slice(None), slice(None, None, -1)])

@@ -1,6 +1,7 @@
 """Plans made by each rule: the case table, the laws and the refusals."""
 
 import copy
+import dataclasses
 import pickle
 import pickletools
 import re
@@ -131,6 +132,14 @@ def test_plans_and_errors_travel_between_processes():
     assert type(error) is SplitTypeError
     assert str(error) == str(caught.value)
     assert str(error.named("ONNX Split-13")).startswith("ONNX Split-13: split=2.5: must")
+
+
+def test_a_dict_of_a_plan_has_no_private_field():
+    plan = plan_split((4, 600), num_splits=2, axis=1)
+    plan(np.zeros((4, 600)))
+    names = {"shape", "axis", "sizes", "offsets", "output_shapes", "slices"}
+    assert dataclasses.asdict(plan).keys() == names
+    assert dataclasses.replace(plan, sizes=(100, 500)).offsets == (0, 100)
 
 
 def test_pickles_name_no_private_module():

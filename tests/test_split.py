@@ -325,6 +325,25 @@ def test_bits_are_moved_never_converted(route):
     assert [int(part.view(np.uint32)[0]) for part in parts] == bits.tolist()
 
 
+RECORD = np.dtype([("a", "i4")])
+EQUAL_DTYPES = [
+    (np.dtype("f4"), np.dtype("f4", metadata={"unit": "m"})),
+    (np.dtype("l"), np.dtype("q" if np.dtype("l") == np.dtype("q") else "i")),
+    (RECORD, np.dtype((np.record, RECORD))),
+]
+
+
+@pytest.mark.parametrize("dtypes", EQUAL_DTYPES, ids=["metadata", "number", "record"])
+def test_parts_have_the_very_dtype_of_the_array(dtypes, route):
+    """A plan keeps what it knows by dtype, and dtypes that differ may be equal."""
+    for dtype in (*dtypes, *dtypes):
+        x = np.zeros((4, 6), dtype)
+        for part in (*split(x, [2, 4], axis=1), *split(x, [2, 2])):
+            assert part.dtype.type is dtype.type
+            assert part.dtype.char == dtype.char
+            assert part.dtype.metadata == dtype.metadata
+
+
 def test_a_plan_runs_itself():
     plan = plan_split((4, 6), [2, 4], axis=1)
     x = np.arange(24).reshape(4, 6)

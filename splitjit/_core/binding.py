@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,17 +50,20 @@ class Binding(Generic[Scalar]):
 
     def __init__(self, plan: SplitPlan, out: Sequence[NDArray[Scalar]]) -> None:
         given = sequence(out)  # read once: a second reading may give other arrays
-        dtype = getattr(given[0], "dtype", None) if given else None
-        dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(np.uint8)
+        first = given[0] if given else None
+        is_array = issubclass(type(first), np.ndarray)
+        dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
         targets = check_out(plan, dtype, out if given is None else given)
         check_apart(targets.parts)
         self._plan, self._shape, self._dtype = plan, plan.shape, dtype
         self._out, self._parts = targets.given, targets.parts
         # NumPy resizes only arrays that own their memory and have no weak reference. If an
         # array of `out` owns its memory, a call checks that it was not resized. If not, the
-        # weak reference to the owner prevents a resize.
+        # weak reference to the owner prevents a resize. The owners are held, too, because
+        # `__setstate__` gives a view other memory.
         self._owned = [(p, address_of(p), p.nbytes) for p in self._parts if p.flags.owndata]
-        self._owners = [weakref.ref(_owner(p)) for p in self._parts if not p.flags.owndata]
+        owners = [_owner(p) for p in self._parts if not p.flags.owndata]
+        self._owners = [(owner, weakref.ref(owner)) for owner in owners]
         self._known: dict[tuple[int, ...], _Known] = {}
 
     def __call__(self, x: ArrayLike) -> list[NDArray[Scalar]]:
@@ -94,7 +97,7 @@ class Binding(Generic[Scalar]):
             raise SplitError(
                 "split", f"x of shape {x.shape}", f"the plan is for shape {self._shape}"
             )
-        if x.dtype is not self._dtype and x.dtype != self._dtype:
+        if x.dtype is not self._dtype and x.dtype != self._dtype and self._parts:
             raise SplitTypeError(
                 "split", f"x of dtype {x.dtype}", f"the bound arrays have dtype {self._dtype}"
             )
@@ -109,6 +112,10 @@ class Binding(Generic[Scalar]):
             check_source(x, self._parts)
         known.route.copy(x, source, self._parts, 0, known.outputs.layout)
         return self._out.copy()
+
+    def __reduce__(self) -> tuple[Any, tuple[list[NDArray[Scalar]]]]:
+        """Bind the copied arrays anew: what a binding knows are addresses."""
+        return self._plan.bind, (self._out,)
 
     def __repr__(self) -> str:
         return f"<binding of {len(self._parts)} arrays of dtype {self._dtype} to {self._plan!r}>"
@@ -125,7 +132,7 @@ class Binding(Generic[Scalar]):
         outputs = route.outputs_of(check_out(self._plan, self._dtype, self._out))
         start = min(outputs.starts, default=0) - route.stop
         stop = max(outputs.stops, default=0) - route.start
-        if len(self._known) >= _KNOWN_KEPT:
+        if len(self._known) >= self._plan._most(_KNOWN_KEPT):
             self._known.clear()
         known = self._known[strides] = _Known(start, stop, route, outputs)
         return known

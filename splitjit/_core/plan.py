@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, overload
 
@@ -22,6 +22,7 @@ from splitjit._core.arguments import (
     rule_of,
     shape_of,
 )
+from splitjit._core.keeping import FEW_PARTS, Keeper
 from splitjit._core.rules import LENGTHS, Rule
 from splitjit._core.sizes import TooManyPartsError, describe_rule, sizes_of
 from splitjit.errors import describe
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
     from splitjit._core.binding import Binding
 
-T = TypeVar("T")
-
 run_plan: Any = None
 """Runs a plan. `splitjit._core.split` sets it, since this module imports no execution, and
 an import inside of `SplitPlan.__call__` would cost more than a small copy."""
@@ -41,15 +40,12 @@ an import inside of `SplitPlan.__call__` would cost more than a small copy."""
 Scalar = TypeVar("Scalar", bound="np.generic")
 """The dtype of an array, as in ``NDArray[Scalar]``."""
 
-_RESULTS_KEPT = 64
-
-FEW_PARTS = 1000
 MANY_PLANS = 4
 """A plan takes some 200 bytes per part, so few plans of more than `FEW_PARTS` are cached."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SplitPlan:
+class SplitPlan(Keeper):
     """The plan of a split: where the parts of an axis start and how long they are.
 
     :func:`plan_split` makes plans. A plan is frozen and hashable, and fits every
@@ -110,7 +106,6 @@ class SplitPlan:
     offsets: tuple[int, ...] = field(init=False, compare=False)
     output_shapes: tuple[tuple[int, ...], ...] = field(init=False, compare=False)
     slices: tuple[tuple[slice, ...], ...] = field(init=False, compare=False)
-    _kept: dict[object, object] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         shape = shape_of(self.shape)
@@ -136,16 +131,6 @@ class SplitPlan:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)  # the dataclass is frozen
-
-    def _keep(self, key: object, make: Callable[[], T]) -> T:
-        """Return the result of `make`, which the plan keeps: it is freed with the plan."""
-        kept: dict[Any, Any] = self._kept
-        result: T | None = kept.get(key)
-        if result is None:
-            if len(kept) >= _RESULTS_KEPT:
-                kept.clear()
-            result = kept[key] = make()
-        return result
 
     def __reduce__(self) -> tuple[type[SplitPlan], tuple[Shape, int, Shape]]:
         """Pickle the arguments alone; the rest is derived from them."""

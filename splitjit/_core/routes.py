@@ -46,8 +46,11 @@ def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]
     """Split an array of the plan's shape; see `splitjit.split` for `out` and `copy`."""
     if copy is not True:
         return _views(plan, x, out, copy)
-    kept: dict[Any, Slices] = plan._kept  # type: ignore[assignment]
-    route = kept.get((x.dtype, x.strides)) or route_of(plan, x.dtype, x.strides)
+    try:
+        route: Slices | None = plan._kept.get((x.dtype, x.strides))
+    except Exception:  # a StringDType has a hash only if its na_object has one
+        route = None
+    route = route or route_of(plan, x.dtype, x.strides)
     if out is None:
         return route.fresh(x)
     targets = check_out(plan, x.dtype, out)
@@ -57,6 +60,8 @@ def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]
 
 def route_of(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> Slices:
     """Return the route of arrays of a dtype and strides; the plan keeps it."""
+    if dtype.kind == "T":  # such a dtype owns the text of its array, which the plan would keep
+        return _choose_route(plan, dtype, strides)
     return plan._keep((dtype, strides), lambda: _choose_route(plan, dtype, strides))
 
 
@@ -125,13 +130,13 @@ class Outputs(NamedTuple):
 class Slices:
     """The route by NumPy's slices. The other routes use it, too, if no kernel is loaded."""
 
-    __slots__ = ("bits", "dtype", "outputs", "plan", "start", "stop", "strides", "whole")
+    __slots__ = ("bits", "outputs", "plan", "start", "stop", "strides", "whole")
 
     bits: np.dtype | None
 
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
+        # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
         self.plan = plan
-        self.dtype = dtype
         self.strides = strides
         # All elements lie between these byte offsets from the first element.
         steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
@@ -148,7 +153,7 @@ class Slices:
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
         if self.bits is not None:
-            return [part.view(self.dtype) for part in self._fresh(x.view(self.bits))]
+            return [part.view(x.dtype) for part in self._fresh(x.view(self.bits))]
         return self._fresh(x)
 
     def _fresh(self, x: np.ndarray) -> list[np.ndarray]:
@@ -163,7 +168,7 @@ class Slices:
             return self._outputs(targets)
         outputs = self.outputs.get(targets.addresses)
         if outputs is None:
-            if len(self.outputs) >= _OUTPUTS_KEPT:
+            if len(self.outputs) >= self.plan._most(_OUTPUTS_KEPT):
                 self.outputs.clear()
             outputs = self.outputs[targets.addresses] = self._outputs(targets)
         return outputs
@@ -204,7 +209,7 @@ class Objects(Slices):
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
-        parts = empty_parts(self.plan, self.dtype)
+        parts = empty_parts(self.plan, x.dtype)
         self.copy(x, 0, parts, 0, None)
         return parts
 
@@ -224,10 +229,11 @@ class Objects(Slices):
 class Kernels(Slices):
     """The route by compiled loops."""
 
-    __slots__ = ("block", "layout", "nbytes", "stream")
+    __slots__ = ("block", "itemsize", "layout", "nbytes", "stream")
 
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         super().__init__(plan, dtype, strides)
+        self.itemsize = dtype.itemsize
         self.nbytes = math.prod(plan.shape) * dtype.itemsize
         self.stream = int(self.nbytes >= STREAM_FROM)
         self.block = block_layout(plan, dtype.itemsize)
@@ -235,13 +241,13 @@ class Kernels(Slices):
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
-        parts, address = allocate_parts(self.block, self.dtype)
+        parts, address = allocate_parts(self.block, x.dtype)
         self.copy(x, address_of(x), parts, address, self.layout)
         return parts
 
     def _outputs(self, targets: Targets) -> Outputs:
         check_apart(targets.parts)
-        layout = out_layout(self.plan, self.strides, self.dtype.itemsize, targets)
+        layout = out_layout(self.plan, self.strides, self.itemsize, targets)
         return Outputs(*targets.spans(), layout)
 
     def copy(
