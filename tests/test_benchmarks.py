@@ -17,6 +17,8 @@ from benchmarks.workers import Worker, allocate, busy_programs
 CASE = Case((20, 12), 1, (4,) * 3)
 MS = 1_000_000  # nanoseconds
 
+pytestmark = pytest.mark.slow
+
 
 # ---- workers --------------------------------------------------------------------------
 

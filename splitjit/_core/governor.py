@@ -55,8 +55,7 @@ A pause ends after a given time *spent in copies*; the time between copies does 
 Otherwise a program that splits every 100 ms would meet a stall in every tenth call. The
 remaining time of a pause is its `debt`.
 
-The governor adds 0.13 to 0.2 µs to a parallel copy. It has no locks: if threads race, an
-observation is lost.
+The governor adds 0.2 µs to a parallel copy. It has no locks; threads that race lose data.
 """
 
 from __future__ import annotations
@@ -69,9 +68,8 @@ from splitjit._core.cores import Usage, usage
 
 STALL_RATIO = 1.5
 STALL_SLACK = 250e-6
-"""A parallel copy is a stall if it takes longer than one thread's time multiplied by the
-ratio, plus these seconds. Waking a thread takes up to 100 µs; a time slice is at least
-700 µs."""
+"""A stall takes longer than one thread's time multiplied by the ratio, plus these seconds.
+Waking a thread takes up to 100 µs; a time slice is at least 700 µs."""
 
 FIRST_PAUSE = 4.0
 GROWTH = 8.0
@@ -85,16 +83,14 @@ LOOK_EVERY = 0.1
 """Seconds between two readings of the idle time, which the system counts in steps of 0.01.
 A pause after stalls lasts at least this time, so that it contains a reading."""
 TOLERANCE = 0.3
-"""Share of one core that other programs may use where the threads would run, although these
-cores count as idle."""
+"""Share of one core that other programs may use while the cores still count as idle."""
 
 FIRST_SAMPLE = 8
 SAMPLE_EVERY = 512
-"""Parallel copies of a class between two measurements of one thread: at first, and in the end."""
+"""Parallel copies of a class between two measurements of one thread, at first and later."""
 SETTLE = 1
 """Copies that one thread makes between its first copy and the measured copy. After parallel
-copies, half of the data is in the cache of another core: the first copy of 0.6 MB by one
-thread takes 35 µs, and later copies take 15 µs."""
+copies, half of the data is in another core's cache: 0.6 MB take 35 µs, and 15 µs later."""
 LARGE = 1 << 24
 """From this size on, arrays do not fit in caches. Then one thread is measured at its first
 copy, except at the very first measurement of a class."""

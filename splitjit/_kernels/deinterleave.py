@@ -95,8 +95,7 @@ def _finish_staged(table, targets, step, offset, parts):
 def _copy_lines(kind, ahead, targets, step, offset, source, count):
     """Copy lines as `deinterleave_lines` does; `kind` is the number of parts and the item size."""
     out_of_line()
-    parts, itemsize = kind
-    return deinterleave_lines(parts, itemsize, ahead, targets, step, offset, source, count)
+    return deinterleave_lines(kind, ahead, targets, step, offset, source, count)
 
 
 @jit(inline="always")

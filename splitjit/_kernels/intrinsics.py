@@ -78,7 +78,7 @@ def move(typingctx, target, source, nbytes, stream):
 
 
 @intrinsic
-def deinterleave_lines(typingctx, parts, itemsize, ahead, targets, step, offset, source, count):
+def deinterleave_lines(typingctx, kind, ahead, targets, step, offset, source, count):
     """Copy the next `count` cache lines of each part out of interleaved items.
 
     The source holds ``a0 b0 c0 a1 b1 c1 …``: the parts take its items in turn.
@@ -88,7 +88,8 @@ def deinterleave_lines(typingctx, parts, itemsize, ahead, targets, step, offset,
     """
 
     def codegen(context, builder, signature, args):
-        parts, itemsize, *rest, count = args
+        kind, *rest, count = args
+        parts, itemsize = cgutils.unpack_tuple(builder, kind)
         entry, end = builder.block, builder.append_basic_block()
         switch = builder.switch(builder.add(builder.shl(parts, _int(8)), itemsize), end)
         lines = [(_int(0), entry)]
@@ -96,7 +97,7 @@ def deinterleave_lines(typingctx, parts, itemsize, ahead, targets, step, offset,
             builder.position_at_end(builder.append_basic_block())
             switch.add_case(_int((n << 8) + size), builder.block)
             with cgutils.for_range(builder, count) as loop:
-                _deinterleave_line(builder, n, size, *rest, loop.index)
+                _deinterleave_line(builder, (n, size), *rest, loop.index)
             lines.append((count, builder.block))
             builder.branch(end)
         builder.position_at_end(end)
@@ -105,11 +106,12 @@ def deinterleave_lines(typingctx, parts, itemsize, ahead, targets, step, offset,
             result.add_incoming(value, block)
         return result
 
-    return types.intp(*[types.intp] * 8), codegen
+    return types.intp(kind, *[types.intp] * 6), codegen
 
 
-def _deinterleave_line(builder, parts, itemsize, ahead, targets, step, offset, source, i):
+def _deinterleave_line(builder, kind, ahead, targets, step, offset, source, i):
     """Copy line `i` of each part: one load, and one shuffle and store a part."""
+    parts, itemsize = kind
     offset = builder.add(offset, builder.mul(i, _int(LINE)))
     source = builder.add(source, builder.mul(i, _int(parts * LINE)))
     with builder.if_then(builder.icmp_signed("!=", ahead, _int(0))):
