@@ -59,8 +59,8 @@ class Binding(Generic[Scalar]):
         self._out, self._parts = targets.given, targets.parts
         # NumPy resizes only arrays that own their memory and have no weak reference. If an
         # array of `out` owns its memory, a call checks that it was not resized. If not, the
-        # weak reference to the owner prevents a resize. The owners are held, too, because
-        # `__setstate__` gives a view other memory.
+        # weak reference to the owner prevents a resize, and the reference to the owner keeps
+        # the memory alive if `__setstate__` gives the array other memory.
         self._owned = [(p, address_of(p), p.nbytes) for p in self._parts if p.flags.owndata]
         owners = [_owner(p) for p in self._parts if not p.flags.owndata]
         self._owners = [(owner, weakref.ref(owner)) for owner in owners]
@@ -114,7 +114,7 @@ class Binding(Generic[Scalar]):
         return self._out.copy()
 
     def __reduce__(self) -> tuple[Any, tuple[list[NDArray[Scalar]]]]:
-        """Bind the copied arrays anew: what a binding knows are addresses."""
+        """Copy a binding by binding the copied arrays, because it holds addresses of arrays."""
         return self._plan.bind, (self._out,)
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ class Keeper:
     _kept: dict[Any, Any]
 
     def _keep(self, key: object, make: Callable[[], T]) -> T:
-        """Return the result of `make`. The plan keeps it, so that it is freed with the plan."""
+        """Return the result of `make`, which the plan keeps: it is freed with the plan."""
         result: T | None = self._kept.get(key)
         if result is None:
             if len(self._kept) >= self._most(_RESULTS_KEPT):
