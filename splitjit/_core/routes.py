@@ -25,7 +25,7 @@ from splitjit._core.arrays import Targets, address_of, check_apart, check_out, c
 from splitjit._core.buffers import allocate_parts, empty_parts
 from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
 from splitjit._core.plan import SplitPlan
-from splitjit._kernels.table import Arguments
+from splitjit._kernels.table import STREAM_STAGED, Arguments
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 # Measured crossovers between the routes, in bytes of all parts. Below the first, NumPy
@@ -37,6 +37,9 @@ _FEW_RUNS = 1000
 _FEW_ITEMS = 1 << 16  # the limit in items if the last axis of the source is strided
 _OBJECTS_FROM = 1 << 19
 STREAM_FROM = 15 << 20
+STREAM_STAGED_FROM = 32 << 20
+"""From this size on, interleaved items are streamed even to parts whose cache lines begin at
+different items. Smaller arrays are partly in a cache, and staging costs more than it gains."""
 
 _OUTPUTS_KEPT = 16
 """Sets of checked outputs that a route keeps. An inner loop uses one set, or a few in turn."""
@@ -236,6 +239,8 @@ class Kernels(Slices):
         self.itemsize = dtype.itemsize
         self.nbytes = math.prod(plan.shape) * dtype.itemsize
         self.stream = int(self.nbytes >= STREAM_FROM)
+        if self.nbytes >= max(STREAM_FROM, STREAM_STAGED_FROM):
+            self.stream = STREAM_STAGED
         self.block = block_layout(plan, dtype.itemsize)
         self.layout = fresh_layout(plan, strides, dtype.itemsize)
 

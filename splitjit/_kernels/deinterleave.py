@@ -27,11 +27,10 @@ from splitjit._kernels.intrinsics import (
 )
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import STAGE, move_runs, staging_buffer
-from splitjit._kernels.table import LINE, TARGET_OFFSET, WORD, row_words
+from splitjit._kernels.table import LINE, STREAM_STAGED, TARGET_OFFSET, WORD, row_words
 
 _GROUP = 8  # lines of each part that are staged at a time
 _REGION = (_GROUP + 1) * LINE  # of the staging buffer, for one part
-_AHEAD = 1 << 12  # a source that is read in order is prefetched so far ahead
 
 _row_words = jit(inline="always")(row_words)
 
@@ -92,20 +91,27 @@ def _finish_staged(table, targets, step, offset, parts):
 
 
 @jit
-def _copy_lines(kind, ahead, targets, step, offset, source, count):
+def _copy_lines(kind, targets, step, offset, source, count):
     """Copy lines as `deinterleave_lines` does; `kind` is the number of parts and the item size."""
     out_of_line()
-    return deinterleave_lines(kind, ahead, targets, step, offset, source, count)
+    return deinterleave_lines(kind, targets, step, offset, source, count, False)
+
+
+@jit
+def _stream_lines(kind, targets, step, offset, source, count):
+    """Copy lines past the cache, to parts whose lines begin at the same items."""
+    out_of_line()
+    return deinterleave_lines(kind, targets, step, offset, source, count, True)
 
 
 @jit(inline="always")
-def _stream_lines(kind, targets, step, offset, source, count):
-    """Copy `count` lines of each part past the cache; return as `_copy_lines` does."""
+def _stage_lines(kind, targets, step, offset, source, count):
+    """Copy lines past the cache, to parts of any alignment."""
     parts = kind[0]
     table = _stage_for(targets, step, offset, parts)
     for first in range(0, count, _GROUP):
         n = min(_GROUP, count - first)
-        if not _copy_lines(kind, _AHEAD, table, WORD, 0, source, n):
+        if not _copy_lines(kind, table, WORD, 0, source, n):
             return 0
         _stream_staged(table, targets, step, offset, parts, n, first == 0)
         offset += n * LINE
@@ -113,6 +119,16 @@ def _stream_lines(kind, targets, step, offset, source, count):
     if count:
         _finish_staged(table, targets, step, offset, parts)
     return count
+
+
+@jit(inline="always")
+def _lines_coincide(layout):
+    """Return whether cache lines begin at the same items in all parts."""
+    first = part_at(layout, 0).target_offset
+    for p in range(1, layout.count):
+        if (part_at(layout, p).target_offset - first) % LINE != 0:
+            return False
+    return True
 
 
 def deinterleave(task, tasks, arguments):
@@ -123,15 +139,23 @@ def deinterleave(task, tasks, arguments):
     kind = (layout.count, part.run)
     first = layout.runs * task // tasks
     last = layout.runs * (task + 1) // tasks
+    skew = -(call.target + part.target_offset + first * part.run) % LINE
+    direct = call.stream and skew % part.run == 0 and _lines_coincide(layout)
+    if direct:  # the items before the first cache line are copied one by one
+        head = min(skew // part.run, last - first)
+        _copy_items(call, layout, first, first + head)
+        first += head
     targets = layout.rows + WORD * TARGET_OFFSET
     step = WORD * _row_words(layout.dims)
     offset = call.target + first * part.run
     source = call.source + part.source_offset + first * layout.source_strides[0]
     count = (last - first) * part.run // LINE
-    if call.stream:
+    if direct:
         count = _stream_lines(kind, targets, step, offset, source, count)
+    elif call.stream == STREAM_STAGED:
+        count = _stage_lines(kind, targets, step, offset, source, count)
     else:
-        count = _copy_lines(kind, 0, targets, step, offset, source, count)
+        count = _copy_lines(kind, targets, step, offset, source, count)
     _copy_items(call, layout, first + count * LINE // part.run, last)
     if call.stream:
         fence()

@@ -15,6 +15,8 @@ from numba.extending import intrinsic
 
 from splitjit._kernels.table import INTERLEAVED, LINE, TILE
 
+_AHEAD = 1 << 12  # bytes between a load of interleaved items and the address that is prefetched
+
 _BYTE, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
 
 
@@ -77,18 +79,20 @@ def move(typingctx, target, source, nbytes, stream):
     return types.void(types.intp, types.intp, nbytes, stream), codegen
 
 
-@intrinsic
-def deinterleave_lines(typingctx, kind, ahead, targets, step, offset, source, count):
+@intrinsic(prefer_literal=True)
+def deinterleave_lines(typingctx, kind, targets, step, offset, source, count, stream):
     """Copy the next `count` cache lines of each part out of interleaved items.
 
     The source holds ``a0 b0 c0 a1 b1 c1 …``: the parts take its items in turn.
     The address of part i is `offset` more than the word at ``targets + i *
-    step``. The source is prefetched `ahead` bytes ahead, unless that is 0.
-    Return `count`, or 0 if `INTERLEAVED` has no such parts and items.
+    step``. If `stream`, a literal, these addresses are multiples of a cache
+    line, and the lines go past the cache. Return `count`, or 0 if `INTERLEAVED`
+    has no such parts and items.
     """
+    (past_cache,) = _literals(stream)
 
     def codegen(context, builder, signature, args):
-        kind, *rest, count = args
+        kind, targets, step, offset, source, count, _ = args
         parts, itemsize = cgutils.unpack_tuple(builder, kind)
         entry, end = builder.block, builder.append_basic_block()
         switch = builder.switch(builder.add(builder.shl(parts, _int(8)), itemsize), end)
@@ -97,7 +101,9 @@ def deinterleave_lines(typingctx, kind, ahead, targets, step, offset, source, co
             builder.position_at_end(builder.append_basic_block())
             switch.add_case(_int((n << 8) + size), builder.block)
             with cgutils.for_range(builder, count) as loop:
-                _deinterleave_line(builder, (n, size), *rest, loop.index)
+                line = builder.add(offset, builder.mul(loop.index, _int(LINE)))
+                start = builder.add(source, builder.mul(loop.index, _int(n * LINE)))
+                _deinterleave_line(builder, (n, size), targets, step, line, start, past_cache)
             lines.append((count, builder.block))
             builder.branch(end)
         builder.position_at_end(end)
@@ -106,17 +112,14 @@ def deinterleave_lines(typingctx, kind, ahead, targets, step, offset, source, co
             result.add_incoming(value, block)
         return result
 
-    return types.intp(kind, *[types.intp] * 6), codegen
+    return types.intp(kind, *[types.intp] * 5, stream), codegen
 
 
-def _deinterleave_line(builder, kind, ahead, targets, step, offset, source, i):
-    """Copy line `i` of each part: one load, and one shuffle and store a part."""
+def _deinterleave_line(builder, kind, targets, step, offset, source, stream):
+    """Copy a line of each part: one load, and one shuffle and store a part."""
     parts, itemsize = kind
-    offset = builder.add(offset, builder.mul(i, _int(LINE)))
-    source = builder.add(source, builder.mul(i, _int(parts * LINE)))
-    with builder.if_then(builder.icmp_signed("!=", ahead, _int(0))):
-        for k in range(parts):
-            _prefetch(builder, builder.add(builder.add(source, ahead), _int(k * LINE)))
+    for k in range(parts):
+        _prefetch(builder, builder.add(source, _int(_AHEAD + k * LINE)))
     items = LINE // itemsize
     whole = ir.VectorType(ir.IntType(8 * itemsize), parts * items)
     line = ir.VectorType(ir.IntType(8 * itemsize), items)
@@ -126,7 +129,7 @@ def _deinterleave_line(builder, kind, ahead, targets, step, offset, source, i):
         taken = _shuffled(builder, value, ir.Constant(whole, ir.Undefined), places)
         target = builder.load(_pointer(builder, targets, _INT64))
         target = _pointer(builder, builder.add(target, offset), line)
-        _store(builder, taken, target, LINE, False)
+        _store(builder, taken, target, LINE, stream)
         targets = builder.add(targets, step)
 
 

@@ -16,6 +16,7 @@ class Arguments(NamedTuple):
     ----------
     stream : int
         1 if full cache lines of the target are written past the cache, else 0.
+        `STREAM_STAGED` if interleaved items are also staged for that.
     target : int
         The address from which the target offsets of the layout record count: the start
         of a block, or 0 if these offsets are addresses.
@@ -30,6 +31,9 @@ class Arguments(NamedTuple):
     source: int
     layout: int
 
+
+STREAM_STAGED = 2
+"""The value of `Arguments.stream` with which interleaved items are staged to be streamed."""
 
 # The layout record is an array of 8-byte words:
 #
