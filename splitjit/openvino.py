@@ -101,7 +101,7 @@ class Split:
         input_shape : sequence of int, str or None
             The shape of `data`; a name or None stands for an unknown dim.
         axis : int or 0-D integer array
-            As in a call.
+            The same argument as in a call of the operator.
 
         Returns
         -------
@@ -198,9 +198,9 @@ class VariadicSplit:
         input_shape : sequence of int, str or None
             The shape of `data`; a name or None stands for an unknown dim.
         axis : int or integer array of shape () or (1,)
-            As in a call.
+            The same argument as in a call of the operator.
         split_lengths : sequence of int or 1-D integer array
-            As in a call.
+            The same argument as in a call of the operator.
 
         Returns
         -------

@@ -58,9 +58,9 @@ class Binding(Generic[Scalar]):
         self._plan, self._shape, self._dtype = plan, plan.shape, dtype
         self._out, self._parts = targets.given, targets.parts
         # NumPy resizes only arrays that own their memory and have no weak reference. If an
-        # array of `out` owns its memory, a call checks that it was not resized. If not, the
-        # weak reference to the owner prevents a resize, and the reference to the owner keeps
-        # the memory alive if `__setstate__` gives the array other memory.
+        # array of `out` owns its memory, each call checks that the array was not resized. If
+        # the array is a view, the weak reference prevents a resize of the owner. The other
+        # reference keeps the owner's memory alive if `__setstate__` gives the view new memory.
         self._owned = [(p, address_of(p), p.nbytes) for p in self._parts if p.flags.owndata]
         owners = [_owner(p) for p in self._parts if not p.flags.owndata]
         self._owners = [(owner, weakref.ref(owner)) for owner in owners]
@@ -73,7 +73,7 @@ class Binding(Generic[Scalar]):
         ----------
         x : array_like
             The array to split, of the shape of the plan and the dtype of the
-            arrays, with any strides. It shares no element with the arrays.
+            arrays, with any strides. It must not share an element with them.
 
         Returns
         -------
@@ -114,16 +114,16 @@ class Binding(Generic[Scalar]):
         return self._out.copy()
 
     def __reduce__(self) -> tuple[Any, tuple[list[NDArray[Scalar]]]]:
-        """Copy a binding by binding the copied arrays, because it holds addresses of arrays."""
+        """Let a copy bind the copied arrays, because a binding holds addresses of its arrays."""
         return self._plan.bind, (self._out,)
 
     def __repr__(self) -> str:
         return f"<binding of {len(self._parts)} arrays of dtype {self._dtype} to {self._plan!r}>"
 
     def _learn(self, strides: tuple[int, ...]) -> _Known:
-        """Prepare the copy from a source of these strides.
+        """Prepare the copy from a source with these strides.
 
-        Kernels copy arrays of any size, because bindings serve loops of many calls.
+        Kernels copy even small arrays here, because most bindings are called many times.
         """
         if self._dtype.hasobject or not self._dtype.itemsize or 0 in self._shape:
             route = route_of(self._plan, self._dtype, strides)
@@ -144,7 +144,7 @@ class _Known(NamedTuple):
     Attributes
     ----------
     start, stop : int
-        If the source's address does not lie between these, it shares no memory with the arrays.
+        If the source's address is not between them, the source shares no memory with the arrays.
     route : Slices
     outputs : Outputs
     """

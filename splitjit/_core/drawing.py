@@ -188,7 +188,7 @@ def _label(number: int, digits: int) -> str:
 def _widths(cells: list[_Cell], room: int, unit: int = 1) -> list[int]:
     """Return the widths of the cells: in proportion to size, but wide enough for the labels.
 
-    If the labels fit, the drawing is only as wide as a drawing to scale needs to be.
+    The drawing is not wider than the narrowest drawing to scale in which all labels fit.
     """
     sizes = [cell.size for cell in cells]
     least = [cell.columns * unit for cell in cells]

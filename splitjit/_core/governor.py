@@ -7,10 +7,10 @@ take 45 µs on two threads and 75 µs on one. Beside one busy program the same c
 by a counter help: Numba's threads wait for each other all the same. So the governor times
 the copies.
 
-**Cells.** A copy belongs to a class: the loop that runs it, and the power of two next
-above its number of bytes. Each class has a `Cell`, which holds the cost of one thread and
-a counter, `Cell.left`. Before a copy, `splitjit._core.threads.copy` only looks at this
-counter:
+**Cells.** A copy belongs to a class. The class is the loop that runs the copy, and the
+smallest power of two above the copy's number of bytes. Each class has a `Cell`, which
+holds the cost of one thread and a counter, `Cell.left`. Before a copy,
+`splitjit._core.threads.copy` only looks at this counter:
 
 =========  ==================================================================
 left > 0   the copy is parallel; `left` decreases by 1
@@ -42,10 +42,10 @@ have gained what the last stall cost, the stall and the pauses are forgotten.
 reads these counts every 0.1 s. If there was an idle core for each thread, the probe is made at
 once. Idle cores may end the next pause early only after parallel copies have gained. Busy
 cores do not make a pause longer: another program may have used them only between the copies
-of this process, as processes do that take turns. The governor also reads the counts when it
-has measured one thread for the first time. For copies of less than 64 MB this is before the
-first parallel copy. If cores were busy then, and threads of other programs run at that
-moment, the process begins with a pause.
+of this process, for example if two processes take turns. The governor also reads
+the counts of idle time right after its first measurement of one thread. For copies of less
+than 64 MB this is before the first parallel copy. If cores were busy until then, and threads
+of other programs run at that moment, the process begins with a pause.
 
 **Copies that do not pay.** If parallel copies of one class lose again and again, although
 nothing stalls, only this class is paused. Such a pause lasts 4 times the loss, too, and
@@ -334,7 +334,7 @@ class Governor:
             self._look_at = now + LOOK_EVERY
 
     def _is_crowded(self) -> bool:
-        """Return whether more threads want to run now than this thread's copies leave room for."""
+        """Return whether other threads want more cores now than a parallel copy leaves free."""
         usage = self._seen[2]
         if usage is None or not usage.running:
             return True

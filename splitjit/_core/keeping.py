@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 FEW_PARTS = 1000
-"""If a plan has more parts, the plan is large, and so are the results that it keeps."""
+"""A plan with more parts is large, and so are its results; therefore fewer of them are kept."""
 
 _RESULTS_KEPT = 64
 
@@ -16,8 +16,8 @@ _RESULTS_KEPT = 64
 class Keeper:
     """The base class of `SplitPlan`: it has a slot for results.
 
-    The slot is in a base class, because it is no field of the dataclass. As a field,
-    `dataclasses.asdict` would copy the results.
+    The slot is in a base class so that it is not a field of the dataclass, because
+    `dataclasses.asdict` would copy the results in a field.
     """
 
     __slots__ = ("_kept",)
@@ -26,7 +26,7 @@ class Keeper:
     _kept: dict[Any, Any]
 
     def _keep(self, key: object, make: Callable[[], T]) -> T:
-        """Return the result of `make`, which the plan keeps: it is freed with the plan."""
+        """Return the result kept for `key`; if there is none, call `make` and keep its result."""
         result: T | None = self._kept.get(key)
         if result is None:
             if len(self._kept) >= self._most(_RESULTS_KEPT):

@@ -3,7 +3,7 @@
 splitjit obeys Numba's settings and never changes them. Numba's threading layers
 are not safe everywhere. `workqueue` aborts the process when two threads enter it
 at once. GNU OpenMP ends or hangs a forked child at the child's first parallel
-region. If that could happen, one thread copies. Each call decides for itself.
+region. If that could happen, one thread copies. Each call decides this anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from splitjit._core.loading import is_forked_child, jit_disabled, load
 from splitjit._kernels.table import LOOPS, Arguments
 
 _BYTES_PER_TASK = 1 << 18
-"""Waking another thread pays from this many bytes of parts on."""
+"""Bytes that a thread must copy at the least, so that waking the thread pays."""
 
 
 class _Here(threading.local):
@@ -99,7 +99,7 @@ def _kernel(loop: str, parallel: bool) -> Callable[..., None] | None:
         return None
     from splitjit._kernels.launch import copy_loop, launcher
 
-    launcher(False)  # a forked child uses the serial launcher
+    launcher(False)  # loaded in any case, because a forked child needs the serial launcher
     return functools.partial(launcher(parallel), copy_loop(loop).address)
 
 

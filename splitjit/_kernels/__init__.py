@@ -14,7 +14,7 @@
     part.py              one part, for compiled code of users
             │  target, source, run, count, steps
             ▼
-    runs.py              evenly spaced runs: by ordinary stores, or past the cache
+    runs.py              evenly spaced runs: ordinary stores, or stores that bypass the cache
             │
             ▼
     intrinsics.py        LLVM: move, stream, prefetch, fence

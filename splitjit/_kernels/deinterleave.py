@@ -1,8 +1,9 @@
 """The deinterleave loops: single small items that the parts take from the source in turn.
 
 The channels of an image are such parts. One vector load takes a cache line's
-worth of items for each part, and one shuffle and one store a part put them in
-place, or in the staging buffer if full lines are streamed from there::
+worth of items for each part. Then one shuffle and one store for each part write
+the items to the part, or to the staging buffer if full lines are streamed from
+there::
 
     source   a0 b0 c0 a1 b1 c1 a2 b2 c2 …
     part a   a0 a1 a2 …
@@ -10,8 +11,8 @@ place, or in the staging buffer if full lines are streamed from there::
     part c   c0 c1 c2 …
 
 `splitjit._kernels.table.INTERLEAVED` lists the kinds: numbers of parts and item
-sizes. The code for each kind, and the choice among them, are made from that
-list. A kind that is not in the list is copied item by item.
+sizes. The code for each kind, and the switch between the kinds, are generated
+from that list. A kind that is not in the list is copied item by item.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from splitjit._kernels.runs import STAGE, move_runs, staging_buffer
 from splitjit._kernels.table import LINE, STREAM_STAGED, TARGET_OFFSET, WORD, row_words
 
 _GROUP = 8  # lines of each part that are staged at a time
-_REGION = (_GROUP + 1) * LINE  # of the staging buffer, for one part
+_REGION = (_GROUP + 1) * LINE  # bytes of the staging buffer for one part
 
 _row_words = jit(inline="always")(row_words)
 
@@ -49,7 +50,7 @@ def _copy_items(call, layout, first, last):
 def _stage_for(targets, step, offset, parts):
     """Reserve a region of the staging buffer for each part; return the table of their addresses.
 
-    Each address has the offset of its target from a cache line.
+    Each address and its target have the same offset from the start of a cache line.
     """
     stage = staging_buffer()
     table = stage + STAGE
@@ -63,7 +64,7 @@ def _stage_for(targets, step, offset, parts):
 def _stream_staged(table, targets, step, offset, parts, count, is_first):
     """Stream `count` lines of each part from its region; move the partial last line to the front.
 
-    Parts need not start at the same offset from a cache line.
+    The parts may start at different offsets from a cache line.
     """
     out_of_line()
     for p in range(parts):
@@ -99,14 +100,14 @@ def _copy_lines(kind, targets, step, offset, source, count):
 
 @jit
 def _stream_lines(kind, targets, step, offset, source, count):
-    """Copy lines past the cache, to parts whose lines begin at the same items."""
+    """Copy lines, bypassing the cache, to parts whose lines begin at the same items."""
     out_of_line()
     return deinterleave_lines(kind, targets, step, offset, source, count, True)
 
 
 @jit(inline="always")
 def _stage_lines(kind, targets, step, offset, source, count):
-    """Copy lines past the cache, to parts of any alignment."""
+    """Copy lines, bypassing the cache, to parts of any alignment."""
     parts = kind[0]
     table = _stage_for(targets, step, offset, parts)
     for first in range(0, count, _GROUP):

@@ -1,8 +1,8 @@
 """LLVM instructions that Numba does not offer: move, stream, prefetch, fence.
 
-Addresses and byte counts are machine integers. Parameters called `nbytes`,
-`parts`, `itemsize` and `stream` of the vector intrinsics are literals: Numba
-compiles one variant for each value.
+Addresses and byte counts are machine integers. The parameters `stream`,
+`itemsize` and `alignment`, and `nbytes` of `move` and `reserve`, are literals:
+Numba compiles one variant for each value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _literals(*kinds):
 
 
 def _store(builder, value, pointer, nbytes, stream):
-    """Store a value; past the cache if `stream`, and then the pointer must be aligned."""
+    """Store a value. If `stream`, the store bypasses the cache; the pointer must be aligned."""
     store = builder.store(value, pointer, align=nbytes if stream else 1)
     if stream:
         one = ir.Constant(_INT32, 1)
@@ -51,7 +51,7 @@ def _shuffled(builder, a, b, places):
 
 @intrinsic
 def copy_bytes(typingctx, target, source, nbytes):
-    """Move bytes as C's memcpy does."""
+    """Copy bytes with C's memcpy."""
 
     def codegen(context, builder, signature, args):
         target, source = (_pointer(builder, address, _BYTE) for address in args[:2])
@@ -65,8 +65,8 @@ def copy_bytes(typingctx, target, source, nbytes):
 def move(typingctx, target, source, nbytes, stream):
     """Move one word of `nbytes` bytes, a power of two up to a cache line.
 
-    Neither address need be aligned, except the target if `stream`: then the
-    word goes past the cache.
+    If `stream`, the store bypasses the cache, and the target must be aligned to
+    `nbytes`. Otherwise both addresses may have any alignment.
     """
     size, past_cache = _literals(nbytes, stream)
 
@@ -84,10 +84,10 @@ def deinterleave_lines(typingctx, kind, targets, step, offset, source, count, st
     """Copy the next `count` cache lines of each part out of interleaved items.
 
     The source holds ``a0 b0 c0 a1 b1 c1 …``: the parts take its items in turn.
-    The address of part i is `offset` more than the word at ``targets + i *
-    step``. If `stream`, a literal, these addresses are multiples of a cache
-    line, and the lines go past the cache. Return `count`, or 0 if `INTERLEAVED`
-    has no such parts and items.
+    `kind` is the number of parts and the item size. The address to which part i
+    is written is the word at ``targets + i * step``, plus `offset`. If `stream`,
+    these addresses must be multiples of `LINE`, and the stores bypass the cache.
+    Return `count`, or 0 if `kind` is not in `INTERLEAVED`.
     """
     (past_cache,) = _literals(stream)
 
@@ -116,7 +116,7 @@ def deinterleave_lines(typingctx, kind, targets, step, offset, source, count, st
 
 
 def _deinterleave_line(builder, kind, targets, step, offset, source, stream):
-    """Copy a line of each part: one load, and one shuffle and store a part."""
+    """Copy a line of each part: one load, then one shuffle and one store for each part."""
     parts, itemsize = kind
     for k in range(parts):
         _prefetch(builder, builder.add(source, _int(_AHEAD + k * LINE)))
@@ -135,7 +135,7 @@ def _deinterleave_line(builder, kind, targets, step, offset, source, stream):
 
 @intrinsic(prefer_literal=True)
 def transpose_tile(typingctx, target, target_step, source, source_step, itemsize):
-    """Transpose a square of items whose rows are `TILE` bytes on both sides."""
+    """Transpose a square of items; its rows have `TILE` bytes in the source and the target."""
     (size,) = _literals(itemsize)
 
     def codegen(context, builder, signature, args):
@@ -146,7 +146,7 @@ def transpose_tile(typingctx, target, target_step, source, source_step, itemsize
         for _ in range(n):
             rows.append(builder.load(_pointer(builder, source, row_type), align=1))
             source = builder.add(source, source_step)
-        # log2(n) rounds; each interleaves row i with row i + n / 2.
+        # Each of log2(n) rounds interleaves row i with row i + n / 2.
         halves = [[i // 2 + i % 2 * n + half for i in range(n)] for half in (0, n // 2)]
         for _ in range(n.bit_length() - 1):
             rows = [
@@ -218,7 +218,7 @@ def fence(typingctx):
 
 @intrinsic
 def out_of_line(typingctx):
-    """Keep LLVM from inlining the calling function, which it would optimize anew in each caller."""
+    """Forbid inlining of the calling function: LLVM would optimize each inlined copy anew."""
 
     def codegen(context, builder, signature, args):
         builder.function.attributes.add("noinline")

@@ -1,4 +1,4 @@
-"""Copy evenly spaced runs: by ordinary stores, or past the cache.
+"""Copy evenly spaced runs: with ordinary stores, or with stores that bypass the cache.
 
 ::
 
@@ -99,7 +99,7 @@ def move_runs(target, source, run, count, target_step, source_step):
 
 @jit
 def stream_bytes(target, source, nbytes):
-    """Copy bytes past the cache, but the partial lines at both ends through the cache."""
+    """Copy full lines with stores that bypass the cache, partial lines with ordinary stores."""
     out_of_line()
     head = min(-target % LINE, nbytes)
     if head:
@@ -113,7 +113,7 @@ def stream_bytes(target, source, nbytes):
 
 @jit(inline="always")
 def put_bytes(stream, target, source, nbytes):
-    """Copy bytes, past the cache if `stream`."""
+    """Copy bytes. If `stream`, the stores of full lines bypass the cache."""
     if stream:
         stream_bytes(target, source, nbytes)
     else:
@@ -122,7 +122,7 @@ def put_bytes(stream, target, source, nbytes):
 
 @jit(inline="always")
 def _prefetch_runs(ahead, n, run, source, source_step):
-    """Prefetch the next `n` runs: at `ahead`, or if `ahead` is 0, after the `n` at `source`."""
+    """Prefetch `n` runs: at `ahead`, or if `ahead` is 0, the runs after the `n` at `source`."""
     if ahead:
         for k in range(ahead, ahead + n * run, LINE):
             prefetch(k)
@@ -135,7 +135,7 @@ def _prefetch_runs(ahead, n, run, source, source_step):
 
 @jit(inline="always")
 def _stream_short_runs(stage, ahead, target, source, run, count, source_step):
-    """Copy short runs to a contiguous target, past the cache.
+    """Copy short runs to a contiguous target, bypassing the cache.
 
     In the staging buffer, lines are at the same places as in the target. The
     loop gathers a batch of runs in the buffer, streams the full lines to the
@@ -176,7 +176,7 @@ def copy_runs(stream, stage, ahead, runs):
     Parameters
     ----------
     stream : int
-        Whether to write past the cache if that pays.
+        Whether stores bypass the cache if that pays.
     stage : int
         Address of a staging buffer.
     ahead : int

@@ -15,7 +15,7 @@ class Arguments(NamedTuple):
     Attributes
     ----------
     stream : int
-        1 if full cache lines of the target are written past the cache, else 0.
+        1 if stores of full cache lines of the target bypass the cache, else 0.
         `STREAM_STAGED` if interleaved items are also staged for that.
     target : int
         The address from which the target offsets of the layout record count: the start
