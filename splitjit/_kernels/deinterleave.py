@@ -28,12 +28,10 @@ from splitjit._kernels.intrinsics import (
 )
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import STAGE, move_runs, staging_buffer
-from splitjit._kernels.table import LINE, STREAM_STAGED, TARGET_OFFSET, WORD, row_words
+from splitjit._kernels.table import LINE, STREAM_STAGED, TARGET_OFFSET, WORD
 
 _GROUP = 8  # lines of each part that are staged at a time
 _REGION = (_GROUP + 1) * LINE  # bytes of the staging buffer for one part
-
-_row_words = jit(inline="always")(row_words)
 
 
 @jit(inline="always")
@@ -147,7 +145,7 @@ def deinterleave(task, tasks, arguments):
         _copy_items(call, layout, first, first + head)
         first += head
     targets = layout.rows + WORD * TARGET_OFFSET
-    step = WORD * _row_words(layout.dims)
+    step = layout.row
     offset = call.target + first * part.run
     source = call.source + part.source_offset + first * layout.source_strides[0]
     count = (last - first) * part.run // LINE

@@ -25,13 +25,14 @@ from splitjit._kernels.table import (
 
 
 class Layout(NamedTuple):
-    """The header of a layout record, a pointer to its strides, and the address of its rows."""
+    """The header of a layout record, its strides, and the address and the bytes of its rows."""
 
     dims: int
     count: int
     runs: int
     source_strides: Any
     rows: int
+    row: int
 
 
 class Part(NamedTuple):
@@ -63,13 +64,15 @@ def layout_at(address):
     words = words_at(address)
     strides = address + WORD * HEADER
     dims = words[DIMS]
-    return Layout(dims, words[COUNT], words[RUNS], words_at(strides), strides + WORD * dims)
+    rows = strides + WORD * dims
+    row = WORD * (FIXED + 2 * dims)
+    return Layout(dims, words[COUNT], words[RUNS], words_at(strides), rows, row)
 
 
 @jit(inline="always")
 def part_at(layout, i):
     """Read row `i` of the record."""
-    address = layout.rows + WORD * i * (FIXED + 2 * layout.dims)
+    address = layout.rows + i * layout.row
     row = words_at(address)
     extents = address + WORD * FIXED
     return Part(
