@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _AFFINITY_FOR = 0.1
 """Seconds between two reads of the affinity. One read takes 0.2 µs."""
@@ -20,8 +20,7 @@ _QUOTA_FOR = 1.0
 """Seconds between two reads of the quota. One read takes 50 to 100 µs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cores:
+class Cores(NamedTuple):
     """The limits on the number of threads that copy.
 
     Attributes
@@ -200,8 +199,7 @@ def _ratio(text: str) -> float | None:
 # ---- idle time ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Processor time since some moment in the past, in seconds.
 
     Attributes
