@@ -180,7 +180,7 @@ def test_a_process_that_starts_on_a_busy_machine_meets_no_stall(monkeypatch):
     machine = Machine(monkeypatch)
     machine.busy = 1
     machine.wait(0.3, used=0.3)  # imports
-    machine.copies(2_400_000, module.LOOK_EVERY - 0.01)
+    machine.copies(2_400_000, 0.8 * module.START_PAUSE)
     assert not machine.parallel
     machine.busy = 0
     machine.copies(2_400_000, 0.3)

@@ -32,9 +32,9 @@ expected time less its own time. If this is negative, the difference is a *loss*
 **Stalls.** A parallel copy that takes far longer than one thread would is a stall. A lone
 stall changes nothing. If a second stall follows before parallel copies have gained what
 the first one cost, the governor pauses all parallel copies of this process: one thread
-copies, for 4 times the loss and at least 0.1 s. Then one parallel copy is tried, the
+copies, for as long as the loss. Then one parallel copy is tried, the
 probe. If it does not stall, the pause has ended. If it stalls, and so does a later copy
-before parallel copies have gained the new loss, the next pause begins. It is 8 times as
+before parallel copies have gained the new loss, the next pause begins. It is 4 times as
 long as the last one, up to 1.2 s, so that stalls cost about 2 %. When parallel copies
 have gained what the last stall cost, the stall and the pauses are forgotten.
 
@@ -48,7 +48,7 @@ than 64 MB this is before the first parallel copy. If cores were busy until then
 of other programs run at that moment, the process begins with a pause.
 
 **Copies that do not pay.** If parallel copies of one class lose again and again, although
-nothing stalls, only this class is paused. Such a pause lasts 4 times the loss, too, and
+nothing stalls, only this class is paused. Such a pause lasts as long as the loss, too, and
 the next ones grow in the same way.
 
 A pause ends after a given time *spent in copies*; the time between copies does not count.
@@ -71,23 +71,24 @@ STALL_SLACK = 250e-6
 """A stall takes longer than one thread's time multiplied by the ratio, plus these seconds.
 Waking a thread takes up to 100 µs; a time slice is at least 700 µs."""
 
-FIRST_PAUSE = 4.0
-GROWTH = 8.0
+FIRST_PAUSE = 1.0
+GROWTH = 4.0
 LONGEST = 1.2
 LONGEST_IN_LOSSES = 32.0
+START_PAUSE = 0.025
 """Length of the first pause as a multiple of the loss, and of each next pause as a multiple
 of the last one. The longest pause is `LONGEST` seconds, or `LONGEST_IN_LOSSES` times the
-loss if that is longer, because a slow copy of 1 GB may lose a second."""
+loss if that is longer, because a slow copy of 1 GB may lose a second. The pause with which
+a process may begin lasts `START_PAUSE` seconds."""
 
 LOOK_EVERY = 0.1
-"""Seconds between two readings of the idle time, which the system counts in steps of 0.01.
-A pause after stalls lasts at least this time, so that it contains a reading."""
+"""Seconds between two readings of the idle time, which the system counts in steps of 0.01."""
 TOLERANCE = 0.3
 """Share of one core that other programs may use while the cores still count as idle."""
 
 FIRST_SAMPLE = 8
 SAMPLE_EVERY = 512
-"""Parallel copies of a class between two measurements of one thread, at first and later."""
+"""Parallel copies of a class between two measurements of one thread."""
 SETTLE = 1
 """Copies that one thread makes between its first copy and the measured copy. After parallel
 copies, half of the data is in another core's cache: 0.6 MB take 35 µs, and 15 µs later."""
@@ -324,13 +325,11 @@ class Governor:
             cell.left = cell.period
         cell.settled = False
 
-    # ---- pauses of all classes -----------------------------------------------------------
-
     def _start(self, now: float) -> None:
         """Begin with a pause of all classes if other programs used cores and use them now."""
         self._started = True
         if now >= self._look_at and self._look(now) is False and self._is_crowded():
-            self.machine.begin(LOOK_EVERY / FIRST_PAUSE)
+            self.machine.begin(START_PAUSE)
             self._look_at = now + LOOK_EVERY
 
     def _is_crowded(self) -> bool:
@@ -349,7 +348,7 @@ class Governor:
             machine.active = False
             machine.owed = loss
         else:
-            machine.begin(max(loss, LOOK_EVERY / FIRST_PAUSE))
+            machine.begin(loss)
         self._probing = False
         for cells in list(self.cells.values()):
             for cell in cells:
