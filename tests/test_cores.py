@@ -201,6 +201,7 @@ def test_this_system():
     assert found is None or (found.cores == cores.affinity() and found.idle <= found.counted)
 
 
+@pytest.mark.slow
 @linux
 def test_an_affinity_that_was_narrowed_after_the_first_split(tmp_path):
     code = """

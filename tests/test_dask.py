@@ -59,6 +59,7 @@ def chunked(draw):
     return chunks, axis, composition(shape[axis], 0)
 
 
+@pytest.mark.slow
 @given(chunked(), st.sampled_from(["u1", "f4", "c16", "U2", "M8[s]"]))
 def test_parts_are_the_slices(drawn, dtype):
     chunks, axis, sizes = drawn

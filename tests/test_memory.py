@@ -89,6 +89,7 @@ print(interrupts)
     assert int(result.stdout) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on address space")
 def test_parts_that_do_not_fit_are_refused_before_anything_is_touched():
     result = run_alone("""

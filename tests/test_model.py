@@ -309,6 +309,7 @@ def calls(draw):
     return name, values, x
 
 
+@pytest.mark.slow
 @settings(max_examples=5 * settings.default.max_examples)
 @given(calls())
 def test_random_calls(drawn):
@@ -351,6 +352,7 @@ def test_inferred_shapes_are_those_of_all_dims_that_fit(drawn, unknown):
                 assert dim in (None, extent) or (dim in dims and shape[dims.index(dim)] == extent)
 
 
+@pytest.mark.slow
 @settings(max_examples=2 * settings.default.max_examples)
 @given(st.data())
 def test_out_is_taken_where_no_byte_is_anothers(data):

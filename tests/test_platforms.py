@@ -26,6 +26,7 @@ SETTINGS = {
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name != "no compiler")) for name in SETTINGS],
 )
+@pytest.mark.slow
 def test_splits(name):
     settings = {f"NUMBA_{key}": value for key, value in SETTINGS[name].items()}
     code = f"""
