@@ -185,7 +185,11 @@ class Slices:
 
     def _outputs(self, targets: Targets) -> Outputs:
         check_apart(targets.parts)
-        return Outputs(*targets.spans(), None)
+        return Outputs(*targets.spans(), self._layout_to(targets))
+
+    def _layout_to(self, targets: Targets) -> CopyLayout | None:
+        """Lay out the copy to the targets; NumPy needs no layout."""
+        return None
 
     def copy(
         self,
@@ -250,10 +254,8 @@ class Kernels(Slices):
         self.copy(x, address_of(x), parts, address, self.layout)
         return parts
 
-    def _outputs(self, targets: Targets) -> Outputs:
-        check_apart(targets.parts)
-        layout = out_layout(self.plan, self.strides, self.itemsize, targets)
-        return Outputs(*targets.spans(), layout)
+    def _layout_to(self, targets: Targets) -> CopyLayout:
+        return out_layout(self.plan, self.strides, self.itemsize, targets)
 
     def copy(
         self,

@@ -25,9 +25,10 @@ from splitjit._kernels.table import (
     SOURCE_OFFSET,
     TARGET_OFFSET,
     WORD,
+    row_words,
 )
 
-_RECORD = WORD * (HEADER + MAX_RANK + FIXED + 2 * MAX_RANK)
+_RECORD = WORD * (HEADER + MAX_RANK + row_words(MAX_RANK))
 _SCRATCH = _RECORD + WORD * 3 * MAX_RANK
 
 
