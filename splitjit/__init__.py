@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from splitjit._core.buffers import set_buffer_limit
+from splitjit._core.buffers import clear_caches, set_buffer_limit
 from splitjit._core.plan import SplitPlan, plan_split
 from splitjit._core.split import split, split_into
 from splitjit._core.warmup import warmup
@@ -26,6 +26,7 @@ __all__ = [
     "SplitError",
     "SplitPlan",
     "SplitTypeError",
+    "clear_caches",
     "plan_split",
     "set_buffer_limit",
     "split",

@@ -5,8 +5,8 @@ anything. The functions here apply the rules of `splitjit._core.rules` to values
 known only when compiled code runs. They copy on the thread that calls, because compiled
 code may already run in a parallel region.
 
-Only the implementations of the overloads raise. If a function that they call raised,
-Numba would not free their arrays. Such a function returns a fault instead. One raise
+Only the implementations of the overloads raise, and Numba inlines them, see
+`splitjit._inlining`. A function that they call returns a fault instead. One raise
 statement serves all faults of a rule, which is faster to compile. The statement passes
 ``+fault``: if the condition ``fault != 0`` has tested a variable, Numba before 0.67 passes
 0 for it.
@@ -26,6 +26,7 @@ import splitjit
 from splitjit._core import rules
 from splitjit._core.arguments import most_parts
 from splitjit._core.routes import STREAM_FROM
+from splitjit._inlining import overload_and_inline
 from splitjit.errors import SplitError
 
 _MOST = np.iinfo(np.intp).max
@@ -40,7 +41,7 @@ def init():
 # ---- split, and split_into -------------------------------------------------------------
 
 
-@overload(splitjit.split)
+@overload_and_inline(splitjit.split)
 def _split(
     x,
     split=None,
@@ -57,32 +58,23 @@ def _split(
     if not any(value is True for value in said):
         raise TypingError("splitjit.split: compiled code takes no copy=; slice x for views")
     _check_integers(axis=axis, num_outputs=num_outputs, num_splits=num_splits)
-    sizes_of, faults = _rule(split, num_outputs, num_splits)
-    copy_parts = _copy_parts()
+    cut, faults = _cut(split, num_outputs, num_splits)
+    fresh_parts = _fresh_parts()
 
     def implementation(
         x, split=None, axis=0, num_outputs=None, num_splits=None, out=None, copy=True
     ):
-        d, fault = _wrap_axis(_intp(axis), x.ndim)
+        d, sizes, count, fault, a, b, c = cut(x.shape, axis, split, num_outputs, num_splits)
         if fault != 0:
-            raise SplitError("split", "", _AXIS_FAULTS, +fault, _intp(axis), x.ndim, x.ndim - 1)
-        sizes, count, fault, number = sizes_of(split, num_outputs, num_splits, x.shape[d])
-        if fault != 0:
-            raise SplitError("split", "", faults, +fault, number, x.shape[d], count)
+            raise SplitError("split", "", faults, +fault, a, b, c)
         if count > _MOST_PARTS:
             raise MemoryError("splitjit.split: not enough memory for so many parts")
-        parts = [
-            np.empty(tuple_setitem(x.shape, d, _size(sizes, i, x.shape[d])), x.dtype)
-            for i in range(count)
-        ]
-        # No streaming stores: the system has just zeroed these pages, so they are in the cache.
-        copy_parts(x, parts, sizes, count, d, False)
-        return parts
+        return fresh_parts(x, sizes, count, d)
 
     return implementation
 
 
-@overload(splitjit.split_into)
+@overload_and_inline(splitjit.split_into)
 def _split_into(x, outs, split, axis=0):
     _check_array(x)
     part = _item_of(outs)
@@ -95,21 +87,18 @@ def _split_into(x, outs, split, axis=0):
             f"splitjit.split_into: outs must have the dtype and rank of x, {x}, not {part}"
         )
     _check_integers(axis=axis)
-    sizes_of, faults = _rule(split, None, None)
+    cut, faults = _cut(split, None, None)
+    faults = f"{_OUT_FAULTS}\n{faults}"
     copy_parts = _copy_parts()
 
     def implementation(x, outs, split, axis=0):
-        d, fault = _wrap_axis(_intp(axis), x.ndim)
+        d, sizes, count, fault, a, b, c = cut(x.shape, axis, split, None, None)
         if fault != 0:
-            raise SplitError(
-                "split_into", "", _AXIS_FAULTS, +fault, _intp(axis), x.ndim, x.ndim - 1
-            )
-        sizes, count, fault, number = sizes_of(split, None, None, x.shape[d])
+            fault += _OUT_FAULT_COUNT
+        else:
+            fault, a, b = _check_outs(x, outs, sizes, count, d)
         if fault != 0:
-            raise SplitError("split_into", "", faults, +fault, number, x.shape[d], count)
-        fault, i, j = _check_outs(x, outs, sizes, count, d)
-        if fault != 0:
-            raise SplitError("split_into", "", _OUT_FAULTS, +fault, i, j)
+            raise SplitError("split_into", "", faults, +fault, a, b, c)
         copy_parts(x, outs, sizes, count, d, x.size * x.itemsize >= STREAM_FROM)
 
     return implementation
@@ -168,6 +157,32 @@ _check_lengths = register_jitable(rules.check_lengths)
 _size_of_part = register_jitable(rules.size_of_part)
 
 _AXIS_FAULTS = f"axis={{0}} of rank {{1}}: {rules.AXIS_FAULT}"
+
+
+def _cut(split, num_outputs, num_splits):
+    """Make the function that cuts a shape by a rule.
+
+    Returns
+    -------
+    cut : function
+        Takes a shape, an axis and the parameters of the rule. Returns the axis counted from
+        the front, the sizes, the number of parts, 0 or a fault, and three values for the text
+        of the fault.
+    faults : str
+        The texts of the faults, one line each; see `SplitError`.
+    """
+    sizes_of, faults = _rule(split, num_outputs, num_splits)
+
+    @register_jitable
+    def cut(shape, axis, split, num_outputs, num_splits):
+        d, fault = _wrap_axis(_intp(axis), len(shape))
+        length = shape[d]
+        sizes, count, wrong, number = sizes_of(split, num_outputs, num_splits, length)
+        if fault:
+            return d, sizes, count, fault, _intp(axis), len(shape), len(shape) - 1
+        return d, sizes, count, wrong + (wrong > 0), number, length, count
+
+    return cut, f"{_AXIS_FAULTS}\n{faults}"
 
 
 def _rule(split, num_outputs, num_splits):
@@ -302,6 +317,8 @@ _OUT_FAULTS = "\n".join(
     ]
 )
 
+_OUT_FAULT_COUNT = len(_OUT_FAULTS.split("\n"))
+
 
 @register_jitable
 def _check_outs(x, outs, sizes, count, axis):
@@ -309,6 +326,8 @@ def _check_outs(x, outs, sizes, count, axis):
     if len(outs) != count:
         return 1, len(outs), count
     start_of_x, end_of_x = _span(x)
+    in_order = True  # by address, so that neighbours alone need to be compared
+    end_of_last = 0
     for i in range(count):
         shape = tuple_setitem(x.shape, axis, _size(sizes, i, x.shape[axis]))
         if outs[i].shape != shape:
@@ -316,10 +335,21 @@ def _check_outs(x, outs, sizes, count, axis):
         start, end = _span(outs[i])
         if start < end_of_x and start_of_x < end:
             return 3, i, i
-        for j in range(i):
-            other_start, other_end = _span(outs[j])
-            if start < other_end and other_start < end:
-                return 4, i, j
+        if start < end:
+            if start < end_of_last:
+                in_order = False
+            end_of_last = end
+    if in_order:
+        return 0, 0, 0
+    starts = np.array([_span(out)[0] for out in outs])
+    last = -1
+    for i in np.argsort(starts):
+        start, end = _span(outs[i])
+        if start == end:
+            continue
+        if last >= 0 and start < _span(outs[last])[1]:
+            return 4, max(i, last), min(i, last)
+        last = i
     return 0, 0, 0
 
 
@@ -329,6 +359,25 @@ def _span(array):
     if array.size == 0 or not array.flags.c_contiguous:
         return 0, 0
     return array.ctypes.data, array.ctypes.data + array.size * array.itemsize
+
+
+@functools.cache
+def _fresh_parts():
+    """Make the function that returns new parts."""
+    copy_parts = _copy_parts()
+
+    @njit(inline="always")
+    def fresh_parts(x, sizes, count, axis):
+        length = x.shape[axis]
+        parts = [
+            np.empty(tuple_setitem(x.shape, axis, _size(sizes, i, length)), x.dtype)
+            for i in range(count)
+        ]
+        # No streaming stores: the system has just zeroed these pages, so they are in the cache.
+        copy_parts(x, parts, sizes, count, axis, False)
+        return parts
+
+    return fresh_parts
 
 
 @functools.cache

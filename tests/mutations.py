@@ -57,6 +57,8 @@ OVERLOADS = "test_overloads.py"
 THREADS = "test_threads.py"
 MEMORY = "test_memory.py::test_nothing_outside_of_a_buffer_is_touched"
 DTYPES = "test_split.py::test_dtypes_and_layouts"
+KEPT = "test_kept.py"
+OVERLAP = "test_overlap.py"
 DEINTERLEAVED = "test_split.py::test_interleaved_items"
 TRANSPOSED = "test_split.py::test_transposed_items"
 
@@ -64,10 +66,45 @@ MUTATIONS = [
     # ---- the planner: where parts start ---------------------------------------------------
     Mutation(
         "planner: offsets of the next part",
-        "_core/plan.py",
-        "itertools.accumulate(sizes[:-1], initial=0)",
-        "itertools.accumulate(sizes[1:], initial=0)",
+        "_core/parts.py",
+        '"offsets": tuple(ends[:-1]),',
+        '"offsets": tuple(ends[1:]),',
         PLANNER,
+    ),
+    Mutation(
+        "planner: offsets of the next part, if there are many",
+        "_core/parts.py",
+        "self._each_offset(), self._count)",
+        "self._each_offset(), 1, self._count + 1)",
+        KEPT,
+    ),
+    Mutation(
+        "planner: an axis with a rest ends with a whole chunk",
+        "_core/rules.py",
+        "(rest, int(rest > 0))",
+        "(chunk, int(rest > 0))",
+        PLANNER,
+    ),
+    Mutation(
+        "keeping: plans are never dropped",
+        "_core/keeping.py",
+        "elif self.nbytes > PLANS_LIMIT:",
+        "elif False:",
+        f"{KEPT}::test_the_oldest_plans_are_dropped_first",
+    ),
+    Mutation(
+        "keeping: a plan that grew stays",
+        "_core/keeping.py",
+        "if plan._nbytes > PLAN_LIMIT:",
+        "if False:",
+        f"{KEPT}::test_a_plan_that_grows_too_large_is_not_kept",
+    ),
+    Mutation(
+        "keeping: results are never dropped",
+        "_core/keeping.py",
+        "if self._kept_nbytes + nbytes > RESULTS_LIMIT:",
+        "if False:",
+        f"{KEPT}::test_results_of_a_plan_are_limited",
     ),
     Mutation(
         "planner: a negative axis without its sign",
@@ -150,30 +187,44 @@ MUTATIONS = [
     Mutation(
         "arrays: out that shares memory with x",
         "_core/arrays.py",
-        "if start < high and low < stop and _share_memory(x, part):",
-        "if start < high and low < start and _share_memory(x, part):",
+        "if start < high and low < stop and share_memory(x, part):",
+        "if start < high and low < start and share_memory(x, part):",
         OUT,
     ),
     Mutation(
         "arrays: an array twice in out",
-        "_core/arrays.py",
-        "            if start >= stop:\n",
-        "            if start >= stop - 1 or parts[i] is parts[j]:\n",
+        "_core/overlap.py",
+        "if share_memory(parts[a], parts[b]):",
+        "if parts[a] is not parts[b] and share_memory(parts[a], parts[b]):",
         OUT,
     ),
     Mutation(
         "arrays: only neighbours in memory compared",
-        "_core/arrays.py",
-        "itertools.islice(spans, k + 1, None)",
-        "itertools.islice(spans, k + 1, k + 2)",
-        f"{OUT} test_model.py",
+        "_core/overlap.py",
+        "end = max(end, stop) if group else stop",
+        "end = stop",
+        f"{OUT} {OVERLAP}",
     ),
     Mutation(
         "arrays: out whose rows overlap",
-        "_core/arrays.py",
+        "_core/overlap.py",
         "if stride < end:",
         "if stride < array.itemsize:",
         OUT,
+    ),
+    Mutation(
+        "overlap: a part that spans two rows of the grid",
+        "_core/overlap.py",
+        "            if end > step:\n",
+        "            if False:\n",
+        OVERLAP,
+    ),
+    Mutation(
+        "overlap: elements of the last dim alone compared",
+        "_core/overlap.py",
+        "if share_memory(array[:1], array[1:]):",
+        "if array.ndim == 1 and share_memory(array[:1], array[1:]):",
+        OVERLAP,
     ),
     # ---- layouts --------------------------------------------------------------------------
     Mutation(
@@ -193,8 +244,8 @@ MUTATIONS = [
     Mutation(
         "layout: a reversed axis from its other end",
         "_core/layout.py",
-        "[full] * strides[plan.axis]",
-        "[full] * abs(strides[plan.axis])",
+        "- sizes) * strides[plan.axis]",
+        "- sizes) * abs(strides[plan.axis])",
         DTYPES,
     ),
     Mutation(
@@ -221,8 +272,8 @@ MUTATIONS = [
     Mutation(
         "layout: addresses of empty parts of out",
         "_core/layout.py",
-        "plan.sizes, strict=True) if size]",
-        "plan.sizes, strict=True)][: len(layout.rows)]",
+        "addresses[_sizes(plan) > 0]",
+        "addresses[: len(layout.rows)]",
         f"{OUT} {MEMORY}",
     ),
     # ---- buffers --------------------------------------------------------------------------
@@ -236,8 +287,8 @@ MUTATIONS = [
     Mutation(
         "buffers: parts back to back",
         "_core/layout.py",
-        "-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT",
-        "math.prod(s) * itemsize",
+        "-(-nbytes // ALIGNMENT) * ALIGNMENT",
+        "nbytes",
         BUFFERS,
     ),
     Mutation(
@@ -361,11 +412,11 @@ MUTATIONS = [
         "test_split.py::test_parts_have_the_very_dtype_of_the_array",
     ),
     Mutation(
-        "plan: as many outputs of many parts",
-        "_core/keeping.py",
-        "return kept if len(self.sizes) <= FEW_PARTS else kept // 16",
-        "return kept",
-        "test_out.py::test_few_outputs_of_many_parts_are_remembered",
+        "routes: all outputs are remembered",
+        "_core/routes.py",
+        "if len(self.outputs) >= _OUTPUTS_KEPT:",
+        "if False:",
+        "test_out.py::test_few_outputs_are_remembered",
     ),
     Mutation(
         "binding: memory that a view no longer holds",
@@ -755,9 +806,23 @@ MUTATIONS = [
     Mutation(
         "overloads: neighbours in outs not compared",
         "_njit.py",
-        "        for j in range(i):",
-        "        for j in range(i - 1):",
+        "start < _span(outs[last])[1]:",
+        "start < _span(outs[last])[0]:",
         f"{OVERLOADS}::test_split_into_refuses_what_does_not_fit",
+    ),
+    Mutation(
+        "overloads: refusals leave try blocks",
+        "_inlining.py",
+        " and not _is_in_try(call, caller, blocks[label])",
+        "",
+        f"{OVERLOADS}::test_refusals_are_caught_in_compiled_code",
+    ),
+    Mutation(
+        "overloads: a refusal keeps a prange loop on one thread",
+        "_inlining.py",
+        "return prange not in called and",
+        "return",
+        f"{OVERLOADS}::test_in_parallel_code",
     ),
     Mutation(
         "overloads: outs that share memory with x",

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from fractions import Fraction
-from types import SimpleNamespace
 from unittest import mock
 from xml.etree import ElementTree
 
@@ -230,8 +229,9 @@ def test_what_is_hostile_is_text():
         __str__ = __repr__
 
     one = Hostile(1)
-    plan = SimpleNamespace(shape=(one,), axis=0, sizes=(one,), offsets=(one,))
-    plan.output_shapes = ((one,),)
+    plan = SplitPlan((1, 1), 0, (1,))
+    object.__setattr__(plan, "shape", (one, one))
+    object.__setattr__(plan, "sizes", (one,))
     picture = drawing.svg(plan)
     assert "<script" not in picture
     root = ElementTree.fromstring(picture)

@@ -18,9 +18,9 @@ PACKAGE = Path(splitjit.__file__).parent
 # One layer per line, the lowest first; modules of one layer do not import each other either.
 # `onnx` and `_cli` stand for all of their modules, `splitjit` and `_core` for their __init__.py.
 LAYERS = """
-errors _core _core.keeping
+errors _core _core.keeping _core.overlap
 _core.rules
-_core.arguments
+_core.arguments _core.parts
 _core.sizes
 _core.plan
 _core.dtypes _core.drawing
@@ -35,7 +35,7 @@ _core.objects
 _core.routes _core.warmup
 _core.binding _core.split
 splitjit
-_operators
+_operators _inlining
 onnx openvino dask _njit
 _cli
 __main__

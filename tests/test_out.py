@@ -208,8 +208,8 @@ def test_each_call_has_outputs_of_its_own(shape):
     assert np.array_equal(whole[0], x[plan.slices[0]])
 
 
-@pytest.mark.parametrize(("count", "most"), [(3, 16), (2000, 1)])
-def test_few_outputs_of_many_parts_are_remembered(count, most):
+@pytest.mark.parametrize(("count", "most"), [(3, 16), (2000, 16)])
+def test_few_outputs_are_remembered(count, most):
     plan = plan_split((count, 20), num_splits=count)
     x = np.ones((count, 20))
     held = [plan.empty(x.dtype) for _ in range(20)]

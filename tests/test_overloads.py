@@ -325,6 +325,54 @@ def test_in_parallel_code():
     assert np.allclose(sums(x, 3), x.reshape(50, 3, 20).sum(axis=2))
 
 
+@njit
+def sum_or(x, n, otherwise):
+    total = 0.0
+    for i in range(len(x)):
+        try:
+            parts = splitjit.split(x[i], num_splits=n)
+            total += parts[0].sum()
+        except Exception:
+            try:
+                parts = splitjit.split(x[i], n, 1)
+            except Exception:
+                total += otherwise
+    return total
+
+
+@njit
+def after_a_try(x, n):
+    try:
+        total = x.sum()
+    except Exception:
+        total = 0.0
+    parts = splitjit.split(x, num_splits=n)
+    return total + parts[0].sum()
+
+
+@njit
+def generated(x, n):
+    for row in x:
+        for part in splitjit.split(row, num_splits=n):
+            yield part.sum()
+
+
+@pytest.mark.slow
+def test_refusals_are_caught_in_compiled_code():
+    x = np.ones((3, 6))
+    assert (sum_or(x, 2, 0.5), sum_or(x, 4, 0.5)) == (9, 1.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "right"), [(after_a_try, 27), (generated, [3.0] * 6)])
+def test_calls_in_other_places(function, right):
+    x = np.ones((3, 6)) if function is generated else np.ones(18)
+    result = function(x, 2)
+    assert (list(result) if function is generated else result) == right
+    with pytest.raises(SplitError, match="must be a multiple of 4"):
+        list(function(x, 4))
+
+
 @pytest.mark.slow
 def test_in_cached_code(tmp_path):
     """The second process loads the machine code that the first process saved."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from splitjit._core.arguments import sequence
+from splitjit._core.overlap import find_shared, overlaps_itself, share_memory
 from splitjit._core.plan import SplitPlan
 from splitjit.errors import SplitError, SplitTypeError, describe, reason
 
@@ -164,7 +165,7 @@ def _check_other_out(plan: SplitPlan, dtype: np.dtype, given: tuple[Any, ...]) -
             raise _refused_part(i, part, shape, dtype)
         if not (part.flags.c_contiguous or part.size == 0):
             contiguous = False
-            if _overlaps_itself(part):
+            if overlaps_itself(part):
                 received = f"out[{i}] of strides {part.strides}"
                 raise SplitError("split", received, "its elements must not share memory")
     addresses = tuple(map(address_of, parts)) if contiguous else None
@@ -182,14 +183,12 @@ def _refused_part(i: int, part: np.ndarray, shape: tuple[int, ...], dtype: np.dt
 
 def check_apart(parts: list[np.ndarray]) -> None:
     """Refuse parts that share an element; interleaved memory is fine."""
-    spans = sorted((*_span(part), i) for i, part in enumerate(parts) if part.size)
-    for k, (_, stop, i) in enumerate(spans):
-        for start, _, j in itertools.islice(spans, k + 1, None):
-            if start >= stop:
-                break
-            if _share_memory(parts[i], parts[j]):
-                received = f"out[{min(i, j)}] and out[{max(i, j)}]"
-                raise SplitError("split", received, "must not share memory")
+    spans = sorted([_span(part) for part in parts if part.size])
+    if all(start >= stop for (_, stop), (start, _) in itertools.pairwise(spans)):
+        return
+    pair = find_shared(parts)
+    if pair:
+        raise SplitError("split", f"out[{pair[0]}] and out[{pair[1]}]", "must not share memory")
 
 
 def check_source(x: np.ndarray, parts: list[np.ndarray]) -> None:
@@ -198,30 +197,8 @@ def check_source(x: np.ndarray, parts: list[np.ndarray]) -> None:
     for i, part in enumerate(parts):
         if part.size:
             low, high = _span(part)
-            if start < high and low < stop and _share_memory(x, part):
+            if start < high and low < stop and share_memory(x, part):
                 raise SplitError("split", f"out[{i}] and x", "must not share memory")
-
-
-def _overlaps_itself(array: np.ndarray) -> bool:
-    end = array.itemsize
-    for stride, extent in sorted(
-        (abs(stride), extent)
-        for stride, extent in zip(array.strides, array.shape, strict=True)
-        if extent > 1
-    ):
-        if stride < end:
-            break
-        end += stride * (extent - 1)
-    else:
-        return False
-    start, stop = byte_bounds(array)
-    if array.nbytes > stop - start:
-        return True
-    # A stride is shorter than the extent of the dims inside of it: compare all elements.
-    starts = np.zeros((), np.intp)
-    for stride, extent in zip(array.strides, array.shape, strict=True):
-        starts = np.add.outer(starts, np.arange(extent) * stride)
-    return bool(np.diff(np.sort(starts, axis=None)).min() < array.itemsize)
 
 
 def _span(array: np.ndarray) -> tuple[int, int]:
@@ -229,10 +206,3 @@ def _span(array: np.ndarray) -> tuple[int, int]:
         start = address_of(array)
         return start, start + array.nbytes
     return byte_bounds(array)
-
-
-def _share_memory(a: np.ndarray, b: np.ndarray) -> bool:
-    try:
-        return np.shares_memory(a, b, max_work=10**6)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True  # an exact answer could take forever

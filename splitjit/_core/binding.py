@@ -23,6 +23,8 @@ from splitjit._core.routes import Kernels, Outputs, Slices, route_of
 from splitjit.errors import SplitError, SplitTypeError
 
 _KNOWN_KEPT = 16
+_KNOWN_PARTS = 1 << 15
+"""The number of sources whose copies a binding keeps, and of the parts of all these copies."""
 
 
 class Binding(Generic[Scalar]):
@@ -132,7 +134,7 @@ class Binding(Generic[Scalar]):
         outputs = route.outputs_of(check_out(self._plan, self._dtype, self._out))
         start = min(outputs.starts, default=0) - route.stop
         stop = max(outputs.stops, default=0) - route.start
-        if len(self._known) >= self._plan._most(_KNOWN_KEPT):
+        if len(self._known) >= max(1, min(_KNOWN_KEPT, _KNOWN_PARTS // max(1, len(self._plan)))):
             self._known.clear()
         known = self._known[strides] = _Known(start, stop, route, outputs)
         return known

@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike
 from splitjit._core.arguments import integer
 from splitjit._core.arrays import address_of
 from splitjit._core.dtypes import as_dtype
+from splitjit._core.keeping import PLANS
 from splitjit._core.layout import ALIGNMENT, BlockLayout, block_layout
 from splitjit._core.plan import SplitPlan
 from splitjit.errors import SplitError, describe
@@ -68,7 +69,7 @@ def empty_parts(plan: SplitPlan, dtype: DTypeLike) -> list[np.ndarray]:
     dtype = as_dtype(dtype)
     try:
         if dtype.hasobject or dtype.itemsize == 0:
-            return [np.empty(shape, dtype) for shape in plan.output_shapes]
+            return [np.empty(shape, dtype) for shape in plan._each_shape()]
         return allocate_parts(block_layout(plan, dtype.itemsize), dtype)[0]
     except ValueError as error:  # a rank or an extent beyond NumPy's
         raise SplitError("split", describe(shape=plan.shape), str(error)) from error
@@ -102,6 +103,22 @@ def set_buffer_limit(nbytes: int) -> None:
     """
     _POOL.limit = _limit("nbytes", nbytes)
     _POOL.trim()
+
+
+def clear_caches() -> None:
+    """Free all memory that splitjit keeps to make later calls faster.
+
+    This drops the cached plans, with the layouts that they keep, and the blocks of memory
+    that no part uses. Compiled code stays. splitjit limits these caches by itself: all
+    cached plans together hold at most 32 MiB, and `set_buffer_limit` limits the blocks.
+
+    Examples
+    --------
+    >>> import splitjit
+    >>> splitjit.clear_caches()
+    """
+    PLANS.clear()
+    _POOL.clear()
 
 
 def _limit(name: str, value: Any) -> int:
@@ -203,6 +220,11 @@ class _Pool:
         for loan in list(self.lent.values()):
             if loan() is None:
                 self._give_back(loan)
+
+    def clear(self) -> None:
+        """Free all blocks."""
+        self._recover()
+        self.idle.clear()
 
     def trim(self) -> None:
         """Free the oldest blocks until the rest is within the limit."""

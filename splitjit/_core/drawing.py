@@ -97,7 +97,7 @@ def svg(plan: SplitPlan) -> str:
         {
             "xmlns": "http://www.w3.org/2000/svg",
             "role": "img",
-            "aria-label": describe(shape=plan.shape, axis=plan.axis, sizes=plan.sizes),
+            "aria-label": describe(shape=plan.shape, axis=plan.axis, sizes=plan._first_sizes()),
             "width": str(across),
             "height": str(down),
             "viewBox": f"-1 -1 {across} {down}",  # half of an outline lies outside of its box
@@ -134,7 +134,7 @@ def _write(parent: Element, words: str, x: int, y: int, anchor: str) -> None:
 
 
 def _title(plan: SplitPlan, columns: int) -> list[str]:
-    values = describe(shape=plan.shape, axis=plan.axis, parts=len(plan.sizes))
+    values = describe(shape=plan.shape, axis=plan.axis, parts=len(plan))
     return textwrap.wrap(values, columns)
 
 
@@ -144,7 +144,7 @@ def _cells(plan: SplitPlan, columns: int) -> list[_Cell]:
     digits = (room - 7) // 4  # three cells with labels of this length fit, so the search ends
     drawings = (
         [_cell(plan, parts, most) for parts in choice]
-        for choice in _choices(len(plan.sizes), columns // 4)
+        for choice in _choices(len(plan), columns // 4)
         for most in (columns, digits)
     )
     return next(cells for cells in drawings if sum([cell.columns for cell in cells]) <= room)
@@ -161,9 +161,9 @@ def _choices(count: int, most: int) -> Iterator[list[range]]:
 
 def _cell(plan: SplitPlan, parts: range, digits: int) -> _Cell:
     """Return the cell of one part, or of several parts that are left out."""
-    is_last = parts.stop == len(plan.sizes)
-    start = plan.offsets[parts.start]
-    end = plan.shape[plan.axis] if is_last else plan.offsets[parts.stop]
+    is_last = parts.stop == len(plan)
+    start = plan._part(parts.start)[0]
+    end = plan.shape[plan.axis] if is_last else plan._part(parts.stop)[0]
     size = end - start
     left_out = len(parts) > 1
     if left_out:
@@ -171,7 +171,7 @@ def _cell(plan: SplitPlan, parts: range, digits: int) -> _Cell:
         about = describe(parts=parts, offset=start, size=size)
     else:
         label = _label(size, digits)
-        shape = plan.output_shapes[parts.start]
+        shape = (*plan.shape[: plan.axis], size, *plan.shape[plan.axis + 1 :])
         about = describe(part=parts.start, offset=start, size=size, shape=shape)
     below = _label(start, digits), _label(end, digits)
     columns = max(len(label) + 3, len(below[0]) + 1 + (len(below[1]) if is_last else 0))

@@ -1,39 +1,140 @@
-"""Results that a plan keeps: routes and layouts, which are freed with the plan."""
+"""What splitjit keeps for later calls: plans, and what plans keep. Both are limited in bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol, TypeVar
 
-T = TypeVar("T")
+PLANS_LIMIT = 1 << 25
+"""The bytes that all cached plans may hold together, with their results."""
 
-FEW_PARTS = 1000
-"""A plan with more parts is large, and so are its results; therefore fewer of them are kept."""
+PLAN_LIMIT = PLANS_LIMIT // 2
+"""The bytes that one cached plan may hold, with its results."""
 
-_RESULTS_KEPT = 64
+RESULTS_LIMIT = PLAN_LIMIT // 2
+"""The bytes that the results of one plan may hold."""
+
+PLAN_BYTES = 1500
+"""A cached plan of few parts, its key and its place in the cache."""
+
+OBJECT_BYTES = 1000
+"""A small object that a plan keeps, with its key."""
+
+WORD_BYTES = 40
+"""An item of a tuple of integers."""
+
+
+class _Result(Protocol):
+    @property
+    def kept_bytes(self) -> int: ...
+
+
+Result = TypeVar("Result", bound=_Result)
 
 
 class Keeper:
-    """The base class of `SplitPlan`: it has a slot for results.
+    """The base class of `SplitPlan`: it has slots that are not fields of the dataclass.
 
-    The slot is in a base class so that it is not a field of the dataclass, because
     `dataclasses.asdict` would copy the results in a field.
+
+    Attributes
+    ----------
+    _kept : dict
+        Results: routes and layouts.
+    _nbytes, _kept_nbytes : int
+        Estimates of the bytes of this plan with its results, and of its results alone.
+    _key : hashable or None
+        The key of this plan in the cache, or None if this plan is not cached.
     """
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_kept_nbytes", "_key", "_nbytes")
 
-    sizes: tuple[int, ...]
     _kept: dict[Any, Any]
+    _kept_nbytes: int
+    _key: Hashable
+    _nbytes: int
 
-    def _keep(self, key: object, make: Callable[[], T]) -> T:
+    def _keep(self, key: object, make: Callable[[], Result]) -> Result:
         """Return the result kept for `key`; if there is none, call `make` and keep its result."""
-        result: T | None = self._kept.get(key)
+        result: Result | None = self._kept.get(key)
         if result is None:
-            if len(self._kept) >= self._most(_RESULTS_KEPT):
-                self._kept.clear()
-            result = self._kept[key] = make()
+            result = make()
+            if self._may_keep(result.kept_bytes):
+                self._kept[key] = result
         return result
 
-    def _most(self, kept: int) -> int:
-        """Return how many results to keep: `kept`, or fewer if there are many parts."""
-        return kept if len(self.sizes) <= FEW_PARTS else kept // 16
+    def _may_keep(self, nbytes: int) -> bool:
+        """Count the bytes of a result. Return False if the result is too large to be kept.
+
+        If there is no room for the result, the results kept so far are dropped.
+        """
+        if nbytes > RESULTS_LIMIT:
+            return False
+        if self._kept_nbytes + nbytes > RESULTS_LIMIT:
+            self._kept.clear()
+            self._count_kept(-self._kept_nbytes)
+        self._count_kept(nbytes)
+        return True
+
+    def _count_kept(self, nbytes: int) -> None:
+        """Count bytes of results."""
+        object.__setattr__(self, "_kept_nbytes", self._kept_nbytes + nbytes)  # plans are frozen
+        self._grow(nbytes)
+
+    def _grow(self, nbytes: int) -> None:
+        """Count bytes that this plan holds from now on."""
+        object.__setattr__(self, "_nbytes", self._nbytes + nbytes)
+        if self._key is not None:
+            PLANS.grow(self, nbytes)
+
+
+class PlanCache:
+    """Plans by the arguments that made them, the oldest first.
+
+    Threads share the cache without a lock. Each operation on the dict is atomic. The number
+    of bytes may be wrong after a race; `_trim` counts again.
+    """
+
+    def __init__(self) -> None:
+        self.plans: dict[Hashable, Any] = {}
+        self.nbytes = 0
+
+    def add(self, key: Hashable, plan: Keeper) -> None:
+        """Keep a plan, if it is not too large."""
+        if plan._nbytes <= PLAN_LIMIT:
+            object.__setattr__(plan, "_key", key)
+            self.plans[key] = plan
+            self.grow(plan, plan._nbytes)
+
+    def grow(self, plan: Keeper, nbytes: int) -> None:
+        """Count bytes that a cached plan holds; drop plans if there are too many bytes."""
+        self.nbytes += nbytes
+        if plan._nbytes > PLAN_LIMIT:
+            self._drop(plan._key)
+        elif self.nbytes > PLANS_LIMIT:
+            self._trim()
+
+    def clear(self) -> None:
+        """Drop all plans and their results."""
+        for key, plan in list(self.plans.items()):
+            self._drop(key)
+            plan._kept.clear()
+            plan._count_kept(-plan._kept_nbytes)
+        self.nbytes = 0
+
+    def _trim(self) -> None:
+        """Drop the oldest plans until half of the limit is free, so that trims are rare."""
+        self.nbytes = sum([plan._nbytes for plan in list(self.plans.values())])
+        for key in list(self.plans):
+            if self.nbytes <= PLANS_LIMIT // 2:
+                break
+            self._drop(key)
+
+    def _drop(self, key: Hashable) -> None:
+        plan = self.plans.pop(key, None)
+        if plan is not None:  # another thread may have dropped it
+            object.__setattr__(plan, "_key", None)
+            self.nbytes -= plan._nbytes
+
+
+PLANS = PlanCache()

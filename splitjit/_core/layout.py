@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from splitjit._core.arrays import Targets, address_of
+from splitjit._core.keeping import OBJECT_BYTES, WORD_BYTES
 from splitjit._core.plan import SplitPlan
 from splitjit._kernels import table
 
@@ -39,8 +40,6 @@ class BlockLayout(NamedTuple):
     ----------
     nbytes : int
         The length of the block.
-    positions : tuple of int
-        Where each part starts, in bytes.
     stack_shape, stack_strides : tuple of int
         The shape and strides of the stack.
     others : tuple of (tuple of int, int)
@@ -48,10 +47,14 @@ class BlockLayout(NamedTuple):
     """
 
     nbytes: int
-    positions: tuple[int, ...]
     stack_shape: tuple[int, ...]
     stack_strides: tuple[int, ...]
     others: tuple[tuple[tuple[int, ...], int], ...]
+
+    @property
+    def kept_bytes(self) -> int:
+        """An estimate of the bytes of this layout."""
+        return OBJECT_BYTES + 4 * WORD_BYTES * len(self.others)
 
     def parts(
         self, memory: Any, dtype: np.dtype, start: int
@@ -62,7 +65,7 @@ class BlockLayout(NamedTuple):
         """
         if not self.others:
             stack = np.ndarray(self.stack_shape, dtype, memory, start, self.stack_strides)
-            few = len(self.positions) <= _FEW
+            few = len(stack) <= _FEW
             return stack, [stack[i] for i in range(len(stack))] if few else list(stack)
         lease = np.frombuffer(memory, np.uint8)
         parts: list[np.ndarray] = []
@@ -79,17 +82,44 @@ def block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
 
 
 def _block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
-    lengths = [-(-math.prod(s) * itemsize // ALIGNMENT) * ALIGNMENT for s in plan.output_shapes]
-    *positions, nbytes = itertools.accumulate(lengths, initial=0)
-    others = tuple(zip(plan.output_shapes, positions, strict=True))
-    equal = sum(1 for _ in itertools.takewhile(lambda size: size == plan.sizes[0], plan.sizes))
-    stacked = equal == len(plan) > 0 or equal >= _STACKED_FROM
+    inner = math.prod(plan.shape[: plan.axis] + plan.shape[plan.axis + 1 :]) * itemsize
+    stacked, size = _count_stacked(plan)
+    shape = (*plan.shape[: plan.axis], size, *plan.shape[plan.axis + 1 :])
+    nbytes = stacked * _aligned(size * inner)
+    others = []
+    for other in itertools.islice(plan._each_shape(), stacked, None):
+        others.append((other, nbytes))
+        nbytes += _aligned(other[plan.axis] * inner)
+    if not stacked:
+        return BlockLayout(nbytes, (0,), (0,), tuple(others))
+    steps = itertools.accumulate(shape[:0:-1], operator.mul, initial=itemsize)
+    strides = (_aligned(size * inner), *reversed(list(steps)))
+    return BlockLayout(nbytes, (stacked, *shape), strides, tuple(others))
+
+
+def _count_stacked(plan: SplitPlan) -> tuple[int, int]:
+    """Return how many of the first parts form a stack, and their size along the axis."""
+    if not len(plan):
+        return 0, 0
+    size = plan._part(0)[1]
+    if plan._runs is not None:
+        equal = plan._runs[0][1]
+    else:
+        equal = sum(1 for _ in itertools.takewhile(lambda other: other == size, plan.sizes))
+    stacked = equal == len(plan) or equal >= _STACKED_FROM
     if not stacked or len(plan.shape) == table.MAX_RANK:  # a stack has one dim more
-        return BlockLayout(nbytes, tuple(positions), (0,), (0,), others)
-    shape = plan.output_shapes[0]
-    inner = itertools.accumulate(shape[:0:-1], operator.mul, initial=itemsize)
-    strides = (lengths[0], *reversed(list(inner)))
-    return BlockLayout(nbytes, tuple(positions), (equal, *shape), strides, others[equal:])
+        return 0, size
+    return equal, size
+
+
+def _aligned(nbytes: Any) -> Any:
+    """Round a length, or an array of lengths, up to a multiple of `ALIGNMENT`."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _sizes(plan: SplitPlan) -> np.ndarray:
+    """Return the sizes of the parts as an array; the plan keeps no tuple for that."""
+    return np.fromiter(plan._each_size(), np.int64, len(plan))
 
 
 @dataclass(slots=True, eq=False)
@@ -153,12 +183,13 @@ def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> Co
     CopyLayout
         Target offsets count from the start of the block, see `allocate_parts`.
     """
-    positions = block_layout(plan, itemsize).positions
     shape = np.repeat(np.array(plan.shape, np.int64)[:, None], len(plan), axis=1)
-    shape[plan.axis] = plan.sizes
+    shape[plan.axis] = _sizes(plan)
+    lengths = _aligned(itemsize * np.prod(shape, axis=0))
+    positions = np.cumsum(lengths) - lengths
     inner = np.cumprod(shape[:0:-1], axis=0)[::-1]
     target_strides = itemsize * np.vstack([inner, np.ones((1, len(plan)), np.int64)])
-    return _layout(plan, strides, itemsize, np.array(positions, np.int64), target_strides)
+    return _layout(plan, strides, itemsize, positions, target_strides)
 
 
 def out_layout(
@@ -185,8 +216,8 @@ def out_layout(
     if targets.addresses is not None:
         fresh = fresh_layout(plan, strides, itemsize)
         layout = CopyLayout(fresh.loop, fresh.record.copy())
-        full = [at for at, size in zip(targets.addresses, plan.sizes, strict=True) if size]
-        layout.rows[:, table.TARGET_OFFSET] = full
+        addresses = np.array(targets.addresses, np.int64)
+        layout.rows[:, table.TARGET_OFFSET] = addresses[_sizes(plan) > 0]
         return layout
     addresses = np.array([address_of(part) for part in targets.parts], np.int64)
     target_strides = np.array([part.strides for part in targets.parts], np.int64).T
@@ -201,10 +232,15 @@ def _layout(
     target_strides: np.ndarray,
 ) -> CopyLayout:
     """Lay out a copy from the strides of both sides, without the empty parts."""
-    sizes = np.array(plan.sizes, np.int64)
+    sizes = _sizes(plan)
+    source_offsets = (np.cumsum(sizes) - sizes) * strides[plan.axis]
     full = sizes > 0
-    sizes, targets, target_strides = sizes[full], targets[full], target_strides[:, full]
-    source_offsets = np.array(plan.offsets, np.int64)[full] * strides[plan.axis]
+    sizes, source_offsets, targets, target_strides = (
+        sizes[full],
+        source_offsets[full],
+        targets[full],
+        target_strides[:, full],
+    )
     extents = [np.full_like(sizes, extent) for extent in plan.shape]
     extents[plan.axis] = sizes
     items = np.full_like(sizes, itemsize)

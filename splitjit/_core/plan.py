@@ -6,8 +6,6 @@ Python integers only: it needs no arrays and no data. Plans are cached.
 
 from __future__ import annotations
 
-import functools
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, overload
@@ -22,10 +20,10 @@ from splitjit._core.arguments import (
     rule_of,
     shape_of,
 )
-from splitjit._core.keeping import FEW_PARTS, Keeper
-from splitjit._core.rules import LENGTHS, Rule
-from splitjit._core.sizes import TooManyPartsError, describe_rule, sizes_of
-from splitjit.errors import describe
+from splitjit._core.keeping import PLAN_BYTES, PLANS, WORD_BYTES
+from splitjit._core.parts import BYTES_PER_PART, FEW_PARTS, Parts, attributes
+from splitjit._core.rules import LENGTHS, Rule, Runs, runs_of_lengths
+from splitjit._core.sizes import describe_rule, sizes_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,12 +38,9 @@ an import inside of `SplitPlan.__call__` would cost more than a small copy."""
 Scalar = TypeVar("Scalar", bound="np.generic")
 """The dtype of an array, as in ``NDArray[Scalar]``."""
 
-MANY_PLANS = 4
-"""A plan takes some 200 bytes per part, so few plans of more than `FEW_PARTS` are cached."""
 
-
-@dataclass(frozen=True, slots=True, repr=False)
-class SplitPlan(Keeper):
+@dataclass(frozen=True, slots=True, repr=False, eq=False)  # as `Parts` has them
+class SplitPlan(Parts):
     """The plan of a split: where the parts of an axis start and how long they are.
 
     :func:`plan_split` makes plans. A plan is frozen and hashable, and fits every
@@ -111,40 +106,40 @@ class SplitPlan(Keeper):
         shape = shape_of(self.shape)
         axis = normalize_axis(self.axis, shape)
         lengths = integers("sizes", self.sizes)
-        self._set(shape, axis, sizes_of(shape, axis, (LENGTHS, lengths)))
+        self._set(shape, axis, *sizes_of(shape, axis, (LENGTHS, lengths)))
 
-    def _set(self, shape: Shape, axis: int, sizes: Shape) -> None:
-        """Set all attributes. The caller has checked the values."""
-        offsets = tuple(itertools.accumulate(sizes[:-1], initial=0)) if sizes else ()
-        # Parts of equal size share one shape tuple: a plan may have 100 000 parts.
-        shape_of_size = {n: (*shape[:axis], n, *shape[axis + 1 :]) for n in set(sizes)}
-        whole = (slice(None),) * axis
-        slices = [(*whole, slice(o, o + n)) for o, n in zip(offsets, sizes, strict=True)]
-        values = {
+    def _set(self, shape: Shape, axis: int, lengths: Shape | None, runs: Runs) -> None:
+        """Set the attributes. The caller has checked the values.
+
+        `runs` gives the sizes if `lengths` is None.
+        """
+        count = sum([n for _, n in runs]) if lengths is None else len(lengths)
+        few = count <= FEW_PARTS
+        values: dict[str, Any] = {
             "_kept": {},
+            "_kept_nbytes": 0,
+            "_key": None,
+            "_nbytes": PLAN_BYTES + (WORD_BYTES + 16 * count if few else WORD_BYTES) * len(shape),
+            "_count": count,
+            "_runs": runs if lengths is None else None,
             "shape": shape,
             "axis": axis,
-            "sizes": sizes,
-            "offsets": offsets,
-            "output_shapes": tuple(map(shape_of_size.__getitem__, sizes)),
-            "slices": tuple(slices),
         }
+        if few:
+            sizes = tuple([n for n, times in runs for _ in range(times)]) if runs else lengths
+            values |= attributes(shape, axis, sizes or ())
+        else:
+            values["__class__"] = _PlanOfManyParts
+            if lengths is not None:
+                values["_runs"] = runs_of_lengths(lengths)
+                values["_nbytes"] += WORD_BYTES * count
+                values["sizes"] = lengths
         for name, value in values.items():
             object.__setattr__(self, name, value)  # the dataclass is frozen
 
     def __reduce__(self) -> tuple[type[SplitPlan], tuple[Shape, int, Shape]]:
         """Pickle the arguments alone; the rest is derived from them."""
-        return type(self), (self.shape, self.axis, self.sizes)
-
-    def __len__(self) -> int:
-        """Return the number of parts."""
-        return len(self.sizes)
-
-    def __repr__(self) -> str:
-        values = describe(
-            shape=self.shape, axis=self.axis, sizes=self.sizes, output_shapes=self.output_shapes
-        )
-        return f"{type(self).__name__}({values})"
+        return SplitPlan, (self.shape, self.axis, tuple(self._each_size()))
 
     def __str__(self) -> str:
         from splitjit._core.drawing import text
@@ -349,37 +344,48 @@ def plan_split(
     return cached_plan(shape_of(shape), axis, rule_of(split, num_outputs, num_splits))
 
 
+class _PlanOfManyParts(SplitPlan):
+    """A plan that makes attributes with an item for each part when they are first read.
+
+    This is a class of its own because reading any attribute takes longer in a class that has
+    a `__getattr__`.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> tuple[Any, ...]:
+        if name not in BYTES_PER_PART:
+            raise AttributeError(f"'SplitPlan' object has no attribute {name!r}")
+        value = self._derive(name)
+        object.__setattr__(self, name, value)
+        self._grow(self._bytes_of(name))
+        return value
+
+
 SplitPlan.__module__ = "splitjit"  # pickles then name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest looks only for classes of this module
+
+
+_cached = PLANS.plans.get
 
 
 def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
     """Plan the split of a shape of plain integers; equal calls share a plan."""
     if type(axis) is not int:
         axis = integer("axis", axis)
-    try:
-        return _plan_of_few(shape, axis, rule)
-    except TooManyPartsError:
-        pass
-    try:
-        return _plan_of_many(shape, axis, rule)
-    except TooManyPartsError:
-        received = describe_rule(shape, axis, rule)
-        raise MemoryError(f"split: {received}: not enough memory for the plan") from None
+    key = shape, axis, rule
+    plan: SplitPlan | None = _cached(key)
+    if plan is None:
+        plan = _plan(shape, axis, rule)
+        PLANS.add(key, plan)
+    return plan
 
 
-@functools.lru_cache(maxsize=512)
-def _plan_of_few(shape: Shape, axis: int, rule: Rule) -> SplitPlan:
-    return _plan(shape, axis, rule, FEW_PARTS)
-
-
-@functools.lru_cache(maxsize=MANY_PLANS)
-def _plan_of_many(shape: Shape, axis: int, rule: Rule) -> SplitPlan:
-    return _plan(shape, axis, rule, most_parts())
-
-
-def _plan(shape: Shape, axis: int, rule: Rule, most: int) -> SplitPlan:
+def _plan(shape: Shape, axis: int, rule: Rule) -> SplitPlan:
     axis = normalize_axis(axis, shape)
     plan = object.__new__(SplitPlan)  # no second check of the values
-    plan._set(shape, axis, sizes_of(shape, axis, rule, most))
+    plan._set(shape, axis, *sizes_of(shape, axis, rule))
+    if len(plan) > most_parts():
+        received = describe_rule(shape, axis, rule)
+        raise MemoryError(f"split: {received}: not enough memory for the plan")
     return plan

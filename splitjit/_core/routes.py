@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ import numpy as np
 from splitjit._core import objects, threads
 from splitjit._core.arrays import Targets, address_of, check_apart, check_out, check_source
 from splitjit._core.buffers import allocate_parts, empty_parts
+from splitjit._core.keeping import OBJECT_BYTES, WORD_BYTES
 from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
 from splitjit._core.plan import SplitPlan
 from splitjit._kernels.table import STREAM_STAGED, Arguments
@@ -40,6 +42,9 @@ STREAM_FROM = 15 << 20
 STREAM_STAGED_FROM = 32 << 20
 """From this size on, interleaved items are streamed even to parts whose cache lines begin at
 different items. Smaller arrays are partly in a cache, and staging costs more than it gains."""
+
+_MANY_PARTS = 1 << 15
+"""A plan of more parts does not keep the indices of its parts for the route by slices."""
 
 _OUTPUTS_KEPT = 16
 """Sets of checked outputs that a route keeps. An inner loop uses one set, or a few in turn."""
@@ -104,7 +109,24 @@ def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
         raise SplitTypeError("split", describe(copy=copy), "must be a bool")
     if out is not None:
         raise SplitError("split", "copy=False and out", "views are not written to out")
-    return [x[index] for index in plan.slices]
+    return [x[index] for index in _slices(plan)]
+
+
+def _slices(plan: SplitPlan) -> Iterable[tuple[slice, ...]]:
+    """Return the index of each part; a plan of many parts does not keep them."""
+    return plan.slices if len(plan) <= _MANY_PARTS else _EachSlice(plan)
+
+
+class _EachSlice:
+    """The slices of a plan, which each reading makes anew."""
+
+    __slots__ = ("plan",)
+
+    def __init__(self, plan: SplitPlan) -> None:
+        self.plan = plan
+
+    def __iter__(self) -> Iterator[tuple[slice, ...]]:
+        return self.plan._each_slice()
 
 
 class Outputs(NamedTuple):
@@ -124,6 +146,12 @@ class Outputs(NamedTuple):
     stops: tuple[int, ...]
     layout: CopyLayout | None
 
+    @property
+    def kept_bytes(self) -> int:
+        """An estimate of the bytes of these outputs and of their addresses."""
+        record = self.layout.record.nbytes if self.layout else 0
+        return OBJECT_BYTES + 3 * WORD_BYTES * len(self.starts) + record
+
     def meet(self, start: int, stop: int) -> bool:
         """Return whether a range of addresses meets a range of the outputs."""
         i = bisect.bisect_right(self.stops, start)
@@ -133,13 +161,14 @@ class Outputs(NamedTuple):
 class Slices:
     """The route by NumPy's slices. The other routes use it, too, if no kernel is loaded."""
 
-    __slots__ = ("bits", "outputs", "plan", "start", "stop", "strides", "whole")
+    __slots__ = ("bits", "outputs", "plan", "slices", "start", "stop", "strides", "whole")
 
     bits: np.dtype | None
 
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
         self.plan = plan
+        self.slices = _slices(plan)
         self.strides = strides
         # All elements lie between these byte offsets from the first element.
         steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
@@ -153,6 +182,11 @@ class Slices:
         self.whole = math.prod(plan.shape[: plan.axis]) == 1 and not dtype.hasobject
         self.outputs: dict[tuple[int, ...], Outputs] = {}
 
+    @property
+    def kept_bytes(self) -> int:
+        """An estimate of the bytes of this route, without its outputs."""
+        return OBJECT_BYTES + 8 * len(self.strides)
+
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
         if self.bits is not None:
@@ -162,8 +196,8 @@ class Slices:
     def _fresh(self, x: np.ndarray) -> list[np.ndarray]:
         if self.whole:
             block = x.copy()
-            return [block[index] for index in self.plan.slices]
-        return [x[index].copy() for index in self.plan.slices]
+            return [block[index] for index in self.slices]
+        return [x[index].copy() for index in self.slices]
 
     def outputs_of(self, targets: Targets) -> Outputs:
         """Refuse targets that share memory; contiguous ones are checked only at their first use."""
@@ -171,9 +205,12 @@ class Slices:
             return self._outputs(targets)
         outputs = self.outputs.get(targets.addresses)
         if outputs is None:
-            if len(self.outputs) >= self.plan._most(_OUTPUTS_KEPT):
+            outputs = self._outputs(targets)
+            if len(self.outputs) >= _OUTPUTS_KEPT:
+                self.plan._count_kept(-sum([kept.kept_bytes for kept in self.outputs.values()]))
                 self.outputs.clear()
-            outputs = self.outputs[targets.addresses] = self._outputs(targets)
+            if self.plan._may_keep(outputs.kept_bytes):
+                self.outputs[targets.addresses] = outputs
         return outputs
 
     def into(self, x: np.ndarray, parts: list[np.ndarray], outputs: Outputs) -> None:
@@ -205,7 +242,7 @@ class Slices:
         """
         if self.bits is not None:
             x, parts = x.view(self.bits), [part.view(self.bits) for part in parts]
-        for index, part in zip(self.plan.slices, parts, strict=True):
+        for index, part in zip(self.slices, parts, strict=True):
             part[...] = x[index]
 
 
@@ -229,7 +266,7 @@ class Objects(Slices):
         layout: CopyLayout | None,
     ) -> None:
         """Copy `x` by the object-mode loop."""
-        if not objects.assign(parts, [x[index] for index in self.plan.slices]):
+        if not objects.assign(parts, [x[index] for index in self.slices]):
             super().copy(x, source, parts, target, layout)
 
 
@@ -247,6 +284,11 @@ class Kernels(Slices):
             self.stream = STREAM_STAGED
         self.block = block_layout(plan, dtype.itemsize)
         self.layout = fresh_layout(plan, strides, dtype.itemsize)
+
+    @property
+    def kept_bytes(self) -> int:
+        """An estimate of the bytes of this route, without its outputs."""
+        return 2 * OBJECT_BYTES + self.layout.record.nbytes
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from splitjit._core.arguments import Shape
 from splitjit._core.rules import (
     CHUNKED,
@@ -13,32 +11,32 @@ from splitjit._core.rules import (
     PARAMETERS,
     TOO_MANY,
     Rule,
+    Runs,
     check_lengths,
-    sizes_of_chunks,
+    runs_of_chunks,
 )
 from splitjit.errors import SplitError, describe, shorten
 
 
-class TooManyPartsError(Exception):
-    """There are more parts than the caller allows. `lru_cache` does not keep an exception."""
+def sizes_of(shape: Shape, axis: int, rule: Rule) -> tuple[Shape | None, Runs]:
+    """Return the sizes of the parts that a rule makes of an axis.
 
-
-def sizes_of(shape: Shape, axis: int, rule: Rule, most: int = sys.maxsize) -> Shape:
-    """Return the size of each part that a rule makes of an axis.
+    Returns
+    -------
+    lengths : tuple of int or None
+        The size of each part; None if the rule gives only runs.
+    runs : tuple
+        The runs of equal sizes, if `lengths` is None.
 
     Raises
     ------
     SplitError
         If the rule refuses the axis length.
-    TooManyPartsError
-        If there are more than `most` parts.
     """
     kind, value = rule
     length = shape[axis]
     if isinstance(value, tuple):
         count = len(value)
-        if count > most:
-            raise TooManyPartsError
         number, fault = check_lengths(value, length, sum(value))
         if not fault and count > MAX_PARTS:
             fault = TOO_MANY
@@ -53,9 +51,9 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int = sys.maxsize) -> Sh
             FAULTS[kind][fault].format(*numbers),
             hint=HINTS.get((kind, fault), "").format(*numbers),
         )
-    if count > most:
-        raise TooManyPartsError
-    return value if isinstance(value, tuple) else sizes_of_chunks(chunk, count, length)
+    if isinstance(value, tuple):
+        return value, ()
+    return None, runs_of_chunks(chunk, count, length)
 
 
 def describe_rule(shape: Shape, axis: int, rule: Rule) -> str:

@@ -1,0 +1,265 @@
+"""What splitjit keeps for later calls is limited in bytes, and refusals keep nothing."""
+
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit import SplitPlan, plan_split
+from splitjit._core import loading
+from splitjit._core.keeping import PLAN_LIMIT, PLANS
+
+MEASURE = """
+import gc, os
+import numpy as np
+import splitjit
+
+def resident():
+    gc.collect()
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+def growth(call, times, warm=20):
+    for i in range(-warm, 0):
+        call(i)
+    before = resident()
+    for i in range(times):
+        call(i)
+    return (resident() - before) / 1e6
+"""
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def assert_grows_little(code):
+    """Run code in a process of its own; `growth` in it measures megabytes."""
+    result = subprocess.run(
+        [sys.executable, "-c", MEASURE + code], capture_output=True, text=True, check=True
+    )
+    assert float(result.stdout) < 50, result.stdout
+
+
+@pytest.fixture(autouse=True)
+def clear():
+    splitjit.clear_caches()
+    yield
+    splitjit.clear_caches()
+
+
+# ---- plans ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rule", [{"num_splits": 10**7}, {"num_outputs": 10**7}, {"split": 1}], ids=str
+)
+def test_a_plan_of_equal_parts_is_small_until_its_parts_are_read(rule, monkeypatch):
+    monkeypatch.setattr("splitjit._core.plan.most_parts", lambda: 10**8)
+    plan_split((4,), 1)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    plan = plan_split((3, 10**7, 4), axis=1, **rule)
+    nbytes = tracemalloc.get_traced_memory()[0] - before
+    assert len(plan) == 10**7
+    assert hash(plan) == hash(plan_split((3, 10**7, 4), axis=-2, **rule))
+    assert repr(plan).startswith("SplitPlan(shape=(3, 10000000, 4), axis=1, sizes=(1, 1, 1, ")
+    assert "parts=10000000" in str(plan)
+    after = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert nbytes < 1024
+    assert after < 1_000_000  # imports of the drawing
+    assert PLANS.plans
+
+
+@pytest.mark.parametrize("count", [1, 5, 32, 33, 200])
+@pytest.mark.parametrize("length", [0, 199, 200, 201, 1000])
+def test_lazy_attributes_are_those_of_a_plan_of_lengths(count, length):
+    plan = plan_split((2, length, 3), axis=1, num_outputs=count)
+    twin = SplitPlan((2, length, 3), 1, plan.sizes)
+    assert plan == twin
+    assert hash(plan) == hash(twin)
+    for name in ("sizes", "offsets", "output_shapes", "slices"):
+        value = getattr(plan, name)
+        assert type(value) is tuple
+        assert value == getattr(twin, name)
+        assert getattr(plan, name) is value
+    assert plan.offsets == tuple(np.cumsum((0, *plan.sizes))[:-1])
+    assert [s[1] for s in plan.slices] == [
+        slice(o, o + n) for o, n in zip(plan.offsets, plan.sizes, strict=True)
+    ]
+
+
+def test_a_plan_of_many_parts_has_no_other_attribute():
+    with pytest.raises(AttributeError, match="'SplitPlan' object has no attribute 'size'"):
+        plan_split((100,), 1).size  # noqa: B018
+
+
+@pytest.mark.parametrize("lengths", [(1,) * 40, (*(1,) * 39, 0), tuple(range(40)), (2, 1) * 20])
+def test_plans_of_lengths_and_chunks_are_equal_if_their_sizes_are(lengths):
+    plan = plan_split((sum(lengths),), lengths)
+    assert plan.sizes == lengths
+    others = [plan_split((sum(lengths),), num_outputs=40), plan_split((sum(lengths),), 1)]
+    for other in others:
+        assert (plan == other) == (other.sizes == lengths)
+    assert plan != lengths
+
+
+@linux
+@pytest.mark.slow
+def test_ten_thousand_distinct_plans():
+    assert_grows_little("""
+x = np.ones((64, 3000), np.float32)
+def call(i):
+    lengths = [1000 + i % 997, i % 7, 2000 - i % 997 - i % 7]
+    splitjit.split(x[: 1 + i % 64], lengths, axis=1)
+    splitjit.split(x[0], [1] * (i % 300) + [3000 - i % 300])
+print(growth(call, 10_000))
+""")
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("use", "plans"),
+    [
+        ("hash(plan)", 100),
+        ("plan.slices", 20),
+        ("plan(np.zeros(plan.shape, np.uint8), copy=False)", 20),
+    ],
+)
+def test_a_hundred_plans_of_a_million_parts(use, plans):
+    assert_grows_little(f"""
+def call(i):
+    plan = splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6)
+    {use}
+print(growth(call, {plans}, warm=2))
+""")
+
+
+@linux
+@pytest.mark.slow
+def test_a_hundred_lists_of_a_million_lengths():
+    assert_grows_little("""
+def call(i):
+    lengths = [1 + i % 3, *[2, 4] * (10**6 // 2 - 1), 5 - i % 3]
+    splitjit.plan_split((3 * 10**6,), lengths).offsets
+print(growth(call, 100, warm=2))
+""")
+
+
+@pytest.mark.parametrize("shape", [(2000, 4), (2000, 100), (300, 3000)])
+def test_results_of_a_plan_are_limited(shape, monkeypatch):
+    """Views of other strides and other outputs each need a route or a layout of their own."""
+    monkeypatch.setattr("splitjit._core.keeping.RESULTS_LIMIT", 500_000)
+    plan = plan_split(shape, 1)
+    whole = np.ones((shape[0], shape[1] * 40))
+    outs = [plan.empty(whole.dtype) for _ in range(10)]
+    for step in range(1, 40):
+        x = whole[:, ::step][:, : shape[1]]
+        for part in (plan(x), plan(x, outs[step % 10])):
+            assert len(part) == len(plan)
+        assert 0 < plan._kept_nbytes <= 500_000
+        outputs = [o for route in plan._kept.values() for o in getattr(route, "outputs", {})]
+        assert len(outputs) * 8 * len(plan) < 500_000
+
+
+def test_the_oldest_plans_are_dropped_first(monkeypatch):
+    monkeypatch.setattr("splitjit._core.keeping.PLANS_LIMIT", 100_000)
+    old = plan_split((10,), 5)
+    for i in range(1000):
+        last = plan_split((i + 20,), 5)
+        assert PLANS.nbytes <= 100_000
+    assert plan_split((1019,), 5) is last
+    assert plan_split((10,), 5) is not old
+    assert plan_split((10,), 5) == old
+    assert PLANS.nbytes == sum(plan._nbytes for plan in PLANS.plans.values())
+
+
+def test_a_plan_that_grows_too_large_is_not_kept():
+    plan = plan_split((10**6,), 1)
+    assert plan_split((10**6,), 1) is plan
+    assert len(plan.slices) == 10**6
+    assert plan_split((10**6,), 1) is not plan
+    assert plan.slices is plan.slices
+    assert PLANS.nbytes < PLAN_LIMIT
+
+
+def test_clear_caches():
+    plan = plan_split((4, 600), num_splits=2, axis=1)
+    plan(np.zeros((4, 600)))
+    assert PLANS.plans
+    assert plan._kept
+    splitjit.clear_caches()
+    assert (PLANS.plans, PLANS.nbytes, plan._kept) == ({}, 0, {})
+    assert plan_split((4, 600), num_splits=2, axis=1) is not plan
+    assert [part.shape for part in plan(np.zeros((4, 600)))] == [(4, 300)] * 2
+
+
+def test_clear_caches_frees_the_blocks_of_dropped_parts():
+    from splitjit._core.buffers import _POOL
+
+    del splitjit.split(np.zeros((2, 1 << 20)), 1)[:]
+    splitjit.clear_caches()
+    assert not _POOL.idle
+
+
+# ---- refusals in compiled code -------------------------------------------------------------
+
+REFUSALS = """
+from numba import njit
+
+@njit
+def axis(n):
+    x = np.ones(n)
+    return splitjit.split(x, 3, 5)[0][0]
+
+@njit
+def of_argument(x, y):
+    z = x + y
+    return splitjit.split(z, num_splits=7)[0][0] + x[0]
+
+@njit
+def lengths(n):
+    x = np.ones(n)
+    return len(splitjit.split(x, (1, 2)))
+
+@njit
+def into(n):
+    x, a, b = np.ones(n), np.empty(n), np.empty(n)
+    splitjit.split_into(x, [a, b], n)
+    return a[0]
+
+@njit
+def caught(n):
+    x = np.ones(n)
+    try:
+        parts = splitjit.split(x, n, 5)
+    except Exception:
+        return x[0]
+    return parts[0][0]
+
+def refused(function, *arguments):
+    try:
+        function(*arguments)
+    except splitjit.SplitError:
+        return
+    raise AssertionError(function)
+
+N = 125_000
+Y = np.ones(N)
+def call(i):
+    refused(axis, N)
+    refused(of_argument, np.ones(N), Y)
+    refused(lengths, N)
+    refused(into, N)
+    caught(N)
+"""
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled")
+def test_ten_thousand_refusals_in_compiled_code():
+    assert_grows_little(REFUSALS + "print(growth(call, 2000))")
