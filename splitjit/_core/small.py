@@ -140,7 +140,7 @@ def _reads_arrays() -> bool:
     if np.dtype(np.intp).itemsize != table.WORD:
         return False
     strided = np.zeros((4, 6), np.int8)[::2, 1:4].T
-    arrays = [np.zeros((2, 3)), strided, np.frombuffer(b"read-only", np.uint8)]
+    arrays: list[np.ndarray] = [np.zeros((2, 3)), strided, np.frombuffer(b"read-only", np.uint8)]
     items = [_word(_word(id(arrays), table.LIST_ITEMS), i) for i in range(len(arrays))]
     if _word(id(arrays), table.LIST_LENGTH) != len(arrays) or items != list(map(id, arrays)):
         return False
