@@ -32,6 +32,7 @@ _core.cores
 _core.governor
 _core.threads
 _core.objects
+_core.small
 _core.routes _core.warmup
 _core.binding _core.split
 splitjit

@@ -116,10 +116,8 @@ class PlanCache:
 
     def clear(self) -> None:
         """Drop all plans and their results."""
-        for key, plan in list(self.plans.items()):
+        for key in list(self.plans):
             self._drop(key)
-            plan._kept.clear()
-            plan._count_kept(-plan._kept_nbytes)
         self.nbytes = 0
 
     def _trim(self) -> None:
@@ -133,8 +131,10 @@ class PlanCache:
     def _drop(self, key: Hashable) -> None:
         plan = self.plans.pop(key, None)
         if plan is not None:  # another thread may have dropped it
-            object.__setattr__(plan, "_key", None)
             self.nbytes -= plan._nbytes
+            object.__setattr__(plan, "_key", None)
+            plan._kept.clear()  # routes refer to their plan: this frees them at once
+            plan._count_kept(-plan._kept_nbytes)
 
 
 PLANS = PlanCache()

@@ -62,6 +62,12 @@ def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = Fals
         _loading.remove(thread)
 
 
+def loaded(kernel: Callable[..., _T | None], *arguments: object) -> _T | None:
+    """Return what `load` has loaded, or None if it has not."""
+    result: _T | None = _loaded.get((kernel, *arguments))
+    return result
+
+
 # A separate function, because an interrupt on a loop's backward jump would escape
 # the `try` in `load`.
 def _is_first(thread: int, wait: bool) -> bool:

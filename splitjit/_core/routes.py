@@ -16,17 +16,19 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Iterator
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from splitjit._core import objects, threads
 from splitjit._core.arrays import Targets, address_of, check_apart, check_out, check_source
-from splitjit._core.buffers import allocate_parts, empty_parts
+from splitjit._core.buffers import allocate_parts, empty_parts, new_memory
 from splitjit._core.keeping import OBJECT_BYTES, WORD_BYTES
 from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
 from splitjit._core.plan import SplitPlan
+from splitjit._core.small import SmallCopy, small_copy
 from splitjit._kernels.table import STREAM_STAGED, Arguments
 from splitjit.errors import SplitError, SplitTypeError, describe
 
@@ -46,6 +48,12 @@ different items. Smaller arrays are partly in a cache, and staging costs more th
 _MANY_PARTS = 1 << 15
 """A plan of more parts does not keep the indices of its parts for the route by slices."""
 
+_copy = np.ndarray.copy
+_LISTS = (list, tuple)
+_WRITES = 10_000
+"""Slices write to given arrays so many times before kernels are loaded for the route. Each call
+then takes 5 µs less, and to import Numba takes 0.4 s."""
+
 _OUTPUTS_KEPT = 16
 """Sets of checked outputs that a route keeps. An inner loop uses one set, or a few in turn."""
 
@@ -61,8 +69,16 @@ def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]
     route = route or route_of(plan, x.dtype, x.strides)
     if out is None:
         return route.fresh(x)
+    small = route.small
+    if small is not None and type(out) in _LISTS:
+        given = list(out)
+        if small.into(id(x), id(given), small.record):
+            return given
+        out = given
     targets = check_out(plan, x.dtype, out)
     route.into(x, targets.parts, route.outputs_of(targets))
+    if small is None:
+        route.learn_small(x.dtype)
     return targets.given
 
 
@@ -81,7 +97,13 @@ def _choose_route(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) ->
         return (Slices if nbytes < _OBJECTS_FROM else Objects)(plan, dtype, strides)
     if _suits_slices(plan, dtype.itemsize, strides, nbytes):
         return Slices(plan, dtype, strides)
-    return Kernels(plan, dtype, strides)
+    return kernels(plan, dtype, strides)
+
+
+def kernels(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> Kernels:
+    """Return the route by compiled loops, for arrays of any size that hold no objects."""
+    nbytes = math.prod(plan.shape) * dtype.itemsize
+    return (Small if threads.is_small(nbytes) else Kernels)(plan, dtype, strides)
 
 
 def _suits_slices(plan: SplitPlan, itemsize: int, strides: tuple[int, ...], nbytes: int) -> bool:
@@ -109,24 +131,25 @@ def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
         raise SplitTypeError("split", describe(copy=copy), "must be a bool")
     if out is not None:
         raise SplitError("split", "copy=False and out", "views are not written to out")
-    return [x[index] for index in _slices(plan)]
+    slices = plan.slices if len(plan) <= _MANY_PARTS else plan._each_slice()
+    return [x[index] for index in slices]
 
 
-def _slices(plan: SplitPlan) -> Iterable[tuple[slice, ...]]:
-    """Return the index of each part; a plan of many parts does not keep them."""
-    return plan.slices if len(plan) <= _MANY_PARTS else _EachSlice(plan)
+def _stream(nbytes: int) -> int:
+    """Return `Arguments.stream` for a copy of `nbytes`."""
+    return (
+        STREAM_STAGED if nbytes >= max(STREAM_FROM, STREAM_STAGED_FROM) else nbytes >= STREAM_FROM
+    )
 
 
-class _EachSlice:
-    """The slices of a plan, which each reading makes anew."""
-
-    __slots__ = ("plan",)
-
-    def __init__(self, plan: SplitPlan) -> None:
-        self.plan = plan
-
-    def __iter__(self) -> Iterator[tuple[slice, ...]]:
-        return self.plan._each_slice()
+def _cut(plan: SplitPlan) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
+    """Return the function that makes the parts of an array as views."""
+    if len(plan) > _MANY_PARTS:
+        return lambda x: [x[index] for index in plan._each_slice()]
+    slices: Sequence[Any] = plan.slices
+    if len(slices) > 1:  # `itemgetter` indexes in C; it returns no tuple for a single index
+        return operator.itemgetter(*slices)
+    return lambda x: [x[index] for index in slices]
 
 
 class Outputs(NamedTuple):
@@ -161,15 +184,19 @@ class Outputs(NamedTuple):
 class Slices:
     """The route by NumPy's slices. The other routes use it, too, if no kernel is loaded."""
 
-    __slots__ = ("bits", "outputs", "plan", "slices", "start", "stop", "strides", "whole")
+    __slots__ = (
+        "bits", "cut", "nbytes", "outputs", "plan", "small", "start", "stop", "strides", "whole",
+        "writes",
+    )  # fmt: skip
 
     bits: np.dtype | None
+    small: SmallCopy | None
 
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
         self.plan = plan
-        self.slices = _slices(plan)
         self.strides = strides
+        self.nbytes = math.prod(plan.shape) * dtype.itemsize
         # All elements lie between these byte offsets from the first element.
         steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
         self.start = sum([step for step in steps if step < 0])
@@ -179,25 +206,25 @@ class Slices:
         self.bits = np.dtype((np.void, dtype.itemsize)) if has_fields else None
         # If only dims of length 1 come before the axis, parts are contiguous in a
         # copy of the whole. Objects are copied part by part: one part would keep all alive.
-        self.whole = math.prod(plan.shape[: plan.axis]) == 1 and not dtype.hasobject
+        one_run = math.prod(plan.shape[: plan.axis]) == 1
+        self.whole = one_run and self.bits is None and not dtype.hasobject
         self.outputs: dict[tuple[int, ...], Outputs] = {}
+        self.cut = _cut(plan)
+        self.small = None
+        self.writes = 0
 
     @property
     def kept_bytes(self) -> int:
         """An estimate of the bytes of this route, without its outputs."""
-        return OBJECT_BYTES + 8 * len(self.strides)
+        return 4 * OBJECT_BYTES + 8 * len(self.strides)  # with a `SmallCopy`
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
-        if self.bits is not None:
-            return [part.view(x.dtype) for part in self._fresh(x.view(self.bits))]
-        return self._fresh(x)
-
-    def _fresh(self, x: np.ndarray) -> list[np.ndarray]:
         if self.whole:
-            block = x.copy()
-            return [block[index] for index in self.slices]
-        return [x[index].copy() for index in self.slices]
+            return list(self.cut(x.copy()))
+        if self.bits is None:
+            return list(map(_copy, self.cut(x)))
+        return [part.copy().view(x.dtype) for part in self.cut(x.view(self.bits))]
 
     def outputs_of(self, targets: Targets) -> Outputs:
         """Refuse targets that share memory; contiguous ones are checked only at their first use."""
@@ -219,6 +246,15 @@ class Slices:
         if outputs.meet(source + self.start, source + self.stop):
             check_source(x, parts)
         self.copy(x, source, parts, 0, outputs.layout)
+
+    def learn_small(self, dtype: np.dtype) -> None:
+        """Prepare the compiled check and copy of small arrays, if its code is loaded."""
+        self.writes += 1
+        if self.nbytes and threads.is_small(self.nbytes) and not dtype.hasobject:
+            bounds = self.start, self.stop
+            stream = _stream(self.nbytes)
+            if_loaded = self.writes < _WRITES
+            self.small = small_copy(self.plan, dtype, self.strides, bounds, stream, if_loaded)
 
     def _outputs(self, targets: Targets) -> Outputs:
         check_apart(targets.parts)
@@ -242,8 +278,8 @@ class Slices:
         """
         if self.bits is not None:
             x, parts = x.view(self.bits), [part.view(self.bits) for part in parts]
-        for index, part in zip(self.slices, parts, strict=True):
-            part[...] = x[index]
+        for view, part in zip(self.cut(x), parts, strict=True):
+            part[...] = view
 
 
 class Objects(Slices):
@@ -266,22 +302,19 @@ class Objects(Slices):
         layout: CopyLayout | None,
     ) -> None:
         """Copy `x` by the object-mode loop."""
-        if not objects.assign(parts, [x[index] for index in self.slices]):
+        if not objects.assign(parts, list(self.cut(x))):
             super().copy(x, source, parts, target, layout)
 
 
 class Kernels(Slices):
     """The route by compiled loops."""
 
-    __slots__ = ("block", "itemsize", "layout", "nbytes", "stream")
+    __slots__ = ("block", "itemsize", "layout", "stream")
 
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         super().__init__(plan, dtype, strides)
         self.itemsize = dtype.itemsize
-        self.nbytes = math.prod(plan.shape) * dtype.itemsize
-        self.stream = int(self.nbytes >= STREAM_FROM)
-        if self.nbytes >= max(STREAM_FROM, STREAM_STAGED_FROM):
-            self.stream = STREAM_STAGED
+        self.stream = _stream(self.nbytes)
         self.block = block_layout(plan, dtype.itemsize)
         self.layout = fresh_layout(plan, strides, dtype.itemsize)
 
@@ -312,3 +345,23 @@ class Kernels(Slices):
         arguments = Arguments(self.stream, target, source, layout.address)
         if not threads.copy(layout.loop, self.nbytes, arguments):
             super().copy(x, source, parts, target, layout)
+
+
+class Small(Kernels):
+    """The route by compiled loops for arrays that one thread copies in one compiled call."""
+
+    __slots__ = ()
+
+    def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
+        super().__init__(plan, dtype, strides)
+        self.writes = _WRITES
+
+    def fresh(self, x: np.ndarray) -> list[np.ndarray]:
+        """Copy `x` to new parts."""
+        small = self.small
+        if small is None:
+            self.learn_small(x.dtype)
+            return super().fresh(x)
+        memory = new_memory(self.block)
+        start = small.fresh(id(x), id(memory), small.record)
+        return self.block.parts(memory, x.dtype, start)[1]

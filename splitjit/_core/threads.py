@@ -42,6 +42,11 @@ def one_thread() -> Iterator[None]:
         _here.alone = before
 
 
+def is_small(nbytes: int) -> bool:
+    """Return whether a copy is too small for several threads."""
+    return nbytes < 2 * _BYTES_PER_TASK
+
+
 def copy(loop: str, nbytes: int, arguments: Arguments) -> bool:
     """Run a copy loop on as many threads as pay.
 
@@ -61,7 +66,7 @@ def copy(loop: str, nbytes: int, arguments: Arguments) -> bool:
         False if no kernel is loaded; then nothing has been copied.
     """
     tasks = nbytes // _BYTES_PER_TASK
-    threads = _threads() if tasks > 1 else 1
+    threads = 1 if is_small(nbytes) else _threads()
     if threads == 1:
         return _copy_alone(loop, arguments)
     # The governor has set `left`: one thread copies untimed (< 0), or timed (0), or several
@@ -101,6 +106,16 @@ def _kernel(loop: str, parallel: bool) -> Callable[..., None] | None:
 
     launcher(False)  # loaded in any case, because a forked child needs the serial launcher
     return functools.partial(launcher(parallel), copy_loop(loop).address)
+
+
+def loop_address(loop: str) -> int | None:
+    """Return the address of a compiled loop, or None if Numba compiles nothing; for `load`."""
+    if jit_disabled():
+        return None
+    from splitjit._kernels.launch import copy_loop
+
+    address: int = copy_loop(loop).address
+    return address
 
 
 def _threads() -> int:

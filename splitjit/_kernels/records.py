@@ -21,6 +21,7 @@ from splitjit._kernels.table import (
     TARGET_OFFSET,
     WORD,
     Arguments,
+    Expected,
 )
 
 
@@ -46,16 +47,27 @@ class Part(NamedTuple):
     target_strides: Any
 
 
-@intrinsic
-def arguments_at(typingctx, address):
-    """Read the arguments of a copy loop, which lie one after another at an address."""
-    kind = types.NamedUniTuple(types.intp, len(Arguments._fields), Arguments)
+def _read(fields):
+    """Return the signature and the code of a function that reads a named tuple of words."""
+    kind = types.NamedUniTuple(types.intp, len(fields._fields), fields)
 
     def codegen(context, builder, signature, args):
         words = builder.inttoptr(args[0], context.get_value_type(kind).as_pointer())
         return builder.load(words)
 
     return kind(types.intp), codegen
+
+
+@intrinsic
+def arguments_at(typingctx, address):
+    """Read the arguments of a copy loop, which lie one after another at an address."""
+    return _read(Arguments)
+
+
+@intrinsic
+def expected_at(typingctx, address):
+    """Read what a small copy expects of its arrays."""
+    return _read(Expected)
 
 
 @jit(inline="always")

@@ -68,6 +68,54 @@ def row_words(dims: int) -> int:
     return FIXED + 2 * dims
 
 
+class Expected(NamedTuple):
+    """What a small copy expects of its arrays; each is one machine integer.
+
+    In memory, the shape and the strides of the source and the length of each part follow.
+
+    Attributes
+    ----------
+    array_type, dtype : int
+        Addresses of `numpy.ndarray` and of the dtype of all arrays.
+    flags : int
+        The flags that an output must have.
+    rank, axis, count : int
+        The rank of all arrays, the axis of the split, the number of parts.
+    start, stop : int
+        The source lies between these offsets from its first element.
+    stream, loop : int
+        See `Arguments.stream`; the address of the loop.
+    fresh, outputs : int
+        Addresses of layout records. The target offsets count from the start of a block in
+        the first one. In the second one, each call sets them to the addresses of the outputs.
+    """
+
+    array_type: int
+    dtype: int
+    flags: int
+    rank: int
+    axis: int
+    count: int
+    start: int
+    stop: int
+    stream: int
+    loop: int
+    fresh: int
+    outputs: int
+
+
+# The words of Python's lists and of NumPy's arrays in CPython on 64-bit machines, as in the C
+# structs `PyListObject` and `PyArrayObject_fields`. `splitjit._core.small` verifies them.
+
+_OBJECT = object.__basicsize__ // WORD
+OBJECT_TYPE = _OBJECT - 1
+LIST_LENGTH, LIST_ITEMS = _OBJECT, _OBJECT + 1
+ARRAY_DATA, ARRAY_RANK, ARRAY_SHAPE, ARRAY_STRIDES, _, ARRAY_DTYPE, ARRAY_FLAGS = range(
+    _OBJECT, _OBJECT + 7
+)
+INT_MASK = (1 << 32) - 1
+"""The rank and the flags are C ints, which fill half a word."""
+
 MAX_RANK = 64
 """The largest number of dims that NumPy allows."""
 

@@ -1,0 +1,273 @@
+"""Small copies: the compiled check refuses to copy whatever the checks in Python refuse."""
+
+import gc
+import math
+import sys
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import splitjit
+from splitjit import SplitError, plan_split
+from splitjit._core import routes, small
+from tests.conftest import forget_routes, needs_kernels
+from tests.guarded import guarded
+
+pytestmark = needs_kernels
+
+
+@pytest.fixture(autouse=True)
+def loaded(monkeypatch):
+    """Load the kernels, and let plans forget their routes."""
+    if not small._READS_ARRAYS:
+        pytest.skip("arrays and lists lie otherwise in memory here")
+    splitjit.warmup(["u1"])
+    forget_routes(monkeypatch.setattr)
+
+
+def prepared(plan, dtype="f4"):
+    """Return outputs that were written twice, so that a third split takes one compiled call."""
+    out = [np.zeros(shape, dtype) for shape in plan.output_shapes]
+    x = np.arange(np.prod(plan.shape)).astype(dtype).reshape(plan.shape)
+    for _ in range(2):
+        plan(x, out)
+    return x, out
+
+
+def count_checks(monkeypatch):
+    """Return a list that grows with each check in Python."""
+    checks = []
+
+    def counted(*arguments):
+        checks.append(arguments)
+        return check(*arguments)
+
+    check = routes.check_out
+    monkeypatch.setattr(routes, "check_out", counted)
+    return checks
+
+
+@pytest.mark.parametrize("shape", [(6,), (1, 2304), (8, 3072), (300, 3), (2, 3, 4)])
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_one_compiled_call_checks_and_copies(shape, kind, monkeypatch):
+    plan = plan_split(shape, num_splits=3, axis=shape.index(max(shape)) if 3 not in shape else 1)
+    x, out = prepared(plan)
+    checks = count_checks(monkeypatch)
+    for part in out:
+        part.fill(99)
+    result = plan(x, kind(out))
+    assert not checks
+    assert type(result) is list
+    assert all(a is b for a, b in zip(result, out, strict=True))
+    for part, index in zip(out, plan.slices, strict=True):
+        assert np.array_equal(part, x[index])
+
+
+def _shared(out, x):
+    out[1] = out[0]
+
+
+def _over_source(out, x):
+    out[0] = x[:1, :2]
+
+
+def _partly_shared(out, x):
+    block = np.zeros(7, x.dtype)
+    out[:2] = [block[i : i + 4].reshape(2, 2) for i in (0, 3)]
+
+
+def _read_only(out, x):
+    out[1].flags.writeable = False
+
+
+def _strided(out, x):
+    out[1] = np.zeros((2, 4), x.dtype)[:, ::2]
+
+
+def _fortran(out, x):
+    out[1] = np.zeros((2, 2), x.dtype, "F")
+
+
+def _other_dtype(out, x):
+    out[2] = out[2].astype(">f4")
+
+
+def _other_size(out, x):
+    out[2] = out[2].astype("f8")
+
+
+def _other_shape(out, x):
+    out[2] = np.zeros((2, 3), x.dtype)
+
+
+def _other_rank(out, x):
+    out[2] = np.zeros((2, 2, 1), x.dtype)
+
+
+def _resized(out, x):
+    out[2].resize((3, 2), refcheck=False)
+
+
+def _no_array(out, x):
+    out[0] = [[1, 2], [3, 4]]
+
+
+def _none(out, x):
+    out[2] = None
+
+
+def _subclass(out, x):
+    out[1] = out[1].view(np.matrix)
+
+
+def _fewer(out, x):
+    out.pop()
+
+
+def _more(out, x):
+    out.append(out[0].copy())
+
+
+def _empty(out, x):
+    out.clear()
+
+
+DEFECTS = [
+    _shared, _partly_shared, _over_source, _read_only, _strided, _fortran, _other_dtype,
+    _other_size, _other_shape, _other_rank, _resized, _no_array, _none, _subclass, _fewer,
+    _more, _empty,
+]  # fmt: skip
+
+
+def outcome(call, out):
+    """Return what a call raises or returns, and what the outputs hold then."""
+    try:
+        result = [np.asarray(part).tolist() for part in call()]
+    except SplitError as error:
+        result = type(error), str(error)
+    return result, [np.asarray(part).tolist() for part in out]
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+def test_the_outcome_is_as_without_small_copies(defect, monkeypatch):
+    outcomes = []
+    plan = plan_split((2, 6), [2, 2, 2], axis=1)
+    for reads in (True, False):
+        monkeypatch.setattr(small, "_READS_ARRAYS", reads)
+        forget_routes(monkeypatch.setattr)
+        x, out = prepared(plan)
+        assert (routes.route_of(plan, x.dtype, x.strides).small is not None) == reads
+        for part in out:
+            part.fill(99)
+        defect(out, x)
+        outcomes.append(outcome(lambda out=out, x=x: plan(x, out), out))
+    assert outcomes[0] == outcomes[1]
+
+
+@given(st.data())
+def test_random_arrays_give_the_outcome_of_the_python_checks(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    cuts = sorted(data.draw(st.lists(st.integers(0, shape[axis]), max_size=4)))
+    sizes = np.diff([0, *cuts, shape[axis]]).tolist()
+    plan = plan_split(shape, sizes, axis=axis)
+    x, _ = prepared(plan, "i2")
+    # All arrays lie in one block, at random places that often overlap.
+    block = np.zeros(2 * x.nbytes + 200, np.uint8)
+
+    def placed(shape):
+        nbytes = 2 * int(np.prod(shape))
+        start = data.draw(st.integers(0, len(block) - nbytes))
+        return block[start : start + nbytes].view("i2").reshape(shape)
+
+    source = data.draw(st.sampled_from([x, placed(shape)]))
+    out = [placed(part) for part in plan.output_shapes]
+    before = np.random.default_rng(0).integers(0, 256, len(block), np.uint8)
+    outcomes = []
+    route = routes.route_of(plan, source.dtype, source.strides)
+    for fast in (route.small, None):
+        route.small = fast
+        block[...] = before
+        outcomes.append((outcome(lambda: plan(source, out), out), block.tolist()))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_binding_checks_and_copies_in_one_call():
+    plan = plan_split((4, 6), 2, axis=1)
+    out = plan.empty("f4")
+    into = plan.bind(out)
+    x = np.arange(24, dtype="f4").reshape(4, 6)
+    into(x)
+    known, into._known = into._known, None  # a look at it would now fail
+    assert [part.tolist() for part in into(x + 1)] == [
+        (x + 1)[index].tolist() for index in plan.slices
+    ]
+    into._known = known
+    assert [part.tolist() for part in into(np.asfortranarray(x))] == [
+        x[index].tolist() for index in plan.slices
+    ]
+    with pytest.raises(SplitError, match="shape"):
+        into(x[:3])
+    with pytest.raises(SplitError, match="dtype"):
+        into(x.astype("i4"))
+
+
+@pytest.mark.parametrize("at_end", [True, False])
+@pytest.mark.parametrize("shape", [(1, 24), (5, 12), (7, 3), (3, 2, 6)])
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "c16"])
+def test_no_byte_outside_of_an_array_is_touched(shape, dtype, at_end):
+    plan = plan_split(shape, num_outputs=3, axis=-1)
+    x, _ = prepared(plan, dtype)
+    source = guarded(x.nbytes, at_end).view(dtype).reshape(shape)
+    source[...] = x
+    out = [
+        guarded(math.prod(part) * x.itemsize, at_end).view(dtype).reshape(part)
+        for part in plan.output_shapes
+    ]
+    for _ in range(3):
+        for parts in (plan(source), plan(source, out)):
+            for part, index in zip(parts, plan.slices, strict=True):
+                assert np.array_equal(part, x[index])
+
+
+def test_no_reference_is_kept():
+    plan = plan_split((4, 6), 2, axis=1)
+    x, out = prepared(plan)
+    counts = [sys.getrefcount(array) for array in (x, *out)]
+    for _ in range(100):
+        plan(x, out)
+    assert [sys.getrefcount(array) for array in (x, *out)] == counts
+    watched = [weakref.ref(array) for array in (x, *out)]
+    del x, out
+    gc.collect()
+    assert [watch() for watch in watched] == [None] * 4
+
+
+def test_many_writes_load_the_kernels(monkeypatch):
+    monkeypatch.setattr(routes, "_WRITES", 5)
+    asked = []
+
+    def prepare(*arguments):
+        asked.append(arguments[-1])
+
+    monkeypatch.setattr(routes, "small_copy", prepare)
+    plan = plan_split((6,), 2)
+    out = plan.empty(float)
+    for _ in range(6):
+        plan(np.arange(6.0), out)
+    assert asked == [True] * 4 + [False] * 2
+
+
+def test_arrays_that_lie_otherwise_are_not_read(monkeypatch):
+    assert small._reads_arrays()
+    monkeypatch.setattr(small.table, "ARRAY_FLAGS", small.table.ARRAY_FLAGS + 1)
+    assert not small._reads_arrays()
+
+
+def test_an_interpreter_without_a_lock_is_not_trusted(monkeypatch):
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert not small._reads_arrays()
