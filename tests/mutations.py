@@ -67,8 +67,8 @@ MUTATIONS = [
     Mutation(
         "planner: offsets of the next part",
         "_core/parts.py",
-        '"offsets": tuple(ends[:-1]),',
-        '"offsets": tuple(ends[1:]),',
+        '("offsets", tuple(ends[:-1]))',
+        '("offsets", tuple(ends[1:]))',
         PLANNER,
     ),
     Mutation(

@@ -114,7 +114,9 @@ x = np.ones((64, 3000), np.float32)
 def call(i):
     lengths = [1000 + i % 997, i % 7, 2000 - i % 997 - i % 7]
     splitjit.split(x[: 1 + i % 64], lengths, axis=1)
-    splitjit.split(x[0], [1] * (i % 300) + [3000 - i % 300])
+    splitjit.split(x[0], [1] * (i % 100) + [3000 - i % 100])
+    if i % 10 == 0:
+        splitjit.plan_split((1000 + i, 2), [1] * 998 + [2, i]).slices
 print(growth(call, 10_000))
 """)
 

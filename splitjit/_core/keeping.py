@@ -104,7 +104,9 @@ class PlanCache:
         if plan._nbytes <= PLAN_LIMIT:
             object.__setattr__(plan, "_key", key)
             self.plans[key] = plan
-            self.grow(plan, plan._nbytes)
+            self.nbytes += plan._nbytes
+            if self.nbytes > PLANS_LIMIT:
+                self._trim()
 
     def grow(self, plan: Keeper, nbytes: int) -> None:
         """Count bytes that a cached plan holds; drop plans if there are too many bytes."""
@@ -133,8 +135,9 @@ class PlanCache:
         if plan is not None:  # another thread may have dropped it
             self.nbytes -= plan._nbytes
             object.__setattr__(plan, "_key", None)
-            plan._kept.clear()  # routes refer to their plan: this frees them at once
-            plan._count_kept(-plan._kept_nbytes)
+            if plan._kept:
+                plan._kept.clear()  # routes refer to their plan: this frees them at once
+                plan._count_kept(-plan._kept_nbytes)
 
 
 PLANS = PlanCache()

@@ -30,16 +30,16 @@ FEW_PARTS = 32
 _SHOWN = 32  # more parts than a text shows
 
 
-def attributes(shape: Shape, axis: int, sizes: Shape) -> dict[str, tuple[Any, ...]]:
-    """Return all attributes of few parts, faster than `Parts` makes them one by one."""
+def attributes(shape: Shape, axis: int, sizes: Shape) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Return the attributes of few parts by name, faster than `Parts` makes them one by one."""
     before, after, whole = shape[:axis], shape[axis + 1 :], (slice(None),) * axis
     ends = list(itertools.accumulate(sizes, initial=0))
-    return {
-        "sizes": sizes,
-        "offsets": tuple(ends[:-1]),
-        "output_shapes": tuple([(*before, n, *after) for n in sizes]),
-        "slices": tuple([(*whole, slice(*pair)) for pair in itertools.pairwise(ends)]),
-    }
+    return (
+        ("sizes", sizes),
+        ("offsets", tuple(ends[:-1])),
+        ("output_shapes", tuple([(*before, n, *after) for n in sizes])),
+        ("slices", tuple([(*whole, slice(*pair)) for pair in itertools.pairwise(ends)])),
+    )
 
 
 class Parts(Keeper):

@@ -6,6 +6,7 @@ Python integers only: it needs no arrays and no data. Plans are cached.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, overload
@@ -115,27 +116,25 @@ class SplitPlan(Parts):
         """
         count = sum([n for _, n in runs]) if lengths is None else len(lengths)
         few = count <= FEW_PARTS
-        values: dict[str, Any] = {
-            "_kept": {},
-            "_kept_nbytes": 0,
-            "_key": None,
-            "_nbytes": PLAN_BYTES + (WORD_BYTES + 16 * count if few else WORD_BYTES) * len(shape),
-            "_count": count,
-            "_runs": runs if lengths is None else None,
-            "shape": shape,
-            "axis": axis,
-        }
+        put = functools.partial(object.__setattr__, self)  # the dataclass is frozen
+        put("_kept", {})
+        put("_kept_nbytes", 0)
+        put("_key", None)
+        put("_nbytes", PLAN_BYTES + (WORD_BYTES + 16 * count if few else WORD_BYTES) * len(shape))
+        put("_count", count)
+        put("_runs", runs if lengths is None else None)
+        put("shape", shape)
+        put("axis", axis)
         if few:
             sizes = tuple([n for n, times in runs for _ in range(times)]) if runs else lengths
-            values |= attributes(shape, axis, sizes or ())
+            for name, value in attributes(shape, axis, sizes or ()):
+                put(name, value)
         else:
-            values["__class__"] = _PlanOfManyParts
+            put("__class__", _PlanOfManyParts)
             if lengths is not None:
-                values["_runs"] = runs_of_lengths(lengths)
-                values["_nbytes"] += WORD_BYTES * count
-                values["sizes"] = lengths
-        for name, value in values.items():
-            object.__setattr__(self, name, value)  # the dataclass is frozen
+                put("_runs", runs_of_lengths(lengths))
+                put("_nbytes", self._nbytes + WORD_BYTES * count)
+                put("sizes", lengths)
 
     def __reduce__(self) -> tuple[type[SplitPlan], tuple[Shape, int, Shape]]:
         """Pickle the arguments alone; the rest is derived from them."""
@@ -385,7 +384,7 @@ def _plan(shape: Shape, axis: int, rule: Rule) -> SplitPlan:
     axis = normalize_axis(axis, shape)
     plan = object.__new__(SplitPlan)  # no second check of the values
     plan._set(shape, axis, *sizes_of(shape, axis, rule))
-    if len(plan) > most_parts():
+    if plan._count > most_parts():
         received = describe_rule(shape, axis, rule)
         raise MemoryError(f"split: {received}: not enough memory for the plan")
     return plan

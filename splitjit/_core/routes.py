@@ -131,7 +131,7 @@ def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
         raise SplitTypeError("split", describe(copy=copy), "must be a bool")
     if out is not None:
         raise SplitError("split", "copy=False and out", "views are not written to out")
-    slices = plan.slices if len(plan) <= _MANY_PARTS else plan._each_slice()
+    slices = plan.slices if plan._count <= _MANY_PARTS else plan._each_slice()
     return [x[index] for index in slices]
 
 
