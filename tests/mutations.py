@@ -123,8 +123,8 @@ MUTATIONS = [
     Mutation(
         "planner: no empty parts at the end",
         "_core/rules.py",
-        ", *(0,) * (count - whole - 1))",
-        ",)",
+        "(0, count - whole - (rest > 0))]",
+        "(0, 0)]",
         PLANNER,
     ),
     Mutation(
@@ -144,8 +144,8 @@ MUTATIONS = [
     Mutation(
         "planner: an empty chunk where none is left",
         "_core/rules.py",
-        "if whole < count:",
-        "if True:",
+        "return tuple([run for run in runs if run[1]])",
+        "return tuple(runs)",
         PLANNER,
     ),
     Mutation(
