@@ -127,8 +127,8 @@ print(growth(call, 10_000))
     ("use", "plans"),
     [
         ("hash(plan)", 100),
-        ("plan.slices", 20),
-        ("plan(np.zeros(plan.shape, np.uint8), copy=False)", 20),
+        ("plan.slices", 5),
+        ("plan(np.zeros(plan.shape, np.uint8), copy=False)", 10),
     ],
 )
 def test_a_hundred_plans_of_a_million_parts(use, plans):
