@@ -121,6 +121,8 @@ def _split(arguments: argparse.Namespace) -> None:
         axis=axis,
         num_outputs=arguments.num_outputs,
         num_splits=arguments.num_splits,
+        indices=arguments.indices,
+        num_sections=arguments.num_sections,
         select=[(pattern, axis if own is None else own) for pattern, own in arguments.tensor]
         or None,
         copy_others=arguments.others == "copy",
@@ -176,6 +178,19 @@ def _parser() -> argparse.ArgumentParser:
         help="lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; 4 makes "
         "parts of length 4, the last one smaller; '4,' (with a comma) makes one part of length 4",
     )
+    rules.add_argument(
+        "--num-sections",
+        type=int,
+        metavar="N",
+        help="N parts whose lengths differ by at most one, longer ones first",
+    )
+    rules.add_argument(
+        "--indices",
+        type=_indices,
+        metavar="INDICES",
+        help="cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count "
+        "from the end of the axis",
+    )
     which = split.add_argument_group("tensors")
     which.add_argument(
         "--axis", type=int, default=0, help="axis to split; -1 is the last axis (default: 0)"
@@ -218,6 +233,12 @@ def _lengths(text: str) -> int | list[int]:
         raise argparse.ArgumentTypeError(
             f"{text!r} must be an integer, or integers separated by commas"
         ) from None
+
+
+def _indices(text: str) -> list[int]:
+    """Parse one index, or several with commas."""
+    indices = _lengths(text)
+    return [indices] if isinstance(indices, int) else indices
 
 
 def _pattern(text: str) -> tuple[str, int | None]:
