@@ -694,6 +694,20 @@ MUTATIONS = [
         "if is_forked_child():",
         "test_dask.py",
     ),
+    Mutation(
+        "dask: an unknown length along any axis",
+        "dask.py",
+        "if math.isnan(shape[axis]):",
+        "if any(map(math.isnan, shape)):",
+        "test_dask.py::test_unknown_lengths",
+    ),
+    Mutation(
+        "dask: an unknown length along the axis",
+        "dask.py",
+        "if math.isnan(shape[axis]):",
+        "if math.isnan(shape[-1]):",
+        "test_dask.py::test_unknown_lengths",
+    ),
     # ---- the governor and the cores -------------------------------------------------------
     Mutation(
         "governor: parallel copies never pause",
