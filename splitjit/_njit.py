@@ -10,6 +10,9 @@ Only the implementations of the overloads raise, and Numba inlines them, see
 statement serves all faults of a rule, which is faster to compile. The statement passes
 ``+fault``: if the condition ``fault != 0`` has tested a variable, Numba before 0.67 passes
 0 for it.
+
+While Numba compiles, the overloads refuse wrong types by a `SplitTypeError`. Numba hides the
+message of a `TypingError` below a list of candidates, but passes on an error of another class.
 """
 
 from __future__ import annotations
@@ -19,15 +22,16 @@ import functools
 import numpy as np
 from numba import literal_unroll, njit, types
 from numba.core.errors import TypingError
+from numba.core.imputils import impl_ret_borrowed
 from numba.cpython.unsafe.tuple import tuple_setitem
-from numba.extending import overload, register_jitable
+from numba.extending import intrinsic, overload, register_jitable
 
 import splitjit
 from splitjit._core import rules
 from splitjit._core.arguments import most_parts
 from splitjit._core.routes import STREAM_FROM
 from splitjit._inlining import overload_and_inline
-from splitjit.errors import SplitError
+from splitjit.errors import SplitError, SplitTypeError
 
 _MOST = np.iinfo(np.intp).max
 _MOST_PARTS = most_parts()
@@ -45,66 +49,107 @@ def init():
 def _split(
     x,
     split=None,
+    by_position=None,
     axis=0,
     num_outputs=None,
     num_splits=None,
+    indices=None,
+    num_sections=None,
     out=None,
     copy=True,
+    dim=None,
 ):
-    _check_array(x)
+    _check_array("split", x)
+    _check_axis("split", axis, by_position, dim)
     if _is_given(out):
-        raise TypingError("splitjit.split: compiled code takes no out=; call splitjit.split_into")
+        _refuse("split", out=out, rule="compiled code takes no out=; call splitjit.split_into")
     said = (copy, getattr(copy, "value", None), getattr(copy, "literal_value", None))
     if not any(value is True for value in said):
-        raise TypingError("splitjit.split: compiled code takes no copy=; slice x for views")
-    _check_integers(axis=axis, num_outputs=num_outputs, num_splits=num_splits)
-    cut, faults = _cut(split, num_outputs, num_splits)
-    fresh_parts = _fresh_parts()
+        if copy == types.boolean:  # Numba tries types of literals next, if any
+            raise TypingError("splitjit.split: copy= must be the literal True")
+        _refuse("split", copy=copy, rule="compiled code takes no copy=; slice x for views")
+    value_of, sizes_of, faults = _rule(
+        "split", split, num_outputs, num_splits, indices, num_sections
+    )
+    copy_parts = _copy_parts()
 
     def implementation(
-        x, split=None, axis=0, num_outputs=None, num_splits=None, out=None, copy=True
-    ):
-        d, sizes, count, fault, a, b, c = cut(x.shape, axis, split, num_outputs, num_splits)
+        x, split=None, by_position=None, axis=0, num_outputs=None, num_splits=None, indices=None,
+        num_sections=None, out=None, copy=True, dim=None,
+    ):  # fmt: skip
+        d, fault = _wrap_axis(_intp(axis), x.ndim)
         if fault != 0:
-            raise SplitError("split", "", faults, +fault, a, b, c)
+            raise SplitError("split", "", _AXIS_FAULTS, +fault, _intp(axis), x.ndim, x.ndim - 1)
+        value = value_of(split, num_outputs, num_splits, indices, num_sections)
+        sizes, count, fault, number = sizes_of(value, x.shape[d])
+        if fault != 0:
+            raise SplitError("split", "", faults, +fault, number, x.shape[d], count)
         if count > _MOST_PARTS:
             raise MemoryError("splitjit.split: not enough memory for so many parts")
-        return fresh_parts(x, sizes, count, d)
+        parts = [
+            np.empty(tuple_setitem(x.shape, d, _size(sizes, i, x.shape[d])), x.dtype)
+            for i in range(count)
+        ]
+        # No streaming stores: the system has just zeroed these pages, so they are in the cache.
+        copy_parts(x, parts, sizes, count, d, False)
+        return parts
 
     return implementation
 
 
 @overload_and_inline(splitjit.split_into)
-def _split_into(x, outs, split, axis=0):
-    _check_array(x)
-    part = _item_of(outs)
-    if not isinstance(part, types.Array):
-        raise TypingError(f"splitjit.split_into: outs must be arrays of one type, not {outs}")
-    if not part.mutable:
-        raise TypingError("splitjit.split_into: outs must be writeable")
-    if (part.dtype, part.ndim) != (x.dtype, x.ndim):
-        raise TypingError(
-            f"splitjit.split_into: outs must have the dtype and rank of x, {x}, not {part}"
-        )
-    _check_integers(axis=axis)
-    cut, faults = _cut(split, None, None)
-    faults = f"{_OUT_FAULTS}\n{faults}"
+def _split_into(
+    x,
+    outs,
+    split=None,
+    axis=0,
+    by_position=None,
+    num_outputs=None,
+    num_splits=None,
+    indices=None,
+    num_sections=None,
+    dim=None,
+):
+    _check_array("split_into", x)
+    _check_axis("split_into", axis, None, dim)
+    if _is_passed(by_position):
+        _refuse("split_into", argument=by_position, rule="rules after axis must be given by name")
+    _check_types_of_outs(x, outs)
+    as_one_type = _as_one_type if _has_several_types(outs) else _unchanged
+    value_of, sizes_of, faults = _rule(
+        "split_into", split, num_outputs, num_splits, indices, num_sections
+    )
     copy_parts = _copy_parts()
 
-    def implementation(x, outs, split, axis=0):
-        d, sizes, count, fault, a, b, c = cut(x.shape, axis, split, None, None)
+    def implementation(
+        x, outs, split=None, axis=0, by_position=None, num_outputs=None, num_splits=None,
+        indices=None, num_sections=None, dim=None,
+    ):  # fmt: skip
+        d, fault = _wrap_axis(_intp(axis), x.ndim)
         if fault != 0:
-            fault += _OUT_FAULT_COUNT
-        else:
-            fault, a, b = _check_outs(x, outs, sizes, count, d)
+            raise SplitError(
+                "split_into", "", _AXIS_FAULTS, +fault, _intp(axis), x.ndim, x.ndim - 1
+            )
+        value = value_of(split, num_outputs, num_splits, indices, num_sections)
+        sizes, count, fault, number = sizes_of(value, x.shape[d])
         if fault != 0:
-            raise SplitError("split_into", "", faults, +fault, a, b, c)
-        copy_parts(x, outs, sizes, count, d, x.size * x.itemsize >= STREAM_FROM)
+            raise SplitError("split_into", "", faults, +fault, number, x.shape[d], count)
+        parts = as_one_type(outs)
+        fault, i, j = _check_outs(x, parts, sizes, count, d)
+        if fault != 0:
+            raise SplitError("split_into", "", _OUT_FAULTS, +fault, i, j)
+        copy_parts(x, parts, sizes, count, d, x.size * x.itemsize >= STREAM_FROM)
 
     return implementation
 
 
 # ---- which types may be compiled --------------------------------------------------------
+
+
+def _refuse(operator, rule, **kinds):
+    """Refuse the types of some arguments, while Numba compiles."""
+    received = [f"{name} of type {kind}" for name, kind in kinds.items()]
+    raise SplitTypeError(operator, ", ".join(received), rule)
 
 
 def _is_given(kind):
@@ -113,6 +158,11 @@ def _is_given(kind):
         or isinstance(kind, types.NoneType)
         or (isinstance(kind, types.Omitted) and kind.value is None)
     )
+
+
+def _is_passed(kind):
+    """Return whether an argument was passed, even if it is None."""
+    return not (kind is None or isinstance(kind, types.Omitted))
 
 
 def _is_integer(kind):
@@ -136,129 +186,158 @@ def _is_lengths(kind):
     return isinstance(_item_of(kind), types.Integer)
 
 
-def _check_array(x) -> None:
+def _check_array(operator, x) -> None:
     if not isinstance(x, types.Array) or x.ndim == 0:
-        raise TypingError(f"splitjit.split: x must be an array of rank 1 or more, not {x}")
+        _refuse(operator, x=x, rule="x must be an array of rank 1 or more")
 
 
-def _check_integers(**kinds) -> None:
-    for name, kind in kinds.items():
-        if _is_given(kind) and not _is_integer(kind):
-            raise TypingError(f"splitjit.split: {name} must be an integer, not {kind}")
+def _check_axis(operator, axis, by_position, dim) -> None:
+    for name, kind in {"axis": by_position, "dim": dim}.items():
+        if _is_passed(kind):
+            _refuse(operator, **{name: kind}, rule="the axis must be given by its name; pass axis=")
+    if not _is_integer(axis):
+        _refuse(operator, axis=axis, rule="axis must be an integer")
+
+
+def _check_types_of_outs(x, outs) -> None:
+    parts = {*outs} if isinstance(outs, types.BaseTuple) else {_item_of(outs)}
+    if not parts or not all(isinstance(part, types.Array) for part in parts):
+        _refuse("split_into", outs=outs, rule="outs must be a tuple or a list of arrays")
+    if not all(part.mutable for part in parts):
+        _refuse("split_into", outs=outs, rule="outs must be writeable")
+    if {(part.dtype, part.ndim) for part in parts} != {(x.dtype, x.ndim)}:
+        _refuse("split_into", outs=outs, x=x, rule="outs must have the dtype and rank of x")
 
 
 # ---- from a rule to sizes ----------------------------------------------------------------
 #
-# `sizes` is an array of lengths, or a single chunk length. In the second case the last parts
-# are clamped to the rest of the axis.
+# `sizes` is an array of lengths, or a tuple of the length of a chunk and the number of longer
+# parts. In the second case the last parts are clamped to the rest of the axis.
 
 _wrap_axis = register_jitable(rules.wrap_axis)
 _check_lengths = register_jitable(rules.check_lengths)
+_lengths_between = register_jitable(rules.lengths_between)
+_count_longer = register_jitable(rules.count_longer)
 _size_of_part = register_jitable(rules.size_of_part)
 
 _AXIS_FAULTS = f"axis={{0}} of rank {{1}}: {rules.AXIS_FAULT}"
 
-
-def _cut(split, num_outputs, num_splits):
-    """Make the function that cuts a shape by a rule.
-
-    Returns
-    -------
-    cut : function
-        Takes a shape, an axis and the parameters of the rule. Returns the axis counted from
-        the front, the sizes, the number of parts, 0 or a fault, and three values for the text
-        of the fault.
-    faults : str
-        The texts of the faults, one line each; see `SplitError`.
-    """
-    sizes_of, faults = _rule(split, num_outputs, num_splits)
-
-    @register_jitable
-    def cut(shape, axis, split, num_outputs, num_splits):
-        d, fault = _wrap_axis(_intp(axis), len(shape))
-        length = shape[d]
-        sizes, count, wrong, number = sizes_of(split, num_outputs, num_splits, length)
-        if fault:
-            return d, sizes, count, fault, _intp(axis), len(shape), len(shape) - 1
-        return d, sizes, count, wrong + (wrong > 0), number, length, count
-
-    return cut, f"{_AXIS_FAULTS}\n{faults}"
+_VALUE_OF = {
+    "split": register_jitable(lambda split, outputs, splits, indices, sections: split),
+    "num_outputs": register_jitable(lambda split, outputs, splits, indices, sections: outputs),
+    "num_splits": register_jitable(lambda split, outputs, splits, indices, sections: splits),
+    "indices": register_jitable(lambda split, outputs, splits, indices, sections: indices),
+    "num_sections": register_jitable(lambda split, outputs, splits, indices, sections: sections),
+}
+"""The functions that return the value of one parameter."""
 
 
-def _rule(split, num_outputs, num_splits):
-    """Choose the function of a rule by the types of its parameters.
+def _rule(operator, *values):
+    """Choose the functions of a rule by the types of its parameters.
 
     Returns
     -------
+    value_of : function
+        Takes the values of all parameters, and returns the value of the rule.
     sizes_of : function
-        Takes `split`, `num_outputs`, `num_splits` and the axis length. Returns the sizes, the
-        number of parts, 0 or a fault, and the value for the text of the fault.
+        Takes the value of the rule and the axis length. Returns the sizes, the number of
+        parts, 0 or a fault, and the value for the text of the fault.
     faults : str
         The texts of the faults of the rule, one line each; see `SplitError`.
     """
-    given = {"split": split, "num_outputs": num_outputs, "num_splits": num_splits}
-    parameters = [name for name, kind in given.items() if _is_given(kind)]
-    if len(parameters) != 1:
-        return _no_rule, f"{', '.join(given)}: {rules.ONE_RULE}"
-    (parameter,) = parameters
-    if parameter != "split":
+    kinds = dict(zip(_VALUE_OF, values, strict=True))
+    given = {name: kind for name, kind in kinds.items() if _is_given(kind)}
+    if len(given) != 1:
+        received = [f"{name} of type {kind}" for name, kind in given.items()] or ["no rule"]
+        raise SplitError(operator, ", ".join(received), rules.ONE_RULE)
+    ((parameter, value),) = given.items()
+    if parameter == "indices":
+        if not _is_lengths(value):
+            rule = "must be a tuple or list of integers or a 1-D integer array"
+            _refuse(operator, indices=value, rule=rule)
+        kind, sizes_of = rules.INDICES, _by_indices(_reader(value))
+    elif parameter != "split":
+        if not _is_integer(value):
+            _refuse(operator, **given, rule=f"{parameter} must be an integer")
         kind, sizes_of = parameter, _by_chunks(parameter)
-    elif _is_integer(split):
+    elif _is_integer(value):
         kind, sizes_of = rules.CHUNK, _by_chunks(rules.CHUNK)
-    elif isinstance(split, types.Array) and split.ndim == 0 and _is_integer(split.dtype):
+    elif isinstance(value, types.Array) and value.ndim == 0 and _is_integer(value.dtype):
         kind, sizes_of = rules.CHUNK, _by_scalar
-    elif _is_lengths(split):
-        kind, sizes_of = rules.LENGTHS, _by_lengths
-        if isinstance(split, types.BaseTuple) and not isinstance(split, types.UniTuple):
-            sizes_of = _by_lengths_of_several_types if split.count else _by_no_lengths
+    elif _is_lengths(value):
+        kind, sizes_of = rules.LENGTHS, _by_lengths(_reader(value))
     else:
-        raise TypingError(
-            "splitjit.split: split must be an integer, a tuple or list of integers or an integer "
-            f"array of rank 0 or 1, not {split}"
-        )
-    received = "split of {2} lengths" if kind == rules.LENGTHS else f"{parameter}={{0}}"
+        rule = "must be an integer, a tuple or list of integers or an integer array of rank 0 or 1"
+        _refuse(operator, split=value, rule=rule)
+    received = {
+        rules.LENGTHS: "split of {2} lengths",
+        rules.INDICES: "indices of {2} parts",
+    }.get(kind, f"{parameter}={{0}}")
     texts = [rules.FAULTS[kind].get(i + 1, "") for i in range(max(rules.FAULTS[kind]))]
-    return sizes_of, "\n".join([f"{received}, axis length {{1}}: {text}" for text in texts])
+    faults = "\n".join([f"{received}, axis length {{1}}: {text}" for text in texts])
+    return _VALUE_OF[parameter], sizes_of, faults
 
 
 @register_jitable
 def _intp(value):
     """Convert an integer to intp. Values above its range become the largest intp."""
-    return np.intp(value) if value <= _MOST else np.intp(_MOST)
+    signed = np.intp(value)
+    return signed if signed >= 0 or value < 0 else np.intp(_MOST)
+
+
+def _reader(kind):
+    """Return the function that makes an intp array of a sequence of integers of this type."""
+    if not isinstance(kind, types.BaseTuple) or isinstance(kind, types.UniTuple):
+        return _read
+    return _read_several_types if kind.count else _read_nothing
 
 
 @register_jitable
-def _no_rule(split, num_outputs, num_splits, length):
-    return length, length, 1, length
-
-
-@register_jitable
-def _by_lengths(split, num_outputs, num_splits, length):
-    lengths = np.empty(len(split), np.intp)
+def _read(values):
+    read = np.empty(len(values), np.intp)
     i = 0
-    for n in split:
-        lengths[i] = _intp(n)
+    for n in values:
+        read[i] = _intp(n)
         i += 1  # noqa: SIM113  as below
-    number, fault = _check_lengths(lengths, length, _MOST)
-    return lengths, len(lengths), fault, number
+    return read
 
 
 @register_jitable
-def _by_lengths_of_several_types(split, num_outputs, num_splits, length):
-    lengths = np.empty(len(split), np.intp)
+def _read_several_types(values):
+    read = np.empty(len(values), np.intp)
     i = 0
-    for n in literal_unroll(split):
-        lengths[i] = _intp(n)
+    for n in literal_unroll(values):
+        read[i] = _intp(n)
         i += 1  # noqa: SIM113  Numba does not unroll enumerate
-    number, fault = _check_lengths(lengths, length, _MOST)
-    return lengths, len(lengths), fault, number
+    return read
 
 
 @register_jitable
-def _by_no_lengths(split, num_outputs, num_splits, length):
-    lengths = np.empty(0, np.intp)
-    number, fault = _check_lengths(lengths, length, _MOST)
-    return lengths, 0, fault, number
+def _read_nothing(values):
+    return np.empty(0, np.intp)
+
+
+@functools.cache
+def _by_lengths(read):
+    @register_jitable
+    def by_lengths(split, length):
+        lengths = read(split)
+        number, fault = _check_lengths(lengths, length, _MOST)
+        return lengths, len(lengths), fault, number
+
+    return by_lengths
+
+
+@functools.cache
+def _by_indices(read):
+    @register_jitable
+    def by_indices(indices, length):
+        cuts = read(indices)
+        lengths = np.empty(len(cuts) + 1, np.intp)
+        number, fault = _lengths_between(cuts, length, lengths)
+        return lengths, len(lengths), fault, number
+
+    return by_indices
 
 
 @functools.cache
@@ -267,27 +346,17 @@ def _by_chunks(kind):
     rule = register_jitable(rules.CHUNKED[kind])
 
     @register_jitable
-    def by_split(split, num_outputs, num_splits, length):
-        chunk, count, fault = rule(_intp(split), length)
-        return chunk, count, fault, _intp(split)
+    def by_chunks(value, length):
+        number = _intp(value)
+        chunk, count, fault = rule(number, length)
+        return (chunk, _count_longer(chunk, count, length)), count, fault, number
 
-    @register_jitable
-    def by_num_outputs(split, num_outputs, num_splits, length):
-        chunk, count, fault = rule(_intp(num_outputs), length)
-        return chunk, count, fault, _intp(num_outputs)
-
-    @register_jitable
-    def by_num_splits(split, num_outputs, num_splits, length):
-        chunk, count, fault = rule(_intp(num_splits), length)
-        return chunk, count, fault, _intp(num_splits)
-
-    by = {"split": by_split, "num_outputs": by_num_outputs, "num_splits": by_num_splits}
-    return by[rules.PARAMETERS[kind]]
+    return by_chunks
 
 
 @register_jitable
-def _by_scalar(split, num_outputs, num_splits, length):
-    return _by_chunk(split[()], num_outputs, num_splits, length)
+def _by_scalar(split, length):
+    return _by_chunk(split[()], length)
 
 
 _by_chunk = _by_chunks(rules.CHUNK)
@@ -300,9 +369,36 @@ def _size(sizes, i, length):
 
 @overload(_size)
 def _size_overload(sizes, i, length):
-    if _is_integer(sizes):
-        return lambda sizes, i, length: _size_of_part(sizes, i, length)
+    if isinstance(sizes, types.BaseTuple):
+        return lambda sizes, i, length: _size_of_part(sizes[0], sizes[1], i, length)
     return lambda sizes, i, length: sizes[i]
+
+
+# ---- outputs of several layouts ---------------------------------------------------------
+
+
+def _has_several_types(outs) -> bool:
+    return isinstance(outs, types.BaseTuple) and not isinstance(outs, types.UniTuple)
+
+
+@register_jitable
+def _unchanged(outs):
+    return outs
+
+
+@intrinsic
+def _as_one_type(typing_context, outs):
+    """Return a tuple of arrays of several layouts as a tuple of arrays of any layout.
+
+    Compiled code can index a tuple by a variable only if all items have one type.
+    """
+    kind = types.UniTuple(outs[0].copy(layout="A"), outs.count)
+
+    def generate(context, builder, signature, arguments):
+        value = context.cast(builder, arguments[0], outs, kind)
+        return impl_ret_borrowed(context, builder, kind, value)
+
+    return kind(outs), generate
 
 
 # ---- the copy ---------------------------------------------------------------------------
@@ -316,8 +412,6 @@ _OUT_FAULTS = "\n".join(
         "outs[{1}] and outs[{0}]: must not share memory",
     ]
 )
-
-_OUT_FAULT_COUNT = len(_OUT_FAULTS.split("\n"))
 
 
 @register_jitable
@@ -341,9 +435,9 @@ def _check_outs(x, outs, sizes, count, axis):
             end_of_last = end
     if in_order:
         return 0, 0, 0
-    starts = np.array([_span(out)[0] for out in outs])
+    order = _by_address(outs, count)
     last = -1
-    for i in np.argsort(starts):
+    for i in order:
         start, end = _span(outs[i])
         if start == end:
             continue
@@ -354,30 +448,34 @@ def _check_outs(x, outs, sizes, count, axis):
 
 
 @register_jitable
+def _by_address(outs, count):
+    """Return the numbers of the arrays in the order of their addresses, by a heap sort.
+
+    `np.argsort` does the same, but takes two seconds to compile.
+    """
+    order = np.arange(count)
+    starts = np.array([_span(out)[0] for out in outs])
+    for step in range(count + count // 2 - 1, 0, -1):
+        root, end = max(step - count, 0), min(step, count)
+        if step < count:  # the heap is complete: move its largest item behind it
+            order[0], order[step] = order[step], order[0]
+        child = 2 * root + 1
+        while child < end:
+            if child + 1 < end and starts[order[child]] < starts[order[child + 1]]:
+                child += 1
+            if starts[order[root]] >= starts[order[child]]:
+                break
+            order[root], order[child] = order[child], order[root]
+            root, child = child, 2 * child + 1
+    return order
+
+
+@register_jitable
 def _span(array):
     """Return the start and the end of a contiguous array in memory, or 0, 0 for other arrays."""
     if array.size == 0 or not array.flags.c_contiguous:
         return 0, 0
     return array.ctypes.data, array.ctypes.data + array.size * array.itemsize
-
-
-@functools.cache
-def _fresh_parts():
-    """Make the function that returns new parts."""
-    copy_parts = _copy_parts()
-
-    @njit(inline="always")
-    def fresh_parts(x, sizes, count, axis):
-        length = x.shape[axis]
-        parts = [
-            np.empty(tuple_setitem(x.shape, axis, _size(sizes, i, length)), x.dtype)
-            for i in range(count)
-        ]
-        # No streaming stores: the system has just zeroed these pages, so they are in the cache.
-        copy_parts(x, parts, sizes, count, axis, False)
-        return parts
-
-    return fresh_parts
 
 
 @functools.cache

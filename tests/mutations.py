@@ -162,6 +162,34 @@ MUTATIONS = [
         "if",
         PLANNER,
     ),
+    Mutation(
+        "planner: an index before the axis that is not clamped",
+        "_core/rules.py",
+        "index + length if index < 0 else index, 0)",
+        "index + length if index < 0 else index, -1)",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: an index beyond the axis that is not clamped",
+        "_core/rules.py",
+        "else index, 0), length)",
+        "else index, 0), length + 1)",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: indices that descend",
+        "_core/rules.py",
+        "if stop < start:",
+        "if stop < 0:",
+        PLANNER,
+    ),
+    Mutation(
+        "planner: the longer sections last",
+        "_core/rules.py",
+        "runs = [(chunk + 1, longer), (chunk, count - longer)]",
+        "runs = [(chunk, count - longer), (chunk + 1, longer)]",
+        PLANNER,
+    ),
     # ---- the boundary: which arrays may be written to -------------------------------------
     Mutation(
         "arrays: out of another shape",
@@ -717,6 +745,20 @@ MUTATIONS = [
         "if is_forked_child():",
         "test_dask.py",
     ),
+    Mutation(
+        "dask: an unknown length along any axis",
+        "dask.py",
+        "if math.isnan(shape[axis]):",
+        "if any(map(math.isnan, shape)):",
+        "test_dask.py::test_unknown_lengths",
+    ),
+    Mutation(
+        "dask: an unknown length along the axis",
+        "dask.py",
+        "if math.isnan(shape[axis]):",
+        "if math.isnan(shape[-1]):",
+        "test_dask.py::test_unknown_lengths",
+    ),
     # ---- the governor and the cores -------------------------------------------------------
     Mutation(
         "governor: parallel copies never pause",
@@ -785,8 +827,8 @@ MUTATIONS = [
     Mutation(
         "overloads: equal parts that leave a rest",
         "_njit.py",
-        "rule(_intp(num_splits), length)",
-        "rule(_intp(num_splits), length - length % num_splits)",
+        "rule(number, length)",
+        "rule(number, length - length % number)",
         f"{OVERLOADS}::test_the_rules_are_those_of_python",
     ),
     Mutation(
@@ -797,10 +839,24 @@ MUTATIONS = [
         f"{OVERLOADS}::test_any_dtype_rank_and_layout",
     ),
     Mutation(
+        "overloads: one longer section too many",
+        "_core/rules.py",
+        "+ (i < longer)",
+        "+ (i <= longer)",
+        f"{OVERLOADS}::test_the_rules_are_those_of_python",
+    ),
+    Mutation(
+        "overloads: an unsigned integer that becomes negative",
+        "_njit.py",
+        "signed if signed >= 0 or value < 0 else np.intp(_MOST)",
+        "signed",
+        f"{OVERLOADS}::test_integers_beyond_those_with_a_sign",
+    ),
+    Mutation(
         "overloads: parts of less than nothing",
         "_core/rules.py",
-        "min(chunk, length - min(i * chunk, length))",
-        "min(chunk, length - i * chunk)",
+        "min(chunk, length - min(i * chunk + longer, length))",
+        "min(chunk, length - i * chunk - longer)",
         f"{OVERLOADS}::test_the_rules_are_those_of_python",
     ),
     Mutation(
