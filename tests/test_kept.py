@@ -215,7 +215,7 @@ from numba import njit
 @njit
 def axis(n):
     x = np.ones(n)
-    return splitjit.split(x, 3, 5)[0][0]
+    return splitjit.split(x, 3, axis=5)[0][0]
 
 @njit
 def of_argument(x, y):
@@ -237,7 +237,7 @@ def into(n):
 def caught(n):
     x = np.ones(n)
     try:
-        parts = splitjit.split(x, n, 5)
+        parts = splitjit.split(x, n, axis=5)
     except Exception:
         return x[0]
     return parts[0][0]

@@ -330,11 +330,11 @@ def sum_or(x, n, otherwise):
     total = 0.0
     for i in range(len(x)):
         try:
-            parts = splitjit.split(x[i], num_splits=n)
+            parts = splitjit.split(x[i], n)  # Numba loses keywords in `try`
             total += parts[0].sum()
         except Exception:
             try:
-                parts = splitjit.split(x[i], n, 1)
+                parts = splitjit.split(x[i], n + 0)
             except Exception:
                 total += otherwise
     return total
@@ -360,7 +360,7 @@ def generated(x, n):
 @pytest.mark.slow
 def test_refusals_are_caught_in_compiled_code():
     x = np.ones((3, 6))
-    assert (sum_or(x, 2, 0.5), sum_or(x, 4, 0.5)) == (9, 1.5)
+    assert (sum_or(x, 2, 0.5), sum_or(x, 0, 0.5)) == (6, 1.5)
 
 
 @pytest.mark.slow
