@@ -115,9 +115,17 @@ def call(i):
     lengths = [1000 + i % 997, i % 7, 2000 - i % 997 - i % 7]
     splitjit.split(x[: 1 + i % 64], lengths, axis=1)
     splitjit.split(x[0], [1] * (i % 100) + [3000 - i % 100])
-    if i % 10 == 0:
-        splitjit.plan_split((1000 + i, 2), [1] * 998 + [2, i]).slices
 print(growth(call, 10_000))
+""")
+
+
+@linux
+@pytest.mark.slow
+def test_a_thousand_plans_of_a_thousand_parts():
+    assert_grows_little("""
+def call(i):
+    splitjit.plan_split((2000 + i, 2), [1] * 999 + [1001 + i]).slices
+print(growth(call, 1000))
 """)
 
 
