@@ -775,16 +775,16 @@ MUTATIONS = [
     ),
     Mutation(
         "overloads: equal parts that leave a rest",
-        "_njit.py",
+        "_njit_rules.py",
         "rule(number, length)",
         "rule(number, length - length % number)",
         f"{OVERLOADS}::test_the_rules_are_those_of_python",
     ),
     Mutation(
         "overloads: a negative axis without its sign",
-        "_njit.py",
-        "_wrap_axis = register_jitable(rules.wrap_axis)",
-        "_wrap_axis = register_jitable(lambda axis, rank: (abs(axis) % rank, 0))",
+        "_njit_rules.py",
+        "wrap_axis = register_jitable(rules.wrap_axis)",
+        "wrap_axis = register_jitable(lambda axis, rank: (abs(axis) % rank, 0))",
         f"{OVERLOADS}::test_any_dtype_rank_and_layout",
     ),
     Mutation(
@@ -796,7 +796,7 @@ MUTATIONS = [
     ),
     Mutation(
         "overloads: an unsigned integer that becomes negative",
-        "_njit.py",
+        "_njit_rules.py",
         "signed if signed >= 0 or value < 0 else np.intp(_MOST)",
         "signed",
         f"{OVERLOADS}::test_integers_beyond_those_with_a_sign",

@@ -35,7 +35,7 @@ _core.objects
 _core.routes _core.warmup
 _core.binding _core.split
 splitjit
-_operators
+_operators _njit_rules
 onnx openvino dask _njit
 _cli
 __main__
