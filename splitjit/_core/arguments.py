@@ -13,7 +13,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, Union
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from splitjit._core.rules import (
     AXIS_FAULT,
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Indices = Sequence[SupportsIndex] | NDArray[np.integer[Any]]
+else:  # `typing.get_type_hints` would look up names that the planner does not import
+    Indices = Sequence[SupportsIndex]
+
 Shape = tuple[int, ...]
 
 Lengths = SupportsIndex | Sequence[SupportsIndex]
 """The type of `split`. To type checkers, integer arrays of any rank have ``__index__``, too."""
-
-Indices = Union[Sequence[SupportsIndex], "NDArray[np.integer[Any]]"]
-"""The type of `indices`."""
 
 NOT_GIVEN: Any = object()
 """The default of parameters that a function has only to refuse them, see `axis_by_name`."""
