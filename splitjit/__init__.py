@@ -34,10 +34,18 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
+_SUBMODULES = ("dask", "onnx", "openvino")
+
+
+def __dir__() -> list[str]:
+    """List the public names, also of submodules that are not imported yet."""
+    return [*__all__, *_SUBMODULES]
+
+
 if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute
 
     def __getattr__(name: str) -> ModuleType:
         """Import a public submodule when it is first used."""
-        if name in ("dask", "onnx", "openvino"):
+        if name in _SUBMODULES:
             return import_module(f"splitjit.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,18 +17,27 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from numba import literal_unroll, njit, types
+from numba import njit, types
 from numba.core.errors import TypingError
+from numba.core.imputils import impl_ret_borrowed
 from numba.cpython.unsafe.tuple import tuple_setitem
-from numba.extending import overload, register_jitable
+from numba.extending import intrinsic, overload, register_jitable
 
 import splitjit
-from splitjit._core import rules
 from splitjit._core.arguments import most_parts
 from splitjit._core.routes import STREAM_FROM
+from splitjit._njit_rules import AXIS_FAULTS as _AXIS_FAULTS
+from splitjit._njit_rules import intp as _intp
+from splitjit._njit_rules import is_given as _is_given
+from splitjit._njit_rules import is_integer as _is_integer
+from splitjit._njit_rules import is_passed as _is_passed
+from splitjit._njit_rules import item_of as _item_of
+from splitjit._njit_rules import refuse as _refuse
+from splitjit._njit_rules import rule as _rule
+from splitjit._njit_rules import size as _size
+from splitjit._njit_rules import wrap_axis as _wrap_axis
 from splitjit.errors import SplitError
 
-_MOST = np.iinfo(np.intp).max
 _MOST_PARTS = most_parts()
 _LONG = 1 << 12  # from this mean run length on, parts share too few cache lines for blocking to pay
 
@@ -44,29 +53,39 @@ def init():
 def _split(
     x,
     split=None,
+    by_position=None,
     axis=0,
     num_outputs=None,
     num_splits=None,
+    indices=None,
+    num_sections=None,
     out=None,
     copy=True,
+    dim=None,
 ):
-    _check_array(x)
+    _check_array("split", x)
+    _check_axis("split", axis, by_position, dim)
     if _is_given(out):
-        raise TypingError("splitjit.split: compiled code takes no out=; call splitjit.split_into")
+        _refuse("split", out=out, rule="compiled code takes no out=; call splitjit.split_into")
     said = (copy, getattr(copy, "value", None), getattr(copy, "literal_value", None))
     if not any(value is True for value in said):
-        raise TypingError("splitjit.split: compiled code takes no copy=; slice x for views")
-    _check_integers(axis=axis, num_outputs=num_outputs, num_splits=num_splits)
-    sizes_of, faults = _rule(split, num_outputs, num_splits)
+        if copy == types.boolean:  # Numba tries types of literals next, if any
+            raise TypingError("splitjit.split: copy= must be the literal True")
+        _refuse("split", copy=copy, rule="compiled code takes no copy=; slice x for views")
+    value_of, sizes_of, faults = _rule(
+        "split", split, num_outputs, num_splits, indices, num_sections
+    )
     copy_parts = _copy_parts()
 
     def implementation(
-        x, split=None, axis=0, num_outputs=None, num_splits=None, out=None, copy=True
-    ):
+        x, split=None, by_position=None, axis=0, num_outputs=None, num_splits=None, indices=None,
+        num_sections=None, out=None, copy=True, dim=None,
+    ):  # fmt: skip
         d, fault = _wrap_axis(_intp(axis), x.ndim)
         if fault != 0:
             raise SplitError("split", "", _AXIS_FAULTS, +fault, _intp(axis), x.ndim, x.ndim - 1)
-        sizes, count, fault, number = sizes_of(split, num_outputs, num_splits, x.shape[d])
+        value = value_of(split, num_outputs, num_splits, indices, num_sections)
+        sizes, count, fault, number = sizes_of(value, x.shape[d])
         if fault != 0:
             raise SplitError("split", "", faults, +fault, number, x.shape[d], count)
         if count > _MOST_PARTS:
@@ -83,211 +102,102 @@ def _split(
 
 
 @overload(splitjit.split_into)
-def _split_into(x, outs, split, axis=0):
-    _check_array(x)
-    part = _item_of(outs)
-    if not isinstance(part, types.Array):
-        raise TypingError(f"splitjit.split_into: outs must be arrays of one type, not {outs}")
-    if not part.mutable:
-        raise TypingError("splitjit.split_into: outs must be writeable")
-    if (part.dtype, part.ndim) != (x.dtype, x.ndim):
-        raise TypingError(
-            f"splitjit.split_into: outs must have the dtype and rank of x, {x}, not {part}"
-        )
-    _check_integers(axis=axis)
-    sizes_of, faults = _rule(split, None, None)
+def _split_into(
+    x,
+    outs,
+    split=None,
+    axis=0,
+    by_position=None,
+    num_outputs=None,
+    num_splits=None,
+    indices=None,
+    num_sections=None,
+    dim=None,
+):
+    _check_array("split_into", x)
+    _check_axis("split_into", axis, None, dim)
+    if _is_passed(by_position):
+        _refuse("split_into", argument=by_position, rule="rules after axis must be given by name")
+    _check_types_of_outs(x, outs)
+    as_one_type = _as_one_type if _has_several_types(outs) else _unchanged
+    value_of, sizes_of, faults = _rule(
+        "split_into", split, num_outputs, num_splits, indices, num_sections
+    )
     copy_parts = _copy_parts()
 
-    def implementation(x, outs, split, axis=0):
+    def implementation(
+        x, outs, split=None, axis=0, by_position=None, num_outputs=None, num_splits=None,
+        indices=None, num_sections=None, dim=None,
+    ):  # fmt: skip
         d, fault = _wrap_axis(_intp(axis), x.ndim)
         if fault != 0:
             raise SplitError(
                 "split_into", "", _AXIS_FAULTS, +fault, _intp(axis), x.ndim, x.ndim - 1
             )
-        sizes, count, fault, number = sizes_of(split, None, None, x.shape[d])
+        value = value_of(split, num_outputs, num_splits, indices, num_sections)
+        sizes, count, fault, number = sizes_of(value, x.shape[d])
         if fault != 0:
             raise SplitError("split_into", "", faults, +fault, number, x.shape[d], count)
-        fault, i, j = _check_outs(x, outs, sizes, count, d)
+        parts = as_one_type(outs)
+        fault, i, j = _check_outs(x, parts, sizes, count, d)
         if fault != 0:
             raise SplitError("split_into", "", _OUT_FAULTS, +fault, i, j)
-        copy_parts(x, outs, sizes, count, d, x.size * x.itemsize >= STREAM_FROM)
+        copy_parts(x, parts, sizes, count, d, x.size * x.itemsize >= STREAM_FROM)
 
     return implementation
 
 
-# ---- which types may be compiled --------------------------------------------------------
+# ---- checks of types -----------------------------------------------------------------------
 
 
-def _is_given(kind):
-    return not (
-        kind is None
-        or isinstance(kind, types.NoneType)
-        or (isinstance(kind, types.Omitted) and kind.value is None)
-    )
-
-
-def _is_integer(kind):
-    if isinstance(kind, types.Omitted):
-        kind = kind.value
-    return type(kind) is int or isinstance(types.unliteral(kind), types.Integer)
-
-
-def _item_of(kind):
-    """Return the type of the items of a sequence, or None if there is no such type."""
-    return (
-        getattr(kind, "dtype", None) if isinstance(kind, types.Sequence | types.ListType) else None
-    )
-
-
-def _is_lengths(kind):
-    if isinstance(kind, types.Array):
-        return kind.ndim == 1 and isinstance(kind.dtype, types.Integer)
-    if isinstance(kind, types.BaseTuple):
-        return all(isinstance(types.unliteral(item), types.Integer) for item in kind)
-    return isinstance(_item_of(kind), types.Integer)
-
-
-def _check_array(x) -> None:
+def _check_array(operator, x) -> None:
     if not isinstance(x, types.Array) or x.ndim == 0:
-        raise TypingError(f"splitjit.split: x must be an array of rank 1 or more, not {x}")
+        _refuse(operator, x=x, rule="x must be an array of rank 1 or more")
 
 
-def _check_integers(**kinds) -> None:
-    for name, kind in kinds.items():
-        if _is_given(kind) and not _is_integer(kind):
-            raise TypingError(f"splitjit.split: {name} must be an integer, not {kind}")
+def _check_axis(operator, axis, by_position, dim) -> None:
+    for name, kind in {"axis": by_position, "dim": dim}.items():
+        if _is_passed(kind):
+            _refuse(operator, **{name: kind}, rule="the axis must be given by its name; pass axis=")
+    if not _is_integer(axis):
+        _refuse(operator, axis=axis, rule="axis must be an integer")
 
 
-# ---- from a rule to sizes ----------------------------------------------------------------
-#
-# `sizes` is an array of lengths, or a single chunk length. In the second case the last parts
-# are clamped to the rest of the axis.
-
-_wrap_axis = register_jitable(rules.wrap_axis)
-_check_lengths = register_jitable(rules.check_lengths)
-_size_of_part = register_jitable(rules.size_of_part)
-
-_AXIS_FAULTS = f"axis={{0}} of rank {{1}}: {rules.AXIS_FAULT}"
+def _check_types_of_outs(x, outs) -> None:
+    parts = {*outs} if isinstance(outs, types.BaseTuple) else {_item_of(outs)}
+    if not parts or not all(isinstance(part, types.Array) for part in parts):
+        _refuse("split_into", outs=outs, rule="outs must be a tuple or a list of arrays")
+    if not all(part.mutable for part in parts):
+        _refuse("split_into", outs=outs, rule="outs must be writeable")
+    if {(part.dtype, part.ndim) for part in parts} != {(x.dtype, x.ndim)}:
+        _refuse("split_into", outs=outs, x=x, rule="outs must have the dtype and rank of x")
 
 
-def _rule(split, num_outputs, num_splits):
-    """Choose the function of a rule by the types of its parameters.
+# ---- outputs of several layouts ---------------------------------------------------------
 
-    Returns
-    -------
-    sizes_of : function
-        Takes `split`, `num_outputs`, `num_splits` and the axis length. Returns the sizes, the
-        number of parts, 0 or a fault, and the value for the text of the fault.
-    faults : str
-        The texts of the faults of the rule, one line each; see `SplitError`.
+
+def _has_several_types(outs) -> bool:
+    return isinstance(outs, types.BaseTuple) and not isinstance(outs, types.UniTuple)
+
+
+@register_jitable
+def _unchanged(outs):
+    return outs
+
+
+@intrinsic
+def _as_one_type(typing_context, outs):
+    """Return a tuple of arrays of several layouts as a tuple of arrays of any layout.
+
+    Compiled code can index a tuple by a variable only if all items have one type.
     """
-    given = {"split": split, "num_outputs": num_outputs, "num_splits": num_splits}
-    parameters = [name for name, kind in given.items() if _is_given(kind)]
-    if len(parameters) != 1:
-        return _no_rule, f"{', '.join(given)}: {rules.ONE_RULE}"
-    (parameter,) = parameters
-    if parameter != "split":
-        kind, sizes_of = parameter, _by_chunks(parameter)
-    elif _is_integer(split):
-        kind, sizes_of = rules.CHUNK, _by_chunks(rules.CHUNK)
-    elif isinstance(split, types.Array) and split.ndim == 0 and _is_integer(split.dtype):
-        kind, sizes_of = rules.CHUNK, _by_scalar
-    elif _is_lengths(split):
-        kind, sizes_of = rules.LENGTHS, _by_lengths
-        if isinstance(split, types.BaseTuple) and not isinstance(split, types.UniTuple):
-            sizes_of = _by_lengths_of_several_types if split.count else _by_no_lengths
-    else:
-        raise TypingError(
-            "splitjit.split: split must be an integer, a tuple or list of integers or an integer "
-            f"array of rank 0 or 1, not {split}"
-        )
-    received = "split of {2} lengths" if kind == rules.LENGTHS else f"{parameter}={{0}}"
-    texts = [rules.FAULTS[kind].get(i + 1, "") for i in range(max(rules.FAULTS[kind]))]
-    return sizes_of, "\n".join([f"{received}, axis length {{1}}: {text}" for text in texts])
+    kind = types.UniTuple(outs[0].copy(layout="A"), outs.count)
 
+    def generate(context, builder, signature, arguments):
+        value = context.cast(builder, arguments[0], outs, kind)
+        return impl_ret_borrowed(context, builder, kind, value)
 
-@register_jitable
-def _intp(value):
-    """Convert an integer to intp. Values above its range become the largest intp."""
-    return np.intp(value) if value <= _MOST else np.intp(_MOST)
-
-
-@register_jitable
-def _no_rule(split, num_outputs, num_splits, length):
-    return length, length, 1, length
-
-
-@register_jitable
-def _by_lengths(split, num_outputs, num_splits, length):
-    lengths = np.empty(len(split), np.intp)
-    i = 0
-    for n in split:
-        lengths[i] = _intp(n)
-        i += 1  # noqa: SIM113  as below
-    number, fault = _check_lengths(lengths, length, _MOST)
-    return lengths, len(lengths), fault, number
-
-
-@register_jitable
-def _by_lengths_of_several_types(split, num_outputs, num_splits, length):
-    lengths = np.empty(len(split), np.intp)
-    i = 0
-    for n in literal_unroll(split):
-        lengths[i] = _intp(n)
-        i += 1  # noqa: SIM113  Numba does not unroll enumerate
-    number, fault = _check_lengths(lengths, length, _MOST)
-    return lengths, len(lengths), fault, number
-
-
-@register_jitable
-def _by_no_lengths(split, num_outputs, num_splits, length):
-    lengths = np.empty(0, np.intp)
-    number, fault = _check_lengths(lengths, length, _MOST)
-    return lengths, 0, fault, number
-
-
-@functools.cache
-def _by_chunks(kind):
-    """Make the function of a rule whose parts are chunks."""
-    rule = register_jitable(rules.CHUNKED[kind])
-
-    @register_jitable
-    def by_split(split, num_outputs, num_splits, length):
-        chunk, count, fault = rule(_intp(split), length)
-        return chunk, count, fault, _intp(split)
-
-    @register_jitable
-    def by_num_outputs(split, num_outputs, num_splits, length):
-        chunk, count, fault = rule(_intp(num_outputs), length)
-        return chunk, count, fault, _intp(num_outputs)
-
-    @register_jitable
-    def by_num_splits(split, num_outputs, num_splits, length):
-        chunk, count, fault = rule(_intp(num_splits), length)
-        return chunk, count, fault, _intp(num_splits)
-
-    by = {"split": by_split, "num_outputs": by_num_outputs, "num_splits": by_num_splits}
-    return by[rules.PARAMETERS[kind]]
-
-
-@register_jitable
-def _by_scalar(split, num_outputs, num_splits, length):
-    return _by_chunk(split[()], num_outputs, num_splits, length)
-
-
-_by_chunk = _by_chunks(rules.CHUNK)
-
-
-def _size(sizes, i, length):
-    """Return the length of part i. Numba compiles the overload for the type of `sizes`."""
-    raise NotImplementedError
-
-
-@overload(_size)
-def _size_overload(sizes, i, length):
-    if _is_integer(sizes):
-        return lambda sizes, i, length: _size_of_part(sizes, i, length)
-    return lambda sizes, i, length: sizes[i]
+    return kind(outs), generate
 
 
 # ---- the copy ---------------------------------------------------------------------------

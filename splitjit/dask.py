@@ -27,32 +27,46 @@ from dask.array import Array
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
-from splitjit._core.arguments import Lengths, rule_of
+from splitjit._core.arguments import (
+    NOT_GIVEN,
+    Indices,
+    Lengths,
+    axis_by_name,
+    axis_not_by_name,
+    normalize_axis,
+    rule_of,
+)
 from splitjit._core.plan import SplitPlan, cached_plan, plan_split
 from splitjit._core.rules import Rule
+from splitjit._core.sizes import describe_rule
 from splitjit._core.threads import one_thread
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 __all__ = ["split"]
 
 
+@axis_by_name
 def split(
     x: Array,
     split: Lengths | None = None,
-    *,
+    by_position: Any = NOT_GIVEN,
     axis: SupportsIndex = 0,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
     out: None = None,
     copy: bool = True,
+    dim: Any = NOT_GIVEN,
 ) -> list[Array]:
     """Split a Dask array lazily. `splitjit.split` calls this function for Dask arrays.
 
     Parameters
     ----------
     x : dask.array.Array
-        The array to split. The sizes of its chunks are known.
-    split, axis, num_outputs, num_splits
+        The array to split. The sizes of its chunks along the axis are known;
+        along other axes they may be unknown.
+    split, axis, num_outputs, num_splits, indices, num_sections
         The rule and the axis, see `splitjit.split`.
     out : None
         Any other value is refused: only `dask.array.store` writes lazy arrays.
@@ -71,9 +85,9 @@ def split(
     Raises
     ------
     SplitError
-        In the same cases as `splitjit.split`; if the sizes of chunks are unknown,
-        if `out` is given, or if Dask's experimental query planning is on. Nothing
-        is computed.
+        In the same cases as `splitjit.split`; if the sizes of chunks along the
+        axis are unknown, if `out` is given, or if Dask's experimental query
+        planning is on. Nothing is computed.
     SplitTypeError
         In the same cases as `splitjit.split`; if `x` is not a Dask array, or if its
         chunks are not NumPy arrays.
@@ -92,19 +106,41 @@ def split(
     >>> [part.chunks for part in splitjit.split(x, [3, 3], axis=1)]
     [((2, 2), (3,)), ((2, 2), (1, 2))]
     """
-    return split_by_rule(x, axis, rule_of(split, num_outputs, num_splits), out, copy)
+    if by_position is not NOT_GIVEN or dim is not NOT_GIVEN:
+        raise axis_not_by_name("split", by_position, dim)
+    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    return split_by_rule(x, axis, rule, out, copy)
 
 
 def split_by_rule(x: Array, axis: SupportsIndex, rule: Rule, out: Any, copy: Any) -> list[Array]:
     """Split a Dask array lazily by a rule, see `split`."""
-    return run_plan(cached_plan(_shape(x), axis, rule), x, out, copy)
+    _check_array(x)
+    unknown = any(map(math.isnan, x.shape))
+    plan = (_plan_of_unknown if unknown else cached_plan)(x.shape, axis, rule)
+    return run_plan(plan, x, out, copy)
+
+
+def _plan_of_unknown(shape: tuple[Any, ...], axis: SupportsIndex, rule: Rule) -> SplitPlan:
+    """Plan the split of a shape with unknown extents, which are NaN; the plan has 0 instead."""
+    index = normalize_axis(axis, shape)
+    _check_length_is_known(shape, index)
+    try:
+        return cached_plan(tuple([0 if math.isnan(n) else n for n in shape]), index, rule)
+    except SplitError as error:
+        received = describe_rule(shape, index, rule)
+        raise type(error)("split", received, error.rule, hint=error.hint) from None
 
 
 def run_plan(plan: SplitPlan, x: Array, out: Any, copy: Any) -> list[Array]:
     """Split a Dask array of the shape of the plan lazily, see `split`."""
-    shape = _shape(x)
-    if shape != plan.shape:
+    _check_array(x)
+    shape = x.shape
+    # Tasks split chunks of any size along the other axes.
+    if len(shape) != len(plan.shape) or not all(
+        n == m or math.isnan(n) for n, m in zip(shape, plan.shape, strict=True)
+    ):
         raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
+    _check_length_is_known(shape, plan.axis)
     if not isinstance(copy, bool):
         raise SplitTypeError("split", describe(copy=copy), "must be a bool")
     if out is not None:
@@ -123,15 +159,16 @@ def run_plan(plan: SplitPlan, x: Array, out: Any, copy: Any) -> list[Array]:
     return _parts(plan, x)
 
 
-def _shape(x: Array) -> tuple[int, ...]:
+def _check_array(x: Any) -> None:
     if not issubclass(type(x), Array):
         rule, hint = "x must be a dask.array.Array", "splitjit.split takes other arrays"
         raise SplitTypeError("split", f"x of type {type(x).__name__}", rule, hint=hint)
-    shape: tuple[int, ...] = x.shape
-    if any(map(math.isnan, shape)):
-        rule = "the sizes of all chunks must be known"
+
+
+def _check_length_is_known(shape: tuple[Any, ...], axis: int) -> None:
+    if math.isnan(shape[axis]):
+        rule = f"the sizes of the chunks along axis {axis} must be known"
         raise SplitError("split", f"x of shape {shape}", rule, hint="call x.compute_chunk_sizes()")
-    return shape
 
 
 class _Piece(NamedTuple):
@@ -194,7 +231,11 @@ def _part(name: str, pieces: list[_Piece], x: Array, cut: Array, axis: int) -> A
     if not pieces:
         for index in _indices(x, axis, 0):
             shape = [sizes[i] for sizes, i in zip(chunks, index, strict=True)]
-            layer[name, *index] = (np.empty, shape, x.dtype)
+            if any(map(math.isnan, shape)):
+                layer[name, *index] = (_empty_piece, (x.name, *index), axis)
+                sources[x.name] = x
+            else:
+                layer[name, *index] = (np.empty, shape, x.dtype)
     graph = HighLevelGraph.from_collections(name, layer, list(sources.values()))
     return Array(graph, name, chunks, meta=x._meta)
 
@@ -212,3 +253,8 @@ def _split_chunk(chunk: np.ndarray, sizes: tuple[int, ...], axis: int) -> list[n
     out = [plan_split(s, num_splits=1).empty(chunk.dtype)[0] for s in plan.output_shapes]
     with one_thread():  # Dask runs other tasks on the other cores
         return plan(chunk, out)
+
+
+def _empty_piece(chunk: np.ndarray, axis: int) -> np.ndarray:
+    """Return the piece of a part of length 0. Only the chunk knows its extents."""
+    return np.empty((*chunk.shape[:axis], 0, *chunk.shape[axis + 1 :]), chunk.dtype)

@@ -4,6 +4,7 @@ Unit tests, differential tests and the tests of the operators share this table.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,30 @@ CASES = [
     Case((6, 12, 10, 24), {"num_splits": 3, "axis": 1}, (4, 4, 4)),
     Case((6,), {"num_splits": 1}, (6,)),
     Case((0, 2), {"num_splits": 3}, (0, 0, 0)),
+    # indices=[…]: cut before these
+    Case((6,), {"indices": [2, 4]}, (2, 2, 2)),
+    Case((6,), {"indices": (1,)}, (1, 5)),
+    Case((6,), {"indices": []}, (6,)),
+    Case((6,), {"indices": range(3)}, (0, 1, 1, 4)),
+    Case((6,), {"indices": [2, 2]}, (2, 0, 4)),
+    Case((6,), {"indices": [-4, -1]}, (2, 3, 1)),
+    Case((6,), {"indices": [1, -2]}, (1, 3, 2)),
+    Case((6,), {"indices": [-6, 6]}, (0, 6, 0)),
+    Case((6,), {"indices": [-7, 7]}, (0, 6, 0)),
+    Case((6,), {"indices": [9, 8, 10]}, (6, 0, 0, 0)),
+    Case((6,), {"indices": [-(2**63), 2**63 - 1]}, (0, 6, 0)),
+    Case((0,), {"indices": [-1, 0, 1]}, (0, 0, 0, 0)),
+    Case((2, 6), {"indices": np.array([2, 4], np.uint8), "axis": -1}, (2, 2, 2)),
+    Case((2, 6), {"indices": [np.int64(2), np.int8(-1)], "axis": np.int32(1)}, (2, 3, 1)),
+    Case((6, 0), {"indices": [5]}, (5, 1)),
+    # num_sections=n: lengths differ by at most one, longer parts first
+    Case((6,), {"num_sections": 4}, (2, 2, 1, 1)),
+    Case((7,), {"num_sections": 3}, (3, 2, 2)),
+    Case((8,), {"num_sections": 3}, (3, 3, 2)),
+    Case((6,), {"num_sections": 3}, (2, 2, 2)),
+    Case((3,), {"num_sections": 5}, (1, 1, 1, 0, 0)),
+    Case((0,), {"num_sections": 2}, (0, 0)),
+    Case((7, 3), {"num_sections": np.int8(1), "axis": -2}, (7,)),
 ]
 
 # Lengths that need exact integer arithmetic. Arrays of these lengths do not fit in memory.
@@ -67,6 +92,10 @@ EXACT = [
     Case((2**53 + 1,), {"num_outputs": 2}, (2**52 + 1, 2**52)),
     Case((2**62,), {"split": [2**62 - 1, 1]}, (2**62 - 1, 1)),
     Case((2**63 + 5,), {"split": 2**63}, (2**63, 5)),
+    Case((2**53 + 1,), {"num_sections": 2}, (2**52 + 1, 2**52)),
+    Case((2**63 + 5,), {"num_sections": 3}, (2**63 // 3 + 3, 2**63 // 3 + 2, 2**63 // 3 + 2)),
+    Case((2**63 + 5,), {"indices": [-5, 10**30]}, (2**63, 5, 0)),
+    Case((6,), {"indices": [-(10**30), np.uint64(2**64 - 1), 2**64]}, (0, 6, 0, 0)),
 ]
 
 
@@ -86,9 +115,13 @@ class Refusal:
 
 REFUSALS = [
     # exactly one rule
-    Refusal((6,), {}, SplitError, "split=None, num_outputs=None, num_splits=None: exactly one"),
+    Refusal((6,), {}, SplitError, "split=None, num_outputs=None.*, num_sections=None: exactly one"),
     Refusal((6,), {"split": 2, "num_outputs": 3}, SplitError, "split=2, num_outputs=3.*exactly"),
-    Refusal((6,), {"num_splits": 3, "num_outputs": 3}, SplitError, "num_splits=3: exactly one"),
+    Refusal((6,), {"num_splits": 3, "num_outputs": 3}, SplitError, "num_splits=3,.*: exactly one"),
+    Refusal((6,), {"num_splits": 3, "indices": [3]}, SplitError, r"indices=\[3\],.*: exactly one"),
+    Refusal((6,), {"split": [3, 3], "indices": []}, SplitError, r"indices=\[\],.*: exactly one"),
+    Refusal((6,), {"indices": [3], "num_sections": 2}, SplitError, "num_sections=2: exactly one"),
+    Refusal((6,), {"split": 3, "num_sections": 2}, SplitError, "num_sections=2: exactly one"),
     Refusal((0,), {"split": [], "num_splits": 3}, SplitError, r"split=\[\].*exactly one"),
     # lengths
     Refusal((6,), {"split": [2, 3]}, SplitError, r"\(2, 3\).*sum to the axis length 6, not to 5"),
@@ -97,6 +130,17 @@ REFUSALS = [
     Refusal((6,), {"split": [2**63 - 1, 2**63 - 1, 8]}, SplitError, "not to 18446744073709551622"),
     Refusal((6,), {"split": [2**64, 6 - 2**64]}, SplitError, "at least 0"),
     Refusal((0,), {"split": [1]}, SplitError, "axis length 0, not to 1"),
+    # lengths that may be indices, and -1 for the rest
+    Refusal((6,), {"split": [2, 5]}, SplitError, "not to 7; if these are indices .* indices= "),
+    Refusal((6,), {"split": [5, 2]}, SplitError, "not to 7; .* indices= in ascending order"),
+    Refusal((6,), {"split": [2, -2]}, SplitError, "not -2; if these are indices .* indices= "),
+    Refusal((6,), {"split": [2, -1]}, SplitError, r"not -1; splitjit\.openvino\.VariadicSplit"),
+    # indices
+    Refusal((6,), {"indices": [4, 2]}, SplitError, r"indices=\(4, 2\).*descend, but 2 cuts before"),
+    Refusal((6,), {"indices": [4, -4]}, SplitError, "descend, but -4 cuts before the preceding"),
+    Refusal((6,), {"indices": [7, 5]}, SplitError, "descend, but 5 cuts before"),
+    Refusal((6,), {"indices": [10**30, 5]}, SplitError, "descend, but 5 cuts before"),
+    Refusal((6,), {"indices": [1, -(10**30)]}, SplitError, "descend, but -10000.* cuts before"),
     # counts
     Refusal((6,), {"split": 0}, SplitError, "split=0.*at least 1"),
     Refusal((6,), {"split": -2}, SplitError, "split=-2.*at least 1"),
@@ -104,6 +148,9 @@ REFUSALS = [
     Refusal((6,), {"num_outputs": 0}, SplitError, "num_outputs=0.*at least 1"),
     Refusal((6,), {"num_outputs": -1}, SplitError, "num_outputs=-1.*at least 1"),
     Refusal((6,), {"num_outputs": 2**31}, SplitError, "2147483648 parts are more than"),
+    Refusal((6,), {"num_sections": 0}, SplitError, "num_sections=0.*at least 1"),
+    Refusal((6,), {"num_sections": -1}, SplitError, "num_sections=-1.*at least 1"),
+    Refusal((6,), {"num_sections": 2**31}, SplitError, "2147483648 parts are more than"),
     Refusal((6,), {"num_splits": 0}, SplitError, "num_splits=0.*at least 1"),
     Refusal((0,), {"num_splits": 2**31}, SplitError, "parts are more than"),
     Refusal((2**31,), {"split": 1}, SplitError, "2147483648 parts are more than"),
@@ -123,6 +170,20 @@ REFUSALS = [
     Refusal((6,), {"num_splits": 2, "axis": [0]}, SplitTypeError, r"axis=\[0\]: must be an int"),
     Refusal((6,), {"num_splits": True}, SplitTypeError, "num_splits=True: must be an integer"),
     Refusal((6,), {"num_splits": 2.0}, SplitTypeError, "num_splits=2.0: must be an integer"),
+    Refusal((6,), {"num_sections": 2.0}, SplitTypeError, "num_sections=2.0: must be an integer"),
+    Refusal((6,), {"num_sections": True}, SplitTypeError, "num_sections=True: must be an integer"),
+    Refusal((6,), {"indices": 3}, SplitTypeError, "indices=3: must be a sequence of integers or"),
+    Refusal((6,), {"indices": [2.0, 4]}, SplitTypeError, r"indices=\[2.0, 4\]: must be"),
+    Refusal((6,), {"indices": [True, 5]}, SplitTypeError, r"indices=\[True, 5\]: must be"),
+    Refusal((6,), {"indices": [[2, 4]]}, SplitTypeError, r"indices=\[\[2, 4\]\]: must be"),
+    Refusal(
+        (6,), {"indices": np.array(2)}, SplitTypeError, "array of int64, shape .* must be a seq"
+    ),
+    Refusal(
+        (6,), {"indices": np.array([2.5])}, SplitTypeError, r"array of float64, \[2\.5\]: must"
+    ),
+    Refusal((6,), {"indices": "24"}, SplitTypeError, "indices='24': must be a sequence"),
+    Refusal((6,), {"indices": {2, 4}}, SplitTypeError, "indices={2, 4}: must be a sequence"),
     Refusal((6,), {"num_outputs": "2"}, SplitTypeError, "num_outputs='2': must be an integer"),
     Refusal((6,), {"num_outputs": np.float32(2)}, SplitTypeError, "num_outputs=.*must be an int"),
     Refusal((6,), {"split": 2.0}, SplitTypeError, "split=2.0: must be an integer, a sequence"),
@@ -152,3 +213,38 @@ REFUSALS = [
     Refusal((6,), {"split": {2, 4}}, SplitTypeError, "split={2, 4}: must be"),
     Refusal((6,), {"split": iter([2, 4])}, SplitTypeError, "must be an integer, a sequence"),
 ]
+
+
+def random_cases(count: int) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+    """Yield `count` random cases of each rule: an array of rank 2, and the rule with its axis.
+
+    The values of a rule have one type each, so that compiled code has one signature. Most axes
+    exist. Some values are out of range, and some are extreme.
+    """
+    rng = np.random.default_rng(13)
+    extreme = np.array([-(2**63), -(2**62), 2**62, 2**63 - 1])
+
+    def integers(low: int, high: int, size: int) -> np.ndarray:
+        drawn = rng.integers(low, high, size)
+        return np.where(rng.random(size) < 0.03, rng.choice(extreme, size), drawn)
+
+    for name in ("split", "chunk", "num_outputs", "num_splits", "indices", "num_sections"):
+        for _ in range(count):
+            shape = rng.integers(0, 13, 2)
+            axis = int(rng.choice([-2, -1, 0, 1], p=[0.2, 0.3, 0.2, 0.3]))
+            if rng.random() < 0.03:
+                axis = int(rng.choice([-3, 2]))
+            length = int(shape[axis % 2])
+            if name == "split":
+                cuts = np.sort(rng.integers(0, length + 1, rng.integers(0, 5)))
+                value: Any = np.diff([0, *cuts, length])
+                if rng.random() < 0.4:
+                    value = value + integers(-1, 2, len(value))
+            elif name == "indices":
+                value = integers(-length - 3, length + 4, rng.integers(0, 5))
+                if rng.random() < 0.6:
+                    value = value[np.argsort(np.where(value < 0, value + length, value))]
+            else:
+                value = int(integers(-1, 16, 1)[0])
+            x = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+            yield x, {"split" if name == "chunk" else name: value, "axis": axis}

@@ -5,6 +5,7 @@ the operator's attributes and its inputs. A function returns the parts as views 
 raises `Refused`. The model does not say why it refuses.
 """
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -82,8 +83,21 @@ def integer_input(value, chars, ranks):
 # ---- the rules --------------------------------------------------------------------------
 
 
-def sizes_of(length, split=None, num_outputs=None, num_splits=None):
-    check(sum(rule is not None for rule in (split, num_outputs, num_splits)) == 1)
+def sizes_of(
+    length, split=None, num_outputs=None, num_splits=None, indices=None, num_sections=None
+):
+    rules = (split, num_outputs, num_splits, indices, num_sections)
+    check(sum(rule is not None for rule in rules) == 1)
+    if indices is not None:
+        cuts = [0]
+        for index in integers(indices):
+            cuts.append(len(range(length)[:index]))
+            check(cuts[-1] >= cuts[-2])
+        return [b - a for a, b in itertools.pairwise([*cuts, length])]
+    if num_sections is not None:
+        n = count(num_sections)
+        check_memory(n)
+        return [len(range(i, length, n)) for i in range(n)]
     if split is None:
         n = count(num_splits if num_outputs is None else num_outputs)
         chunk = Fraction(length, n)
@@ -110,18 +124,18 @@ def check_memory(parts):
         raise MemoryError
 
 
-def parts_of(x, axis, *rule):
+def parts_of(x, axis, *rule, **rules):
     axis = axis_of(axis, x.ndim)
     parts, start = [], 0
-    for size in sizes_of(x.shape[axis], *rule):
+    for size in sizes_of(x.shape[axis], *rule, **rules):
         parts.append(x[(slice(None),) * axis + (slice(start, start + size),)])
         start += size
     return parts
 
 
-def split(x, split=None, axis=0, num_outputs=None, num_splits=None, out=None, copy=True):
+def split(x, split=None, axis=0, out=None, copy=True, **rules):
     x = array(x)
-    parts = parts_of(x, axis, split, num_outputs, num_splits)
+    parts = parts_of(x, axis, split, **rules)
     check(copy is True or (copy is False and out is None))
     if out is not None:
         check_out(x, parts, out)
@@ -153,11 +167,11 @@ def bytes_of(x):
     return starts.ravel().tolist()
 
 
-def plan_split(shape, split=None, axis=0, num_outputs=None, num_splits=None):
+def plan_split(shape, split=None, axis=0, **rules):
     shape = integers(shape)
     check(all(extent >= 0 for extent in shape))
     axis = axis_of(axis, len(shape))
-    sizes = sizes_of(shape[axis], split, num_outputs, num_splits)
+    sizes = sizes_of(shape[axis], split, **rules)
     return [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
 
 

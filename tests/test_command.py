@@ -4,12 +4,14 @@ import io
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,6 +65,10 @@ def names(folder="."):
         (["--split", "4"], {"split": 4}),
         (["--split", "6,"], {"split": [6]}),
         (["--split", "0,6,0"], {"split": [0, 6, 0]}),
+        (["--num-sections", "4"], {"num_sections": 4}),
+        (["--indices", "2,4"], {"indices": [2, 4]}),
+        (["--indices", "5"], {"indices": [5]}),
+        (["--indices=-4,99"], {"indices": [-4, 99]}),
     ],
 )
 @pytest.mark.parametrize("axis", ["1", "-1"])
@@ -121,6 +127,10 @@ REFUSED = [
     (["objects.npy", "--num-splits", "2"], "Python objects"),
     (["scalar.npy", "--num-splits", "2"], "rank 0"),
     (["x.npy", "--num-splits", "2", "--out", "text.npy"], "text.npy"),
+    (["x.npy", "--indices", "3,1"], "indices must not descend, but 1 cuts before"),
+    (["x.npy", "--num-sections", "0"], "num_sections must be at least 1"),
+    (["x.npy", "--indices", "2", "--num-sections", "2"], "not allowed with"),
+    (["x.npy", "--indices", "2.5"], "must be an integer, or integers"),
     (["x.npy"], "required"),
     (["x.npy", "--split", "2", "--num-splits", "2"], "not allowed with"),
     (["x.npy", "--split", "two"], "must be an integer, or integers"),
@@ -164,6 +174,19 @@ def test_help(capsys, arguments):
         main(arguments)
     assert ended.value.code == 0
     assert "usage: python -m splitjit" in capsys.readouterr().out
+
+
+def test_the_console_script(x, tmp_path):
+    code = (
+        "import sys; from splitjit._cli.main import run\n"
+        "sys.argv = ['/bin/splitjit', *sys.argv[1:]]; run()"
+    )
+    for arguments, status in (["--num-splits", "2"], 0), (["--num-splits", "3"], 2):
+        command = [sys.executable, "-c", code, "split", "x.npy", *arguments]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert ended.returncode == status
+    assert ended.stderr.startswith("splitjit: split x.npy: ")
+    assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
 
 
 # ---- files of many tensors ------------------------------------------------------------
@@ -390,7 +413,7 @@ HALF_WAY = """
         return tiles[-1]
 
     Source.fill = waiting
-    sys.argv = ["splitjit", "split", "x.npy", "--num-splits", "2", *sys.argv[1:]]
+    sys.argv = ["__main__.py", "split", "x.npy", "--num-splits", "2", *sys.argv[1:]]
     runpy.run_module("splitjit", run_name="__main__")
 """
 
@@ -478,7 +501,9 @@ def test_check_as_a_user_runs_it():
         assert re.search(
             rf" ok +{number} [mu]s +{number} [mu]s +({number}|-) +{number} +(\d+%|-)$", row
         )
-    for name in ["splitjit", "numba", "numpy", "python", "CPU", "threading layer", "threads"]:
+    folder = re.escape(str(Path(splitjit.__file__).parent))
+    assert re.search(rf"^splitjit +{splitjit.__version__}, {folder}$", ended.stdout, re.M)
+    for name in ["numba", "numpy", "python", "CPU", "threading layer", "threads"]:
         assert re.search(rf"^{name} +\S", ended.stdout, re.MULTILINE)
     assert re.search(
         r"^threads +\d+, limited by (cores|Numba|affinity|quota): ", ended.stdout, re.M
@@ -486,6 +511,43 @@ def test_check_as_a_user_runs_it():
     assert re.search(r"^1 thread +[\d.]+ GB/s$", ended.stdout, re.M)
     assert re.search(r"^first compile +[\d.]+ s, (compiled|from the cache)$", ended.stdout, re.M)
     assert re.search(r"^kernel cache +\S", ended.stdout, re.M)
+
+
+def package(folder):
+    """Make a folder of a package splitjit whose command prints where it is."""
+    (folder / "splitjit").mkdir(parents=True)
+    (folder / "splitjit" / "__init__.py").touch()
+    (folder / "splitjit" / "__main__.py").write_text("print(__file__)")
+    return folder
+
+
+def test_check_runs_the_installed_package(tmp_path, monkeypatch):
+    here, there = tmp_path / "here", package(tmp_path / "there")
+    here.mkdir()
+    shutil.copytree(Path(splitjit.__file__).parent, here / "splitjit")
+    monkeypatch.setenv("PYTHONPATH", str(there))
+    assert run("check", cwd=here).stdout.strip() == str(there / "splitjit" / "__main__.py")
+    assert "usage" in run("--help", cwd=here).stdout  # of the package in `here`
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "safe", "shadows"),
+    [
+        ("here", ["there"], False, True),
+        ("here", ["there"], True, False),  # -P, or the script splitjit
+        ("elsewhere", ["there"], False, False),
+        ("here", ["here", "there"], False, False),  # an editable installation
+        ("here", [], False, False),  # no installation
+    ],
+)
+def test_which_package_is_installed(tmp_path, monkeypatch, first, others, safe, shadows):
+    here = package(tmp_path / "here")
+    package(tmp_path / "there")
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(check, "_FILE", here / "splitjit" / "__init__.py")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / name) for name in (first, *others)])
+    monkeypatch.setattr(sys, "flags", SimpleNamespace(safe_path=safe))
+    assert check.shadows_installation() == shadows
 
 
 @pytest.fixture

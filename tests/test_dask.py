@@ -1,5 +1,6 @@
 """Splits of Dask arrays: the parts, compared with NumPy's slices, and the task graph."""
 
+import collections
 import inspect
 import math
 import subprocess
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, openvino, plan_split, split
-from tests.cases import CASES, REFUSALS
+from tests.cases import CASES, REFUSALS, random_cases
 
 da = pytest.importorskip("dask.array")
 
@@ -42,6 +43,32 @@ def test_rules(case, chunk):
     assert_parts(parts, x, plan)
     assert [part.name for part in plan(lazy)] == [part.name for part in parts]
     assert_parts(plan(lazy, copy=False), x, plan)
+
+
+@pytest.mark.slow
+def test_the_rules_are_those_of_python():
+    """In 1000 random cases of each rule, both return equal parts or refuse by the same rule."""
+    seen = collections.Counter()
+    for x, rule in random_cases(1000):
+        lazy = da.from_array(x, chunks=[min(5, n) or -1 for n in x.shape])
+        name = next(iter(rule))
+        try:
+            expected = split(x, **rule)
+        except SplitError as error:
+            with pytest.raises(SplitError) as caught:
+                split(lazy, **rule)
+            assert str(caught.value) == str(error)
+            seen[name, "refused"] += 1
+        except MemoryError:
+            with pytest.raises(MemoryError):
+                split(lazy, **rule)
+        else:
+            parts = dask.compute(*split(lazy, **rule), scheduler="synchronous")
+            for part, right in zip(parts, expected, strict=True):
+                np.testing.assert_array_equal(part, right, strict=True)
+            seen[name, "split"] += 1
+    assert len(seen) == 10
+    assert min(seen.values()) > 100
 
 
 @st.composite
@@ -225,12 +252,41 @@ def test_refusals_of_dask_arrays():
         split(x, 2, copy=1)
     with pytest.raises(SplitError, match=r"shape \(4, 6\): the plan is for shape \(6, 4\)"):
         plan_split((6, 4), 2)(x)
-    unknown = x[x.sum(axis=1) > 0]
-    for copy in True, False:
-        with pytest.raises(SplitError, match=r"shape \(nan, 6\): .*compute_chunk_sizes"):
-            split(unknown, 2, axis=1, copy=copy)
-        with pytest.raises(SplitError, match="compute_chunk_sizes"):
-            plan_split((4, 6), 2)(unknown, copy=copy)
+    with pytest.raises(SplitTypeError, match="axis=1 by position: .* name; pass axis=1"):
+        splitjit.dask.split(x, 2, 1)
+    with pytest.raises(SplitTypeError, match="dim=1: the axis .* name; pass axis=1"):
+        splitjit.dask.split(x, 2, dim=1)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_unknown_lengths(copy):
+    """An unknown length blocks only a split along its own axis."""
+    whole = np.arange(24.0).reshape(4, 6)
+    keep = whole.sum(axis=1) > 20
+    x = da.from_array(whole, chunks=(2, 4))
+    unknown = x[da.from_array(keep, chunks=2)]
+    assert math.isnan(unknown.shape[0])
+    for axis in (0, -2):
+        says = r"shape \(nan, 6\): .* along axis 0 must be known; call x\.compute_chunk_sizes\(\)"
+        with pytest.raises(SplitError, match=says):
+            split(unknown, 2, axis=axis, copy=copy)
+    with pytest.raises(SplitError, match="compute_chunk_sizes"):
+        plan_split((4, 6), 2)(unknown, copy=copy)
+    with pytest.raises(SplitError, match=r"shape=\(nan, 6\): lengths must sum"):
+        split(unknown, [2], axis=1, copy=copy)
+    with pytest.raises(SplitError, match=r"shape=\(nan, 6\): axis must be in"):
+        split(unknown, 2, axis=2, copy=copy)
+    with pytest.raises(SplitError, match=r"x of shape \(nan, 6\): the plan is for shape \(4, 7\)"):
+        plan_split((4, 7), 2, axis=1)(unknown, copy=copy)
+    sizes = [1, 0, 3, 2]
+    plan = plan_split((4, 6), sizes, axis=1)
+    for parts in (split(unknown, sizes, axis=1, copy=copy), plan(unknown, copy=copy)):
+        computed = dask.compute(*parts, scheduler="synchronous")
+        for part, result, index in zip(parts, computed, plan.slices, strict=True):
+            assert part.shape[1] == result.shape[1]
+            np.testing.assert_array_equal(result, whole[keep][index], strict=True)
+    known = unknown.compute_chunk_sizes()
+    assert [part.shape for part in split(known, num_sections=2, copy=copy)] == [(2, 6), (1, 6)]
 
 
 def test_chunks_of_other_types():

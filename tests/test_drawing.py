@@ -97,7 +97,9 @@ def test_text(plan, columns):
         assert "┌" not in str(plan)
         return
     *title, top, middle, bottom, below = lines
-    assert "".join(title).replace(" ", "").endswith(f"axis={plan.axis},parts={len(plan)}")
+    words = "".join(title).replace(" ", "")
+    words = re.sub(",?nottoscale$", "", words)
+    assert words.endswith(f"axis={plan.axis},parts={len(plan)}")
     assert middle[0] + middle[-1] == "││"
     borders = [i for i, character in enumerate(middle) if character == "│"]
     assert [i for i, character in enumerate(top) if character not in "─╌"] == borders
@@ -111,7 +113,14 @@ def test_text(plan, columns):
     *starts, end = below.split()
     assert [found.start() for found in re.finditer(r"\S+", below)][:-1] == borders[:-1]
     widths = [b - a for a, b in itertools.pairwise(borders)]
+    assert min(widths) > 1
     assert_drawn(plan, labels, starts, end, widths, columns - 1, 1)
+    if "…" not in labels:
+        says = "nottoscale" in "".join(title).replace(" ", "")
+        assert says == any(
+            abs(width * sum(plan.sizes) - size * sum(widths)) >= max(1, sum(plan.sizes))
+            for width, size in zip(widths, plan.sizes, strict=True)
+        )
 
 
 @given(plans())
@@ -174,6 +183,7 @@ shape=(3,), axis=0, parts=1
             SplitPlan((6,), 0, [0, 6, 0]),
             """
 shape=(6,), axis=0, parts=3
+not to scale
 ┌───┬───┬───┐
 │ 0 │ 6 │ 0 │
 └───┴───┴───┘
@@ -183,6 +193,7 @@ shape=(6,), axis=0, parts=3
             SplitPlan((10**9,), 0, [1, 10**9 - 1]),
             """
 shape=(1000000000,), axis=0, parts=2
+not to scale
 ┌───┬──────────────────────────────────┐
 │ 1 │            999999999             │
 └───┴──────────────────────────────────┘
@@ -192,6 +203,7 @@ shape=(1000000000,), axis=0, parts=2
             plan_split((3 * 123456789,), num_splits=3),
             """
 shape=(370370367,), axis=0, parts=3
+not to scale
 ┌───────────┬───────────┬──────────────┐
 │  1.2e+08  │  1.2e+08  │   1.2e+08    │
 └───────────┴───────────┴──────────────┘
@@ -201,6 +213,7 @@ shape=(370370367,), axis=0, parts=3
             plan_split((10**5,), 1),
             """
 shape=(100000,), axis=0, parts=100000
+not to scale
 ┌───┬───┬───┬╌╌╌╌╌╌╌╌┬─────┬───────────┐
 │ 1 │ 1 │ 1 │   …    │  1  │     1     │
 └───┴───┴───┴╌╌╌╌╌╌╌╌┴─────┴───────────┘
@@ -210,7 +223,7 @@ shape=(100000,), axis=0, parts=100000
             SplitPlan((10**30,), 0, [10**30 - 10**9, 10**9]),
             """
 shape=(1000000000000000000000000000000,)
-, axis=0, parts=2
+, axis=0, parts=2, not to scale
 ┌───────────────────────┬──────────────┐
 │        1.0e+30        │   1.0e+09    │
 └───────────────────────┴──────────────┘
@@ -220,6 +233,40 @@ shape=(1000000000000000000000000000000,)
 )
 def test_narrow_drawings(plan, drawn):
     assert in_terminal(40, plan) == drawn.strip()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "shift_jis", "utf-8", "cp437"])
+def test_printed_in_any_encoding(encoding):
+    code = (
+        "from splitjit import plan_split\n"
+        "for n in 1, 3, 50: print(plan_split((100,), num_outputs=n))\n"
+        "print(plan_split((0,), []))"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "48"}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    lines = ended.stdout.decode(encoding).splitlines()
+    if encoding == "utf-8":
+        assert sum("┌" in line for line in lines) == 3
+        return
+    assert all(map(str.isascii, lines))
+    assert re.fullmatch(r"\+-+\+", lines[1])
+    assert lines[11].startswith("+---+---+---+---+..")
+    assert re.fullmatch(r"(\| 2 ){4}\| *\.\.\. *(\| +2 +){4}\|", lines[12])
+    widths = [[i for i, c in enumerate(line) if c in "+|"] for line in lines[11:14]]
+    assert widths[0] == widths[1] == widths[2]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "to_scale"),
+    [([3], True), ([6, 3], True), ([2] * 5, True), ([5, 1], True), ([1, 1000], False),
+     ([6, 0], False), ([], True), ([0], True)],
+)  # fmt: skip
+def test_it_says_when_it_is_not_to_scale(sizes, to_scale):
+    plan = SplitPlan((sum(sizes),), 0, sizes)
+    assert in_terminal(60, plan).split("\n")[0].endswith(", not to scale") == (not to_scale)
+    svg = ElementTree.fromstring(plan._repr_html_())
+    assert svg.find(f"{SVG}text").text.endswith(", not to scale") == (not to_scale)
 
 
 def test_what_is_hostile_is_text():

@@ -28,8 +28,8 @@ from tests.test_split import random_array
 # ---- the functions that are called ------------------------------------------------------
 
 
-def run_plan(x, split=None, axis=0, num_outputs=None, num_splits=None, out=None, copy=True):
-    plan = plan_split(np.shape(x), split, axis=axis, num_outputs=num_outputs, num_splits=num_splits)
+def run_plan(x, split=None, out=None, copy=True, **rules):
+    plan = plan_split(np.shape(x), split, **rules)
     return plan(x, out, copy)
 
 
@@ -120,6 +120,8 @@ VALID = [
     ("split", {"x": X, "split": 3, "num_splits": None, "out": None}),
     ("split", {"x": X, "num_splits": 2, "num_outputs": None}),
     ("split", {"x": X, "num_outputs": 2, "axis": -2, "split": None}),
+    ("split", {"x": X, "indices": [2, 4], "num_sections": None}),
+    ("split", {"x": X, "num_sections": 4, "axis": 0, "indices": None}),
     ("ONNX Split", {"input": X, "split": [2, 4], "axis": 0, "opset": 13, "outputs": 2}),
     ("ONNX Split", {"input": X, "num_outputs": 3, "split": None, "outputs": None}),
     ("ONNX Split", {"input": X, "attribute": [2, 4], "opset": 11, "outputs": None}),
@@ -274,10 +276,12 @@ def calls(draw):
     """Draw the name of a call, the values of its arguments, and the array to split."""
     x, axis, lengths = draw(arrays())
     count = draw(st.sampled_from([len(lengths), x.shape[axis], 1, 2, 3, 7])) or 1
+    indices = sorted(draw(st.lists(st.integers(-2, 8), max_size=3)), key=lambda i: i % 9)
     new = {
         "axis": lambda: spell(draw, axis, NUMBERS),
         "number": lambda: spell(draw, count, NUMBERS),
         "sizes": lambda: spell(draw, lengths, LISTS),
+        "indices": lambda: spell(draw, indices, LISTS),
         "flag": lambda: spell(draw, draw(st.integers(0, 1)), NUMBERS),
         "either": lambda: new[draw(st.sampled_from(["number", "sizes"]))](),
     }
@@ -290,7 +294,8 @@ def calls(draw):
 
     name = draw(st.sampled_from(["split", *OPERATORS]))
     if name == "split":
-        options = {"split": "either", "num_outputs": "number", "num_splits": "number"}
+        options = {"split": "either", "num_outputs": "number", "num_splits": "number",
+                   "indices": "indices", "num_sections": "number"}  # fmt: skip
         values = {"x": x, "axis": new["axis"](), **some([[key] for key in options], options)}
     elif name == "ONNX Split":
         opset = draw(st.sampled_from([1, 2, 10, 11, 12, 13, 17, 18, 25]))

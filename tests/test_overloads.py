@@ -1,22 +1,22 @@
 """`split` and `split_into` in compiled code return the same parts and refusals as in Python."""
 
+import collections
 import pickle
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numba import njit, prange, typed
-from numba.core.errors import TypingError
 
 import splitjit
-from splitjit import SplitError
+from splitjit import SplitError, SplitTypeError
 from splitjit import _njit as overloads
 from splitjit._core import loading, routes
 from splitjit._core.arguments import most_parts
 from splitjit._core.rules import MAX_PARTS
+from tests.cases import random_cases
 
 pytestmark = [
     pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled"),
@@ -27,7 +27,7 @@ pytestmark = [
 
 @njit
 def by_split(x, split, axis):
-    return splitjit.split(x, split, axis)
+    return splitjit.split(x, split, axis=axis)
 
 
 @njit
@@ -36,8 +36,18 @@ def by_num_outputs(x, n, axis):
 
 
 @njit
-def by_num_splits(x, n):
-    return splitjit.split(x, axis=-1, num_splits=n)
+def by_num_splits(x, n, axis=-1):
+    return splitjit.split(x, axis=axis, num_splits=n)
+
+
+@njit
+def by_indices(x, indices, axis):
+    return splitjit.split(x, indices=indices, axis=axis)
+
+
+@njit
+def by_num_sections(x, n, axis):
+    return splitjit.split(x, num_sections=n, axis=axis)
 
 
 @njit
@@ -80,6 +90,27 @@ def test_what_split_may_be(split):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "indices",
+    [
+        (2, 5),
+        [-4, 20],
+        np.array([4, -1], np.int8),
+        np.array([4, 2**63, 2**64 - 1], np.uint64),
+        typed.List([1, 9]),
+        (np.int8(-3), np.uint64(2**63)),
+        (-(2**63), 2**63 - 1),
+        (),
+    ],
+    ids=repr,
+)
+def test_what_indices_may_be(indices):
+    assert_same(
+        by_indices(X, indices, 1), splitjit.split(X, indices=[int(i) for i in indices], axis=1)
+    )
+
+
+@pytest.mark.slow
 def test_nothing_into_nothing():
     nothing = np.empty((0, 3))
     assert by_split(nothing, (), 0) == []
@@ -97,7 +128,8 @@ def test_lengths_that_only_seem_to_sum_to_the_axis_length(sizes):
 @pytest.mark.slow
 def test_integers_beyond_those_with_a_sign():
     huge = np.uint64(2**64 - 1)  # -1 as a signed integer
-    assert_same(by_split(X, huge, 1), [X])
+    for count in huge, np.uint64(2**63):  # the second equals 2**63 - 1 as a float
+        assert_same(by_split(X, count, 1), [X])
     for wrong in [
         lambda: by_split(X, np.array([huge, 11], np.uint64), 1),
         lambda: by_split(X, (huge, 11), 1),
@@ -128,29 +160,40 @@ def test_copy_may_be_said():
     assert_same(njit(lambda x: splitjit.split(x, 3, copy=True))(X), splitjit.split(X, 3))
 
 
-@given(
-    st.lists(st.integers(0, 5), min_size=1, max_size=4),
-    st.integers(0, 20),
-    st.integers(1, 30),
-    st.data(),
-)
-def test_the_rules_are_those_of_python(sizes, chunk, n, data):
-    """For valid and invalid calls, both return the same parts, or both refuse."""
-    x = np.arange(4 * data.draw(st.sampled_from([sum(sizes), 7])), dtype=np.float64).reshape(4, -1)
-    axis = data.draw(st.integers(-3, 2))
-    for compiled, keywords in [
-        (lambda: by_split(x, np.array(sizes), axis), {"split": sizes, "axis": axis}),
-        (lambda: by_split(x, chunk, axis), {"split": chunk, "axis": axis}),
-        (lambda: by_num_outputs(x, n, axis), {"num_outputs": n, "axis": axis}),
-        (lambda: by_num_splits(x, n), {"num_splits": n, "axis": -1}),
-    ]:
+def shorten_sums(text):
+    return re.sub(r"to \d{19,}", "to more than 10**18", text)
+
+
+@pytest.mark.slow
+def test_the_rules_are_those_of_python():
+    """In 1000 random cases of each rule, both return equal parts or refuse by the same rule."""
+    compiled = {
+        "split": by_split,
+        "num_outputs": by_num_outputs,
+        "num_splits": by_num_splits,
+        "indices": by_indices,
+        "num_sections": by_num_sections,
+    }
+    seen = collections.Counter()
+    for x, rule in random_cases(1000):
+        name, value = next(iter(rule.items()))
         try:
-            expected = splitjit.split(x, **keywords)
-        except SplitError:
-            with pytest.raises(SplitError):
-                compiled()
+            expected = splitjit.split(x, **rule)
+        except SplitError as error:
+            with pytest.raises(SplitError) as caught:
+                compiled[name](x, value, rule["axis"])
+            assert caught.value.operator == "split"
+            # Compiled code clamps a sum beyond int64.
+            assert shorten_sums(caught.value.rule) == shorten_sums(error.rule)
+            seen[name, "refused"] += 1
+        except MemoryError:  # there would be 2**62 parts
+            with pytest.raises((SplitError, MemoryError)):
+                compiled[name](x, value, rule["axis"])
         else:
-            assert_same(compiled(), expected)
+            assert_same(compiled[name](x, value, rule["axis"]), expected)
+            seen[name, "split"] += 1
+    assert len(seen) == 10
+    assert min(seen.values()) > 100
 
 
 SOURCES = [
@@ -240,23 +283,87 @@ def test_split_into_refuses_what_does_not_fit():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: by_split(X, (2.0, 8.0), 1), "split must be an integer, a tuple"),
-        (lambda: by_split(X, True, 1), "split must be an integer, a tuple"),
-        (lambda: by_split(X, np.ones((2, 2), int), 1), "split must be an integer, a tuple"),
-        (lambda: by_split(X, 5, 1.0), "axis must be an integer"),
-        (lambda: by_num_outputs(X, 2.5, 1), "num_outputs must be an integer"),
-        (lambda: by_split([1, 2], 1, 0), "x must be an array of rank 1 or more"),
-        (lambda: by_split(np.array(1), 1, 0), "x must be an array of rank 1 or more"),
-        (lambda: into(X, X, 5, 0), "outs must be arrays of one type"),
-        (lambda: into(X, (np.zeros((6, 10), int),), 6, 0), "the dtype and rank of x"),
-        (lambda: into(X, (np.broadcast_to(0.0, X.shape),), 6, 0), "outs must be writeable"),
-        (njit(lambda: splitjit.split(X, 2, copy=False)), "slice x for views"),
-        (njit(lambda: splitjit.split(X, 2, out=(X, X, X))), "split_into takes the place"),
+        (
+            lambda: by_split(X, (2.0, 8.0), 1),
+            r"split of type UniTuple\(float64 x 2\): must be an integer, a tuple",
+        ),
+        (lambda: by_split(X, True, 1), "split of type bool.*: must be an integer, a tuple"),
+        (lambda: by_split(X, np.ones((2, 2), int), 1), "split of type .* an integer, a tuple"),
+        (lambda: by_split(X, 5, 1.0), "axis of type float64: axis must be an integer"),
+        (lambda: by_num_outputs(X, 2.5, 1), "num_outputs of type float64: num_outputs must be an"),
+        (lambda: by_num_sections(X, True, 1), "num_sections of type bool.*: num_sections must be"),
+        (lambda: by_indices(X, 3, 1), "indices of type int64: must be a tuple or list of int"),
+        (lambda: by_indices(X, (True,), 1), "indices of type .*: must be a tuple or list of int"),
+        (lambda: by_indices(X, np.ones(2), 1), "indices of type .*: must be a tuple or list of"),
+        (lambda: by_split([1, 2], 1, 0), "x of type .*: x must be an array of rank 1 or more"),
+        (lambda: by_split(np.array(1), 1, 0), "x of type .*: x must be an array of rank 1 or"),
+        (lambda: into(X, X, 5, 0), "outs of type .*: outs must be a tuple or a list of arrays"),
+        (lambda: into(X, (X, 1), 5, 0), "outs of type .*: outs must be a tuple or a list of arr"),
+        (lambda: into(X, (np.zeros((6, 10), int),), 6, 0), "outs .*, x of .* dtype and rank of x"),
+        (
+            lambda: into(X, (X[:, ::2], np.zeros((6, 5), int)), 5, 1),
+            "outs .*, x of type .*: outs must have the dtype and rank of x",
+        ),
+        (lambda: into(X, (np.broadcast_to(0.0, X.shape),), 6, 0), "outs .* must be writeable"),
+        (lambda: into(X, (X, np.broadcast_to(0.0, (1, 10))), 6, 0), "outs .* must be writeable"),
+        (njit(lambda: splitjit.split(X, 2, copy=False)), "copy of .* slice x for views"),
+        (njit(lambda: splitjit.split(X, 2, out=(X, X, X))), "out of .* call splitjit.split_into"),
+        # the axis by another way than its name, as in Python
+        (njit(lambda: splitjit.split(X, 3, 1)), "axis of .* by its name; pass axis="),
+        (njit(lambda: splitjit.split(X, 3, None, 1)), "axis of .* by its name; pass axis="),
+        (njit(lambda: splitjit.split(X, 3, dim=1)), "dim of .* by its name; pass axis="),
+        (njit(lambda: splitjit.split_into(X, (X,), 6, dim=0)), "dim of .* by its name; pass axis="),
+        (
+            njit(lambda: splitjit.split_into(X, (X,), None, 0, 1)),
+            "argument of .* rules after axis must be",
+        ),
     ],
 )
 def test_wrong_types_are_refused_readably(call, says):
-    with pytest.raises(TypingError, match=says):
+    """The clear sentence is the whole message; Numba hides the message of a TypingError."""
+    with pytest.raises(SplitTypeError, match=f"^split(_into)?: {says}") as caught:
         call()
+    assert "\n" not in str(caught.value)
+
+
+@njit
+def into_by_indices(x, outs, indices):
+    splitjit.split_into(x, outs, indices=indices, axis=1)
+
+
+@njit
+def into_by_counts(x, outs):
+    splitjit.split_into(x, outs, num_outputs=2)
+    splitjit.split_into(x, outs, num_splits=2)
+    splitjit.split_into(x, outs, num_sections=2)
+
+
+@pytest.mark.slow
+def test_split_into_takes_outputs_of_several_layouts():
+    whole = np.zeros((6, 20))
+    fortran, strided = np.asfortranarray(np.zeros((6, 2))), whole[:, 1::4]
+    outs = (np.zeros((6, 3)), strided, fortran)
+    into_by_indices(X, outs, (3, 8))
+    assert np.array_equal(np.hstack(outs), X)
+    assert not np.delete(whole, np.s_[1::4], axis=1).any()
+    for out in outs:
+        out[...] = 0
+    for wrong in [(3, 7), (3,), (8, 3)]:
+        with pytest.raises(SplitError):
+            into_by_indices(X, outs, wrong)
+    shared = np.zeros((6, 10))
+    with pytest.raises(SplitError, match=r"^split_into: outs\[2\] and x: must not share memory"):
+        into_by_indices(
+            shared, (shared[:, :3].copy(), strided, shared.ravel()[:12].reshape(6, 2)), (3, 8)
+        )
+    assert not any(out.any() for out in outs)
+
+
+@pytest.mark.slow
+def test_split_into_takes_every_rule():
+    outs = [np.zeros((3, 10)), np.zeros((3, 10))]
+    into_by_counts(X, outs)
+    assert np.array_equal(np.vstack(outs), X)
 
 
 @pytest.mark.slow
@@ -265,8 +372,11 @@ def test_exactly_one_rule():
     def by_two(x):
         return splitjit.split(x, 2, num_splits=2)
 
-    with pytest.raises(ValueError, match="exactly one of split, num_outputs, num_splits"):
+    says = "^split: split of type .*, num_splits of type .*: exactly one of split, num_outputs"
+    with pytest.raises(SplitError, match=says):
         by_two(X)
+    with pytest.raises(SplitError, match="^split: no rule: exactly one of split, num_outputs"):
+        njit(lambda x: splitjit.split(x))(X)
 
 
 @pytest.mark.slow
@@ -282,6 +392,9 @@ def test_refusals_say_what_was_received():
         by_split(X, (4, -5, 11), 1)
     with pytest.raises(SplitError, match="^split: num_splits=4, axis length 10: .* 10 .* of 4$"):
         by_num_splits(X, 4)
+    says = "^split: indices of 3 parts, axis length 10: indices must not descend, but -9 cuts"
+    with pytest.raises(SplitError, match=says):
+        by_indices(X, (5, -9), 1)
     outs = [np.zeros((6, 4)), np.zeros((6, 5))]
     with pytest.raises(SplitError, match=r"^split_into: outs\[1\]: must have the shape"):
         into(X, outs, (4, 6), 1)

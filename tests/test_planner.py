@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import splitjit
 from splitjit import SplitError, SplitPlan, SplitTypeError, plan_split
 from splitjit._core import plan as planner
 from splitjit.errors import describe, shorten
@@ -153,6 +154,8 @@ def test_pickles_name_no_private_module():
 
 def test_annotations_of_a_plan_can_be_read():
     assert typing.get_type_hints(SplitPlan)["sizes"] == tuple[int, ...]
+    for function in (plan_split, splitjit.split_into):
+        assert "indices" in typing.get_type_hints(function)
 
 
 def test_a_likely_fix_ends_the_message_of_split_alone():
@@ -211,3 +214,35 @@ def test_importing_the_package_imports_no_numba():
         "assert 'numba' not in sys.modules and 'onnx' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_dir_lists_the_public_names_alone():
+    code = (
+        "import sys, splitjit\n"
+        "names = dir(splitjit)\n"
+        "assert not {'splitjit.dask', 'splitjit.onnx', 'splitjit.openvino'} & {*sys.modules}\n"
+        "assert names == sorted([*splitjit.__all__, 'dask', 'onnx', 'openvino']), names\n"
+        "splitjit.onnx, splitjit.openvino\n"
+        "assert dir(splitjit) == names"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("axis", [1, None, 0.5])
+def test_the_axis_is_given_by_its_name(axis):
+    x, shown = np.zeros((2, 6)), re.escape(describe(axis=axis))
+    for call in (splitjit.split, lambda x, *args, **names: plan_split(x.shape, *args, **names)):
+        with pytest.raises(SplitTypeError, match=f"^split: {shown} by position: .* pass {shown}$"):
+            call(x, 3, axis)
+        with pytest.raises(SplitTypeError, match=f"^split: dim={axis}: .* name; pass {shown}$"):
+            call(x, 3, dim=axis)
+    with pytest.raises(SplitTypeError, match=f"^split_into: dim={axis}: .* pass {shown}$"):
+        splitjit.split_into(x, [x], 2, dim=axis)
+
+
+def test_split_into_has_the_hints_of_split():
+    out = [np.zeros(2), np.zeros(4)]
+    with pytest.raises(SplitError, match=r"^split_into: .* not to 7; .* indices= in ascending"):
+        splitjit.split_into(np.arange(6.0), out, [2, 5])
+    splitjit.split_into(np.arange(6.0), out, indices=[-4])
+    assert [part.tolist() for part in out] == [[0, 1], [2, 3, 4, 5]]

@@ -79,3 +79,8 @@ def test_classifiers_begin_with_the_oldest_python():
     ]
     assert f">={pythons[0]}" == PROJECT["project"]["requires-python"]
     assert pythons == sorted(pythons, key=lambda name: int(name.split(".")[1]))
+
+
+def test_the_commands_of_the_package(recipe):
+    ((name, target),) = PROJECT["project"]["scripts"].items()
+    assert recipe["build"]["python"]["entry_points"] == [f"{name} = {target}"]

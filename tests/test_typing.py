@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 import splitjit
-from splitjit import SplitError, SplitPlan, plan_split, split
+from splitjit import SplitError, SplitPlan, plan_split, split, split_into
 
 x = np.arange(6, dtype=np.float32)
 out = [np.empty(3, np.float32), np.empty(3, np.float32)]
@@ -30,6 +30,9 @@ def test_parts_have_the_dtype_of_the_array() -> None:
     assert_type(split(x, np.array([1, 5])), Floats)
     assert_type(split(x, num_outputs=4, axis=0), Floats)
     assert_type(split(x, num_splits=np.int64(3)), Floats)
+    assert_type(split(x, indices=[2, -1]), Floats)
+    assert_type(split(x, indices=np.array([2, 4]), axis=-1), Floats)
+    assert_type(split(x, num_sections=np.int64(4)), Floats)
     assert_type(plan(x), Floats)
     assert_type(plan(x, copy=False), Floats)
     assert_type(plan.empty(np.float32), Floats)
@@ -47,6 +50,8 @@ def test_parts_have_the_dtype_of_the_array() -> None:
 def test_parts_of_what_has_no_known_dtype(items: ArrayLike, copy: bool) -> None:
     assert_type(split([[1, 2], [3, 4]], 1), list[NDArray[Any]])
     assert_type(split([1.0, 2.0], num_outputs=2), list[NDArray[Any]])
+    assert_type(split([1.0, 2.0], indices=[1]), list[NDArray[Any]])
+    assert_type(split([1.0, 2.0], num_sections=2), list[NDArray[Any]])
     assert_type(split(items, num_splits=2, copy=copy), list[NDArray[Any]])
     assert_type(plan(items, copy=copy), list[NDArray[Any]])
     assert_type(plan.empty("float32"), list[NDArray[Any]])
@@ -56,7 +61,18 @@ def test_parts_of_what_has_no_known_dtype(items: ArrayLike, copy: bool) -> None:
 def test_out_is_what_comes_back() -> None:
     assert_type(split(x, 3, out=out), Floats)
     assert_type(split(x.tolist(), num_splits=2, out=[np.empty(3) for _ in range(2)]), Doubles)
+    assert_type(split(x, indices=[3], out=out), Floats)
     assert_type(plan(x, out), Floats)
+
+
+def test_split_into_takes_every_rule() -> None:
+    split_into(x, out, 3)
+    split_into(x, out, [3, 3], -1)
+    split_into(x, out, num_outputs=2, axis=0)
+    split_into(x, out, num_splits=np.int64(2))
+    split_into(x, out, indices=[3])
+    split_into(x, out, num_sections=2)
+    assert out[1].tolist() == [3, 4, 5]
 
 
 def test_a_plan_is_one_whatever_the_rule() -> None:
@@ -64,6 +80,8 @@ def test_a_plan_is_one_whatever_the_rule() -> None:
     assert_type(plan_split(x.shape, [2, 4], axis=-1), SplitPlan)
     assert_type(plan_split([6, np.int64(2)], num_outputs=4), SplitPlan)
     assert_type(plan_split((6,), num_splits=2, axis=np.int8(0)), SplitPlan)
+    assert_type(plan_split((6,), indices=(2, np.int8(-1))), SplitPlan)
+    assert_type(plan_split((6,), num_sections=4, axis=0), SplitPlan)
     assert_type(plan.sizes, tuple[int, ...])
 
 
@@ -75,6 +93,10 @@ WRONG: list[Callable[[], object]] = [
     lambda: split(x, [3, 3], num_splits=2),  # type: ignore
     lambda: split(x, num_outputs=2, num_splits=2),  # type: ignore
     lambda: split([1, 2], 1, num_splits=2),  # type: ignore
+    lambda: split(x, 3, indices=[3]),  # type: ignore
+    lambda: split(x, num_sections=2, num_splits=2),  # type: ignore
+    lambda: split(x, num_sections=2, indices=[3]),  # type: ignore
+    lambda: plan_split((6,), 3, indices=[3]),  # type: ignore
     lambda: plan_split((6,)),  # type: ignore
     lambda: plan_split((6,), 3, num_outputs=2),  # type: ignore
     lambda: plan_split((6,), num_outputs=2, num_splits=2),  # type: ignore
@@ -89,6 +111,18 @@ WRONG: list[Callable[[], object]] = [
     lambda: split(x, {3}),  # type: ignore
     lambda: split(x, num_outputs="2"),  # type: ignore
     lambda: split(x, num_splits=2.0),  # type: ignore
+    lambda: split(x, indices=3),  # type: ignore
+    lambda: split(x, indices=[1.5]),  # type: ignore
+    lambda: split(x, num_sections=2.0),  # type: ignore
+    lambda: plan_split((6,), indices=3),  # type: ignore
+    # an axis that is not given by its name
+    lambda: split(x, 3, 0),  # type: ignore
+    lambda: split(x, 3, dim=0),  # type: ignore
+    lambda: plan_split((6,), 3, 0),  # type: ignore
+    lambda: plan_split((6,), 3, dim=0),  # type: ignore
+    lambda: split_into(x, out, 3, dim=0),  # type: ignore
+    lambda: split_into(x, out),  # type: ignore
+    lambda: split_into(x, out, 3, num_splits=2),  # type: ignore
     lambda: split(x, 3, axis=0.0),  # type: ignore
     lambda: split(x, 3, axis=None),  # type: ignore
     lambda: split(x, 3, copy=1),  # type: ignore
@@ -124,9 +158,11 @@ def test_misspelled_names_are_none() -> None:
 
 def test_overloads_leave_the_signatures_as_they_are() -> None:
     rules = ["split=None", "*", "axis=0", "num_outputs=None", "num_splits=None"]
+    rules += ["indices=None", "num_sections=None"]
     signatures: list[tuple[Callable[..., object], list[str]]] = [
         (split, ["x", *rules, "out=None", "copy=True"]),
         (plan_split, ["shape", *rules]),
+        (split_into, ["x", "outs", "split=None", "axis=0", "*", *rules[3:]]),
         (SplitPlan.__call__, ["self", "x", "out=None", "copy=True"]),
     ]
     for function, expected in signatures:

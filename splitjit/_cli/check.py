@@ -1,18 +1,21 @@
-"""``python -m splitjit check``: compare typical splits with NumPy's, and time them."""
+"""``splitjit check``: compare typical splits with NumPy's, and time them."""
 
 from __future__ import annotations
 
 import functools
+import importlib.machinery
 import itertools
 import math
 import os
 import platform
 import random
 import statistics
+import sys
 import time
 import timeit
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,8 @@ SCALING_SHAPE = (2048, 8192)
 
 SECONDS = 0.4
 """Seconds for which each workload is timed."""
+
+_FILE = Path(splitjit.__file__)
 
 SAMPLE = 2e-4
 """Least duration of one timing in seconds. A timing repeats calls that are shorter."""
@@ -87,6 +92,18 @@ WORKLOADS = (
     ),
     Workload("object strings 4x50000", (4, 50_000), "object", 1, {"num_splits": 2}, 2),
 )
+
+
+def shadows_installation() -> bool:
+    """Return whether this package is in the current directory, and another one is installed.
+
+    ``python -m`` finds a package in the current directory first.
+    """
+    first, *others = sys.path
+    if sys.flags.safe_path or Path(first).resolve() != Path.cwd():
+        return False
+    installed = importlib.machinery.PathFinder.find_spec("splitjit", others)
+    return bool(installed and installed.origin and not _FILE.samefile(installed.origin))
 
 
 def run() -> int:
@@ -230,7 +247,7 @@ def _environment() -> Iterator[tuple[str, str]]:
     import llvmlite.binding
     import numba
 
-    yield "splitjit", splitjit.__version__
+    yield "splitjit", f"{splitjit.__version__}, {_FILE.parent}"
     yield "numba", numba.__version__
     yield "numpy", np.__version__
     yield "python", f"{platform.python_version()}, {platform.platform()}"

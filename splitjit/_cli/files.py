@@ -98,6 +98,8 @@ def plan_files(
     axis: int = 0,
     num_outputs: int | None = None,
     num_splits: int | None = None,
+    indices: Sequence[int] | None = None,
+    num_sections: int | None = None,
     select: Sequence[tuple[str, int]] | None = None,
     copy_others: bool = True,
     folder: Path | None = None,
@@ -108,7 +110,7 @@ def plan_files(
     ----------
     paths : sequence of Path
         The files to split: .npy, .npz or .safetensors.
-    split, axis, num_outputs, num_splits
+    split, axis, num_outputs, num_splits, indices, num_sections
         The rule, as in `splitjit.split`.
     select : sequence of (str, int), optional
         The tensors to split: `fnmatch` patterns of names, each with an axis. The
@@ -131,7 +133,7 @@ def plan_files(
     OSError
         If a file cannot be read.
     """
-    rule = rule_of(split, num_outputs, num_splits)
+    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
 
     def planner(shape: Shape, axis: int) -> SplitPlan:
         return cached_plan(shape, axis, rule)

@@ -1,4 +1,4 @@
-"""The command line: ``python -m splitjit check`` and ``python -m splitjit split``."""
+"""The command line: ``splitjit check`` and ``splitjit split``, or ``python -m splitjit``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,6 +70,10 @@ def run() -> NoReturn:
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # not under nohup
             signal.signal(number, _interrupt)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if sys.argv[1:2] == ["check"] and check.shadows_installation():
+        # -P: do not look for packages in the current directory
+        command = [sys.executable, "-P", "-m", "splitjit", *sys.argv[1:]]
+        sys.exit(subprocess.run(command, check=False).returncode)
     sys.exit(main())
 
 
@@ -121,6 +126,8 @@ def _split(arguments: argparse.Namespace) -> None:
         axis=axis,
         num_outputs=arguments.num_outputs,
         num_splits=arguments.num_splits,
+        indices=arguments.indices,
+        num_sections=arguments.num_sections,
         select=[(pattern, axis if own is None else own) for pattern, own in arguments.tensor]
         or None,
         copy_others=arguments.others == "copy",
@@ -137,14 +144,15 @@ def _split(arguments: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m splitjit", description="Split tensors into contiguous parts.")
+    parser = _Parser(prog=report.program(), description="Split tensors into contiguous parts.")
     parser.add_argument("--version", action="version", version=splitjit.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser(
         "check",
         help="split typical arrays, compare with NumPy, print the speed",
         description="Split typical arrays, compare each part byte for byte with NumPy's, and "
-        "print the speed, the versions and the machine. The exit status is 1 if a part is wrong.",
+        "print the speed, the versions and the machine. Checks the installed package, even if the "
+        "current directory has a folder splitjit. The exit status is 1 if a part is wrong.",
     )
     split = commands.add_parser(
         "split",
@@ -175,6 +183,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="LENGTHS",
         help="lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; 4 makes "
         "parts of length 4, the last one smaller; '4,' (with a comma) makes one part of length 4",
+    )
+    rules.add_argument(
+        "--num-sections",
+        type=int,
+        metavar="N",
+        help="N parts whose lengths differ by at most one, longer ones first",
+    )
+    rules.add_argument(
+        "--indices",
+        type=_indices,
+        metavar="INDICES",
+        help="cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count "
+        "from the end of the axis",
     )
     which = split.add_argument_group("tensors")
     which.add_argument(
@@ -218,6 +239,12 @@ def _lengths(text: str) -> int | list[int]:
         raise argparse.ArgumentTypeError(
             f"{text!r} must be an integer, or integers separated by commas"
         ) from None
+
+
+def _indices(text: str) -> list[int]:
+    """Parse one index, or several with commas."""
+    indices = _lengths(text)
+    return [indices] if isinstance(indices, int) else indices
 
 
 def _pattern(text: str) -> tuple[str, int | None]:

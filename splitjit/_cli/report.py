@@ -1,4 +1,4 @@
-"""What ``python -m splitjit split`` prints: progress, and a report of the parts."""
+"""Output of the command: progress, errors, and a report of the parts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from splitjit._cli.files import FileSplit, Progress, TensorSplit
 from splitjit._cli.formats.base import Tensor
@@ -19,10 +20,15 @@ LINE_EVERY = 10.0
 """Seconds between two lines of progress, which are printed if there is no bar."""
 
 
+def program() -> str:
+    """Return the name by which the user called the command."""
+    return "splitjit" if Path(sys.argv[0]).stem == "splitjit" else "python -m splitjit"
+
+
 def say(message: str) -> None:
     """Print one line on standard error, if someone still reads it."""
     with contextlib.suppress(BrokenPipeError):
-        print("python -m splitjit:", _printable(" ".join(message.split())), file=sys.stderr)
+        print(f"{program()}:", _printable(" ".join(message.split())), file=sys.stderr)
 
 
 def _printable(text: str) -> str:

@@ -8,36 +8,60 @@ a foreign class may raise any exception; the functions here turn it into a refus
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from splitjit._core.rules import (
     AXIS_FAULT,
     CHUNK,
+    INDICES,
     LENGTHS,
     NUM_OUTPUTS,
+    NUM_SECTIONS,
     NUM_SPLITS,
     ONE_RULE,
+    PARAMETERS,
     Rule,
     wrap_axis,
 )
 from splitjit.errors import SplitError, SplitTypeError, describe, shorten
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Indices = Sequence[SupportsIndex] | NDArray[np.integer[Any]]
+else:  # `typing.get_type_hints` would look up names that the planner does not import
+    Indices = Sequence[SupportsIndex]
 
 Shape = tuple[int, ...]
 
 Lengths = SupportsIndex | Sequence[SupportsIndex]
 """The type of `split`. To type checkers, integer arrays of any rank have ``__index__``, too."""
 
+NOT_GIVEN: Any = object()
+"""The default of parameters that a function has only to refuse them, see `axis_by_name`."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 _KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer array"
+_KINDS_OF_INDICES = "must be a sequence of integers or a 1-D integer array"
 
 
 # ---- the rule ----------------------------------------------------------------------------
 
 
-def rule_of(split: Any, num_outputs: Any, num_splits: Any) -> Rule:
+def rule_of(
+    split: Any,
+    num_outputs: Any = None,
+    num_splits: Any = None,
+    indices: Any = None,
+    num_sections: Any = None,
+) -> Rule:
     """Return the rule that the parameters of `splitjit.split` give.
 
     This runs on every call, before any cache: a cache cannot tell True and 1.0 from 1.
@@ -47,7 +71,8 @@ def rule_of(split: Any, num_outputs: Any, num_splits: Any) -> Rule:
     SplitError
         If not exactly one of the parameters differs from None.
     SplitTypeError
-        If a value is not an integer. `split` may also be a sequence of integers.
+        If a value is not an integer. `split` may also be a sequence of integers, and
+        `indices` must be one.
     """
     rule: Rule | None = None
     if split is not None:
@@ -59,23 +84,33 @@ def rule_of(split: Any, num_outputs: Any, num_splits: Any) -> Rule:
             rule = _lengths_or_chunk(split)
     if num_outputs is not None:
         if rule is not None:
-            raise _not_one(split, num_outputs, num_splits)
+            raise _not_one(split, num_outputs, num_splits, indices, num_sections)
         if type(num_outputs) is not int:
             num_outputs = integer("num_outputs", num_outputs)
         rule = NUM_OUTPUTS, num_outputs
     if num_splits is not None:
         if rule is not None:
-            raise _not_one(split, num_outputs, num_splits)
+            raise _not_one(split, num_outputs, num_splits, indices, num_sections)
         if type(num_splits) is not int:
             num_splits = integer("num_splits", num_splits)
         rule = NUM_SPLITS, num_splits
+    if indices is not None:
+        if rule is not None:
+            raise _not_one(split, num_outputs, num_splits, indices, num_sections)
+        rule = INDICES, integers("indices", indices, _KINDS_OF_INDICES)
+    if num_sections is not None:
+        if rule is not None:
+            raise _not_one(split, num_outputs, num_splits, indices, num_sections)
+        if type(num_sections) is not int:
+            num_sections = integer("num_sections", num_sections)
+        rule = NUM_SECTIONS, num_sections
     if rule is None:
-        raise _not_one(split, num_outputs, num_splits)
+        raise _not_one(split, num_outputs, num_splits, indices, num_sections)
     return rule
 
 
-def _not_one(split: Any, num_outputs: Any, num_splits: Any) -> SplitError:
-    received = describe(split=split, num_outputs=num_outputs, num_splits=num_splits)
+def _not_one(*values: Any) -> SplitError:
+    received = describe(**dict(zip(dict.fromkeys(PARAMETERS.values()), values, strict=True)))
     return SplitError("split", received, ONE_RULE)
 
 
@@ -90,6 +125,37 @@ def _lengths_or_chunk(split: Any) -> Rule:
 
 
 # ---- shapes and axes ---------------------------------------------------------------------
+
+
+def axis_by_name(function: Function) -> Function:
+    """Show a signature in which `axis` is keyword-only; `by_position` and `dim` are hidden.
+
+    The function has these two parameters so that it can name the fix if a user passes
+    the axis in another way. Its real signature has no keyword-only parameters, because
+    Python takes longer to fill the defaults of these.
+    """
+    signature = inspect.signature(function)
+    shown: list[inspect.Parameter] = []
+    keyword_only = False
+    for name, parameter in signature.parameters.items():
+        if name in ("by_position", "dim"):
+            keyword_only = True
+        else:
+            shown.append(
+                parameter.replace(kind=parameter.KEYWORD_ONLY) if keyword_only else parameter
+            )
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function
+
+
+def axis_not_by_name(operator: str, by_position: Any, dim: Any) -> SplitTypeError:
+    """Return the refusal of an axis that was passed by position or as `dim`."""
+    if dim is NOT_GIVEN:
+        axis, received = by_position, f"{describe(axis=by_position)} by position"
+    else:
+        axis, received = dim, describe(dim=dim)
+    hint = f"pass {describe(axis=axis)}"
+    return SplitTypeError(operator, received, "the axis must be given by its name", hint=hint)
 
 
 def shape_of(shape: Sequence[SupportsIndex]) -> Shape:

@@ -2,14 +2,15 @@
 
 A cell stands for a part. The width of a cell is the length of its part, to scale. The
 size is written inside the cell, and the offset below it. If a cell is too narrow for its
-labels, it is widened. If there is no room for all cells, one dashed cell stands for the
-parts in the middle.
+labels, it is widened, and the drawing says that it is not to scale. If there is no room for
+all cells, one dashed cell stands for the parts in the middle.
 """
 
 from __future__ import annotations
 
 import itertools
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +31,13 @@ _COLUMN, _LINE, _BAR = 8, 18, 40
 """Pixels in an SVG: width and height of a character with some space, height of a cell."""
 
 
+_NOT_TO_SCALE = "not to scale"
+
+_BOX = "┌┬┐└┴┘│─╌"
+_ASCII = str.maketrans(_BOX, "++++++|-.")
+"""The characters of a box, and ASCII characters for an output that cannot encode them."""
+
+
 class _Cell(NamedTuple):
     """The cell of one part, or of the parts in the middle that are left out."""
 
@@ -45,6 +53,8 @@ class _Cell(NamedTuple):
 def text(plan: SplitPlan) -> str:
     """Draw a plan in box characters, as wide as the terminal but at most 80 columns.
 
+    If the encoding of standard output lacks these characters, the drawing is in ASCII.
+
     Parameters
     ----------
     plan : SplitPlan
@@ -56,10 +66,11 @@ def text(plan: SplitPlan) -> str:
         A few lines, for any number of parts.
     """
     columns = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size().columns))
-    lines = _title(plan, columns)
     cells = _cells(plan, columns)
+    widths = _widths(cells, columns - 1)
+    lines = _title(plan, columns, _is_to_scale(cells, widths))
     if cells:
-        drawn = list(zip(cells, _widths(cells, columns - 1), strict=True))
+        drawn = list(zip(cells, widths, strict=True))
         rules = [("╌" if cell.left_out else "─") * (width - 1) for cell, width in drawn]
         labels = [cell.label.center(width - 1) for cell, width in drawn]
         starts = "".join([cell.start.ljust(width) for cell, width in drawn])
@@ -70,7 +81,19 @@ def text(plan: SplitPlan) -> str:
             f"└{'┴'.join(rules)}┘",
             starts[: len(starts) + 1 - len(end)] + end,
         ]
-    return "\n".join(lines)
+    drawing = "\n".join(lines)
+    if _can_print(_BOX + "…"):
+        return drawing
+    return drawing.replace(" … ", "...").translate(_ASCII)
+
+
+def _can_print(characters: str) -> bool:
+    """Return whether the encoding of standard output has these characters."""
+    try:
+        characters.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (LookupError, UnicodeError):
+        return False
+    return True
 
 
 def svg(plan: SplitPlan) -> str:
@@ -86,9 +109,9 @@ def svg(plan: SplitPlan) -> str:
     str
         One element, without ids or styles that could clash with other elements.
     """
-    lines = _title(plan, _WIDEST)
     cells = _cells(plan, _WIDEST)
     widths = _widths(cells, _WIDEST * _COLUMN, _COLUMN)
+    lines = _title(plan, _WIDEST, _is_to_scale(cells, widths))
     across = max(sum(widths), _COLUMN * max(map(len, lines))) + 2
     bar = _LINE * len(lines)
     down = bar + (_BAR + _LINE if cells else 0) + 2
@@ -133,9 +156,15 @@ def _write(parent: Element, words: str, x: int, y: int, anchor: str) -> None:
     SubElement(parent, "text", {"x": str(x), "y": str(y), "text-anchor": anchor}).text = words
 
 
-def _title(plan: SplitPlan, columns: int) -> list[str]:
+def _title(plan: SplitPlan, columns: int, to_scale: bool) -> list[str]:
     values = describe(shape=plan.shape, axis=plan.axis, parts=len(plan.sizes))
-    return textwrap.wrap(values, columns)
+    lines = textwrap.wrap(values, columns)
+    if not to_scale:
+        if len(lines[-1]) + len(_NOT_TO_SCALE) + 2 <= columns:
+            lines[-1] += f", {_NOT_TO_SCALE}"
+        else:
+            lines.append(_NOT_TO_SCALE)
+    return lines
 
 
 def _cells(plan: SplitPlan, columns: int) -> list[_Cell]:
@@ -188,7 +217,8 @@ def _label(number: int, digits: int) -> str:
 def _widths(cells: list[_Cell], room: int, unit: int = 1) -> list[int]:
     """Return the widths of the cells: in proportion to size, but wide enough for the labels.
 
-    The drawing is not wider than the narrowest drawing to scale in which all labels fit.
+    Each cell has a column for its content, even if the part is empty. The drawing is not
+    wider than the narrowest drawing to scale in which all labels fit.
     """
     sizes = [cell.size for cell in cells]
     least = [cell.columns * unit for cell in cells]
@@ -202,3 +232,12 @@ def _widths(cells: list[_Cell], room: int, unit: int = 1) -> list[int]:
         room -= sum([least[i] for i in short])
         total -= sum([sizes[i] for i in short])
     return [sizes[i] * room // total if i in scaled else least[i] for i in range(len(cells))]
+
+
+def _is_to_scale(cells: list[_Cell], widths: list[int]) -> bool:
+    """Return whether each width differs from its share by less than one column or pixel."""
+    total, across = sum([cell.size for cell in cells]), sum(widths)
+    return all(
+        abs(width * total - cell.size * across) < max(total, 1)
+        for cell, width in zip(cells, widths, strict=True)
+    )

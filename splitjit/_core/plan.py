@@ -13,8 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, overload
 
 from splitjit._core.arguments import (
+    NOT_GIVEN,
+    Indices,
     Lengths,
     Shape,
+    axis_by_name,
+    axis_not_by_name,
     integer,
     integers,
     most_parts,
@@ -289,13 +293,25 @@ def plan_split(
 def plan_split(
     shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, num_splits: SupportsIndex
 ) -> SplitPlan: ...
+@overload
+def plan_split(
+    shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, indices: Indices
+) -> SplitPlan: ...
+@overload
+def plan_split(
+    shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, num_sections: SupportsIndex
+) -> SplitPlan: ...
+@axis_by_name
 def plan_split(
     shape: Sequence[SupportsIndex],
     split: Lengths | None = None,
-    *,
+    by_position: Any = NOT_GIVEN,
     axis: SupportsIndex = 0,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
+    dim: Any = NOT_GIVEN,
 ) -> SplitPlan:
     """Plan the split of an axis by exactly one rule.
 
@@ -316,6 +332,14 @@ def plan_split(
     num_splits : int, optional
         n >= 1 equal parts; the axis length must be a multiple of n (OpenVINO
         Split-1).
+    indices : sequence of int or 1-D integer array, optional
+        Cut before each of these indices: n indices give n + 1 parts
+        (``np.split``, ``torch.tensor_split``). Negative indices count from
+        the end of the axis. Indices beyond an end of the axis are clamped to
+        it. The indices must not descend.
+    num_sections : int, optional
+        n >= 1 parts whose lengths differ by at most one, longer ones first:
+        6 into 4 is 2, 2, 1, 1 (``np.array_split``, ``torch.tensor_split``).
 
     Returns
     -------
@@ -326,7 +350,7 @@ def plan_split(
     ------
     SplitError
         If a value is out of range, the lengths do not sum to the axis length,
-        or not exactly one rule is given.
+        the indices descend, or not exactly one rule is given.
     SplitTypeError
         If a value is not an integer. bool and float are not integers here.
     MemoryError
@@ -345,8 +369,15 @@ def plan_split(
     (3, 3, 1)
     >>> splitjit.plan_split((5,), num_outputs=4).sizes
     (2, 2, 1, 0)
+    >>> splitjit.plan_split((6,), num_sections=4).sizes
+    (2, 2, 1, 1)
+    >>> splitjit.plan_split((6,), indices=[1, -2]).sizes
+    (1, 3, 2)
     """
-    return cached_plan(shape_of(shape), axis, rule_of(split, num_outputs, num_splits))
+    if by_position is not NOT_GIVEN or dim is not NOT_GIVEN:
+        raise axis_not_by_name("split", by_position, dim)
+    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    return cached_plan(shape_of(shape), axis, rule)
 
 
 SplitPlan.__module__ = "splitjit"  # pickles then name the public path

@@ -12,14 +12,17 @@ rule                      value                    function
 ``split=k``               length of a part         `by_chunk`
 ``num_outputs=n``         number of parts          `by_num_outputs`
 ``num_splits=n``          number of parts          `by_num_splits`
+``indices=[i, j, …]``     where to cut             `lengths_between`
+``num_sections=n``        number of parts          `by_num_sections`
 ========================  =======================  ==============================
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 
 LENGTHS, CHUNK, NUM_OUTPUTS, NUM_SPLITS = "lengths", "chunk", "num_outputs", "num_splits"
+INDICES, NUM_SECTIONS = "indices", "num_sections"
 """The kinds of rules."""
 
 PARAMETERS = {
@@ -27,6 +30,8 @@ PARAMETERS = {
     CHUNK: "split",
     NUM_OUTPUTS: "num_outputs",
     NUM_SPLITS: "num_splits",
+    INDICES: "indices",
+    NUM_SECTIONS: "num_sections",
 }
 """The public parameter that gives each kind of rule."""
 
@@ -64,15 +69,31 @@ FAULTS = {
         TOO_MANY: _TOO_MANY,
         WRONG_LENGTH: "the axis length {1} must be a multiple of {0}",
     },
+    INDICES: {
+        WRONG_VALUE: "indices must not descend, but {0} cuts before the preceding index",
+        TOO_MANY: _TOO_MANY,
+    },
+    NUM_SECTIONS: {WRONG_VALUE: "num_sections must be at least 1", TOO_MANY: _TOO_MANY},
 }
 """The text of each fault of each rule.
 
 Fields: ``{0}`` is the value of the rule, ``{1}`` the axis length, ``{2}`` the number of parts.
 For lengths, ``{0}`` is the negative length of a `WRONG_VALUE`, and otherwise the sum.
+For indices, ``{0}`` is the index of a `WRONG_VALUE`.
 """
 
-HINTS = {(NUM_SPLITS, WRONG_LENGTH): "num_outputs={0} allows a shorter last part"}
-"""A likely fix for a fault, for users of `splitjit.split`; fields as in `FAULTS`."""
+_INDICES_INSTEAD = "if these are indices to cut at, pass them as indices= in ascending order"
+
+HINTS: dict[tuple[str | int, ...], str] = {
+    (NUM_SPLITS, WRONG_LENGTH): "num_outputs={0} allows a shorter last part",
+    (LENGTHS, WRONG_LENGTH): _INDICES_INSTEAD,
+    (LENGTHS, WRONG_VALUE): _INDICES_INSTEAD,
+    (LENGTHS, WRONG_VALUE, -1): "splitjit.openvino.VariadicSplit takes -1 for the rest",
+}
+"""A likely fix for a fault, for users of `splitjit.split`; fields as in `FAULTS`.
+
+A key may end with the value of ``{0}`` for which its fix is meant.
+"""
 
 AXIS_FAULT = "axis must be in [-{1}, {2}]"
 """Fields: ``{0}`` is the axis, ``{1}`` is the rank, ``{2}`` is the last axis."""
@@ -101,9 +122,31 @@ def check_lengths(lengths: Sequence[int], length: int, most: int) -> tuple[int, 
     return total, 0 if total == length else WRONG_LENGTH
 
 
-# ---- chunks: equal parts, and the last ones are clamped ----------------------------------
+def lengths_between(
+    indices: Sequence[int], length: int, lengths: MutableSequence[int]
+) -> tuple[int, int]:
+    """Write the length of each part between indices; return an index, and 0 or a fault.
+
+    Negative indices count from the end of the axis. Indices beyond an end of the axis are
+    clamped to it. `lengths` has one item more than `indices`.
+    """
+    start = 0
+    for i in range(len(indices)):
+        index = indices[i]
+        stop = min(max(index + length if index < 0 else index, 0), length)
+        if stop < start:
+            return index, WRONG_VALUE
+        lengths[i] = stop - start
+        start = stop
+    lengths[len(indices)] = length - start
+    return 0, 0
+
+
+# ---- chunks: parts of equal length, except some of them ----------------------------------
 #
-# Each rule returns the length of a chunk, the number of parts, and 0 or a fault.
+# Each rule returns the length of a chunk, the number of parts, and 0 or a fault. If the
+# chunks together are longer than the axis, the last ones are clamped to it. If they are
+# shorter, the first ones are longer by one.
 
 
 def by_chunk(chunk: int, length: int) -> tuple[int, int, int]:
@@ -131,23 +174,39 @@ def by_num_splits(count: int, length: int) -> tuple[int, int, int]:
     return length // count, count, TOO_MANY if count > MAX_PARTS else 0
 
 
+def by_num_sections(count: int, length: int) -> tuple[int, int, int]:
+    """Cut into n parts whose lengths differ by at most one."""
+    if count < 1:
+        return 0, count, WRONG_VALUE
+    return length // count, count, TOO_MANY if count > MAX_PARTS else 0
+
+
 CHUNKED: dict[str, Callable[[int, int], tuple[int, int, int]]] = {
     CHUNK: by_chunk,
     NUM_OUTPUTS: by_num_outputs,
     NUM_SPLITS: by_num_splits,
+    NUM_SECTIONS: by_num_sections,
 }
 """The function of each rule whose parts are chunks."""
 
 
-def size_of_part(chunk: int, i: int, length: int) -> int:
-    """Return the length of part i: a chunk, or the rest of the axis if the rest is shorter."""
-    return min(chunk, length - min(i * chunk, length))
+def count_longer(chunk: int, count: int, length: int) -> int:
+    """Return how many of the first parts are longer than a chunk by one."""
+    return max(length - chunk * count, 0)
+
+
+def size_of_part(chunk: int, longer: int, i: int, length: int) -> int:
+    """Return the length of part i: a chunk, one more, or the rest if the rest is shorter."""
+    return min(chunk, length - min(i * chunk + longer, length)) + (i < longer)
 
 
 def sizes_of_chunks(chunk: int, count: int, length: int) -> tuple[int, ...]:
-    """Return the lengths of all parts: whole chunks, the rest, and empty parts."""
+    """Return the lengths of all parts."""
+    longer = count_longer(chunk, count, length)
+    if longer:
+        return (chunk + 1,) * longer + (chunk,) * (count - longer)
     whole = min(length // chunk, count) if chunk else 0
     sizes = (chunk,) * whole
     if whole < count:
-        sizes += (size_of_part(chunk, whole, length), *(0,) * (count - whole - 1))
+        sizes += (size_of_part(chunk, 0, whole, length), *(0,) * (count - whole - 1))
     return sizes

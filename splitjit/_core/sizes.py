@@ -9,11 +9,13 @@ from splitjit._core.rules import (
     CHUNKED,
     FAULTS,
     HINTS,
+    INDICES,
     MAX_PARTS,
     PARAMETERS,
     TOO_MANY,
     Rule,
     check_lengths,
+    lengths_between,
     sizes_of_chunks,
 )
 from splitjit.errors import SplitError, describe, shorten
@@ -36,10 +38,15 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int = sys.maxsize) -> Sh
     kind, value = rule
     length = shape[axis]
     if isinstance(value, tuple):
-        count = len(value)
+        count = len(value) + (kind == INDICES)
         if count > most:
             raise TooManyPartsError
-        number, fault = check_lengths(value, length, sum(value))
+        if kind == INDICES:
+            lengths = [0] * count
+            number, fault = lengths_between(value, length, lengths)
+            value = tuple(lengths)
+        else:
+            number, fault = check_lengths(value, length, sum(value))
         if not fault and count > MAX_PARTS:
             fault = TOO_MANY
     else:
@@ -47,11 +54,12 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int = sys.maxsize) -> Sh
         chunk, count, fault = CHUNKED[kind](value, length)
     if fault:
         numbers = [shorten(n) for n in (number, length, count)]
+        hint = HINTS.get((kind, fault, number)) or HINTS.get((kind, fault), "")
         raise SplitError(
             "split",
             describe_rule(shape, axis, rule),
             FAULTS[kind][fault].format(*numbers),
-            hint=HINTS.get((kind, fault), "").format(*numbers),
+            hint=hint.format(*numbers),
         )
     if count > most:
         raise TooManyPartsError

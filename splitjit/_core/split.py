@@ -10,7 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from splitjit._core import plan as planning
 from splitjit._core import routes
-from splitjit._core.arguments import Lengths, rule_of
+from splitjit._core.arguments import (
+    NOT_GIVEN,
+    Indices,
+    Lengths,
+    axis_by_name,
+    axis_not_by_name,
+    rule_of,
+)
 from splitjit._core.arrays import as_array, is_dask_array
 from splitjit._core.plan import Scalar, SplitPlan, cached_plan
 from splitjit._core.rules import Rule
@@ -47,6 +54,24 @@ def split(
 ) -> list[NDArray[Scalar]]: ...
 @overload
 def split(
+    x: NDArray[Scalar],
+    *,
+    axis: SupportsIndex = 0,
+    indices: Indices,
+    out: None = None,
+    copy: bool = True,
+) -> list[NDArray[Scalar]]: ...
+@overload
+def split(
+    x: NDArray[Scalar],
+    *,
+    axis: SupportsIndex = 0,
+    num_sections: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
+) -> list[NDArray[Scalar]]: ...
+@overload
+def split(
     x: ArrayLike, split: Lengths, *, axis: SupportsIndex = 0, out: None = None, copy: bool = True
 ) -> list[NDArray[Any]]: ...
 @overload
@@ -70,14 +95,22 @@ def split(
 @overload
 def split(
     x: ArrayLike,
-    split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    out: Sequence[NDArray[Scalar]],
-    copy: Literal[True] = True,
-) -> list[NDArray[Scalar]]: ...
+    indices: Indices,
+    out: None = None,
+    copy: bool = True,
+) -> list[NDArray[Any]]: ...
+@overload
+def split(
+    x: ArrayLike,
+    *,
+    axis: SupportsIndex = 0,
+    num_sections: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
+) -> list[NDArray[Any]]: ...
+@overload
 def split(
     x: ArrayLike,
     split: Lengths | None = None,
@@ -85,12 +118,29 @@ def split(
     axis: SupportsIndex = 0,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
+    out: Sequence[NDArray[Scalar]],
+    copy: Literal[True] = True,
+) -> list[NDArray[Scalar]]: ...
+@axis_by_name
+def split(
+    x: ArrayLike,
+    split: Lengths | None = None,
+    by_position: Any = NOT_GIVEN,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
     out: Sequence[np.ndarray] | None = None,
     copy: bool = True,
+    dim: Any = NOT_GIVEN,
 ) -> list[np.ndarray]:
     """Split an array into contiguous parts along an axis.
 
-    Exactly one of ``split``, ``num_outputs`` and ``num_splits`` is given.
+    Exactly one of ``split``, ``num_outputs``, ``num_splits``, ``indices`` and
+    ``num_sections`` is given.
 
     Parameters
     ----------
@@ -111,6 +161,14 @@ def split(
     num_splits : int, optional
         n >= 1 equal parts; the axis length must be a multiple of n (OpenVINO
         Split-1).
+    indices : sequence of int or 1-D integer array, optional
+        Cut before each of these indices: n indices give n + 1 parts
+        (``np.split``, ``torch.tensor_split``). Negative indices count from
+        the end of the axis. Indices beyond an end of the axis are clamped to
+        it. The indices must not descend.
+    num_sections : int, optional
+        n >= 1 parts whose lengths differ by at most one, longer ones first:
+        6 into 4 is 2, 2, 1, 1 (``np.array_split``, ``torch.tensor_split``).
     out : sequence of ndarray, optional
         The arrays to write the parts to, one per part. Each has the exact
         shape of its part and the dtype of `x`, is writeable, has any strides,
@@ -131,15 +189,15 @@ def split(
     ------
     SplitError
         If a value is out of range, the lengths do not sum to the axis length,
-        not exactly one rule is given, or `out` does not fit. In these cases
-        nothing has been written.
+        the indices descend, not exactly one rule is given, or `out` does not
+        fit. In these cases nothing has been written.
     SplitTypeError
         If a value is of the wrong kind.
 
     See Also
     --------
     plan_split : Where the parts start and how long they are, without data.
-    numpy.split : Takes the indices at which to cut, and returns views.
+    numpy.split : Returns views of the array.
 
     Examples
     --------
@@ -154,14 +212,21 @@ def split(
     [(2, 4), (2, 2)]
     >>> [part.shape for part in splitjit.split(x, num_splits=3, axis=1)]
     [(2, 2), (2, 2), (2, 2)]
+    >>> [part.shape for part in splitjit.split(x, indices=[1, 4], axis=1)]
+    [(2, 1), (2, 3), (2, 2)]
+    >>> [part.shape for part in splitjit.split(x, num_sections=4, axis=1)]
+    [(2, 2), (2, 2), (2, 1), (2, 1)]
     """
+    if by_position is not NOT_GIVEN or dim is not NOT_GIVEN:
+        raise axis_not_by_name("split", by_position, dim)
+    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is not np.ndarray:
         if is_dask_array(x):
             from splitjit import dask
 
-            return dask.split_by_rule(x, axis, rule_of(split, num_outputs, num_splits), out, copy)
+            return dask.split_by_rule(x, axis, rule, out, copy)
         x = as_array(x)
-    plan = cached_plan(x.shape, axis, rule_of(split, num_outputs, num_splits))
+    plan = cached_plan(x.shape, axis, rule)
     return routes.run(plan, x, out, copy)
 
 
@@ -170,13 +235,47 @@ def split_by_rule(x: np.ndarray, axis: int, rule: Rule) -> list[np.ndarray]:
     return routes.run(cached_plan(x.shape, axis, rule), x, None, True)
 
 
+@overload
 def split_into(
     x: ArrayLike, outs: Sequence[np.ndarray], split: Lengths, axis: SupportsIndex = 0
+) -> None: ...
+@overload
+def split_into(
+    x: ArrayLike, outs: Sequence[np.ndarray], *, axis: SupportsIndex = 0, num_outputs: SupportsIndex
+) -> None: ...
+@overload
+def split_into(
+    x: ArrayLike, outs: Sequence[np.ndarray], *, axis: SupportsIndex = 0, num_splits: SupportsIndex
+) -> None: ...
+@overload
+def split_into(
+    x: ArrayLike, outs: Sequence[np.ndarray], *, axis: SupportsIndex = 0, indices: Indices
+) -> None: ...
+@overload
+def split_into(
+    x: ArrayLike,
+    outs: Sequence[np.ndarray],
+    *,
+    axis: SupportsIndex = 0,
+    num_sections: SupportsIndex,
+) -> None: ...
+@axis_by_name
+def split_into(
+    x: ArrayLike,
+    outs: Sequence[np.ndarray],
+    split: Lengths | None = None,
+    axis: SupportsIndex = 0,
+    *,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
+    dim: Any = NOT_GIVEN,
 ) -> None:
     """Split an array into existing arrays, and allocate no array.
 
-    The same as ``split(x, split, axis=axis, out=outs)``. Code that
-    ``numba.njit`` compiles can call this function, too.
+    The same as ``split(x, split, axis=axis, out=outs)``, with any rule. Code
+    that ``numba.njit`` compiles can call this function, too.
 
     Parameters
     ----------
@@ -184,12 +283,15 @@ def split_into(
         The array to split, see `split`.
     outs : sequence of ndarray
         The arrays to write the parts to, as `out` of `split`. In compiled
-        code: a list or tuple of arrays of one type. Compiled code finds
-        shared memory only between contiguous arrays.
-    split : sequence of int, 1-D integer array, int or 0-D integer array
+        code: a tuple of arrays, whose layouts may differ, or a list of arrays
+        of one type. Compiled code finds shared memory only between contiguous
+        arrays.
+    split : sequence of int, 1-D integer array, int or 0-D integer array, optional
         The length of each part, or one length for all parts; see `split`.
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
+    num_outputs, num_splits, indices, num_sections : optional
+        The other rules, see `split`. Exactly one rule is given.
 
     Raises
     ------
@@ -205,6 +307,8 @@ def split_into(
     >>> tail
     array([2., 3., 4.])
     """
+    if dim is not NOT_GIVEN:
+        raise axis_not_by_name("split_into", None, dim)
     if outs is None:
         raise SplitTypeError("split_into", "outs=None", "must be a sequence of ndarrays")
     if is_dask_array(x):
@@ -213,10 +317,12 @@ def split_into(
         )
     try:
         x = as_array(x)
-        plan = cached_plan(x.shape, axis, rule_of(split, None, None))
-        routes.run(plan, x, outs, True)
+        rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+        routes.run(cached_plan(x.shape, axis, rule), x, outs, True)
     except SplitError as error:
-        raise error.named("split_into", out="outs") from None
+        refusal = error.named("split_into", out="outs")
+        refusal.hint = error.hint  # the parameters have the same names
+        raise refusal from None
 
 
 def run_plan(

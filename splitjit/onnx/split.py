@@ -217,7 +217,7 @@ the axis length 7 must be a multiple of 2
             raise SplitError(
                 self._name, received, "there must be one length per output, and at least one output"
             )
-        return rule_of(lengths, None, None)
+        return rule_of(lengths)
 
     def _misplaced(self, name: str, value: Any, rule: str, hint: str = "") -> SplitError:
         return SplitError(self._name, describe(**{name: value}), rule, hint=hint)

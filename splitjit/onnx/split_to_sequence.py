@@ -155,4 +155,4 @@ class SplitToSequence(VersionedOperator):
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
         lengths = integer_input("split", split, self._version.split_types, (0, 1))
-        return rule_of(lengths, None, None)
+        return rule_of(lengths)
