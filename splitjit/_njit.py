@@ -10,9 +10,6 @@ Only the implementations of the overloads raise, and Numba inlines them, see
 statement serves all faults of a rule, which is faster to compile. The statement passes
 ``+fault``: if the condition ``fault != 0`` has tested a variable, Numba before 0.67 passes
 0 for it.
-
-While Numba compiles, the overloads refuse wrong types by a `SplitTypeError`. Numba hides the
-message of a `TypingError` below a list of candidates, but passes on an error of another class.
 """
 
 from __future__ import annotations
@@ -20,20 +17,28 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from numba import literal_unroll, njit, types
+from numba import njit, types
 from numba.core.errors import TypingError
 from numba.core.imputils import impl_ret_borrowed
 from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.extending import intrinsic, overload, register_jitable
 
 import splitjit
-from splitjit._core import rules
 from splitjit._core.arguments import most_parts
 from splitjit._core.routes import STREAM_FROM
 from splitjit._inlining import overload_and_inline
-from splitjit.errors import SplitError, SplitTypeError
+from splitjit._njit_rules import AXIS_FAULTS as _AXIS_FAULTS
+from splitjit._njit_rules import intp as _intp
+from splitjit._njit_rules import is_given as _is_given
+from splitjit._njit_rules import is_integer as _is_integer
+from splitjit._njit_rules import is_passed as _is_passed
+from splitjit._njit_rules import item_of as _item_of
+from splitjit._njit_rules import refuse as _refuse
+from splitjit._njit_rules import rule as _rule
+from splitjit._njit_rules import size as _size
+from splitjit._njit_rules import wrap_axis as _wrap_axis
+from splitjit.errors import SplitError
 
-_MOST = np.iinfo(np.intp).max
 _MOST_PARTS = most_parts()
 _LONG = 1 << 12  # from this mean run length on, parts share too few cache lines for blocking to pay
 
@@ -143,47 +148,7 @@ def _split_into(
     return implementation
 
 
-# ---- which types may be compiled --------------------------------------------------------
-
-
-def _refuse(operator, rule, **kinds):
-    """Refuse the types of some arguments, while Numba compiles."""
-    received = [f"{name} of type {kind}" for name, kind in kinds.items()]
-    raise SplitTypeError(operator, ", ".join(received), rule)
-
-
-def _is_given(kind):
-    return not (
-        kind is None
-        or isinstance(kind, types.NoneType)
-        or (isinstance(kind, types.Omitted) and kind.value is None)
-    )
-
-
-def _is_passed(kind):
-    """Return whether an argument was passed, even if it is None."""
-    return not (kind is None or isinstance(kind, types.Omitted))
-
-
-def _is_integer(kind):
-    if isinstance(kind, types.Omitted):
-        kind = kind.value
-    return type(kind) is int or isinstance(types.unliteral(kind), types.Integer)
-
-
-def _item_of(kind):
-    """Return the type of the items of a sequence, or None if there is no such type."""
-    return (
-        getattr(kind, "dtype", None) if isinstance(kind, types.Sequence | types.ListType) else None
-    )
-
-
-def _is_lengths(kind):
-    if isinstance(kind, types.Array):
-        return kind.ndim == 1 and isinstance(kind.dtype, types.Integer)
-    if isinstance(kind, types.BaseTuple):
-        return all(isinstance(types.unliteral(item), types.Integer) for item in kind)
-    return isinstance(_item_of(kind), types.Integer)
+# ---- checks of types -----------------------------------------------------------------------
 
 
 def _check_array(operator, x) -> None:
@@ -207,171 +172,6 @@ def _check_types_of_outs(x, outs) -> None:
         _refuse("split_into", outs=outs, rule="outs must be writeable")
     if {(part.dtype, part.ndim) for part in parts} != {(x.dtype, x.ndim)}:
         _refuse("split_into", outs=outs, x=x, rule="outs must have the dtype and rank of x")
-
-
-# ---- from a rule to sizes ----------------------------------------------------------------
-#
-# `sizes` is an array of lengths, or a tuple of the length of a chunk and the number of longer
-# parts. In the second case the last parts are clamped to the rest of the axis.
-
-_wrap_axis = register_jitable(rules.wrap_axis)
-_check_lengths = register_jitable(rules.check_lengths)
-_lengths_between = register_jitable(rules.lengths_between)
-_count_longer = register_jitable(rules.count_longer)
-_size_of_part = register_jitable(rules.size_of_part)
-
-_AXIS_FAULTS = f"axis={{0}} of rank {{1}}: {rules.AXIS_FAULT}"
-
-_VALUE_OF = {
-    "split": register_jitable(lambda split, outputs, splits, indices, sections: split),
-    "num_outputs": register_jitable(lambda split, outputs, splits, indices, sections: outputs),
-    "num_splits": register_jitable(lambda split, outputs, splits, indices, sections: splits),
-    "indices": register_jitable(lambda split, outputs, splits, indices, sections: indices),
-    "num_sections": register_jitable(lambda split, outputs, splits, indices, sections: sections),
-}
-"""The functions that return the value of one parameter."""
-
-
-def _rule(operator, *values):
-    """Choose the functions of a rule by the types of its parameters.
-
-    Returns
-    -------
-    value_of : function
-        Takes the values of all parameters, and returns the value of the rule.
-    sizes_of : function
-        Takes the value of the rule and the axis length. Returns the sizes, the number of
-        parts, 0 or a fault, and the value for the text of the fault.
-    faults : str
-        The texts of the faults of the rule, one line each; see `SplitError`.
-    """
-    kinds = dict(zip(_VALUE_OF, values, strict=True))
-    given = {name: kind for name, kind in kinds.items() if _is_given(kind)}
-    if len(given) != 1:
-        received = [f"{name} of type {kind}" for name, kind in given.items()] or ["no rule"]
-        raise SplitError(operator, ", ".join(received), rules.ONE_RULE)
-    ((parameter, value),) = given.items()
-    if parameter == "indices":
-        if not _is_lengths(value):
-            rule = "must be a tuple or list of integers or a 1-D integer array"
-            _refuse(operator, indices=value, rule=rule)
-        kind, sizes_of = rules.INDICES, _by_indices(_reader(value))
-    elif parameter != "split":
-        if not _is_integer(value):
-            _refuse(operator, **given, rule=f"{parameter} must be an integer")
-        kind, sizes_of = parameter, _by_chunks(parameter)
-    elif _is_integer(value):
-        kind, sizes_of = rules.CHUNK, _by_chunks(rules.CHUNK)
-    elif isinstance(value, types.Array) and value.ndim == 0 and _is_integer(value.dtype):
-        kind, sizes_of = rules.CHUNK, _by_scalar
-    elif _is_lengths(value):
-        kind, sizes_of = rules.LENGTHS, _by_lengths(_reader(value))
-    else:
-        rule = "must be an integer, a tuple or list of integers or an integer array of rank 0 or 1"
-        _refuse(operator, split=value, rule=rule)
-    received = {
-        rules.LENGTHS: "split of {2} lengths",
-        rules.INDICES: "indices of {2} parts",
-    }.get(kind, f"{parameter}={{0}}")
-    texts = [rules.FAULTS[kind].get(i + 1, "") for i in range(max(rules.FAULTS[kind]))]
-    faults = "\n".join([f"{received}, axis length {{1}}: {text}" for text in texts])
-    return _VALUE_OF[parameter], sizes_of, faults
-
-
-@register_jitable
-def _intp(value):
-    """Convert an integer to intp. Values above its range become the largest intp."""
-    signed = np.intp(value)
-    return signed if signed >= 0 or value < 0 else np.intp(_MOST)
-
-
-def _reader(kind):
-    """Return the function that makes an intp array of a sequence of integers of this type."""
-    if not isinstance(kind, types.BaseTuple) or isinstance(kind, types.UniTuple):
-        return _read
-    return _read_several_types if kind.count else _read_nothing
-
-
-@register_jitable
-def _read(values):
-    read = np.empty(len(values), np.intp)
-    i = 0
-    for n in values:
-        read[i] = _intp(n)
-        i += 1  # noqa: SIM113  as below
-    return read
-
-
-@register_jitable
-def _read_several_types(values):
-    read = np.empty(len(values), np.intp)
-    i = 0
-    for n in literal_unroll(values):
-        read[i] = _intp(n)
-        i += 1  # noqa: SIM113  Numba does not unroll enumerate
-    return read
-
-
-@register_jitable
-def _read_nothing(values):
-    return np.empty(0, np.intp)
-
-
-@functools.cache
-def _by_lengths(read):
-    @register_jitable
-    def by_lengths(split, length):
-        lengths = read(split)
-        number, fault = _check_lengths(lengths, length, _MOST)
-        return lengths, len(lengths), fault, number
-
-    return by_lengths
-
-
-@functools.cache
-def _by_indices(read):
-    @register_jitable
-    def by_indices(indices, length):
-        cuts = read(indices)
-        lengths = np.empty(len(cuts) + 1, np.intp)
-        number, fault = _lengths_between(cuts, length, lengths)
-        return lengths, len(lengths), fault, number
-
-    return by_indices
-
-
-@functools.cache
-def _by_chunks(kind):
-    """Make the function of a rule whose parts are chunks."""
-    rule = register_jitable(rules.CHUNKED[kind])
-
-    @register_jitable
-    def by_chunks(value, length):
-        number = _intp(value)
-        chunk, count, fault = rule(number, length)
-        return (chunk, _count_longer(chunk, count, length)), count, fault, number
-
-    return by_chunks
-
-
-@register_jitable
-def _by_scalar(split, length):
-    return _by_chunk(split[()], length)
-
-
-_by_chunk = _by_chunks(rules.CHUNK)
-
-
-def _size(sizes, i, length):
-    """Return the length of part i. Numba compiles the overload for the type of `sizes`."""
-    raise NotImplementedError
-
-
-@overload(_size)
-def _size_overload(sizes, i, length):
-    if isinstance(sizes, types.BaseTuple):
-        return lambda sizes, i, length: _size_of_part(sizes[0], sizes[1], i, length)
-    return lambda sizes, i, length: sizes[i]
 
 
 # ---- outputs of several layouts ---------------------------------------------------------

@@ -135,6 +135,9 @@ REFUSALS = [
     Refusal((6,), {"split": [5, 2]}, SplitError, "not to 7; .* indices= in ascending order"),
     Refusal((6,), {"split": [2, -2]}, SplitError, "not -2; if these are indices .* indices= "),
     Refusal((6,), {"split": [2, -1]}, SplitError, r"not -1; splitjit\.openvino\.VariadicSplit"),
+    Refusal(
+        (6,), {"split": -1}, SplitError, r"at least 1; splitjit\.openvino\.VariadicSplit takes"
+    ),
     # indices
     Refusal((6,), {"indices": [4, 2]}, SplitError, r"indices=\(4, 2\).*descend, but 2 cuts before"),
     Refusal((6,), {"indices": [4, -4]}, SplitError, "descend, but -4 cuts before the preceding"),

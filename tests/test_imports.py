@@ -36,7 +36,7 @@ _core.small
 _core.routes _core.warmup
 _core.binding _core.split
 splitjit
-_operators _inlining
+_operators _inlining _njit_rules
 onnx openvino dask _njit
 _cli
 __main__

@@ -154,6 +154,8 @@ def test_pickles_name_no_private_module():
 
 def test_annotations_of_a_plan_can_be_read():
     assert typing.get_type_hints(SplitPlan)["sizes"] == tuple[int, ...]
+    for function in (plan_split, splitjit.split_into):
+        assert "indices" in typing.get_type_hints(function)
 
 
 def test_a_likely_fix_ends_the_message_of_split_alone():

@@ -1,5 +1,6 @@
 """Small copies: the compiled check refuses to copy whatever the checks in Python refuse."""
 
+import contextlib
 import gc
 import math
 import sys
@@ -64,6 +65,17 @@ def test_one_compiled_call_checks_and_copies(shape, kind, monkeypatch):
     assert all(a is b for a, b in zip(result, out, strict=True))
     for part, index in zip(out, plan.slices, strict=True):
         assert np.array_equal(part, x[index])
+
+
+@pytest.mark.parametrize("make", [np.ndarray.tolist, lambda part: part.view(np.recarray)])
+def test_only_ndarrays_are_read(make, monkeypatch):
+    plan = plan_split((4, 6), 2, axis=1)
+    x, out = prepared(plan)
+    checks = count_checks(monkeypatch)
+    out[1] = make(out[1])
+    with contextlib.suppress(SplitError):
+        plan(x, out)
+    assert checks
 
 
 def _shared(out, x):

@@ -13,15 +13,13 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, Union
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from splitjit._core.rules import (
     AXIS_FAULT,
     CHUNK,
     INDICES,
     LENGTHS,
-    NUM_OUTPUTS,
-    NUM_SECTIONS,
     NUM_SPLITS,
     ONE_RULE,
     PARAMETERS,
@@ -34,13 +32,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Indices = Sequence[SupportsIndex] | NDArray[np.integer[Any]]
+else:  # `typing.get_type_hints` would look up names that the planner does not import
+    Indices = Sequence[SupportsIndex]
+
 Shape = tuple[int, ...]
 
 Lengths = SupportsIndex | Sequence[SupportsIndex]
 """The type of `split`. To type checkers, integer arrays of any rank have ``__index__``, too."""
 
-Indices = Union[Sequence[SupportsIndex], "NDArray[np.integer[Any]]"]
-"""The type of `indices`."""
+_NAMES = tuple(dict.fromkeys(PARAMETERS.values()))
 
 NOT_GIVEN: Any = object()
 """The default of parameters that a function has only to refuse them, see `axis_by_name`."""
@@ -73,44 +74,29 @@ def rule_of(
         If a value is not an integer. `split` may also be a sequence of integers, and
         `indices` must be one.
     """
-    rule: Rule | None = None
-    if split is not None:
-        if type(split) is tuple or type(split) is list:
-            rule = LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
-        elif type(split) is int:
-            rule = CHUNK, split
-        else:
-            rule = _lengths_or_chunk(split)
-    if num_outputs is not None:
-        if rule is not None:
-            raise _not_one(split, num_outputs, num_splits, indices, num_sections)
-        if type(num_outputs) is not int:
-            num_outputs = integer("num_outputs", num_outputs)
-        rule = NUM_OUTPUTS, num_outputs
-    if num_splits is not None:
-        if rule is not None:
-            raise _not_one(split, num_outputs, num_splits, indices, num_sections)
-        if type(num_splits) is not int:
-            num_splits = integer("num_splits", num_splits)
-        rule = NUM_SPLITS, num_splits
-    if indices is not None:
-        if rule is not None:
-            raise _not_one(split, num_outputs, num_splits, indices, num_sections)
-        rule = INDICES, integers("indices", indices, _KINDS_OF_INDICES)
-    if num_sections is not None:
-        if rule is not None:
-            raise _not_one(split, num_outputs, num_splits, indices, num_sections)
-        if type(num_sections) is not int:
-            num_sections = integer("num_sections", num_sections)
-        rule = NUM_SECTIONS, num_sections
-    if rule is None:
-        raise _not_one(split, num_outputs, num_splits, indices, num_sections)
-    return rule
-
-
-def _not_one(*values: Any) -> SplitError:
-    received = describe(**dict(zip(dict.fromkeys(PARAMETERS.values()), values, strict=True)))
-    return SplitError("split", received, ONE_RULE)
+    if num_outputs is num_splits is indices is num_sections is None:  # the fastest way
+        lengths = tuple(split) if type(split) is list else split
+        if type(lengths) is tuple:
+            for value in lengths:
+                if type(value) is not int:
+                    break
+            else:
+                return LENGTHS, lengths
+        if type(split) is int:
+            return CHUNK, split
+    elif split is num_outputs is indices is num_sections is None and type(num_splits) is int:
+        return NUM_SPLITS, num_splits
+    values = split, num_outputs, num_splits, indices, num_sections
+    given = [(name, value) for name, value in zip(_NAMES, values, strict=True) if value is not None]
+    if len(given) != 1:
+        received = describe(**dict(zip(_NAMES, values, strict=True)))
+        raise SplitError("split", received, ONE_RULE)
+    (name, value) = given[0]
+    if name == "split":
+        return _lengths_or_chunk(value)
+    if name == "indices":
+        return INDICES, integers(name, value, _KINDS_OF_INDICES)
+    return name, integer(name, value)
 
 
 def _lengths_or_chunk(split: Any) -> Rule:

@@ -209,7 +209,7 @@ class Slices:
         one_run = math.prod(plan.shape[: plan.axis]) == 1
         self.whole = one_run and self.bits is None and not dtype.hasobject
         self.outputs: dict[tuple[int, ...], Outputs] = {}
-        self.cut = _cut(plan)
+        self.cut: Callable[[np.ndarray], Sequence[np.ndarray]] | None = None
         self.small = None
         self.writes = 0
 
@@ -220,11 +220,12 @@ class Slices:
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
+        cut = self.cut = self.cut or _cut(self.plan)
         if self.whole:
-            return list(self.cut(x.copy()))
+            return list(cut(x.copy()))
         if self.bits is None:
-            return list(map(_copy, self.cut(x)))
-        return [part.copy().view(x.dtype) for part in self.cut(x.view(self.bits))]
+            return list(map(_copy, cut(x)))
+        return [part.copy().view(x.dtype) for part in cut(x.view(self.bits))]
 
     def outputs_of(self, targets: Targets) -> Outputs:
         """Refuse targets that share memory; contiguous ones are checked only at their first use."""

@@ -85,11 +85,14 @@ For indices, ``{0}`` is the index of a `WRONG_VALUE`.
 
 _INDICES_INSTEAD = "if these are indices to cut at, pass them as indices= in ascending order"
 
+_REST = "splitjit.openvino.VariadicSplit takes -1 for the rest of the axis"
+
 HINTS: dict[tuple[str | int, ...], str] = {
     (NUM_SPLITS, WRONG_LENGTH): "num_outputs={0} allows a shorter last part",
     (LENGTHS, WRONG_LENGTH): _INDICES_INSTEAD,
     (LENGTHS, WRONG_VALUE): _INDICES_INSTEAD,
-    (LENGTHS, WRONG_VALUE, -1): "splitjit.openvino.VariadicSplit takes -1 for the rest",
+    (LENGTHS, WRONG_VALUE, -1): _REST,
+    (CHUNK, WRONG_VALUE, -1): _REST,
 }
 """A likely fix for a fault, for users of `splitjit.split`; fields as in `FAULTS`.
 

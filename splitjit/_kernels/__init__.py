@@ -19,7 +19,8 @@
             ▼
     intrinsics.py        LLVM: move, stream, prefetch, fence
 
-The other modules: `table.py` has what both sides share, namely the record that
+The other modules: `small.py` checks small arrays and copies them in one call, with the loops
+above. `table.py` has what both sides share, namely the record that
 describes a copy, the names of the loops, and sizes. `records.py` reads the record
 in compiled code. `compiling.py` names, compiles and caches functions. `assign.py`
 has the loop over Python objects.
