@@ -21,7 +21,7 @@ from numba import njit, types
 from numba.core.errors import TypingError
 from numba.core.imputils import impl_ret_borrowed
 from numba.cpython.unsafe.tuple import tuple_setitem
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import intrinsic, register_jitable
 
 import splitjit
 from splitjit._core.arguments import most_parts

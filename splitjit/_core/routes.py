@@ -137,9 +137,9 @@ def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
 
 def _stream(nbytes: int) -> int:
     """Return `Arguments.stream` for a copy of `nbytes`."""
-    return (
-        STREAM_STAGED if nbytes >= max(STREAM_FROM, STREAM_STAGED_FROM) else nbytes >= STREAM_FROM
-    )
+    if nbytes >= max(STREAM_FROM, STREAM_STAGED_FROM):
+        return STREAM_STAGED
+    return int(nbytes >= STREAM_FROM)
 
 
 def _cut(plan: SplitPlan) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
@@ -209,7 +209,7 @@ class Slices:
         one_run = math.prod(plan.shape[: plan.axis]) == 1
         self.whole = one_run and self.bits is None and not dtype.hasobject
         self.outputs: dict[tuple[int, ...], Outputs] = {}
-        self.cut: Callable[[np.ndarray], Sequence[np.ndarray]] | None = None
+        self.cut = _cut(plan)
         self.small = None
         self.writes = 0
 
@@ -220,12 +220,11 @@ class Slices:
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
-        cut = self.cut = self.cut or _cut(self.plan)
         if self.whole:
-            return list(cut(x.copy()))
+            return list(self.cut(x.copy()))
         if self.bits is None:
-            return list(map(_copy, cut(x)))
-        return [part.copy().view(x.dtype) for part in cut(x.view(self.bits))]
+            return list(map(_copy, self.cut(x)))
+        return [part.copy().view(x.dtype) for part in self.cut(x.view(self.bits))]
 
     def outputs_of(self, targets: Targets) -> Outputs:
         """Refuse targets that share memory; contiguous ones are checked only at their first use."""
