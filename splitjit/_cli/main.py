@@ -115,6 +115,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _split(arguments: argparse.Namespace) -> None:
     axis = arguments.axis
+    finished: frozenset[str] = frozenset()
+    if not arguments.dry_run:
+        finished = files.recover(arguments.files, arguments.out)
     planned = files.plan_files(
         arguments.files,
         arguments.split,
@@ -131,7 +134,7 @@ def _split(arguments: argparse.Namespace) -> None:
     else:
         nbytes = sum(file.nbytes for file in planned)
         with report.show_progress(nbytes, arguments.quiet) as progress:
-            files.write_parts(planned, arguments.force, progress)
+            files.write_parts(planned, arguments.force, progress, finished)
     if not arguments.quiet:
         report.print_report(planned, arguments.dry_run)
 

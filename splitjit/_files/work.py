@@ -6,9 +6,9 @@ import contextlib
 import os
 from pathlib import Path
 
-from splitjit._cli import signals
-from splitjit._cli.disk import Folder, change
-from splitjit._cli.journal import COMMITTED, MOVING, OPEN, STATES, Home, Journal
+from splitjit._files import signals
+from splitjit._files.disk import Folder, change
+from splitjit._files.journal import COMMITTED, MOVING, OPEN, STATES, Home, Journal
 
 
 class Work:
@@ -94,7 +94,11 @@ class Work:
             folder, name = self._place(home, target)
             if force and folder.status(name) is not None:
                 folder.rename(name, staging, f"{i}.old")
-            staging.put(f"{i}.new", folder, name)
+            try:
+                staging.put(f"{i}.new", folder, name)
+            except FileExistsError:
+                place = self.homes[home].path / target
+                raise FileExistsError(f"{place} exists: it appeared meanwhile") from None
         self._sync()
 
     def commit(self) -> None:

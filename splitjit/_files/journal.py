@@ -22,7 +22,7 @@ import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from splitjit._cli.disk import Folder
+from splitjit._files.disk import Folder
 
 PREFIX = ".splitjit-"
 
@@ -187,5 +187,7 @@ def _lock(file: int) -> bool | None:
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
+    except ImportError:
+        return None
     except OSError as error:
         return False if error.errno in (errno.EACCES, errno.EAGAIN) else None
