@@ -88,6 +88,10 @@ class Work:
 
     def move(self, force: bool) -> None:
         """Move the new files into place, and wait until all names are on disk."""
+        for path in self.journal.made:
+            with Folder(Path(path).parent) as parent:
+                parent.sync()
+        self._sync()
         self._become(MOVING)
         for i, (home, target) in enumerate(self.journal.moves):
             staging = self.homes[home].staging
