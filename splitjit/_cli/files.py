@@ -148,6 +148,8 @@ def plan_files(
     sources = [formats.read(path) for path in paths]
     _check_patterns([pattern for pattern, _ in select], sources)
     tensors = [_plan_tensors(source, planner, select, copy_others) for source in sources]
+    if not any(split.plan for splits in tensors for split in splits):
+        _refuse_scalars(sources, planner, select)
     planned = _name_parts(sources, tensors, folder)
     _check_places(planned)
     return planned
@@ -182,6 +184,16 @@ def _plan_tensors(
         elif copy_others:
             tensors.append(TensorSplit(source.verbatim(name), None))
     return tuple(tensors)
+
+
+def _refuse_scalars(
+    sources: list[Source], planner: Planner, select: Sequence[tuple[str, int]]
+) -> None:
+    """Raise an error if patterns match tensors of rank 0 only."""
+    for source in sources:
+        for name in source.names:
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern, _ in select):
+                _plan_tensors(source, planner, [(name, 0)], copy_others=False)
 
 
 def _rows(tensor: Tensor, plan: SplitPlan) -> tuple[int, list[int]]:

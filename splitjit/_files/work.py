@@ -143,7 +143,11 @@ class Work:
             elif os.path.samestat(there, staged):
                 folder.unlink(name)
         if staging.status(old) is not None:
-            staging.put(old, folder, name)
+            try:
+                staging.put(old, folder, name)
+            except FileExistsError:
+                place, aside = self.homes[home].path / target, self.homes[home].place / old
+                raise FileExistsError(f"{place} is in the place of {aside}") from None
 
     def remove(self) -> None:
         """Remove the staging folders, the journal as the last; then folders that were made."""
