@@ -54,8 +54,6 @@ def test_every_system_call(tmp_path, monkeypatch, inject, force):
         again = main(["split", "x.npy", "--num-splits", "2", *arguments])
         assert again == 0 or clean == new
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == new, when
-        if status == 0 and "KILL" in inject:
+        if status == 0 and ("KILL" in inject or when > 30):  # there are about 25 such calls
             break
-        if status == 0 and clean == new and when > 40:
-            break
-    assert when > 12
+    assert when > 20
