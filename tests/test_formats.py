@@ -96,7 +96,7 @@ def test_npy_header_is_as_numpy_has_it(tmp_path, version, shape):
 
 
 def test_no_header_is_written_that_numpy_refuses(tmp_path):
-    dtype = np.dtype([(f"field {i}", "f8") for i in range(400)])
+    dtype = np.dtype([(f"field {i}", "f8") for i in range(600)])
     tensor = Tensor("", (4,), dtype, 8 * dtype.itemsize, version=(1, 0))
     with pytest.raises(ValueError, match="Header info length"):
         make_header(tensor)
@@ -210,8 +210,8 @@ def test_npz_is_read_through_to_its_checksum(tmp_path):
     assert names(tmp_path) == ["x.npz"]
 
 
-@pytest.mark.parametrize("rest", [b"", b"more" * 50_000])
-def test_bytes_after_an_array_do_not_hide_a_wrong_checksum(tmp_path, rest):
+def test_bytes_after_an_array_do_not_hide_a_wrong_checksum(tmp_path):
+    rest = b"more" * 50_000
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.npy", npy_bytes(fields(shape="(16,)"), b"12345678" * 8 + rest))

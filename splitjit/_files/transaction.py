@@ -83,6 +83,7 @@ def transaction(
             if target in busy:
                 raise FileExistsError(busy[target])
         check(work.targets, force)
+        work.open_folders()
         given = [folder / name for folder, names in targets.items() for name in names]
         staged = [Staged(work, i, target) for i, target in enumerate(given)]
         yield dict(zip(given, staged, strict=True))

@@ -86,6 +86,11 @@ class Work:
             folder = self._open[key]
         return folder, name
 
+    def open_folders(self) -> None:
+        """Open the folder of each target, before anything is written."""
+        for home, target in self.journal.moves:
+            self._place(home, target)
+
     def move(self, force: bool) -> None:
         """Move the new files into place, and wait until all names are on disk."""
         for path in self.journal.made:
@@ -132,8 +137,13 @@ class Work:
     def _undo(self, i: int) -> None:
         home, target = self.journal.moves[i]
         staging = self.homes[home].staging
-        folder, name = self._place(home, target)
         new, old = f"{i}.new", f"{i}.old"
+        try:
+            folder, name = self._place(home, target)
+        except OSError:
+            if staging.status(old) is None:  # its folder was removed, and nothing is lost
+                return
+            raise
         if (there := folder.status(name)) is not None:
             staged, aside = staging.status(new), staging.status(old)
             if aside is not None and os.path.samestat(there, aside):
