@@ -12,9 +12,10 @@ import pytest
 from numpy.lib import format as npy
 
 import splitjit
-from splitjit._cli import files, staging
+from splitjit._cli import files
 from splitjit._cli.formats.base import FilePart, Source
 from splitjit._cli.formats.npy import Npy
+from splitjit._files import places
 
 
 @pytest.fixture
@@ -237,7 +238,7 @@ FAILURES = [
     (Source, "fill", 2),
     (FilePart, "write", 4),
     (os, "fsync", 2),
-    (Path, "replace", 0),
+    (os, "link", 1),
 ]
 ERRORS = [OSError("No space left on device"), KeyboardInterrupt()]
 
@@ -258,71 +259,6 @@ def test_failure_leaves_nothing_behind(tmp_path, monkeypatch, owner, name, calls
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("calls", range(6))  # moves: old file aside, part in, repeated
-@pytest.mark.parametrize("again", [None, 1, 2, 3])  # fail again, in a later move
-def test_failure_puts_old_files_back(tmp_path, monkeypatch, calls, again, error):
-    np.save(tmp_path / "x.npy", np.arange(9))
-    for i in range(3):
-        (tmp_path / f"x.{i}.npy").write_text(f"mine {i}")
-    before = contents(tmp_path)
-    original = Path.replace
-    made = []
-
-    def failing(self, target):
-        made.append(self)
-        if len(made) - calls in (1, 1 + (again or 0)):
-            raise error
-        return original(self, target)
-
-    monkeypatch.setattr(Path, "replace", failing)
-    with pytest.raises(type(error)):
-        split_file(tmp_path / "x.npy", num_splits=3, force=True)
-    assert len(made) > calls
-    if again is None:
-        assert contents(tmp_path) == before
-    else:
-        assert set(before.values()) <= set(contents(tmp_path).values())
-
-
-@pytest.mark.parametrize("calls", [1, 2])
-def test_failure_takes_moved_parts_back(tmp_path, monkeypatch, calls):
-    np.save(tmp_path / "x.npy", np.arange(9))
-    before = contents(tmp_path)
-    original = Path.replace
-    made = []
-
-    def failing(self, target):
-        made.append(self)
-        if len(made) == calls + 1:
-            raise OSError("No space left on device")
-        return original(self, target)
-
-    monkeypatch.setattr(Path, "replace", failing)
-    with pytest.raises(OSError, match="No space"):
-        split_file(tmp_path / "x.npy", num_splits=3)
-    assert len(made) > calls + 1
-    assert contents(tmp_path) == before
-
-
-def test_old_files_are_kept_where_they_cannot_be_put_back(tmp_path, monkeypatch):
-    np.save(tmp_path / "x.npy", np.arange(9))
-    (tmp_path / "x.1.npy").write_text("mine")
-    with monkeypatch.context() as patch:
-        fail_after(patch, Path, "replace", 2, OSError("the disk is gone"))
-        with pytest.raises(OSError, match="gone"):
-            split_file(tmp_path / "x.npy", num_splits=3, force=True)
-    split_file(tmp_path / "x.npy", num_splits=1, folder=tmp_path / "elsewhere")
-    assert not (tmp_path / "x.1.npy").exists()
-    with pytest.raises(FileExistsError, match=r"x\.0\.npy exists"):
-        split_file(tmp_path / "x.npy", num_splits=3)
-    (tmp_path / "x.0.npy").unlink()
-    with pytest.raises(FileExistsError, match=r"x\.1\.npy exists"):
-        split_file(tmp_path / "x.npy", num_splits=3)
-    assert (tmp_path / "x.1.npy").read_text() == "mine"
-    assert not (tmp_path / ".x.npy.splitjit").exists()
-
-
 def test_failure_of_the_second_file_undoes_the_first(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(9))
     np.savez(tmp_path / "y.npz", np.arange(9))
@@ -338,7 +274,7 @@ def test_failure_of_the_second_file_undoes_the_first(tmp_path):
 def test_a_target_that_comes_up_meanwhile_is_not_overwritten(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(9))
     planned = files.plan_files([tmp_path / "x.npy"], num_splits=3)
-    with pytest.raises(FileExistsError, match=r"x\.1\.npy exists"):
+    with pytest.raises(FileExistsError, match=r"x\.1\.npy"):
         files.write_parts(planned, progress=lambda _: (tmp_path / "x.1.npy").write_text("mine"))
     assert listing(tmp_path) == [Path("x.1.npy"), Path("x.npy")]
     assert (tmp_path / "x.1.npy").read_text() == "mine"
@@ -394,85 +330,6 @@ def test_progress_adds_up(tmp_path, monkeypatch):
     assert planned[0].nbytes == 24_000 + 3 * (99 * 8 + 128)  # a member is copied with its header
 
 
-# ---- folders left behind --------------------------------------------------------------
-
-
-@pytest.fixture
-def left(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(6))
-    left = tmp_path / ".x.npy.splitjit"
-    left.mkdir()
-    (left / "x.0.npy").write_text("half a part")
-    return left
-
-
-def test_what_a_killed_process_left_is_removed(tmp_path, left):
-    pytest.importorskip("fcntl")
-    (left / staging._ASIDE).mkdir()
-    (left / staging._ASIDE / "x.9.npy").write_text("mine")
-    (left / "x.7.npy").write_text("an unfinished part")
-    planned = files.plan_files([tmp_path / "x.npy"], num_splits=2)
-    meanwhile = set()
-    files.write_parts(planned, progress=lambda _: meanwhile.update(listing(left)))
-    assert meanwhile == {Path("x.0.npy"), Path("x.1.npy")}
-    assert_parts(np.arange(6), planned[0].targets, num_splits=2)
-    names = ["x.0.npy", "x.1.npy", "x.9.npy", "x.npy"]
-    assert listing(tmp_path) == [Path(name) for name in names]
-    assert (tmp_path / "x.9.npy").read_text() == "mine"
-
-
-def test_what_a_live_process_uses_is_not(tmp_path, left):
-    fcntl = pytest.importorskip("fcntl")
-    lock = os.open(left, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    before = contents(tmp_path)
-    with pytest.raises(FileExistsError, match="another process"):
-        split_file(tmp_path / "x.npy", num_splits=2)
-    os.close(lock)
-    assert contents(tmp_path) == before
-
-
-def test_the_first_to_lock_a_new_folder_has_it(tmp_path, left, monkeypatch):
-    fcntl = pytest.importorskip("fcntl")
-    mkdir = Path.mkdir
-    locks = []
-
-    def mkdir_but_another_locks(self, *args, **kwargs):
-        mkdir(self, *args, **kwargs)
-        if self == left:
-            locks.append(os.open(self, os.O_RDONLY))
-            fcntl.flock(locks[0], fcntl.LOCK_EX)
-
-    shutil.rmtree(left)
-    monkeypatch.setattr(Path, "mkdir", mkdir_but_another_locks)
-    with pytest.raises(FileExistsError, match="another process"):
-        split_file(tmp_path / "x.npy", num_splits=2)
-    os.close(locks[0])
-    assert listing(tmp_path) == [Path(left.name), Path("x.npy")]
-
-
-def test_without_locks(tmp_path, left, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    before = contents(tmp_path)
-    with pytest.raises(FileExistsError, match="if none is running, delete it"):
-        split_file(tmp_path / "x.npy", num_splits=2)
-    assert contents(tmp_path) == before
-    shutil.rmtree(left)
-    assert_parts(np.arange(6), split_file(tmp_path / "x.npy", num_splits=2), num_splits=2)
-    assert not left.exists()
-
-
-@pytest.mark.parametrize("kind", ["link", "file"])
-def test_only_a_folder_of_ours_is_emptied(tmp_path, left, kind):
-    pytest.importorskip("fcntl")
-    left.rename(tmp_path / "mine")
-    left.symlink_to("mine") if kind == "link" else left.write_text("mine")
-    before = contents(tmp_path)
-    with pytest.raises(FileExistsError, match="delete it"):
-        split_file(tmp_path / "x.npy", num_splits=2)
-    assert contents(tmp_path) == before
-
-
 # ---- memory ---------------------------------------------------------------------------
 
 PEAK = """
@@ -513,3 +370,108 @@ def load(path):
         return pytest.importorskip("safetensors.numpy").load_file(path)["x"]
     loaded = np.load(path)
     return loaded if path.suffix == ".npy" else loaded["arr_0"]
+
+
+# ---- inputs, targets and permissions --------------------------------------------------
+
+
+def test_two_ways_to_name_one_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("d")
+    np.save("d/x.npy", np.arange(6))
+    before = listing(tmp_path)
+    with pytest.raises(splitjit.SplitError, match="both would write"):
+        files.plan_files([Path("d/x.npy"), tmp_path / "d" / "x.npy"], num_splits=2)
+    assert listing(tmp_path) == before
+
+
+def test_no_part_replaces_an_input(tmp_path):
+    for name in ("z.npy", "z.0.npy", "blob"):
+        with open(tmp_path / name, "wb") as file:
+            np.save(file, np.arange(6))
+    paths = [tmp_path / "z.npy", tmp_path / "z.0.npy"]
+    with pytest.raises(splitjit.SplitError, match=r"z\.0\.npy would replace an input"):
+        files.plan_files(paths, num_splits=2)
+    (tmp_path / "link.npy").symlink_to("z.0.npy")
+    with pytest.raises(splitjit.SplitError, match=r"would replace an input, .*link\.npy"):
+        files.plan_files([tmp_path / "z.npy", tmp_path / "link.npy"], num_splits=2)
+
+
+def test_targets_in_a_folder_that_ignores_case(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "_ignores_case", lambda folder: True)
+    for name in ("x.npy", "X.npy"):
+        (tmp_path / name[0] / "d").mkdir(parents=True)
+        np.save(tmp_path / name[0] / name, np.arange(6))
+    paths = [tmp_path / "x" / "x.npy", tmp_path / "X" / "X.npy"]
+    with pytest.raises(splitjit.SplitError, match="both would write"):
+        files.plan_files(paths, num_splits=2, folder=tmp_path / "x" / "d")
+
+
+def test_folders_of_linux_do_not_ignore_case(tmp_path):
+    if sys.platform != "linux":
+        pytest.skip("other systems ignore case")
+    (tmp_path / "a").write_text("")
+    os.link(tmp_path / "a", tmp_path / "A")
+    assert not places._ignores_case(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+def test_parts_have_the_permissions_of_the_input(tmp_path, mode):
+    path = save(tmp_path / "x.npy", np.arange(6))
+    path.chmod(mode)
+    for part in split_file(path, num_splits=2):
+        assert part.stat().st_mode & 0o777 == mode
+        assert part.stat().st_uid == path.stat().st_uid
+        assert part.stat().st_nlink == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="only root gives files away")
+def test_parts_have_the_owner_of_the_input(tmp_path):
+    path = save(tmp_path / "x.npy", np.arange(6))
+    os.chown(path, 1234, 2345)
+    (part,) = split_file(path, num_splits=1)
+    assert (part.stat().st_uid, part.stat().st_gid) == (1234, 2345)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="only root gives files away")
+def test_another_group_gets_no_more_than_all_users(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    path = save(tmp_path / "x.npy", np.arange(6))
+    path.chmod(0o654)
+    os.chown(path, -1, 2345)
+    monkeypatch.setattr(os, "fchown", refused)
+    (part,) = split_file(path, num_splits=1)
+    assert part.stat().st_mode & 0o777 == 0o644
+
+
+def test_space_is_checked_before_anything_is_written(tmp_path, monkeypatch):
+    path = save(tmp_path / "x.npy", np.arange(6))
+    usage = shutil.disk_usage(tmp_path)._replace(free=40)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(OSError, match=r"no space for .*x\.1\.npy.* need 48 bytes, 40 bytes"):
+        split_file(path, num_splits=2, folder=tmp_path / "out")
+    assert listing(tmp_path) == [Path("x.npy")]
+
+
+def test_a_pipe_is_refused(tmp_path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("needs named pipes")
+    os.mkfifo(tmp_path / "x.npy")
+    with pytest.raises(OSError, match="not a regular file"):
+        split_file(tmp_path / "x.npy", num_splits=2)
+
+
+def test_tensors_of_rank_0_are_copied_unless_named(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.arange(6), s=np.float32(3))
+    for path in split_file(tmp_path / "x.npz", num_splits=2):
+        with np.load(path) as part:
+            assert part["s"] == 3
+            assert part["a"].shape == (3,)
+    with pytest.raises(splitjit.SplitError, match="rank 0"):
+        files.plan_files([tmp_path / "x.npz"], num_splits=2, select=[("s", 0), ("a", 0)])
+    np.savez(tmp_path / "y.npz", s=np.float32(3))
+    with pytest.raises(splitjit.SplitError, match="rank 0"):
+        files.plan_files([tmp_path / "y.npz"], num_splits=2)

@@ -18,6 +18,7 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit._cli import files, formats
+from splitjit._cli.formats.base import Tensor
 from splitjit._cli.formats.npy import make_header
 
 safetensors = pytest.importorskip("safetensors")
@@ -92,6 +93,13 @@ def test_npy_header_is_as_numpy_has_it(tmp_path, version, shape):
     y = np.load(tmp_path / "y.npy")
     assert (y.dtype, y.shape, y.flags.fnc) == (x.dtype, x.shape, x.flags.fnc)
     assert formats.read(tmp_path / "y.npy").tensor("").version == version
+
+
+def test_no_header_is_written_that_numpy_refuses(tmp_path):
+    dtype = np.dtype([(f"field {i}", "f8") for i in range(600)])
+    tensor = Tensor("", (4,), dtype, 8 * dtype.itemsize, version=(1, 0))
+    with pytest.raises(ValueError, match="Header info length"):
+        make_header(tensor)
 
 
 # ---- .npz -----------------------------------------------------------------------------
@@ -199,6 +207,17 @@ def test_npz_is_read_through_to_its_checksum(tmp_path):
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(splitjit.SplitError, match="damaged: Bad CRC-32"):
         split_file(tmp_path / "x.npz", num_splits=1, select=[("a", 0)])
+    assert names(tmp_path) == ["x.npz"]
+
+
+def test_bytes_after_an_array_do_not_hide_a_wrong_checksum(tmp_path):
+    rest = b"more" * 50_000
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.npy", npy_bytes(fields(shape="(16,)"), b"12345678" * 8 + rest))
+    (tmp_path / "x.npz").write_bytes(patched(file.getvalue(), b"12345678", b"12345679", 1))
+    with pytest.raises(splitjit.SplitError, match="damaged: Bad CRC-32"):
+        split_file(tmp_path / "x.npz", num_splits=2)
     assert names(tmp_path) == ["x.npz"]
 
 

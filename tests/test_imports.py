@@ -16,7 +16,8 @@ import splitjit
 PACKAGE = Path(splitjit.__file__).parent
 
 # One layer per line, the lowest first; modules of one layer do not import each other either.
-# `onnx` and `_cli` stand for all of their modules, `splitjit` and `_core` for their __init__.py.
+# `onnx`, `_files` and `_cli` stand for all of their modules, `splitjit` and `_core` for their
+# __init__.py.
 LAYERS = """
 errors _core _core.keeping _core.overlap
 _core.rules
@@ -38,6 +39,7 @@ _core.binding _core.split
 splitjit
 _operators _inlining _njit_rules
 onnx openvino dask _njit
+_files
 _cli
 __main__
 """

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import hashlib
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +27,13 @@ from typing import IO, Any
 import numpy as np
 
 import splitjit
-from splitjit._cli import formats, staging
-from splitjit._cli.formats.base import Source, Tensor
+from splitjit._cli import formats
+from splitjit._cli.formats.base import Source, Tensor, identity
 from splitjit._core.arguments import Shape, rule_of
 from splitjit._core.plan import SplitPlan, cached_plan
+from splitjit._files import transaction
+from splitjit._files.places import Place, places
+from splitjit._files.transaction import Staged
 from splitjit.errors import SplitError, shorten
 
 TILE = 1 << 23
@@ -88,7 +92,11 @@ class FileSplit:
     @property
     def nbytes(self) -> int:
         """Size of the data of all parts together, in bytes."""
-        return sum(tensor.nbytes for i in range(len(self.targets)) for tensor in self.part(i))
+        return sum(self.part_nbytes(i) for i in range(len(self.targets)))
+
+    def part_nbytes(self, i: int) -> int:
+        """Return the size of the data of part `i`, in bytes."""
+        return sum(tensor.nbytes for tensor in self.part(i))
 
 
 def plan_files(
@@ -142,7 +150,11 @@ def plan_files(
     sources = [formats.read(path) for path in paths]
     _check_patterns([pattern for pattern, _ in select], sources)
     tensors = [_plan_tensors(source, planner, select, copy_others) for source in sources]
-    return _name_parts(sources, tensors, folder)
+    if not any(split.plan for splits in tensors for split in splits):
+        _refuse_scalars(sources, planner, select)
+    planned = _name_parts(sources, tensors, folder)
+    _check_places(planned)
+    return planned
 
 
 def _check_patterns(patterns: list[str], sources: list[Source]) -> None:
@@ -159,8 +171,10 @@ def _plan_tensors(
 ) -> tuple[TensorSplit, ...]:
     tensors = []
     for name in source.names:
-        axis = next((axis for pattern, axis in select if fnmatch.fnmatchcase(name, pattern)), None)
-        if axis is not None:
+        pattern, axis = next(
+            (one for one in select if fnmatch.fnmatchcase(name, one[0])), ("", None)
+        )
+        if axis is not None and (pattern == name or not name or source.tensor(name).shape):
             tensor = source.tensor(name)
             try:
                 plan = planner(tensor.shape, axis)
@@ -172,6 +186,16 @@ def _plan_tensors(
         elif copy_others:
             tensors.append(TensorSplit(source.verbatim(name), None))
     return tuple(tensors)
+
+
+def _refuse_scalars(
+    sources: list[Source], planner: Planner, select: Sequence[tuple[str, int]]
+) -> None:
+    """Raise an error if patterns match tensors of rank 0 only."""
+    for source in sources:
+        for name in source.names:
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern, _ in select):
+                _plan_tensors(source, planner, [(name, 0)], copy_others=False)
 
 
 def _rows(tensor: Tensor, plan: SplitPlan) -> tuple[int, list[int]]:
@@ -193,20 +217,32 @@ def _name_parts(
     """Give the parts of ``FILE.npy`` the names ``FILE.0.npy``, ``FILE.1.npy`` and so on."""
     count = _count_parts(sources, tensors)
     files = []
-    owners: dict[Path, Path] = {}
     for source, splits in zip(sources, tensors, strict=True):
         path = source.path
         stem = path.name.removesuffix(source.suffix)
         place = path.parent if folder is None else folder
         parts = range(count if splits else 0)
         targets = tuple([place / f"{stem}.{i}{source.suffix}" for i in parts])
-        for target in targets:
-            if target in owners:
-                rule = f"both would write {target}; split these files into different folders"
-                raise SplitError("split", f"{owners[target]} and {path}", rule)
-            owners[target] = path
         files.append(FileSplit(source, splits, targets))
     return files
+
+
+def _check_places(files: list[FileSplit]) -> None:
+    """Check that no two parts have the same place, and that no part replaces an input."""
+    inputs = [file.source.path for file in files]
+    replaced = dict(zip(places(inputs), inputs, strict=True))
+    replaced |= dict(zip(places([path.resolve() for path in inputs]), inputs, strict=True))
+    owners: dict[Place, Path] = {}
+    for file in files:
+        path = file.source.path
+        for target, place in zip(file.targets, places(file.targets), strict=True):
+            if place in replaced:
+                rule = f"part {target} would replace an input, {replaced[place]}"
+                raise SplitError("split", str(path), rule)
+            if place in owners:
+                rule = f"both would write {target}; split these files into different folders"
+                raise SplitError("split", f"{owners[place]} and {path}", rule)
+            owners[place] = path
 
 
 def _count_parts(sources: list[Source], tensors: list[tuple[TensorSplit, ...]]) -> int:
@@ -238,25 +274,45 @@ def check_targets(files: Sequence[FileSplit], force: bool) -> None:
     FileExistsError
         If a target exists.
     """
-    for file in files:
-        for target in file.targets:
-            if target.is_dir():
-                raise FileExistsError(f"{target} is a directory")
-            if os.path.lexists(target) and not force:
-                raise FileExistsError(f"{target} exists; --force overwrites it")
+    transaction.check([target for file in files for target in file.targets], force)
+
+
+def recover(paths: Sequence[Path], folder: Path | None = None) -> frozenset[str]:
+    """Undo or finish what killed processes left in the folders of the parts.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        The files to split.
+    folder : Path, optional
+        The folder of the parts. By default, each file's own folder.
+
+    Returns
+    -------
+    frozenset of str
+        Identifies the splits that are now finished, for `write_parts`.
+
+    Raises
+    ------
+    OSError
+        If files that were moved cannot be moved back.
+    """
+    folders = [path.parent for path in paths] if folder is None else [folder]
+    return transaction.recover(folders).finished
 
 
 def write_parts(
-    files: Sequence[FileSplit], force: bool = False, progress: Progress | None = None
+    files: Sequence[FileSplit],
+    force: bool = False,
+    progress: Progress | None = None,
+    finished: frozenset[str] = frozenset(),
 ) -> None:
     """Write the parts of all files: all of them, or none.
 
-    Parts of ``FILE`` are written in a scratch folder ``.FILE.splitjit`` beside their
-    targets. When all parts are complete and on disk, they are moved to their targets,
-    so a target is never half written. If this fails, new parts are removed and
-    overwritten files are restored; a file that cannot be restored stays in the scratch
-    folder. A killed process also leaves its scratch folder: the next split of the same
-    file into the same folder removes it.
+    Parts are written in a new folder ``.splitjit-…`` beside their targets. When all
+    parts are complete and on disk, they are moved to their targets, so a target is
+    never half written. If this fails, new parts are removed and old files are
+    restored. If the process is killed, `recover` does the same.
 
     Parameters
     ----------
@@ -266,6 +322,8 @@ def write_parts(
         Whether parts may overwrite existing files.
     progress : callable, optional
         Called with the number of bytes written since the last call.
+    finished : frozenset of str, optional
+        What `recover` returned. A split that is finished is not repeated.
 
     Raises
     ------
@@ -275,31 +333,47 @@ def write_parts(
     SplitError
         If a file is damaged, or changes while it is read.
     """
-    check_targets(files, force)
-    with contextlib.ExitStack() as stack:
-        moves: list[tuple[Path, Path]] = []
+    key = _key(files)
+    targets: dict[Path, list[str]] = {}
+    needed: dict[Path, int] = {}
+    for file in files:
+        for i, target in enumerate(file.targets):
+            targets.setdefault(target.parent, []).append(target.name)
+            needed[target] = 0 if file.source.compressed else file.part_nbytes(i)
+    if not targets or key in finished:
+        return
+    with transaction.transaction(targets, force=force, key=key, needed=needed) as staged:
         for file in files:
             if file.targets:
-                folder = file.targets[0].parent
-                stack.enter_context(staging.folder_for_parts(folder))
-                scratch = folder / f".{file.source.path.name}.splitjit"
-                stack.enter_context(staging.scratch_folder(scratch))
-                parts = [scratch / target.name for target in file.targets]
+                parts = [staged[target] for target in file.targets]
+                for part in parts:
+                    part.protect(file.source.status)
                 _write(file, parts, progress or (lambda nbytes: None))
-                moves += zip(parts, file.targets, strict=True)
-        check_targets(files, force)
-        staging.move_parts(moves)
 
 
-def _write(file: FileSplit, paths: list[Path], progress: Progress) -> None:
-    """Write the parts of one file to these paths."""
+def _key(files: Sequence[FileSplit]) -> str:
+    """Return a digest of the inputs, and of all that decides what their parts hold."""
+    described = [
+        (
+            os.path.realpath(file.source.path),
+            identity(file.source.status),
+            [os.path.realpath(target) for target in file.targets],
+            [(t.tensor, t.plan and (t.plan.axis, t.plan.sizes)) for t in file.tensors],
+        )
+        for file in files
+    ]
+    return hashlib.sha256(repr(described).encode()).hexdigest()
+
+
+def _write(file: FileSplit, staged: list[Staged], progress: Progress) -> None:
+    """Write the parts of one file."""
     source = file.source
     buffer = np.empty(TILE, np.uint8)
-    contents = [file.part(i) for i in range(len(paths))]
+    contents = [file.part(i) for i in range(len(staged))]
     with contextlib.ExitStack() as stack:
         parts = [
-            stack.enter_context(source.create(path, tensors))
-            for path, tensors in zip(paths, contents, strict=True)
+            stack.enter_context(source.create(part, tensors))
+            for part, tensors in zip(staged, contents, strict=True)
         ]
         streams = source.streams([split.tensor for split in file.tensors])
         stack.enter_context(contextlib.closing(streams))

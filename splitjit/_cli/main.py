@@ -50,9 +50,10 @@ examples:
 
 exit status:
   0 if the parts are written, 2 if the split is refused or fails, 128 + N if
-  signal N ends the command. If the status is not 0, no part is left behind.
-  After SIGKILL or a power failure, run the same command again: it first removes
-  the unfinished parts.
+  signal N ends the command. If the status is not 0, no part is left behind,
+  unless the signal came while the parts were moved into place: then all parts
+  are there. After SIGKILL or a power failure, run the same command again: it
+  first undoes or finishes what the killed command began.
 """
 
 
@@ -120,6 +121,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _split(arguments: argparse.Namespace) -> None:
     axis = arguments.axis
+    finished: frozenset[str] = frozenset()
+    if not arguments.dry_run:
+        finished = files.recover(arguments.files, arguments.out)
     planned = files.plan_files(
         arguments.files,
         arguments.split,
@@ -138,7 +142,7 @@ def _split(arguments: argparse.Namespace) -> None:
     else:
         nbytes = sum(file.nbytes for file in planned)
         with report.show_progress(nbytes, arguments.quiet) as progress:
-            files.write_parts(planned, arguments.force, progress)
+            files.write_parts(planned, arguments.force, progress, finished)
     if not arguments.quiet:
         report.print_report(planned, arguments.dry_run)
 

@@ -3,6 +3,7 @@
 To add a format, write its subclass of `Source` and list the class in `FORMATS`.
 """
 
+import stat
 from pathlib import Path
 
 from splitjit._cli.formats.base import Source, refusal
@@ -36,8 +37,10 @@ def read(path: Path) -> Source:
         If the file cannot be read.
     """
     kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix, Npy)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory")
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):  # reading a pipe would wait for a writer
+        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        raise OSError(f"{path} is {what}")
     try:
         return kind(path)
     except (MemoryError, SplitError):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from splitjit._cli.formats.base import FilePart, Part, Source, Tensor
+from splitjit._files.transaction import Staged
 
 HEAD = 1 << 16
 """Bytes that are read for a header. NumPy refuses headers above 10 000 bytes."""
@@ -32,10 +33,10 @@ class Npy(Source):
         """Return the description of the only tensor."""
         return self._tensor
 
-    def create(self, path: Path, tensors: Sequence[Tensor]) -> Part:
+    def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
         """Create a file for one tensor."""
         (tensor,) = tensors
-        return FilePart(path, make_header(tensor))
+        return FilePart(file, make_header(tensor))
 
 
 def parse_header(name: str, head: bytes, size: int) -> Tensor:
@@ -57,8 +58,18 @@ def parse_header(name: str, head: bytes, size: int) -> Tensor:
     Raises
     ------
     Exception
-        Of any class, if these bytes are not a header of an array of plain data.
+        Of any class, if these bytes are not a header of an array of plain data, or if
+        NumPy could not read the header of a part.
     """
+    tensor = _parse(name, head)
+    if tensor.offset + tensor.nbytes > size:
+        announced = f"{tensor.offset} bytes of header and {tensor.nbytes} bytes of data"
+        raise ValueError(f"truncated: {announced} do not fit in {size} bytes")
+    make_header(tensor)
+    return tensor
+
+
+def _parse(name: str, head: bytes) -> Tensor:
     file = io.BytesIO(head)
     version = npy.read_magic(file)
     if version == (1, 0):
@@ -78,11 +89,7 @@ def parse_header(name: str, head: bytes, size: int) -> Tensor:
     shape = tuple(map(int, shape))  # NumPy accepts bools in a shape
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape} has a negative length")
-    tensor = Tensor(name, shape, dtype, 8 * dtype.itemsize, file.tell(), fortran_order, version)
-    if tensor.offset + tensor.nbytes > size:
-        announced = f"{tensor.offset} bytes of header and {tensor.nbytes} bytes of data"
-        raise ValueError(f"truncated: {announced} do not fit in {size} bytes")
-    return tensor
+    return Tensor(name, shape, dtype, 8 * dtype.itemsize, file.tell(), fortran_order, version)
 
 
 def make_header(tensor: Tensor) -> bytes:
@@ -90,6 +97,11 @@ def make_header(tensor: Tensor) -> bytes:
 
     NumPy's own functions do not write version 3.0. The format is specified in
     https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+
+    Raises
+    ------
+    Exception
+        Of any class, if NumPy would refuse the header or read another array from it.
     """
     assert isinstance(tensor.dtype, np.dtype)
     assert tensor.version is not None
@@ -101,4 +113,8 @@ def make_header(tensor: Tensor) -> bytes:
     text = repr(fields).encode("utf-8" if tensor.version == (3, 0) else "latin-1")
     magic, length = npy.magic(*tensor.version), "<H" if tensor.version == (1, 0) else "<I"
     text += b" " * (-(len(magic) + struct.calcsize(length) + len(text) + 1) % npy.ARRAY_ALIGN)
-    return magic + struct.pack(length, len(text) + 1) + text + b"\n"
+    header = magic + struct.pack(length, len(text) + 1) + text + b"\n"
+    read = _parse(tensor.name, header)
+    if (read.shape, read.dtype) != (tensor.shape, tensor.dtype):
+        raise ValueError(f"a .npy header cannot describe dtype {tensor.dtype}")
+    return header

@@ -11,6 +11,8 @@ import numpy as np
 
 from splitjit._cli.formats.base import Part, Source, Tensor, refusal
 from splitjit._cli.formats.npy import HEAD, Npy, make_header, parse_header
+from splitjit._files.transaction import Staged
+from splitjit.errors import SplitError
 
 
 class Npz(Source):
@@ -35,6 +37,7 @@ class Npz(Source):
                 except Exception as error:  # `tensor` raises it, if this member is to be split
                     self._tensors[name] = error
         self.names = tuple(self._infos)
+        self.compressed = any(info.compress_type for info in self._infos.values())
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of a tensor."""
@@ -54,17 +57,27 @@ class Npz(Source):
                 with archive.open(self._infos[tensor.name]) as member:
                     member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
                     yield member
+                    self._read_rest(member)
 
-    def create(self, path: Path, tensors: Sequence[Tensor]) -> Part:
+    def _read_rest(self, member: IO[bytes]) -> None:
+        """Read bytes that follow the data of a tensor: the checksum is checked at their end."""
+        try:
+            while member.read(HEAD):
+                pass
+        except zipfile.BadZipFile as error:
+            raise SplitError("split", str(self.path), f"damaged: {error}") from error
+
+    def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
         """Create an archive whose members have the attributes of this archive's members."""
-        return _ZipPart(path, self._infos)
+        return _ZipPart(file, self._infos)
 
 
 class _ZipPart(Part):
-    def __init__(self, path: Path, infos: dict[str, zipfile.ZipInfo]) -> None:
-        super().__init__(path)
+    def __init__(self, file: Staged, infos: dict[str, zipfile.ZipInfo]) -> None:
+        super().__init__(file)
         self._infos = infos
-        self._archive = zipfile.ZipFile(path, "w")
+        self._opened = file.open()
+        self._archive = zipfile.ZipFile(self._opened, "w")
         self._member: IO[bytes] | None = None
 
     def begin(self, tensor: Tensor) -> None:
@@ -83,8 +96,6 @@ class _ZipPart(Part):
         self._member.write(data.data)
 
     def close(self) -> None:
-        try:
+        with self._opened, self._archive:
             if self._member is not None:
                 self._member.close()
-        finally:
-            self._archive.close()

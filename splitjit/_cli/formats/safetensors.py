@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splitjit._cli.formats.base import FilePart, Part, Source, Tensor
+from splitjit._files.transaction import Staged
 from splitjit.errors import SplitError
 
 
@@ -49,7 +50,7 @@ class Safetensors(Source):
         """Return the description of a tensor."""
         return self._tensors[name]
 
-    def create(self, path: Path, tensors: Sequence[Tensor]) -> Part:
+    def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
         """Create a file with the metadata of this file, for these tensors in this order."""
         header: dict[str, Any] = {} if self._metadata is None else {"__metadata__": self._metadata}
         start = 0
@@ -63,7 +64,7 @@ class Safetensors(Source):
             start = stop
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)  # aligns the data
-        return FilePart(path, struct.pack("<Q", len(text)) + text)
+        return FilePart(file, struct.pack("<Q", len(text)) + text)
 
 
 def _bits(dtype: str) -> int:

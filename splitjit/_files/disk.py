@@ -1,0 +1,194 @@
+"""Folders that stay the same folders, and every call that changes a file.
+
+A `Folder` is opened once, and names are relative to the open folder. Another user of
+a shared folder cannot redirect a call by a link in the place of a folder. Windows has
+no such calls, so there a `Folder` joins its path and the name.
+
+`change` makes every call of this package that changes a file. Tests replace it to
+make the n-th change fail.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+_RELATIVE = os.open in os.supports_dir_fd
+_OPEN_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_PLAIN = _NO_LINK | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+_LINKS_UNSUPPORTED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
+"""Errors of `os.link` on file systems that have no hard links, such as FAT."""
+
+
+def change(call: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+    """Make a call that changes a file."""
+    return call(*arguments, **keywords)
+
+
+class Folder:
+    """An open folder.
+
+    Parameters
+    ----------
+    path : Path
+    parent : Folder, optional
+        The folder that holds this folder, which then must not be a link.
+
+    Raises
+    ------
+    OSError
+        If there is no such folder, or if it is a link and `parent` is given.
+    """
+
+    def __init__(self, path: Path, parent: Folder | None = None) -> None:
+        self.path = path
+        self.fd: int | None = None
+        if _RELATIVE:
+            place = (path, None) if parent is None else (path.name, parent.fd)
+            flags = os.O_RDONLY | _OPEN_FOLDER | (0 if parent is None else _NO_LINK)
+            try:
+                self.fd = os.open(place[0], flags, dir_fd=place[1])
+            except OSError as error:
+                error.filename = str(path)
+                raise
+        elif not stat.S_ISDIR(path.stat().st_mode if parent is None else path.lstat().st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the folder."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+    def _place(self, name: str) -> str | Path:
+        return name if _RELATIVE else self.path / name
+
+    def folder(self, name: str) -> Folder:
+        """Open a folder in this folder. It must not be a link."""
+        return Folder(self.path / name, self)
+
+    def names(self) -> list[str]:
+        """Return the names in this folder, in order."""
+        return sorted(os.listdir(self.path if self.fd is None else self.fd))
+
+    def status(self, name: str | None = None) -> os.stat_result | None:
+        """Return the status of a name, not followed if it is a link, or None if there is none."""
+        try:
+            if name is None:
+                return os.stat(self.path if self.fd is None else self.fd)
+            return os.stat(self._place(name), dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def open(self, name: str, flags: int) -> int:
+        """Open a file, which must not be a link, and return its descriptor."""
+        opened = self._place(name), flags | _PLAIN, 0o666
+        if flags & (os.O_CREAT | os.O_TRUNC):
+            return change(os.open, *opened, dir_fd=self.fd)
+        return os.open(*opened, dir_fd=self.fd)
+
+    def read(self, name: str) -> bytes:
+        """Return the contents of a file."""
+        with io.FileIO(self.open(name, os.O_RDONLY)) as file:
+            return file.read()
+
+    def write(self, name: str, contents: bytes) -> None:
+        """Write a new file, and wait until it is on disk."""
+        descriptor = self.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with Changing(descriptor, "wb", self.path / name) as file:
+            while contents:
+                contents = contents[file.write(contents) :]
+            change(os.fsync, file.fileno())
+
+    def mkdir(self, name: str, mode: int = 0o777) -> None:
+        """Make a folder."""
+        change(os.mkdir, self._place(name), mode, dir_fd=self.fd)
+
+    def rmdir(self, name: str) -> None:
+        """Remove an empty folder."""
+        change(os.rmdir, self._place(name), dir_fd=self.fd)
+
+    def unlink(self, name: str) -> None:
+        """Remove a file."""
+        change(os.unlink, self._place(name), dir_fd=self.fd)
+
+    def rename(self, name: str, folder: Folder, target: str) -> None:
+        """Rename a file. On POSIX systems, this replaces an existing target."""
+        places = self._place(name), folder._place(target)
+        change(os.rename, *places, src_dir_fd=self.fd, dst_dir_fd=folder.fd)
+
+    def put(self, name: str, folder: Folder, target: str) -> None:
+        """Link a file to a target. If the file system has no links, rename the file.
+
+        Raises
+        ------
+        FileExistsError
+            If the target exists. On a file system without links, a target that
+            appears in the very moment of the rename is replaced.
+        """
+        places = self._place(name), folder._place(target)
+        try:
+            change(os.link, *places, src_dir_fd=self.fd, dst_dir_fd=folder.fd)
+        except OSError as error:
+            if error.errno not in _LINKS_UNSUPPORTED:
+                raise
+            if folder.status(target) is not None:
+                raise FileExistsError(errno.EEXIST, "File exists", target) from None
+            self.rename(name, folder, target)
+
+    def sync(self) -> None:
+        """Wait until the names in this folder are on disk, if the system can say so."""
+        if self.fd is not None:
+            try:
+                change(os.fsync, self.fd)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # folders of some file systems
+                    raise
+
+
+class Changing(io.FileIO):
+    """A file whose writes are changes.
+
+    Parameters
+    ----------
+    file : int
+    mode : str
+    target : Path
+        The name of the file for users.
+    """
+
+    def __init__(self, file: int, mode: str, target: Path) -> None:
+        super().__init__(file, mode)
+        self._target = target
+
+    def write(self, data: Any) -> int:
+        """Write bytes, or the first of them, and return how many."""
+        try:
+            return change(super().write, data) or 0
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                error.filename = error.filename or str(self._target)
+                raise
+            free = shutil.disk_usage(self._target.parent).free
+            need = f"{memoryview(data).nbytes} more bytes are needed, {free} bytes are free"
+            raise OSError(error.errno, f"no space for {self._target}: {need}") from error
+
+    def truncate(self, size: int | None = None) -> int:
+        """Set the size of the file."""
+        return change(super().truncate, size)
