@@ -16,7 +16,7 @@ from splitjit._kernels.table import Arguments
 from splitjit._kernels.transpose import transpose
 
 _LOOP = types.void(types.intp, types.intp, types.intp)
-_LAUNCH = types.void(types.intp, types.intp, *[types.intp] * len(Arguments._fields))
+LAUNCH = types.void(types.intp, types.intp, *[types.intp] * len(Arguments._fields))
 _LOOPS = {"copy": copy, "deinterleave": deinterleave, "transpose": transpose}
 
 
@@ -82,9 +82,7 @@ def launcher(parallel):
     Returns
     -------
     callable
-        ``launch(address of a loop, tasks, *Arguments)``, without Numba's dispatcher,
-        which takes 0.1 µs for a call.
+        ``launch(address of a loop, tasks, *Arguments)``
     """
     function = _parallel if parallel else _serial
-    dispatcher = compile_cached(njit, _LAUNCH, function, parallel=parallel, nogil=True)
-    return dispatcher.get_overload(_LAUNCH.args)
+    return compile_cached(njit, LAUNCH, function, parallel=parallel, nogil=True)
