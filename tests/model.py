@@ -57,7 +57,7 @@ def count(value):
 
 def array(x):
     try:
-        return np.asarray(x)
+        return np.asanyarray(x) if isinstance(x, np.ma.MaskedArray) else np.asarray(x)
     except Exception:
         raise Refused from None
 

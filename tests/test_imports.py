@@ -33,6 +33,8 @@ _core.governor
 _core.threads
 _core.objects
 _core.routes _core.warmup
+_core.tensors _core.masked
+_core.sources
 _core.binding _core.split
 splitjit
 _operators
