@@ -30,8 +30,8 @@ _HOST_DEVICES = (1, 3, 11, 13)
 """The device types of DLPack whose memory the CPU can read: CPU, and pinned or managed memory."""
 
 _LABELLED = {
-    "pandas": "pass x.to_numpy()",
-    "xarray": "pass x.data, the array without its labels",
+    "pandas": "pass its .to_numpy()",
+    "xarray": "pass its .data",
 }
 """Libraries whose objects have labels, by the first part of their modules' names."""
 
@@ -143,11 +143,11 @@ def _refuse_labelled(x: Any) -> None:
     """Refuse objects with labels, and sparse matrices, by the module of their class."""
     for base in type(x).__mro__:
         module = str(vars(base).get("__module__"))
-        hint = _LABELLED.get(module.partition(".")[0])
-        if hint:
-            rule = "the parts would lose its labels"
+        fix = _LABELLED.get(module.partition(".")[0])
+        if fix:
+            rule = f"the parts would lose its labels; {fix}"
         elif module.startswith("scipy.sparse"):
-            rule, hint = "must not be sparse", "pass x.toarray()"
+            rule = "must not be sparse; pass its .toarray()"
         else:
             continue
-        raise SplitTypeError("split", f"x of type {kind_of(x)}", rule, hint=hint)
+        raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)

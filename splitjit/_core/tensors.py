@@ -94,10 +94,11 @@ def _words() -> dict[Any, Any]:
     words = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
     dtypes = {dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
     names = {dtype: str(dtype).removeprefix("torch.") for dtype in dtypes}
+    native = {np.dtype(code).name for code in "?bhilqBHILQefdFD"}
     return {
         dtype: words[dtype.itemsize]
         for dtype, name in names.items()
-        if not (name in np.sctypeDict or name.startswith(("qint", "quint")))
+        if not (name in native or name.startswith(("qint", "quint")))
     }
 
 
@@ -124,29 +125,30 @@ def _memory(x: Any, word: Any, name: str = "x") -> np.ndarray:
     except Exception as error:
         cause = error
     rule, hint = _fix(x) or ("must be a CPU tensor with memory", reason(cause) if cause else "")
-    raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule, hint=hint) from cause
+    rule = f"{rule}; {hint}"  # not a hint, which operators drop
+    raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule) from cause
 
 
 def _fix(x: Any) -> tuple[str, str] | None:
     """Return why a tensor is refused, and the fix."""
     torch = sys.modules["torch"]
     if x.is_nested:
-        return "must not be nested", "split each tensor of x.unbind()"
+        return "must not be nested", "split each tensor of its .unbind()"
     if x.layout is not torch.strided:
-        return f"must not have the layout {x.layout}", "pass x.to_dense()"
+        return f"must not have the layout {x.layout}", "pass its .to_dense()"
     if x.device.type == "meta":
-        return "must have data", "splitjit.plan_split(x.shape, ...) needs none"
+        return "must have data", "splitjit.plan_split takes its shape"
     if x.device.type != "cpu":
-        return f"must be on the CPU, not on {x.device}", "pass x.cpu()"
+        return f"must be on the CPU, not on {x.device}", "pass its .cpu()"
     if x.is_quantized:
-        return "must not be quantized", "pass x.int_repr()"
+        return "must not be quantized", "pass its .int_repr()"
     if x.requires_grad and torch.is_grad_enabled():
         rule = "a split records no gradient"
-        return rule, "pass x.detach(), split under torch.no_grad(), or call torch.split"
+        return rule, "pass its .detach(), split under torch.no_grad(), or call torch.split"
     if x.is_conj():
-        return "must not be conjugated lazily", "pass x.resolve_conj()"
+        return "must not be conjugated lazily", "pass its .resolve_conj()"
     if x.is_neg():
-        return "must not be negated lazily", "pass x.resolve_neg()"
+        return "must not be negated lazily", "pass its .resolve_neg()"
     return None
 
 
