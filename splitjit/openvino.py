@@ -67,7 +67,7 @@ class Split:
     def __call__(self, data: SupportsSlices[Part], axis: SupportsIndex) -> list[Part]: ...
     @overload
     def __call__(self, data: ArrayLike, axis: SupportsIndex) -> list[NDArray[Any]]: ...
-    def __call__(self, data: ArrayLike, axis: SupportsIndex) -> list[Any]:
+    def __call__(self, data: Any, axis: SupportsIndex) -> list[Any]:
         """Split a tensor.
 
         Parameters

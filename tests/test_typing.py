@@ -70,8 +70,12 @@ def test_out_is_what_comes_back() -> None:
     assert_type(plan(x, out), Floats)
 
 
-def test_parts_of_dask_arrays_are_dask_arrays() -> None:
-    lazy: da.Array = da.ones(6, chunks=4)  # pyright: ignore
+@pytest.fixture
+def lazy() -> Any:
+    return da.ones(6, chunks=4)  # pyright: ignore
+
+
+def test_parts_of_dask_arrays_are_dask_arrays(lazy: da.Array) -> None:
     assert_type(split(lazy, 3), list[da.Array])
     assert_type(split(lazy, num_splits=2, copy=False), list[da.Array])
     assert_type(plan(lazy), list[da.Array])

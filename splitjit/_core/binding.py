@@ -27,10 +27,9 @@ _KNOWN_KEPT = 16
 def bind(plan: SplitPlan, out: Any) -> Binding[Any]:
     """Bind outputs of any library, see `SplitPlan.bind`."""
     given = sequence(out)  # read once: a second reading may give other arrays
-    kind = type(given[0]) if given else None
     if given and is_tensor(given[0]):
         return TensorBinding(plan, given)
-    if kind is not None and issubclass(kind, np.ma.MaskedArray):
+    if given and issubclass(type(given[0]), np.ma.MaskedArray):
         return MaskedBinding(plan, given)
     return Binding(plan, out if given is None else given)
 
@@ -65,7 +64,8 @@ class Binding(Generic[Part]):
         targets = check_out(plan, dtype, out)
         check_apart(targets.parts)
         self._plan, self._shape, self._dtype = plan, plan.shape, dtype
-        self._out, self._parts = targets.given, targets.parts
+        self._out: list[Any] = targets.given
+        self._parts = targets.parts
         # NumPy resizes only arrays that own their memory and have no weak reference. If an
         # array of `out` owns its memory, each call checks that the array was not resized. If
         # the array is a view, the weak reference prevents a resize of the owner. The other
@@ -168,8 +168,7 @@ class TensorBinding(Binding[Part]):
     def __call__(self, x: Any) -> list[Part]:
         """Split a tensor into the tensors of the binding, see `Binding.__call__`."""
         if is_compiling():
-            parts: list[Part] = uncompiled(TensorBinding.__call__)(self, x)
-            return parts
+            return uncompiled(TensorBinding.__call__)(self, x)
         for part, address, shape in self._memory:
             if part.data_ptr() != address or part.shape != shape:
                 raise SplitError("split", "a bound tensor", "was resized since; bind it again")

@@ -30,7 +30,7 @@ class MaskedSource:
 
     def __init__(self, x: np.ma.MaskedArray[Any, Any]) -> None:
         self.x = x.view(np.ma.MaskedArray)  # as base class, like the parts of other arrays
-        self.array = np.ma.getdata(x, subok=False)
+        self.array: np.ndarray = np.ma.getdata(x, subok=False)
 
     @property
     def dtype(self) -> np.dtype:
@@ -50,8 +50,8 @@ class MaskedSource:
         if out is not None:
             return self._into(plan, out)
         parts = routes.run(plan, self.array, None, True)
-        mask = np.ma.getmask(self.x)
-        masks = [mask] * len(parts)
+        mask: Any = np.ma.getmask(self.x)
+        masks: list[Any] = [mask] * len(parts)
         if mask is not np.ma.nomask:
             masks = routes.run(plan, mask, None, True)
         return [
@@ -64,7 +64,7 @@ class MaskedSource:
     def _into(self, plan: SplitPlan, out: Any) -> list[Any]:
         """Write the data and the masks. A hard mask of `out` is overwritten like a soft one."""
         parts = _masked_arrays(out)
-        mask = np.ma.getmask(self.x)
+        mask: Any = np.ma.getmask(self.x)
         data = check_out(plan, self.dtype, [np.ma.getdata(part, subok=False) for part in parts])
         mask_dtype = np.ma.make_mask_descr(self.dtype)
         masks = check_out(plan, mask_dtype, [np.ma.getmaskarray(part) for part in parts])

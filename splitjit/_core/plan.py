@@ -55,6 +55,16 @@ class SupportsSlices(Protocol[Part]):
         ...
 
 
+class DaskArray(Protocol):
+    """A Dask array. Dask does not declare the type of its slices, see `SupportsSlices`."""
+
+    def compute_chunk_sizes(self) -> Any:
+        """Compute unknown sizes of chunks."""
+        ...
+
+
+Lazy = TypeVar("Lazy", bound=DaskArray)
+
 MANY_PLANS = 4
 """A plan takes some 200 bytes per part, so few plans of more than `FEW_PARTS` are cached."""
 
@@ -212,6 +222,8 @@ class SplitPlan(Keeper):
 
         return (tensors.empty if tensors.is_dtype(dtype) else buffers.empty_parts)(self, dtype)
 
+    @overload
+    def __call__(self, x: Lazy, out: None = None, copy: bool = True) -> list[Lazy]: ...
     @overload
     def __call__(
         self, x: SupportsSlices[Part], out: None = None, copy: bool = True

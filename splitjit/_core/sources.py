@@ -97,7 +97,10 @@ class ArraySource(Source):
             return list(map(namespace.asarray, parts))
 
 
-def source_of(x: Any) -> Any:
+AnySource = Source | MaskedSource | TensorSource
+
+
+def source_of(x: Any) -> AnySource:
     """Return the source that splits `x`.
 
     Parameters

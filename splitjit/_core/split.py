@@ -12,15 +12,42 @@ from splitjit._core import plan as planning
 from splitjit._core import routes
 from splitjit._core.arguments import Lengths, rule_of
 from splitjit._core.arrays import is_dask_array
-from splitjit._core.plan import Part, SplitPlan, SupportsSlices, cached_plan
+from splitjit._core.plan import Lazy, Part, SplitPlan, SupportsSlices, cached_plan
 from splitjit._core.rules import Rule
-from splitjit._core.sources import Source, source_of
+from splitjit._core.sources import AnySource, source_of
 from splitjit._core.tensors import is_compiling, is_tensor, uncompiled
 from splitjit.errors import SplitError, SplitTypeError
 
 
-# One signature for each rule, for arrays and for nested lists, and one with `out`. To type
-# checkers, a part has the type of a slice of `x`, so no signature names an array library.
+# One signature for each rule, for Dask arrays, other arrays and nested lists, and one with `out`.
+# To type checkers, a part has the type of a slice of `x`, so no signature names a library.
+@overload
+def split(
+    x: Lazy,
+    split: Lengths,
+    *,
+    axis: SupportsIndex = 0,
+    out: None = None,
+    copy: bool = True,
+) -> list[Lazy]: ...
+@overload
+def split(
+    x: Lazy,
+    *,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
+) -> list[Lazy]: ...
+@overload
+def split(
+    x: Lazy,
+    *,
+    axis: SupportsIndex = 0,
+    num_splits: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
+) -> list[Lazy]: ...
 @overload
 def split(
     x: SupportsSlices[Part],
@@ -184,7 +211,7 @@ def _split_other(x: Any, axis: SupportsIndex, rule: Rule, out: Any, copy: Any) -
     return source.split(cached_plan(source.array.shape, axis, rule), out, copy)
 
 
-def split_by_rule(x: Source, axis: int, rule: Rule) -> list[np.ndarray]:
+def split_by_rule(x: AnySource, axis: int, rule: Rule) -> list[np.ndarray]:
     """Split a source into new parts; the operators call this."""
     return x.split(cached_plan(x.array.shape, axis, rule), None, True)
 

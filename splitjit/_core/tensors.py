@@ -213,10 +213,10 @@ def is_compiling() -> bool:
 
 
 @functools.cache
-def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def uncompiled(function: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     """Return a function that torch.compile calls between two graphs, and does not trace."""
     torch = sys.modules["torch"]
-    disabled: Callable[..., Any] = torch.compiler.disable(
+    disabled: Callable[..., list[Any]] = torch.compiler.disable(
         function, reason="splitjit copies memory by its address"
     )
     return disabled

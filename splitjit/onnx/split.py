@@ -127,7 +127,7 @@ the axis length 7 must be a multiple of 2
     ) -> list[Part]: ...
     @overload
     def __call__(self, input: ArrayLike, split: _Lengths | None = None) -> list[NDArray[Any]]: ...
-    def __call__(self, input: ArrayLike, split: _Lengths | None = None) -> list[Any]:
+    def __call__(self, input: Any, split: _Lengths | None = None) -> list[Any]:
         """Split a tensor.
 
         Parameters

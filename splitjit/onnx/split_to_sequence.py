@@ -84,7 +84,7 @@ class SplitToSequence(VersionedOperator):
     def __call__(self, input: SupportsSlices[Part], split: Lengths | None = None) -> list[Part]: ...
     @overload
     def __call__(self, input: ArrayLike, split: Lengths | None = None) -> list[NDArray[Any]]: ...
-    def __call__(self, input: ArrayLike, split: Lengths | None = None) -> list[Any]:
+    def __call__(self, input: Any, split: Lengths | None = None) -> list[Any]:
         """Split a tensor.
 
         Parameters

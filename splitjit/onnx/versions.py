@@ -8,7 +8,6 @@ from types import EllipsisType
 from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from splitjit import _operators as operators
 from splitjit._core.arguments import integer
@@ -97,7 +96,7 @@ class VersionedOperator:
         """
         raise NotImplementedError
 
-    def _run(self, input: ArrayLike, split: Any) -> list[np.ndarray]:
+    def _run(self, input: Any, split: Any) -> list[Any]:
         try:
             x = source_of(input)
             kind = x.tensor_type
