@@ -58,8 +58,13 @@ class SupportsSlices(Protocol[Part]):
 class DaskArray(Protocol):
     """A Dask array. Dask does not declare the type of its slices, see `SupportsSlices`."""
 
-    def compute_chunk_sizes(self) -> Any:
-        """Compute unknown sizes of chunks."""
+    @property
+    def numblocks(self) -> Any:
+        """The number of chunks along each axis."""
+        ...
+
+    def __dask_keys__(self) -> Any:
+        """Return the keys of the chunks."""
         ...
 
 
