@@ -14,6 +14,7 @@ from splitjit._core.arrays import (
     check_apart,
     check_out,
     check_source,
+    is_dask_array,
 )
 from splitjit._core.plan import Part, SplitPlan, SupportsSlices
 from splitjit._core.routes import Kernels, Outputs, Slices, route_of
@@ -121,6 +122,9 @@ class Binding(Generic[Part]):
 
     def _array(self, x: Any) -> np.ndarray:
         """Return the memory of an object that is not of the class ndarray."""
+        if is_dask_array(x):
+            rule = "call x.compute() first, or write it by dask.array.store"
+            raise SplitError("split", "x of type dask.array.Array", rule)
         source = source_of(x)
         if not isinstance(source, Source):  # the mask, or the dtype of a tensor, would be lost
             received = f"x of type {kind_of(x)}"

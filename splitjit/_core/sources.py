@@ -114,18 +114,15 @@ def source_of(x: Any) -> AnySource:
     Raises
     ------
     SplitError, SplitTypeError
-        If `x` is not an array, is a lazy array, or has labels.
+        If `x` is not an array, or has labels.
     """
     if is_tensor(x):
         return TensorSource(x)
     kind = type(x)
     if issubclass(kind, np.ma.MaskedArray):
         return MaskedSource(x)
-    if issubclass(kind, (np.ndarray, np.generic)):
-        return Source(as_array(x))
-    if is_dask_array(x):
-        rule = "call x.compute() first, or write it by dask.array.store"
-        raise SplitError("split", "x of type dask.array.Array", rule)
+    if issubclass(kind, (np.ndarray, np.generic)) or is_dask_array(x):
+        return Source(as_array(x))  # the operators compute Dask arrays
     _refuse_labelled(x)
     if hasattr(kind, "__array_namespace__") and hasattr(kind, "__dlpack_device__"):
         try:
