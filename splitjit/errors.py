@@ -69,6 +69,32 @@ def shorten(value: object) -> str:
         return object.__repr__(value)
 
 
+def kind_of(value: object) -> str:
+    """Return the name of the type of a value, and the dtype if it has one.
+
+    Parameters
+    ----------
+    value : object
+        Any value. This function does not raise, even if methods of `value` do.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kind_of(np.ones(2)), kind_of({})
+    ('ndarray and dtype float64', 'dict')
+    """
+    name = type(value).__name__
+    try:
+        dtype = getattr(value, "dtype", None)
+        return name if dtype is None else f"{name} and dtype {dtype}"
+    except Exception:  # a foreign class may raise anything
+        return name
+
+
 def reason(error: Exception) -> str:
     """Return the message of an error, or the name of its class if `str` fails."""
     try:

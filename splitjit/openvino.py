@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, SupportsIndex, cast, overload
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._core.arguments import Lengths, integers, normalize_axis
-from splitjit._core.arrays import as_array
-from splitjit._core.plan import Scalar
+from splitjit._core.plan import Part, SupportsSlices
 from splitjit._core.rules import LENGTHS, NUM_SPLITS
+from splitjit._core.sources import source_of
 from splitjit._core.split import split_by_rule
 from splitjit._operators import (
     INTEGERS,
@@ -65,10 +64,10 @@ class Split:
             raise error.named("OpenVINO Split-1") from None
 
     @overload
-    def __call__(self, data: NDArray[Scalar], axis: SupportsIndex) -> list[NDArray[Scalar]]: ...
+    def __call__(self, data: SupportsSlices[Part], axis: SupportsIndex) -> list[Part]: ...
     @overload
     def __call__(self, data: ArrayLike, axis: SupportsIndex) -> list[NDArray[Any]]: ...
-    def __call__(self, data: ArrayLike, axis: SupportsIndex) -> list[np.ndarray]:
+    def __call__(self, data: Any, axis: SupportsIndex) -> list[Any]:
         """Split a tensor.
 
         Parameters
@@ -80,8 +79,9 @@ class Split:
 
         Returns
         -------
-        list of ndarray
-            New C-contiguous arrays that share no memory with `data`.
+        list of array
+            New C-contiguous arrays of the kind of the input, see `splitjit.split`,
+            that share no memory with `data`.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class Split:
             If an input breaks a rule of the operator.
         """
         try:
-            return split_by_rule(as_array(data), _axis(axis), (NUM_SPLITS, self._num_splits))
+            return split_by_rule(source_of(data), _axis(axis), (NUM_SPLITS, self._num_splits))
         except SplitError as error:
             raise error.named("OpenVINO Split-1", x="data") from None
 
@@ -150,15 +150,13 @@ class VariadicSplit:
 
     @overload
     def __call__(
-        self, data: NDArray[Scalar], axis: SupportsIndex, split_lengths: Lengths
-    ) -> list[NDArray[Scalar]]: ...
+        self, data: SupportsSlices[Part], axis: SupportsIndex, split_lengths: Lengths
+    ) -> list[Part]: ...
     @overload
     def __call__(
         self, data: ArrayLike, axis: SupportsIndex, split_lengths: Lengths
     ) -> list[NDArray[Any]]: ...
-    def __call__(
-        self, data: ArrayLike, axis: SupportsIndex, split_lengths: Lengths
-    ) -> list[np.ndarray]:
+    def __call__(self, data: Any, axis: SupportsIndex, split_lengths: Lengths) -> list[Any]:
         """Split a tensor.
 
         Parameters
@@ -173,8 +171,9 @@ class VariadicSplit:
 
         Returns
         -------
-        list of ndarray
-            New C-contiguous arrays that share no memory with `data`.
+        list of array
+            New C-contiguous arrays of the kind of the input, see `splitjit.split`,
+            that share no memory with `data`.
 
         Raises
         ------
@@ -182,8 +181,8 @@ class VariadicSplit:
             If an input breaks a rule of the operator.
         """
         try:
-            x = as_array(data)
-            axis, lengths = _read(x.shape, axis, split_lengths)
+            x = source_of(data)
+            axis, lengths = _read(x.array.shape, axis, split_lengths)
             return split_by_rule(x, axis, (LENGTHS, lengths))
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None

@@ -307,17 +307,6 @@ def test_what_foreign_classes_raise():
         split([1, 2], num_splits=Broken())
 
 
-@pytest.mark.slow
-def test_a_tensor_of_torch():
-    torch = pytest.importorskip("torch")
-    parts = split(torch.arange(6), 2)
-    assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4, 5]]
-    with pytest.raises(SplitTypeError, match="x of type Tensor: must be an array"):
-        split(torch.zeros(6, dtype=torch.bfloat16), 2)
-    with pytest.raises(SplitTypeError, match="split=tensor.*: must be an integer, a sequence"):
-        split([1, 2, 3], torch.ones(3, dtype=int, device="meta"))  # a tensor without data
-
-
 def test_a_scalar_has_no_axis():
     with pytest.raises(SplitError, match="rank 0 has no axis"):
         split(3.0, 1)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._core.arguments import Lengths, integer, integers, rule_of, sequence
-from splitjit._core.plan import Scalar
+from splitjit._core.plan import Part, SupportsSlices
 from splitjit._core.rules import NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit._operators import (
     Dim,
@@ -123,11 +123,11 @@ the axis length 7 must be a multiple of 2
 
     @overload
     def __call__(
-        self, input: NDArray[Scalar], split: _Lengths | None = None
-    ) -> list[NDArray[Scalar]]: ...
+        self, input: SupportsSlices[Part], split: _Lengths | None = None
+    ) -> list[Part]: ...
     @overload
     def __call__(self, input: ArrayLike, split: _Lengths | None = None) -> list[NDArray[Any]]: ...
-    def __call__(self, input: ArrayLike, split: _Lengths | None = None) -> list[np.ndarray]:
+    def __call__(self, input: Any, split: _Lengths | None = None) -> list[Any]:
         """Split a tensor.
 
         Parameters
@@ -140,8 +140,9 @@ the axis length 7 must be a multiple of 2
 
         Returns
         -------
-        list of ndarray
-            New C-contiguous arrays that share no memory with `input`.
+        list of array
+            New C-contiguous arrays of the kind of the input, see `splitjit.split`,
+            that share no memory with `input`.
 
         Raises
         ------

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, SupportsIndex, overload
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._core.arguments import Lengths, integer, rule_of
-from splitjit._core.plan import Scalar
+from splitjit._core.plan import Part, SupportsSlices
 from splitjit._core.rules import CHUNK, Rule
 from splitjit._operators import Dim, SymbolicShape, integer_input
 from splitjit.errors import SplitError, describe
@@ -82,12 +81,10 @@ class SplitToSequence(VersionedOperator):
         self._rule = CHUNK, 1
 
     @overload
-    def __call__(
-        self, input: NDArray[Scalar], split: Lengths | None = None
-    ) -> list[NDArray[Scalar]]: ...
+    def __call__(self, input: SupportsSlices[Part], split: Lengths | None = None) -> list[Part]: ...
     @overload
     def __call__(self, input: ArrayLike, split: Lengths | None = None) -> list[NDArray[Any]]: ...
-    def __call__(self, input: ArrayLike, split: Lengths | None = None) -> list[np.ndarray]:
+    def __call__(self, input: Any, split: Lengths | None = None) -> list[Any]:
         """Split a tensor.
 
         Parameters
@@ -101,8 +98,9 @@ class SplitToSequence(VersionedOperator):
 
         Returns
         -------
-        list of ndarray
-            New C-contiguous arrays that share no memory with `input`. An axis
+        list of array
+            New C-contiguous arrays of the kind of the input, see `splitjit.split`,
+            that share no memory with `input`. An axis
             of length 0 gives no arrays, unless a list gives the lengths.
 
         Raises

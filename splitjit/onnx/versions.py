@@ -8,13 +8,12 @@ from types import EllipsisType
 from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from splitjit import _operators as operators
 from splitjit._core.arguments import integer
-from splitjit._core.arrays import as_array
-from splitjit._core.dtypes import TENSOR_TYPES, tensor_type
+from splitjit._core.dtypes import TENSOR_TYPES
 from splitjit._core.rules import Rule
+from splitjit._core.sources import source_of
 from splitjit._core.split import split_by_rule
 from splitjit._operators import Dim, SymbolicShape
 from splitjit.errors import SplitError, SplitTypeError, describe
@@ -97,10 +96,10 @@ class VersionedOperator:
         """
         raise NotImplementedError
 
-    def _run(self, input: ArrayLike, split: Any) -> list[np.ndarray]:
+    def _run(self, input: Any, split: Any) -> list[Any]:
         try:
-            x = as_array(input)
-            kind = tensor_type(x.dtype)
+            x = source_of(input)
+            kind = x.tensor_type
             if kind not in self._version.types:
                 raise self._type_refused(x.dtype, kind)
             rule = self._rule if split is None else self._rule_of(split, kind)
