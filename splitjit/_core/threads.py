@@ -99,7 +99,6 @@ def _kernel(loop: str, parallel: bool) -> Callable[..., None] | None:
         return None
     from splitjit._kernels.launch import copy_loop, launcher
 
-    launcher(False)  # loaded in any case, because a forked child needs the serial launcher
     return functools.partial(launcher(parallel), copy_loop(loop).address)
 
 
