@@ -142,6 +142,7 @@ assert set(loading._loaded) == known
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_interrupts_leave_no_kernel_locked(tmp_path):
     code = """
+import numba
 from splitjit._core import loading
 
 def interrupt(*_):

@@ -11,7 +11,7 @@ in the source and apart in the target; steps are the other way round::
 
 If the lines of neighbouring parts are adjacent in the source, these parts form
 a *band*. A band is cut into *strips* of lines, and a strip into *batches* of
-steps. A task gathers one batch of one strip, a *piece*, in the staging buffer,
+steps. A task gathers one batch of one strip, a *piece*, in a buffer on the heap,
 and then writes its lines to their parts. So the loop reads and writes whole
 cache lines on both sides.
 """
