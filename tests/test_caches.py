@@ -225,9 +225,9 @@ def test_only_warmup_waits_while_another_process_compiles(tmp_path):
 import pathlib, time
 from splitjit._kernels.cached_files import CachedFiles
 from splitjit._kernels.compiling import named
-from splitjit._kernels.launch import _serial
+from splitjit._kernels.launch import copy
 
-with CachedFiles(named(_serial)).lock(wait=False):
+with CachedFiles(named(copy)).lock(wait=False):
     pathlib.Path("held").touch()
     while pathlib.Path("held").exists():
         time.sleep(0.01)
@@ -259,7 +259,7 @@ process.wait()
 process = hold()
 loading._loaded.clear()
 from splitjit._kernels import cached_files, launch
-launch.launcher.cache_clear()
+launch.copy_loop.cache_clear()
 cached_files.PATIENCE = -1
 cached_files.CachedFiles.are_intact = lambda self: False
 check()
