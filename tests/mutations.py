@@ -804,8 +804,8 @@ MUTATIONS = [
     Mutation(
         "threads: parallel regions in forked children",
         "_core/loading.py",
-        "    global _is_forked_child\n    _is_forked_child = True",
-        "    global _is_forked_child\n    _is_forked_child = False",
+        "    _is_forked_child = True",
+        "    _is_forked_child = False",
         "test_forks.py",
     ),
     Mutation(
@@ -818,9 +818,44 @@ MUTATIONS = [
     Mutation(
         "threads: nobody waits for kernels",
         "_core/loading.py",
-        "while wait and not _is_forked_child and",
-        "while False and",
+        "            if not wait or _has_interrupted_numba():",
+        "            if True:",
         THREADS,
+    ),
+    Mutation(
+        "threads: a split waits for Numba's compiler lock",
+        "_core/loading.py",
+        "if not lock.acquire(blocking=False):",
+        "if not lock.acquire():",
+        "test_foreign_work.py::test_nobody_waits",
+    ),
+    Mutation(
+        "threads: kernels are loaded inside of an import of Numba",
+        "_core/loading.py",
+        " or _has_interrupted_numba() or _importing():",
+        ":",
+        "test_foreign_work.py::test_half_made_modules",
+    ),
+    Mutation(
+        "threads: a large staging buffer on the stack",
+        "_kernels/runs.py",
+        "STAGE = PAGE",
+        "STAGE = 1 << 16",
+        "test_threads.py::test_small_stacks",
+    ),
+    Mutation(
+        "caches: the hash is not compared",
+        "_kernels/cached_files.py",
+        "return self._hash_file.read_bytes() == self._hash()",
+        "return self._hash_file.exists()",
+        "test_caches.py::test_flipped_bits",
+    ),
+    Mutation(
+        "caches: processes do not share a compilation",
+        "_kernels/cached_files.py",
+        "                return _lock(file)",
+        "                return None",
+        "test_caches.py::test_processes_share_one_compilation",
     ),
     Mutation(
         "threads: more than one where one was asked for",
