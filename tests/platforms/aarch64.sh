@@ -5,7 +5,7 @@
 #
 # Without a step, all steps of the list below run. The script needs root, pip, debootstrap,
 # qemu-user-static, and a Debian machine, whose mirror it uses. FOLDER gets Debian trixie with
-# Python 3.13, the AArch64 wheels of Numba and NumPy, and a cache of compiled kernels, 1.5 GB in
+# Python 3.13, the AArch64 wheels of Numba and NumPy, and a cache of compiled kernels, 1 GB in
 # all, which the next run uses again.
 #
 # Emulated code is about 50 times slower, so no time means anything here. The bytes, the alignment,

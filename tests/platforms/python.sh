@@ -5,7 +5,7 @@
 #
 # This is for machines on which uv cannot install the version; elsewhere use `pipx run nox`. It
 # needs root, debootstrap, and a Debian machine, whose mirror it uses. FOLDER gets Debian sid and a
-# virtual environment, 3 GB in all, which the next run uses again.
+# virtual environment, 2 GB in all, which the next run uses again.
 #
 # Only /usr is the one of sid. So the settings of pip and of the network are those of the machine.
 set -euo pipefail
