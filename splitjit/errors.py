@@ -8,9 +8,10 @@ from typing import Self
 class _Short(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
         try:
-            return super().repr_int(x, level)
+            repr(x)
         except ValueError:  # Python limits the digits of an int that is converted to a string
             return f"<int of {x.bit_length()} bits>"
+        return super().repr_int(x, level)
 
     def repr_instance(self, x: object, level: int) -> str:
         text = _array_text(x)

@@ -1024,9 +1024,37 @@ MUTATIONS = [
     Mutation(
         "operators: chunks of unknown length, the last one full",
         "_operators.py",
-        "part(1 if value == 1 else None)",
-        "part(value)",
+        "[1 if value == 1 else None, ...]",
+        "[value, ...]",
         "test_onnx.py",
+    ),
+    Mutation(
+        "operators: only axis 0 is unknown if the axis is",
+        "_operators.py",
+        "return (None,) * len(dims)",
+        "axis = 0",
+        "test_shapes.py",
+    ),
+    Mutation(
+        "operators: the length of a single part is unknown",
+        "_operators.py",
+        "if value.length == 1 or high == 0",
+        "if high == 0",
+        "test_shapes.py",
+    ),
+    Mutation(
+        "operators: a bound that no multiple reaches",
+        "_operators.py",
+        "length = -(-low // value) * value",
+        "length = low // value * value",
+        "test_shapes.py",
+    ),
+    Mutation(
+        "onnx: the outputs of unknown lengths",
+        "onnx/split.py",
+        "count = self._outputs if split.length is None else split.length",
+        "count = split.length",
+        "test_shapes.py",
     ),
     Mutation(
         "onnx: the version before the one in force",
@@ -1073,11 +1101,16 @@ MUTATIONS = [
     Mutation(
         "openvino: an axis of two integers",
         "openvino.py",
-        'if len(indices) != 1:\n            raise SplitError("split", describe(axis=axis), '
-        '"axis must be a single integer")\n        (axis,) = indices',
-        'if not indices:\n            raise SplitError("split", describe(axis=axis), '
-        '"axis must be a single integer")\n        axis = indices[0]',
+        "if len(indices) != 1:",
+        "if not indices:",
         "test_openvino.py",
+    ),
+    Mutation(
+        "openvino: a rest that is possible is certain",
+        "openvino.py",
+        "if -1 in lengths and not isinstance(length, int):",
+        "if False:",
+        "test_shapes.py",
     ),
 ]
 

@@ -1,6 +1,7 @@
 """Splits equal NumPy's slices byte for byte, for all dtypes, layouts, sizes and routes."""
 
 import math
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -305,6 +306,16 @@ def test_what_foreign_classes_raise():
         split(Broken(), 1)
     with pytest.raises(SplitTypeError, match="must be an integer"):
         split([1, 2], num_splits=Broken())
+
+
+def test_chunks_of_an_empty_axis_are_not_those_of_torch():
+    assert split(np.zeros((0, 3)), 2) == []  # as in ONNX SplitToSequence
+    torch = pytest.importorskip("torch")
+    assert [part.shape for part in torch.split(torch.zeros(0, 3), 2)] == [(0, 3)]
+    # The documentation names torch.split for this rule, so it names the difference, too.
+    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    for text in (readme, split.__doc__, plan_split.__doc__):
+        assert "one empty part" in " ".join(text.split())
 
 
 def test_a_scalar_has_no_axis():

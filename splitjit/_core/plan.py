@@ -350,7 +350,8 @@ def plan_split(
         A sequence gives the length of each part. Each length is >= 0, and
         they sum to the axis length (ONNX Split, OpenVINO VariadicSplit,
         ``torch.split``). An integer k >= 1 gives parts of length k, the last
-        one smaller (ONNX SplitToSequence, ``torch.split``).
+        one smaller (ONNX SplitToSequence; also ``torch.split``, except that it
+        gives one empty part if the axis length is 0, and this rule gives no part).
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
     num_outputs : int, optional
