@@ -16,7 +16,8 @@ import splitjit
 PACKAGE = Path(splitjit.__file__).parent
 
 # One layer per line, the lowest first; modules of one layer do not import each other either.
-# `onnx` and `_cli` stand for all of their modules, `splitjit` and `_core` for their __init__.py.
+# `onnx`, `_files` and `_cli` stand for all of their modules, `splitjit` and `_core` for their
+# __init__.py.
 LAYERS = """
 errors _core _core.keeping
 _core.rules
@@ -37,6 +38,8 @@ _core.binding _core.split
 splitjit
 _operators
 onnx openvino dask _njit
+_files
+files
 _cli
 __main__
 """

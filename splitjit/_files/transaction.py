@@ -17,26 +17,32 @@ Until step 4 is done, a failure undoes all steps. Afterwards, step 5 is finished
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import json
 import operator
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from splitjit._cli import signals
-from splitjit._cli.disk import Changing, change
-from splitjit._cli.journal import COMMITTED, OPEN, PREFIX, Home, Journal
-from splitjit._cli.work import Work
+from splitjit._files import signals
+from splitjit._files.disk import Changing, change
+from splitjit._files.journal import COMMITTED, OPEN, PREFIX, Home, Journal
+from splitjit._files.work import Work
 
 
 @contextlib.contextmanager
 def transaction(
-    targets: Mapping[Path, Sequence[str]], *, force: bool = False, key: str = ""
+    targets: Mapping[Path, Sequence[str]],
+    *,
+    force: bool = False,
+    key: str = "",
+    needed: Mapping[Path, int] | None = None,
 ) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: all of them, or none.
 
@@ -51,6 +57,8 @@ def transaction(
     key : str, optional
         Identifies what is written. If a process is killed after the commit, `recover`
         returns the key, and the caller knows that nothing is left to be done.
+    needed : mapping of Path to int, optional
+        The least size of each target in bytes, to check that there is space.
 
     Yields
     ------
@@ -64,6 +72,7 @@ def transaction(
     OSError
         If something else prevents the files from being written.
     """
+    _check_space(needed or {})
     with contextlib.ExitStack() as stack:
         with signals.deferred():
             work = _begin(targets, key)
@@ -75,9 +84,9 @@ def transaction(
                 message = f"another process is writing {target}, see {busy[target]}"
                 raise FileExistsError(message)
         check(work.targets, force)
-        staged = [Staged(work, i) for i in range(len(work.targets))]
-        keys = [folder / name for folder, names in targets.items() for name in names]
-        yield dict(zip(keys, staged, strict=True))
+        given = [folder / name for folder, names in targets.items() for name in names]
+        staged = [Staged(work, i, target) for i, target in enumerate(given)]
+        yield dict(zip(given, staged, strict=True))
         for file in staged:
             file.finish()
         with signals.deferred():
@@ -100,11 +109,24 @@ def check(targets: Iterable[Path], force: bool) -> None:
             raise FileExistsError(f"{target} exists; --force overwrites it")
 
 
+def _check_space(needed: Mapping[Path, int]) -> None:
+    """Check that each file system has space for all of its new files."""
+    total: dict[int, int] = {}
+    for target, nbytes in needed.items():
+        folder = next(path for path in target.absolute().parents if path.is_dir())
+        device = folder.stat().st_dev
+        total[device] = total.get(device, 0) + nbytes
+        free = shutil.disk_usage(folder).free
+        if total[device] > free:
+            need = f"this file and the files before it need {total[device]} bytes"
+            raise OSError(errno.ENOSPC, f"no space for {target}: {need}, {free} bytes are free")
+
+
 class Staged:
     """A new file that is not yet in its place."""
 
-    def __init__(self, work: Work, index: int) -> None:
-        self.target = work.targets[index]
+    def __init__(self, work: Work, index: int, target: Path) -> None:
+        self._target = target
         self._folder = work.homes[work.journal.moves[index][0]].staging
         self._name = f"{index}.new"
         self._sources: list[os.stat_result] = []
@@ -113,7 +135,12 @@ class Staged:
         """Open the file to write it, in mode ``"wb"``, or to append to it, in mode ``"ab"``."""
         start = os.O_APPEND if mode == "ab" else os.O_TRUNC
         file = self._folder.open(self._name, os.O_WRONLY | os.O_CREAT | start)
-        return io.BufferedWriter(Changing(file, mode))
+        return io.BufferedWriter(Changing(file, mode, self._target))
+
+    def write_bytes(self, contents: bytes) -> None:
+        """Write the whole file."""
+        with self.open() as file:
+            file.write(contents)
 
     def protect(self, *sources: os.stat_result) -> None:
         """Let no user read or write the file who cannot read or write all of these files.

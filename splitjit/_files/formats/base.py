@@ -18,6 +18,7 @@ from typing import IO, Any, Self
 import numpy as np
 
 from splitjit._core.arguments import Shape
+from splitjit._files.transaction import Staged
 from splitjit.errors import SplitError
 
 
@@ -40,6 +41,8 @@ class Tensor:
         Whether the first axis is the contiguous one, instead of the last.
     version : tuple of int, optional
         Version of the .npy format, if the tensor has a .npy header.
+    position : int, default 0
+        Position in the header of the file, if the file has one header for all tensors.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Tensor:
     offset: int = 0
     fortran_order: bool = False
     version: tuple[int, int] | None = None
+    position: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -59,16 +63,16 @@ class Tensor:
 class Part(ABC):
     """A file to write, used as a context manager.
 
-    If the body of the ``with`` statement raises nothing, the file is complete and
-    on disk afterwards.
+    If the body of the ``with`` statement raises nothing, the file is complete
+    afterwards.
 
     Parameters
     ----------
-    path : Path
+    file : Staged
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, file: Staged) -> None:
+        self._file = file
 
     @abstractmethod
     def begin(self, tensor: Tensor) -> None:
@@ -87,9 +91,6 @@ class Part(ABC):
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.close()
-        if kind is None:
-            with open(self._path, "ab") as file:
-                os.fsync(file.fileno())  # some disks report only here that they are full
 
 
 class FilePart(Part):
@@ -100,21 +101,22 @@ class FilePart(Part):
 
     Parameters
     ----------
-    path : Path
+    file : Staged
     header : bytes
     """
 
-    def __init__(self, path: Path, header: bytes) -> None:
-        super().__init__(path)
-        path.write_bytes(header)
+    def __init__(self, file: Staged, header: bytes) -> None:
+        super().__init__(file)
+        with file.open() as opened:
+            opened.write(header)
 
     def begin(self, tensor: Tensor) -> None:
         """Do nothing: the header already says where each tensor starts."""
 
     def write(self, data: np.ndarray) -> None:
         """Append the bytes of a contiguous array of any dtype."""
-        with open(self._path, "ab") as file:
-            file.write(data.data)
+        with self._file.open("ab") as opened:
+            opened.write(data.data)
 
     def close(self) -> None:
         """Do nothing: `write` has already closed the file."""
@@ -134,18 +136,39 @@ class Source(ABC):
         Suffix of the names of files in this format.
     names : tuple of str
         Names of the tensors, in the order in which parts hold them.
+    header_order : tuple of str
+        Names of the tensors, in the order of the header. Parts keep this order, so that
+        a file that is joined again has the tensors in the order of the original.
+    metadata : dict of str to str or None
+        The metadata that parts take over.
+    status : stat_result
+        The status of the file when its header was read.
+    compressed : bool
+        Whether the size of parts is unknown until they are written.
     """
 
     suffix: str
     names: tuple[str, ...]
+    compressed = False
+    metadata: dict[str, str] | None = None
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._identity = _identity(path)
+        self.status = os.stat(path)
+
+    @property
+    def inode(self) -> tuple[int, int]:
+        """The device and the inode of the file, which all names of the file share."""
+        return self.status.st_dev, self.status.st_ino
+
+    @property
+    def header_order(self) -> tuple[str, ...]:
+        """Names of the tensors, in the order of the header."""
+        return self.names
 
     def changed(self) -> bool:
         """Return whether the file was replaced or written to since it was read."""
-        return _identity(self.path) != self._identity
+        return identity(os.stat(self.path)) != identity(self.status)
 
     @abstractmethod
     def tensor(self, name: str) -> Tensor:
@@ -197,7 +220,7 @@ class Source(ABC):
         return buffer
 
     @abstractmethod
-    def create(self, path: Path, tensors: Sequence[Tensor]) -> Part:
+    def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
         """Create a file of this format for these tensors, which follow in this order."""
 
 
@@ -206,6 +229,6 @@ def refusal(path: Path, suffix: str, error: Exception) -> SplitError:
     return SplitError("split", str(path), f"not a {suffix} file that can be split: {error}")
 
 
-def _identity(path: Path) -> tuple[int, ...]:
-    status = os.stat(path)
+def identity(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes if a file is replaced or written to."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -105,7 +106,8 @@ class Folder:
 
     def write(self, name: str, contents: bytes) -> None:
         """Write a new file, and wait until it is on disk."""
-        with Changing(self.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        descriptor = self.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with Changing(descriptor, "wb", self.path / name) as file:
             while contents:
                 contents = contents[file.write(contents) :]
             change(os.fsync, file.fileno())
@@ -157,11 +159,31 @@ class Folder:
 
 
 class Changing(io.FileIO):
-    """A file whose writes are changes."""
+    """A file whose writes are changes.
+
+    Parameters
+    ----------
+    file : int
+    mode : str
+    target : Path
+        The name of the file for users.
+    """
+
+    def __init__(self, file: int, mode: str, target: Path) -> None:
+        super().__init__(file, mode)
+        self._target = target
 
     def write(self, data: Any) -> int:
         """Write bytes, or the first of them, and return how many."""
-        return change(super().write, data) or 0
+        try:
+            return change(super().write, data) or 0
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                error.filename = error.filename or str(self._target)
+                raise
+            free = shutil.disk_usage(self._target.parent).free
+            need = f"{memoryview(data).nbytes} more bytes are needed, {free} bytes are free"
+            raise OSError(error.errno, f"no space for {self._target}: {need}") from error
 
     def truncate(self, size: int | None = None) -> int:
         """Set the size of the file."""

@@ -6,9 +6,9 @@ import contextlib
 import os
 from pathlib import Path
 
-from splitjit._cli import signals
-from splitjit._cli.disk import Folder, change
-from splitjit._cli.journal import COMMITTED, MOVING, OPEN, STATES, Home, Journal
+from splitjit._files import signals
+from splitjit._files.disk import Folder, change
+from splitjit._files.journal import COMMITTED, MOVING, OPEN, STATES, Home, Journal
 
 
 class Work:

@@ -22,7 +22,7 @@ import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from splitjit._cli.disk import Folder
+from splitjit._files.disk import Folder
 
 PREFIX = ".splitjit-"
 

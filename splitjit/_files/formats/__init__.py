@@ -5,10 +5,10 @@ To add a format, write its subclass of `Source` and list the class in `FORMATS`.
 
 from pathlib import Path
 
-from splitjit._cli.formats.base import Source, refusal
-from splitjit._cli.formats.npy import Npy
-from splitjit._cli.formats.npz import Npz
-from splitjit._cli.formats.safetensors import Safetensors
+from splitjit._files.formats.base import Source, refusal
+from splitjit._files.formats.npy import Npy
+from splitjit._files.formats.npz import Npz
+from splitjit._files.formats.safetensors import Safetensors
 from splitjit.errors import SplitError
 
 FORMATS: tuple[type[Source], ...] = (Npy, Npz, Safetensors)
@@ -46,3 +46,9 @@ def read(path: Path) -> Source:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise refusal(path, kind.suffix, error) from error
+
+
+def check_regular(path: Path) -> None:
+    """Check that a path is a file whose reading ends."""
+    if path.exists() and not path.is_file():
+        raise SplitError("files", str(path), "must be a regular file")

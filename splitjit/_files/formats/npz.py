@@ -9,8 +9,9 @@ from typing import IO
 
 import numpy as np
 
-from splitjit._cli.formats.base import Part, Source, Tensor, refusal
-from splitjit._cli.formats.npy import HEAD, Npy, make_header, parse_header
+from splitjit._files.formats.base import Part, Source, Tensor, refusal
+from splitjit._files.formats.npy import HEAD, Npy, make_header, parse_header
+from splitjit._files.transaction import Staged
 
 
 class Npz(Source):
@@ -55,16 +56,17 @@ class Npz(Source):
                     member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
                     yield member
 
-    def create(self, path: Path, tensors: Sequence[Tensor]) -> Part:
+    def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
         """Create an archive whose members have the attributes of this archive's members."""
-        return _ZipPart(path, self._infos)
+        return _ZipPart(file, self._infos)
 
 
 class _ZipPart(Part):
-    def __init__(self, path: Path, infos: dict[str, zipfile.ZipInfo]) -> None:
-        super().__init__(path)
+    def __init__(self, file: Staged, infos: dict[str, zipfile.ZipInfo]) -> None:
+        super().__init__(file)
         self._infos = infos
-        self._archive = zipfile.ZipFile(path, "w")
+        self._opened = file.open()
+        self._archive = zipfile.ZipFile(self._opened, "w")
         self._member: IO[bytes] | None = None
 
     def begin(self, tensor: Tensor) -> None:
@@ -83,8 +85,6 @@ class _ZipPart(Part):
         self._member.write(data.data)
 
     def close(self) -> None:
-        try:
+        with self._opened, self._archive:
             if self._member is not None:
                 self._member.close()
-        finally:
-            self._archive.close()

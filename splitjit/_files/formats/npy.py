@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
-from splitjit._cli.formats.base import FilePart, Part, Source, Tensor
+from splitjit._files.formats.base import FilePart, Part, Source, Tensor
+from splitjit._files.transaction import Staged
 
 HEAD = 1 << 16
 """Bytes that are read for a header. NumPy refuses headers above 10 000 bytes."""
@@ -32,10 +33,10 @@ class Npy(Source):
         """Return the description of the only tensor."""
         return self._tensor
 
-    def create(self, path: Path, tensors: Sequence[Tensor]) -> Part:
+    def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
         """Create a file for one tensor."""
         (tensor,) = tensors
-        return FilePart(path, make_header(tensor))
+        return FilePart(file, make_header(tensor))
 
 
 def parse_header(name: str, head: bytes, size: int) -> Tensor:
@@ -98,7 +99,13 @@ def make_header(tensor: Tensor) -> bytes:
         "fortran_order": tensor.fortran_order,
         "shape": tensor.shape,
     }
-    text = repr(fields).encode("utf-8" if tensor.version == (3, 0) else "latin-1")
+    # As NumPy writes it, with room for a larger first axis: a joined file equals the original.
+    text = "{" + "".join([f"{name!r}: {value!r}, " for name, value in fields.items()]) + "}"
+    if tensor.shape:
+        grows = tensor.shape[-1 if tensor.fortran_order else 0]
+        text += " " * (npy.GROWTH_AXIS_MAX_DIGITS - len(repr(grows)))
+    encoded = text.encode("utf-8" if tensor.version == (3, 0) else "latin-1")
     magic, length = npy.magic(*tensor.version), "<H" if tensor.version == (1, 0) else "<I"
-    text += b" " * (-(len(magic) + struct.calcsize(length) + len(text) + 1) % npy.ARRAY_ALIGN)
-    return magic + struct.pack(length, len(text) + 1) + text + b"\n"
+    size = len(magic) + struct.calcsize(length) + len(encoded) + 1
+    encoded += b" " * (npy.ARRAY_ALIGN - size % npy.ARRAY_ALIGN)
+    return magic + struct.pack(length, len(encoded) + 1) + encoded + b"\n"
