@@ -1,0 +1,1 @@
+"""Files of tensors: what the command writes, all of it or nothing."""

@@ -187,5 +187,7 @@ def _lock(file: int) -> bool | None:
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
+    except ImportError:
+        return None
     except OSError as error:
         return False if error.errno in (errno.EACCES, errno.EAGAIN) else None

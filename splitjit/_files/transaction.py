@@ -81,8 +81,7 @@ def transaction(
         busy = recover(targets, own).busy
         for target in work.targets:
             if target in busy:
-                message = f"another process is writing {target}, see {busy[target]}"
-                raise FileExistsError(message)
+                raise FileExistsError(busy[target])
         check(work.targets, force)
         given = [folder / name for folder, names in targets.items() for name in names]
         staged = [Staged(work, i, target) for i, target in enumerate(given)]
@@ -182,12 +181,12 @@ class Recovered:
     ----------
     finished : frozenset of str
         Keys of the committed transactions that it has finished.
-    busy : dict of Path to Path
-        Targets that other processes are writing, and their staging folders.
+    busy : dict of Path to str
+        Targets that other processes are writing, and a message for each.
     """
 
     finished: frozenset[str]
-    busy: dict[Path, Path]
+    busy: dict[Path, str]
 
 
 def recover(folders: Iterable[Path], own: Sequence[tuple[Path, str]] = ()) -> Recovered:
@@ -206,7 +205,7 @@ def recover(folders: Iterable[Path], own: Sequence[tuple[Path, str]] = ()) -> Re
         If a transaction can be neither undone nor finished. The message names its folder.
     """
     finished: set[str] = set()
-    busy: dict[Path, Path] = {}
+    busy: dict[Path, str] = {}
     for folder in dict.fromkeys([_resolved(folder) for folder in folders]):
         for name in os.listdir(folder) if folder.is_dir() else ():
             if name.startswith(PREFIX) and (folder, name) not in own:
@@ -214,7 +213,7 @@ def recover(folders: Iterable[Path], own: Sequence[tuple[Path, str]] = ()) -> Re
     return Recovered(frozenset(finished), busy)
 
 
-def _recover(path: Path, name: str, finished: set[str], busy: dict[Path, Path]) -> None:
+def _recover(path: Path, name: str, finished: set[str], busy: dict[Path, str]) -> None:
     """Undo or finish one transaction, unless its process lives."""
     try:
         home = Home(path, name)
@@ -235,7 +234,10 @@ def _recover(path: Path, name: str, finished: set[str], busy: dict[Path, Path]) 
             work = Work.load(home)
         with contextlib.closing(work), signals.deferred():
             if not locked:
-                busy.update(dict.fromkeys(work.targets, home.place))
+                what = f"another process is writing into {home.place}"
+                if locked is None:  # a file system without locks
+                    what += "; if none is running, move its .old files back and delete it"
+                busy.update({target: f"{target}: {what}" for target in work.targets})
                 return
             if work.state == COMMITTED:
                 finished.add(work.journal.key)

@@ -94,7 +94,11 @@ class Work:
             folder, name = self._place(home, target)
             if force and folder.status(name) is not None:
                 folder.rename(name, staging, f"{i}.old")
-            staging.put(f"{i}.new", folder, name)
+            try:
+                staging.put(f"{i}.new", folder, name)
+            except FileExistsError:
+                place = self.homes[home].path / target
+                raise FileExistsError(f"{place} exists: it appeared meanwhile") from None
         self._sync()
 
     def commit(self) -> None:

@@ -128,7 +128,7 @@ def _split(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
                 for part in parts[piece * plan.copies :][: plan.copies]:
                     part.write(data)
                     count(data.nbytes)
-    readers.check()
+        readers.check()
 
 
 def _take(source: Source, stream: IO[bytes], buffer: np.ndarray, nbytes: int) -> np.ndarray:
@@ -149,7 +149,7 @@ def _join(file: JoinedFile, staged: Staged, count: Count) -> None:
             for data in tiles.assemble(one.plan, _Taker(one, streams, buffers).take):
                 whole.write(data)
                 count(data.nbytes)
-    readers.check()
+        readers.check()
 
 
 class _Taker:
@@ -222,7 +222,8 @@ class _Readers:
             file.protect(*[source.status for source in self._streams])
 
     def check(self) -> None:
-        """Check that no file was changed while it was read."""
-        for source in self._streams:
+        """Check the ends of all files, and that no file was changed while it was read."""
+        for source, stream in self._streams.items():
+            next(stream, None)
             if source.changed():
                 raise SplitError("files", str(source.path), "must not change while it is read")

@@ -3,6 +3,7 @@
 To add a format, write its subclass of `Source` and list the class in `FORMATS`.
 """
 
+import stat
 from pathlib import Path
 
 from splitjit._files.formats.base import Source, refusal
@@ -36,8 +37,7 @@ def read(path: Path) -> Source:
         If the file cannot be read.
     """
     kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix, Npy)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory")
+    check_regular(path)
     try:
         return kind(path)
     except (MemoryError, SplitError):
@@ -49,6 +49,14 @@ def read(path: Path) -> Source:
 
 
 def check_regular(path: Path) -> None:
-    """Check that a path is a file whose reading ends."""
-    if path.exists() and not path.is_file():
-        raise SplitError("files", str(path), "must be a regular file")
+    """Check that a path is a regular file: reading a pipe would wait for a writer.
+
+    Raises
+    ------
+    OSError
+        If the file does not exist, or if it is not a regular file.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        raise OSError(f"{path} is {what}")

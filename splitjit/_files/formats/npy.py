@@ -58,8 +58,18 @@ def parse_header(name: str, head: bytes, size: int) -> Tensor:
     Raises
     ------
     Exception
-        Of any class, if these bytes are not a header of an array of plain data.
+        Of any class, if these bytes are not a header of an array of plain data, or if
+        NumPy could not read the header of a part.
     """
+    tensor = _parse(name, head)
+    if tensor.offset + tensor.nbytes > size:
+        announced = f"{tensor.offset} bytes of header and {tensor.nbytes} bytes of data"
+        raise ValueError(f"truncated: {announced} do not fit in {size} bytes")
+    make_header(tensor)
+    return tensor
+
+
+def _parse(name: str, head: bytes) -> Tensor:
     file = io.BytesIO(head)
     version = npy.read_magic(file)
     if version == (1, 0):
@@ -79,11 +89,7 @@ def parse_header(name: str, head: bytes, size: int) -> Tensor:
     shape = tuple(map(int, shape))  # NumPy accepts bools in a shape
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape} has a negative length")
-    tensor = Tensor(name, shape, dtype, 8 * dtype.itemsize, file.tell(), fortran_order, version)
-    if tensor.offset + tensor.nbytes > size:
-        announced = f"{tensor.offset} bytes of header and {tensor.nbytes} bytes of data"
-        raise ValueError(f"truncated: {announced} do not fit in {size} bytes")
-    return tensor
+    return Tensor(name, shape, dtype, 8 * dtype.itemsize, file.tell(), fortran_order, version)
 
 
 def make_header(tensor: Tensor) -> bytes:
@@ -91,6 +97,11 @@ def make_header(tensor: Tensor) -> bytes:
 
     NumPy's own functions do not write version 3.0. The format is specified in
     https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+
+    Raises
+    ------
+    Exception
+        Of any class, if NumPy would refuse the header or read another array from it.
     """
     assert isinstance(tensor.dtype, np.dtype)
     assert tensor.version is not None
@@ -108,4 +119,8 @@ def make_header(tensor: Tensor) -> bytes:
     magic, length = npy.magic(*tensor.version), "<H" if tensor.version == (1, 0) else "<I"
     size = len(magic) + struct.calcsize(length) + len(encoded) + 1
     encoded += b" " * (npy.ARRAY_ALIGN - size % npy.ARRAY_ALIGN)
-    return magic + struct.pack(length, len(encoded) + 1) + encoded + b"\n"
+    header = magic + struct.pack(length, len(encoded) + 1) + encoded + b"\n"
+    read = _parse(tensor.name, header)
+    if (read.shape, read.dtype) != (tensor.shape, tensor.dtype):
+        raise ValueError(f"a .npy header cannot describe dtype {tensor.dtype}")
+    return header

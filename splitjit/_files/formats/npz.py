@@ -12,6 +12,7 @@ import numpy as np
 from splitjit._files.formats.base import Part, Source, Tensor, refusal
 from splitjit._files.formats.npy import HEAD, Npy, make_header, parse_header
 from splitjit._files.transaction import Staged
+from splitjit.errors import SplitError
 
 
 class Npz(Source):
@@ -36,6 +37,7 @@ class Npz(Source):
                 except Exception as error:  # `tensor` raises it, if this member is to be split
                     self._tensors[name] = error
         self.names = tuple(self._infos)
+        self.compressed = any(info.compress_type for info in self._infos.values())
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of a tensor."""
@@ -55,6 +57,15 @@ class Npz(Source):
                 with archive.open(self._infos[tensor.name]) as member:
                     member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
                     yield member
+                    self._read_rest(member)
+
+    def _read_rest(self, member: IO[bytes]) -> None:
+        """Read bytes that follow the data of a tensor: the checksum is checked at their end."""
+        try:
+            while member.read(HEAD):
+                pass
+        except zipfile.BadZipFile as error:
+            raise SplitError("split", str(self.path), f"damaged: {error}") from error
 
     def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
         """Create an archive whose members have the attributes of this archive's members."""
