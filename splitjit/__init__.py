@@ -19,6 +19,7 @@ from splitjit.errors import SplitError, SplitTypeError
 
 if TYPE_CHECKING:
     from splitjit import dask as dask
+    from splitjit import files as files
     from splitjit import onnx as onnx
     from splitjit import openvino as openvino
 
@@ -38,6 +39,6 @@ if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled att
 
     def __getattr__(name: str) -> ModuleType:
         """Import a public submodule when it is first used."""
-        if name in ("dask", "onnx", "openvino"):
+        if name in ("dask", "files", "onnx", "openvino"):
             return import_module(f"splitjit.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from splitjit._core.arguments import Shape, rule_of
-from splitjit._core.rules import Rule
+from splitjit._core.rules import CHUNK, Rule
 from splitjit._files import (
     checkpoint,
     joining,
@@ -319,7 +319,7 @@ def _paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
 def _ranks_of(rule: Rule) -> int:
     """Return the number of parts that a rule makes of every axis."""
     kind, value = rule
-    if kind == "split" or isinstance(value, tuple):
+    if kind == CHUNK or isinstance(value, tuple):
         raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
     return value
 

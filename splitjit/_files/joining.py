@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splitjit._core.plan import cached_plan
+from splitjit._core.rules import NUM_OUTPUTS
 from splitjit._files import checkpoint
 from splitjit._files.checkpoint import Checkpoint
 from splitjit._files.formats.base import Source, Tensor
@@ -173,7 +174,7 @@ def plan_tensor(name: str, sources: Sequence[Source], choice: Choice | None) -> 
     axis = None
     try:
         if choice is not None:
-            axis = cached_plan(first.shape, choice.axis, ("num_outputs", 1)).axis
+            axis = cached_plan(first.shape, choice.axis, (NUM_OUTPUTS, 1)).axis
         for i, tensor in enumerate(tensors):
             _check_alike(first, tensor, axis, i)
         if choice is None or axis is None:
@@ -232,7 +233,7 @@ def _sections(choice: Choice, lengths: list[int]) -> tuple[tuple[int, ...], ...]
 def _candidates(sections: Sequence[int], pieces: list[int]) -> list[tuple[tuple[int, ...], ...]]:
     """Return the ways in which the rules split sections: equal, ceiling, balanced, or lengths."""
     count = len(pieces)
-    ceiling = [cached_plan((length,), 0, ("num_outputs", count)).sizes for length in sections]
+    ceiling = [cached_plan((length,), 0, (NUM_OUTPUTS, count)).sizes for length in sections]
     balanced = [
         tuple([length // count + (i < length % count) for i in range(count)]) for length in sections
     ]

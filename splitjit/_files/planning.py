@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from splitjit._core.plan import cached_plan
-from splitjit._core.rules import Rule
+from splitjit._core.rules import LENGTHS, Rule
 from splitjit._files import checkpoint, siblings
 from splitjit._files.checkpoint import Checkpoint
 from splitjit._files.formats.base import Source, Tensor
@@ -105,7 +105,7 @@ def plan_tensor(tensor: Tensor, source: Source, choice: Choice, rule: Rule) -> T
         If the choice or the rule does not fit the shape.
     """
     if choice.lengths is not None:
-        rule = ("split", choice.lengths)
+        rule = (LENGTHS, choice.lengths)
     kind, value = rule
     if choice.copies > 1:
         assert isinstance(value, int)
@@ -113,7 +113,7 @@ def plan_tensor(tensor: Tensor, source: Source, choice: Choice, rule: Rule) -> T
     if choice.sections is None:
         plan = cached_plan(tensor.shape, choice.axis, rule)
         return TensorPlan(tensor, source, plan.axis, (plan.sizes,), choice.copies)
-    whole = cached_plan(tensor.shape, choice.axis, ("split", choice.sections))
+    whole = cached_plan(tensor.shape, choice.axis, (LENGTHS, choice.sections))
     before, after = tensor.shape[: whole.axis], tensor.shape[whole.axis + 1 :]
     sections = tuple(
         [cached_plan((*before, length, *after), whole.axis, rule).sizes for length in whole.sizes]
