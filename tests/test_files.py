@@ -13,7 +13,7 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit import files
-from splitjit._files import tiles, writing
+from splitjit._files import places, tiles, writing
 from splitjit._files.formats.base import FilePart, Source
 from splitjit._files.formats.npy import Npy
 
@@ -374,3 +374,108 @@ def load(path):
         return pytest.importorskip("safetensors.numpy").load_file(path)["x"]
     loaded = np.load(path)
     return loaded if path.suffix == ".npy" else loaded["arr_0"]
+
+
+# ---- inputs, targets and permissions --------------------------------------------------
+
+
+def test_two_ways_to_name_one_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("d")
+    np.save("d/x.npy", np.arange(6))
+    before = listing(tmp_path)
+    with pytest.raises(splitjit.SplitError, match="both would write"):
+        files.plan_files([Path("d/x.npy"), tmp_path / "d" / "x.npy"], num_splits=2)
+    assert listing(tmp_path) == before
+
+
+def test_no_part_replaces_an_input(tmp_path):
+    for name in ("z.npy", "z.0.npy", "blob"):
+        with open(tmp_path / name, "wb") as file:
+            np.save(file, np.arange(6))
+    paths = [tmp_path / "z.npy", tmp_path / "z.0.npy"]
+    with pytest.raises(splitjit.SplitError, match=r"z\.0\.npy would replace an input"):
+        files.plan_files(paths, num_splits=2)
+    (tmp_path / "link.npy").symlink_to("z.0.npy")
+    with pytest.raises(splitjit.SplitError, match=r"would replace an input, .*link\.npy"):
+        files.plan_files([tmp_path / "z.npy", tmp_path / "link.npy"], num_splits=2)
+
+
+def test_targets_in_a_folder_that_ignores_case(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "_ignores_case", lambda folder: True)
+    for name in ("x.npy", "X.npy"):
+        (tmp_path / name[0] / "d").mkdir(parents=True)
+        np.save(tmp_path / name[0] / name, np.arange(6))
+    paths = [tmp_path / "x" / "x.npy", tmp_path / "X" / "X.npy"]
+    with pytest.raises(splitjit.SplitError, match="both would write"):
+        files.plan_files(paths, num_splits=2, out=tmp_path / "x" / "d")
+
+
+def test_folders_of_linux_do_not_ignore_case(tmp_path):
+    if sys.platform != "linux":
+        pytest.skip("other systems ignore case")
+    (tmp_path / "a").write_text("")
+    os.link(tmp_path / "a", tmp_path / "A")
+    assert not places._ignores_case(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+def test_parts_have_the_permissions_of_the_input(tmp_path, mode):
+    path = save(tmp_path / "x.npy", np.arange(6))
+    path.chmod(mode)
+    for part in split_file(path, num_splits=2):
+        assert part.stat().st_mode & 0o777 == mode
+        assert part.stat().st_uid == path.stat().st_uid
+        assert part.stat().st_nlink == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="only root gives files away")
+def test_parts_have_the_owner_of_the_input(tmp_path):
+    path = save(tmp_path / "x.npy", np.arange(6))
+    os.chown(path, 1234, 2345)
+    (part,) = split_file(path, num_splits=1)
+    assert (part.stat().st_uid, part.stat().st_gid) == (1234, 2345)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="only root gives files away")
+def test_another_group_gets_no_more_than_all_users(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    path = save(tmp_path / "x.npy", np.arange(6))
+    path.chmod(0o654)
+    os.chown(path, -1, 2345)
+    monkeypatch.setattr(os, "fchown", refused)
+    (part,) = split_file(path, num_splits=1)
+    assert part.stat().st_mode & 0o777 == 0o644
+
+
+def test_space_is_checked_before_anything_is_written(tmp_path, monkeypatch):
+    path = save(tmp_path / "x.npy", np.arange(6))
+    usage = shutil.disk_usage(tmp_path)._replace(free=40)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(OSError, match=r"no space for .*x\.1\.npy.* need 48 bytes, 40 bytes"):
+        split_file(path, num_splits=2, out=tmp_path / "out")
+    assert listing(tmp_path) == [Path("x.npy")]
+
+
+def test_a_pipe_is_refused(tmp_path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("needs named pipes")
+    os.mkfifo(tmp_path / "x.npy")
+    with pytest.raises(OSError, match="not a regular file"):
+        split_file(tmp_path / "x.npy", num_splits=2)
+
+
+def test_tensors_of_rank_0_are_copied_unless_named(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.arange(6), s=np.float32(3))
+    for path in split_file(tmp_path / "x.npz", num_splits=2):
+        with np.load(path) as part:
+            assert part["s"] == 3
+            assert part["a"].shape == (3,)
+    with pytest.raises(splitjit.SplitError, match="rank 0"):
+        files.plan_files([tmp_path / "x.npz"], num_splits=2, tensors=["s=0", "a=0"])
+    np.savez(tmp_path / "y.npz", s=np.float32(3))
+    with pytest.raises(splitjit.SplitError, match="rank 0"):
+        files.plan_files([tmp_path / "y.npz"], num_splits=2)

@@ -19,6 +19,7 @@ from numpy.lib import format as npy
 import splitjit
 from splitjit import files
 from splitjit._files import formats, tiles
+from splitjit._files.formats.base import Tensor
 from splitjit._files.formats.npy import make_header
 
 safetensors = pytest.importorskip("safetensors")
@@ -93,6 +94,13 @@ def test_npy_header_is_as_numpy_has_it(tmp_path, version, shape):
     assert formats.read(tmp_path / "y.npy").tensor("").version == version
 
 
+def test_no_header_is_written_that_numpy_refuses(tmp_path):
+    dtype = np.dtype([(f"field {i}", "f8") for i in range(600)])
+    tensor = Tensor("", (4,), dtype, 8 * dtype.itemsize, version=(1, 0))
+    with pytest.raises(ValueError, match="Header info length"):
+        make_header(tensor)
+
+
 # ---- .npz -----------------------------------------------------------------------------
 
 
@@ -142,7 +150,7 @@ def test_npz_copies_what_is_no_array(tmp_path):
         ("bad", "magic"),
     ]:
         with pytest.raises(splitjit.SplitError, match=rf"x\.npz.*{name}.*{message}"):
-            files.plan_files([tmp_path / "x.npz"], num_splits=2, tensors=[])
+            files.plan_files([tmp_path / "x.npz"], num_splits=2, tensors=[name])
     assert len(names(tmp_path)) == 3
 
 
@@ -198,6 +206,17 @@ def test_npz_is_read_through_to_its_checksum(tmp_path):
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(splitjit.SplitError, match="damaged: Bad CRC-32"):
         split_file(tmp_path / "x.npz", num_splits=1, tensors=["a=0"])
+    assert names(tmp_path) == ["x.npz"]
+
+
+def test_bytes_after_an_array_do_not_hide_a_wrong_checksum(tmp_path):
+    rest = b"more" * 50_000
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.npy", npy_bytes(fields(shape="(16,)"), b"12345678" * 8 + rest))
+    (tmp_path / "x.npz").write_bytes(patched(file.getvalue(), b"12345678", b"12345679", 1))
+    with pytest.raises(splitjit.SplitError, match="damaged: Bad CRC-32"):
+        split_file(tmp_path / "x.npz", num_splits=2)
     assert names(tmp_path) == ["x.npz"]
 
 

@@ -50,6 +50,22 @@ PATTERNS["Qwen2"] = [*PATTERNS["Llama"], "*.[qkv]_proj.bias"]
 IDS = torch.tensor([[5, 9, 2, 63, 17, 30]])
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _one_process_for_each_configuration():
+    """Start a process that imports transformers only once for each content of config.json."""
+    run, ended = tensor_parallel.subprocess.run, {}
+
+    def run_once(command, **options):
+        content = Path(command[-1]).read_text()
+        if content not in ended:
+            ended[content] = run(command, **options)
+        return ended[content]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tensor_parallel.subprocess, "run", run_once)
+        yield
+
+
 def make(name, folder, **sizes):
     """Save a model with random weights; return the model."""
     torch.manual_seed(1)

@@ -55,9 +55,10 @@ examples:
 
 exit status:
   0 if the parts are written, 2 if the split is refused or fails, 128 + N if
-  signal N ends the command. If the status is not 0, no part is left behind.
-  After SIGKILL or a power failure, run the same command again: it first removes
-  the unfinished parts.
+  signal N ends the command. If the status is not 0, no part is left behind,
+  unless the signal came while the parts were moved into place: then all parts
+  are there. After SIGKILL or a power failure, run the same command again: it
+  first undoes or finishes what the killed command began.
 """
 
 JOIN_DESCRIPTION = """\

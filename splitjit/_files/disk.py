@@ -56,7 +56,11 @@ class Folder:
         if _RELATIVE:
             place = (path, None) if parent is None else (path.name, parent.fd)
             flags = os.O_RDONLY | _OPEN_FOLDER | (0 if parent is None else _NO_LINK)
-            self.fd = os.open(place[0], flags, dir_fd=place[1])
+            try:
+                self.fd = os.open(place[0], flags, dir_fd=place[1])
+            except OSError as error:
+                error.filename = str(path)
+                raise
         elif not stat.S_ISDIR(path.stat().st_mode if parent is None else path.lstat().st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path))
 

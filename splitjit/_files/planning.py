@@ -61,6 +61,9 @@ def plan_split(
     sources = [(one, source) for one in checkpoints for source in one.sources]
     tensors = [_plan_tensors(source, rule, choose, copy_others) for _, source in sources]
     count = _count_parts([plan for plans in tensors for plan in plans])
+    if not count:
+        for _, source in sources:  # if only 0-D tensors match, the first one is refused
+            _plan_tensors(source, rule, choose, copy_others=False, scalars=True)
     files = []
     for (one, source), plans in zip(sources, tensors, strict=True):
         whole = tuple([replace(p, copies=count) if p.axis is None else p for p in plans])
@@ -77,12 +80,12 @@ def plan_split(
 
 
 def _plan_tensors(
-    source: Source, rule: Rule, choose: Chooser, copy_others: bool
+    source: Source, rule: Rule, choose: Chooser, copy_others: bool, scalars: bool = False
 ) -> list[TensorPlan]:
     plans = []
     for name in source.names:
         choice = choose(name)
-        if choice and choice.applies(source, name):
+        if choice and (scalars or choice.applies(source, name)):
             tensor = source.tensor(name)
             try:
                 plan = plan_tensor(tensor, source, choice, rule)

@@ -83,6 +83,7 @@ def transaction(
             if target in busy:
                 raise FileExistsError(busy[target])
         check(work.targets, force)
+        work.open_folders()
         given = [folder / name for folder, names in targets.items() for name in names]
         staged = [Staged(work, i, target) for i, target in enumerate(given)]
         yield dict(zip(given, staged, strict=True))
@@ -161,12 +162,13 @@ class Staged:
     def _set_permissions(self, file: int) -> None:
         owners = {source.st_uid for source in self._sources}
         groups = {source.st_gid for source in self._sources}
-        for owner, group in [
-            *((-1, group) for group in groups),
-            *((owner, -1) for owner in owners),
-        ]:
-            with contextlib.suppress(OSError):  # only root may give files away
-                change(os.fchown, file, owner, group)
+        own = os.fstat(file)
+        with contextlib.suppress(OSError):  # users may give files only to groups of theirs
+            if len(groups) == 1 and {own.st_gid} != groups:
+                change(os.fchown, file, -1, *groups)
+        with contextlib.suppress(OSError):  # only root may give files away
+            if len(owners) == 1 and {own.st_uid} != owners:
+                change(os.fchown, file, *owners, -1)
         mode = functools.reduce(operator.and_, (source.st_mode for source in self._sources))
         if groups != {os.fstat(file).st_gid}:  # the file has a group that could not read these
             mode &= ~0o070 | mode << 3

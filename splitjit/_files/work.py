@@ -86,8 +86,17 @@ class Work:
             folder = self._open[key]
         return folder, name
 
+    def open_folders(self) -> None:
+        """Open the folder of each target, before anything is written."""
+        for home, target in self.journal.moves:
+            self._place(home, target)
+
     def move(self, force: bool) -> None:
         """Move the new files into place, and wait until all names are on disk."""
+        for path in self.journal.made:
+            with Folder(Path(path).parent) as parent:
+                parent.sync()
+        self._sync()
         self._become(MOVING)
         for i, (home, target) in enumerate(self.journal.moves):
             staging = self.homes[home].staging
@@ -128,8 +137,13 @@ class Work:
     def _undo(self, i: int) -> None:
         home, target = self.journal.moves[i]
         staging = self.homes[home].staging
-        folder, name = self._place(home, target)
         new, old = f"{i}.new", f"{i}.old"
+        try:
+            folder, name = self._place(home, target)
+        except OSError:
+            if staging.status(old) is None:  # its folder was removed, and nothing is lost
+                return
+            raise
         if (there := folder.status(name)) is not None:
             staged, aside = staging.status(new), staging.status(old)
             if aside is not None and os.path.samestat(there, aside):
@@ -139,7 +153,11 @@ class Work:
             elif os.path.samestat(there, staged):
                 folder.unlink(name)
         if staging.status(old) is not None:
-            staging.put(old, folder, name)
+            try:
+                staging.put(old, folder, name)
+            except FileExistsError:
+                place, aside = self.homes[home].path / target, self.homes[home].place / old
+                raise FileExistsError(f"{place} is in the place of {aside}") from None
 
     def remove(self) -> None:
         """Remove the staging folders, the journal as the last; then folders that were made."""
