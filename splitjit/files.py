@@ -8,7 +8,6 @@ or a folder that has such an index.
 from __future__ import annotations
 
 import os
-import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from splitjit._core.rules import CHUNK, Rule
 from splitjit._files import (
     checkpoint,
     joining,
+    naming,
     patterns,
     planning,
     tensor_parallel,
@@ -25,7 +25,6 @@ from splitjit._files import (
     writing,
 )
 from splitjit._files.checkpoint import Checkpoint
-from splitjit._files.formats.base import Source
 from splitjit._files.patterns import Choice
 from splitjit._files.plans import FilePlan, SplitFiles, TensorPlan
 from splitjit.errors import SplitError, shorten
@@ -268,7 +267,7 @@ def _plan(
     """Plan the split of files. This does not check whether the parts exist."""
     _check_option("others", others, ("copy", "skip"))
     _check_option("layout", layout, ("files", "ranks"))
-    namer = _namer(name, layout, None if out is None else Path(out))
+    namer = naming.namer(name, layout, None if out is None else Path(out))
     checkpoints = [checkpoint.read(path) for path in _paths(paths)]
     chosen = [patterns.parse(text, axis) for text in tensors or ()]
     planned = None
@@ -365,49 +364,3 @@ def _chooser(
         return by_pattern or (planned or {}).get(name, default)
 
     return choose
-
-
-_FIELDS = {"rank", "part", "stem"}
-
-
-def _namer(name: str | None, layout: str, out: Path | None) -> planning.Namer:
-    """Return a function that names the file of each part."""
-    if name is not None:
-        _check_template(name, layout)
-    template = name or ("{stem}{suffix}" if layout == "ranks" else "{stem}.{rank}{suffix}")
-
-    def name_part(one: Checkpoint, source: Source, rank: int) -> Path:
-        fields = {
-            "rank": rank,
-            "part": one.sources.index(source),
-            "stem": source.path.name.removesuffix(source.suffix),
-            "suffix": source.suffix,
-        }
-        made = template.format(**fields)
-        if name is not None and not made.endswith(source.suffix):
-            rule = f"the parts of {source.path} must have a name that ends in {source.suffix}"
-            raise SplitError("files", f"name={name!r}", rule)
-        folder = one.folder if out is None else out
-        return folder / f"rank-{rank}" / made if layout == "ranks" else folder / made
-
-    return name_part
-
-
-def _check_template(name: str, layout: str) -> None:
-    """Check that a name has only known fields, and that it gives parts different names."""
-    try:
-        parsed = [*string.Formatter().parse(name)]
-    except (ValueError, TypeError):
-        parsed = [("", "", "", "")]
-    fields = [
-        (field, spec, conversion) for _, field, spec, conversion in parsed if field is not None
-    ]
-    plain = all(not conversion and (not spec or spec.isdigit()) for _, spec, conversion in fields)
-    names = {field for field, _, _ in fields}
-    if not plain or not names <= _FIELDS or any(c in "/\\" for c in name):
-        rule = "must be a file name with the fields {rank}, {part} or {stem}, and no others"
-    elif layout == "files" and "rank" not in names:
-        rule = "must contain {rank}, so that parts have different names"
-    else:
-        return
-    raise SplitError("files", f"name={shorten(name)}", rule)

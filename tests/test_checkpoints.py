@@ -180,6 +180,7 @@ BAD_NAMES = [
     "{rank.real}.safetensors",
     "{rank!r}.safetensors",
     "{rank:{rank}}.safetensors",
+    "{rank:999999999}.safetensors",
     "{other}{rank}.safetensors",
     "{rank.safetensors",
     "{}.safetensors",
@@ -193,6 +194,15 @@ def test_bad_names(model, name):
     with pytest.raises(splitjit.SplitError, match="name="):
         files.split_files(model, num_splits=2, tensors=TENSORS, name=name)
     assert contents(model.parent) == before
+
+
+def test_files_may_have_different_metadata(model, tmp_path):
+    tensors = sn.load_file(model / "model-1.safetensors")
+    sn.save_file(tensors, model / "model-1.safetensors")
+    files.split_files(model, num_splits=2, tensors=TENSORS, layout="ranks", out=tmp_path / "out")
+    ranks = [tmp_path / "out" / f"rank-{i}" for i in range(2)]
+    files.join_files(ranks, tmp_path / "joined", tensors=TENSORS)
+    assert contents(tmp_path / "joined") == contents(model)
 
 
 def test_metadata_of_merged_files_must_be_equal(model):

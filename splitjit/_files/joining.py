@@ -111,7 +111,6 @@ def plan_join(parts: Sequence[Checkpoint], choose: Chooser, out: Path) -> Joined
             lacking = part if name in holders[0] else parts[0]
             received = f"{lacking.path} without {shorten(name)}"
             raise SplitError("join", received, "all parts must hold the same tensors")
-    _check_metadata([source for part in parts for source in part.sources])
     files = []
     for like in parts[0].sources:
         target = out / like.path.name if _is_folder(parts[0]) else out
@@ -119,6 +118,7 @@ def plan_join(parts: Sequence[Checkpoint], choose: Chooser, out: Path) -> Joined
             plan_tensor(name, [holder[name] for holder in holders], choose(name))
             for name in like.header_order
         ]
+        _check_metadata(like, [source for one in tensors for source, _ in one.parts])
         files.append(JoinedFile(like, target, tuple(tensors)))
     joined = JoinedFiles(tuple(files), tuple(_make_index(parts[0], files, out)))
     inputs = [source.path for part in parts for source in part.sources]
@@ -152,10 +152,10 @@ def _check_inputs(parts: Sequence[Checkpoint], out: Path) -> None:
         raise SplitError("join", f"out={out}", rule)
 
 
-def _check_metadata(sources: list[Source]) -> None:
+def _check_metadata(like: Source, sources: list[Source]) -> None:
     for source in sources:
-        if source.metadata != sources[0].metadata:
-            received = f"{sources[0].path} and {source.path}"
+        if source.metadata != like.metadata:
+            received = f"{like.path} and {source.path}"
             raise SplitError("join", received, "all parts must have the same metadata")
 
 
