@@ -156,8 +156,8 @@ class Work:
             try:
                 staging.put(old, folder, name)
             except FileExistsError:
-                place, aside = self.homes[home].path / target, self.homes[home].place / old
-                raise FileExistsError(f"{place} is in the place of {aside}") from None
+                path, kept = self.homes[home].path / target, self.homes[home].place / old
+                raise FileExistsError(f"{path} is in the place of {kept}") from None
 
     def remove(self) -> None:
         """Remove the staging folders, the journal as the last; then folders that were made."""
