@@ -15,12 +15,12 @@ from splitjit.errors import SplitError
 class TensorPlan:
     """The parts of one tensor.
 
-    Attributes
+    Parameters
     ----------
-    name : str
-        Empty if the file format has no names.
-    shape : tuple of int
-    dtype : str
+    tensor : Tensor
+        The whole tensor, as its file describes it.
+    source : Source
+        The file of the tensor.
     axis : int or None
         The axis that is split, counted from 0. None if each part holds a copy of the
         whole tensor.
@@ -30,8 +30,6 @@ class TensorPlan:
     copies : int
         Number of consecutive parts that hold the same piece. A tensor that is copied
         has one piece, and as many copies as there are parts.
-    part_shapes : tuple of tuple of int
-        The shape of each part of the tensor.
     """
 
     tensor: Tensor = field(repr=False)
@@ -99,7 +97,7 @@ class TensorPlan:
 class FilePlan:
     """The parts of one file, or of several files whose tensors go into the same parts.
 
-    Attributes
+    Parameters
     ----------
     paths : tuple of Path
         The files to split.
@@ -122,10 +120,12 @@ class FilePlan:
         Parameters
         ----------
         part : int
+            The number of the part.
 
         Returns
         -------
         int
+            Headers do not count.
         """
         return sum(tensor.nbytes for tensor in self.part(part))
 
@@ -138,18 +138,17 @@ class FilePlan:
 class SplitFiles:
     """The planned split of files.
 
-    Attributes
+    Parameters
     ----------
     files : tuple of FilePlan
+        The parts of each file.
     indexes : tuple of (Path, bytes)
         The index files of the ranks, with their contents.
     warnings : tuple of str
         Weights that are split although their bias, scale or zero point is copied, and
         the other way round.
-    levels : int
+    levels : int, default 0
         Number of folders of a part that the split makes: 1 for a folder of a rank.
-    nbytes : int
-        Size of the data of all parts together, in bytes.
     """
 
     files: tuple[FilePlan, ...]
