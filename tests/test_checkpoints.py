@@ -240,6 +240,7 @@ BAD_INDEXES = {
     "backslash": index_of(a="..\\x.safetensors"),
     "folder": index_of(a="b/x.safetensors"),
     "NUL": index_of(a="x\0.safetensors"),
+    "no name of a file system": index_of(a="x\ud800.safetensors"),
     "other format": index_of(a="x.npy"),
     "itself": index_of(a=INDEX),
     "another index": index_of(a="other.safetensors.index.json"),

@@ -119,12 +119,9 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_file_name(name: object) -> bool:
-    return (
-        isinstance(name, str)
-        and name.endswith(".safetensors")
-        and name != ".safetensors"
-        and not any(c in "/\\:" or ord(c) < 32 for c in name)
-    )
+    if not isinstance(name, str) or any(c in "/\\:" or not c.isprintable() for c in name):
+        return False  # an unprintable character could also be one that no file name may have
+    return name.endswith(".safetensors") and name != ".safetensors"
 
 
 def _check_files(path: Path, weights: dict[str, str], sources: Sequence[Source]) -> None:

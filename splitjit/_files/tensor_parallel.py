@@ -16,6 +16,9 @@ from splitjit._files import model_plan
 from splitjit._files.patterns import Choice
 from splitjit.errors import SplitError, shorten
 
+_SECONDS = 600
+"""The most seconds to wait for the plan of a model."""
+
 _OUTPUT = {"colwise", "colwise_rep", "colwise_gather_output", "embedding_rowwise"}
 """Styles that split the output features (weight and bias), or the rows of an embedding."""
 
@@ -88,14 +91,19 @@ def load(config: Path) -> ModelPlan:
     # -P keeps the modules beside the script from hiding packages of the same names.
     command = [sys.executable, "-P", model_plan.__file__, str(file.absolute())]
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONIOENCODING": "utf-8"}
-    ended = subprocess.run(
-        command,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **quiet},
-    )
+    try:
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **quiet},
+            timeout=_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        rule = f"transformers needs more than {_SECONDS} s to make this model without data"
+        raise SplitError("files", str(file), rule) from None
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
         raise SplitError("files", str(file), f"no tensor-parallel plan: {lines[-1]}")
