@@ -26,7 +26,7 @@ class TensorPlan:
         whole tensor.
     sections : tuple of tuple of int
         The lengths of the pieces along the axis, section by section. A tensor that is
-        not fused has one section. Empty if `axis` is None.
+        not fused has one section, and a tensor that is copied has none.
     copies : int
         Number of consecutive parts that hold the same piece. A tensor that is copied
         has one piece, and as many copies as there are parts.
