@@ -272,8 +272,9 @@ def _plan(
     chosen = [patterns.parse(text, axis) for text in tensors or ()]
     planned = None
     if tp_plan:
+        ranks = _ranks_of(rule)
         model = tensor_parallel.load(_config(config, checkpoints[0].folder))
-        planned = tensor_parallel.choices(model, _ranks_of(rule), _matches(chosen))
+        planned = tensor_parallel.choices(model, ranks, _matches(chosen))
         tensor_parallel.check_shapes(model, planned, _shapes(checkpoints))
     return planning.plan_split(
         checkpoints,
