@@ -42,6 +42,7 @@ splitjit
 _operators _inlining _njit_rules
 onnx openvino dask _njit
 _files
+files
 _cli
 __main__
 """
