@@ -428,9 +428,23 @@ MUTATIONS = [
     Mutation(
         "routes: a part that keeps the objects of all",
         "_core/routes.py",
-        "self.bits is None and not dtype.hasobject\n",
-        "self.bits is None\n",
+        "self.whole = one_run and self.bits is None and not dtype.hasobject\n",
+        "self.whole = one_run and self.bits is None\n",
         "test_objects.py",
+    ),
+    Mutation(
+        "routes: a stack of parts in the order of the source",
+        "_core/routes.py",
+        "order = (axis, *range(axis), *range(axis + 1, len(shape)))",
+        "order = tuple(range(len(shape)))",
+        'test_split.py -m "not slow"',
+    ),
+    Mutation(
+        "routes: a stack of unequal parts",
+        "_core/routes.py",
+        "or len(shape) == MAX_RANK or len(set(plan.sizes)) > 1:",
+        "or len(shape) == MAX_RANK or plan.sizes[0] * count != shape[axis]:",
+        'test_split.py -m "not slow"',
     ),
     Mutation(
         "routes: parts of one copy along any axis",
