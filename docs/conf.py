@@ -7,22 +7,65 @@ from pathlib import Path
 
 import splitjit
 
+sys.path.insert(0, str(Path(__file__).parent))  # for site_pages
+
 project = "splitjit"
 author = copyright = "The splitjit developers"
 version = release = splitjit.__version__
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "site_pages",
+]
 highlight_language = "none"  # for code blocks that name no language
-exclude_patterns = ["_build", "_made"]
+exclude_patterns = ["_build", "_made", "gallery/**/*.ipynb"]
+templates_path = ["_templates"]
 default_role = "autolink"  # names of public objects in docstrings become links
 nitpicky = True
 nitpick_ignore = [("py:obj", "split")]  # the parameter, or an input of a node
-nitpick_ignore_regex = [("py:.*", r"(numpy|collections|typing|dask)\..*")]
+nitpick_ignore_regex = [("py:.*", r"(collections|typing)\..*")]
 
 myst_heading_anchors = 3
-myst_enable_extensions = ["attrs_inline"]
+myst_enable_extensions = ["attrs_inline", "colon_fence"]
 suppress_warnings = ["myst.header"]  # the pages are also read as plain files in the repository
 
+# The few names of other projects that pages link to. The site builds without a network, and a
+# project that moves a page breaks no build.
+INVENTORIES = Path(__file__).with_name("inventories")
+intersphinx_mapping = {
+    name: (url, str(INVENTORIES / f"{name}.inv"))
+    for name, url in {
+        "python": "https://docs.python.org/3/",
+        "numpy": "https://numpy.org/doc/stable/",
+        "numba": "https://numba.readthedocs.io/en/stable/",
+        "dask": "https://docs.dask.org/en/stable/",
+        "onnx": "https://onnx.ai/onnx/",
+        "torch": "https://docs.pytorch.org/docs/stable/",
+    }.items()
+}
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "  # copy what a reader types, without the output
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",  # run all of them
+    "download_all_examples": False,
+    "show_memory": False,
+    "min_reported_time": 1e9,  # times of a build say nothing about the package
+    "abort_on_example_error": True,
+    "remove_config_comments": True,
+}
+
+autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc sections already give the types
 numpydoc_show_class_members = False
 # All checks except these. GL01 wants the summary below the opening quotes.
