@@ -26,3 +26,11 @@ def tests(session: nox.Session, resolution: str) -> None:
     """Run the tests with the oldest or the newest versions of the dependencies."""
     session.install("--resolution", resolution, *WHEELS, ".", "--group", "test")
     session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session(python=["3.14t"])
+def free_threaded(session: nox.Session) -> None:
+    """Split from many threads on a free-threaded Python; the peers have no wheels for it."""
+    packages = ["pytest", "hypothesis", "ml-dtypes"]
+    session.install(*WHEELS, ".", *packages)
+    session.run("python", "-m", "pytest", "tests/test_platforms.py", *session.posargs)

@@ -59,6 +59,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",  # run all of them
     "download_all_examples": False,
+    "default_thumb_file": str(Path(__file__).parent / "_static" / "example.svg"),
     "show_memory": False,
     "min_reported_time": 1e9,  # times of a build say nothing about the package
     "abort_on_example_error": True,
@@ -81,7 +82,11 @@ html_theme_options = {
     "header_links_before_dropdown": 7,  # all of them
     "navbar_persistent": ["search-button"],  # the search field is too wide for the bar
     "navigation_with_keys": False,
-    "secondary_sidebar_items": {"**": ["page-toc"], "conformance": [], "performance": []},
+    "secondary_sidebar_items": {
+        "**": ["page-toc", "run-examples"],
+        "conformance": [],
+        "performance": [],
+    },
 }
 html_sidebars = {"*": []}  # only the how-to pages have siblings to list; tables need the width
 html_show_sourcelink = False

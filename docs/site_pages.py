@@ -1,5 +1,7 @@
 """What Sphinx does for this site only: signs of the conformance tables, commands of examples."""
 
+import importlib
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 
+import splitjit
+
+PACKAGE = Path(splitjit.__file__).parent
 SIGNS = {"✓": "agrees", "✗": "differs"}
 
 
@@ -41,8 +46,10 @@ def name_test_of_page(
     if source.suffix == ".md":
         context["run_examples"] = f"python -m pytest tests/test_docs.py -k {source.name}"
     elif pagename.startswith("reference/"):
-        name = pagename.removeprefix("reference/")
-        context["run_examples"] = f"python -m pytest splitjit -k '{name} or {name}.'"
+        module, _, name = pagename.removeprefix("reference/").rpartition(".")
+        file = inspect.getsourcefile(getattr(importlib.import_module(module), name))
+        path = Path(file).relative_to(PACKAGE.parent).as_posix()
+        context["run_examples"] = f"python -m pytest {path}"
 
 
 def describe_data(

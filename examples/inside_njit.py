@@ -1,4 +1,7 @@
-"""Use split and split_into inside functions that Numba compiles, serial and parallel.
+"""Compiled code: split inside of @njit
+====================================
+
+Use split and split_into inside functions that Numba compiles, serial and parallel.
 
 No other import or registration is necessary, and Numba can cache such functions. Requires only
 splitjit.

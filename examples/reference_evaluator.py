@@ -1,4 +1,7 @@
-"""Run a model exported from PyTorch with onnx.reference and splitjit's Split.
+"""A model: Split of onnx.reference
+================================
+
+Run a model exported from PyTorch with onnx.reference and splitjit's Split.
 
 Requires onnx: pip install .[onnx]. If torch, onnxscript and onnxruntime are installed, the script
 exports a transformer block and compares the result with ONNX Runtime. Otherwise it runs a gated

@@ -53,8 +53,16 @@ def _is_inlined(call, caller, callee):
       the arrays of the caller, also if the callee raises.
     - In a ``prange`` loop, a raise statement would be a second exit, and Numba runs a loop
       with two exits on one thread.
+    - In a function with in-place operators on arrays. After inlining, Numba removes dead code.
+      It also removes ``row /= 2`` if `row` is the variable of a loop over an array.
     """
     blocks = caller.func_ir.blocks
+    if any(
+        isinstance(caller.typemap[expr.lhs.name], types.Buffer)
+        for block in blocks.values()
+        for expr in block.find_exprs("inplace_binop")
+    ):
+        return False
     (label,) = [label for label, block in blocks.items() if call in block.find_exprs("call")]
     loops = compute_cfg_from_blocks(blocks).loops().values()
     entries = [blocks[entry] for loop in loops if label in loop.body for entry in loop.entries]

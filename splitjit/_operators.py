@@ -6,7 +6,9 @@ rule; shape inference splits a shape by the rule.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, SupportsIndex
 
@@ -14,13 +16,62 @@ from splitjit._core.arguments import integer, integers, normalize_axis, sequence
 from splitjit._core.arrays import as_array
 from splitjit._core.dtypes import tensor_type
 from splitjit._core.plan import cached_plan
-from splitjit._core.rules import CHUNK, LENGTHS, MAX_PARTS, PARAMETERS, Rule
+from splitjit._core.rules import CHUNK, LENGTHS, MAX_PARTS, NUM_SPLITS, PARAMETERS, Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
-Dim = int | str | None
-"""An extent: a known integer, the name of an unknown extent, or None."""
+Dim = int | str | tuple[int, int] | None
+"""An extent: a known integer, or the name or the interval of an unknown extent, or None.
+
+An interval holds the smallest and the largest extent. -1 stands for no largest extent, as in
+OpenVINO.
+"""
 
 SymbolicShape = tuple[Dim, ...]
+
+InferredShape = SymbolicShape | EllipsisType | None
+"""The shape of a part, None if its rank is unknown, or an Ellipsis for any number of parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An input whose value is known only at run time, for `infer_shapes`.
+
+    It may stand for the lengths of the parts, for the axis of an OpenVINO operator, or
+    for the shape of the tensor.
+
+    Parameters
+    ----------
+    length : int, optional
+        The number of lengths, or the rank of the tensor, if that is known.
+
+    Raises
+    ------
+    SplitError
+        If `length` is not an integer, or is out of range.
+
+    Examples
+    --------
+    >>> from splitjit.onnx import Split, Unknown
+    >>> Split(opset=13, outputs=3).infer_shapes([6, "N"])  # the node has no input `split`
+    [(2, 'N'), (2, 'N'), (2, 'N')]
+    >>> Split(opset=13, outputs=3).infer_shapes([6, "N"], Unknown())  # it has one
+    [(None, 'N'), (None, 'N'), (None, 'N')]
+    >>> Split(opset=13).infer_shapes([6, "N"], Unknown(2))
+    [(None, 'N'), (None, 'N')]
+    >>> Split(opset=13).infer_shapes([6, "N"], Unknown())
+    [(None, 'N'), Ellipsis]
+    """
+
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.length is not None:
+            length = integer("length", self.length)
+            if not 0 <= length <= MAX_PARTS:
+                rule = f"must be in [0, {MAX_PARTS}]"
+                raise SplitError("Unknown", describe(length=length), rule)
+            object.__setattr__(self, "length", length)
+
 
 INTEGERS = frozenset({f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)})
 
@@ -85,28 +136,29 @@ def _rule_of_input(types: Set[str], ranks: Collection[int]) -> str:
 
 
 def infer_shapes(
-    shape: Sequence[Dim],
-    axis: SupportsIndex,
-    rule: Rule,
-) -> list[SymbolicShape | EllipsisType]:
+    shape: Sequence[Dim] | Unknown,
+    axis: SupportsIndex | Unknown,
+    rule: Rule | tuple[str, Unknown],
+) -> list[InferredShape]:
     """Return the shapes of the parts of a tensor that may have unknown dims.
 
     Parameters
     ----------
-    shape : sequence of int, str or None
-        Extents. A name or None stands for an unknown extent.
-    axis : int
+    shape : sequence of int, str, tuple or None, or Unknown
+        Extents. A name, an interval or None stands for an unknown extent.
+    axis : int or Unknown
         The axis along which to split.
     rule : Rule
-        The rule by which to split.
+        The rule by which to split. The lengths may be `Unknown`.
 
     Returns
     -------
     list of tuple
-        One shape per part. An unknown dim has the name that it has in `shape`
-        if both dims are equal, and is None otherwise. ``[shape, ...]``, with an
-        Ellipsis, stands for any number of parts: chunks of an axis of unknown
-        length.
+        One shape per part. An unknown dim has the name or interval that it has in
+        `shape` if both dims are equal, and is None otherwise. Equal parts of an
+        interval have an interval. If the axis is unknown, all dims are None. If the
+        rank is unknown, the shape is None. ``[shape, ...]``, with an Ellipsis, stands
+        for any number of parts.
 
     Raises
     ------
@@ -123,48 +175,130 @@ def infer_shapes(
     [(None, 5), (None, 5)]
     >>> infer_shapes(["N", 5], 0, ("chunk", 1))
     [(1, 5), Ellipsis]
+    >>> infer_shapes([(3, 6), 5], 0, ("num_splits", 2))
+    [((1, 3), 5), ((1, 3), 5)]
+    >>> infer_shapes(["N", 5], Unknown(), ("num_splits", 2))
+    [(None, None), (None, None)]
+    >>> infer_shapes(Unknown(), 0, ("lengths", Unknown(2)))
+    [None, None]
     """
     dims = as_dims(shape)
-    index = normalize_axis(axis, dims)
-    length = dims[index]
-
-    def part(size: Dim) -> SymbolicShape:
-        return (*dims[:index], size, *dims[index + 1 :])
-
+    length = length_of(axis, dims)
     kind, value = rule
-    extent = length if isinstance(length, int) else _fitting_length(rule)
     try:
-        plan = cached_plan((extent,), 0, rule)
+        sizes = _sizes(length, rule)
     except SplitError as error:
         received = describe(**{PARAMETERS[kind]: value, "axis": axis, "shape": dims})
         raise type(error)(error.operator, received, error.rule, hint=error.hint) from None
+    return [... if size is ... else _part(dims, axis, size) for size in sizes]
 
-    if isinstance(length, int) or kind == LENGTHS:
-        return [part(size) for size in plan.sizes]
+
+def length_of(axis: SupportsIndex | Unknown, dims: SymbolicShape | Unknown) -> Dim:
+    """Return the extent of an axis, None if the axis or the rank is unknown."""
+    if isinstance(dims, Unknown):
+        return None
+    if isinstance(axis, Unknown):
+        normalize_axis(0, dims)  # refuses rank 0
+        return None
+    return dims[normalize_axis(axis, dims)]
+
+
+def _part(
+    dims: SymbolicShape | Unknown, axis: SupportsIndex | Unknown, size: Dim
+) -> SymbolicShape | None:
+    """Return the shape of a part with a given extent along the axis."""
+    if isinstance(dims, Unknown):
+        return None
+    if isinstance(axis, Unknown):
+        return (None,) * len(dims)
+    index = normalize_axis(axis, dims)
+    return (*dims[:index], size, *dims[index + 1 :])
+
+
+def _sizes(length: Dim, rule: Rule | tuple[str, Unknown]) -> Sequence[Dim | EllipsisType]:
+    """Return the length of each part, and an Ellipsis if there may be any number of parts."""
+    kind, value = rule
+    low, high = bounds(length)
+    if isinstance(value, Unknown) and value.length == 0:
+        value = ()
+    if isinstance(value, Unknown):
+        if value.length is None:
+            return [None, ...]
+        return [length if value.length == 1 or high == 0 else None] * value.length
+    plan = cached_plan((_fitting_length((kind, value), low, high),), 0, (kind, value))
+    if low == high or kind == LENGTHS:
+        return plan.sizes
     if kind == CHUNK:  # the last chunk may be shorter, unless chunks have length 1
-        return [part(1 if value == 1 else None), ...]
-    return [part(length if len(plan) == 1 else None) for _ in plan.sizes]
+        return [1 if value == 1 else None, ...]
+    size = length if len(plan) == 1 else None
+    if kind == NUM_SPLITS and isinstance(length, tuple):
+        size = _interval(*[n if n == -1 else n // len(plan) for n in length])
+    return [size] * len(plan)
 
 
-def _fitting_length(rule: Rule) -> int:
-    """Return an axis length that a rule fits, so that the rest of the rule can be checked."""
-    _, value = rule
-    return max(sum(value), 0) if isinstance(value, tuple) else 0
+def bounds(dim: Dim) -> tuple[int, float]:
+    """Return the smallest and the largest extent that a dim may have."""
+    if isinstance(dim, int):
+        return dim, dim
+    if isinstance(dim, tuple):
+        low, high = dim
+        return low, math.inf if high == -1 else high
+    return 0, math.inf
 
 
-def _is_name(dim: Any) -> bool:
-    return issubclass(type(dim), str)
+def _fitting_length(rule: Rule, low: int, high: float) -> int:
+    """Return an axis length within bounds that a rule fits, or a bound if none fits.
+
+    The rest of the rule can be checked with this length.
+    """
+    kind, value = rule
+    length = low
+    if isinstance(value, tuple):
+        length = sum(value)
+    elif kind == NUM_SPLITS:  # the first multiple
+        length = -(-low // value) * value
+    return int(min(max(length, low), high))
 
 
-def as_dims(shape: Sequence[Dim]) -> SymbolicShape:
-    """Return a shape as a tuple of dims, the known dims as plain integers."""
+def as_dims(shape: Sequence[Dim] | Unknown) -> SymbolicShape | Unknown:
+    """Return a shape as a tuple of dims, the known dims as plain integers.
+
+    A shape of unknown rank stays `Unknown`.
+    """
+    if type(shape) is Unknown:
+        return shape if shape.length is None else (None,) * shape.length
     given = sequence(shape)
     if given is None:
         raise SplitTypeError("split", describe(shape=shape), "must be a sequence of dims")
-    rule = "a dim must be an integer, a name or None"
-    dims = tuple(
-        [d if d is None or _is_name(d) else integer("shape", d, rule, shape) for d in given]
-    )
+    dims = tuple([_dim(dim, given) for dim in given])
     if any(isinstance(dim, int) and dim < 0 for dim in dims):
         raise SplitError("split", describe(shape=dims), "extents must be at least 0")
     return dims
+
+
+def _dim(dim: Any, shape: tuple[Any, ...]) -> Dim:
+    if dim is None or issubclass(type(dim), str):
+        return dim  # type: ignore[no-any-return]
+    if is_of_openvino(dim, "Dimension"):
+        dim = dim.get_min_length(), dim.get_max_length()
+    rule = "a dim must be an integer, a name, an interval or None"
+    if type(dim) is not tuple or len(dim) != 2:
+        return integer("shape", dim, rule, shape)
+    low, high = [integer("shape", bound, rule, shape) for bound in dim]
+    if low < 0 or -1 != high < low:
+        rule = "the bounds of an interval must be at least 0, the smaller one first"
+        raise SplitError("split", describe(shape=shape), rule)
+    return _interval(low, high)
+
+
+def is_of_openvino(value: Any, name: str) -> bool:
+    """Return whether a value has a class of OpenVINO, which need not be installed."""
+    kind = type(value)
+    return kind.__name__ == name and str(kind.__module__).startswith("openvino")
+
+
+def _interval(low: int, high: int) -> Dim:
+    """Return an interval, or the integer or None if the interval means the same."""
+    if low == high:
+        return low
+    return None if (low, high) == (0, -1) else (low, high)

@@ -8,9 +8,10 @@ from typing import Self
 class _Short(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
         try:
-            return super().repr_int(x, level)
+            repr(x)
         except ValueError:  # Python limits the digits of an int that is converted to a string
             return f"<int of {x.bit_length()} bits>"
+        return super().repr_int(x, level)
 
     def repr_instance(self, x: object, level: int) -> str:
         text = _array_text(x)
@@ -67,6 +68,32 @@ def shorten(value: object) -> str:
         return _SHORT.repr(value)
     except Exception:  # a method of a foreign class raised
         return object.__repr__(value)
+
+
+def kind_of(value: object) -> str:
+    """Return the name of the type of a value, and the dtype if it has one.
+
+    Parameters
+    ----------
+    value : object
+        Any value. This function does not raise, even if methods of `value` do.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kind_of(np.ones(2)), kind_of({})
+    ('ndarray and dtype float64', 'dict')
+    """
+    name = type(value).__name__
+    try:
+        dtype = getattr(value, "dtype", None)
+        return name if dtype is None else f"{name} and dtype {dtype}"
+    except Exception:  # a foreign class may raise anything
+        return name
 
 
 def reason(error: Exception) -> str:

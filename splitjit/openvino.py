@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex, cast, overload
+from typing import Any, Protocol, SupportsIndex, overload
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from splitjit._core.arguments import Lengths, integers, normalize_axis
-from splitjit._core.arrays import as_array
-from splitjit._core.plan import Scalar
+from splitjit._core.arguments import Lengths, integers
+from splitjit._core.plan import Part, SupportsSlices
 from splitjit._core.rules import LENGTHS, NUM_SPLITS
+from splitjit._core.sources import source_of
 from splitjit._core.split import split_by_rule
 from splitjit._operators import (
     INTEGERS,
     Dim,
+    InferredShape,
     SymbolicShape,
+    Unknown,
     as_dims,
+    bounds,
     count_attribute,
     infer_shapes,
     integer_input,
+    is_of_openvino,
+    length_of,
 )
 from splitjit.errors import SplitError, describe, shorten
 
-__all__ = ["Split", "VariadicSplit"]
+__all__ = ["Split", "Unknown", "VariadicSplit"]
 
 
 class Split:
@@ -65,10 +69,10 @@ class Split:
             raise error.named("OpenVINO Split-1") from None
 
     @overload
-    def __call__(self, data: NDArray[Scalar], axis: SupportsIndex) -> list[NDArray[Scalar]]: ...
+    def __call__(self, data: SupportsSlices[Part], axis: SupportsIndex) -> list[Part]: ...
     @overload
     def __call__(self, data: ArrayLike, axis: SupportsIndex) -> list[NDArray[Any]]: ...
-    def __call__(self, data: ArrayLike, axis: SupportsIndex) -> list[np.ndarray]:
+    def __call__(self, data: Any, axis: SupportsIndex) -> list[Any]:
         """Split a tensor.
 
         Parameters
@@ -80,8 +84,9 @@ class Split:
 
         Returns
         -------
-        list of ndarray
-            New C-contiguous arrays that share no memory with `data`.
+        list of array
+            New C-contiguous arrays of the kind of the input, see `splitjit.split`,
+            that share no memory with `data`.
 
         Raises
         ------
@@ -89,25 +94,41 @@ class Split:
             If an input breaks a rule of the operator.
         """
         try:
-            return split_by_rule(as_array(data), _axis(axis), (NUM_SPLITS, self._num_splits))
+            return split_by_rule(source_of(data), _axis(axis), (NUM_SPLITS, self._num_splits))
         except SplitError as error:
             raise error.named("OpenVINO Split-1", x="data") from None
 
-    def infer_shapes(self, input_shape: Sequence[Dim], axis: SupportsIndex) -> list[SymbolicShape]:
+    @overload
+    def infer_shapes(
+        self, input_shape: Sequence[Dim], axis: SupportsIndex | Unknown
+    ) -> list[SymbolicShape]: ...
+    @overload
+    def infer_shapes(
+        self, input_shape: Sequence[Dim] | Unknown | _PartialShape, axis: SupportsIndex | Unknown
+    ) -> list[InferredShape]: ...
+    def infer_shapes(
+        self, input_shape: Sequence[Dim] | Unknown | _PartialShape, axis: SupportsIndex | Unknown
+    ) -> Any:
         """Return the shapes of the parts.
 
         Parameters
         ----------
-        input_shape : sequence of int, str or None
-            The shape of `data`; a name or None stands for an unknown dim.
-        axis : int or 0-D integer array
-            The same argument as in a call of the operator.
+        input_shape : sequence of int, str, tuple or None, or Unknown, or PartialShape
+            The shape of `data`. A name, an interval ``(smallest, largest)`` or None
+            stands for an unknown dim, and `Unknown` for a shape of unknown rank. -1
+            stands for no largest extent. An ``openvino.PartialShape`` is accepted, too.
+        axis : int, 0-D integer array or Unknown
+            The input `axis`, as in a call. If its value is known only at run time,
+            give `Unknown`.
 
         Returns
         -------
         list of tuple
             The shape of each part. All dims except the dim of `axis` equal the
-            dims of `data`. The dim of `axis` is None if it is unknown.
+            dims of `data`. The dim of `axis` is None if it is unknown. If it has an
+            interval, the parts have one, whose bounds are rounded down as in OpenVINO.
+            If the axis is unknown, all dims are None. The shape is None if the rank is
+            unknown.
 
         Raises
         ------
@@ -117,14 +138,20 @@ class Split:
         Examples
         --------
         >>> import splitjit
-        >>> splitjit.openvino.Split(num_splits=3).infer_shapes([6, 12, "H", "W"], 1)
+        >>> from splitjit.openvino import Unknown
+        >>> split = splitjit.openvino.Split(num_splits=3)
+        >>> split.infer_shapes([6, 12, "H", "W"], 1)
         [(6, 4, 'H', 'W'), (6, 4, 'H', 'W'), (6, 4, 'H', 'W')]
+        >>> split.infer_shapes([(6, 20), "W"], 0)
+        [((2, 6), 'W'), ((2, 6), 'W'), ((2, 6), 'W')]
+        >>> split.infer_shapes([6, 12], Unknown())
+        [(None, None), (None, None), (None, None)]
         """
         try:
-            shapes = infer_shapes(input_shape, _axis(axis), (NUM_SPLITS, self._num_splits))
+            rule = NUM_SPLITS, self._num_splits
+            return infer_shapes(_plain(input_shape), _axis(axis), rule)
         except SplitError as error:
             raise error.named("OpenVINO Split-1") from None
-        return cast("list[SymbolicShape]", shapes)
 
 
 class VariadicSplit:
@@ -150,15 +177,13 @@ class VariadicSplit:
 
     @overload
     def __call__(
-        self, data: NDArray[Scalar], axis: SupportsIndex, split_lengths: Lengths
-    ) -> list[NDArray[Scalar]]: ...
+        self, data: SupportsSlices[Part], axis: SupportsIndex, split_lengths: Lengths
+    ) -> list[Part]: ...
     @overload
     def __call__(
         self, data: ArrayLike, axis: SupportsIndex, split_lengths: Lengths
     ) -> list[NDArray[Any]]: ...
-    def __call__(
-        self, data: ArrayLike, axis: SupportsIndex, split_lengths: Lengths
-    ) -> list[np.ndarray]:
+    def __call__(self, data: Any, axis: SupportsIndex, split_lengths: Lengths) -> list[Any]:
         """Split a tensor.
 
         Parameters
@@ -173,8 +198,9 @@ class VariadicSplit:
 
         Returns
         -------
-        list of ndarray
-            New C-contiguous arrays that share no memory with `data`.
+        list of array
+            New C-contiguous arrays of the kind of the input, see `splitjit.split`,
+            that share no memory with `data`.
 
         Raises
         ------
@@ -182,32 +208,54 @@ class VariadicSplit:
             If an input breaks a rule of the operator.
         """
         try:
-            x = as_array(data)
-            axis, lengths = _read(x.shape, axis, split_lengths)
-            return split_by_rule(x, axis, (LENGTHS, lengths))
+            x = source_of(data)
+            shape = x.array.shape
+            index = _single_axis(axis)
+            length = length_of(index, shape)
+            lengths = _with_rest(_read_lengths(split_lengths), length, index, shape)
+            return split_by_rule(x, index, (LENGTHS, lengths))
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
 
+    @overload
     def infer_shapes(
-        self, input_shape: Sequence[Dim], axis: SupportsIndex, split_lengths: Lengths
-    ) -> list[SymbolicShape]:
+        self, input_shape: Sequence[Dim], axis: SupportsIndex | Unknown, split_lengths: Lengths
+    ) -> list[SymbolicShape]: ...
+    @overload
+    def infer_shapes(
+        self,
+        input_shape: Sequence[Dim] | Unknown | _PartialShape,
+        axis: SupportsIndex | Unknown,
+        split_lengths: Lengths | Unknown,
+    ) -> list[InferredShape]: ...
+    def infer_shapes(
+        self,
+        input_shape: Sequence[Dim] | Unknown | _PartialShape,
+        axis: SupportsIndex | Unknown,
+        split_lengths: Lengths | Unknown,
+    ) -> Any:
         """Return the shapes of the parts.
 
         Parameters
         ----------
-        input_shape : sequence of int, str or None
-            The shape of `data`; a name or None stands for an unknown dim.
-        axis : int or integer array of shape () or (1,)
-            The same argument as in a call of the operator.
-        split_lengths : sequence of int or 1-D integer array
-            The same argument as in a call of the operator.
+        input_shape : sequence of int, str, tuple or None, or Unknown, or PartialShape
+            The shape of `data`, as in `Split.infer_shapes`.
+        axis : int, integer array of shape () or (1,), or Unknown
+            The input `axis`, as in a call. If its value is known only at run time,
+            give `Unknown`.
+        split_lengths : sequence of int, 1-D integer array or Unknown
+            The input `split_lengths`, as in a call. If its value is known only at run
+            time, give `Unknown` with the number of lengths, if that is known.
 
         Returns
         -------
         list of tuple
             The shape of each part. All dims except the dim of `axis` equal the
-            dims of `data`. The dim of `axis` is None if -1 stands for the rest
-            of an axis of unknown length.
+            dims of `data`. The dim of `axis` is None if the lengths are unknown, or if
+            -1 stands for the rest of an axis of unknown length. If the axis is unknown,
+            all dims are None. The shape is None if the rank is unknown. If the number
+            of lengths is unknown, ``[shape, ...]``: a shape that fits all parts, and an
+            Ellipsis.
 
         Raises
         ------
@@ -217,60 +265,83 @@ class VariadicSplit:
         Examples
         --------
         >>> import splitjit
+        >>> from splitjit.openvino import Unknown
         >>> splitjit.openvino.VariadicSplit().infer_shapes(["N", 5], 0, [2, -1])
         [(2, 5), (None, 5)]
+        >>> splitjit.openvino.VariadicSplit().infer_shapes(["N", 5], 0, Unknown(2))
+        [(None, 5), (None, 5)]
+        >>> splitjit.openvino.VariadicSplit().infer_shapes(["N", 5], 0, Unknown())
+        [(None, 5), Ellipsis]
         """
         try:
-            dims = as_dims(input_shape)
-            axis, lengths = _read(dims, axis, split_lengths)
-            if -1 not in lengths:
-                shapes = infer_shapes(dims, axis, (LENGTHS, lengths))
-            else:  # the rest of an unknown length
-                i, index = lengths.index(-1), normalize_axis(axis, dims)
-                others = (*lengths[:i], 0, *lengths[i + 1 :])
-                shapes = infer_shapes(dims, axis, (LENGTHS, others))
-                rest = dims[index] if len(lengths) == 1 else None
-                shapes[i] = (*dims[:index], rest, *dims[index + 1 :])
+            dims = as_dims(_plain(input_shape))
+            axis = _single_axis(axis)
+            if type(split_lengths) is Unknown:
+                return infer_shapes(dims, axis, (LENGTHS, split_lengths))
+            lengths = _read_lengths(split_lengths)
+            length = length_of(axis, dims)
+            known = _with_rest(lengths, length, axis, dims)
+            shapes = infer_shapes(dims, axis, (LENGTHS, known))
+            if -1 in lengths and not isinstance(length, int):  # the rest is unknown
+                i = lengths.index(-1)
+                shapes[i] = infer_shapes(dims, axis, (LENGTHS, Unknown(len(lengths))))[i]
+            return shapes
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", split="split_lengths") from None
-        return cast("list[SymbolicShape]", shapes)
 
 
-def _axis(axis: Any) -> int:
-    index: int = integer_input("axis", axis, INTEGERS, (0,))
-    return index
+class _PartialShape(Protocol):
+    """An ``openvino.PartialShape``."""
+
+    @property
+    def rank(self) -> Any: ...
 
 
-def _read(shape: SymbolicShape, axis: Any, split_lengths: Any) -> tuple[int, tuple[int, ...]]:
-    """Return the axis and the lengths of VariadicSplit, with -1 replaced if possible."""
+def _plain(shape: Any) -> Any:
+    """Return an ``openvino.PartialShape`` as a list of dims, and other shapes unchanged."""
+    if not is_of_openvino(shape, "PartialShape"):
+        return shape
+    return list(shape) if shape.rank.is_static else Unknown()
+
+
+def _axis(axis: Any) -> Any:
+    """Return the axis of Split as an integer, or `Unknown`."""
+    return axis if type(axis) is Unknown else integer_input("axis", axis, INTEGERS, (0,))
+
+
+def _single_axis(axis: Any) -> Any:
+    """Return the axis of VariadicSplit as an integer, or `Unknown`."""
+    if type(axis) is Unknown:
+        return axis
     axis = integer_input("axis", axis, INTEGERS, (0, 1))
-    if not isinstance(axis, int):
-        indices = integers("axis", axis)
-        if len(indices) != 1:
-            raise SplitError("split", describe(axis=axis), "axis must be a single integer")
-        (axis,) = indices
-    lengths = integers("split", integer_input("split", split_lengths, INTEGERS, (1,)))
-    if -1 in lengths:
-        i = lengths.index(-1)
-        return axis, (*lengths[:i], _rest(lengths, axis, shape), *lengths[i + 1 :])
-    return axis, lengths
+    if isinstance(axis, int):
+        return axis
+    indices = integers("axis", axis)
+    if len(indices) != 1:
+        raise SplitError("split", describe(axis=axis), "axis must be a single integer")
+    return indices[0]
 
 
-def _rest(lengths: tuple[int, ...], axis: int, shape: SymbolicShape) -> int:
-    """Return the length that -1 stands for, or -1 if the axis length is unknown."""
-    length = shape[normalize_axis(axis, shape)]
+def _read_lengths(split_lengths: Any) -> tuple[int, ...]:
+    return integers("split", integer_input("split", split_lengths, INTEGERS, (1,)))
+
+
+def _with_rest(lengths: tuple[int, ...], length: Dim, axis: Any, shape: object) -> tuple[int, ...]:
+    """Return the lengths with -1 replaced by the rest of an axis, or by a rest that may be."""
+    if -1 not in lengths:
+        return lengths
+    low, high = bounds(length)
     others = sum(lengths) + 1
     if lengths.count(-1) > 1:
         rule = "at most one length may be -1"
     elif min(lengths) < -1:
         rule = f"lengths other than -1 must be at least 0, not {shorten(min(lengths))}"
-    elif not isinstance(length, int):
-        return -1
-    elif others > length:
+    elif others > high:
         rule = (
-            f"lengths other than -1 must sum to at most the axis length {shorten(length)}, "
+            f"lengths other than -1 must sum to at most the axis length {shorten(high)}, "
             f"not to {shorten(others)}"
         )
     else:
-        return length - others
+        i = lengths.index(-1)
+        return (*lengths[:i], max(low - others, 0), *lengths[i + 1 :])
     raise SplitError("split", describe(split=lengths, axis=axis, shape=shape), rule)

@@ -58,7 +58,7 @@ def count(value):
 
 def array(x):
     try:
-        return np.asarray(x)
+        return np.asanyarray(x) if isinstance(x, np.ma.MaskedArray) else np.asarray(x)
     except Exception:
         raise Refused from None
 
@@ -75,7 +75,7 @@ def integer_input(value, chars, ranks):
         return value
     if issubclass(type(value), (list, tuple)) and 1 in ranks:
         return integers(value)
-    value = array(value)
+    value = np.asarray(array(value))
     check(value.ndim in ranks and value.dtype.char in chars)
     return value.tolist()
 
@@ -223,7 +223,7 @@ def int64_lengths(split, _):
 
 def float_lengths(split, dtype):
     if not issubclass(type(split), (list, tuple)):
-        split = array(split)
+        split = np.asarray(array(split))
         check(split.ndim == 1 and split.dtype.char == dtype.char)
     lengths = []
     try:

@@ -804,8 +804,8 @@ MUTATIONS = [
     Mutation(
         "threads: parallel regions in forked children",
         "_core/loading.py",
-        "    global _is_forked_child\n    _is_forked_child = True",
-        "    global _is_forked_child\n    _is_forked_child = False",
+        "    _is_forked_child = True",
+        "    _is_forked_child = False",
         "test_forks.py",
     ),
     Mutation(
@@ -818,9 +818,44 @@ MUTATIONS = [
     Mutation(
         "threads: nobody waits for kernels",
         "_core/loading.py",
-        "while wait and not _is_forked_child and",
-        "while False and",
+        "            if not wait or _has_interrupted_numba():",
+        "            if True:",
         THREADS,
+    ),
+    Mutation(
+        "threads: a split waits for Numba's compiler lock",
+        "_core/loading.py",
+        "if not lock.acquire(blocking=False):",
+        "if not lock.acquire():",
+        "test_foreign_work.py::test_nobody_waits",
+    ),
+    Mutation(
+        "threads: kernels are loaded inside of an import of Numba",
+        "_core/loading.py",
+        " or _has_interrupted_numba() or _importing():",
+        ":",
+        "test_foreign_work.py::test_half_made_modules",
+    ),
+    Mutation(
+        "threads: a large staging buffer on the stack",
+        "_kernels/runs.py",
+        "STAGE = PAGE",
+        "STAGE = 1 << 16",
+        "test_threads.py::test_small_stacks",
+    ),
+    Mutation(
+        "caches: the hash is not compared",
+        "_kernels/cached_files.py",
+        "return self._hash_file.read_bytes() == self._hash()",
+        "return self._hash_file.exists()",
+        "test_caches.py::test_flipped_bits",
+    ),
+    Mutation(
+        "caches: processes do not share a compilation",
+        "_kernels/cached_files.py",
+        "                return _lock(file)",
+        "                return None",
+        "test_caches.py::test_processes_share_one_compilation",
     ),
     Mutation(
         "threads: more than one where one was asked for",
@@ -989,9 +1024,37 @@ MUTATIONS = [
     Mutation(
         "operators: chunks of unknown length, the last one full",
         "_operators.py",
-        "part(1 if value == 1 else None)",
-        "part(value)",
+        "[1 if value == 1 else None, ...]",
+        "[value, ...]",
         "test_onnx.py",
+    ),
+    Mutation(
+        "operators: only axis 0 is unknown if the axis is",
+        "_operators.py",
+        "return (None,) * len(dims)",
+        "axis = 0",
+        "test_shapes.py",
+    ),
+    Mutation(
+        "operators: the length of a single part is unknown",
+        "_operators.py",
+        "if value.length == 1 or high == 0",
+        "if high == 0",
+        "test_shapes.py",
+    ),
+    Mutation(
+        "operators: a bound that no multiple reaches",
+        "_operators.py",
+        "length = -(-low // value) * value",
+        "length = low // value * value",
+        "test_shapes.py",
+    ),
+    Mutation(
+        "onnx: the outputs of unknown lengths",
+        "onnx/split.py",
+        "count = self._outputs if split.length is None else split.length",
+        "count = split.length",
+        "test_shapes.py",
     ),
     Mutation(
         "onnx: the version before the one in force",
@@ -1038,11 +1101,16 @@ MUTATIONS = [
     Mutation(
         "openvino: an axis of two integers",
         "openvino.py",
-        'if len(indices) != 1:\n            raise SplitError("split", describe(axis=axis), '
-        '"axis must be a single integer")\n        (axis,) = indices',
-        'if not indices:\n            raise SplitError("split", describe(axis=axis), '
-        '"axis must be a single integer")\n        axis = indices[0]',
+        "if len(indices) != 1:",
+        "if not indices:",
         "test_openvino.py",
+    ),
+    Mutation(
+        "openvino: a rest that is possible is certain",
+        "openvino.py",
+        "if -1 in lengths and not isinstance(length, int):",
+        "if False:",
+        "test_shapes.py",
     ),
 ]
 

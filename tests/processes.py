@@ -50,8 +50,8 @@ def finish(*processes, timeout=100):
     assert not any(process.returncode for process in processes), "\n".join(errors)
 
 
-def run(folder, code, **options):
+def run(folder, code, *, timeout=100, **options):
     """Run code as a script in a folder, and check that it succeeds; `start` takes the options."""
     script = folder / "script.py"
     script.write_text(code)
-    finish(start(folder, script, **options))
+    finish(start(folder, script, **options), timeout=timeout)

@@ -19,6 +19,7 @@ from splitjit._kernels.compiling import compile_cached
 from tests.processes import SPLIT, finish, run, start
 
 PROCESSES = int(os.environ.get("SPLITJIT_PROCESSES", "4"))
+FLIPS = int(os.environ.get("SPLITJIT_FLIPS", "20"))
 
 ONE = """
 from numba import njit
@@ -98,13 +99,35 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("decorator", [njit, cfunc])
-@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc", ".sha256"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_files_are_replaced(load, tmp_path, damage, suffix, decorator):
     load(ONE, decorator)
     (file,) = files_in(tmp_path, suffix)
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
     compiled, loaded = load(ONE, decorator), load(ONE, decorator)
+    assert value_of(compiled) == value_of(loaded) == 1
+    assert (hits_of(compiled), hits_of(loaded)) == (0, 1)
+
+
+def test_flipped_bits(load, tmp_path):
+    rng = random.Random(0)
+    load(ONE)
+    for _ in range(FLIPS):
+        file = rng.choice(files_in(tmp_path / "cache"))
+        data = bytearray(file.read_bytes())
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        file.write_bytes(data)
+        compiled = load(ONE)
+        assert (value_of(compiled), hits_of(compiled)) == (1, 0)
+
+
+def test_files_without_a_hash_are_replaced(load, tmp_path):
+    """A process was killed before it saved the hash."""
+    load(ONE)
+    (file,) = files_in(tmp_path, ".sha256")
+    file.unlink()
+    compiled, loaded = load(ONE), load(ONE)
     assert value_of(compiled) == value_of(loaded) == 1
     assert (hits_of(compiled), hits_of(loaded)) == (0, 1)
 
@@ -159,6 +182,92 @@ def test_processes_that_start_at_once_on_an_empty_cache(tmp_path):
     files = {file: file.stat().st_mtime_ns for file in files_in(cache)}
     finish(start(*command, **variables))
     assert files == {file: file.stat().st_mtime_ns for file in files_in(cache)} != {}
+
+
+@pytest.mark.slow
+def test_flipped_bits_in_kernels(tmp_path):
+    """Each process splits right, and replaces the file."""
+    rng, cache = random.Random(0), tmp_path / "cache"
+    for _ in range(1 + FLIPS // 10):
+        run(tmp_path, SPLIT + "check()", NUMBA_CACHE_DIR=str(cache))
+        file = rng.choice(files_in(cache))
+        data = bytearray(file.read_bytes())
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        file.write_bytes(data)
+        damaged = file.read_bytes()
+        run(tmp_path, SPLIT + "check()", NUMBA_CACHE_DIR=str(cache))
+        assert file.read_bytes() != damaged
+
+
+@pytest.mark.slow
+def test_processes_share_one_compilation(tmp_path):
+    code = """
+from splitjit._core import loading
+while not any("copy" in key for key in loading._loaded):
+    check()
+    time.sleep(0.02)
+from splitjit._kernels.launch import copy_loop
+with open(sys.argv[1], "w") as file:
+    file.write(str(copy_loop("copy").cache_hits))
+"""
+    results = [tmp_path / str(i) for i in range(PROCESSES)]
+    variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    started = [start(tmp_path, "-c", SPLIT + code, str(file), **variables) for file in results]
+    finish(*started, timeout=600)
+    assert sum(int(file.read_text()) for file in results) == PROCESSES - 1
+    assert not files_in(tmp_path / "cache", ".lock")
+
+
+@pytest.mark.slow
+def test_only_warmup_waits_while_another_process_compiles(tmp_path):
+    """A split neither waits nor compiles, unless the other process takes too long."""
+    hold = """
+import pathlib, time
+from splitjit._kernels.cached_files import CachedFiles
+from splitjit._kernels.compiling import named
+from splitjit._kernels.launch import copy
+
+with CachedFiles(named(copy)).lock(wait=False):
+    pathlib.Path("held").touch()
+    while pathlib.Path("held").exists():
+        time.sleep(0.01)
+"""
+    code = f"""
+import pathlib, subprocess
+from splitjit._core import loading
+
+def is_loaded():
+    return any("copy" in key for key in loading._loaded)
+
+def hold():
+    process = subprocess.Popen([sys.executable, "-c", {hold!r}])
+    while not held.exists():
+        time.sleep(0.01)
+    return process
+
+held = pathlib.Path("held")
+process = hold()
+for _ in range(5):
+    check()
+    time.sleep(2 * loading._RETRY_AFTER)
+assert not is_loaded()
+threading.Timer(0.3, held.unlink).start()
+splitjit.warmup()
+assert is_loaded() and not held.exists()
+process.wait()
+
+process = hold()
+loading._loaded.clear()
+from splitjit._kernels import cached_files, launch
+launch.copy_loop.cache_clear()
+cached_files.PATIENCE = -1
+cached_files.CachedFiles.are_intact = lambda self: False
+check()
+assert is_loaded() and held.exists()
+held.unlink()
+process.wait()
+"""
+    run(tmp_path, SPLIT + code, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
 
 
 def install(folder):

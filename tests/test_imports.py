@@ -35,6 +35,8 @@ _core.threads
 _core.objects
 _core.small
 _core.routes _core.warmup
+_core.tensors _core.masked
+_core.sources
 _core.binding _core.split
 splitjit
 _operators _inlining _njit_rules

@@ -15,6 +15,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.backend.test import BackendTest  # noqa: E402
 from onnx.backend.test.loader import load_model_tests  # noqa: E402
+from onnx.inliner import inline_local_functions  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from splitjit.onnx import SplitBackend, reference_ops  # noqa: E402
@@ -331,3 +332,44 @@ def test_exported_transformer_equals_onnxruntime(opset):
 def test_reference_ops_are_named_as_onnx_looks_them_up():
     assert [op.__name__ for op in splitjit.onnx.reference_ops] == ["Split", "SplitToSequence"]
     assert all(op.op_domain == "" for op in reference_ops)
+
+
+# ---- local functions ----------------------------------------------------------------------
+
+FUNCTIONS = """
+<ir_version: 10, opset_import: ["": 18, "local": 1]>
+halves (float[N] x, bool c) => (float[M] a, float[K] b) { a, b = local.outer(x, c) }
+<opset_import: ["": %s], domain: "local">
+inner (x) => (a, b) { a, b = Split<num_outputs = 2>(x) }
+<opset_import: ["": 18, "local": 1], domain: "local">
+outer (x, c) => (a, b) {
+  a, b = If (c) <
+    then_branch = t () => (p, q) { p, q = local.inner(x) },
+    else_branch = e () => (r, s) { r, s = Split<num_outputs = 2>(x) }
+  >
+}
+"""
+
+
+@pytest.mark.parametrize("condition", [True, False], ids=["nested function", "subgraph"])
+@pytest.mark.parametrize("opset", [18, 20])
+def test_operators_inside_of_functions(condition, opset, monkeypatch):
+    model = onnx.parser.parse_model(FUNCTIONS % opset)
+    x = np.arange(6, dtype=np.float32)
+    feeds = {"x": x, "c": np.array(condition)}
+    counted = Counted()
+    monkeypatch.setattr("splitjit.onnx.backend.reference_ops", counted.ops)
+
+    def run(evaluator):
+        before = counted.runs
+        assert [part.tolist() for part in evaluator()] == [[0, 1, 2], [3, 4, 5]]
+        return counted.runs - before
+
+    def evaluate(model):
+        return ReferenceEvaluator(model, new_ops=counted.ops).run(None, feeds)
+
+    assert run(lambda: SplitBackend.run_model(model, list(feeds.values()))) == 1
+    assert run(lambda: evaluate(model)) == 0
+    inlined = inline_local_functions(model)
+    # onnx.inliner leaves a function of another opset as it is.
+    assert run(lambda: evaluate(inlined)) == (0 if condition and opset == 20 else 1)

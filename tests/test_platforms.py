@@ -4,8 +4,10 @@ Numba reads its settings when it is imported, so each setting runs in a separate
 """
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,3 +93,72 @@ def check_operators():
             openvino.VariadicSplit()(x, 1, [-1, 2**15]),
         ):
             assert [part.tolist() for part in parts] == halves
+
+
+# ---- free-threaded builds -----------------------------------------------------------------
+
+# Eight threads split at once: through the same plan and through many, into fresh memory, which the
+# pool lends and takes back, and into existing arrays.
+THREADS = """
+import sys, threading
+import numpy as np
+import splitjit
+
+assert GIL is None or sys._is_gil_enabled() == GIL
+x = np.arange(2**18, dtype=np.int32).reshape(512, -1)
+same = splitjit.plan_split(x.shape, [200, 312], axis=1)
+
+def work(number):
+    for i in range(60):
+        y = x[: 512 - i, number:]
+        for plan, source in [(same, x), (splitjit.plan_split(y.shape, 100 + i, axis=1), y)]:
+            fresh = plan(source)
+            for parts in (fresh, plan(source, [np.empty_like(part) for part in fresh])):
+                for part, index in zip(parts, plan.slices, strict=True):
+                    assert np.array_equal(part, source[index])
+    done.append(number)
+
+done = []
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert sorted(done) == list(range(8))
+"""
+
+
+def free_threaded_pythons():
+    """Return each free-threaded Python that can import Numba."""
+    code = "import numba, sysconfig; assert sysconfig.get_config_var('Py_GIL_DISABLED')"
+    found = [sys.executable, *map(shutil.which, ("python3.13t", "python3.14t", "python3.15t"))]
+    return [
+        python
+        for python in dict.fromkeys(filter(None, found))
+        if not subprocess.run([python, "-c", code], capture_output=True).returncode
+    ]
+
+
+def run_threads(python, gil=None):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    if gil is not None:
+        environment["PYTHON_GIL"] = str(int(gil))
+    result = subprocess.run(
+        [python, "-c", f"GIL = {gil}\n{THREADS}"], env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_threads():
+    run_threads(sys.executable)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gil", [True, False], ids=["GIL", "no GIL"])
+def test_threads_on_a_free_threaded_python(gil):
+    pythons = free_threaded_pythons()
+    if not pythons:
+        pytest.skip("no free-threaded Python with Numba was found")
+    for python in pythons:
+        run_threads(python, gil)

@@ -142,6 +142,7 @@ assert set(loading._loaded) == known
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_interrupts_leave_no_kernel_locked(tmp_path):
     code = """
+import numba
 from splitjit._core import loading
 
 def interrupt(*_):
@@ -181,3 +182,36 @@ splitjit.warmup()
 assert len(loading._loaded) > 4
 """
     run(tmp_path, SPLIT + code)
+
+
+# Each loop copies by stores that bypass the cache, on this thread and on Numba's threads.
+SMALL_STACKS = """
+import faulthandler
+from splitjit._core import routes
+from splitjit._core.layout import fresh_layout
+
+faulthandler.enable()
+splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no routes
+routes.STREAM_FROM = routes.STREAM_STAGED_FROM = 0
+
+def split():
+    loops = set()
+    for columns, count in [(60, 2), (8, 8), (20, 20), (2000, 2)]:
+        y = np.arange(2**14 * columns).astype(np.uint8).reshape(-1, columns)
+        plan = splitjit.plan_split(y.shape, num_splits=count, axis=1)
+        loops.add(fresh_layout(plan, y.strides, y.itemsize).loop)
+        for part, index in zip(plan(y), plan.slices, strict=True):
+            assert np.array_equal(part, y[index])
+    assert loops == {"copy", "deinterleave", "transpose"}
+
+split()
+threading.stack_size(48 * 1024)
+thread = threading.Thread(target=split)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.slow
+def test_small_stacks(tmp_path):
+    run(tmp_path, SPLIT + SMALL_STACKS, layer="omp", OMP_STACKSIZE="32K")

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import byte_bounds
 from splitjit._core.arguments import sequence
 from splitjit._core.overlap import find_shared, overlaps_itself, share_memory
 from splitjit._core.plan import SplitPlan
-from splitjit.errors import SplitError, SplitTypeError, describe, reason
+from splitjit.errors import SplitError, SplitTypeError, describe, kind_of, reason
 
 _addressof: Any = ctypes.addressof
 _from_buffer: Any = ctypes.c_char.from_buffer
@@ -128,7 +128,8 @@ def check_out(plan: SplitPlan, dtype: np.dtype, out: Any) -> Targets:
     """
     given = sequence(out)  # once: a sequence may give other arrays the next time
     if given is None:
-        raise SplitTypeError("split", describe(out=type(out)), "must be a sequence of ndarrays")
+        received = f"out of type {kind_of(out)}"
+        raise SplitTypeError("split", received, "must be a sequence of ndarrays")
     if len(given) == len(plan.sizes):
         addresses = []
         for part, shape in zip(given, plan.output_shapes, strict=True):
@@ -150,7 +151,7 @@ def check_out(plan: SplitPlan, dtype: np.dtype, out: Any) -> Targets:
 def _check_other_out(plan: SplitPlan, dtype: np.dtype, given: tuple[Any, ...]) -> Targets:
     """Check outputs of any strides and any class, and refuse those that do not fit."""
     if [part for part in given if not issubclass(type(part), np.ndarray)]:
-        kinds = [type(part).__name__ for part in given]
+        kinds = [kind_of(part) for part in given]
         raise SplitTypeError("split", describe(out=kinds), "must be a sequence of ndarrays")
     if len(given) != len(plan.sizes):
         raise SplitError(

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from splitjit._core.arguments import sequence
 from splitjit._core.arrays import (
     address_of,
-    as_array,
     check_apart,
     check_out,
     check_source,
     is_dask_array,
 )
-from splitjit._core.plan import Scalar, SplitPlan
+from splitjit._core.plan import Part, SplitPlan, SupportsSlices
 from splitjit._core.routes import Outputs, Slices, kernels, route_of
 from splitjit._core.small import SmallCopy
-from splitjit.errors import SplitError, SplitTypeError
+from splitjit._core.sources import Source, source_of
+from splitjit._core.tensors import is_compiling, is_tensor, mark_written, out_arrays, uncompiled
+from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 _KNOWN_KEPT = 16
 _KNOWN_PARTS = 1 << 15
 """The number of sources whose copies a binding keeps, and of the parts of all these copies."""
 
 
-class Binding(Generic[Scalar]):
+def bind(plan: SplitPlan, out: Any) -> Binding[Any]:
+    """Bind outputs of any library, see `SplitPlan.bind`."""
+    given = sequence(out)  # read once: a second reading may give other arrays
+    if given and is_tensor(given[0]):
+        return TensorBinding(plan, given)
+    if given and issubclass(type(given[0]), np.ma.MaskedArray):
+        return MaskedBinding(plan, given)
+    return Binding(plan, out if given is None else given)
+
+
+class Binding(Generic[Part]):
     """A split into given arrays: ``into(x)`` writes the parts of `x` to them.
 
     :meth:`SplitPlan.bind` makes bindings. A binding holds its arrays, so that
@@ -52,15 +62,15 @@ class Binding(Generic[Scalar]):
         "_small",
     )  # fmt: skip
 
-    def __init__(self, plan: SplitPlan, out: Sequence[NDArray[Scalar]]) -> None:
-        given = sequence(out)  # read once: a second reading may give other arrays
-        first = given[0] if given else None
+    def __init__(self, plan: SplitPlan, out: Any) -> None:
+        first = out[0] if type(out) is tuple and out else None
         is_array = issubclass(type(first), np.ndarray)
         dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
-        targets = check_out(plan, dtype, out if given is None else given)
+        targets = check_out(plan, dtype, out)
         check_apart(targets.parts)
         self._plan, self._shape, self._dtype = plan, plan.shape, dtype
-        self._out, self._parts = targets.given, targets.parts
+        self._out: list[Any] = targets.given
+        self._parts = targets.parts
         # NumPy resizes only arrays that own their memory and have no weak reference. If an
         # array of `out` owns its memory, each call checks that the array was not resized. If
         # the array is a view, the weak reference prevents a resize of the owner. The other
@@ -71,7 +81,7 @@ class Binding(Generic[Scalar]):
         self._known: dict[tuple[int, ...], _Known] = {}
         self._small: SmallCopy | None = None  # of the last strides
 
-    def __call__(self, x: ArrayLike) -> list[NDArray[Scalar]]:
+    def __call__(self, x: ArrayLike | SupportsSlices[Any]) -> list[Part]:
         """Split an array of the plan's shape into the arrays of the binding.
 
         Parameters
@@ -97,10 +107,7 @@ class Binding(Generic[Scalar]):
         if small is not None and small.into(id(x), id(self._out), small.record):
             return self._out.copy()
         if type(x) is not np.ndarray:
-            if is_dask_array(x):
-                rule = "call x.compute() first, or write it by dask.array.store"
-                raise SplitError("split", "x of type dask.array.Array", rule)
-            x = as_array(x)
+            x = self._array(x)
         if x.shape != self._shape:
             raise SplitError(
                 "split", f"x of shape {x.shape}", f"the plan is for shape {self._shape}"
@@ -122,7 +129,18 @@ class Binding(Generic[Scalar]):
         self._small = known.route.small
         return self._out.copy()
 
-    def __reduce__(self) -> tuple[Any, tuple[list[NDArray[Scalar]]]]:
+    def _array(self, x: Any) -> np.ndarray:
+        """Return the memory of an object that is not of the class ndarray."""
+        if is_dask_array(x):
+            rule = "call x.compute() first, or write it by dask.array.store"
+            raise SplitError("split", "x of type dask.array.Array", rule)
+        source = source_of(x)
+        if not isinstance(source, Source):  # the mask, or the dtype of a tensor, would be lost
+            received = f"x of type {kind_of(x)}"
+            raise SplitTypeError("split", received, "the bound arrays are ndarrays")
+        return source.array
+
+    def __reduce__(self) -> tuple[Any, tuple[list[Any]]]:
         """Let a copy bind the copied arrays, because a binding holds addresses of its arrays."""
         return self._plan.bind, (self._out,)
 
@@ -146,6 +164,53 @@ class Binding(Generic[Scalar]):
             self._known.clear()
         known = self._known[strides] = _Known(start, stop, route, outputs)
         return known
+
+
+class TensorBinding(Binding[Part]):
+    """A split into given tensors of torch, see `Binding`."""
+
+    __slots__ = ("_memory", "_tensor_dtype", "_tensors")
+
+    def __init__(self, plan: SplitPlan, out: tuple[Any, ...]) -> None:
+        self._tensor_dtype = out[0].dtype
+        self._tensors, _ = out_arrays(out, self._tensor_dtype)
+        # Arrays of detached tensors keep the memory alive if a tensor is given other memory.
+        _, arrays = out_arrays([part.detach() for part in out], self._tensor_dtype)
+        self._memory = [(part, part.data_ptr(), part.shape) for part in self._tensors]
+        super().__init__(plan, tuple(arrays))
+
+    def __call__(self, x: Any) -> list[Part]:
+        """Split a tensor into the tensors of the binding, see `Binding.__call__`."""
+        if is_compiling():
+            return uncompiled(TensorBinding.__call__)(self, x)
+        for part, address, shape in self._memory:
+            if part.data_ptr() != address or part.shape != shape:
+                raise SplitError("split", "a bound tensor", "was resized since; bind it again")
+        if not is_tensor(x) or x.dtype is not self._tensor_dtype:
+            rule = f"the bound tensors have dtype {self._tensor_dtype}"
+            raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)
+        super().__call__(source_of(x).array)
+        mark_written(self._tensors)
+        return self._tensors.copy()
+
+    def __reduce__(self) -> tuple[Any, tuple[list[Any]]]:
+        """Let a copy bind the copied tensors."""
+        return self._plan.bind, (self._tensors,)
+
+
+class MaskedBinding(Binding[Part]):
+    """A split into given masked arrays; each call checks the masks again."""
+
+    __slots__ = ("_masked",)
+
+    def __init__(self, plan: SplitPlan, out: tuple[Any, ...]) -> None:
+        super().__init__(plan, out)
+        self._masked = out
+
+    def __call__(self, x: Any) -> list[Part]:
+        """Split a masked array into the arrays of the binding, see `Binding.__call__`."""
+        parts: list[Any] = self._plan(x, self._masked)
+        return parts
 
 
 class _Known(NamedTuple):

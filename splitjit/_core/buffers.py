@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import os
 import sys
+import warnings
 import weakref
 from typing import Any
 
@@ -28,6 +29,7 @@ from splitjit.errors import SplitError, describe
 
 _MAPPED_FROM = 1 << 20
 """Blocks from this size on are mapped, and come from the pool."""
+_DEFAULT_LIMIT = 1 << 28
 
 
 def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
@@ -239,10 +241,20 @@ class _Pool:
 
 
 def _environment_limit() -> int:
-    value: int | str = os.environ.get("SPLITJIT_BUFFER_LIMIT", str(1 << 28))
-    with contextlib.suppress(ValueError):  # `_limit` refuses other texts
-        value = int(value)
-    return _limit("SPLITJIT_BUFFER_LIMIT", value)
+    """Return the limit that the environment sets; warn if it is not a number of bytes."""
+    value = os.environ.get("SPLITJIT_BUFFER_LIMIT")
+    if value is None:
+        return _DEFAULT_LIMIT
+    try:
+        return _limit("SPLITJIT_BUFFER_LIMIT", int(value))
+    except ValueError:  # also a SplitError
+        warnings.warn(
+            f"SPLITJIT_BUFFER_LIMIT={value[:40]!r} must be a number of bytes, at least 0; "
+            f"the default is used, {_DEFAULT_LIMIT}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return _DEFAULT_LIMIT
 
 
 _POOL = _Pool(_environment_limit())

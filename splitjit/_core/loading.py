@@ -1,27 +1,45 @@
-"""Import Numba, and compile or load kernels, one thread at a time.
+"""Import Numba, and compile or load kernels, without waiting for other code.
 
-Only one thread is in `load` at a time. If another thread asks for a kernel
-meanwhile, it does not wait: it gets None, and NumPy copies. So a signal handler
-cannot wait for the thread that it interrupted, and a forked child cannot wait
-for a thread that the fork did not copy.
+If Numba is busy, a split does not wait: `load` returns None, and NumPy copies.
+Numba is busy
+
+- while another thread is in `load`, compiles its own functions, or imports Numba;
+- if a signal handler splits, and the handler interrupted such work;
+- in a forked child, if another thread did such work at the fork. The fork does not
+  copy that thread, so its locks stay taken.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
+
+_RETRY_AFTER = 0.01
+"""Seconds after which a split asks again, since the question takes up to a millisecond."""
 
 _loaded: dict[tuple[Any, ...], Any] = {}
 _loading: list[int] = []
 """Identifiers of the threads in `load`; the first one loads. This is a list, not a lock,
 because Ctrl-C between the `acquire` of a lock and its `try` would leave the lock taken."""
 
+_busy_until = 0.0
+_busy_at_fork = False
 _is_forked_child = False
+_is_unsafe_child = False
+
+_IMPORTED = {*sys.stdlib_module_names, "numpy", "llvmlite", "numba", "splitjit"}
+"""The packages that a load may import."""
+_IMPORT_SYSTEM = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
+_module_locks: dict[str, Any] = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
+"""Python's weak references to the locks of the modules that threads import at this moment."""
 
 
 def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = False) -> _T | None:
@@ -30,34 +48,36 @@ def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = Fals
     Parameters
     ----------
     kernel : callable
-        The function. Its result is kept, unless it is None.
+        The function. Its result is kept, unless it is None. BlockingIOError from it
+        says that another process compiles.
     *arguments
         Its arguments, hashable.
     wait : bool, default False
-        Whether to wait while another thread loads.
+        Whether to wait while another thread or another process is at work. A forked
+        child never waits.
 
     Returns
     -------
     object or None
-        None if the function returned None, or if a kernel is being loaded: by
-        another thread, by the code that a signal handler interrupted, or by a
-        thread of the parent that the fork did not copy.
+        None if the function returned None, or if Numba is busy.
     """
+    global _busy_until
     key = (kernel, *arguments)
     result: _T | None = _loaded.get(key)
     if result is not None:
         return result
     thread = threading.get_ident()
-    if thread in _loading:
+    if thread in _loading or (time.monotonic() < _busy_until and not wait):
         return None
     try:
         _loading.append(thread)
-        if not _is_first(thread, wait):
-            return None
-        result = kernel(*arguments)
+        result = _call(kernel, arguments, wait and not _is_forked_child)
         if result is not None:
             _loaded[key] = result
         return result
+    except BlockingIOError:
+        _busy_until = time.monotonic() + _RETRY_AFTER
+        return None
     finally:
         _loading.remove(thread)
 
@@ -70,10 +90,58 @@ def loaded(kernel: Callable[..., _T | None], *arguments: object) -> _T | None:
 
 # A separate function, because an interrupt on a loop's backward jump would escape
 # the `try` in `load`.
-def _is_first(thread: int, wait: bool) -> bool:
-    while wait and not _is_forked_child and _loading[0] != thread:
+def _call(kernel: Callable[..., _T], arguments: tuple[object, ...], wait: bool) -> _T:
+    """Call the function. If Numba is busy, wait, or raise BlockingIOError."""
+    while True:
+        try:
+            return _call_now(kernel, arguments)
+        except BlockingIOError:
+            if not wait or _has_interrupted_numba():
+                raise
         time.sleep(0.001)
-    return _loading[0] == thread
+
+
+def _call_now(kernel: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
+    thread = threading.get_ident()
+    if _is_unsafe_child or _loading[0] != thread or _has_interrupted_numba() or _importing():
+        raise BlockingIOError
+    from numba.core.compiler_lock import global_compiler_lock
+
+    lock = getattr(global_compiler_lock, "_lock", None) or threading.RLock()
+    try:
+        if not lock.acquire(blocking=False):
+            raise BlockingIOError
+        return kernel(*arguments)
+    finally:
+        # No call may come before `release`: Ctrl-C could arrive there and leave the lock taken.
+        try:  # noqa: SIM105
+            lock.release()
+        except RuntimeError:  # the lock was not acquired
+            pass
+
+
+def _has_interrupted_numba() -> bool:
+    """Return whether this thread is in Numba, or imports what Numba needs."""
+    return _is_in_numba(sys._getframe()) or threading.get_ident() in _importing()
+
+
+def _importing() -> list[int | None]:
+    """Return the owners of the locks of modules that a load may import."""
+    owners = []
+    for name, reference in list(_module_locks.items()):
+        if name.partition(".")[0] in _IMPORTED:
+            owners.append(getattr(reference(), "owner", None))
+    return owners
+
+
+def _is_in_numba(frame: FrameType | None, also: tuple[str, ...] = ()) -> bool:
+    """Return whether a frame, or a frame that called it, runs code of Numba or llvmlite."""
+    packages = ("numba", "llvmlite", *also)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] in packages:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def jit_disabled() -> bool:
@@ -88,10 +156,19 @@ def is_forked_child() -> bool:
     return _is_forked_child
 
 
+def _before_fork() -> None:
+    """Note whether another thread compiles or imports."""
+    global _busy_at_fork
+    here = threading.get_ident()
+    others = [frame for thread, frame in sys._current_frames().items() if thread != here]
+    _busy_at_fork = any(_is_in_numba(frame, _IMPORT_SYSTEM) for frame in others)
+
+
 def _after_fork_in_child() -> None:
-    global _is_forked_child
+    global _is_forked_child, _is_unsafe_child
     _is_forked_child = True
+    _is_unsafe_child = _is_unsafe_child or _busy_at_fork
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeVar, overload
 
 from splitjit._core.arguments import (
     NOT_GIVEN,
@@ -42,6 +42,36 @@ an import inside of `SplitPlan.__call__` would cost more than a small copy."""
 
 Scalar = TypeVar("Scalar", bound="np.generic")
 """The dtype of an array, as in ``NDArray[Scalar]``."""
+
+Part = TypeVar("Part", covariant=True)
+
+
+class SupportsSlices(Protocol[Part]):
+    """An array of any library. To type checkers, a part has the type of a slice of the array.
+
+    A slice of an ndarray is an ndarray of the same dtype; a slice of a tensor of
+    torch is a tensor. So the signatures need to name no library.
+    """
+
+    def __getitem__(self, key: tuple[slice, ...], /) -> Part:
+        """Return a part: ``x[plan.slices[i]]``."""
+        ...
+
+
+class DaskArray(Protocol):
+    """A Dask array. Dask does not declare the type of its slices, see `SupportsSlices`."""
+
+    @property
+    def numblocks(self) -> Any:
+        """The number of chunks along each axis."""
+        ...
+
+    def __dask_keys__(self) -> Any:
+        """Return the keys of the chunks."""
+        ...
+
+
+Lazy = TypeVar("Lazy", bound=DaskArray)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)  # as `Parts` has them
@@ -191,23 +221,26 @@ class SplitPlan(Parts):
         >>> [part.shape for part in splitjit.plan_split((5, 2), 3).empty("float32")]
         [(3, 2), (2, 2)]
         """
-        from splitjit._core.buffers import empty_parts
+        from splitjit._core import buffers, tensors
 
-        return empty_parts(self, dtype)
+        return (tensors.empty if tensors.is_dtype(dtype) else buffers.empty_parts)(self, dtype)
 
     @overload
+    def __call__(self, x: Lazy, out: None = None, copy: bool = True) -> list[Lazy]: ...
+    @overload
     def __call__(
-        self, x: NDArray[Scalar], out: None = None, copy: bool = True
-    ) -> list[NDArray[Scalar]]: ...
+        self, x: SupportsSlices[Part], out: None = None, copy: bool = True
+    ) -> list[Part]: ...
     @overload
     def __call__(self, x: ArrayLike, out: None = None, copy: bool = True) -> list[NDArray[Any]]: ...
     @overload
     def __call__(
-        self, x: ArrayLike, out: Sequence[NDArray[Scalar]], copy: Literal[True] = True
-    ) -> list[NDArray[Scalar]]: ...
-    def __call__(
-        self, x: ArrayLike, out: Sequence[np.ndarray] | None = None, copy: bool = True
-    ) -> list[np.ndarray]:
+        self,
+        x: ArrayLike | SupportsSlices[Any],
+        out: Sequence[SupportsSlices[Part]],
+        copy: Literal[True] = True,
+    ) -> list[Part]: ...
+    def __call__(self, x: Any, out: Sequence[Any] | None = None, copy: bool = True) -> list[Any]:
         """Split an array of this plan's shape.
 
         Parameters
@@ -229,10 +262,10 @@ class SplitPlan(Parts):
         SplitError
             If the shape of `x` is not the shape of the plan, or `out` does not fit.
         """
-        parts: list[np.ndarray] = run_plan(self, x, out, copy)
+        parts: list[Any] = run_plan(self, x, out, copy)
         return parts
 
-    def bind(self, out: Sequence[NDArray[Scalar]]) -> Binding[Scalar]:
+    def bind(self, out: Sequence[SupportsSlices[Part]]) -> Binding[Part]:
         """Check outputs once, and return a function that splits arrays into them.
 
         For inner loops that split array after array into the same outputs. A
@@ -270,9 +303,9 @@ class SplitPlan(Parts):
         array([[1., 1., 1.],
                [1., 1., 1.]])
         """
-        from splitjit._core.binding import Binding
+        from splitjit._core.binding import bind
 
-        return Binding(self, out)
+        return bind(self, out)
 
 
 @overload
@@ -317,7 +350,8 @@ def plan_split(
         A sequence gives the length of each part. Each length is >= 0, and
         they sum to the axis length (ONNX Split, OpenVINO VariadicSplit,
         ``torch.split``). An integer k >= 1 gives parts of length k, the last
-        one smaller (ONNX SplitToSequence, ``torch.split``).
+        one smaller (ONNX SplitToSequence; also ``torch.split``, except that it
+        gives one empty part if the axis length is 0, and this rule gives no part).
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
     num_outputs : int, optional

@@ -126,11 +126,16 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: i
     return True
 
 
-def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
+def check_views(out: Any, copy: Any) -> None:
+    """Refuse a `copy` that is not a bool, and `out` together with ``copy=False``."""
     if not isinstance(copy, bool):
         raise SplitTypeError("split", describe(copy=copy), "must be a bool")
     if out is not None:
         raise SplitError("split", "copy=False and out", "views are not written to out")
+
+
+def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
+    check_views(out, copy)
     slices = plan.slices if plan._count <= _MANY_PARTS else plan._each_slice()
     return [x[index] for index in slices]
 

@@ -18,61 +18,114 @@ from splitjit._core.arguments import (
     axis_not_by_name,
     rule_of,
 )
-from splitjit._core.arrays import as_array, is_dask_array
-from splitjit._core.plan import Scalar, SplitPlan, cached_plan
+from splitjit._core.arrays import is_dask_array
+from splitjit._core.plan import Lazy, Part, SplitPlan, SupportsSlices, cached_plan
 from splitjit._core.rules import Rule
+from splitjit._core.sources import AnySource, source_of
+from splitjit._core.tensors import is_compiling, is_tensor, uncompiled
 from splitjit.errors import SplitError, SplitTypeError
 
 
-# One signature for each rule, for arrays of a known dtype and for others, and one with `out`.
+# One signature for each rule, for Dask arrays, other arrays and nested lists, and one with `out`.
+# To type checkers, a part has the type of a slice of `x`, so no signature names a library.
 @overload
 def split(
-    x: NDArray[Scalar],
+    x: Lazy,
     split: Lengths,
     *,
     axis: SupportsIndex = 0,
     out: None = None,
     copy: bool = True,
-) -> list[NDArray[Scalar]]: ...
+) -> list[Lazy]: ...
 @overload
 def split(
-    x: NDArray[Scalar],
+    x: Lazy,
     *,
     axis: SupportsIndex = 0,
     num_outputs: SupportsIndex,
     out: None = None,
     copy: bool = True,
-) -> list[NDArray[Scalar]]: ...
+) -> list[Lazy]: ...
 @overload
 def split(
-    x: NDArray[Scalar],
+    x: Lazy,
     *,
     axis: SupportsIndex = 0,
     num_splits: SupportsIndex,
     out: None = None,
     copy: bool = True,
-) -> list[NDArray[Scalar]]: ...
+) -> list[Lazy]: ...
 @overload
 def split(
-    x: NDArray[Scalar],
+    x: Lazy,
     *,
     axis: SupportsIndex = 0,
     indices: Indices,
     out: None = None,
     copy: bool = True,
-) -> list[NDArray[Scalar]]: ...
+) -> list[Lazy]: ...
 @overload
 def split(
-    x: NDArray[Scalar],
+    x: Lazy,
     *,
     axis: SupportsIndex = 0,
     num_sections: SupportsIndex,
     out: None = None,
     copy: bool = True,
-) -> list[NDArray[Scalar]]: ...
+) -> list[Lazy]: ...
 @overload
 def split(
-    x: ArrayLike, split: Lengths, *, axis: SupportsIndex = 0, out: None = None, copy: bool = True
+    x: SupportsSlices[Part],
+    split: Lengths,
+    *,
+    axis: SupportsIndex = 0,
+    out: None = None,
+    copy: bool = True,
+) -> list[Part]: ...
+@overload
+def split(
+    x: SupportsSlices[Part],
+    *,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
+) -> list[Part]: ...
+@overload
+def split(
+    x: SupportsSlices[Part],
+    *,
+    axis: SupportsIndex = 0,
+    num_splits: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
+) -> list[Part]: ...
+@overload
+def split(
+    x: SupportsSlices[Part],
+    *,
+    axis: SupportsIndex = 0,
+    indices: Indices,
+    out: None = None,
+    copy: bool = True,
+) -> list[Part]: ...
+@overload
+def split(
+    x: SupportsSlices[Part],
+    *,
+    axis: SupportsIndex = 0,
+    num_sections: SupportsIndex,
+    out: None = None,
+    copy: bool = True,
+) -> list[Part]: ...
+@overload
+def split(
+    x: ArrayLike,
+    split: Lengths,
+    *,
+    axis: SupportsIndex = 0,
+    out: None = None,
+    copy: bool = True,
 ) -> list[NDArray[Any]]: ...
 @overload
 def split(
@@ -112,7 +165,7 @@ def split(
 ) -> list[NDArray[Any]]: ...
 @overload
 def split(
-    x: ArrayLike,
+    x: ArrayLike | SupportsSlices[Any],
     split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,
@@ -120,12 +173,12 @@ def split(
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
-    out: Sequence[NDArray[Scalar]],
+    out: Sequence[SupportsSlices[Part]],
     copy: Literal[True] = True,
-) -> list[NDArray[Scalar]]: ...
+) -> list[Part]: ...
 @axis_by_name
 def split(
-    x: ArrayLike,
+    x: Any,
     split: Lengths | None = None,
     by_position: Any = NOT_GIVEN,
     axis: SupportsIndex = 0,
@@ -133,10 +186,10 @@ def split(
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
-    out: Sequence[np.ndarray] | None = None,
+    out: Sequence[Any] | None = None,
     copy: bool = True,
     dim: Any = NOT_GIVEN,
-) -> list[np.ndarray]:
+) -> list[Any]:
     """Split an array into contiguous parts along an axis.
 
     Exactly one of ``split``, ``num_outputs``, ``num_splits``, ``indices`` and
@@ -146,13 +199,16 @@ def split(
     ----------
     x : array_like
         The array to split, of rank 1 or more: an array of any dtype, strides
-        and byte order, a memmap, a CPU tensor of another library, or nested
-        lists of numbers. A Dask array is split lazily.
+        and byte order, a memmap, a masked array, a CPU tensor of torch, an
+        array of another library with the Array API, such as JAX, or nested
+        lists of numbers. A Dask array is split lazily. Objects with labels,
+        such as those of pandas and xarray, are refused.
     split : sequence of int, 1-D integer array, int or 0-D integer array, optional
         A sequence gives the length of each part. Each length is >= 0, and
         they sum to the axis length (ONNX Split, OpenVINO VariadicSplit,
         ``torch.split``). An integer k >= 1 gives parts of length k, the last
-        one smaller (ONNX SplitToSequence, ``torch.split``).
+        one smaller (ONNX SplitToSequence; also ``torch.split``, except that it
+        gives one empty part if the axis length is 0, and this rule gives no part).
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
     num_outputs : int, optional
@@ -169,21 +225,26 @@ def split(
     num_sections : int, optional
         n >= 1 parts whose lengths differ by at most one, longer ones first:
         6 into 4 is 2, 2, 1, 1 (``np.array_split``, ``torch.tensor_split``).
-    out : sequence of ndarray, optional
+    out : sequence of array, optional
         The arrays to write the parts to, one per part. Each has the exact
         shape of its part and the dtype of `x`, is writeable, has any strides,
-        and shares no element with `x` or with another array of `out`.
+        and shares no element with `x` or with another array of `out`. They are
+        tensors if `x` is a tensor of torch, masked arrays if `x` is a masked
+        array, and ndarrays otherwise.
     copy : bool, default True
         False returns views of `x` and copies no data.
 
     Returns
     -------
-    list of ndarray
+    list of array
         With ``copy=True``, new C-contiguous arrays that share no memory with
         `x`. They may share one allocation with each other, which is freed
         when no part is referenced any more. With `out`, the arrays of `out`.
         With ``copy=False``, views of `x`. Bits are copied, never converted.
-        The parts of a Dask array are Dask arrays, see `splitjit.dask.split`.
+        The parts of a tensor of torch are tensors, the parts of a masked array
+        are masked arrays, and the parts of an array with the Array API are
+        arrays of its library; all others are ndarrays. The parts of a Dask
+        array are Dask arrays, see `splitjit.dask.split`.
 
     Raises
     ------
@@ -221,48 +282,72 @@ def split(
         raise axis_not_by_name("split", by_position, dim)
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is not np.ndarray:
-        if is_dask_array(x):
-            from splitjit import dask
-
-            return dask.split_by_rule(x, axis, rule, out, copy)
-        x = as_array(x)
+        return _split_other(x, axis, rule, out, copy)
     plan = cached_plan(x.shape, axis, rule)
     return routes.run(plan, x, out, copy)
 
 
-def split_by_rule(x: np.ndarray, axis: int, rule: Rule) -> list[np.ndarray]:
-    """Split an array into new parts; the operators call this."""
-    return routes.run(cached_plan(x.shape, axis, rule), x, None, True)
+def _split_other(x: Any, axis: SupportsIndex, rule: Rule, out: Any, copy: Any) -> list[Any]:
+    """Split an object that is not of the class ndarray."""
+    if is_tensor(x):
+        if is_compiling():
+            return uncompiled(_split_other)(x, axis, rule, out, copy)
+    elif is_dask_array(x):
+        from splitjit import dask
+
+        return dask.split_by_rule(x, axis, rule, out, copy)
+    source = source_of(x)
+    return source.split(cached_plan(source.array.shape, axis, rule), out, copy)
+
+
+def split_by_rule(x: AnySource, axis: int, rule: Rule) -> list[np.ndarray]:
+    """Split a source into new parts; the operators call this."""
+    return x.split(cached_plan(x.array.shape, axis, rule), None, True)
 
 
 @overload
 def split_into(
-    x: ArrayLike, outs: Sequence[np.ndarray], split: Lengths, axis: SupportsIndex = 0
+    x: ArrayLike | SupportsSlices[Any],
+    outs: Sequence[SupportsSlices[Any]],
+    split: Lengths,
+    axis: SupportsIndex = 0,
 ) -> None: ...
 @overload
 def split_into(
-    x: ArrayLike, outs: Sequence[np.ndarray], *, axis: SupportsIndex = 0, num_outputs: SupportsIndex
+    x: ArrayLike | SupportsSlices[Any],
+    outs: Sequence[SupportsSlices[Any]],
+    *,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex,
 ) -> None: ...
 @overload
 def split_into(
-    x: ArrayLike, outs: Sequence[np.ndarray], *, axis: SupportsIndex = 0, num_splits: SupportsIndex
+    x: ArrayLike | SupportsSlices[Any],
+    outs: Sequence[SupportsSlices[Any]],
+    *,
+    axis: SupportsIndex = 0,
+    num_splits: SupportsIndex,
 ) -> None: ...
 @overload
 def split_into(
-    x: ArrayLike, outs: Sequence[np.ndarray], *, axis: SupportsIndex = 0, indices: Indices
+    x: ArrayLike | SupportsSlices[Any],
+    outs: Sequence[SupportsSlices[Any]],
+    *,
+    axis: SupportsIndex = 0,
+    indices: Indices,
 ) -> None: ...
 @overload
 def split_into(
-    x: ArrayLike,
-    outs: Sequence[np.ndarray],
+    x: ArrayLike | SupportsSlices[Any],
+    outs: Sequence[SupportsSlices[Any]],
     *,
     axis: SupportsIndex = 0,
     num_sections: SupportsIndex,
 ) -> None: ...
 @axis_by_name
 def split_into(
-    x: ArrayLike,
-    outs: Sequence[np.ndarray],
+    x: ArrayLike | SupportsSlices[Any],
+    outs: Sequence[SupportsSlices[Any]],
     split: Lengths | None = None,
     axis: SupportsIndex = 0,
     *,
@@ -316,28 +401,40 @@ def split_into(
             "split_into", "x of type dask.array.Array", "only dask.array.store writes lazy arrays"
         )
     try:
-        x = as_array(x)
         rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-        routes.run(cached_plan(x.shape, axis, rule), x, outs, True)
+        if type(x) is np.ndarray:
+            routes.run(cached_plan(x.shape, axis, rule), x, outs, True)
+        else:
+            _split_other(x, axis, rule, outs, True)
     except SplitError as error:
         refusal = error.named("split_into", out="outs")
         refusal.hint = error.hint  # the parameters have the same names
         raise refusal from None
 
 
-def run_plan(
-    plan: SplitPlan, x: ArrayLike, out: Sequence[np.ndarray] | None, copy: bool
-) -> list[np.ndarray]:
+def run_plan(plan: SplitPlan, x: Any, out: Sequence[Any] | None, copy: bool) -> list[Any]:
     """Split an array by a plan of its shape; see `SplitPlan.__call__`."""
     if type(x) is not np.ndarray:
-        if is_dask_array(x):
-            from splitjit import dask
-
-            return dask.run_plan(plan, x, out, copy)
-        x = as_array(x)
+        return _run_plan_on_other(plan, x, out, copy)
     if x.shape != plan.shape:
         raise SplitError("split", f"x of shape {x.shape}", f"the plan is for shape {plan.shape}")
     return routes.run(plan, x, out, copy)
+
+
+def _run_plan_on_other(plan: SplitPlan, x: Any, out: Any, copy: Any) -> list[Any]:
+    """Split an object that is not of the class ndarray by a plan."""
+    if is_tensor(x):
+        if is_compiling():
+            return uncompiled(_run_plan_on_other)(plan, x, out, copy)
+    elif is_dask_array(x):
+        from splitjit import dask
+
+        return dask.run_plan(plan, x, out, copy)
+    source = source_of(x)
+    shape = source.array.shape
+    if shape != plan.shape:
+        raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
+    return source.split(plan, out, copy)
 
 
 planning.run_plan = run_plan

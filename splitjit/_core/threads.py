@@ -104,7 +104,6 @@ def _kernel(loop: str, parallel: bool) -> Callable[..., None] | None:
         return None
     from splitjit._kernels.launch import LAUNCH, copy_loop, launcher
 
-    launcher(False)  # loaded in any case, because a forked child needs the serial launcher
     # The code without its dispatcher, which takes 0.1 µs for a call.
     code = launcher(parallel).get_overload(LAUNCH.args)
     return functools.partial(code, copy_loop(loop).address)

@@ -22,8 +22,9 @@
 The other modules: `small.py` checks small arrays and copies them in one call, with the loops
 above. `table.py` has what both sides share, namely the record that
 describes a copy, the names of the loops, and sizes. `records.py` reads the record
-in compiled code. `compiling.py` names, compiles and caches functions. `assign.py`
-has the loop over Python objects.
+in compiled code. `compiling.py` names, compiles and caches functions;
+`cached_files.py` checks and locks their files. `assign.py` has the loop over
+Python objects.
 
 A loop never raises and never sees a Python object. Python code has checked all
 addresses, extents and strides before. Importing this package imports nothing.

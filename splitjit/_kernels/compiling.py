@@ -19,12 +19,13 @@ import hashlib
 import logging
 import sys
 from importlib import resources
-from pathlib import Path
 
 import llvmlite
 import numba
 from numba import njit
 from numba.core.registry import cpu_target
+
+from splitjit._kernels.cached_files import CachedFiles
 
 _log = logging.getLogger(__name__)
 
@@ -53,10 +54,10 @@ def named(function, tag=""):
 
 @functools.cache
 def _digest(module):
-    """Return a digest of the source of all kernels, of the compiler and of the processor."""
+    """Return a digest of the source of all kernels, of Python, the compiler and the processor."""
     source = (_kernel_source(), _module_source(module))
     target = cpu_target.target_context.codegen().magic_tuple()
-    identity = repr((source, numba.__version__, llvmlite.__version__, target))
+    identity = repr((source, sys.version, numba.__version__, llvmlite.__version__, target))
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
@@ -79,7 +80,7 @@ def _module_source(module):
         return b""
 
 
-def compile_cached(decorator, signature, function, **options):
+def compile_cached(decorator, signature, function, *, wait=False, **options):
     """Compile a function for one signature, or load it from the cache.
 
     Parameters
@@ -90,6 +91,8 @@ def compile_cached(decorator, signature, function, **options):
         The only signature of the function.
     function : function
         The function, at the top level of a module.
+    wait : bool, default False
+        Whether to wait while another process compiles the function.
     **options
         Options of the decorator.
 
@@ -97,25 +100,28 @@ def compile_cached(decorator, signature, function, **options):
     -------
     callable
         The result of the decorator.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process compiles the function at this moment, unless `wait`.
     """
     function = named(function)
-    for _ in range(2):
-        try:
-            return decorator(signature, cache=True, **options)(function)
-        except Exception as error:  # no folder, no space or damaged files must not fail a split
-            _log.debug("%s is not cached", function.__qualname__, exc_info=True)
-            if isinstance(error, OSError) or not _discard_cached(function):
-                break
-    return decorator(signature, **options)(function)
-
-
-def _discard_cached(function):
-    """Delete the cached files of a function; return whether there were any."""
+    files = None
     try:
-        folder = Path(njit(cache=True)(function).stats.cache_path)
-        files = list(folder.glob(f"*{function.__qualname__}*"))
-        for file in files:
-            file.unlink()
-    except Exception:  # no folder can hold a cache
-        return False
-    return bool(files)
+        files = CachedFiles(function)
+        if files.are_intact():
+            return decorator(signature, cache=True, **options)(function)
+        with files.lock(wait=wait):
+            if not files.are_intact():  # else the other process has finished meanwhile
+                files.discard()
+            compiled = decorator(signature, cache=True, **options)(function)
+            files.seal()
+            return compiled
+    except BlockingIOError:
+        raise
+    except Exception:  # no folder, no space or damaged files must not fail a split
+        _log.debug("%s is not cached", function.__qualname__, exc_info=True)
+    if files is not None:
+        files.discard()
+    return decorator(signature, **options)(function)

@@ -24,14 +24,18 @@ from splitjit._kernels.intrinsics import (
     fence,
     move,
     out_of_line,
+    reserve,
     words_at,
 )
 from splitjit._kernels.records import arguments_at, layout_at, part_at
-from splitjit._kernels.runs import STAGE, move_runs, staging_buffer
-from splitjit._kernels.table import LINE, STREAM_STAGED, TARGET_OFFSET, WORD
+from splitjit._kernels.runs import move_runs
+from splitjit._kernels.table import INTERLEAVED, LINE, PAGE, STREAM_STAGED, TARGET_OFFSET, WORD
 
 _GROUP = 8  # lines of each part that are staged at a time
 _REGION = (_GROUP + 1) * LINE  # bytes of the staging buffer for one part
+_MOST = max(parts for parts, _ in INTERLEAVED)
+_STAGE = _MOST * _REGION
+_RESERVED = _STAGE + _MOST * WORD  # with the table of the regions
 
 
 @jit(inline="always")
@@ -50,8 +54,8 @@ def _stage_for(targets, step, offset, parts):
 
     Each address and its target have the same offset from the start of a cache line.
     """
-    stage = staging_buffer()
-    table = stage + STAGE
+    stage = reserve(_RESERVED, PAGE)
+    table = stage + _STAGE
     for p in range(parts):
         target = words_at(targets + p * step)[0] + offset
         words_at(table)[p] = stage + p * _REGION + target % LINE

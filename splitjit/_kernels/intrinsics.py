@@ -206,6 +206,31 @@ def reserve(typingctx, nbytes, alignment):
 
 
 @intrinsic
+def allocate(typingctx, nbytes):
+    """Allocate memory with C's malloc; return its address, or 0 if there is too little memory."""
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(_BYTE.as_pointer(), [_INT64])
+        malloc = cgutils.get_or_insert_function(builder.module, kind, "malloc")
+        return builder.ptrtoint(builder.call(malloc, args), _INT64)
+
+    return types.intp(types.intp), codegen
+
+
+@intrinsic
+def release(typingctx, address):
+    """Free memory from `allocate`; the address may be 0."""
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer()])
+        free = cgutils.get_or_insert_function(builder.module, kind, "free")
+        builder.call(free, [_pointer(builder, args[0], _BYTE)])
+        return context.get_dummy_value()
+
+    return types.void(types.intp), codegen
+
+
+@intrinsic
 def fence(typingctx):
     """Make streamed stores visible to other threads."""
 

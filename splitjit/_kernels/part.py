@@ -108,4 +108,5 @@ def copy_part():
     callable
         ``loop(stream, target, source, record, first, last)``, all integers
     """
-    return compile_cached(njit, types.void(*[types.intp] * 6), _copy_part, error_model="numpy")
+    signature = types.void(*[types.intp] * 6)
+    return compile_cached(njit, signature, _copy_part, wait=True, error_model="numpy")

@@ -18,10 +18,10 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import copy_bytes, move, out_of_line, prefetch, reserve
 from splitjit._kernels.table import LINE, PAGE
 
-STAGE = 1 << 15
-"""The staging buffer: short runs are gathered in it, in the L1 cache, and then streamed out."""
+STAGE = PAGE
+"""The staging buffer: short runs are gathered in it, in the L1 cache, and then streamed out.
+It is small, because it is on the stack of the thread, which may have only 32 KB."""
 
-_RESERVED = STAGE + 2 * LINE  # with one line more at each end
 _BATCH = 1 << 9  # bytes gathered at a time, so that fetching, gathering and storing overlap
 _FAR = 1 << 9  # the hardware prefetcher does not follow larger steps between runs
 _STAGED = 1 << 11  # longer runs are streamed directly
@@ -41,8 +41,8 @@ class Runs(NamedTuple):
 
 @jit(inline="always")
 def staging_buffer():
-    """Reserve a staging buffer."""
-    return reserve(_RESERVED, PAGE)
+    """Reserve a staging buffer of `STAGE` bytes."""
+    return reserve(STAGE, PAGE)
 
 
 def _words_of(nbytes):

@@ -11,7 +11,7 @@ in the source and apart in the target; steps are the other way round::
 
 If the lines of neighbouring parts are adjacent in the source, these parts form
 a *band*. A band is cut into *strips* of lines, and a strip into *batches* of
-steps. A task gathers one batch of one strip, a *piece*, in the staging buffer,
+steps. A task gathers one batch of one strip, a *piece*, in a buffer on the heap,
 and then writes its lines to their parts. So the loop reads and writes whole
 cache lines on both sides.
 """
@@ -21,11 +21,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import fence, out_of_line, prefetch, transpose_tile
+from splitjit._kernels.intrinsics import (
+    allocate,
+    fence,
+    out_of_line,
+    prefetch,
+    release,
+    transpose_tile,
+)
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import STAGE, move_runs, put_bytes, staging_buffer
-from splitjit._kernels.table import LINE, TILE
+from splitjit._kernels.table import LINE, PAGE, TILE
 
+_ROOM = 1 << 15  # bytes of the buffer for a piece: a larger one would leave the L1 cache
+_SPARE = 2 * LINE  # after the piece, since the last line is moved as a whole
 _STRIP = 1 << 7  # source bytes of a strip at each step
 _BROAD_STRIP = 1 << 10  # the same, if runs are a cache line or longer
 _AHEAD = 1 << 12  # how far ahead to prefetch if a band has only one strip
@@ -165,8 +174,8 @@ def _end_of_band(layout, first):
 
 
 @jit
-def _band_at(layout, first):
-    """Return the band that starts with part `first`."""
+def _band_at(layout, first, room):
+    """Return the band that starts with part `first`; a piece has at most `room` bytes."""
     out_of_line()
     dims = layout.dims
     end = _end_of_band(layout, first)
@@ -175,7 +184,7 @@ def _band_at(layout, first):
     lines += last.extents[dims - 2]
     run, steps = part.run, part.extents[dims - 1]
     width = min(max((_STRIP if run < LINE else _BROAD_STRIP) // run, 1), lines)
-    batch = STAGE // (width * run)
+    batch = room // (width * run)
     if batch > LINE:
         batch -= batch % LINE
     outer = part.nbytes // (run * steps * part.extents[dims - 2])
@@ -236,20 +245,25 @@ def transpose(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = arguments_at(arguments)
     layout = layout_at(call.layout)
-    stage = staging_buffer()
+    # On the heap, because stacks may have 32 KB. With too little memory, pieces are smaller.
+    memory = allocate(_ROOM + _SPARE + PAGE)
+    stage, room = staging_buffer(), STAGE - _SPARE
+    if memory:
+        stage, room = memory + -memory % PAGE, _ROOM
     total = p = 0
     while p < layout.count:
-        band = _band_at(layout, p)
+        band = _band_at(layout, p, room)
         total += band.pieces
         p = band.end
     start = p = 0
     while p < layout.count:
-        band = _band_at(layout, p)
+        band = _band_at(layout, p, room)
         first = min(max(total * task // tasks - start, 0), band.pieces)
         last = min(max(total * (task + 1) // tasks - start, 0), band.pieces)
         if first < last:
             _copy_pieces(call, layout, stage, band, first, last)
         start += band.pieces
         p = band.end
+    release(memory)
     if call.stream:
         fence()

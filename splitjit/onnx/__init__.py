@@ -7,6 +7,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from splitjit._operators import Unknown
 from splitjit.onnx.split import Split
 from splitjit.onnx.split_to_sequence import SplitToSequence
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from splitjit.onnx.backend import SplitBackend
     from splitjit.onnx.reference import reference_ops
 
-__all__ = ["Split", "SplitBackend", "SplitToSequence", "reference_ops"]
+__all__ = ["Split", "SplitBackend", "SplitToSequence", "Unknown", "reference_ops"]
 
 _MODULES = {"SplitBackend": "backend", "reference_ops": "reference"}
 

@@ -15,6 +15,8 @@ from splitjit.onnx.reference import reference_ops
 class SplitBackend(Backend):
     """Run ONNX models: Split and SplitToSequence by splitjit, other operators by onnx.reference.
 
+    This includes the operators inside of subgraphs and of the model's local functions.
+
     Examples
     --------
     >>> import numpy as np
@@ -49,7 +51,7 @@ class SplitBackend(Backend):
             The prepared model. Its method `run` takes the inputs.
         """
         super().prepare(model, device, **kwargs)
-        return SplitBackendRep(ReferenceEvaluator(model, new_ops=reference_ops))
+        return SplitBackendRep(_Evaluator(model))
 
     @classmethod
     def run_node(
@@ -88,8 +90,19 @@ class SplitBackend(Backend):
             [onnx.ValueInfoProto(name=name) for name in node.output if name],
         )
         opset = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
-        evaluator = ReferenceEvaluator(graph, opsets={node.domain: opset}, new_ops=reference_ops)
-        return SplitBackendRep(evaluator).run(inputs)
+        return SplitBackendRep(_Evaluator(graph, opsets={node.domain: opset})).run(inputs)
+
+
+class _Evaluator(ReferenceEvaluator):
+    """Add `reference_ops` to each evaluator: of the model, of its subgraphs and its functions.
+
+    ReferenceEvaluator makes evaluators of its own class for functions, but does not pass
+    `new_ops` on to them. Inlining the functions would not do: onnx.inliner leaves a
+    function as it is if its opset differs from the opset of the model.
+    """
+
+    def __init__(self, proto: Any, *, new_ops: Any = None, **options: Any) -> None:
+        super().__init__(proto, new_ops=[*reference_ops, *(new_ops or ())], **options)
 
 
 class SplitBackendRep(BackendRep):

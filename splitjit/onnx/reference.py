@@ -52,4 +52,8 @@ class SplitToSequence(_SplitRun):
 
 
 reference_ops: list[type[OpRun]] = [Split, SplitToSequence]
-"""For ``onnx.reference.ReferenceEvaluator(model, new_ops=reference_ops)``."""
+"""For ``onnx.reference.ReferenceEvaluator(model, new_ops=reference_ops)``.
+
+ReferenceEvaluator does not use them inside of a model's local functions, except after
+``model = onnx.inliner.inline_local_functions(model)``. `SplitBackend` always uses them.
+"""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence, Set
-from typing import Any, SupportsIndex, cast, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._core.arguments import Lengths, integer, integers, rule_of, sequence
-from splitjit._core.plan import Scalar
-from splitjit._core.rules import NUM_OUTPUTS, NUM_SPLITS, Rule
+from splitjit._core.plan import Part, SupportsSlices
+from splitjit._core.rules import LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit._operators import (
     Dim,
+    InferredShape,
     SymbolicShape,
+    Unknown,
     array_input,
     count_attribute,
     integer_input,
@@ -123,11 +125,11 @@ the axis length 7 must be a multiple of 2
 
     @overload
     def __call__(
-        self, input: NDArray[Scalar], split: _Lengths | None = None
-    ) -> list[NDArray[Scalar]]: ...
+        self, input: SupportsSlices[Part], split: _Lengths | None = None
+    ) -> list[Part]: ...
     @overload
     def __call__(self, input: ArrayLike, split: _Lengths | None = None) -> list[NDArray[Any]]: ...
-    def __call__(self, input: ArrayLike, split: _Lengths | None = None) -> list[np.ndarray]:
+    def __call__(self, input: Any, split: _Lengths | None = None) -> list[Any]:
         """Split a tensor.
 
         Parameters
@@ -140,8 +142,9 @@ the axis length 7 must be a multiple of 2
 
         Returns
         -------
-        list of ndarray
-            New C-contiguous arrays that share no memory with `input`.
+        list of array
+            New C-contiguous arrays of the kind of the input, see `splitjit.split`,
+            that share no memory with `input`.
 
         Raises
         ------
@@ -150,23 +153,35 @@ the axis length 7 must be a multiple of 2
         """
         return self._run(input, split)[: self._outputs]
 
+    @overload
     def infer_shapes(
         self, input_shape: Sequence[Dim], split: _Lengths | None = None
-    ) -> list[SymbolicShape]:
+    ) -> list[SymbolicShape]: ...
+    @overload
+    def infer_shapes(
+        self, input_shape: Sequence[Dim] | Unknown, split: _Lengths | Unknown | None = None
+    ) -> list[InferredShape]: ...
+    def infer_shapes(
+        self, input_shape: Sequence[Dim] | Unknown, split: _Lengths | Unknown | None = None
+    ) -> Any:
         """Return the shapes of the outputs.
 
         Parameters
         ----------
-        input_shape : sequence of int, str or None
-            The shape of the input; a name or None stands for an unknown dim.
-        split : array_like of shape (outputs,), optional
-            The input `split`, as in a call.
+        input_shape : sequence of int, str, tuple or None, or Unknown
+            The shape of the input. A name, an interval ``(smallest, largest)`` or None
+            stands for an unknown dim, and `Unknown` for a shape of unknown rank.
+        split : array_like of shape (outputs,) or Unknown, optional
+            The input `split`, as in a call. If the node has this input, but its value
+            is known only at run time, give `Unknown`.
 
         Returns
         -------
         list of tuple
             The shape of each output. All dims except the dim of `axis` equal
-            the dims of the input. The dim of `axis` is None if it is unknown.
+            the dims of the input. The dim of `axis` is None if it is unknown. The
+            shape is None if the rank is unknown. If the number of outputs is unknown,
+            ``[shape, ...]``: a shape that fits all outputs, and an Ellipsis.
 
         Raises
         ------
@@ -178,9 +193,11 @@ the axis length 7 must be a multiple of 2
         >>> import splitjit
         >>> splitjit.onnx.Split(axis=1, num_outputs=4).infer_shapes(["N", 5])
         [('N', 2), ('N', 2), ('N', 1), ('N', 0)]
+        >>> from splitjit.onnx import Unknown
+        >>> splitjit.onnx.Split(axis=1, outputs=2).infer_shapes(["N", 5], Unknown())
+        [('N', None), ('N', None)]
         """
-        shapes = cast("list[SymbolicShape]", self._infer(input_shape, split))
-        return shapes[: self._outputs]
+        return self._infer(input_shape, split)[: self._outputs]
 
     def _rule_without_input(self) -> Rule | None:
         """Return the rule of a call without the input `split`, or None if it is required."""
@@ -196,28 +213,47 @@ the axis length 7 must be a multiple of 2
         return None
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
+        self._check_input(split)
         types = self._version.split_types
-        if not types:
-            raise self._misplaced("split", split, "split is an attribute in Split-2 and Split-11")
-        if self._num_outputs is not None:
-            received = describe(split=split, num_outputs=self._num_outputs)
-            raise SplitError(self._name, received, "only one of the two may be given")
         if not self._version.split_attribute:
             return self._by_lengths(integer_input("split", split, types, (1,)))
         lengths = _float_lengths(split, {kind} if kind else types)
         if self._split is not None and self._split != lengths:
-            received = f"{describe(split=lengths)}, attribute {describe(split=self._split)}"
-            raise SplitError(self._name, received, "the input and the attribute must be equal")
+            raise self._unequal(lengths)
         return self._by_lengths(lengths)
 
+    def _rule_at_run_time(self, split: Unknown) -> tuple[str, Unknown] | Rule:
+        self._check_input(split)
+        if self._split is not None and split.length in (None, len(self._split)):
+            return self._by_lengths(self._split)  # Split-1: the input equals the attribute
+        count = self._outputs if split.length is None else split.length
+        if self._split is not None:
+            raise self._unequal(split)
+        if count is not None:
+            self._check_count(split, count)
+        return LENGTHS, Unknown(count)
+
+    def _check_input(self, split: Any) -> None:
+        if not self._version.split_types:
+            raise self._misplaced("split", split, "split is an attribute in Split-2 and Split-11")
+        if self._num_outputs is not None:
+            received = describe(split=split, num_outputs=self._num_outputs)
+            raise SplitError(self._name, received, "only one of the two may be given")
+
     def _by_lengths(self, lengths: Sequence[int]) -> Rule:
-        count = len(lengths)
+        self._check_count(lengths, len(lengths))
+        return rule_of(lengths)
+
+    def _check_count(self, lengths: Any, count: int) -> None:
         if count == 0 or (self._outputs is not None and count != self._outputs):
             received = describe(split=lengths, outputs=self._outputs)
             raise SplitError(
                 self._name, received, "there must be one length per output, and at least one output"
             )
-        return rule_of(lengths)
+
+    def _unequal(self, lengths: Any) -> SplitError:
+        received = f"{describe(split=lengths)}, attribute {describe(split=self._split)}"
+        return SplitError(self._name, received, "the input and the attribute must be equal")
 
     def _misplaced(self, name: str, value: Any, rule: str, hint: str = "") -> SplitError:
         return SplitError(self._name, describe(**{name: value}), rule, hint=hint)

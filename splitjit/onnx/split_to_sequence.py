@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, SupportsIndex, overload
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._core.arguments import Lengths, integer, rule_of
-from splitjit._core.plan import Scalar
-from splitjit._core.rules import CHUNK, Rule
-from splitjit._operators import Dim, SymbolicShape, integer_input
+from splitjit._core.plan import Part, SupportsSlices
+from splitjit._core.rules import CHUNK, LENGTHS, Rule
+from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown, integer_input
 from splitjit.errors import SplitError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
 
@@ -82,12 +81,10 @@ class SplitToSequence(VersionedOperator):
         self._rule = CHUNK, 1
 
     @overload
-    def __call__(
-        self, input: NDArray[Scalar], split: Lengths | None = None
-    ) -> list[NDArray[Scalar]]: ...
+    def __call__(self, input: SupportsSlices[Part], split: Lengths | None = None) -> list[Part]: ...
     @overload
     def __call__(self, input: ArrayLike, split: Lengths | None = None) -> list[NDArray[Any]]: ...
-    def __call__(self, input: ArrayLike, split: Lengths | None = None) -> list[np.ndarray]:
+    def __call__(self, input: Any, split: Lengths | None = None) -> list[Any]:
         """Split a tensor.
 
         Parameters
@@ -101,8 +98,9 @@ class SplitToSequence(VersionedOperator):
 
         Returns
         -------
-        list of ndarray
-            New C-contiguous arrays that share no memory with `input`. An axis
+        list of array
+            New C-contiguous arrays of the kind of the input, see `splitjit.split`,
+            that share no memory with `input`. An axis
             of length 0 gives no arrays, unless a list gives the lengths.
 
         Raises
@@ -115,24 +113,34 @@ class SplitToSequence(VersionedOperator):
             return parts
         return [part.squeeze(self._axis) for part in parts]
 
+    @overload
     def infer_shapes(
-        self, input_shape: Sequence[Dim], split: Lengths | None = None
-    ) -> list[SymbolicShape | EllipsisType]:
+        self, input_shape: Sequence[Dim], split: Lengths | Unknown | None = None
+    ) -> list[SymbolicShape | EllipsisType]: ...
+    @overload
+    def infer_shapes(
+        self, input_shape: Sequence[Dim] | Unknown, split: Lengths | Unknown | None = None
+    ) -> list[InferredShape]: ...
+    def infer_shapes(
+        self, input_shape: Sequence[Dim] | Unknown, split: Lengths | Unknown | None = None
+    ) -> Any:
         """Return the shapes of the parts.
 
         Parameters
         ----------
-        input_shape : sequence of int, str or None
-            The shape of the input; a name or None stands for an unknown dim.
-        split : array_like of int32 or int64, optional
-            The input `split`, as in a call.
+        input_shape : sequence of int, str, tuple or None, or Unknown
+            The shape of the input. A name, an interval ``(smallest, largest)`` or None
+            stands for an unknown dim, and `Unknown` for a shape of unknown rank.
+        split : array_like of int32 or int64, or Unknown, optional
+            The input `split`, as in a call. If the node has this input, but its value
+            is known only at run time, give `Unknown`.
 
         Returns
         -------
         list of tuple
-            The shape of each part. If the axis length is unknown, and with it
-            the number of parts, ``[shape, ...]``: a shape that fits all parts,
-            and an Ellipsis.
+            The shape of each part. If the axis length or `split` is unknown, and with
+            it the number of parts, ``[shape, ...]``: a shape that fits all parts,
+            and an Ellipsis. The shape is None if the rank is unknown.
 
         Raises
         ------
@@ -146,12 +154,20 @@ class SplitToSequence(VersionedOperator):
         [(2, 'N'), (2, 'N'), (1, 'N')]
         >>> splitjit.onnx.SplitToSequence(keepdims=0).infer_shapes(["N", 3])
         [(3,), Ellipsis]
+        >>> splitjit.onnx.SplitToSequence().infer_shapes([5, "N"], splitjit.onnx.Unknown(2))
+        [(None, 'N'), (None, 'N')]
         """
         shapes = self._infer(input_shape, split)
         if self._keepdims or split is not None:
             return shapes
-        axis = self._axis % len(input_shape)
-        return [... if shape is ... else shape[:axis] + shape[axis + 1 :] for shape in shapes]
+        return [self._squeezed(shape) if isinstance(shape, tuple) else shape for shape in shapes]
+
+    def _squeezed(self, shape: SymbolicShape) -> SymbolicShape:
+        axis = self._axis % len(shape)
+        return shape[:axis] + shape[axis + 1 :]
+
+    def _rule_at_run_time(self, split: Unknown) -> tuple[str, Unknown]:
+        return LENGTHS, split
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
         lengths = integer_input("split", split, self._version.split_types, (0, 1))

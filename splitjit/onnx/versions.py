@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import EllipsisType
 from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from splitjit import _operators as operators
 from splitjit._core.arguments import integer
-from splitjit._core.arrays import as_array
-from splitjit._core.dtypes import TENSOR_TYPES, tensor_type
+from splitjit._core.dtypes import TENSOR_TYPES
 from splitjit._core.rules import Rule
+from splitjit._core.sources import source_of
 from splitjit._core.split import split_by_rule
-from splitjit._operators import Dim, SymbolicShape
+from splitjit._operators import Dim, InferredShape, Unknown
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 FLOATS = frozenset({"tensor(float16)", "tensor(float)", "tensor(double)"})
@@ -97,10 +95,14 @@ class VersionedOperator:
         """
         raise NotImplementedError
 
-    def _run(self, input: ArrayLike, split: Any) -> list[np.ndarray]:
+    def _rule_at_run_time(self, split: Unknown) -> tuple[str, Unknown] | Rule:
+        """Return the rule that the input `split` gives if its value is unknown."""
+        raise NotImplementedError
+
+    def _run(self, input: Any, split: Any) -> list[Any]:
         try:
-            x = as_array(input)
-            kind = tensor_type(x.dtype)
+            x = source_of(input)
+            kind = x.tensor_type
             if kind not in self._version.types:
                 raise self._type_refused(x.dtype, kind)
             rule = self._rule if split is None else self._rule_of(split, kind)
@@ -110,9 +112,15 @@ class VersionedOperator:
         except SplitError as error:
             raise self._refused(error) from None
 
-    def _infer(self, input_shape: Sequence[Dim], split: Any) -> list[SymbolicShape | EllipsisType]:
+    def _infer(self, input_shape: Sequence[Dim] | Unknown, split: Any) -> list[InferredShape]:
         try:
-            rule = self._rule if split is None else self._rule_of(split, None)
+            rule: Rule | tuple[str, Unknown] | None
+            if split is None:
+                rule = self._rule
+            elif type(split) is Unknown:
+                rule = self._rule_at_run_time(split)
+            else:
+                rule = self._rule_of(split, None)
             if rule is None:
                 raise self._nothing_given()
             return operators.infer_shapes(input_shape, self._axis, rule)

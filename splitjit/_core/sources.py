@@ -1,0 +1,153 @@
+"""What can be split: arrays of all libraries, and the kind of their parts.
+
+=============  =================================================================
+source         parts
+=============  =================================================================
+Source         ndarrays, of ndarrays and of all that NumPy makes arrays of
+MaskedSource   masked arrays
+TensorSource   tensors of torch
+ArraySource    arrays of another library with the Array API, such as JAX
+=============  =================================================================
+
+Objects whose labels a split would lose, and lazy objects, are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splitjit._core import routes
+from splitjit._core.arrays import as_array, is_dask_array
+from splitjit._core.dtypes import tensor_type
+from splitjit._core.masked import MaskedSource
+from splitjit._core.plan import SplitPlan
+from splitjit._core.tensors import TensorSource, is_tensor
+from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
+
+_HOST_DEVICES = (1, 3, 11, 13)
+"""The device types of DLPack whose memory the CPU can read: CPU, and pinned or managed memory."""
+
+_LABELLED = {
+    "pandas": "pass its .to_numpy()",
+    "xarray": "pass its .data",
+}
+"""Libraries whose objects have labels, by the first part of their modules' names."""
+
+
+class Source:
+    """An array to split; the parts are ndarrays.
+
+    The other sources have the same attributes. `array` is the memory of `x`.
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of `x`."""
+        return self.array.dtype
+
+    @property
+    def tensor_type(self) -> str | None:
+        """The ONNX name of the type, or None if ONNX Split has no such type."""
+        return tensor_type(self.array.dtype)
+
+    def split(self, plan: SplitPlan, out: Any, copy: Any) -> list[Any]:
+        """Split the array, see `splitjit.split`."""
+        return routes.run(plan, self.array, out, copy)
+
+
+class ArraySource(Source):
+    """An array of another library; the parts are arrays of this library.
+
+    Such arrays may be immutable, so the arrays of `out` are ndarrays.
+    """
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any) -> None:
+        device = x.__dlpack_device__()[0]
+        if device not in _HOST_DEVICES:
+            rule = f"must be on the CPU, not on a device of DLPack type {int(device)}"
+            raise SplitTypeError("split", f"x of type {kind_of(x)}", rule, hint="copy it there")
+        self.x = x
+        try:
+            array = np.from_dlpack(x)
+        except (RuntimeError, BufferError, TypeError):  # a dtype that DLPack lacks
+            array = as_array(x)
+        super().__init__(array)
+
+    def split(self, plan: SplitPlan, out: Any, copy: Any) -> list[Any]:
+        """Split the array, see `splitjit.split`."""
+        if copy is not True:
+            routes.check_views(out, copy)
+            return [self.x[index] for index in plan.slices]
+        parts = super().split(plan, out, True)
+        if out is not None:
+            return parts
+        namespace = self.x.__array_namespace__()
+        try:
+            return list(map(namespace.from_dlpack, parts))
+        except (RuntimeError, BufferError, TypeError):
+            return list(map(namespace.asarray, parts))
+
+
+AnySource = Source | MaskedSource | TensorSource
+
+
+def source_of(x: Any) -> AnySource:
+    """Return the source that splits `x`.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Source, MaskedSource, TensorSource or ArraySource
+
+    Raises
+    ------
+    SplitError, SplitTypeError
+        If `x` is not an array, or has labels.
+    """
+    if is_tensor(x):
+        return TensorSource(x)
+    kind = type(x)
+    if issubclass(kind, np.ma.MaskedArray):
+        return MaskedSource(x)
+    if issubclass(kind, (np.ndarray, np.generic)) or is_dask_array(x):
+        return Source(as_array(x))  # the operators compute Dask arrays
+    _refuse_labelled(x)
+    if hasattr(kind, "__array_namespace__") and hasattr(kind, "__dlpack_device__"):
+        try:
+            return ArraySource(x)
+        except SplitError:
+            raise
+        except Exception as error:  # a sharded array, or any error of a foreign class
+            rule = f"must be an array in the memory of the CPU: {reason(error)}"
+            raise SplitTypeError("split", f"x of type {kind_of(x)}", rule) from error
+    array = as_array(x)
+    if array.ndim == 0 and array.dtype.kind in "OSUT":  # NumPy wraps what it cannot read
+        hint = "pass list(x)" if hasattr(kind, "__next__") else ""
+        raise SplitTypeError("split", f"x of type {kind_of(x)}", "must be an array", hint=hint)
+    return Source(array)
+
+
+def _refuse_labelled(x: Any) -> None:
+    """Refuse objects with labels, and sparse matrices, by the module of their class."""
+    for base in type(x).__mro__:
+        module = str(vars(base).get("__module__"))
+        fix = _LABELLED.get(module.partition(".")[0])
+        if fix:
+            rule = f"the parts would lose its labels; {fix}"
+        elif module.startswith("scipy.sparse"):
+            rule = "must not be sparse; pass its .toarray()"
+        else:
+            continue
+        raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)

@@ -1,0 +1,219 @@
+"""While other code imports Numba or compiles, no split waits, and every split is right.
+
+`SPLITJIT_REPEATS` sets how many times the tests of each threading layer run.
+"""
+
+import os
+import signal
+
+import pytest
+
+from tests.processes import SPLIT, run
+from tests.test_forks import CHILD
+
+REPEATS = int(os.environ.get("SPLITJIT_REPEATS", "1"))
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+needs_signals = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="needs signal.setitimer"
+)
+
+# Foreign work that another thread does: it imports Numba, and then compiles until the end.
+FOREIGN = """
+from splitjit._core import loading
+
+def work():
+    import numba
+    started.set()
+    while not end.is_set():
+        numba.njit(lambda a: np.sin(a).sum() + np.sort(a)[0])(x[0])
+
+started, end = threading.Event(), threading.Event()
+foreign = threading.Thread(target=work, daemon=True)
+
+def finish():
+    end.set()
+    foreign.join()
+    time.sleep(2 * loading._RETRY_AFTER)
+    check()
+    assert loading._loaded
+"""
+
+# Foreign work that sleeps, so that no other work disturbs the clock: in the import of Numba, which
+# imports this module yaml, and with Numba's compiler lock.
+YAML = """
+import __main__
+__main__.started.set()
+__main__.end.wait()
+raise ImportError
+"""
+SLEEPING = """
+from splitjit._core import loading
+
+def work():
+    from numba.core.compiler_lock import global_compiler_lock
+    end.clear()
+    with global_compiler_lock:
+        started.set()
+        end.wait()
+
+started, end = threading.Event(), threading.Event()
+foreign = threading.Thread(target=work, daemon=True)
+foreign.start()
+for _ in range(2):
+    started.wait()
+    started.clear()
+    times = []
+    for _ in range(50):
+        began = time.perf_counter()
+        check()
+        times.append(time.perf_counter() - began)
+    DURING
+    assert not loading._loaded
+    end.set()
+foreign.join()
+time.sleep(2 * loading._RETRY_AFTER)
+check()
+assert loading._loaded
+"""
+
+FORKS = """
+import multiprocessing
+
+foreign.start()
+for _ in range(10):
+    child()
+    time.sleep(0.05)
+started.wait()
+for _ in range(5):
+    child()
+    child(splitjit.warmup)
+    time.sleep(0.05)
+with multiprocessing.get_context("fork").Pool(2, signal.alarm, (60,)) as pool:
+    for result in [pool.apply_async(check) for _ in range(6)]:
+        result.get()
+finish()
+child()
+"""
+
+THREADS = """
+def split():
+    for _ in range(50):
+        began, loaded = time.perf_counter(), len(loading._loaded)
+        check()
+        if len(loading._loaded) == loaded and not loading._loading:
+            times.append(time.perf_counter() - began)
+
+times, errors = [], []
+threading.excepthook = errors.append
+foreign.start()
+splitters = [threading.Thread(target=split) for _ in range(2)]
+for thread in splitters:
+    thread.start()
+for thread in splitters:
+    thread.join()
+finish()
+assert not errors, errors
+assert sorted(times)[len(times) // 2] < 0.05
+"""
+
+# The splits of a signal handler, during the user's own import of Numba, and first compilations.
+SIGNALS = """
+from splitjit._core import loading
+handled, nested = 0, False
+
+def handler(*_):
+    global handled, nested
+    if not nested:
+        nested = True
+        check()
+        handled += 1
+        nested = False
+
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+import numba
+for _ in range(3):
+    numba.njit(lambda a: np.sin(a).sum() + np.sort(a)[0])(x[0])
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert handled > 10
+time.sleep(2 * loading._RETRY_AFTER)
+check()
+assert loading._loaded
+"""
+
+# What such a handler does, at each import of a module, and in each compilation.
+NESTED = """
+from splitjit._core import loading
+
+class Finder:
+    nested = False
+    count = 0
+
+    def find_spec(name, *_):
+        if not Finder.nested:
+            Finder.nested = True
+            check()
+            splitjit.warmup()
+            Finder.nested = False
+            Finder.count += 1
+            assert not loading._loaded, name
+
+sys.meta_path.insert(0, Finder)
+import ctypes.util, numba
+del sys.meta_path[0]
+assert Finder.count > 100
+
+from numba.extending import overload
+@overload(check)
+def check_while_numba_compiles():
+    Finder.find_spec("a compilation")
+    return lambda: None
+numba.njit(lambda: check())()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repeat", range(REPEATS))
+@pytest.mark.parametrize(
+    "situation",
+    [
+        pytest.param(FOREIGN + FORKS, id="forks", marks=needs_fork),
+        pytest.param(FOREIGN + THREADS, id="threads"),
+        pytest.param(SIGNALS, id="signals", marks=needs_signals),
+    ],
+)
+def test_beside_foreign_work(situation, repeat, layer, tmp_path):
+    run(tmp_path, SPLIT + CHILD + situation, layer=layer)
+
+
+@pytest.mark.parametrize(
+    "during",
+    [
+        pytest.param("assert max(times) < 0.1, max(times)", id="split"),
+        pytest.param("child(); child(splitjit.warmup)", id="forked child", marks=needs_fork),
+    ],
+)
+def test_nobody_waits(during, tmp_path):
+    (tmp_path / "yaml.py").write_text(YAML)
+    code = CHILD.replace("alarm(60)", "alarm(10)") + SLEEPING.replace("DURING", during)
+    run(tmp_path, SPLIT + code, timeout=40)
+
+
+def test_half_made_modules(tmp_path):
+    run(tmp_path, SPLIT + NESTED)
+
+
+@needs_fork
+def test_a_child_loads_if_no_thread_was_busy_at_the_fork(tmp_path):
+    code = """
+from splitjit._core import loading
+
+def load():
+    check()
+    assert loading._loaded
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+child(load)
+"""
+    run(tmp_path, SPLIT + CHILD + code)

@@ -1,0 +1,347 @@
+"""Shape inference with inputs that are known only at run time, and with unknown dims.
+
+The tables hold cases of other projects: the inputs of their tests, and the shapes that these
+tests expect. The case names are theirs.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitjit import SplitError, openvino
+from splitjit.onnx import Split, SplitToSequence, Unknown
+
+UNKNOWN = Unknown()
+
+# onnx 1.23, tests/python/shape_inference_test.py. onnx merges the shapes of a sequence into one;
+# here each part has its own.
+ONNX = [
+    ("split_negative_axis", Split(axis=-1, num_outputs=2), (2, 4), None, [(2, 2), (2, 2)]),
+    ("split_with_split_attribute", Split(axis=1), (2, 4), [3, 1], [(2, 3), (2, 1)]),
+    # onnx leaves the dim unknown here; the lengths say more.
+    ("split_with_split_attribute_unknown_split_dim", Split(axis=1), (2, "a", "b"), [3, 1],
+     [(2, 3, "b"), (2, 1, "b")]),
+    ("split_from_GLU", Split(axis=1, num_outputs=2), (5, 6, 7), None, [(5, 3, 7)] * 2),
+    ("split_uneven_split_2d", Split(num_outputs=3), (8, 2), None, [(3, 2), (3, 2), (2, 2)]),
+    ("split_uneven_split_3d", Split(axis=1, num_outputs=3), (2, 7, 3), None,
+     [(2, 3, 3), (2, 3, 3), (2, 1, 3)]),
+    ("split_to_sequence", SplitToSequence(), (6, 4), [3, 3], [(3, 4)] * 2),
+    ("split_to_sequence_scalar", SplitToSequence(), (6, 4), 2, [(2, 4)] * 3),
+    ("split_to_sequence_keepdims", SplitToSequence(keepdims=1), (6, 4), None, [(1, 4)] * 6),
+    ("split_to_sequence_not_keepdims", SplitToSequence(keepdims=0), (6, 4), None, [(4,)] * 6),
+    ("split_to_sequence_ignore_keepdims", SplitToSequence(keepdims=0), (6, 4), [3, 3],
+     [(3, 4)] * 2),
+    ("split_to_sequence_axis", SplitToSequence(axis=1), (6, 4), None, [(6, 1)] * 4),
+    ("split_to_sequence_neg_axis", SplitToSequence(axis=-2), (6, 4), None, [(1, 4)] * 6),
+    ("split_to_sequence_split_sizes", SplitToSequence(), (6, 4), [2, 1, 3],
+     [(2, 4), (1, 4), (3, 4)]),
+    ("split_to_sequence_non_divisible", SplitToSequence(), (6, 4), 4, [(4, 4), (2, 4)]),
+]  # fmt: skip
+
+# ONNX Runtime, onnxruntime/test/providers/cpu/tensor/split_op_test.cc: its tester compares the
+# shapes of outputs with the inferred ones.
+ONNX_RUNTIME = [
+    ("Axis0EqualSplit", Split(opset=7, outputs=2), (4, 2), None, [(2, 2)] * 2),
+    ("Axis0UnequalSplit", Split(opset=7, split=[1, 3], outputs=2), (4, 2), None, [(1, 2), (3, 2)]),
+    ("Axis1EqualSplit", Split(opset=7, axis=1, outputs=2), (2, 4), None, [(2, 2)] * 2),
+    ("Axis1UnequalSplit", Split(opset=7, axis=1, split=[3, 1]), (2, 4), None, [(2, 3), (2, 1)]),
+    ("Axis2EqualSplit", Split(opset=7, axis=2, outputs=3), (2, 2, 6), None, [(2, 2, 2)] * 3),
+    ("Axis2UnequalSplit", Split(opset=7, axis=2, split=[1, 2, 3]), (2, 2, 6), None,
+     [(2, 2, 1), (2, 2, 2), (2, 2, 3)]),
+    ("ZeroSizeInput", Split(opset=7, axis=-1, outputs=2), (0, 2), None, [(0, 1)] * 2),
+    ("Axis1SplitMiddleDimensionEqually", Split(opset=7, axis=1, outputs=2), (2, 4, 4), None,
+     [(2, 2, 4)] * 2),
+    ("Axis1SplitMiddleDimensionUnequally", Split(opset=7, axis=1, split=[1, 3]), (2, 4, 4), None,
+     [(2, 1, 4), (2, 3, 4)]),
+    ("NegativeAxis", Split(opset=7, axis=-1, outputs=2), (2, 4), None, [(2, 2)] * 2),
+    ("Axis0UnequalSplitInput", Split(opset=13, outputs=2), (4, 2), [1, 3], [(1, 2), (3, 2)]),
+    # The same with a `split` that is no initializer: nothing is known of the axis.
+    ("Axis0UnequalSplitInput_not_initializer", Split(opset=13, outputs=2), (4, 2), UNKNOWN,
+     [(None, 2)] * 2),
+]  # fmt: skip
+
+DYNAMIC = (0, -1)  # OpenVINO's dim without bounds
+
+# OpenVINO, src/core/tests/type_prop/split.cpp: data, axis, num_splits, the shape of each part.
+OPENVINO_SPLIT = [
+    ("axis_const_positive", (2, 3, 4), 1, 3, (2, 1, 4)),
+    ("axis_const_negative", (2, 6), -2, 2, (1, 6)),
+    ("axis_const_data_axis_dim_known", (2, 12, None), 1, 3, (2, 4, None)),
+    ("axis_const_only_data_axis_dim_known", (2, None, None), 0, 2, (1, None, None)),
+    ("axis_const_data_axis_dim_unknown", (4, None, 3, 5), 1, 3, (4, None, 3, 5)),
+    ("interval_known_divisible", (4, (3, 6), (3, 6), 5), 1, 2, (4, (1, 3), (3, 6), 5)),
+    ("interval_known_upper_bound_divisible", (4, (2, 4), 3, 5), 1, 3, (4, (0, 1), 3, 5)),
+    ("axis_const_only_data_rank_known", Unknown(4), 1, 3, (None,) * 4),
+    ("axis_param_only_data_rank_known", Unknown(4), UNKNOWN, 3, (None,) * 4),
+    ("axis_const_data_rank_unknown", UNKNOWN, 2, 3, None),
+    ("axis_param_data_rank_unknown", UNKNOWN, UNKNOWN, 3, None),
+    ("static_shape 1", (6, 2), 0, 1, (6, 2)),
+    ("static_shape 2", (6,), 0, 2, (3,)),
+    ("static_shape 3", (3, 6, 7, 3), 1, 2, (3, 3, 7, 3)),
+    ("dynamic_shape 1", ((2, 6), 2), 0, 1, ((2, 6), 2)),
+    ("dynamic_shape 2", ((4, 8),), 0, 2, ((2, 4),)),
+    ("dynamic_shape 3", (3, 6, (10, 20), (1, 3)), 2, 2, (3, 6, (5, 10), (1, 3))),
+]
+
+# OpenVINO, src/core/tests/type_prop/variadic_split.cpp, and (from "StaticShapeInference" on)
+# src/plugins/intel_cpu/tests/unit/shape_inference_test/variadic_split_shape_inference_test.cpp
+OPENVINO_VARIADIC = [
+    ("static_shape 1", (6, 2), 0, [6], [(6, 2)]),
+    ("static_shape 2", (6, 2, 10), -1, [6, -1, 3], [(6, 2, 6), (6, 2, 1), (6, 2, 3)]),
+    ("static_shape 3", (1, 20, 3), 1, [-1, 10, 3, 5], [(1, n, 3) for n in (2, 10, 3, 5)]),
+    ("dynamic_shape 1", ((2, 6), 2), 0, [4], [(4, 2)]),
+    ("dynamic_shape 2", ((2, 6), 2), 0, [4, 1, -1], [(4, 2), (1, 2), (None, 2)]),
+    ("dynamic_shape 3", (12, None), -2, [7, -1, 2], [(7, None), (3, None), (2, None)]),
+    ("dynamic_shape 4", (None, None, 6), 2, [3, 1, 2], [(None, None, n) for n in (3, 1, 2)]),
+    ("dynamic_shape 5", (None, 6), 1, [6, 0], [(None, 6), (None, 0)]),
+    ("dynamic_shape 6", ((2, 4), DYNAMIC), 1, [4, 1, -1, 3],
+     [((2, 4), n) for n in (4, 1, None, 3)]),
+    ("StaticShapeInference 1", (12, 6), -2, [7, -1, 2], [(7, 6), (3, 6), (2, 6)]),
+    ("StaticShapeInference 2", (12, 6), -2, [-1, 7, 2], [(3, 6), (7, 6), (2, 6)]),
+    ("StaticShapeInference 3", (12, 1, 6), 2, [3, 1, 2], [(12, 1, n) for n in (3, 1, 2)]),
+    ("StaticShapeInference 4", (12, 6), 1, [6, 0], [(12, 6), (12, 0)]),
+]  # fmt: skip
+
+# No test of another project has these.
+OURS = [
+    ("equal parts, no input", Split(opset=13, outputs=3), (6, "N"), None, [(2, "N")] * 3),
+    ("outputs", Split(opset=13, outputs=3), (6, "N"), UNKNOWN, [(None, "N")] * 3),
+    ("outputs, opset 18", Split(axis=1, outputs=2), (6, "N"), UNKNOWN, [(6, None)] * 2),
+    ("outputs, floats", Split(opset=1, outputs=2), (6, "N"), UNKNOWN, [(None, "N")] * 2),
+    ("count", Split(opset=13), (6, "N"), Unknown(2), [(None, "N")] * 2),
+    ("count in both", Split(outputs=2), ("N", "M"), Unknown(np.int64(2)), [(None, "M")] * 2),
+    ("count unknown", Split(opset=13), (6, "N"), UNKNOWN, [(None, "N"), ...]),
+    ("one output is the input", Split(outputs=1), ("N", 3), UNKNOWN, [("N", 3)]),
+    ("one length is the axis length", Split(), (6, 3), Unknown(1), [(6, 3)]),
+    ("an empty axis has empty parts", Split(), (0, 3), Unknown(2), [(0, 3)] * 2),
+    ("the attribute is known", Split(opset=1, split=[2, 4]), (6,), UNKNOWN, [(2,), (4,)]),
+    ("rank unknown, equal parts", Split(opset=13, outputs=2), UNKNOWN, None, [None] * 2),
+    ("rank unknown, num_outputs", Split(num_outputs=3, outputs=2), UNKNOWN, None, [None] * 2),
+    ("rank unknown, lengths", Split(), UNKNOWN, [2, 4], [None] * 2),
+    ("rank unknown, lengths unknown", Split(), UNKNOWN, UNKNOWN, [None, ...]),
+    ("rank known", Split(axis=1), Unknown(3), [2, 4], [(None, 2, None), (None, 4, None)]),
+    ("interval", Split(num_outputs=2), ((3, 7), 4), None, [(None, 4)] * 2),
+    ("interval, equal parts", Split(opset=13, outputs=2), ((3, 7), 4), None, [((1, 3), 4)] * 2),
+    ("interval that passes through", Split(num_outputs=2, axis=1), ((3, -1), 4), None,
+     [((3, -1), 2)] * 2),
+    ("interval of one extent", Split(num_outputs=2), ((4, 4), (0, -1)), None, [(2, None)] * 2),
+    ("sequence", SplitToSequence(), (6, "N"), UNKNOWN, [(None, "N"), ...]),
+    ("sequence, count", SplitToSequence(axis=1), (6, "N"), Unknown(2), [(6, None)] * 2),
+    ("sequence, no lengths", SplitToSequence(), (0, "N"), Unknown(0), []),
+    ("sequence, keepdims ignored", SplitToSequence(keepdims=0), (6,), UNKNOWN, [(None,), ...]),
+    ("sequence, rank unknown", SplitToSequence(), UNKNOWN, None, [None, ...]),
+    ("sequence, rank unknown, squeezed", SplitToSequence(keepdims=0), UNKNOWN, None, [None, ...]),
+    ("sequence, rank unknown, lengths", SplitToSequence(), UNKNOWN, [2, 4], [None, None]),
+    ("sequence, interval", SplitToSequence(), ((3, 7), 4), None, [(1, 4), ...]),
+]  # fmt: skip
+
+OPENVINO_RUN_TIME = [
+    # data, axis, lengths, shapes
+    ((2, 6), 1, Unknown(3), [(2, None)] * 3),
+    ((2, 6), 1, Unknown(1), [(2, 6)]),
+    ((2, 6), 1, UNKNOWN, [(2, None), ...]),
+    (("N", "M"), -1, Unknown(2), [("N", None)] * 2),
+    ((2, 6), UNKNOWN, [2, 4], [(None, None)] * 2),
+    ((2, 6), UNKNOWN, [-1, 4], [(None, None)] * 2),
+    ((2, 6), UNKNOWN, Unknown(3), [(None, None)] * 3),
+    ((2, 6), UNKNOWN, UNKNOWN, [(None, None), ...]),
+    (UNKNOWN, 1, [2, -1], [None] * 2),
+    (UNKNOWN, [1], Unknown(3), [None] * 3),
+    (UNKNOWN, UNKNOWN, UNKNOWN, [None, ...]),
+    ((0, 3), 0, Unknown(0), []),
+    (((2, 6),), 0, [-1], [((2, 6),)]),
+    (((5, -1), "N"), 0, [2, -1], [(2, "N"), (None, "N")]),
+]
+
+
+def rows(*tables):
+    return [pytest.param(*row[1:], id=row[0]) for table in tables for row in table]
+
+
+@pytest.mark.parametrize(("operator", "shape", "split", "expected"), rows(ONNX, ONNX_RUNTIME, OURS))
+def test_onnx(operator, shape, split, expected):
+    assert operator.infer_shapes(shape, split) == expected
+
+
+@pytest.mark.parametrize(("shape", "axis", "num_splits", "expected"), rows(OPENVINO_SPLIT))
+def test_openvino_split(shape, axis, num_splits, expected):
+    operator = openvino.Split(num_splits=num_splits)
+    assert operator.infer_shapes(shape, axis) == [expected] * num_splits
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "lengths", "expected"),
+    [*rows(OPENVINO_VARIADIC), *OPENVINO_RUN_TIME],
+)
+def test_openvino_variadic_split(shape, axis, lengths, expected):
+    assert openvino.VariadicSplit().infer_shapes(shape, axis, lengths) == expected
+
+
+REFUSED = [
+    # onnx: tests/python/shape_inference_test.py
+    ("split_to_sequence_zero_scalar", lambda: SplitToSequence().infer_shapes((6, 4), 0),
+     "split=0, axis=0, shape=(6, 4): split must be at least 1"),
+    # ONNX Runtime: split_op_test.cc
+    ("InvalidAxis", lambda: Split(opset=7, axis=2, outputs=1).infer_shapes((4, 2)),
+     "axis=2, shape=(4, 2): axis must be in [-2, 1]"),
+    ("SplitAttributeSumTooSmall", lambda: Split(opset=7, split=[1, 2]).infer_shapes((4, 2)),
+     "lengths must sum to the axis length 4, not to 3"),
+    # OpenVINO: type_prop/split.cpp
+    ("interval_known", lambda: openvino.Split(num_splits=3).infer_shapes((4, (1, 2), 3, 5), 1),
+     "shape=(4, (1, 2), 3, 5): the axis length 2 must be a multiple of 3"),
+    ("invalid_axis_not_a_scalar", lambda: openvino.Split(num_splits=1).infer_shapes((2, 6), [0, 1]),
+     "axis=[0, 1]: must have rank 0"),
+    ("invalid_axis_value", lambda: openvino.Split(num_splits=4).infer_shapes((2, 6), -5),
+     "axis=-5, shape=(2, 6): axis must be in [-2, 1]"),
+    ("incompatible_data_shape", lambda: openvino.Split(num_splits=4).infer_shapes((2, 6), 1),
+     "the axis length 6 must be a multiple of 4"),
+    # ours
+    ("count", lambda: Split(outputs=3).infer_shapes((6,), Unknown(2)),
+     "ONNX Split-18: split=Unknown(length=2), outputs=3: there must be one length per output"),
+    ("no output", lambda: Split().infer_shapes((6,), Unknown(0)), "at least one output"),
+    ("num_outputs", lambda: Split(num_outputs=3).infer_shapes((6,), UNKNOWN), "only one of the"),
+    ("attribute", lambda: Split(opset=11, outputs=2).infer_shapes((6,), UNKNOWN),
+     "split is an attribute in Split-2"),
+    ("unequal", lambda: Split(opset=1, split=[2, 4]).infer_shapes((6,), Unknown(3)),
+     "the input and the attribute must be equal"),
+    ("no lengths", lambda: SplitToSequence().infer_shapes((6,), Unknown(0)),
+     "lengths must sum to the axis length 6, not to 0"),
+    ("rank 0", lambda: openvino.Split(num_splits=1).infer_shapes((), UNKNOWN), "rank 0"),
+    ("rank unknown", lambda: Split().infer_shapes(UNKNOWN, [2, -1]), "at least 0, not -1"),
+    ("too short", lambda: openvino.VariadicSplit().infer_shapes(((7, 9),), 0, [2, 4]),
+     "shape=((7, 9),): lengths must sum to the axis length 7, not to 6"),
+    ("too long", lambda: openvino.VariadicSplit().infer_shapes(((2, 3),), 0, [2, 4]),
+     "lengths must sum to the axis length 3, not to 6"),
+    ("rest", lambda: openvino.VariadicSplit().infer_shapes(((2, 3),), 0, [4, -1]),
+     "lengths other than -1 must sum to at most the axis length 3, not to 4"),
+    ("interval upside down", lambda: Split(num_outputs=1).infer_shapes(((3, 2),)),
+     "the bounds of an interval"),
+    ("interval of names", lambda: Split(num_outputs=1).infer_shapes((("N", 2),)), "an interval"),
+    ("length", lambda: Unknown(-1), "Unknown: length=-1: must be in [0, 2147483647]"),
+    ("float", lambda: Unknown(2.0), "length=2.0: must be an integer"),
+    ("a call", lambda: Split()(np.arange(6), UNKNOWN), "ONNX Split-18: split=Unknown("),
+    ("a call of a sequence", lambda: SplitToSequence()(np.arange(6), UNKNOWN), "split=Unknown("),
+    ("a call of OpenVINO", lambda: openvino.Split(num_splits=1)([6], UNKNOWN), "axis=Unknown("),
+    ("a variadic call", lambda: openvino.VariadicSplit()([6], UNKNOWN, [1]), "axis=Unknown("),
+    ("variadic lengths", lambda: openvino.VariadicSplit()([6], 0, UNKNOWN), "lengths=Unknown("),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), rows(REFUSED))
+def test_refusals(call, message):
+    with pytest.raises(SplitError) as refusal:
+        call()
+    assert message in str(refusal.value)
+
+
+# ---- onnx ---------------------------------------------------------------------------------
+
+
+@given(data=st.data())
+def test_the_inference_of_onnx_with_inputs_of_unknown_value(data):
+    """Known dims of onnx are known here, too, and equal."""
+    onnx = pytest.importorskip("onnx")
+    opset = data.draw(st.sampled_from([13, 18, 24]))
+    operator = data.draw(st.sampled_from(["Split", "SplitToSequence"]))
+    shape = data.draw(
+        st.lists(st.sampled_from([0, 1, 4, 6, None, "N"]), min_size=1, max_size=3) | st.none()
+    )
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1)) if shape else 0
+    count = data.draw(st.integers(1, 3))
+    node = onnx.helper.make_node(
+        operator, ["x", "split"], [f"y{i}" for i in range(1 if "Seq" in operator else count)],
+        axis=axis,
+    )  # fmt: skip
+    kinds = onnx.helper.make_tensor_value_info, onnx.helper.make_tensor_sequence_value_info
+    graph = onnx.helper.make_graph(
+        [node], "g",
+        [kinds[0]("x", 1, shape), kinds[0]("split", 7, [count])],
+        [kinds["Seq" in operator](name, 1, None) for name in node.output],
+    )  # fmt: skip
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    given = Unknown() if shape is None else shape
+    if operator == "Split":
+        ours = Split(opset=opset, axis=axis, outputs=count).infer_shapes(given, Unknown())
+    else:
+        ours = SplitToSequence(opset=opset, axis=axis).infer_shapes(given, Unknown())[:1]
+    for known, output in zip(ours, inferred.graph.output, strict=True):
+        kind = output.type
+        kind = kind.sequence_type.elem_type if "Seq" in operator else kind
+        if kind.tensor_type.HasField("shape"):
+            assert known is not None
+            for dim, theirs in zip(known, kind.tensor_type.shape.dim, strict=True):
+                if theirs.HasField("dim_value"):
+                    assert dim == theirs.dim_value
+                elif theirs.dim_param and not theirs.dim_param.startswith("unk__"):
+                    assert dim == theirs.dim_param
+
+
+# ---- OpenVINO -----------------------------------------------------------------------------
+
+
+DIMS = st.one_of(
+    st.integers(0, 12),
+    st.none(),
+    st.tuples(st.integers(0, 6), st.integers(7, 12)),
+    st.tuples(st.integers(0, 6), st.just(-1)),
+)
+
+
+def as_bounds(dim):
+    """Return the bounds of a dim of splitjit or OpenVINO."""
+    if hasattr(dim, "get_min_length"):
+        dim = dim.get_min_length(), dim.get_max_length()
+    low, high = (0, -1) if dim is None else (dim, dim) if isinstance(dim, int) else dim
+    return low, float("inf") if high == -1 else high
+
+
+@given(data=st.data())
+def test_the_inference_of_openvino(data):
+    """Each dim here lies within the bounds that OpenVINO infers; for Split it has the same."""
+    ov = pytest.importorskip("openvino")
+    opset = pytest.importorskip("openvino.opset1")
+    shape = data.draw(st.lists(DIMS, min_size=1, max_size=3) | st.none())
+    partial = ov.PartialShape.dynamic() if shape is None else ov.PartialShape(
+        [-1 if dim is None else dim for dim in shape]
+    )  # fmt: skip
+    axis = data.draw(st.integers(-len(shape or [0]), len(shape or [0]) - 1) | st.none())
+    lengths = data.draw(st.lists(st.integers(-1, 4), min_size=1, max_size=3) | st.integers(1, 3))
+    equal = isinstance(lengths, int) and data.draw(st.booleans())
+    x = opset.parameter(partial, np.float32)
+    at = opset.parameter([], np.int64) if axis is None else opset.constant(axis, np.int64)
+    axis = Unknown() if axis is None else axis
+
+    def node():
+        if equal:
+            return opset.split(x, at, lengths)
+        if isinstance(lengths, int):
+            return opset.variadic_split(x, at, opset.parameter([lengths], np.int64))
+        return opset.variadic_split(x, at, opset.constant(lengths, np.int64))
+
+    try:
+        if equal:
+            ours = openvino.Split(num_splits=lengths).infer_shapes(partial, axis)
+        else:
+            given = Unknown(lengths) if isinstance(lengths, int) else lengths
+            ours = openvino.VariadicSplit().infer_shapes(partial, axis, given)
+    except SplitError:
+        known = shape and isinstance(axis, int) and isinstance(shape[axis], int)
+        if known:  # OpenVINO does not compare lengths with intervals
+            with pytest.raises(RuntimeError):
+                node()
+        return
+    try:
+        outputs = node().outputs()
+    except RuntimeError as error:
+        assert "interval maximum" in str(error)  # an axis of length 0 has empty parts here
+        return
+    assert len(ours) == len(outputs)
+    for known, output in zip(ours, outputs, strict=True):
+        theirs = output.get_partial_shape()
+        assert (known is None) == theirs.rank.is_dynamic
+        for dim, other in zip(known or (), theirs if known else (), strict=True):
+            (low, high), (least, most) = as_bounds(dim), as_bounds(other)
+            assert least <= low <= high <= most
+            assert not equal or (low, high) == (least, most)

@@ -1,0 +1,260 @@
+"""Arrays of other libraries: what is split, what comes back, and what is refused."""
+
+import array
+import types
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
+
+# ---- masked arrays ----------------------------------------------------------------------
+
+
+def masked(dtype="f8", nomask=False, hard=False, shape=(4, 6)):
+    """Return a masked array with an unusual fill value."""
+    data = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    mask = np.ma.nomask if nomask else data % 3 == 1
+    return np.ma.MaskedArray(data, mask, fill_value=77, hard_mask=hard)
+
+
+def assert_masked(parts, x, plan):
+    """Check that parts have the data, the mask, the fill value and the hardness of `x`."""
+    assert len(parts) == len(plan)
+    for part, index in zip(parts, plan.slices, strict=True):
+        expected = x[index]
+        assert type(part) is np.ma.MaskedArray
+        assert np.array_equal(part.data, expected.data)
+        if x.mask is np.ma.nomask:
+            assert np.ma.getmask(part) is np.ma.nomask
+        else:
+            assert np.array_equal(np.ma.getmask(part), np.ma.getmask(expected))
+        assert part.fill_value == 77
+        assert part.hardmask == x.hardmask
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("nomask", [False, True])
+@pytest.mark.parametrize("shape", [(4, 6), (3000, 6), (0, 6)])
+def test_masks_are_split_with_the_data(shape, nomask, hard):
+    x = masked(nomask=nomask, hard=hard, shape=shape)
+    for turned, axis in ((x, 1), (x.T, 0)):
+        plan = plan_split(turned.shape, [1, 0, 5], axis=axis)
+        copies = plan(turned)
+        assert_masked(copies, turned, plan)
+        assert_masked(split(turned, [1, 0, 5], axis=axis, copy=False), turned, plan)
+        assert not any(np.may_share_memory(part.data, x.data) for part in copies)
+        assert not any(np.may_share_memory(np.ma.getmask(p), np.ma.getmask(x)) for p in copies)
+    first = split(x, [1, 0, 5], axis=1, copy=False)[2]
+    assert not first.size or np.shares_memory(first.data, x.data)
+
+
+def test_masked_records():
+    x = np.ma.array([(1, 2.0), (3, 4.0)], dtype="i4,f8", mask=[(True, False), (False, True)])
+    first, second = split(x, 1)
+    assert first.mask.tolist() == [(True, False)]
+    assert second.mask.tolist() == [(False, True)]
+
+
+def test_operators_keep_masks():
+    x = masked("f4")
+    plan = plan_split(x.shape, num_splits=2)
+    assert_masked(splitjit.onnx.Split(num_outputs=2)(x), x, plan)
+    assert_masked(splitjit.onnx.SplitToSequence()(x, 2), x, plan)
+    assert_masked(splitjit.openvino.Split(num_splits=2)(x, 0), x, plan)
+    assert_masked(splitjit.openvino.VariadicSplit()(x, 0, [2, -1]), x, plan)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("nomask", [False, True])
+@pytest.mark.parametrize("masks", [False, True])
+def test_masked_outputs(masks, nomask, hard):
+    x = masked(nomask=nomask)
+    plan = plan_split(x.shape, num_splits=2, axis=1)
+    for run in (plan, lambda x, out: plan.bind(out)(x), lambda x, out: write(x, out)):
+        out = [np.ma.MaskedArray(np.ones((4, 3)), masks or np.ma.nomask, hard_mask=hard)
+               for _ in range(2)]  # fmt: skip
+        result = run(x, out)
+        assert all(a is b for a, b in zip(result, out, strict=True))
+        for part, index in zip(out, plan.slices, strict=True):
+            assert np.array_equal(part.data, x.data[index])
+            assert np.array_equal(np.ma.getmaskarray(part), np.ma.getmaskarray(x)[index])
+
+
+def write(x, out):
+    split_into(x, out, 3, axis=1)
+    return out
+
+
+def masked_out():
+    return [np.ma.MaskedArray(np.zeros((4, 3)), False) for _ in range(2)]
+
+
+def test_masked_outputs_refused():
+    x = masked()
+    shared = np.zeros((4, 3), bool)
+    read_only = np.zeros((4, 3), bool)
+    read_only.flags.writeable = False
+    for second, says in [
+        (np.zeros((4, 3)), r"out\[1\] of type ndarray and dtype float64: .*masked array"),
+        (np.ma.zeros((4, 2)), r"out\[1\] of shape \(4, 2\)"),
+        (np.ma.zeros((4, 3), "f4"), r"out\[1\] of dtype float32"),
+        (np.ma.MaskedArray(np.zeros((4, 3)), np.ma.getmask(x)[:, :3]), "and x: must not share"),
+        (np.ma.MaskedArray(np.zeros((4, 3)), read_only), "read-only"),
+    ]:
+        out = [masked_out()[0], second]
+        with pytest.raises(SplitError, match=f"^split: {says}|{says}"):
+            split(x, 3, axis=1, out=out)
+        assert not any(np.ma.getdata(part).any() for part in out)
+    out = [np.ma.MaskedArray(np.zeros((4, 3)), shared) for _ in range(2)]
+    with pytest.raises(SplitError, match="must not share memory"):
+        split(x, 3, axis=1, out=out)
+    with pytest.raises(SplitTypeError, match="out of type int"):
+        split(x, 3, axis=1, out=5)
+    with pytest.raises(SplitTypeError, match="the bound arrays are ndarrays"):
+        plan_split(x.shape, 3, axis=1).bind([np.zeros((4, 3)), np.zeros((4, 3))])(x)
+
+
+# ---- objects with labels ----------------------------------------------------------------
+
+
+def test_objects_of_pandas_are_refused():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1, 2], "b": [3, 4]})
+    for x in (frame, frame.a, frame.index, pd.array([1, None])):
+        for copy in (True, False):
+            with pytest.raises(SplitTypeError, match=r"lose its labels; pass its \.to_numpy\(\)"):
+                split(x, 1, copy=copy)
+    for call in (
+        lambda: plan_split((2, 2), 1)(frame),
+        lambda: split_into(frame, [np.zeros((1, 2), int)] * 2, 1),
+        lambda: splitjit.onnx.Split(num_outputs=2)(frame),
+        lambda: splitjit.openvino.Split(num_splits=2)(frame, 0),
+        lambda: plan_split((2, 2), 2).bind([np.zeros((2, 2), int)])(frame),
+    ):
+        with pytest.raises(SplitTypeError, match=r"labels"):
+            call()
+    assert [part.tolist() for part in split(frame.to_numpy(), 1)] == [[[1, 3]], [[2, 4]]]
+
+
+def test_objects_of_xarray_are_refused_and_not_computed():
+    xr = pytest.importorskip("xarray")
+    da = pytest.importorskip("dask.array")
+
+    def fail(block):
+        raise AssertionError("computed")
+
+    lazy = xr.DataArray(da.ones((4, 2), chunks=2, dtype="f4").map_blocks(fail, dtype="f4"))
+    eager = xr.DataArray(np.arange(4.0), dims="t")
+    for x in (eager, lazy, eager.variable, xr.Dataset({"a": eager})):
+        for call in (lambda x: split(x, 2), lambda x: split(x, 2, copy=False),
+                     plan_split((4,), 2), splitjit.onnx.Split(num_outputs=2)):  # fmt: skip
+            with pytest.raises(SplitTypeError, match=r"lose its labels; pass its \.data"):
+                call(x)
+    assert [type(part) for part in split(lazy.data, 2)] == [da.Array] * 2
+    assert split(eager.data, 2)[1].tolist() == [2, 3]
+
+
+# ---- JAX and the Array API --------------------------------------------------------------
+
+
+@pytest.fixture
+def jax():
+    return pytest.importorskip("jax")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex64", "bfloat16",
+                                   "float8_e5m2"])  # fmt: skip
+@pytest.mark.parametrize("shape", [(4, 6), (20_000, 6), (0, 6)])
+def test_arrays_of_jax(jax, shape, dtype):
+    x = (jax.numpy.arange(np.prod(shape)).reshape(shape) % 2).astype(dtype)
+    plan = plan_split(shape, [1, 5], axis=1)
+    for parts in (split(x, [1, 5], axis=1), split(x, [1, 5], axis=1, copy=False), plan(x)):
+        for part, index in zip(parts, plan.slices, strict=True):
+            assert isinstance(part, jax.Array)
+            assert part.dtype == x.dtype
+            assert np.asarray(part).tobytes() == np.asarray(x[index]).tobytes()
+    out = plan.empty(np.asarray(x).dtype)  # arrays of JAX are immutable
+    assert split(x, [1, 5], axis=1, out=out)[1] is out[1]
+    assert out[1].tobytes() == np.asarray(x[:, 1:]).tobytes()
+
+
+def test_large_parts_of_jax_are_not_copied_again(jax):
+    x = jax.numpy.zeros((2048, 512), "float32")
+    parts = split(x, num_splits=2, axis=1)
+    first, second = (part.unsafe_buffer_pointer() for part in parts)
+    assert abs(first - second) == parts[0].nbytes  # both lie in the block of splitjit
+
+
+def test_unfinished_arrays_of_jax_are_awaited(jax):
+    x = jax.numpy.ones((1000, 1000))
+    for _ in range(10):
+        x = x @ x / 1000
+    assert all((np.asarray(part) == 1).all() for part in split(x, 500))
+
+
+def test_arrays_of_jax_without_values_are_refused(jax):
+    with pytest.raises(SplitTypeError, match="x of type .*Tracer.*: must be an array"):
+        jax.jit(lambda x: split(x, 2)[0])(jax.numpy.ones(4))
+
+
+def test_arrays_on_a_device_are_refused():
+    device = types.SimpleNamespace()
+    kind = type("Array", (), {
+        "__array_namespace__": lambda self: device,
+        "__dlpack__": lambda self, **_: None,
+        "__dlpack_device__": lambda self: (2, 0),  # CUDA
+        "dtype": "float32",
+    })  # fmt: skip
+    with pytest.raises(SplitTypeError, match="of type Array and dtype float32: must be on the CPU"):
+        split(kind(), 2)
+
+
+# ---- all others -------------------------------------------------------------------------
+
+
+def test_arrays_of_pyarrow():
+    pa = pytest.importorskip("pyarrow")
+    for x in (pa.array([1, 2, 3, 4]), pa.chunked_array([[1, 2], [3, 4]])):
+        parts = split(x, 2)
+        assert [type(part) for part in parts] == [np.ndarray] * 2
+        assert [part.tolist() for part in parts] == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("x", [memoryview(b"abcd"), bytearray(b"abcd"), array.array("B", b"abcd"),
+                               [97, 98, 99, 100], (97, 98, 99, 100)])  # fmt: skip
+def test_buffers_and_sequences(x):
+    assert [part.tolist() for part in split(x, 2)] == [[97, 98], [99, 100]]
+
+
+def test_sparse_matrices_are_refused():
+    sparse = pytest.importorskip("scipy.sparse")
+    for x in (sparse.eye(4).tocsr(), sparse.eye_array(4).tocoo()):
+        with pytest.raises(SplitTypeError, match=r"must not be sparse; pass its \.toarray\(\)"):
+            split(x, 2)
+
+
+@pytest.mark.parametrize("x", [None, {1: 2}, {1, 2}, b"ab", "ab", object(), len, {}.keys()])
+def test_objects_that_are_no_arrays_are_refused_by_type(x):
+    with pytest.raises(SplitTypeError, match=f"^split: x of type {type(x).__name__}: must be an"):
+        split(x, 2)
+
+
+def test_generators_name_the_fix():
+    with pytest.raises(SplitTypeError, match=r"x of type generator: .*; pass list\(x\)"):
+        split((n for n in range(4)), 2)
+
+
+def test_refused_outputs_show_their_dtype():
+    with pytest.raises(SplitTypeError, match="ndarray and dtype float64"):
+        split(np.ones(4), 2, out=np.ones((2, 2)))
+    with pytest.raises(SplitTypeError, match="list"):
+        split(np.ones(4), 2, out=[np.ones(2), [1.0, 2.0]])
+
+
+def test_lazy_arrays_are_not_computed():
+    da = pytest.importorskip("dask.array")
+    into = plan_split((4,), 2).bind([np.ones(2), np.ones(2)])
+    with pytest.raises(SplitError, match=r"x\.compute\(\)"):
+        into(da.ones(4, chunks=2))

@@ -1,0 +1,347 @@
+"""Tensors of torch: parts are tensors of the same bits, and nothing is lost silently."""
+
+import gc
+import io
+import sys
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
+from splitjit._core import tensors
+
+torch = pytest.importorskip("torch")
+
+
+def dtypes():
+    """Return all dtypes of CPU tensors except the quantized ones, which are refused."""
+    found = {dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+    return sorted((dtype for dtype in found if "qint" not in str(dtype)
+                   and "quint" not in str(dtype)), key=str)  # fmt: skip
+
+
+def same(a, b):
+    """Compare dtype, shape and all bits of two tensors."""
+    assert type(a) is torch.Tensor
+    return a.dtype == b.dtype and a.shape == b.shape and bits(a) == bits(b)
+
+
+def bits(x):
+    return words(x).contiguous().view(torch.uint8).numpy().tobytes() if x.numel() else b""
+
+
+def tensor(shape, dtype):
+    """Return a contiguous tensor of random bits."""
+    rng = np.random.default_rng(0)
+    count = int(np.prod(shape)) * dtype.itemsize
+    raw = rng.integers(0, 2 if dtype == torch.bool else 256, count, np.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of complex32
+        if not count:
+            return torch.empty(shape, dtype=dtype)
+        return torch.from_numpy(raw).view(dtype).reshape(shape)
+
+
+def words(x):
+    """Return the same bits as integers: torch has no copy for its smallest dtypes."""
+    return x.view(torch.uint8) if x.dtype.itemsize == 1 else x
+
+
+LAYOUTS = {
+    "contiguous": lambda dtype: tensor((6, 10), dtype),
+    "transposed": lambda dtype: tensor((10, 6), dtype).T,
+    "strided": lambda dtype: tensor((12, 30), dtype)[::2, ::3],
+    "zero-size": lambda dtype: tensor((0, 10), dtype),
+    "large": lambda dtype: tensor((40, 4000), dtype)[:, :10][:6],
+    "kernel": lambda dtype: tensor((20_000, 10), dtype),
+}
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")  # raised by torch
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", dtypes(), ids=str)
+def test_parts_equal_those_of_torch(dtype, layout):
+    x = LAYOUTS[layout](dtype)
+    sizes = [3, 0, 7]
+    plan = plan_split(tuple(x.shape), sizes, axis=1)
+    expected = [
+        part.view(dtype) if dtype.itemsize == 1 else part
+        for part in torch.split_with_sizes_copy(words(x), sizes, 1)
+    ]
+    before = bits(x) if layout == "contiguous" else None
+    fresh = split(x, sizes, axis=1)
+    views = split(x, sizes, axis=1, copy=False)
+    out = plan.empty(dtype)
+    written = split(x, sizes, axis=1, out=out)
+    bound = plan.bind(plan.empty(dtype))(x)
+    into = plan.empty(dtype)
+    split_into(x, into, sizes, axis=1)
+    for parts in (fresh, views, written, bound, plan(x), into):
+        assert isinstance(parts, list)
+        assert all(same(a, b) for a, b in zip(parts, expected, strict=True))
+    assert all(a is b for a, b in zip(written, out, strict=True))
+    assert all(part.is_contiguous() for part in fresh)
+    for part, view in zip(fresh, views, strict=True):
+        if part.numel():
+            assert view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+            assert part.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    assert before is None or bits(x) == before
+
+
+def test_strided_outputs():
+    x = tensor((6, 10), torch.bfloat16)
+    whole = torch.zeros(10, 6, dtype=torch.bfloat16)
+    out = [whole[:3].T, whole[3:].T]
+    split(x, [3, 7], axis=1, out=out)
+    assert same(whole.T.contiguous(), x)
+
+
+@pytest.mark.parametrize("kind", ["fresh", "out", "views", "bind"])
+def test_no_reference_is_left(kind):
+    plan = plan_split((600, 600), num_splits=2)
+    x, out = torch.ones(600, 600), plan.empty(torch.float32)
+    watched = [weakref.ref(x), *map(weakref.ref, out)]
+    if kind == "bind":
+        parts = plan.bind(out)(x)
+    else:
+        parts = plan(x, out if kind == "out" else None, kind != "views")
+    watched += map(weakref.ref, parts)
+    del x, out, parts
+    gc.collect()
+    assert [ref() for ref in watched] == [None] * len(watched)
+
+
+def test_blocks_return_to_the_pool(monkeypatch):
+    from splitjit._core import buffers
+
+    monkeypatch.setattr(buffers, "_POOL", buffers._Pool(2**28))
+    parts = split(torch.ones(1 << 20, 2), 1, axis=1)
+    last = parts.pop()[5:]
+    del parts
+    assert not buffers._POOL.idle
+    assert last[0] == 1
+    del last
+    assert len(buffers._POOL.idle) == 1
+
+
+def test_parts_are_leaves_of_their_own():
+    """Writing to one part does not disturb another, and saving one saves no other."""
+    for dtype in (torch.float32, torch.bfloat16):
+        first, second = split(torch.ones(2, 5000, dtype=dtype), num_splits=2)
+        assert not first._is_view()
+        first.add_(1)
+        assert second._version == 0
+        file = io.BytesIO()
+        torch.save(first, file)
+        assert len(file.getvalue()) < 1.5 * first.nbytes
+        weight = torch.ones((), dtype=dtype, requires_grad=True)
+        second.mul_(weight)
+        second.sum().backward()
+        assert weight.grad is not None
+
+
+def vmapped(function):
+    """Call a function inside of vmap, which passes tensors without memory."""
+    torch.vmap(lambda x: (function(x), x)[1])(torch.ones(2, 4))
+
+
+def fake():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(4)
+
+
+def quantized():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)
+
+
+def nested():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+
+
+def compressed():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.ones(4, 4).to_sparse_csr()
+
+
+COMPLEX = torch.ones(4, dtype=torch.complex64)
+REFUSED = {
+    "gradient": (lambda: torch.ones(4, requires_grad=True), r"no gradient; pass its \.detach\(\)"),
+    "parameter": (lambda: torch.nn.Parameter(torch.ones(4)), r"pass its \.detach\(\)"),
+    "gradient of bfloat16": (
+        lambda: torch.ones(4, dtype=torch.bfloat16, requires_grad=True), r"its \.detach\(\)",
+    ),
+    "meta": (lambda: torch.ones(4, device="meta"), "must have data"),
+    "sparse": (lambda: torch.ones(4).to_sparse(), r"sparse_coo; pass its \.to_dense\(\)"),
+    "compressed": (compressed, r"pass its \.to_dense\(\)"),
+    "conjugated": (lambda: COMPLEX.conj(), r"lazily; pass its \.resolve_conj\(\)"),
+    "negated": (lambda: COMPLEX.conj().imag, r"lazily; pass its \.resolve_neg\(\)"),
+    "quantized": (quantized, r"pass its \.int_repr\(\)"),
+    "nested": (nested, r"its \.unbind\(\)"),
+    "fake": (fake, "must be a CPU tensor with memory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refused_tensors_name_the_fix(kind):
+    make, says = REFUSED[kind]
+    x = make()
+    for copy in (True, False):
+        with pytest.raises(SplitTypeError, match=rf"^split: x of type \w+ and dtype .*{says}"):
+            split(x, 2, copy=copy)
+    if kind not in ("nested", "compressed"):
+        with pytest.raises(SplitTypeError, match=r"^split: out\[0\]"):
+            split(torch.ones(4).to(x.dtype) if kind != "quantized" else torch.ones(4), 4, out=[x])
+
+
+def test_a_tensor_without_memory_is_refused():
+    def refused(x):
+        with pytest.raises(SplitTypeError, match="must be a CPU tensor with memory"):
+            split(x, 2)
+
+    vmapped(refused)
+
+
+def test_without_gradients_parameters_are_split():
+    weight = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
+    with torch.no_grad():
+        for copy in (True, False):
+            parts = split(weight, 2, copy=copy)
+            assert [type(part) for part in parts] == [torch.Tensor] * 2
+            assert not any(part.requires_grad for part in parts)
+
+
+def test_autograd_sees_that_outputs_were_written():
+    out = [torch.ones(2), torch.ones(2)]
+    weight = torch.ones(2, requires_grad=True)
+    for write in (lambda: split(torch.ones(4), 2, out=out), plan_split((4,), 2).bind(out)):
+        product = (weight * out[0]).sum()
+        write() if write.__class__.__name__ == "function" else write(torch.ones(4))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.backward()
+
+
+WRONG_OUT = [
+    ([np.zeros(2, "f4")] * 2, SplitTypeError, r"out\[0\] of type ndarray and .*torch"),
+    ([torch.zeros(2).double()] * 2, SplitTypeError, r"out\[0\] of dtype torch.float64"),
+    ([torch.zeros(3)] * 2, SplitError, r"out\[0\] of shape \(3,\)"),
+    ([torch.zeros(2)], SplitError, "out of 1 arrays"),
+    ([torch.zeros(1).expand(2)] * 2, SplitError, "its elements must not share memory"),
+    (torch.zeros(2, 2), SplitTypeError, "out of type Tensor .*: must be a sequence"),
+    (5, SplitTypeError, "out of type int"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("out", "error", "says"), WRONG_OUT)
+def test_outputs_refused(out, error, says):
+    with pytest.raises(error, match=f"^split: {says}|^split: .*{says}"):
+        split(torch.ones(4), 2, out=out)
+    for part in out if isinstance(out, list) else []:
+        assert not part.any()
+
+
+def test_outputs_that_share_memory_are_refused():
+    x = torch.arange(8, dtype=torch.bfloat16)
+    out = torch.zeros(4, dtype=torch.bfloat16)
+    with pytest.raises(SplitError, match=r"out\[0\] and out\[1\]: must not share"):
+        split(x[:6], 3, out=[out[:3], out[1:]])
+    with pytest.raises(SplitError, match=r"out\[0\] and x: must not share"):
+        split(x[:6], 3, out=[x[5:], torch.zeros(3, dtype=torch.bfloat16)])
+    with pytest.raises(SplitError, match="must be a sequence of ndarrays"):
+        split(np.ones(4, "f4"), 2, out=[torch.zeros(2)] * 2)
+
+
+def test_bindings_of_tensors_and_of_arrays_do_not_mix():
+    plan = plan_split((4,), 2)
+    into = plan.bind(plan.empty(torch.bfloat16))
+    for x in (np.ones(4, np.int16), torch.ones(4), torch.ones(4, dtype=torch.int16)):
+        with pytest.raises(SplitTypeError, match=r"the bound tensors have dtype torch.bfloat16"):
+            into(x)
+    with pytest.raises(SplitTypeError, match="the bound arrays are ndarrays"):
+        plan.bind(plan.empty(np.int16))(torch.ones(4, dtype=torch.bfloat16))
+
+
+def test_a_bound_tensor_that_was_given_other_memory_is_refused():
+    plan = plan_split((4,), 2)
+    out = plan.empty(torch.float32)
+    into = plan.bind(out)
+    into(torch.ones(4))
+    out[1].set_(torch.zeros(100))
+    with pytest.raises(SplitError, match="a bound tensor: was resized since; bind it again"):
+        into(torch.ones(4))
+    assert not out[1].any()
+
+
+def test_operators():
+    x = torch.arange(6.0).to(torch.bfloat16)
+    expected = list(torch.split(x, 2))
+    for parts in (
+        splitjit.onnx.Split(num_outputs=3)(x),
+        splitjit.onnx.SplitToSequence(opset=24)(x, torch.tensor(2)),
+        splitjit.openvino.Split(num_splits=3)(x, 0),
+        splitjit.openvino.VariadicSplit()(x, 0, torch.tensor([2, -1, 2])),
+    ):
+        assert all(same(a, b) for a, b in zip(parts, expected, strict=True))
+    with pytest.raises(SplitTypeError, match="torch.bfloat16.*opset=13"):
+        splitjit.onnx.Split(opset=11, outputs=2)(x)
+    with pytest.raises(SplitTypeError, match="torch.float8_e5m2.*use splitjit.split"):
+        splitjit.onnx.Split(num_outputs=2)(x.to(torch.float8_e5m2))
+
+
+class Labelled(torch.Tensor):
+    pass
+
+
+def test_parts_of_a_subclass_are_of_the_base_class():
+    for copy in (True, False):
+        parts = split(torch.ones(4).as_subclass(Labelled), 2, copy=copy)
+        assert [type(part) for part in parts] == [torch.Tensor] * 2
+
+
+@pytest.mark.slow
+def test_compiled_by_torch():
+    """torch.compile leaves a split between two graphs; with ``fullgraph``, torch refuses it."""
+    plan = plan_split((4, 6), num_splits=2, axis=1)
+    out = plan.empty(torch.float32)
+    into = plan.bind(plan.empty(torch.float32))
+
+    def function(x):
+        first, second = split(x * 2, num_splits=2, axis=1)
+        plan(x, out)
+        return first + second + plan(x)[0] + out[0] + into(x)[1]
+
+    x = torch.ones(4, 6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # raised inside of torch
+        assert torch.compile(function, backend="eager")(x).tolist() == [[7.0] * 3] * 4
+        with pytest.raises(Exception, match="disable|skipped"):
+            torch.compile(lambda x: split(x, 2)[0], backend="eager", fullgraph=True)(x)
+
+
+def test_a_part_costs_no_more_than_what_torch_needs_to_make_it():
+    """The number of calls of Python functions does not depend on the number of parts."""
+
+    def calls(parts):
+        x, count = torch.ones(parts), 0
+
+        def tracer(frame, event, argument):
+            nonlocal count
+            count += event == "call"
+
+        split(x, 1)
+        sys.setprofile(tracer)
+        split(x, 1)
+        sys.setprofile(None)
+        return count
+
+    assert calls(2) <= calls(64) <= calls(2) + 4
+    assert tensors._words()[torch.bfloat16] is torch.int16
