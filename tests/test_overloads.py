@@ -486,6 +486,19 @@ def test_calls_in_other_places(function, right):
         list(function(x, 4))
 
 
+@njit
+def halved(x, lengths):
+    parts = splitjit.split(x, lengths, axis=1)
+    for part in parts:
+        for row in part:
+            row /= 2
+    return parts
+
+
+def test_in_place_operators_stay():
+    assert [part.tolist() for part in halved(np.ones((1, 3)), (1, 2))] == [[[0.5]], [[0.5, 0.5]]]
+
+
 @pytest.mark.slow
 def test_in_cached_code(tmp_path):
     """The second process loads the machine code that the first process saved."""
