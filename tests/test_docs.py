@@ -55,6 +55,5 @@ def test_commands_are_those_of_the_parser():
 def test_the_reference_has_everything_public(module):
     text = (ROOT / "docs" / "reference.md").read_text("utf-8")
     section = text.split(f".. module:: {module}\n")[1].split(".. module::")[0]
-    assert set(re.findall(r"^\.\. (?:auto\w+|data):: (\w+)", section, re.M)) == set(
-        import_module(module).__all__
-    )
+    names = re.findall(r"^(?:   |\.\. data:: )(\w+)$", section, re.M)
+    assert sorted(names) == sorted(import_module(module).__all__)

@@ -1,0 +1,128 @@
+"""Open each page of the built site in a headless browser, wide and narrow, light and dark.
+
+``python docs/browser.py docs/_build/html [--screenshots FOLDER]`` fails if a page writes an error
+to the console, requests a file that is missing, or is wider than the window. It also tries the
+search and the filter of the conformance tables. It needs ``--group browser`` and Chromium: an
+installed one, or the one of ``playwright install chromium``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, TimeoutError, sync_playwright
+
+WIDTHS = (1280, 400)
+SCHEMES = ("light", "dark")
+SEARCHES = ("bfloat16", "num_splits", "set_buffer_limit", "safetensors")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serve files without a log."""
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Write nothing."""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on a free port, and yield its address."""
+    handler = functools.partial(Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def faults(page: Page, address: str) -> list[str]:
+    """Open a page, and return what is wrong with it."""
+    found: list[str] = []
+    page.on("console", lambda m: found.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on("response", lambda r: found.append(f"{r.status} {r.url}") if r.status >= 400 else None)
+    page.goto(address, wait_until="load")
+    width = page.evaluate("document.documentElement.scrollWidth")
+    if width > page.viewport_size["width"]:
+        found.append(f"{width} pixels wide")
+    broken = "[...document.images].filter(i => !i.loading && !i.naturalWidth).map(i => i.src)"
+    return [*found, *(f"no picture {source}" for source in page.evaluate(broken))]
+
+
+def check_pages(browser: Browser, site: Path, root: str, screenshots: Path | None) -> list[str]:
+    """Open each page at each width and in each color scheme; return all faults."""
+    found = []
+    pages = sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            viewport = {"width": width, "height": 900}
+            context = browser.new_context(viewport=viewport, color_scheme=scheme)
+            for path in pages:
+                name = path.relative_to(site).as_posix()
+                page = context.new_page()
+                where = f"{name} at {width} px, {scheme}"
+                found += [f"{where}: {fault}" for fault in faults(page, f"{root}/{name}")]
+                if screenshots:
+                    file = f"{name.removesuffix('.html').replace('/', '-')}-{width}-{scheme}.png"
+                    page.screenshot(path=screenshots / file, full_page=True)
+                page.close()
+            context.close()
+    print(f"{len(pages)} pages, {len(WIDTHS)} widths, {len(SCHEMES)} color schemes")
+    return found
+
+
+def check_search(browser: Browser, root: str) -> list[str]:
+    """Search for words that must be on a page, and return those that are not."""
+    missing = []
+    page = browser.new_page()
+    for word in SEARCHES:
+        page.goto(f"{root}/search.html?q={word}")
+        try:
+            page.wait_for_selector("#search-results li a", timeout=10_000)
+        except TimeoutError:
+            missing.append(f"the search does not find {word}")
+    page.close()
+    return missing
+
+
+def check_filter(browser: Browser, root: str) -> list[str]:
+    """Filter the conformance tables; each case that is left must have a result that differs."""
+    page = browser.new_page()
+    page.goto(f"{root}/conformance.html")
+    cases = page.locator("tr.case:visible")
+    before = cases.count()
+    page.check("#only-differences")
+    after, differing = cases.count(), page.locator("tr.case:visible:has(td.differs)").count()
+    header = page.locator("th").last.evaluate("th => getComputedStyle(th).position")
+    page.close()
+    print(f"the filter leaves {after} of {before} cases")
+    faults = [] if 0 < after == differing < before else ["the filter of the conformance tables"]
+    return faults if header == "sticky" else [*faults, "the header of the conformance tables"]
+
+
+def main() -> None:
+    """Check a built site; exit with the faults."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("site", type=Path)
+    parser.add_argument("--screenshots", type=Path, metavar="FOLDER")
+    options = parser.parse_args()
+    if options.screenshots:
+        options.screenshots.mkdir(parents=True, exist_ok=True)
+    installed = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+    with served(options.site) as root, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=installed, args=["--no-sandbox"])
+        found = check_pages(browser, options.site, root, options.screenshots)
+        found += check_search(browser, root) + check_filter(browser, root)
+        browser.close()
+    if found:
+        raise SystemExit("\n".join(found))
+
+
+if __name__ == "__main__":
+    main()
