@@ -44,7 +44,7 @@ def served(folder: Path) -> Iterator[str]:
 def faults(page: Page, address: str) -> list[str]:
     """Open a page, and return what is wrong with it."""
     found: list[str] = []
-    page.on("console", lambda m: found.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("console", lambda m: found.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: found.append(str(error)))
     page.on("response", lambda r: found.append(f"{r.status} {r.url}") if r.status >= 400 else None)
     page.goto(address, wait_until="load")

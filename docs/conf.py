@@ -26,7 +26,7 @@ extensions = [
     "site_pages",
 ]
 highlight_language = "none"  # for code blocks that name no language
-exclude_patterns = ["_build", "_made", "gallery/**/*.ipynb"]
+exclude_patterns = ["_build", "_made", "**/sg_execution_times.rst", "sg_execution_times.rst"]
 templates_path = ["_templates"]
 default_role = "autolink"  # names of public objects in docstrings become links
 nitpicky = True
@@ -99,7 +99,12 @@ html_css_files = ["site.css"]
 # The package writes the help texts and the plan that pages show, so they are never out of date.
 MADE = Path(__file__).with_name("_made")
 MADE.mkdir(exist_ok=True)
-for name, arguments in {"splitjit": [], "split": ["split"], "check": ["check"]}.items():
+for name, arguments in {
+    "splitjit": [],
+    "split": ["split"],
+    "join": ["join"],
+    "check": ["check"],
+}.items():
     command = [sys.executable, "-m", "splitjit", *arguments, "--help"]
     printed = subprocess.check_output(command, env={**os.environ, "COLUMNS": "80"})
     (MADE / f"{name}.txt").write_bytes(printed)

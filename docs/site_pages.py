@@ -19,9 +19,12 @@ def color_conformance(app: Sphinx, doctree: nodes.document, docname: str) -> Non
     """Give cells and rows of the conformance tables classes, which site.css colors and filters."""
     if docname != "conformance":
         return
-    for body in doctree.findall(nodes.tbody):
+    for table in doctree.findall(nodes.tgroup):
+        header, *rows = table.findall(nodes.row)
+        if header.children[0].astext() != "case":
+            continue
         rule = None
-        for row in body.findall(nodes.row):
+        for row in rows:
             kinds = {SIGNS.get(cell.astext()[:1], "") for cell in row.children}
             for cell in row.children:
                 cell["classes"] += [kind for kind in [SIGNS.get(cell.astext()[:1])] if kind]

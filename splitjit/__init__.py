@@ -19,6 +19,7 @@ from splitjit.errors import SplitError, SplitTypeError
 
 if TYPE_CHECKING:
     from splitjit import dask as dask
+    from splitjit import files as files
     from splitjit import onnx as onnx
     from splitjit import openvino as openvino
 
@@ -35,7 +36,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_SUBMODULES = ("dask", "onnx", "openvino")
+_SUBMODULES = ("dask", "files", "onnx", "openvino")
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, SupportsIndex, overload
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._core.arguments import Lengths, integers
-from splitjit._core.plan import Part, SupportsSlices
+from splitjit._core.kinds import Part, SupportsSlices
 from splitjit._core.rules import LENGTHS, NUM_SPLITS
 from splitjit._core.sources import source_of
 from splitjit._core.split import split_by_rule

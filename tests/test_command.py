@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit._cli import check, files, report
+from splitjit._cli import check, report
 from splitjit._cli import main as command
 from splitjit._cli.main import main
 from splitjit._core import threads
+from splitjit._files import tiles
 from tests.conftest import needs_kernels
 
 SMALL = (
@@ -322,7 +323,7 @@ def test_examples_of_the_help_are_commands(capsys):
         main(["split", "--help"])
     text = capsys.readouterr().out.replace("\\\n", " ")
     examples = re.findall(r"^ +python -m splitjit (.*)", text, re.M)
-    assert len(examples) == 4
+    assert len(examples) == 5
     for example in examples:
         command._parser().parse_args(shlex.split(example))
 
@@ -339,7 +340,7 @@ class Terminal(io.StringIO):
 def at_once(monkeypatch):
     monkeypatch.setattr(report, "BAR_AFTER", 0)
     monkeypatch.setattr(report, "LINE_EVERY", 0)
-    monkeypatch.setattr(files, "TILE", 48)
+    monkeypatch.setattr(tiles, "TILE", 48)
 
 
 LINES = r"(python -m splitjit: \d+% of 0\.0 GB written in \d+ s\n)+"
@@ -401,7 +402,7 @@ def test_a_missing_package_is_one_line(tmp_path, capsys, monkeypatch):
 
 HALF_WAY = """
     import runpy, sys, time
-    from splitjit._cli.formats.base import Source
+    from splitjit._files.formats.base import Source
 
     fill, tiles = Source.fill, []
 

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {
     "README.md": "onnx",
+    "checkpoints.md": "safetensors",
     "compiled.md": "numba",
     "dask.md": "dask.array",
     "models.md": "onnx",
@@ -51,7 +52,9 @@ def test_commands_are_those_of_the_parser():
         _parser().parse_args(shlex.split(command, comments=True))
 
 
-@pytest.mark.parametrize("module", ["splitjit", "splitjit.onnx", "splitjit.openvino"])
+@pytest.mark.parametrize(
+    "module", ["splitjit", "splitjit.files", "splitjit.onnx", "splitjit.openvino"]
+)
 def test_the_reference_has_everything_public(module):
     text = (ROOT / "docs" / "reference.md").read_text("utf-8")
     section = text.split(f".. module:: {module}\n")[1].split(".. module::")[0]

@@ -17,18 +17,17 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 
 import splitjit
-from splitjit._cli import files, formats
-from splitjit._cli.formats.base import Tensor
-from splitjit._cli.formats.npy import make_header
+from splitjit import files
+from splitjit._files import formats, tiles
+from splitjit._files.formats.base import Tensor
+from splitjit._files.formats.npy import make_header
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")
 
 
 def split_file(path, *args, **kwargs):
-    (planned,) = files.plan_files([path], *args, **kwargs)
-    files.write_parts([planned])
-    return list(planned.targets)
+    return list(files.split_files(path, *args, **kwargs).targets)
 
 
 def names(folder):
@@ -107,7 +106,7 @@ def test_no_header_is_written_that_numpy_refuses(tmp_path):
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_npz(tmp_path, monkeypatch, save):
-    monkeypatch.setattr(files, "TILE", 1000)
+    monkeypatch.setattr(tiles, "TILE", 1000)
     x = np.arange(3000).reshape(30, 100)
     members = {"a": x, "b/c": x.astype("S7").T, "d": x.astype(">f2")[:, ::3], "e": x[0]}
     save(tmp_path / "x.npz", **members)
@@ -135,7 +134,7 @@ def test_npz_copies_what_is_no_array(tmp_path):
         archive.writestr(info, "no array", zipfile.ZIP_LZMA)
         archive.writestr("bad.npy", "no array")
         archive.writestr("folder/", "")
-    for path in split_file(tmp_path / "x.npz", num_splits=2, select=[("a", 0)]):
+    for path in split_file(tmp_path / "x.npz", num_splits=2, tensors=["a=0"]):
         with np.load(path, allow_pickle=True) as part:
             assert list(part) == ["a", "b", "c", "read.me", "bad", "folder/"]
             assert part["b"].tolist() == [{}, "b"]
@@ -151,7 +150,7 @@ def test_npz_copies_what_is_no_array(tmp_path):
         ("bad", "magic"),
     ]:
         with pytest.raises(splitjit.SplitError, match=rf"x\.npz.*{name}.*{message}"):
-            files.plan_files([tmp_path / "x.npz"], num_splits=2, select=[(name, 0)])
+            files.plan_files([tmp_path / "x.npz"], num_splits=2, tensors=[name])
     assert len(names(tmp_path)) == 3
 
 
@@ -206,7 +205,7 @@ def test_npz_is_read_through_to_its_checksum(tmp_path):
     content = patched(zipped(("b", "b" * 200_000)), b"b" * 100_000, b"b" * 99_999 + b"c", 1)
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(splitjit.SplitError, match="damaged: Bad CRC-32"):
-        split_file(tmp_path / "x.npz", num_splits=1, select=[("a", 0)])
+        split_file(tmp_path / "x.npz", num_splits=1, tensors=["a=0"])
     assert names(tmp_path) == ["x.npz"]
 
 
@@ -291,7 +290,7 @@ def checkpoints(draw):
 def test_safetensors(checkpoint, count, metadata, tile):
     axis, tensors = checkpoint
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "TILE", tile)
+        patch.setattr(tiles, "TILE", tile)
         path = Path(folder, "m.safetensors")
         write(path, tensors, metadata)
         paths = split_file(path, axis=axis, num_outputs=count)
@@ -331,10 +330,10 @@ def test_patterns_and_their_axes(tmp_path):
     tensors["scale"] = ("F32", [], b"abcd")
     write(path, tensors)
     matrix = np.frombuffer(data, "u1").reshape(4, 4)
-    select = [("a.o", 1), ("*.[ok]", 0), ("a.?", -1)]
-    for folder, copy_others in [("copy", True), ("skip", False)]:
+    tensors_of = ["a.o=1", "*.[ok]=0", "a.?=-1"]
+    for others in ["copy", "skip"]:
         paths = split_file(
-            path, num_splits=2, select=select, copy_others=copy_others, folder=tmp_path / folder
+            path, num_splits=2, tensors=tensors_of, others=others, out=tmp_path / others
         )
         for i, part in enumerate(paths):
             held, _ = read(part)
@@ -342,8 +341,8 @@ def test_patterns_and_their_axes(tmp_path):
             expected = {"a.q": columns, "a.k": rows, "a.o": columns, "b.o": rows}
             for name, x in expected.items():
                 assert held.pop(name) == ("U8", list(x.shape), x.tobytes())
-            others = {name: tensors[name] for name in ["norm[0]", "scale"]}
-            assert held == (others if copy_others else {})
+            copied = {name: tensors[name] for name in ["norm[0]", "scale"]}
+            assert held == (copied if others == "copy" else {})
 
 
 def test_a_pattern_must_match_in_some_file(tmp_path):
@@ -351,12 +350,12 @@ def test_a_pattern_must_match_in_some_file(tmp_path):
     for i, path in enumerate(paths):
         write(path, {f"{i}": ("U8", [2], b"ab")})
     with pytest.raises(splitjit.SplitError, match="pattern '2': must match"):
-        files.plan_files(paths, num_splits=2, select=[("*", 0), ("2", 0)])
-    files.write_parts(files.plan_files(paths, num_splits=2, select=[("1", 0)]))
+        files.plan_files(paths, num_splits=2, tensors=["*=0", "2=0"])
+    files.split_files(paths, num_splits=2, tensors=["1=0"])
     assert read(tmp_path / "1.1.safetensors")[0] == {"0": ("U8", [2], b"ab")}
     assert read(tmp_path / "2.1.safetensors")[0] == {"1": ("U8", [1], b"b")}
-    planned = files.plan_files(paths, num_splits=2, select=[("1", 0)], copy_others=False)
-    assert [len(file.targets) for file in planned] == [0, 2]
+    planned = files.plan_files(paths, num_splits=2, tensors=["1=0"], others="skip", force=True)
+    assert [len(file.targets) for file in planned.files] == [0, 2]
 
 
 @pytest.mark.parametrize("name", ["x", "xy"])

@@ -19,7 +19,7 @@ PACKAGE = Path(splitjit.__file__).parent
 # `onnx`, `_files` and `_cli` stand for all of their modules, `splitjit` and `_core` for their
 # __init__.py.
 LAYERS = """
-errors _core _core.keeping _core.overlap
+errors _core _core.keeping _core.kinds _core.overlap
 _core.rules
 _core.arguments _core.parts
 _core.sizes
@@ -42,6 +42,7 @@ splitjit
 _operators _inlining _njit_rules
 onnx openvino dask _njit
 _files
+files
 _cli
 __main__
 """

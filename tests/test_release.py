@@ -11,7 +11,7 @@ import splitjit
 
 ROOT = Path(__file__).parents[1]
 RECIPE = ROOT / "conda" / "recipe.yaml"
-CONDA_NAMES = {"dask": "dask-core"}  # names that differ from PyPI's
+CONDA_NAMES = {"dask": "dask-core", "torch": "pytorch"}  # names that differ from PyPI's
 
 if not RECIPE.exists():
     pytest.skip("needs conda/ beside tests/", allow_module_level=True)

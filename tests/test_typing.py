@@ -6,7 +6,7 @@ both must report an error for each wrong use.
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, assert_type
+from typing import Any, assert_type
 
 import dask.array as da
 import numpy as np
@@ -15,16 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 import splitjit
 from splitjit import SplitError, SplitPlan, plan_split, split, split_into
-
-if TYPE_CHECKING:
-    import torch
-else:  # torch is too large to require
-    try:
-        import torch
-    except ImportError:
-        torch = None
-
-needs_torch = pytest.mark.skipif(torch is None, reason="torch is not installed")
 
 x = np.arange(6, dtype=np.float32)
 out = [np.empty(3, np.float32), np.empty(3, np.float32)]
@@ -96,38 +86,6 @@ def test_parts_of_dask_arrays_are_dask_arrays(lazy: da.Array) -> None:
     assert_type(split(lazy, num_splits=2, copy=False), list[da.Array])
     assert_type(plan(lazy), list[da.Array])
     assert_type(splitjit.dask.split(lazy, [2, 4]), list[da.Array])
-
-
-@needs_torch
-def test_parts_of_tensors_are_tensors() -> None:
-    tensor = torch.ones(6)
-    tensors = [torch.empty(3), torch.empty(3)]
-    assert_type(split(tensor, 3), list[torch.Tensor])
-    assert_type(split(tensor, [1, 5], copy=False), list[torch.Tensor])
-    assert_type(split(tensor, num_outputs=4, axis=0), list[torch.Tensor])
-    assert_type(split(tensor, num_splits=2), list[torch.Tensor])
-    assert_type(split(tensor, 3, out=tensors), list[torch.Tensor])
-    assert_type(plan(tensor), list[torch.Tensor])
-    assert_type(plan(tensor, tensors), list[torch.Tensor])
-    assert_type(plan.bind(tensors)(tensor), list[torch.Tensor])
-    assert_type(splitjit.onnx.Split(num_outputs=2)(tensor), list[torch.Tensor])
-    assert_type(splitjit.openvino.Split(num_splits=2)(tensor, 0), list[torch.Tensor])
-    parameter = torch.nn.Parameter(tensor, requires_grad=False)
-    assert_type(split(parameter, 3), list[torch.Tensor])
-    splitjit.split_into(tensor, tensors, 3)
-    for wrong in WRONG_TENSORS:
-        with pytest.raises((SplitError, TypeError)):
-            wrong()
-
-
-WRONG_TENSORS: list[Callable[[], object]] = [
-    lambda: split(torch.ones(6)),  # type: ignore
-    lambda: split(torch.ones(6), 3, num_splits=2),  # type: ignore
-    lambda: split(torch.ones(6), 3.0),  # type: ignore
-    lambda: split(torch.ones(6), 3, out=torch.float32),  # type: ignore
-    lambda: split(torch.ones(6), 3, out=[torch.empty(3)] * 2, copy=False),  # type: ignore
-    lambda: split(torch.float32, 3),  # type: ignore
-]
 
 
 def test_a_plan_is_one_whatever_the_rule() -> None:

@@ -1,4 +1,4 @@
-"""Output of the command: progress, errors, and a report of the parts."""
+"""What the commands ``split`` and ``join`` print: progress, errors, and a report of the parts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import importlib.util
 import itertools
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from splitjit._cli.files import FileSplit, Progress, TensorSplit
-from splitjit._cli.formats.base import Tensor
+from splitjit.files import FilePlan, Progress, SplitFiles, TensorPlan
 
 BAR_AFTER = 1.0
 """Seconds until a progress bar appears."""
@@ -37,73 +36,90 @@ def _printable(text: str) -> str:
 
 
 @contextlib.contextmanager
-def show_progress(nbytes: int, quiet: bool) -> Iterator[Progress]:
-    """Show how many of `nbytes` bytes are written, if this takes more than a moment."""
+def show_progress(quiet: bool) -> Iterator[Progress | None]:
+    """Show how many bytes are written, if this takes more than a moment."""
     if quiet:
-        yield lambda written: None
+        yield None
     elif sys.stderr.isatty() and importlib.util.find_spec("tqdm"):
         from tqdm import tqdm
 
-        with tqdm(total=nbytes, unit="B", unit_scale=True, delay=BAR_AFTER, leave=False) as bar:
-            yield bar.update
+        with contextlib.ExitStack() as stack:
+            bars: list[tqdm] = []
+
+            def update(written: int, total: int) -> None:
+                if not bars:
+                    bar = tqdm(total=total, unit="B", unit_scale=True, delay=BAR_AFTER, leave=False)
+                    bars.append(stack.enter_context(bar))
+                bars[0].update(written - bars[0].n)
+
+            yield update
     else:
-        yield _Lines(nbytes)
+        yield _Lines()
 
 
 class _Lines:
     """Print a line of progress every `LINE_EVERY` seconds."""
 
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
-        self.written = 0
+    def __init__(self) -> None:
         self.begun = self.printed = time.monotonic()
 
-    def __call__(self, written: int) -> None:
-        self.written += written
+    def __call__(self, written: int, total: int) -> None:
         now = time.monotonic()
         if now - self.printed >= LINE_EVERY:
             self.printed = now
-            share = f"{self.written / self.nbytes:.0%} of {self.nbytes / 1e9:.1f} GB"
+            share = f"{written / total:.0%} of {total / 1e9:.1f} GB"
             say(f"{share} written in {now - self.begun:.0f} s")
 
 
-def print_report(planned: Sequence[FileSplit], dry_run: bool) -> None:
+def print_report(planned: SplitFiles, dry_run: bool) -> None:
     """Print a line for each file and each part; if `dry_run`, also for each tensor."""
-    for file in planned:
+    for warning in planned.warnings:
+        say(f"warning: {warning}")
+    for file in planned.files:
         for line in _lines(file, dry_run):
             print(_printable(line))
+    for path, content in planned.indexes:
+        print(_printable(f"{path}: {len(content)} bytes"))
 
 
-def _lines(file: FileSplit, dry_run: bool) -> Iterator[str]:
-    path, names = file.source.path, file.source.names
-    if names == ("",) and file.tensors:
-        yield f"{path}: {_describe(file.tensors[0].tensor)}"
+def print_files(paths: Iterable[Path]) -> None:
+    """Print a line for each joined file."""
+    for path in paths:
+        print(_printable(f"{path}: {path.stat().st_size} bytes"))
+
+
+def _lines(file: FilePlan, dry_run: bool) -> Iterator[str]:
+    paths = ", ".join(map(str, file.paths))
+    if [plan.name for plan in file.tensors] == [""]:
+        (plan,) = file.tensors
+        yield f"{paths}: {_describe(plan.shape, plan.dtype, plan.tensor.nbytes)}"
         for i, target in enumerate(file.targets):
-            yield f"{target}: {_describe(*file.part(i))}"
+            part = plan.part(i)
+            yield f"{target}: {_describe(part.shape, plan.dtype, part.nbytes)}"
         return
 
-    divided = sum(split.plan is not None for split in file.tensors)
+    divided = sum(plan.axis is not None for plan in file.tensors)
+    count = len(file.tensors) + len(file.left_out)
     others = "copied" if divided < len(file.tensors) else "left out"
-    yield f"{path}: {divided} of {len(names)} tensors split, {len(names) - divided} {others}"
+    yield f"{paths}: {divided} of {count} tensors split, {count - divided} {others}"
     if dry_run:
-        splits = {split.tensor.name: split for split in file.tensors}
-        for name in names:
-            yield f"  {name}: {_describe_split(splits.get(name))}"
+        for plan in file.tensors:
+            yield f"  {plan.name}: {_describe_split(plan)}"
+        for name in file.left_out:
+            yield f"  {name}: left out"
     for i, target in enumerate(file.targets):
-        tensors = file.part(i)
-        nbytes = sum(tensor.nbytes for tensor in tensors)
-        yield f"{target}: {len(tensors)} tensors, {nbytes} bytes"
+        yield f"{target}: {len(file.tensors)} tensors, {file.part_nbytes(i)} bytes"
 
 
-def _describe(tensor: Tensor) -> str:
-    return f"{tensor.shape} {tensor.dtype}, {tensor.nbytes} bytes"
+def _describe(shape: tuple[int, ...], dtype: str, nbytes: int) -> str:
+    return f"{shape} {dtype}, {nbytes} bytes"
 
 
-def _describe_split(split: TensorSplit | None) -> str:
-    if split is None:
-        return "left out"
-    if split.plan is None:
-        return f"{_describe(split.tensor)}, copied"
-    runs = itertools.groupby(split.plan.output_shapes)
+def _describe_split(plan: TensorPlan) -> str:
+    if plan.axis is None:
+        return f"{_describe(plan.shape, plan.dtype, plan.tensor.nbytes)}, copied"
+    runs = itertools.groupby(plan.part_shapes)
     shapes = ", ".join([f"{len(list(same))} x {shape}" for shape, same in runs])
-    return f"{split.tensor.shape} {split.tensor.dtype}, axis {split.plan.axis}, into {shapes}"
+    fused = f" in {len(plan.sections)} sections" if len(plan.sections) > 1 else ""
+    copies = f", {plan.copies} copies of each piece" if plan.copies > 1 else ""
+    return f"{plan.shape} {plan.dtype}, axis {plan.axis}{fused}, into {shapes}{copies}"

@@ -16,7 +16,8 @@ from splitjit._core.arrays import (
     check_source,
     is_dask_array,
 )
-from splitjit._core.plan import Part, SplitPlan, SupportsSlices
+from splitjit._core.kinds import Part, SupportsSlices
+from splitjit._core.plan import SplitPlan
 from splitjit._core.routes import Outputs, Slices, kernels, route_of
 from splitjit._core.small import SmallCopy
 from splitjit._core.sources import Source, source_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 from splitjit._core.arguments import (
     NOT_GIVEN,
@@ -26,6 +26,7 @@ from splitjit._core.arguments import (
     shape_of,
 )
 from splitjit._core.keeping import PLAN_BYTES, PLANS, WORD_BYTES
+from splitjit._core.kinds import Lazy, Part, Scalar, SupportsSlices
 from splitjit._core.parts import BYTES_PER_PART, FEW_PARTS, Parts, attributes
 from splitjit._core.rules import LENGTHS, Rule, Runs, runs_of_lengths
 from splitjit._core.sizes import describe_rule, sizes_of
@@ -39,39 +40,6 @@ if TYPE_CHECKING:
 run_plan: Any = None
 """Runs a plan. `splitjit._core.split` sets it, since this module imports no execution, and
 an import inside of `SplitPlan.__call__` would cost more than a small copy."""
-
-Scalar = TypeVar("Scalar", bound="np.generic")
-"""The dtype of an array, as in ``NDArray[Scalar]``."""
-
-Part = TypeVar("Part", covariant=True)
-
-
-class SupportsSlices(Protocol[Part]):
-    """An array of any library. To type checkers, a part has the type of a slice of the array.
-
-    A slice of an ndarray is an ndarray of the same dtype; a slice of a tensor of
-    torch is a tensor. So the signatures need to name no library.
-    """
-
-    def __getitem__(self, key: tuple[slice, ...], /) -> Part:
-        """Return a part: ``x[plan.slices[i]]``."""
-        ...
-
-
-class DaskArray(Protocol):
-    """A Dask array. Dask does not declare the type of its slices, see `SupportsSlices`."""
-
-    @property
-    def numblocks(self) -> Any:
-        """The number of chunks along each axis."""
-        ...
-
-    def __dask_keys__(self) -> Any:
-        """Return the keys of the chunks."""
-        ...
-
-
-Lazy = TypeVar("Lazy", bound=DaskArray)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)  # as `Parts` has them

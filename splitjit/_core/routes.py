@@ -29,7 +29,7 @@ from splitjit._core.keeping import OBJECT_BYTES, WORD_BYTES
 from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
 from splitjit._core.plan import SplitPlan
 from splitjit._core.small import SmallCopy, small_copy
-from splitjit._kernels.table import STREAM_STAGED, Arguments
+from splitjit._kernels.table import MAX_RANK, STREAM_STAGED, Arguments
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 # Measured crossovers between the routes, in bytes of all parts. Below the first, NumPy
@@ -157,6 +157,36 @@ def _cut(plan: SplitPlan) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
     return lambda x: [x[index] for index in slices]
 
 
+def _stack(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> _Stack | None:
+    """Return how to copy equal parts of a contiguous array at once, or None for other parts."""
+    count, axis, shape = len(plan), plan.axis, plan.shape
+    if not 1 < count <= _MANY_PARTS or len(shape) == MAX_RANK or len(set(plan.sizes)) > 1:
+        return None
+    if not _is_contiguous(shape, strides, itemsize):
+        return None
+    shape = (*shape[:axis], count, plan.sizes[0], *shape[axis + 1 :])
+    order = (axis, *range(axis), *range(axis + 1, len(shape)))
+    return _Stack(shape, order, operator.itemgetter(*range(count)))
+
+
+class _Stack(NamedTuple):
+    """One array whose items are the parts.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape of the source with the axis in two: parts, and the length of a part.
+    order : tuple of int
+        The order of the dims in the stack.
+    items : callable
+        Returns the items of the stack.
+    """
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    items: Callable[[np.ndarray], Sequence[np.ndarray]]
+
+
 class Outputs(NamedTuple):
     """What a route knows of checked outputs: their addresses, and the layout of the copy.
 
@@ -190,8 +220,8 @@ class Slices:
     """The route by NumPy's slices. The other routes use it, too, if no kernel is loaded."""
 
     __slots__ = (
-        "bits", "cut", "nbytes", "outputs", "plan", "small", "start", "stop", "strides", "whole",
-        "writes",
+        "bits", "cut", "nbytes", "outputs", "plan", "small", "stack", "start", "stop", "strides",
+        "whole", "writes",
     )  # fmt: skip
 
     bits: np.dtype | None
@@ -215,6 +245,8 @@ class Slices:
         self.whole = one_run and self.bits is None and not dtype.hasobject
         self.outputs: dict[tuple[int, ...], Outputs] = {}
         self.cut = _cut(plan)
+        is_plain = self.bits is None and not dtype.hasobject
+        self.stack = _stack(plan, strides, dtype.itemsize) if is_plain else None
         self.small = None
         self.writes = 0
 
@@ -227,6 +259,9 @@ class Slices:
         """Copy `x` to new parts."""
         if self.whole:
             return list(self.cut(x.copy()))
+        if self.stack is not None:
+            shape, order, items = self.stack
+            return list(items(x.reshape(shape).transpose(order).copy()))
         if self.bits is None:
             return list(map(_copy, self.cut(x)))
         return [part.copy().view(x.dtype) for part in self.cut(x.view(self.bits))]

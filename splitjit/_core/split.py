@@ -19,7 +19,8 @@ from splitjit._core.arguments import (
     rule_of,
 )
 from splitjit._core.arrays import is_dask_array
-from splitjit._core.plan import Lazy, Part, SplitPlan, SupportsSlices, cached_plan
+from splitjit._core.kinds import Lazy, Part, SupportsSlices
+from splitjit._core.plan import SplitPlan, cached_plan
 from splitjit._core.rules import Rule
 from splitjit._core.sources import AnySource, source_of
 from splitjit._core.tensors import is_compiling, is_tensor, uncompiled

@@ -33,7 +33,7 @@ def is_tensor(x: object) -> bool:
 
 def is_dtype(dtype: object) -> bool:
     """Return whether `dtype` is a dtype of torch."""
-    return isinstance(dtype, getattr(sys.modules.get("torch"), "dtype", ()))
+    return issubclass(type(dtype), getattr(sys.modules.get("torch"), "dtype", ()))
 
 
 class TensorSource:

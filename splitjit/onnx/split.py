@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._core.arguments import Lengths, integer, integers, rule_of, sequence
-from splitjit._core.plan import Part, SupportsSlices
+from splitjit._core.kinds import Part, SupportsSlices
 from splitjit._core.rules import LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit._operators import (
     Dim,

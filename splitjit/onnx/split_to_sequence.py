@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex, overload
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._core.arguments import Lengths, integer, rule_of
-from splitjit._core.plan import Part, SupportsSlices
+from splitjit._core.kinds import Part, SupportsSlices
 from splitjit._core.rules import CHUNK, LENGTHS, Rule
 from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown, integer_input
 from splitjit.errors import SplitError, describe

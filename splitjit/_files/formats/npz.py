@@ -9,8 +9,8 @@ from typing import IO
 
 import numpy as np
 
-from splitjit._cli.formats.base import Part, Source, Tensor, refusal
-from splitjit._cli.formats.npy import HEAD, Npy, make_header, parse_header
+from splitjit._files.formats.base import Part, Source, Tensor, refusal
+from splitjit._files.formats.npy import HEAD, Npy, make_header, parse_header
 from splitjit._files.transaction import Staged
 from splitjit.errors import SplitError
 

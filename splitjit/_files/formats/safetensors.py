@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splitjit._cli.formats.base import FilePart, Part, Source, Tensor
+from splitjit._files.formats.base import FilePart, Part, Source, Tensor
 from splitjit._files.transaction import Staged
 from splitjit.errors import SplitError
 
@@ -34,15 +34,19 @@ class Safetensors(Source):
             raise SplitError("split", str(path), rule) from error
         self._tensors: dict[str, Tensor] = {}
         with open(path, "rb") as file:
-            offset = 8 + int.from_bytes(file.read(8), "little")
-        with safetensors.safe_open(path, "numpy") as opened:
-            self._metadata: dict[str, str] | None = opened.metadata()
-            for name in opened.offset_keys():
-                described = opened.get_slice(name)
-                dtype = described.get_dtype()
-                tensor = Tensor(name, tuple(described.get_shape()), dtype, _bits(dtype), offset)
-                self._tensors[name] = tensor
-                offset += tensor.nbytes
+            length = int.from_bytes(file.read(8), "little")
+            with safetensors.safe_open(path, "numpy") as opened:
+                described = {name: opened.get_slice(name) for name in opened.offset_keys()}
+            # The package does not keep the order of the header, but it has checked the rest.
+            self._header: dict[str, Any] = json.loads(file.read(length))
+        self.metadata = self._header.pop("__metadata__", None)
+        offset = 8 + length
+        for position, (name, tensor) in enumerate(described.items()):
+            dtype, shape = tensor.get_dtype(), tuple(tensor.get_shape())
+            self._tensors[name] = Tensor(
+                name, shape, dtype, _bits(dtype), offset, position=position
+            )
+            offset += self._tensors[name].nbytes
         # Wide elements first, as the package writes them; otherwise parts might be unaligned.
         self.names = tuple(sorted(self._tensors, key=lambda name: -self._tensors[name].bits))
 
@@ -50,9 +54,19 @@ class Safetensors(Source):
         """Return the description of a tensor."""
         return self._tensors[name]
 
+    @property
+    def header_order(self) -> tuple[str, ...]:
+        """Names of the tensors, in the order of the header."""
+        return tuple(self._header)
+
     def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
-        """Create a file with the metadata of this file, for these tensors in this order."""
-        header: dict[str, Any] = {} if self._metadata is None else {"__metadata__": self._metadata}
+        """Create a file with the metadata of this file, for these tensors in this order.
+
+        The header has the tensors in the order of their positions.
+        """
+        header: dict[str, Any] = {} if self.metadata is None else {"__metadata__": self.metadata}
+        for tensor in sorted(tensors, key=lambda tensor: tensor.position):
+            header[tensor.name] = None
         start = 0
         for tensor in tensors:
             stop = start + tensor.nbytes

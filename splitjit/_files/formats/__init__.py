@@ -6,10 +6,10 @@ To add a format, write its subclass of `Source` and list the class in `FORMATS`.
 import stat
 from pathlib import Path
 
-from splitjit._cli.formats.base import Source, refusal
-from splitjit._cli.formats.npy import Npy
-from splitjit._cli.formats.npz import Npz
-from splitjit._cli.formats.safetensors import Safetensors
+from splitjit._files.formats.base import Source, refusal
+from splitjit._files.formats.npy import Npy
+from splitjit._files.formats.npz import Npz
+from splitjit._files.formats.safetensors import Safetensors
 from splitjit.errors import SplitError
 
 FORMATS: tuple[type[Source], ...] = (Npy, Npz, Safetensors)
@@ -37,10 +37,7 @@ def read(path: Path) -> Source:
         If the file cannot be read.
     """
     kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix, Npy)
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode):  # reading a pipe would wait for a writer
-        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
-        raise OSError(f"{path} is {what}")
+    check_regular(path)
     try:
         return kind(path)
     except (MemoryError, SplitError):
@@ -49,3 +46,17 @@ def read(path: Path) -> Source:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise refusal(path, kind.suffix, error) from error
+
+
+def check_regular(path: Path) -> None:
+    """Check that a path is a regular file: reading a pipe would wait for a writer.
+
+    Raises
+    ------
+    OSError
+        If the file does not exist, or if it is not a regular file.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        raise OSError(f"{path} is {what}")

@@ -41,6 +41,8 @@ class Tensor:
         Whether the first axis is the contiguous one, instead of the last.
     version : tuple of int, optional
         Version of the .npy format, if the tensor has a .npy header.
+    position : int, default 0
+        Position in the header of the file, if the file has one header for all tensors.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Tensor:
     offset: int = 0
     fortran_order: bool = False
     version: tuple[int, int] | None = None
+    position: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -90,6 +93,10 @@ class Part(ABC):
         self.close()
 
 
+_LARGE = 1 << 20
+"""Bytes from which on it pays to write them to the disk at once."""
+
+
 class FilePart(Part):
     """A header, then the data of all tensors in order.
 
@@ -114,6 +121,11 @@ class FilePart(Part):
         """Append the bytes of a contiguous array of any dtype."""
         with self._file.open("ab") as opened:
             opened.write(data.data)
+            if data.nbytes >= _LARGE and hasattr(os, "posix_fadvise"):
+                opened.flush()
+                start = opened.tell() - data.nbytes
+                # Linux then begins to write to the disk, which works while the next bytes are read.
+                os.posix_fadvise(opened.fileno(), start, data.nbytes, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         """Do nothing: `write` has already closed the file."""
@@ -133,6 +145,11 @@ class Source(ABC):
         Suffix of the names of files in this format.
     names : tuple of str
         Names of the tensors, in the order in which parts hold them.
+    header_order : tuple of str
+        Names of the tensors, in the order of the header. Parts keep this order, so that
+        a file that is joined again has the tensors in the order of the original.
+    metadata : dict of str to str or None
+        The metadata that parts take over.
     status : stat_result
         The status of the file when its header was read.
     compressed : bool
@@ -142,10 +159,21 @@ class Source(ABC):
     suffix: str
     names: tuple[str, ...]
     compressed = False
+    metadata: dict[str, str] | None = None
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.status = os.stat(path)
+
+    @property
+    def inode(self) -> tuple[int, int]:
+        """The device and the inode of the file, which all names of the file share."""
+        return self.status.st_dev, self.status.st_ino
+
+    @property
+    def header_order(self) -> tuple[str, ...]:
+        """Names of the tensors, in the order of the header."""
+        return self.names
 
     def changed(self) -> bool:
         """Return whether the file was replaced or written to since it was read."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
-from splitjit._cli.formats.base import FilePart, Part, Source, Tensor
+from splitjit._files.formats.base import FilePart, Part, Source, Tensor
 from splitjit._files.transaction import Staged
 
 HEAD = 1 << 16
@@ -110,10 +110,16 @@ def make_header(tensor: Tensor) -> bytes:
         "fortran_order": tensor.fortran_order,
         "shape": tensor.shape,
     }
-    text = repr(fields).encode("utf-8" if tensor.version == (3, 0) else "latin-1")
+    # As NumPy writes it, with room for a larger first axis: a joined file equals the original.
+    text = "{" + "".join([f"{name!r}: {value!r}, " for name, value in fields.items()]) + "}"
+    if tensor.shape:
+        grows = tensor.shape[-1 if tensor.fortran_order else 0]
+        text += " " * (npy.GROWTH_AXIS_MAX_DIGITS - len(repr(grows)))
+    encoded = text.encode("utf-8" if tensor.version == (3, 0) else "latin-1")
     magic, length = npy.magic(*tensor.version), "<H" if tensor.version == (1, 0) else "<I"
-    text += b" " * (-(len(magic) + struct.calcsize(length) + len(text) + 1) % npy.ARRAY_ALIGN)
-    header = magic + struct.pack(length, len(text) + 1) + text + b"\n"
+    size = len(magic) + struct.calcsize(length) + len(encoded) + 1
+    encoded += b" " * (npy.ARRAY_ALIGN - size % npy.ARRAY_ALIGN)
+    header = magic + struct.pack(length, len(encoded) + 1) + encoded + b"\n"
     read = _parse(tensor.name, header)
     if (read.shape, read.dtype) != (tensor.shape, tensor.dtype):
         raise ValueError(f"a .npy header cannot describe dtype {tensor.dtype}")

@@ -1,0 +1,184 @@
+"""Checkpoints of several files: the index of Hugging Face, and folders that have one.
+
+An index is a JSON object. Its ``weight_map`` names the file of each tensor. The files
+lie beside the index. Its ``metadata`` has the sum of their data, ``total_size``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splitjit._files import formats
+from splitjit._files.formats.base import Source, Tensor
+from splitjit.errors import SplitError, shorten
+
+SUFFIX = ".safetensors.index.json"
+"""Suffix of the names of indexes."""
+
+NAME = f"model{SUFFIX}"
+"""The name of an index that splitjit writes for files that have no index."""
+
+_MOST = 100_000_000
+"""The most bytes of an index. The safetensors package has the same limit for headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """An input: the files that hold its tensors, and the index if there is one.
+
+    Attributes
+    ----------
+    path : Path
+        The path that the user gave: a file, an index or a folder.
+    sources : tuple of Source
+    index : dict, optional
+        The content of the index.
+    index_name : str
+    """
+
+    path: Path
+    sources: tuple[Source, ...]
+    index: dict[str, Any] | None = None
+    index_name: str = NAME
+
+    @property
+    def folder(self) -> Path:
+        """The folder in which the files, or the links to them, lie."""
+        return self.path if self.path.is_dir() else self.path.parent
+
+
+def read(path: Path) -> Checkpoint:
+    """Read the headers of a file, of the files of an index, or of a folder with an index.
+
+    Raises
+    ------
+    SplitError
+        If a file is not of its format, or if an index and its files do not agree.
+    OSError
+        If a file cannot be read.
+    """
+    index = path
+    if path.is_dir():
+        found = sorted(path.glob(f"*{SUFFIX}"))
+        single = path / NAME.removesuffix(".index.json")
+        if not found and single.exists():
+            return Checkpoint(path, (formats.read(single),))
+        if len(found) != 1 and path / NAME not in found:
+            held = ", ".join([one.name for one in found[:3]]) or "no index"
+            rule = f"a folder must hold {NAME} or {single.name}; this one holds {held}"
+            raise SplitError("files", str(path), rule)
+        index = path / NAME if path / NAME in found else found[0]
+    if not index.name.endswith(SUFFIX):
+        return Checkpoint(path, (formats.read(path),))
+    content = _parse(index)
+    names = sorted({*content["weight_map"].values()})
+    sources = tuple([formats.read(index.parent / name) for name in names])
+    _check_files(index, content["weight_map"], sources)
+    return Checkpoint(path, sources, content, index.name)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    """Read an index, and check all that needs no other file."""
+    formats.check_regular(path)
+
+    def refuse(rule: str) -> SplitError:
+        return SplitError("files", str(path), f"not an index of .safetensors files: {rule}")
+
+    with open(path, "rb") as file:
+        text = file.read(_MOST + 1)
+    if len(text) > _MOST:
+        raise refuse(f"it has more than {_MOST} bytes")
+    try:
+        content = json.loads(text, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise refuse(str(error)) from error
+    if not isinstance(content, dict) or not isinstance(content.get("metadata", {}), dict):
+        raise refuse("it and its metadata must be objects")
+    weights = content.get("weight_map")
+    if not isinstance(weights, dict) or not weights:
+        raise refuse("it has no weight_map")
+    for tensor, name in weights.items():
+        if not _is_file_name(name):
+            where = f"{shorten(name)}, the file of {shorten(tensor)}"
+            raise refuse(f"{where}, must be the name of a .safetensors file beside the index")
+    return content
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{shorten(twice)} stands in one object twice")
+    return content
+
+
+def _is_file_name(name: object) -> bool:
+    if not isinstance(name, str) or any(c in "/\\:" or not c.isprintable() for c in name):
+        return False  # an unprintable character could also be one that no file name may have
+    return name.endswith(".safetensors") and name != ".safetensors"
+
+
+def _check_files(path: Path, weights: dict[str, str], sources: Sequence[Source]) -> None:
+    """Check that each file holds exactly the tensors that the index says."""
+    same: dict[tuple[int, ...], Source] = {}
+    for source in sources:
+        other = same.setdefault(source.inode, source)
+        if other is not source:
+            received = f"{other.path.name} and {source.path.name}"
+            raise SplitError("files", f"{path}: {received}", "two names must not be the same file")
+        held = {*source.names}
+        listed = {tensor for tensor, name in weights.items() if name == source.path.name}
+        for tensor in sorted(held ^ listed):
+            what = "lacks this tensor" if tensor in listed else "holds it, unlike the index"
+            received = f"{path}: {shorten(tensor)}"
+            raise SplitError("files", received, f"{source.path.name} {what}")
+
+
+def make_index(
+    like: dict[str, Any] | None, change: int, files: Iterable[tuple[str, Iterable[Tensor]]]
+) -> bytes:
+    """Return the content of an index.
+
+    Parameters
+    ----------
+    like : dict or None
+        An index whose order of tensors and other entries the new index takes over.
+    change : int
+        The number of elements that the new files hold in addition to the files of
+        `like`. It is added to ``metadata["total_parameters"]``.
+    files : iterable of (str, iterable of Tensor)
+        The name of each file, with its tensors.
+
+    Returns
+    -------
+    bytes
+        JSON in the form in which transformers writes it.
+    """
+    weights: dict[str, str] = {}
+    total = 0
+    for name, tensors in files:
+        for tensor in tensors:
+            if tensor.name in weights:
+                received = f"{shorten(tensor.name)} in {weights[tensor.name]} and {name}"
+                raise SplitError("files", received, "only one file of a rank may hold a tensor")
+            weights[tensor.name] = name
+            total += tensor.nbytes
+    order = sorted(weights) if like is None else [*like["weight_map"]]
+    content = {} if like is None else dict(like)
+    metadata = {**content.get("metadata", {}), "total_size": total}
+    if type(metadata.get("total_parameters")) is int:
+        metadata["total_parameters"] += change
+    content["metadata"] = metadata
+    content["weight_map"] = {name: weights[name] for name in order if name in weights}
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def num_elements(tensors: Iterable[Tensor]) -> int:
+    """Return the number of elements of tensors together."""
+    return sum(math.prod(tensor.shape) for tensor in tensors)

@@ -1,0 +1,113 @@
+"""Which tensors are split, and how: the patterns of ``--tensor``.
+
+========================  ==========================================================
+``PATTERN``               split along the default axis
+``PATTERN=AXIS``          split along this axis
+``PATTERN=AXIS:8,2,2``    sections of lengths 8, 2 and 2 lie along the axis; the rule
+                          splits each section, and part i holds piece i of each one
+``PATTERN=AXIS/3,5``      parts of lengths 3 and 5, instead of the rule
+========================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from splitjit._files.formats.base import Source
+from splitjit.errors import SplitError, SplitTypeError, shorten
+
+_AXIS = re.compile(r"=(-?[0-9]+)(?:([:/])([0-9, ]+))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How to split the tensors whose names match a pattern.
+
+    Attributes
+    ----------
+    pattern : str
+        A pattern of `fnmatch`.
+    axis : int
+    sections : tuple of int, optional
+        Lengths of the sections along the axis. By default, one section.
+    lengths : tuple of int, optional
+        Lengths of the parts. By default, the rule gives them.
+    copies : int, default 1
+        Number of consecutive parts that hold the same piece.
+    """
+
+    pattern: str
+    axis: int
+    sections: tuple[int, ...] | None = None
+    lengths: tuple[int, ...] | None = None
+    copies: int = 1
+
+    def matches(self, name: str) -> bool:
+        """Return whether the pattern matches a name."""
+        return fnmatch.fnmatchcase(name, self.pattern)
+
+    def applies(self, source: Source, name: str) -> bool:
+        """Return whether a tensor that the pattern matches is split.
+
+        A 0-D tensor is copied, unless the pattern is its full name.
+        """
+        return name in ("", self.pattern) or bool(source.tensor(name).shape)
+
+
+def parse(text: str, axis: int) -> Choice:
+    """Parse an argument of ``--tensor``.
+
+    Parameters
+    ----------
+    text : str
+    axis : int
+        The axis, if the text has none.
+
+    Returns
+    -------
+    Choice
+
+    Raises
+    ------
+    SplitError
+        If numbers follow the axis, but not as lengths separated by commas.
+    SplitTypeError
+        If `text` is not a string.
+
+    Examples
+    --------
+    >>> parse("*.qkv_proj.weight=0:4096,1024,1024", 0).sections
+    (4096, 1024, 1024)
+    >>> parse("*.norm[0]", -1).axis
+    -1
+    """
+    if not isinstance(text, str):
+        raise SplitTypeError("files", f"tensors[...]={shorten(text)}", "must be a string")
+    found = _AXIS.search(text)
+    if not found:
+        return Choice(text, axis)
+    try:
+        lengths = tuple([int(length) for length in found[3].split(",")]) if found[3] else None
+    except ValueError:
+        rule = "the lengths after the axis must be integers separated by commas"
+        raise SplitError("files", f"tensor pattern {text!r}", rule) from None
+    sections = lengths if found[2] == ":" else None
+    return Choice(text[: found.start()], int(found[1]), sections, None if sections else lengths)
+
+
+def check_matches(choices: Iterable[Choice], names: list[str]) -> None:
+    """Check that each pattern matches the name of a tensor.
+
+    Raises
+    ------
+    SplitError
+        If a pattern matches no name.
+    """
+    for choice in choices:
+        if not any(choice.matches(name) for name in names):
+            hint = f"these files hold {shorten([name for name in names if name])}"
+            rule = f"must match the name of a tensor; {hint}"
+            raise SplitError("split", f"pattern {choice.pattern!r}", rule)

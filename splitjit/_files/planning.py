@@ -1,0 +1,225 @@
+"""Plan the split of files: the parts of each tensor, and the file of each part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from splitjit._core.plan import cached_plan
+from splitjit._core.rules import LENGTHS, Rule
+from splitjit._files import checkpoint, siblings
+from splitjit._files.checkpoint import Checkpoint
+from splitjit._files.formats.base import Source, Tensor
+from splitjit._files.patterns import Choice
+from splitjit._files.places import Place, places
+from splitjit._files.plans import FilePlan, SplitFiles, TensorPlan
+from splitjit.errors import SplitError
+
+Chooser = Callable[[str], Choice | None]
+"""Returns how to split the tensor of a name, or None if the tensor is not split."""
+
+Namer = Callable[[Checkpoint, Source, int], Path]
+"""Returns the file of a part of a source."""
+
+
+def plan_split(
+    checkpoints: Sequence[Checkpoint],
+    rule: Rule,
+    choose: Chooser,
+    name_part: Namer,
+    *,
+    copy_others: bool,
+    merge: bool,
+    ranks: bool,
+) -> SplitFiles:
+    """Plan the split of files.
+
+    Parameters
+    ----------
+    checkpoints : sequence of Checkpoint
+    rule : Rule
+    choose : callable
+    name_part : callable
+    copy_others : bool
+        Whether each part holds a copy of every tensor that is not split.
+    merge : bool
+        Whether .safetensors files whose parts have the same names share their parts.
+    ranks : bool
+        Whether parts of .safetensors files get an index in each of their folders.
+
+    Returns
+    -------
+    SplitFiles
+
+    Raises
+    ------
+    SplitError
+        If the rule does not fit a tensor or makes different numbers of parts, or if two
+        parts would have the same file name.
+    """
+    sources = [(one, source) for one in checkpoints for source in one.sources]
+    tensors = [_plan_tensors(source, rule, choose, copy_others) for _, source in sources]
+    count = _count_parts([plan for plans in tensors for plan in plans])
+    if not count:
+        for _, source in sources:  # if only 0-D tensors match, the first one is refused
+            _plan_tensors(source, rule, choose, copy_others=False, scalars=True)
+    files = []
+    for (one, source), plans in zip(sources, tensors, strict=True):
+        whole = tuple([replace(p, copies=count) if p.axis is None else p for p in plans])
+        parts = range(count if whole else 0)
+        targets = tuple([name_part(one, source, i) for i in parts])
+        held = {plan.name for plan in whole}
+        left_out = tuple([name for name in source.names if name not in held])
+        files.append(FilePlan((source.path,), targets, whole, left_out))
+    merged = _merge(files) if merge else files
+    check_places("split", [(file.paths, file.targets) for file in merged])
+    indexes = _make_indexes(checkpoints, merged, count) if ranks else []
+    warnings = siblings.find_mismatches([plan for file in merged for plan in file.tensors])
+    return SplitFiles(tuple(merged), tuple(indexes), warnings, int(ranks))
+
+
+def _plan_tensors(
+    source: Source, rule: Rule, choose: Chooser, copy_others: bool, scalars: bool = False
+) -> list[TensorPlan]:
+    plans = []
+    for name in source.names:
+        choice = choose(name)
+        if choice and (scalars or choice.applies(source, name)):
+            tensor = source.tensor(name)
+            try:
+                plan = plan_tensor(tensor, source, choice, rule)
+                plan.runs()
+            except SplitError as error:
+                where = f"split {source.path}" + (f", {name}" if name else "")
+                raise error.named(where) from None
+            plans.append(plan)
+        elif copy_others:
+            plans.append(TensorPlan(source.verbatim(name), source, None, (), 1))
+    return plans
+
+
+def plan_tensor(tensor: Tensor, source: Source, choice: Choice, rule: Rule) -> TensorPlan:
+    """Plan the parts of one tensor.
+
+    Raises
+    ------
+    SplitError
+        If the choice or the rule does not fit the shape.
+    """
+    if choice.lengths is not None:
+        rule = (LENGTHS, choice.lengths)
+    kind, value = rule
+    if choice.copies > 1:
+        assert isinstance(value, int)
+        rule = kind, value // choice.copies
+    if choice.sections is None:
+        plan = cached_plan(tensor.shape, choice.axis, rule)
+        return TensorPlan(tensor, source, plan.axis, (plan.sizes,), choice.copies)
+    whole = cached_plan(tensor.shape, choice.axis, (LENGTHS, choice.sections))
+    before, after = tensor.shape[: whole.axis], tensor.shape[whole.axis + 1 :]
+    sections = tuple(
+        [cached_plan((*before, length, *after), whole.axis, rule).sizes for length in whole.sizes]
+    )
+    if len({len(sizes) for sizes in sections}) != 1:
+        received = f"sections {choice.sections} into {[len(sizes) for sizes in sections]} parts"
+        raise SplitError("split", received, "all sections must have the same number of parts")
+    return TensorPlan(tensor, source, whole.axis, sections, choice.copies)
+
+
+def _count_parts(plans: list[TensorPlan]) -> int:
+    """Return the number of parts that all tensors have."""
+    counts = {
+        len(plan.sections[0]) * plan.copies: plan.name or plan.source.path
+        for plan in plans
+        if plan.axis is not None
+    }
+    if len(counts) > 1:
+        received = ", ".join(f"{what} into {count}" for count, what in sorted(counts.items())[:2])
+        rule = "all tensors must have the same number of parts; use num_outputs or num_splits"
+        raise SplitError("split", received, rule)
+    return next(iter(counts), 0)
+
+
+def _merge(files: list[FilePlan]) -> list[FilePlan]:
+    """Let .safetensors files whose parts have the same names share their parts."""
+    groups: dict[object, list[FilePlan]] = {}
+    for i, file in enumerate(files):
+        shared = file.targets and file.paths[0].suffix == ".safetensors"
+        groups.setdefault(file.targets if shared else i, []).append(file)
+    return [_merged(group) for group in groups.values()]
+
+
+def _merged(files: list[FilePlan]) -> FilePlan:
+    if len(files) == 1:
+        return files[0]
+    holders: dict[str, Path] = {}
+    tensors = [plan for file in files for plan in file.tensors]
+    first = tensors[0].source
+    for plan in tensors:
+        path = plan.source.path
+        if plan.name in holders:
+            received = f"{plan.name} in {holders[plan.name]} and {path}"
+            raise SplitError("split", received, "only one file of a rank may hold a tensor")
+        if plan.source.metadata != first.metadata:
+            rule = "files that are merged must have the same metadata; put {stem} into the name"
+            raise SplitError("split", f"{first.path} and {path}", rule)
+        holders[plan.name] = path
+    return FilePlan(
+        tuple([path for file in files for path in file.paths]),
+        files[0].targets,
+        tuple(sorted(tensors, key=lambda plan: -plan.tensor.bits)),  # aligned, as in one file
+        tuple([name for file in files for name in file.left_out]),
+    )
+
+
+def check_places(operator: str, files: Sequence[tuple[Sequence[Path], Sequence[Path]]]) -> None:
+    """Check that no two outputs have the same place, and that no output replaces an input.
+
+    Parameters
+    ----------
+    operator : str
+    files : sequence of (sequence of Path, sequence of Path)
+        Inputs, and the outputs that are made of them.
+
+    Raises
+    ------
+    SplitError
+        If two outputs have the same place, or if an output replaces an input.
+    """
+    inputs = [path for paths, _ in files for path in paths]
+    replaced = dict(zip(places(inputs), inputs, strict=True))
+    replaced |= dict(zip(places([path.resolve() for path in inputs]), inputs, strict=True))
+    owners: dict[Place, Path] = {}
+    for paths, targets in files:
+        for target, place in zip(targets, places(targets), strict=True):
+            if place in replaced:
+                rule = f"{target} would replace an input, {replaced[place]}"
+                raise SplitError(operator, str(paths[0]), rule)
+            if place in owners:
+                rule = f"both would write {target}; write them into different folders"
+                raise SplitError(operator, f"{owners[place]} and {paths[0]}", rule)
+            owners[place] = paths[0]
+
+
+def _make_indexes(
+    checkpoints: Sequence[Checkpoint], files: list[FilePlan], count: int
+) -> list[tuple[Path, bytes]]:
+    """Make an index for each folder that gets parts of .safetensors files."""
+    folders: dict[Path, list[FilePlan]] = {}
+    for file in files:
+        if file.targets and file.targets[0].suffix == ".safetensors":
+            folders.setdefault(file.targets[0].parent, []).append(file)
+    indexes = []
+    for group in folders.values():
+        held = {plan.source for file in group for plan in file.tensors}
+        like = next((one for one in checkpoints if one.index and held & {*one.sources}), None)
+        content, name = (like.index, like.index_name) if like else (None, checkpoint.NAME)
+        whole = [plan.tensor for file in group for plan in file.tensors]
+        for i in range(count):
+            parts = [(file.targets[i].name, file.part(i)) for file in group]
+            tensors = [tensor for _, part in parts for tensor in part]
+            change = checkpoint.num_elements(tensors) - checkpoint.num_elements(whole)
+            target = group[0].targets[i].with_name(name)
+            indexes.append((target, checkpoint.make_index(content, change, parts)))
+    return indexes

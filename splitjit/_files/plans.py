@@ -1,0 +1,168 @@
+"""The planned split of files, as data: which parts each tensor has, and where they go."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from splitjit._core.arguments import Shape
+from splitjit._files.formats.base import Source, Tensor
+from splitjit.errors import SplitError
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPlan:
+    """The parts of one tensor.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        The whole tensor, as its file describes it.
+    source : Source
+        The file of the tensor.
+    axis : int or None
+        The axis that is split, counted from 0. None if each part holds a copy of the
+        whole tensor.
+    sections : tuple of tuple of int
+        The lengths of the pieces along the axis, section by section. A tensor that is
+        not fused has one section, and a tensor that is copied has none.
+    copies : int
+        Number of consecutive parts that hold the same piece. A tensor that is copied
+        has one piece, and as many copies as there are parts.
+    """
+
+    tensor: Tensor = field(repr=False)
+    source: Source = field(repr=False)
+    axis: int | None
+    sections: tuple[tuple[int, ...], ...]
+    copies: int
+
+    @property
+    def name(self) -> str:
+        """Name of the tensor."""
+        return self.tensor.name
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the whole tensor."""
+        return self.tensor.shape
+
+    @property
+    def dtype(self) -> str:
+        """Name of the dtype."""
+        return str(self.tensor.dtype)
+
+    @property
+    def part_shapes(self) -> tuple[Shape, ...]:
+        """Shape of each part."""
+        pieces = len(self.sections[0]) if self.sections else 1
+        return tuple([self.part(i).shape for i in range(pieces * self.copies)])
+
+    def part(self, i: int) -> Tensor:
+        """Return part `i` as the header of its file describes it."""
+        if self.axis is None:
+            return self.tensor
+        length = sum([sizes[i // self.copies] for sizes in self.sections])
+        shape = (*self.shape[: self.axis], length, *self.shape[self.axis + 1 :])
+        return replace(self.tensor, shape=shape)
+
+    def runs(self) -> tuple[int, list[list[int]]]:
+        """Return the number of rows in memory order, and the bytes of each run in a row.
+
+        A row is the part of the tensor that one index into the axes before the split
+        axis selects. In a row lie the pieces of the first section, then the pieces of
+        the next section.
+
+        Raises
+        ------
+        SplitError
+            If a run of elements that are smaller than a byte is not whole bytes.
+        """
+        if self.axis is None:
+            return 1, [[self.tensor.nbytes]]
+        shape, axis = self.shape, self.axis
+        if self.tensor.fortran_order:
+            shape, axis = shape[::-1], len(shape) - 1 - axis
+        bits = math.prod(shape[axis + 1 :]) * self.tensor.bits
+        if any(size * bits % 8 for sizes in self.sections for size in sizes):
+            sizes = self.sections[0] if len(self.sections) == 1 else self.sections
+            received = f"{self.dtype} of shape {self.shape} into {sizes}"
+            rule = "parts of elements smaller than a byte must be whole bytes"
+            raise SplitError("split", received, rule)
+        return math.prod(shape[:axis]), [[n * bits // 8 for n in sizes] for sizes in self.sections]
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """The parts of one file, or of several files whose tensors go into the same parts.
+
+    Parameters
+    ----------
+    paths : tuple of Path
+        The files to split.
+    targets : tuple of Path
+        The file of each part. Empty if no part has a tensor.
+    tensors : tuple of TensorPlan
+        The tensors that each part holds, in this order.
+    left_out : tuple of str
+        Names of tensors that no part holds.
+    """
+
+    paths: tuple[Path, ...]
+    targets: tuple[Path, ...]
+    tensors: tuple[TensorPlan, ...]
+    left_out: tuple[str, ...]
+
+    def part_nbytes(self, part: int) -> int:
+        """Return the size of the data of a part, in bytes.
+
+        Parameters
+        ----------
+        part : int
+            The number of the part.
+
+        Returns
+        -------
+        int
+            Headers do not count.
+        """
+        return sum(tensor.nbytes for tensor in self.part(part))
+
+    def part(self, i: int) -> list[Tensor]:
+        """Return the tensors of part `i` as its header describes them."""
+        return [plan.part(i) for plan in self.tensors]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFiles:
+    """The planned split of files.
+
+    Parameters
+    ----------
+    files : tuple of FilePlan
+        The parts of each file.
+    indexes : tuple of (Path, bytes)
+        The index files of the ranks, with their contents.
+    warnings : tuple of str
+        Weights that are split although their bias, scale or zero point is copied, and
+        the other way round.
+    levels : int, default 0
+        Number of folders of a part that the split makes: 1 for a folder of a rank.
+    """
+
+    files: tuple[FilePlan, ...]
+    indexes: tuple[tuple[Path, bytes], ...]
+    warnings: tuple[str, ...]
+    levels: int = field(default=0, repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the data of all parts together, in bytes."""
+        return sum(file.part_nbytes(i) for file in self.files for i in range(len(file.targets)))
+
+    @property
+    def targets(self) -> tuple[Path, ...]:
+        """All files that the split writes."""
+        parts = [target for file in self.files for target in file.targets]
+        return (*parts, *[path for path, _ in self.indexes])

@@ -1,0 +1,624 @@
+"""Checkpoints: indexes, ranks, fused weights, patterns, warnings, and the way back."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit import files
+from splitjit._cli.main import main
+from splitjit._files import checkpoint, tiles
+
+safetensors = pytest.importorskip("safetensors")
+sn = pytest.importorskip("safetensors.numpy")
+
+INDEX = "model.safetensors.index.json"
+TENSORS = ["*.qkv.weight=0:8,4,4", "*.qkv.bias=0:8,4,4", "*.o.weight=1"]
+
+
+def layer(i, rng):
+    return {
+        f"layers.{i}.qkv.weight": rng.normal(size=(16, 8)).astype("f4"),
+        f"layers.{i}.qkv.bias": rng.normal(size=16).astype("f2"),
+        f"layers.{i}.o.weight": rng.normal(size=(8, 8)).astype("f4"),
+        f"layers.{i}.norm.weight": np.ones(8, "f4"),
+        f"layers.{i}.scale": np.array(i, "f4"),
+    }
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Write a checkpoint of two files with an index, as transformers writes it."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    rng = np.random.default_rng(3)
+    names, total, count = {}, 0, 0
+    for i in range(2):
+        tensors = layer(i, rng)
+        name = f"model-{i}.safetensors"
+        sn.save_file(tensors, folder / name, {"format": "pt", "b": "2", "a": "1"})
+        names |= dict.fromkeys(tensors, name)
+        total += sum(x.nbytes for x in tensors.values())
+        count += sum(x.size for x in tensors.values())
+    metadata = {"total_parameters": count, "total_size": total}
+    content = {"metadata": metadata, "weight_map": dict(sorted(names.items()))}
+    (folder / INDEX).write_text(json.dumps(content, indent=2) + "\n")
+    return folder
+
+
+def load(folder):
+    """Read all tensors of a folder by its index."""
+    weights = json.loads((folder / INDEX).read_text())["weight_map"]
+    held = {}
+    for name in sorted({*weights.values()}):
+        held |= sn.load_file(folder / name)
+    assert held.keys() == weights.keys()
+    return held
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def fused(x, sections, count, axis=0):
+    """Return the parts of a tensor in which sections lie along an axis, as NumPy makes them."""
+    cuts = np.cumsum(sections)[:-1]
+    pieces = [np.split(section, count, axis) for section in np.split(x, cuts, axis)]
+    return [np.concatenate(own, axis) for own in zip(*pieces, strict=True)]
+
+
+# ---- ranks and indexes ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tile", [1, 40, 1 << 23])
+@pytest.mark.parametrize("given", ["folder", "index"])
+def test_ranks(model, tmp_path, given, tile, monkeypatch):
+    monkeypatch.setattr(tiles, "TILE", tile)
+    path = model if given == "folder" else model / INDEX
+    out = tmp_path / "out"
+    planned = files.split_files(path, num_splits=2, tensors=TENSORS, layout="ranks", out=out)
+    assert planned.warnings == ()
+    whole = load(model)
+    for rank in range(2):
+        folder = out / f"rank-{rank}"
+        assert sorted(contents(folder)) == ["model-0.safetensors", "model-1.safetensors", INDEX]
+        held = load(folder)
+        for name, x in held.items():
+            expected = whole[name]
+            if "qkv" in name:
+                expected = fused(expected, [8, 4, 4], 2)[rank]
+            elif ".o." in name:
+                expected = np.split(expected, 2, 1)[rank]
+            np.testing.assert_array_equal(x, expected, strict=True)
+        metadata = json.loads((folder / INDEX).read_text())["metadata"]
+        assert metadata["total_size"] == sum(x.nbytes for x in held.values())
+        assert metadata["total_parameters"] == sum(x.size for x in held.values())
+    ranks = [out / "rank-0", out / "rank-1"]
+    files.join_files(ranks, tmp_path / "joined", tensors=TENSORS)
+    assert contents(tmp_path / "joined") == contents(model)
+
+
+def test_rank_folders_beside_the_checkpoint_and_a_folder_without_an_index(model):
+    for path in [model / INDEX, model / "model-1.safetensors"]:
+        path.unlink()
+    (model / "model-0.safetensors").rename(model / "model.safetensors")
+    before = contents(model)
+    files.split_files(model, num_splits=4, tensors=TENSORS, layout="ranks")
+    ranks = [model / f"rank-{i}" for i in range(4)]
+    assert load(ranks[3])["layers.0.o.weight"].shape == (8, 2)
+    out = model.parent / "joined"
+    assert files.join_files(ranks, out, tensors=TENSORS) == (out / "model.safetensors",)
+    assert contents(out) == before
+
+
+def test_ranks_of_npy_and_npz(tmp_path):
+    x = np.arange(24, dtype="f4").reshape(4, 6)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "y.npz", a=x, b=np.float32(1))
+    paths = [tmp_path / "x.npy", tmp_path / "y.npz"]
+    planned = files.split_files(paths, num_splits=2, layout="ranks", out=tmp_path / "o")
+    assert planned.indexes == ()
+    np.testing.assert_array_equal(np.load(tmp_path / "o/rank-1/x.npy"), x[2:])
+    assert np.load(tmp_path / "o/rank-1/y.npz")["b"] == 1
+
+
+def test_links_into_a_cache(model, tmp_path):
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+    blobs.mkdir()
+    snapshot.mkdir()
+    for i, path in enumerate(sorted(model.iterdir())):
+        path.rename(blobs / str(i))
+        (snapshot / path.name).symlink_to(blobs / str(i))
+    before = contents(blobs)
+    files.split_files(snapshot, num_splits=2, tensors=TENSORS)
+    assert contents(blobs) == before
+    assert (snapshot / "model-0.1.safetensors").is_file()
+    assert not (snapshot / "model-0.1.safetensors").is_symlink()
+    files.split_files(snapshot, num_splits=2, tensors=TENSORS, layout="ranks")
+    assert contents(blobs) == before
+    assert load(snapshot / "rank-1")["layers.1.o.weight"].shape == (8, 4)
+
+
+@pytest.mark.parametrize("name", ["rank{rank}.safetensors", "m-{rank:02}.safetensors"])
+def test_flat_names_hold_all_tensors_of_a_rank(model, tmp_path, name):
+    planned = files.split_files(model, num_splits=2, tensors=TENSORS, name=name, out=tmp_path)
+    assert [path.name for path in planned.targets] == [name.format(rank=i) for i in range(2)]
+    whole = load(model)
+    parts = [sn.load_file(path) for path in planned.targets]
+    for key, x in whole.items():
+        assert all(key in part for part in parts)
+        if ".o." in key:
+            np.testing.assert_array_equal(np.concatenate([p[key] for p in parts], 1), x)
+    joined = tmp_path / "joined.safetensors"
+    files.join_files(planned.targets, joined, tensors=TENSORS)
+    for key, x in sn.load_file(joined).items():
+        np.testing.assert_array_equal(x, whole[key], strict=True)
+
+
+def test_names_with_parts(model, tmp_path):
+    name = "rank-{rank}-part-{part}-{stem}.safetensors"
+    planned = files.split_files(model, num_splits=2, tensors=TENSORS, name=name, out=tmp_path)
+    names = sorted(path.name for path in planned.targets)
+    assert names[0] == "rank-0-part-0-model-0.safetensors"
+    assert len(names) == 4
+
+
+BAD_NAMES = [
+    "x.safetensors",
+    "{rank}.npy",
+    "{rank}/x.safetensors",
+    "{rank.real}.safetensors",
+    "{rank!r}.safetensors",
+    "{rank:{rank}}.safetensors",
+    "{rank:999999999}.safetensors",
+    "{other}{rank}.safetensors",
+    "{rank.safetensors",
+    "{}.safetensors",
+    "../{rank}.safetensors",
+]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_bad_names(model, name):
+    before = contents(model.parent)
+    with pytest.raises(splitjit.SplitError, match="name="):
+        files.split_files(model, num_splits=2, tensors=TENSORS, name=name)
+    assert contents(model.parent) == before
+
+
+def test_files_may_have_different_metadata(model, tmp_path):
+    tensors = sn.load_file(model / "model-1.safetensors")
+    sn.save_file(tensors, model / "model-1.safetensors")
+    files.split_files(model, num_splits=2, tensors=TENSORS, layout="ranks", out=tmp_path / "out")
+    ranks = [tmp_path / "out" / f"rank-{i}" for i in range(2)]
+    files.join_files(ranks, tmp_path / "joined", tensors=TENSORS)
+    assert contents(tmp_path / "joined") == contents(model)
+
+
+def test_metadata_of_merged_files_must_be_equal(model):
+    tensors = sn.load_file(model / "model-1.safetensors")
+    sn.save_file(tensors, model / "model-1.safetensors", {"format": "np"})
+    with pytest.raises(splitjit.SplitError, match="same metadata"):
+        files.plan_files(model, num_splits=2, tensors=TENSORS, name="{rank}.safetensors")
+
+
+# ---- hostile indexes ------------------------------------------------------------------
+
+
+def index_of(**weights):
+    return json.dumps({"weight_map": weights}).encode()
+
+
+BAD_INDEXES = {
+    "empty": b"",
+    "text": b"no index",
+    "no UTF-8": b"\xff\xff\xff",
+    "nested": b'{"a":' * 100_000,
+    "a list": b"[]",
+    "no weight_map": b"{}",
+    "empty weight_map": index_of(),
+    "weight_map of a list": b'{"weight_map": ["a"]}',
+    "metadata of a list": b'{"metadata": [], "weight_map": {"a": "b.safetensors"}}',
+    "a number": index_of(a=1),
+    "null": index_of(a=None),
+    "no name": index_of(a=""),
+    "parent": index_of(a="../x.safetensors"),
+    "parent alone": index_of(a=".."),
+    "parent inside": index_of(a="b/../../x.safetensors"),
+    "absolute": index_of(a="/etc/x.safetensors"),
+    "drive": index_of(a="C:x.safetensors"),
+    "backslash": index_of(a="..\\x.safetensors"),
+    "folder": index_of(a="b/x.safetensors"),
+    "NUL": index_of(a="x\0.safetensors"),
+    "no name of a file system": index_of(a="x\ud800.safetensors"),
+    "other format": index_of(a="x.npy"),
+    "itself": index_of(a=INDEX),
+    "another index": index_of(a="other.safetensors.index.json"),
+    "two of a tensor": b'{"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}}',
+    "two weight_maps": b'{"weight_map": {}, "weight_map": {"a": "x.safetensors"}}',
+}
+
+
+@pytest.mark.parametrize("content", BAD_INDEXES.values(), ids=BAD_INDEXES)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda folder: files.split_files(folder, num_splits=1),
+        lambda folder: files.join_files([folder, folder], folder.parent / "out"),
+    ],
+    ids=["split", "join"],
+)
+def test_bad_indexes(tmp_path, content, call):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / INDEX).write_bytes(content)
+    before = contents(tmp_path)
+    with pytest.raises(splitjit.SplitError, match=r"index\.json: not an index"):
+        call(folder)
+    assert contents(tmp_path) == before
+
+
+def test_an_index_that_is_too_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_MOST", 100)
+    (tmp_path / INDEX).write_bytes(b" " * 101)
+    with pytest.raises(splitjit.SplitError, match="more than 100 bytes"):
+        files.plan_files(tmp_path, num_splits=1)
+
+
+def test_an_index_that_names_missing_files(model, tmp_path, capsys):
+    (model / "model-1.safetensors").unlink()
+    before = contents(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"model-1\.safetensors"):
+        files.split_files(model, num_splits=2, tensors=TENSORS)
+    assert main(["split", str(model), "--num-splits", "2"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("change", ["missing", "more", "elsewhere"])
+def test_an_index_and_files_that_disagree(model, change):
+    content = json.loads((model / INDEX).read_text())
+    weights = content["weight_map"]
+    if change == "missing":
+        weights["layers.9.o.weight"] = "model-0.safetensors"
+    elif change == "more":
+        del weights["layers.0.o.weight"]
+    else:
+        weights["layers.0.o.weight"] = "model-1.safetensors"
+    (model / INDEX).write_text(json.dumps(content))
+    with pytest.raises(splitjit.SplitError, match=r"layers\.[09]\.o\.weight.*(lacks|holds)"):
+        files.split_files(model, num_splits=2, tensors=TENSORS)
+
+
+@pytest.mark.parametrize("kind", ["symlink_to", "hardlink_to"])
+def test_two_names_of_one_file(model, kind):
+    (model / "model-1.safetensors").unlink()
+    getattr(model / "model-1.safetensors", kind)(model / "model-0.safetensors")
+    with pytest.raises(splitjit.SplitError, match="same file"):
+        files.split_files(model, num_splits=2, tensors=TENSORS)
+
+
+def test_links_in_a_cycle(model, tmp_path):
+    (model / "model-1.safetensors").unlink()
+    (model / "model-1.safetensors").symlink_to(model / "link.safetensors")
+    (model / "link.safetensors").symlink_to(model / "model-1.safetensors")
+    with pytest.raises(OSError, match=r"model-1\.safetensors"):
+        files.split_files(model, num_splits=2, tensors=TENSORS)
+    (model / INDEX).unlink()
+    (model / INDEX).symlink_to(model / INDEX)
+    with pytest.raises((OSError, RuntimeError), match=INDEX):
+        files.split_files(model / INDEX, num_splits=2)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_an_index_that_is_a_pipe(model):
+    (model / INDEX).unlink()
+    os.mkfifo(model / INDEX)
+    with pytest.raises(OSError, match="not a regular file"):
+        files.split_files(model, num_splits=2)
+
+
+def test_folders_without_or_with_several_indexes(tmp_path, model):
+    with pytest.raises(splitjit.SplitError, match="no index"):
+        files.plan_files(tmp_path, num_splits=2)
+    (model / "b.safetensors.index.json").write_bytes((model / INDEX).read_bytes())
+    assert len(files.plan_files(model, num_splits=2, tensors=TENSORS).files) == 2
+    (model / INDEX).rename(model / "a.safetensors.index.json")
+    with pytest.raises(splitjit.SplitError, match=r"a\.safetensors\.index\.json, b\."):
+        files.plan_files(model, num_splits=2, tensors=TENSORS)
+
+
+def test_a_tensor_in_two_files_of_a_rank(model):
+    tensors = sn.load_file(model / "model-0.safetensors")
+    sn.save_file(tensors, model / "copy.safetensors")
+    paths = [model / "model-0.safetensors", model / "copy.safetensors"]
+    with pytest.raises(splitjit.SplitError, match="only one file of a rank"):
+        files.plan_files(paths, num_splits=2, tensors=TENSORS, layout="ranks")
+
+
+# ---- patterns -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("tile", [1, 200, 1 << 20])
+@pytest.mark.parametrize("rule", [{"num_splits": 2}, {"num_outputs": 3}, {"split": 2}], ids=str)
+def test_sections(tmp_path, monkeypatch, rule, tile, axis, order):
+    monkeypatch.setattr(tiles, "TILE", tile)
+    sections = [4, 4] if "split" in rule else [6, 2]
+    x = np.arange(8**3, dtype="i2").reshape((8, 8, 8), order=order)
+    np.savez(tmp_path / "x.npz", x=x)
+    pattern = f"x={axis}:{sections[0]},{sections[1]}"
+    done = files.split_files(tmp_path / "x.npz", tensors=[pattern], **rule)
+    cut = [splitjit.split(s, axis=axis, **rule) for s in np.split(x, [sections[0]], axis)]
+    expected = [np.concatenate(pieces, axis) for pieces in zip(*cut, strict=True)]
+    for target, part in zip(done.targets, expected, strict=True):
+        np.testing.assert_array_equal(np.load(target)["x"], part, strict=True)
+    joined = tmp_path / "joined.npz"
+    files.join_files(done.targets, joined, tensors=[pattern])
+    assert joined.read_bytes() == (tmp_path / "x.npz").read_bytes()
+
+
+def test_lengths_of_one_tensor(tmp_path):
+    a, b = np.arange(16).reshape(8, 2), np.arange(8)
+    np.savez(tmp_path / "m.npz", a=a, b=b)
+    patterns = ["a=0/3,5", "b"]
+    done = files.split_files(tmp_path / "m.npz", num_splits=2, tensors=patterns)
+    parts = [np.load(target) for target in done.targets]
+    assert [part["a"].shape for part in parts] == [(3, 2), (5, 2)]
+    assert [part["b"].shape for part in parts] == [(4,), (4,)]
+    files.join_files(done.targets, tmp_path / "j.npz", tensors=patterns)
+    assert (tmp_path / "j.npz").read_bytes() == (tmp_path / "m.npz").read_bytes()
+    with pytest.raises(splitjit.SplitError, match=r"lengths \[3, 5\]"):
+        files.join_files(done.targets, tmp_path / "k.npz", tensors=["a=0/5,3", "b"])
+
+
+BAD_PATTERNS = [
+    ("a=0:3,4", "must sum to the axis length 8"),
+    ("a=0:4,4,", "integers separated by commas"),
+    ("a=0:,", "integers separated by commas"),
+    ("a=0/3,4", "must sum to the axis length 8"),
+    ("a=0/3,3,2", "same number of parts"),
+    ("a=0:7,1", "must be a multiple of 2"),
+    ("a=2:4,4", "axis must be in"),
+    ("a=0;4,4", "must match the name"),
+    (3, "must be a string"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "message"), BAD_PATTERNS)
+def test_bad_patterns(tmp_path, pattern, message):
+    np.savez(tmp_path / "m.npz", a=np.zeros((8, 2)), b=np.zeros(8))
+    with pytest.raises(splitjit.SplitError, match=message):
+        files.split_files(tmp_path / "m.npz", num_splits=2, tensors=[pattern, "b"])
+    assert [path.name for path in tmp_path.iterdir()] == ["m.npz"]
+
+
+def test_sections_with_other_numbers_of_parts(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(8))
+    with pytest.raises(splitjit.SplitError, match="all sections must have the same number"):
+        files.plan_files(tmp_path / "x.npy", 2, tensors=["=0:6,2"])
+
+
+# ---- warnings -------------------------------------------------------------------------
+
+WEIGHT = np.zeros((8, 4), "f4")
+MISMATCHES = [
+    ({"bias": (8,)}, ["*.weight"], "bias is copied whole, but its weight is split along axis 0"),
+    ({"bias": (8,)}, ["*.weight=1"], None),
+    ({"bias": (8,)}, ["*.bias"], "bias is split, but its weight is copied whole"),
+    ({"bias": (8,)}, ["*"], None),
+    (
+        {"bias": (8,)},
+        ["*.weight=1", "*.bias"],
+        "bias is split, but its weight is split along axis 1",
+    ),
+    ({"weight_scale": (8, 1)}, ["*.weight"], "weight_scale is copied whole"),
+    ({"weight_scale": (8, 1)}, ["*.weight=1"], None),
+    ({"weight_scale_inv": (8, 2)}, ["*.weight=1"], "weight_scale_inv is copied whole"),
+    ({"scales": (1,)}, ["*.weight"], None),
+    ({"scale": ()}, ["*.weight"], None),
+    ({"zero_point": (8,)}, ["*.weight"], "zero_point is copied whole"),
+    ({"zeros": (8,)}, ["*.zeros"], "zeros is split, but its weight is copied"),
+]
+
+
+@pytest.mark.parametrize(("others", "patterns", "message"), MISMATCHES)
+def test_warnings(tmp_path, capsys, others, patterns, message):
+    arrays = {f"l.{i}.q.{name}": np.zeros(s, "f4") for i in range(3) for name, s in others.items()}
+    weights = {f"l.{i}.q.weight": WEIGHT for i in range(3)}
+    sn.save_file(weights | arrays, tmp_path / "m.safetensors")
+    arguments = [f"--tensor={pattern}" for pattern in patterns]
+    for more in (["--dry-run"], []):
+        assert (
+            main(["split", f"{tmp_path}/m.safetensors", "--num-splits=2", *arguments, *more]) == 0
+        )
+        err = capsys.readouterr().err
+        if message is None:
+            assert err == ""
+        else:
+            assert f"warning: l.*.q.{message}" in err
+            assert err.endswith("(3 tensors)\n")
+            assert err.count("\n") == 1
+
+
+# ---- join -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_join_npy(tmp_path, capsys, axis, order, version):
+    x = np.asarray(np.arange(60, dtype=">f4").reshape(3, 4, 5), order=order)
+    with open(tmp_path / "x.npy", "wb") as file:
+        np.lib.format.write_array(file, x, version)
+    targets = files.split_files(tmp_path / "x.npy", [1, 0, x.shape[axis] - 1], axis=axis).targets
+    joined = tmp_path / "j.npy"
+    arguments = ["--axis", str(axis), "--out", str(joined)]
+    assert main(["join", *map(str, targets), *arguments]) == 0
+    assert joined.read_bytes() == (tmp_path / "x.npy").read_bytes()
+    assert capsys.readouterr().out == f"{joined}: {joined.stat().st_size} bytes\n"
+    assert main(["join", *map(str, targets), *arguments]) == 2
+    assert "exists; --force overwrites it" in capsys.readouterr().err
+    assert main(["join", *map(str, targets), *arguments, "--force", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_join_npz(tmp_path, save):
+    save(tmp_path / "x.npz", a=np.arange(24).reshape(4, 6), b=np.float32(2), c=np.arange(4))
+    before = (tmp_path / "x.npz").read_bytes()
+    targets = files.split_files(tmp_path / "x.npz", num_splits=2).targets
+    files.join_files(targets, tmp_path / "j.npz")
+    assert (tmp_path / "j.npz").read_bytes() == before
+    targets = files.split_files(
+        tmp_path / "x.npz", num_splits=2, tensors=["a=1"], force=True
+    ).targets
+    files.join_files(targets, tmp_path / "j.npz", tensors=["a=1"], force=True)
+    assert (tmp_path / "j.npz").read_bytes() == before
+
+
+def test_join_of_unaligned_order(tmp_path):
+    """The data of parts are in the order of the width of elements, the data of the file are not."""
+    header = {
+        "__metadata__": {"z": "1", "a": "名"},
+        "b": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+        "empty": {"dtype": "F64", "shape": [0, 2], "data_offsets": [2, 2]},
+        "a": {"dtype": "F32", "shape": [2], "data_offsets": [2, 10]},
+    }
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(range(10)))
+    targets = files.split_files(path, num_splits=2, tensors=["[ab]"]).targets
+    files.join_files(targets, tmp_path / "j.safetensors", tensors=["[ab]"])
+    assert (tmp_path / "j.safetensors").read_bytes() == path.read_bytes()
+
+
+def refused(tmp_path, parts, message, **options):
+    out = options.pop("out", tmp_path / f"out{Path(parts[0]).suffix}")
+    before = contents(tmp_path)
+    with pytest.raises((splitjit.SplitError, OSError), match=message):
+        files.join_files(parts, out, **options)
+    assert contents(tmp_path) == before
+
+
+def test_join_refuses_parts_that_do_not_fit(tmp_path):
+    arrays = {
+        "a": np.zeros((2, 3), "f4"),
+        "b": np.zeros((2, 4), "f4"),
+        "c": np.zeros((2, 3), "f8"),
+        "d": np.zeros(2, "f4"),
+        "f": np.asfortranarray(np.zeros((2, 3), "f4")),
+        "s": np.float32(1),
+    }
+    path = {name: tmp_path / f"{name}.npy" for name in arrays}
+    for name, x in arrays.items():
+        np.save(path[name], x)
+    np.savez(tmp_path / "z.npz", a=arrays["a"])
+    a = path["a"]
+    refused(tmp_path, [a, path["b"]], "same shape in all parts, except along axis 0")
+    refused(tmp_path, [a, path["c"]], "same dtype")
+    refused(tmp_path, [a, path["d"]], "as many axes")
+    refused(tmp_path, [a, path["f"]], "C order")
+    refused(tmp_path, [a, a], "joined with itself")
+    refused(tmp_path, [a, path["b"]], "axis must be in", axis=2)
+    refused(tmp_path, [path["s"], path["d"]], "rank 0")
+    refused(tmp_path, [a, tmp_path / "z.npz"], "same format")
+    refused(tmp_path, [a, path["b"]], r"must end in \.npy", axis=1, out=tmp_path / "x.npz")
+    refused(tmp_path, [a, path["b"]], "would replace an input", axis=1, out=a, force=True)
+    refused(tmp_path, [a, path["b"]], "is a directory", axis=1, out=tmp_path)
+    refused(tmp_path, [a, tmp_path / "none.npy"], "No such file")
+
+
+def test_join_refuses_tensors_that_are_not_equal(tmp_path):
+    for i in range(2):
+        tensors = {"a": np.full(4, i, "f4"), "norm": np.full(3, i, "f4")}
+        sn.save_file(tensors, tmp_path / f"{i}.safetensors")
+    parts = [tmp_path / f"{i}.safetensors" for i in range(2)]
+    refused(tmp_path, parts, r"norm in .*0\.safetensors.*must be equal", tensors=["a"])
+    sn.save_file({"a": np.zeros(4, "f4")}, parts[1])
+    refused(tmp_path, parts, "1.safetensors without 'norm'", tensors=["a"])
+    sn.save_file(tensors, parts[1], {"format": "pt"})
+    refused(tmp_path, parts, "same metadata", tensors=["a"])
+    sn.save_file({**tensors, "a": np.zeros(3, "f4")}, parts[1])
+    refused(tmp_path, parts, "no rule splits the sections", tensors=["a=0:4,4", "norm"])
+
+
+def test_a_failed_join_leaves_nothing_behind(model, tmp_path):
+    files.split_files(model, num_splits=2, tensors=TENSORS, layout="ranks", out=tmp_path / "out")
+    ranks = [tmp_path / "out" / f"rank-{i}" for i in range(2)]
+    path = ranks[1] / "model-1.safetensors"
+    held = sn.load_file(path)
+    held["layers.1.norm.weight"] = held["layers.1.norm.weight"] + 1
+    with safetensors.safe_open(path, "numpy") as opened:
+        sn.save_file(held, path, opened.metadata())
+    refused(tmp_path, ranks, "norm.weight in", tensors=TENSORS, out=tmp_path / "joined")
+
+
+# ---- the module -----------------------------------------------------------------------
+
+
+def test_the_module_is_imported_only_when_it_is_used():
+    code = (
+        "import sys, splitjit\n"
+        "assert 'splitjit.files' not in sys.modules\n"
+        "assert callable(splitjit.files.split_files)\n"
+        "assert {'torch', 'transformers', 'safetensors'}.isdisjoint(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_plan_files_is_what_a_dry_run_shows(model, capsys):
+    planned = files.plan_files(str(model), num_splits=2, tensors=TENSORS, layout="ranks")
+    (plan,) = [one for one in planned.files[0].tensors if one.name == "layers.0.qkv.weight"]
+    assert (plan.shape, plan.dtype, plan.axis) == ((16, 8), "F32", 0)
+    assert plan.sections == ((4, 4), (2, 2), (2, 2))
+    assert plan.part_shapes == ((8, 8), (8, 8))
+    assert planned.files[0].paths == (model / "model-0.safetensors",)
+    assert planned.files[0].targets == tuple(
+        [model / f"rank-{i}" / "model-0.safetensors" for i in range(2)]
+    )
+    arguments = [f"--tensor={pattern}" for pattern in TENSORS]
+    main(["split", str(model), "--num-splits=2", "--layout=ranks", "--dry-run", *arguments])
+    printed = capsys.readouterr().out
+    assert "  layers.0.qkv.weight: (16, 8) F32, axis 0 in 3 sections, into 2 x (8, 8)" in printed
+    assert all(str(target) in printed for target in planned.targets)
+    assert not (model / "rank-0").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"others": "some"}, "others='some'"),
+        ({"layout": "flat"}, "layout='flat'"),
+        ({"tensors": ["none"]}, "pattern 'none'"),
+        ({"tp_plan": True}, r"config\.json"),
+    ],
+)
+def test_options_are_checked(model, options, message):
+    with pytest.raises(splitjit.SplitError, match=message):
+        files.plan_files(model, num_splits=2, **options)
+
+
+def test_no_paths():
+    with pytest.raises(splitjit.SplitError, match="must name a file"):
+        files.plan_files([], num_splits=2)
+
+
+def test_progress_of_a_join(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(8))
+    done = files.split_files(tmp_path / "x.npy", num_splits=2)
+    seen = []
+    files.join_files(done.targets, tmp_path / "j.npy", progress=lambda *now: seen.append(now))
+    assert seen == [(32, 64), (64, 64)]

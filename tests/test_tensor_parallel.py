@@ -1,0 +1,309 @@
+"""The tensor-parallel plans of transformers: tiny models, computed from the shards of ranks."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import splitjit
+from splitjit import files
+from splitjit._cli.main import main
+from splitjit._files import model_plan, tensor_parallel
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", "5.0")
+st = pytest.importorskip("safetensors.torch")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),  # transformers warns of its own deprecations
+]
+
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 64,
+    "max_position_embeddings": 32,
+    "head_dim": 8,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "attn_implementation": "eager",
+}
+ROWS = ["embed_tokens.weight", "lm_head.weight"]
+PATTERNS = {
+    "Llama": [f"*.{name}_proj.weight" for name in ("[qkv]", "gate", "up")]
+    + [f"*.{name}_proj.weight=1" for name in ["o", "down"]]
+    + [f"*{name}" for name in ROWS],
+    "Phi3": [
+        "*.qkv_proj.weight=0:64,32,32",
+        "*.gate_up_proj.weight=0:48,48",
+        "*.o_proj.weight=1",
+        "*.down_proj.weight=1",
+        *[f"*{name}" for name in ROWS],
+    ],
+}
+PATTERNS["Qwen2"] = [*PATTERNS["Llama"], "*.[qkv]_proj.bias"]
+IDS = torch.tensor([[5, 9, 2, 63, 17, 30]])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_process_for_each_configuration():
+    """Start a process that imports transformers only once for each content of config.json."""
+    run, ended = tensor_parallel.subprocess.run, {}
+
+    def run_once(command, **options):
+        content = Path(command[-1]).read_text()
+        if content not in ended:
+            ended[content] = run(command, **options)
+        return ended[content]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tensor_parallel.subprocess, "run", run_once)
+        yield
+
+
+def make(name, folder, **sizes):
+    """Save a model with random weights; return the model."""
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{name}Config")(**{**SIZES, **sizes})
+    model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+    for parameter in model.parameters():  # also biases and norms, which are zeros and ones
+        torch.nn.init.normal_(parameter, std=0.2)
+    model.save_pretrained(folder, max_shard_size="20KB")
+    return model
+
+
+def shards(out, count):
+    """Read the tensors of each rank by its index."""
+    ranks = []
+    for folder in [out / f"rank-{i}" for i in range(count)]:
+        names = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+        held = {}
+        for name in sorted({*names.values()}):
+            held |= st.load_file(folder / name)
+        assert held.keys() == names.keys()
+        ranks.append(held)
+    return ranks
+
+
+def rank_model(model, held, count, key_value_heads):
+    """Make the model of one rank, which has a share of the heads and of the features."""
+    config = type(model.config)(
+        **{
+            **model.config.to_dict(),
+            "num_attention_heads": model.config.num_attention_heads // count,
+            "num_key_value_heads": key_value_heads,
+            "intermediate_size": model.config.intermediate_size // count,
+            "vocab_size": model.config.vocab_size // count,
+            "pad_token_id": None,
+            "tie_word_embeddings": False,
+        }
+    )
+    config._attn_implementation = "eager"
+    own = type(model)(config).eval()
+    held = dict(held)
+    held.setdefault("lm_head.weight", held["model.embed_tokens.weight"])
+    own.load_state_dict(held, strict=True)
+    return own
+
+
+@torch.no_grad()
+def forward(models):
+    """Compute the logits as tensor-parallel ranks do, and add up what the ranks compute."""
+    count, share = len(models), models[0].config.vocab_size
+    hidden = 0
+    for rank, own in enumerate(models):
+        local = IDS - rank * share
+        mine = (local >= 0) & (local < share)
+        hidden += own.model.embed_tokens(local.where(mine, 0)) * mine[..., None]
+    positions = torch.arange(IDS.shape[1])[None]
+    mask = torch.full((IDS.shape[1],) * 2, float("-inf")).triu(1)[None, None]
+    for i in range(len(models[0].model.layers)):
+        layers = [own.model.layers[i] for own in models]
+        normed = layers[0].input_layernorm(hidden)
+        angles = models[0].model.rotary_emb(hidden, positions)
+        hidden = hidden + sum(
+            layer.self_attn(hidden_states=normed, position_embeddings=angles, attention_mask=mask)[
+                0
+            ]
+            for layer in layers
+        )
+        normed = layers[0].post_attention_layernorm(hidden)
+        hidden = hidden + sum(layer.mlp(normed) for layer in layers)
+    hidden = models[0].model.norm(hidden)
+    assert count > 1
+    return torch.cat([own.lm_head(hidden) for own in models], -1)
+
+
+@torch.no_grad()
+def gathered_forward(model, ranks):
+    """Compute the logits as the plan of Phi says: each layer gathers the outputs of all ranks."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            weights = [held[f"{name}.weight"] for held in ranks]
+            if name.endswith(("o_proj", "down_proj")):  # rowwise_split_input
+
+                def compute(x, weights=weights):
+                    pieces = x.split([weight.shape[1] for weight in weights], -1)
+                    return sum(p @ weight.T for p, weight in zip(pieces, weights, strict=True))
+
+            else:  # colwise_gather_output
+
+                def compute(x, weights=weights):
+                    return torch.cat([x @ weight.T for weight in weights], -1)
+
+            module.forward = compute
+    return model(IDS).logits
+
+
+def assert_joined(out, folder, count, *options):
+    ranks = [str(out / f"rank-{i}") for i in range(count)]
+    assert main(["join", *ranks, *options, "--out", str(out / "joined"), "--quiet"]) == 0
+    joined = sorted((out / "joined").iterdir())
+    originals = [*folder.glob("*.safetensors"), *folder.glob("*.index.json")]
+    assert [path.name for path in joined] == sorted(path.name for path in originals)
+    for path in joined:
+        assert path.read_bytes() == (folder / path.name).read_bytes()
+
+
+CASES = [("Llama", {}), ("Qwen2", {}), ("Qwen2", {"tie_word_embeddings": True}), ("Phi3", {})]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("how", ["plan", "patterns"])
+@pytest.mark.parametrize(("name", "more"), CASES, ids=str)
+def test_ranks_compute_what_the_model_computes(tmp_path, name, more, how, count):
+    folder, out = tmp_path / "model", tmp_path / "out"
+    model = make(name, folder, **more)
+    with torch.no_grad():
+        expected = model(IDS).logits
+    patterns = [p for p in PATTERNS[name] if "lm_head" not in p or not more]
+    options = [f"--tensor={pattern}" for pattern in patterns]
+    if how == "plan":
+        options = ["--tp-plan", "--config", str(folder)]
+    layout = ["--layout", "ranks", "--out", str(out), "--num-splits", str(count), "--quiet"]
+    assert main(["split", str(folder), *layout, *options]) == 0
+    ranks = shards(out, count)
+    if (name, how) == ("Phi3", "plan"):
+        logits = gathered_forward(model, ranks)
+    else:
+        heads = model.config.num_key_value_heads // count
+        logits = forward([rank_model(model, held, count, heads) for held in ranks])
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-4)
+    assert_joined(out, folder, count, *options)
+
+
+def test_key_value_heads_are_replicated(tmp_path):
+    folder, out = tmp_path / "model", tmp_path / "out"
+    model = make("Qwen2", folder, num_key_value_heads=2)
+    with torch.no_grad():
+        expected = model(IDS).logits
+    planned = files.split_files(folder, num_splits=4, tp_plan=True, layout="ranks", out=out)
+    plans = {plan.name: plan for file in planned.files for plan in file.tensors}
+    assert plans["model.layers.0.self_attn.k_proj.bias"].copies == 2
+    ranks = shards(out, 4)
+    logits = forward([rank_model(model, held, 4, 1) for held in ranks])
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-4)
+    assert_joined(out, folder, 4, "--tp-plan", "--config", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes", "message"),
+    [
+        (3, {"vocab_size": 63}, r"self_attn\.\w_proj\.\w+: its [48] (key-value )?heads do not go"),
+        (16, {"num_key_value_heads": 8}, r"self_attn\.q_proj\.\w+: its 8 heads do not go"),
+        (4, {"num_attention_heads": 12, "num_key_value_heads": 3}, "its 3 key-value heads do not"),
+    ],
+)
+def test_heads_are_not_cut(tmp_path, count, sizes, message):
+    make("Qwen2", tmp_path / "model", **sizes)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(splitjit.SplitError, match=message):
+        files.split_files(tmp_path / "model", num_splits=count, tp_plan=True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_patterns_come_before_the_plan(tmp_path):
+    make("Phi3", tmp_path / "model")
+    patterns = PATTERNS["Phi3"][:2]
+    planned = files.plan_files(tmp_path / "model", num_splits=2, tp_plan=True, tensors=patterns)
+    plans = {plan.name: plan for file in planned.files for plan in file.tensors}
+    assert len(plans["model.layers.1.self_attn.qkv_proj.weight"].sections) == 3
+    assert plans["model.layers.1.self_attn.o_proj.weight"].axis == 1
+    assert plans["model.norm.weight"].axis is None
+
+
+def test_a_checkpoint_that_is_not_of_the_model(tmp_path):
+    folder = tmp_path / "model"
+    make("Llama", folder)
+    config = json.loads((folder / "config.json").read_text())
+    for change, message in [
+        ({"intermediate_size": 96}, r"proj\.weight, of shape .* has it with shape"),
+        ({"num_hidden_layers": 3}, r"layers\.2\.\S+, missing"),
+        ({"architectures": ["NoModel"]}, "no model class for NoModel"),
+        ({"model_type": "none"}, "no tensor-parallel plan"),
+    ]:
+        (folder / "config.json").write_text(json.dumps({**config, **change}))
+        with pytest.raises(splitjit.SplitError, match=message):
+            files.plan_files(folder, num_splits=2, tp_plan=True)
+    (folder / "config.json").write_text("no JSON")
+    with pytest.raises(splitjit.SplitError, match="no tensor-parallel plan"):
+        files.plan_files(folder, num_splits=2, tp_plan=True)
+    with pytest.raises(splitjit.SplitError, match="number of ranks"):
+        files.plan_files(folder, 2, tp_plan=True)
+
+
+def plan_of(**styles):
+    made = {name: (style, shape) for name, (style, shape) in styles.items()}
+    return tensor_parallel.ModelPlan("Model", made, 8, 2, ())
+
+
+STYLES = [
+    ("colwise", [8, 4], 0, None),
+    ("colwise", [8], 0, None),
+    ("colwise", [3, 8, 4], 1, None),
+    ("rowwise", [8, 4], 1, None),
+    ("rowwise", [8], None, None),
+    ("packed_colwise", [3, 8, 4], 1, (4, 4)),
+    ("packed_rowwise", [3, 8, 4], 2, (2, 2)),
+    ("embedding_rowwise", [8, 4], 0, None),
+    ("embedding_colwise", [8, 4], 1, None),
+    ("replicate", [8, 4], None, None),
+]
+
+
+@pytest.mark.parametrize(("style", "shape", "axis", "sections"), STYLES, ids=str)
+def test_styles(style, shape, axis, sections):
+    made = tensor_parallel.choices(plan_of(x=(style, shape)), 2, lambda name: False)
+    if axis is None:
+        assert made == {}
+    else:
+        assert (made["x"].axis, made["x"].sections) == (axis, sections)
+
+
+def test_unknown_styles_are_refused():
+    with pytest.raises(splitjit.SplitError, match="x, style 'new'"):
+        tensor_parallel.choices(plan_of(x=("new", [8, 4])), 2, lambda name: False)
+
+
+def test_every_style_of_transformers_is_known():
+    text = Path(transformers.__file__).parent.glob("models/*/configuration_*.py")
+    known = tensor_parallel._OUTPUT | tensor_parallel._INPUT | tensor_parallel._WHOLE
+    known |= {*tensor_parallel._PACKED}
+    used = set()
+    for path in text:
+        body = path.read_text("utf-8").partition("base_model_tp_plan = {")[2].partition("}")[0]
+        used |= {line.split('"')[3] for line in body.splitlines() if line.count('"') >= 4}
+    assert used
+    assert used <= known
+
+
+def test_the_style_of_a_parameter():
+    plan = {"layers.*.q": "colwise", "experts.up": "packed_colwise"}
+    assert model_plan.style_of("layers.12.q.bias", plan) == "colwise"
+    assert model_plan.style_of("experts.up", plan) == "packed_colwise"
+    assert model_plan.style_of("layers.1.q2.bias", plan) is None
