@@ -437,14 +437,14 @@ MUTATIONS = [
         "_core/routes.py",
         "order = (axis, *range(axis), *range(axis + 1, len(shape)))",
         "order = tuple(range(len(shape)))",
-        'test_split.py -m "not slow"',
+        "test_split.py::test_rules test_planner.py",
     ),
     Mutation(
         "routes: a stack of unequal parts",
         "_core/routes.py",
         "or len(shape) == MAX_RANK or len(set(plan.sizes)) > 1:",
         "or len(shape) == MAX_RANK or plan.sizes[0] * count != shape[axis]:",
-        'test_split.py -m "not slow"',
+        "test_split.py::test_rules test_planner.py",
     ),
     Mutation(
         "routes: parts of one copy along any axis",
