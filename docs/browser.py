@@ -51,6 +51,11 @@ def faults(page: Page, address: str) -> list[str]:
     width = page.evaluate("document.documentElement.scrollWidth")
     if width > page.viewport_size["width"]:
         found.append(f"{width} pixels wide")
+    clipped = """[...document.querySelectorAll('h1, h2, h3, p, dt')]
+        .filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX == 'visible'
+            && getComputedStyle(e).display == 'block' && e.closest('.bd-article'))
+        .map(e => e.textContent.trim().slice(0, 40))"""
+    found += [f"clipped: {text}" for text in page.evaluate(clipped)]
     broken = "[...document.images].filter(i => !i.loading && !i.naturalWidth).map(i => i.src)"
     return [*found, *(f"no picture {source}" for source in page.evaluate(broken))]
 

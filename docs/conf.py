@@ -69,6 +69,13 @@ sphinx_gallery_conf = {
 
 shutil.rmtree(Path(__file__).with_name("reference"), ignore_errors=True)  # pages of old names
 autosummary_generate = True
+autosummary_context = {  # the public members of classes that also have private ones
+    "members": {
+        "splitjit.files.SplitFiles": "targets, nbytes",
+        "splitjit.files.FilePlan": "part_nbytes",
+        "splitjit.files.TensorPlan": "name, shape, dtype, part_shapes",
+    }
+}
 autodoc_typehints = "none"  # numpydoc sections already give the types
 numpydoc_show_class_members = False
 # All checks except these. GL01 wants the summary below the opening quotes.
@@ -82,7 +89,7 @@ numpydoc_validation_exclude = {  # the base classes of the first two have the do
 html_theme = "pydata_sphinx_theme"
 html_title = "splitjit"
 html_theme_options = {
-    "header_links_before_dropdown": 7,  # all of them
+    "header_links_before_dropdown": 9,
     "navbar_persistent": ["search-button"],  # the search field is too wide for the bar
     "navigation_with_keys": False,
     "secondary_sidebar_items": {

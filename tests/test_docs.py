@@ -13,11 +13,11 @@ from splitjit._cli.main import _parser, main
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {
-    "README.md": "onnx",
     "checkpoints.md": "safetensors",
     "compiled.md": "numba",
     "dask.md": "dask.array",
     "models.md": "onnx",
+    "operators.md": "onnx",
     "tutorial.md": "safetensors",
 }
 
