@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, TimeoutError, sync_playwright
+from playwright.sync_api import Browser, TimeoutError, sync_playwright
 
 WIDTHS = (1280, 400)
 SCHEMES = ("light", "dark")
@@ -41,45 +41,41 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def faults(page: Page, address: str) -> list[str]:
-    """Open a page, and return what is wrong with it."""
-    found: list[str] = []
+OVERFLOW = """() => [
+    ...(document.documentElement.scrollWidth > innerWidth ? ["wider than the window"] : []),
+    ...[...document.querySelectorAll(".bd-article :is(h1, h2, h3, p, dt)")]
+        .filter(e => getComputedStyle(e).display == "block" && e.scrollWidth > e.clientWidth + 1)
+        .map(e => "cut off: " + e.textContent.trim().slice(0, 40)),
+    ...[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => "no " + i.src)]"""
+
+
+def check_page(browser: Browser, address: str, name: str, screenshots: Path | None) -> list[str]:
+    """Open a page, look at it at each width and in each color scheme; return its faults."""
+    found = []
+    page = browser.new_page()
     page.on("console", lambda m: found.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: found.append(str(error)))
     page.on("response", lambda r: found.append(f"{r.status} {r.url}") if r.status >= 400 else None)
     page.goto(address, wait_until="load")
-    width = page.evaluate("document.documentElement.scrollWidth")
-    if width > page.viewport_size["width"]:
-        found.append(f"{width} pixels wide")
-    clipped = """[...document.querySelectorAll('h1, h2, h3, p, dt')]
-        .filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX == 'visible'
-            && getComputedStyle(e).display == 'block' && e.closest('.bd-article'))
-        .map(e => e.textContent.trim().slice(0, 40))"""
-    found += [f"clipped: {text}" for text in page.evaluate(clipped)]
-    broken = "[...document.images].filter(i => !i.loading && !i.naturalWidth).map(i => i.src)"
-    return [*found, *(f"no picture {source}" for source in page.evaluate(broken))]
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            found += [f"at {width} px, {scheme}: {fault}" for fault in page.evaluate(OVERFLOW)]
+            if screenshots:
+                file = f"{name.removesuffix('.html').replace('/', '-')}-{width}-{scheme}.png"
+                page.screenshot(path=screenshots / file, full_page=True)
+    page.close()
+    return [f"{name}: {fault}" for fault in found]
 
 
 def check_pages(browser: Browser, site: Path, root: str, screenshots: Path | None) -> list[str]:
-    """Open each page at each width and in each color scheme; return all faults."""
-    found = []
+    """Check all pages, and return all faults."""
     pages = sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
-    for width in WIDTHS:
-        for scheme in SCHEMES:
-            viewport = {"width": width, "height": 900}
-            context = browser.new_context(viewport=viewport, color_scheme=scheme)
-            for path in pages:
-                name = path.relative_to(site).as_posix()
-                page = context.new_page()
-                where = f"{name} at {width} px, {scheme}"
-                found += [f"{where}: {fault}" for fault in faults(page, f"{root}/{name}")]
-                if screenshots:
-                    file = f"{name.removesuffix('.html').replace('/', '-')}-{width}-{scheme}.png"
-                    page.screenshot(path=screenshots / file, full_page=True)
-                page.close()
-            context.close()
+    names = [path.relative_to(site).as_posix() for path in pages]
     print(f"{len(pages)} pages, {len(WIDTHS)} widths, {len(SCHEMES)} color schemes")
-    return found
+    checks = [check_page(browser, f"{root}/{name}", name, screenshots) for name in names]
+    return [fault for faults in checks for fault in faults]
 
 
 def check_search(browser: Browser, root: str) -> list[str]:

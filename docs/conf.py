@@ -70,7 +70,7 @@ sphinx_gallery_conf = {
 shutil.rmtree(Path(__file__).with_name("reference"), ignore_errors=True)  # pages of old names
 autosummary_generate = True
 autosummary_context = {  # the public members of classes that also have private ones
-    "members": {
+    "public": {
         "splitjit.files.SplitFiles": "targets, nbytes",
         "splitjit.files.FilePlan": "part_nbytes",
         "splitjit.files.TensorPlan": "name, shape, dtype, part_shapes",
@@ -102,6 +102,8 @@ html_sidebars = {"*": []}  # only the how-to pages have siblings to list; tables
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/example.svg"
+html_context = {"default_mode": "auto"}  # the theme logs an error if there is none
 
 # The package writes the help texts and the plan that pages show, so they are never out of date.
 MADE = Path(__file__).with_name("_made")
