@@ -89,7 +89,7 @@ numpydoc_validation_exclude = {  # the base classes of the first two have the do
 html_theme = "pydata_sphinx_theme"
 html_title = "splitjit"
 html_theme_options = {
-    "header_links_before_dropdown": 9,
+    "header_links_before_dropdown": 7,
     "navbar_persistent": ["search-button"],  # the search field is too wide for the bar
     "navigation_with_keys": False,
     "secondary_sidebar_items": {
