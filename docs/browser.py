@@ -43,7 +43,7 @@ def served(folder: Path) -> Iterator[str]:
 
 OVERFLOW = """() => [
     ...(document.documentElement.scrollWidth > innerWidth ? ["wider than the window"] : []),
-    ...[...document.querySelectorAll(".bd-article :is(h1, h2, h3, p, dt)")]
+    ...[...document.querySelectorAll("main :is(h1, h2, h3, p, dt)")]
         .filter(e => getComputedStyle(e).display == "block" && e.scrollWidth > e.clientWidth + 1)
         .map(e => "cut off: " + e.textContent.trim().slice(0, 40)),
     ...[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => "no " + i.src)]"""

@@ -58,6 +58,7 @@ copybutton_prompt_is_regexp = True
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
+    "within_subsection_order": "FileNameSortKey",
     "filename_pattern": r"\.py$",  # run all of them
     "download_all_examples": False,
     "default_thumb_file": str(Path(__file__).parent / "_static" / "example.svg"),
@@ -100,6 +101,7 @@ html_theme_options = {
 }
 html_sidebars = {"*": []}  # only the how-to pages have siblings to list; tables need the width
 html_show_sourcelink = False
+html_domain_indices = False  # the reference lists the modules
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_favicon = "_static/example.svg"

@@ -31,6 +31,9 @@ def split_batches(batches, left, right):
         splitjit.split_into(batches[i], (left[i], right[i]), (48, 16), axis=1)
 
 
+# %%
+# Call them, and compare the parts with those of NumPy.
+
 rng = np.random.default_rng(0)
 fused = rng.standard_normal((1000, 64))
 for part, cut in zip(normalized(fused, (32, 24, 8)), ([0, 32], [32, 56], [56, 64]), strict=True):

@@ -56,6 +56,9 @@ def bundled():
     return onnx.load(folder / "model.onnx"), *map(onnx.numpy_helper.to_array, tensors)
 
 
+# %%
+# Run the model with the operators of splitjit.
+
 can_export = all(map(importlib.util.find_spec, ("torch", "onnxscript", "onnxruntime")))
 model, x, expected = exported() if can_export else bundled()
 print(
