@@ -39,7 +39,7 @@ for name in sys.argv[1:]:
 
 @njit
 def compiled(x, sizes):
-    return splitjit.split(x, sizes, 1)
+    return splitjit.split(x, sizes, axis=1)
 
 x = np.random.default_rng(0).integers(0, 256, (5000, 200), np.uint8)
 if len(sys.argv) > 3:
