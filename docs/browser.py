@@ -72,9 +72,9 @@ def check_page(browser: Browser, address: str, name: str, screenshots: Path | No
 def check_pages(browser: Browser, site: Path, root: str, screenshots: Path | None) -> list[str]:
     """Check all pages, and return all faults."""
     others = {"_static", "asv"}  # other projects made these pages
-    pages = sorted(path for path in site.rglob("*.html") if others.isdisjoint(path.parts))
-    names = [path.relative_to(site).as_posix() for path in pages]
-    print(f"{len(pages)} pages, {len(WIDTHS)} widths, {len(SCHEMES)} color schemes")
+    pages = sorted(path.relative_to(site) for path in site.rglob("*.html"))
+    names = [page.as_posix() for page in pages if others.isdisjoint(page.parts)]
+    print(f"{len(names)} pages, {len(WIDTHS)} widths, {len(SCHEMES)} color schemes")
     checks = [check_page(browser, f"{root}/{name}", name, screenshots) for name in names]
     return [fault for faults in checks for fault in faults]
 

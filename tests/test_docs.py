@@ -5,6 +5,7 @@ import re
 import shlex
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -60,3 +61,14 @@ def test_the_reference_has_everything_public(module):
     section = text.split(f".. module:: {module}\n")[1].split(".. module::")[0]
     names = re.findall(r"^(?:   |\.\. data:: )(\w+)$", section, re.M)
     assert sorted(names) == sorted(import_module(module).__all__)
+
+
+@pytest.mark.parametrize(
+    "inventory", sorted((ROOT / "docs" / "inventories").glob("*.inv")), ids=lambda file: file.stem
+)
+def test_names_of_other_libraries_exist(inventory):
+    if inventory.stem != "python":
+        pytest.importorskip(inventory.stem)
+    lines = inventory.read_text("utf-8").splitlines()
+    for name in [line.split()[0] for line in lines if not line.startswith("#")]:
+        assert resolve_name(name)
