@@ -43,7 +43,6 @@ INVENTORIES = Path(__file__).with_name("inventories")
 intersphinx_mapping = {
     name: (url, str(INVENTORIES / f"{name}.inv"))
     for name, url in {
-        "python": "https://docs.python.org/3/",
         "numpy": "https://numpy.org/doc/stable/",
         "numba": "https://numba.readthedocs.io/en/stable/",
         "dask": "https://docs.dask.org/en/stable/",
