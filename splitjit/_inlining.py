@@ -53,21 +53,29 @@ def _is_inlined(call, caller, callee):
       the arrays of the caller, also if the callee raises.
     - In a ``prange`` loop, a raise statement would be a second exit, and Numba runs a loop
       with two exits on one thread.
-    - In a function with in-place operators on arrays. After inlining, Numba removes dead code.
-      It also removes ``row /= 2`` if `row` is the variable of a loop over an array.
+    - In a function that writes to arrays or other objects. After it has inlined a call, Numba
+      removes dead code, and takes a write to a row that a loop gets from an array for dead code.
     """
     blocks = caller.func_ir.blocks
-    if any(
-        isinstance(caller.typemap[expr.lhs.name], types.Buffer)
-        for block in blocks.values()
-        for expr in block.find_exprs("inplace_binop")
-    ):
+    if any(_writes(caller, statement) for block in blocks.values() for statement in block.body):
         return False
     (label,) = [label for label, block in blocks.items() if call in block.find_exprs("call")]
     loops = compute_cfg_from_blocks(blocks).loops().values()
     entries = [blocks[entry] for loop in loops if label in loop.body for entry in loop.entries]
     called = [f for entry in entries for f in _called(caller, entry.find_exprs("call"))]
     return prange not in called and not _is_in_try(call, caller, blocks[label])
+
+
+def _writes(caller, statement):
+    """Return whether a statement changes an object."""
+    if isinstance(statement, ir.Assign):
+        value = statement.value
+        return (
+            isinstance(value, ir.Expr)
+            and value.op == "inplace_binop"
+            and not isinstance(caller.typemap[value.lhs.name], types.Number)
+        )
+    return isinstance(statement, (ir.SetItem, ir.StaticSetItem, ir.DelItem, ir.SetAttr))
 
 
 def _is_in_try(call, caller, block):
