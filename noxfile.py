@@ -34,3 +34,12 @@ def free_threaded(session: nox.Session) -> None:
     packages = ["pytest", "hypothesis", "ml-dtypes"]
     session.install(*WHEELS, ".", *packages)
     session.run("python", "-m", "pytest", "tests/test_platforms.py", *session.posargs)
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Build the documentation, and open each page in a browser; keep the screenshots."""
+    session.install(".", "--group", "browser")
+    site = "docs/_build/html"
+    session.run("sphinx-build", "-W", "--keep-going", "--quiet", "docs", site)
+    session.run("python", "docs/browser.py", site, "--screenshots", "docs/_build/screenshots")

@@ -271,8 +271,9 @@ def plot(sweeps: dict[str, list[Result]], file: Path) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
+    # One panel below the other, so that the text is readable on a narrow screen.
     figure, panels = pyplot.subplots(
-        1, len(sweeps), figsize=(12, 4.8), sharey=True, layout="constrained"
+        len(sweeps), 1, figsize=(4.5, 8), sharex=True, sharey=True, layout="constrained"
     )
     for panel, (title, results) in zip(panels, sweeps.items(), strict=True):
         sizes = [result.case.nbytes for result in results]
@@ -290,8 +291,8 @@ def plot(sweeps: dict[str, list[Result]], file: Path) -> None:
             panel.plot(sizes, limits, "k--", label="limit: plain copy in C")
         panel.set(title=title, xlabel="bytes of the array", xscale="log", yscale="log")
         panel.grid(alpha=0.3)
-    panels[0].set_ylabel("GB/s, read and written")
-    panels[0].legend()
+        panel.set_ylabel("GB/s, read and written")
+    panels[0].legend(fontsize="small")
     figure.savefig(file, dpi=150)
 
 

@@ -13,7 +13,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,30 @@ NONE = "no parts"
 MISSING = "not implemented"
 _MISSING_WORDS = ("NOT_IMPLEMENTED", "No implementation for operator", "No conversion rule found")
 PAGE = Path(__file__).with_suffix(".md")
+
+INTRODUCTION = """# Where implementations of the Split operators disagree
+
+Written by `python docs/conformance.py`, with {versions}.
+
+{cases} cases, in which implementations differ or could differ. All inputs have rank 1. Each cell
+gives the lengths of the parts. ✓ marks a result that agrees with splitjit's reading of the
+specification, and ✗ marks a result that differs from it. A signal name such as SIGABRT means that
+the process crashed. "?" means that shape inference leaves the lengths open. Lengths are constants,
+unless the case says "at run time". An empty cell means that the implementation does not have the
+operator. OpenVINO does not support sequences as outputs of a model, so it cannot run
+SplitToSequence.
+
+## Who crashes, who is silent
+
+Each ✗ is one of three things. A crash ends the process, and no `except` catches it. Wrong
+lengths or data without an error can be worse, because the program continues with them. A refused
+node is valid, but the implementation raises an error.
+"""
+FILTER = """
+```{raw} html
+<p class="filter"><label><input type="checkbox" id="only-differences">
+Show only the cases in which an implementation differs</label></p>
+```"""
 
 
 @dataclass(frozen=True)
@@ -408,21 +432,54 @@ def outcomes(implementation: Implementation) -> Iterator[str]:
             done += 1
 
 
-def table(columns: dict[str, Iterable[str]]) -> Iterator[str]:
-    """Yield the lines of the table; ✗ marks a result that differs from the expected one."""
+def table(columns: dict[str, list[str]], op: str) -> Iterator[str]:
+    """Yield the lines of the table of an operator, with a sign before each result."""
     yield "| " + " | ".join(["case", "should be", *columns]) + " |"
     yield "|" + "---|" * (len(columns) + 2)
     row = None
     for case, *cells in zip(CASES, *columns.values(), strict=True):
+        if case.op != op:
+            continue
         if case.row != row:
             row = case.row
             yield f"| **{row}** |" + " |" * (len(columns) + 1)
-        marked = [cell if _agrees(case, cell) else f"{cell} ✗" for cell in cells]
-        yield "| " + " | ".join([case.text, case.expected, *marked]) + " |"
+        signed = [f"{sign(case, cell)} {cell}".strip() for cell in cells]
+        yield "| " + " | ".join([case.text, case.expected, *signed]) + " |"
 
 
-def _agrees(case: Case, cell: str) -> bool:
-    return cell in ("", "?", MISSING, case.expected)
+def sign(case: Case, cell: str) -> str:
+    """Return the sign of a result; results that say nothing have none."""
+    if cell in ("", "?", MISSING):
+        return ""
+    return "✓" if cell == case.expected else "✗"
+
+
+def kind(case: Case, cell: str) -> str:
+    """Return what a wrong result does to the user: "crash", "silent", "refused", or ""."""
+    if sign(case, cell) != "✗":
+        return ""
+    if cell.startswith("SIG"):
+        return "crash"
+    return "refused" if cell == ERROR else "silent"
+
+
+def reading(columns: dict[str, list[str]]) -> Iterator[str]:
+    """Yield the lines of the table that counts the kinds of wrong results, and the crashes."""
+    kinds = {
+        "crash": "crashes the process",
+        "silent": "gives wrong lengths or data without an error",
+        "refused": "refuses a valid node",
+    }
+    yield "| implementation | " + " | ".join(kinds.values()) + " |"
+    yield "|---|" + "--:|" * len(kinds)
+    for name, cells in columns.items():
+        found = [kind(case, cell) for case, cell in zip(CASES, cells, strict=True)]
+        yield f"| {name} | " + " | ".join(str(found.count(one)) for one in kinds) + " |"
+    yield ""
+    for name, cells in columns.items():
+        for case, cell in zip(CASES, cells, strict=True):
+            if kind(case, cell) == "crash":
+                yield f"- {name} crashes with {cell}: {case.text}."
 
 
 def page() -> str:
@@ -430,24 +487,15 @@ def page() -> str:
     columns = {one.name: list(outcomes(one)) for one in IMPLEMENTATIONS}
     packages = sorted({one.package for one in IMPLEMENTATIONS} - {"splitjit"} | {"numpy"})
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
-    crosses = ", ".join(
-        f"{name} {sum(not _agrees(c, cell) for c, cell in zip(CASES, cells, strict=True))}"
-        for name, cells in columns.items()
-    )
-    return f"""# Where implementations of the Split operators disagree
-
-Written by `python docs/conformance.py`, with {versions}.
-
-All inputs have rank 1. Each cell gives the lengths of the parts. ✗ marks a result that differs
-from splitjit's reading of the specification. A signal name such as SIGABRT means that the process
-crashed. "?" means that shape inference leaves the lengths open. Lengths are constants, unless the
-case says "at run time". An empty cell means that the implementation does not have the operator.
-OpenVINO does not support sequences as outputs of a model, so it cannot run SplitToSequence.
-
-Results marked ✗, among {len(CASES)} cases: {crosses}.
-
-{chr(10).join(table(columns))}
-"""
+    lines = [
+        INTRODUCTION.format(versions=versions, cases=len(CASES)),
+        *reading(columns),
+        FILTER,
+    ]
+    for op in dict.fromkeys(case.op for case in CASES):
+        name = op.replace(".", " ") if "." in op else f"ONNX {op}"
+        lines += ["", f"## {name}", "", *table(columns, op)]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

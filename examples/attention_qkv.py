@@ -1,4 +1,7 @@
-"""Grouped-query attention: one projection computes queries, keys and values; split it by lengths.
+"""Attention: queries, keys and values
+===================================
+
+Grouped-query attention: one projection computes queries, keys and values; split it by lengths.
 
 Llama 3 has 32 query heads, 8 key heads and 8 value heads of width 128: lengths 4096, 1024, 1024.
 This example uses a quarter of the heads. It requires only splitjit.
@@ -17,6 +20,10 @@ fused = x @ weight / np.sqrt(heads * width, dtype=np.float32)
 # Make the plan once; it splits every array of this shape.
 plan = splitjit.plan_split(fused.shape, [heads * width, groups * width, groups * width], axis=1)
 print(plan)
+plan  # a notebook shows this plan as a picture
+
+# %%
+# Each part is reshaped to heads without a copy, because it is contiguous.
 
 
 def by_head(part):
@@ -33,6 +40,7 @@ def attend(queries, keys, values):
     return weights / weights.sum(axis=-1, keepdims=True) @ values
 
 
+# %%
 queries, keys, values = (by_head(part) for part in plan(fused))
 print("queries", queries.shape, "keys", keys.shape, "values", values.shape)
 attended = attend(queries, keys, values)

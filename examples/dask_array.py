@@ -1,4 +1,7 @@
-"""Split an array that may be larger than memory: Dask makes, splits and reduces its chunks.
+"""Dask: an array larger than memory
+=================================
+
+Split an array that may be larger than memory: Dask makes, splits and reduces its chunks.
 
 Requires Dask: pip install .[dask]
 """
@@ -17,7 +20,9 @@ fused = da.random.default_rng(0).normal(size=(tokens, 3 * width), chunks=(1024, 
 # Three Dask arrays. Dask computes nothing yet.
 queries, keys, values = splitjit.split(fused, num_splits=3, axis=1)
 print(queries)
+queries  # a notebook shows the chunks as a picture
 
+# %%
 # Compute all results in one call. Then each chunk is split only once.
 scores, mean = dask.compute((queries * keys).sum(axis=1), values.mean(axis=0))
 print("scores", scores.shape, "mean of the values", mean.shape)

@@ -1,4 +1,7 @@
-"""Use split and split_into inside functions that Numba compiles, serial and parallel.
+"""Compiled code: split inside of @njit
+====================================
+
+Use split and split_into inside functions that Numba compiles, serial and parallel.
 
 No other import or registration is necessary, and Numba can cache such functions. Requires only
 splitjit.
@@ -27,6 +30,9 @@ def split_batches(batches, left, right):
     for i in prange(len(batches)):
         splitjit.split_into(batches[i], (left[i], right[i]), (48, 16), axis=1)
 
+
+# %%
+# Call them, and compare the parts with those of NumPy.
 
 rng = np.random.default_rng(0)
 fused = rng.standard_normal((1000, 64))

@@ -1,10 +1,14 @@
-"""Split a photograph into its red, green and blue planes.
+"""A photograph: red, green and blue
+=================================
+
+Split a photograph into its red, green and blue planes.
 
 The photograph of Grace Hopper is part of Matplotlib: pip install matplotlib
 """
 
 import matplotlib.cbook
 import matplotlib.image
+import matplotlib.pyplot as plt
 import numpy as np
 
 import splitjit
@@ -20,6 +24,14 @@ for channel, (name, plane) in enumerate(zip(("red", "green", "blue"), planes, st
     np.testing.assert_array_equal(plane, photo[:, :, channel])
     print(f"{name:6}{plane.shape} strides {plane.strides} mean {plane.mean():.1f}")
 
+figure, panels = plt.subplots(1, 3, figsize=(6, 2.6), layout="constrained")
+for panel, name, plane in zip(panels, ("red", "green", "blue"), planes, strict=True):
+    panel.imshow(plane, cmap="gray")
+    panel.set_title(name)
+    panel.set_axis_off()
+plt.show()
+
+# %%
 # For an array (channel, height, width), write each plane directly into its place.
 stacked = np.empty((3, *photo.shape[:2]), np.uint8)
 splitjit.split(photo, num_splits=3, axis=2, out=[plane[:, :, None] for plane in stacked])

@@ -1,4 +1,7 @@
-"""Run a model exported from PyTorch with onnx.reference and splitjit's Split.
+"""A model: Split of onnx.reference
+================================
+
+Run a model exported from PyTorch with onnx.reference and splitjit's Split.
 
 Requires onnx: pip install .[onnx]. If torch, onnxscript and onnxruntime are installed, the script
 exports a transformer block and compares the result with ONNX Runtime. Otherwise it runs a gated
@@ -52,6 +55,9 @@ def bundled():
     ]
     return onnx.load(folder / "model.onnx"), *map(onnx.numpy_helper.to_array, tensors)
 
+
+# %%
+# Run the model with the operators of splitjit.
 
 can_export = all(map(importlib.util.find_spec, ("torch", "onnxscript", "onnxruntime")))
 model, x, expected = exported() if can_export else bundled()

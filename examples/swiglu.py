@@ -1,4 +1,7 @@
-"""SwiGLU: one projection computes the gate and the values that it multiplies; split it in halves.
+"""SwiGLU: the halves of one projection
+====================================
+
+SwiGLU: one projection computes the gate and the values that it multiplies; split it in halves.
 
 A model calls this layer for every batch of tokens. Each split therefore writes the halves into
 the same memory, and allocates nothing. Requires only splitjit.
@@ -16,6 +19,10 @@ down = rng.standard_normal((hidden, width), dtype=np.float32) / 26
 fused = np.empty((tokens, 2 * hidden), np.float32)
 plan = splitjit.plan_split(fused.shape, num_splits=2, axis=-1)
 gate, up = halves = plan.empty(fused.dtype)
+plan  # a notebook shows this plan as a picture
+
+# %%
+# The function, and three batches.
 
 
 def silu(x):

@@ -34,7 +34,7 @@ InferredShape = SymbolicShape | EllipsisType | None
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An input whose value is known only at run time, for `infer_shapes`.
+    """An input whose value is known only at run time, for ``infer_shapes``.
 
     It may stand for the lengths of the parts, for the axis of an OpenVINO operator, or
     for the shape of the tensor.
@@ -47,7 +47,11 @@ class Unknown:
     Raises
     ------
     SplitError
-        If `length` is not an integer, or is out of range.
+        If ``length`` is not an integer, or is out of range.
+
+    See Also
+    --------
+    splitjit.onnx.Split : An operator whose inputs may be unknown.
 
     Examples
     --------

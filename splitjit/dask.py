@@ -92,6 +92,12 @@ def split(
         In the same cases as `splitjit.split`; if `x` is not a Dask array, or if its
         chunks are not NumPy arrays.
 
+    See Also
+    --------
+    splitjit.split : Takes Dask arrays, too.
+    dask.array.Array : The type of `x` and of the parts.
+    dask.compute : Computes several results in one pass.
+
     Notes
     -----
     One task on one thread splits a chunk for all parts that are computed in one

@@ -155,6 +155,10 @@ class SplitError(ValueError):
     operator, received, rule, hint : str
         The parameters above.
 
+    See Also
+    --------
+    SplitTypeError : A value has the wrong type.
+
     Examples
     --------
     >>> import splitjit
@@ -206,6 +210,10 @@ the axis length 7 must be a multiple of 2; num_outputs=2 allows a shorter last p
 
 class SplitTypeError(SplitError, TypeError):
     """A value of the wrong kind was refused: not an integer, not an array, or a refused dtype.
+
+    See Also
+    --------
+    SplitError : A value is wrong.
 
     Examples
     --------

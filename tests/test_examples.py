@@ -31,8 +31,9 @@ SAYS = {
 def run(script, folder):
     """Run a copy of a script, so that its caches go with the folder; return the printed lines."""
     shutil.copy(script, folder)
+    environment = {**os.environ, "PYTHONUTF8": "1", "MPLBACKEND": "agg"}  # show no window
     result = subprocess.run(
-        [sys.executable, script.name], cwd=folder, env={**os.environ, "PYTHONUTF8": "1"},
+        [sys.executable, script.name], cwd=folder, env=environment,
         capture_output=True, text=True, encoding="utf-8", timeout=250,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

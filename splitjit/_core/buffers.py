@@ -103,6 +103,10 @@ def set_buffer_limit(nbytes: int) -> None:
     SplitTypeError
         If `nbytes` is not an integer.
 
+    See Also
+    --------
+    clear_caches : Free all blocks now.
+
     Examples
     --------
     >>> import splitjit
@@ -118,6 +122,10 @@ def clear_caches() -> None:
     This drops the cached plans, with the layouts that they keep, and the blocks of memory
     that no part uses. Compiled code stays. splitjit limits these caches by itself: all
     cached plans together hold at most 32 MiB, and `set_buffer_limit` limits the blocks.
+
+    See Also
+    --------
+    set_buffer_limit : Limit the memory of kept blocks.
 
     Examples
     --------

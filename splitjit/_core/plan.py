@@ -79,6 +79,10 @@ class SplitPlan(Parts):
     SplitTypeError
         If a value is not an integer.
 
+    See Also
+    --------
+    plan_split : Make a plan.
+
     Examples
     --------
     >>> import numpy as np

@@ -259,7 +259,10 @@ def split(
     See Also
     --------
     plan_split : Where the parts start and how long they are, without data.
+    split_into : Write the parts into existing arrays.
     numpy.split : Returns views of the array.
+    numpy.array_split : The rule of `num_sections`, as views.
+    torch.split : Returns views of a tensor.
 
     Examples
     --------
@@ -383,6 +386,12 @@ def split_into(
     ------
     SplitError, SplitTypeError
         In the same cases as `split`. In these cases nothing has been written.
+
+    See Also
+    --------
+    split : Make new parts.
+    SplitPlan.bind : Check output arrays once, for many calls.
+    numba.jit : Compiles functions that call `split_into`.
 
     Examples
     --------

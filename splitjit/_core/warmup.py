@@ -31,6 +31,10 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     SplitTypeError
         If `dtypes` is not iterable, or an item of it is not a dtype.
 
+    See Also
+    --------
+    numba.jit : Compiles the kernels.
+
     Examples
     --------
     >>> import splitjit

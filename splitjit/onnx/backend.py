@@ -17,6 +17,11 @@ class SplitBackend(Backend):
 
     This includes the operators inside of subgraphs and of the model's local functions.
 
+    See Also
+    --------
+    splitjit.onnx.reference_ops : Run the nodes of a model with splitjit.
+    onnx.backend.base.Backend : The interface.
+
     Examples
     --------
     >>> import numpy as np

@@ -63,6 +63,7 @@ class Split(VersionedOperator):
     See Also
     --------
     splitjit.split : A function for all dtypes, without versions.
+    onnx.reference.ReferenceEvaluator : Runs models; see `splitjit.onnx.reference_ops`.
 
     Notes
     -----

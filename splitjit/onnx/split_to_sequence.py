@@ -42,6 +42,7 @@ class SplitToSequence(VersionedOperator):
     See Also
     --------
     splitjit.split : A function for all dtypes, without versions.
+    onnx.reference.ReferenceEvaluator : Runs models; see `splitjit.onnx.reference_ops`.
 
     Notes
     -----

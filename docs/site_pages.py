@@ -1,0 +1,72 @@
+"""What Sphinx does for this site only: signs of the conformance tables, commands of examples."""
+
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+
+import splitjit
+
+PACKAGE = Path(splitjit.__file__).parent
+SIGNS = {"✓": "agrees", "✗": "differs"}
+
+
+def color_conformance(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Give cells and rows of the conformance tables classes, which site.css colors and filters."""
+    if docname != "conformance":
+        return
+    for table in doctree.findall(nodes.tgroup):
+        header, *rows = table.findall(nodes.row)
+        if header.children[0].astext() != "case":
+            continue
+        rule = None
+        for row in rows:
+            kinds = {SIGNS.get(cell.astext()[:1], "") for cell in row.children}
+            for cell in row.children:
+                cell["classes"] += [kind for kind in [SIGNS.get(cell.astext()[:1])] if kind]
+            if any(cell.astext() for cell in row.children[1:]):
+                row["classes"].append("case")
+            else:
+                rule = row
+                rule["classes"].append("rule")
+            if "differs" in kinds:
+                row["classes"].append("has-difference")
+                if rule is not None and "has-difference" not in rule["classes"]:
+                    rule["classes"].append("has-difference")
+
+
+def name_test_of_page(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Pass the command that runs the examples of a page to its sidebar."""
+    if doctree is None or ">>> " not in doctree.astext():
+        return
+    source = Path(app.env.doc2path(pagename))
+    if source.suffix == ".md":
+        context["run_examples"] = f"python -m pytest tests/test_docs.py -k {source.name}"
+    elif pagename.startswith("reference/"):
+        module, _, name = pagename.removeprefix("reference/").rpartition(".")
+        file = inspect.getsourcefile(getattr(importlib.import_module(module), name))
+        path = Path(file).relative_to(PACKAGE.parent).as_posix()
+        context["run_examples"] = f"python -m pytest {path}"
+
+
+def describe_data(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Describe `reference_ops` by the docstring below its definition, which is in a submodule."""
+    if name == "splitjit.onnx.reference_ops":
+        analyzer = ModuleAnalyzer.for_module("splitjit.onnx.reference")
+        lines[:] = analyzer.find_attr_docs()["", "reference_ops"]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect the functions of this module."""
+    app.connect("doctree-resolved", color_conformance)
+    app.connect("html-page-context", name_test_of_page)
+    app.connect("autodoc-process-docstring", describe_data, priority=1)
+    return {"parallel_read_safe": True}
