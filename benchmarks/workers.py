@@ -242,12 +242,32 @@ class Contender:
         """Drop the arrays of the case."""
         self.call = self.x = None
 
-    def burst(self) -> float:
-        """Return the seconds a call takes, over at least 3 calls and 10 ms."""
+    def burst(self, cpu: bool = False) -> float:
+        """Return the seconds a call takes, over at least 3 calls and 10 ms.
+
+        If ``cpu`` is true, count the seconds that the threads of this process run.
+        """
         from benchmarks.compare import burst
 
         self._rest()
-        return burst(self.call)
+        return burst(self.call, time.process_time if cpu else time.perf_counter)
+
+    def slow(self, factor: float) -> None:
+        """Make each call take longer by a factor, to test a benchmark."""
+        from benchmarks.compare import burst
+
+        def slowed(call, factor, cost):
+            clock = time.perf_counter
+            start = clock()
+            call()
+            now = clock()
+            end = now + (factor - 1) * (now - start) - cost
+            while now < end:
+                now = clock()
+
+        nothing = float
+        cost = burst(lambda: slowed(nothing, 1, 0)) - burst(nothing)
+        self.call = functools.partial(slowed, self.call, factor, cost)
 
     def calls(self, seconds: float) -> list[int]:
         """Call for some seconds; return the nanoseconds of each call."""
