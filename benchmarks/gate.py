@@ -119,7 +119,7 @@ def _ratio(base: Worker, new: Worker, name: str, slow: float | None) -> float | 
     """Return the median ratio of bursts that follow each other, over new arrays."""
     ratios = []
     cpu = base.contender != OURS  # on one thread, CPU time leaves out the time of other programs
-    for _ in range(4):
+    for _ in range(3):
         for worker in (base, new):
             if reason := worker.ask("prepare", *CASES[name]):
                 print(reason, file=sys.stderr)

@@ -123,11 +123,9 @@ def busy_programs(count: int) -> Iterator[None]:
 
 def provenance() -> dict[str, object]:
     """Return the machine, the versions and the commit, on which a result depends."""
-    from benchmarks.report import machine
+    from benchmarks.report import commit, machine
 
-    command = ["git", "describe", "--always", "--dirty"]
-    git = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return {"machine": machine(), "cores": CORES, "commit": git.stdout.strip() or "unknown"}
+    return {"machine": machine(), "cores": CORES, "commit": commit()}
 
 
 # ---- the worker's side ----------------------------------------------------------------
