@@ -69,7 +69,7 @@ def interval(ratios: list[float]) -> Interval:
 
     A ratio is below the true median with a probability of one half, whatever the distribution of
     the ratios. So the number of ratios below the true median has a binomial distribution. Five
-    ratios give their least and their greatest, nine their second and their last but one.
+    ratios give the least and the greatest, nine ratios the second and the last but one.
     """
     ordered, n = sorted(ratios), len(ratios)
     rank = 0
