@@ -251,21 +251,18 @@ class Contender:
         return burst(self.call, time.process_time if cpu else time.perf_counter)
 
     def slow(self, factor: float) -> None:
-        """Make each call take longer by a factor, to test a benchmark."""
-        from benchmarks.compare import burst
+        """Repeat some calls, so that a call takes longer by a factor on average."""
+        call, debt = self.call, 0.0
 
-        def slowed(call, factor, cost):
-            clock = time.perf_counter
-            start = clock()
-            call()
-            now = clock()
-            end = now + (factor - 1) * (now - start) - cost
-            while now < end:
-                now = clock()
+        def slowed():
+            nonlocal debt
+            debt += factor - 1
+            while debt >= 1:
+                debt -= 1
+                call()
+            return call()
 
-        nothing = float
-        cost = burst(lambda: slowed(nothing, 1, 0)) - burst(nothing)
-        self.call = functools.partial(slowed, self.call, factor, cost)
+        self.call = slowed
 
     def calls(self, seconds: float) -> list[int]:
         """Call for some seconds; return the nanoseconds of each call."""
