@@ -53,17 +53,15 @@ def draw(file: Path) -> None:
     rows = math.ceil(count / 2)
     figure, panels = pyplot.subplots(rows, 2, figsize=(4, 0.6 + 1.15 * rows), layout="constrained")
     for panel, (name, values) in zip(panels.flat, (ratios | processes).items(), strict=False):
-        steps = range(1, len(values) + 1)
-        panel.plot(steps, values, "o-", markersize=2.5, linewidth=1, label="time over NumPy's")
+        steps = [i for i, value in enumerate(values, 1) if not math.isnan(value)]
+        measured = [values[i - 1] for i in steps]
+        panel.plot(steps, measured, "o-", markersize=2.5, linewidth=1, label="time over NumPy's")
         if name in shares:
-            panel.plot(
-                steps, shares[name], "s--", markersize=2, linewidth=0.8, label="of the limit"
-            )
-            panel.set_yscale("log")
-        else:
-            panel.set_ylim(0)
+            measured = [shares[name][i - 1] for i in steps]
+            panel.plot(steps, measured, "s--", markersize=2, label="share of the limit")
+        panel.set_ylim(0, 1.1 * panel.get_ylim()[1])
         panel.set_title(name, fontsize=7)
-        panel.set_xticks([*steps][::2])
+        panel.set_xticks(range(1, len(values) + 1, 2))
         panel.tick_params(labelsize=6)
         panel.grid(alpha=0.3)
     for panel in panels.flat[count:]:
