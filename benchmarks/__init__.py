@@ -1,1 +1,1 @@
-"""Benchmarks of splitjit: `asv` runs all modules except report.py and compare.py."""
+"""Benchmarks of splitjit; README.md says which modules asv runs, and which are commands."""

@@ -56,7 +56,9 @@ class Case:
 # ---- measuring ------------------------------------------------------------------------
 
 
-def measure(calls: dict[str, Call], rounds: int = 5) -> dict[str, float]:
+def measure(
+    calls: dict[str, Call], rounds: int = 5, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
     """Time several calls in turn, so that their ratios are comparable.
 
     Each round visits every call in a new random order. Before each burst, 4 ms
@@ -69,6 +71,8 @@ def measure(calls: dict[str, Call], rounds: int = 5) -> dict[str, float]:
         The calls to time, by name.
     rounds : int, default 5
         Number of rounds; fewer give only a first impression.
+    clock : callable, optional
+        `time.process_time` leaves out the time of other programs, for calls on one thread.
 
     Returns
     -------
@@ -80,19 +84,19 @@ def measure(calls: dict[str, Call], rounds: int = 5) -> dict[str, float]:
         for name in random.sample(list(calls), len(calls)):
             time.sleep(0.004)
             calls[name]()
-            seconds[name].append(burst(calls[name]))
+            seconds[name].append(burst(calls[name], clock))
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def burst(call: Call) -> float:
+def burst(call: Call, clock: Callable[[], float] = time.perf_counter) -> float:
     """Return the seconds per call, over at least 3 calls and 10 ms."""
     count, batch = 0, 3
-    start = time.perf_counter()
+    start = clock()
     while True:
         for _ in range(batch):
             call()
         count += batch
-        elapsed = time.perf_counter() - start
+        elapsed = clock() - start
         if elapsed >= 0.01:
             return elapsed / count
         batch = count  # double the count, so that the clock is rarely read

@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from statistics import geometric_mean
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+import splitjit
 from benchmarks.compare import LIMIT, OURS, PEERS, THREADS, Case, contenders, measure
 
 QUICK_BYTES = 40_000_000  # --quick skips larger cases
@@ -178,6 +180,14 @@ def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
     return results
 
 
+def commit() -> str:
+    """Return the commit of this checkout, marked if files differ from the commit."""
+    command = ["git", "describe", "--always", "--dirty"]
+    root = Path(__file__).resolve().parents[1]
+    git = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return git.stdout.strip() or "unknown commit"
+
+
 # ---- Markdown -------------------------------------------------------------------------
 
 
@@ -189,8 +199,11 @@ def machine() -> str:
         lines = cpuinfo.read_text().splitlines()
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
         processor = names[0] if names else processor
-    versions = [f"Python {platform.python_version()}"]
-    packages = [OURS, "numba", "numpy", "torch", "onnxruntime", "openvino"]
+    versions = [
+        f"Python {platform.python_version()}",
+        f"{OURS} {splitjit.__version__} ({commit()})",
+    ]
+    packages = ["numba", "numpy", "torch", "onnxruntime", "openvino"]
     packages += ["opencv-python", "opencv-python-headless"]
     for package in packages:
         try:

@@ -123,11 +123,9 @@ def busy_programs(count: int) -> Iterator[None]:
 
 def provenance() -> dict[str, object]:
     """Return the machine, the versions and the commit, on which a result depends."""
-    from benchmarks.report import machine
+    from benchmarks.report import commit, machine
 
-    command = ["git", "describe", "--always", "--dirty"]
-    git = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return {"machine": machine(), "cores": CORES, "commit": git.stdout.strip() or "unknown"}
+    return {"machine": machine(), "cores": CORES, "commit": commit()}
 
 
 # ---- the worker's side ----------------------------------------------------------------
@@ -242,12 +240,29 @@ class Contender:
         """Drop the arrays of the case."""
         self.call = self.x = None
 
-    def burst(self) -> float:
-        """Return the seconds a call takes, over at least 3 calls and 10 ms."""
+    def burst(self, cpu: bool = False) -> float:
+        """Return the seconds a call takes, over at least 3 calls and 10 ms.
+
+        If ``cpu`` is true, count the seconds that the threads of this process run.
+        """
         from benchmarks.compare import burst
 
         self._rest()
-        return burst(self.call)
+        return burst(self.call, time.process_time if cpu else time.perf_counter)
+
+    def slow(self, factor: float) -> None:
+        """Repeat some calls, so that a call takes longer by a factor on average."""
+        call, debt = self.call, 0.0
+
+        def slowed():
+            nonlocal debt
+            debt += factor - 1
+            while debt >= 1:
+                debt -= 1
+                call()
+            return call()
+
+        self.call = slowed
 
     def calls(self, seconds: float) -> list[int]:
         """Call for some seconds; return the nanoseconds of each call."""

@@ -120,3 +120,16 @@ for name, arguments in {
     (MADE / f"{name}.txt").write_bytes(printed)
 plan = splitjit.plan_split((4096, 6144), [4096, 1024, 1024], axis=1)
 (MADE / "plan.html").write_text(f"<figure>{plan._repr_html_()}</figure>", "utf-8")
+
+
+def publish_history(app, error):
+    """Let asv write its pages, with the committed results, beside the pages of the site."""
+    root = Path(__file__).parents[1]
+    if error is None and app.builder.name == "html" and (root / ".git").exists():
+        command = [sys.executable, "-m", "asv", "publish", "--html-dir", Path(app.outdir, "asv")]
+        subprocess.run(command, cwd=root, check=True, stdout=subprocess.DEVNULL)
+
+
+def setup(app):
+    """Connect the functions of this file to Sphinx."""
+    app.connect("build-finished", publish_history)

@@ -9,10 +9,10 @@ from dataclasses import asdict
 
 import pytest
 
-from benchmarks import busy, landscape, processes, workers
+from benchmarks import busy, gate, landscape, processes, workers
 from benchmarks.compare import Case
 from benchmarks.landscape import Cell, Found
-from benchmarks.workers import Worker, allocate, busy_programs
+from benchmarks.workers import ROOT, Worker, allocate, busy_programs
 
 CASE = Case((20, 12), 1, (4,) * 3)
 MS = 1_000_000  # nanoseconds
@@ -90,6 +90,57 @@ def test_separate_outputs_start_at_the_same_offset_in_a_page():
     out = allocate(Case((300, 300), 1, (100, 200)), "out")
     assert {part.ctypes.data % workers.mmap.PAGESIZE for part in out[1:]} == {16}
     assert [part.shape for part in out] == [(300, 100), (300, 200)]
+
+
+# ---- gate -----------------------------------------------------------------------------
+
+KEY = ("splitjit, one thread", "6 into 3, fresh")
+
+
+@pytest.mark.parametrize(("count", "ranks"), [(5, (1, 5)), (9, (2, 8)), (15, (4, 12))])
+def test_an_interval_has_the_true_median_with_the_stated_confidence(count, ranks):
+    found = gate.interval([*range(count, 0, -1)])
+    assert (found.low, found.ratio, found.high) == (ranks[0], (count + 1) / 2, ranks[1])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "slower"),
+    [
+        ([1.0] * 5, None, False),
+        ([1.3] * 5, [1.3] * 9, True),
+        ([1.3] * 5, [1.0] * 9, False),  # a busy minute
+        ([1.3] * 5, [1.05, 1.05] + [1.3] * 7, False),  # in doubt
+        ([1.3] * 5, [1.05] + [1.3] * 8, True),
+    ],
+)
+def test_a_case_is_slower_only_if_a_second_look_confirms_it(monkeypatch, first, second, slower):
+    looks = iter([{KEY: first}, {KEY: second} if second else {}])
+    monkeypatch.setattr(gate, "look", lambda *_: next(looks))
+    found, alarms = gate.judge([KEY], (ROOT, ROOT), {})
+    assert found[KEY] == gate.interval(second or first)
+    assert alarms == ([KEY] if slower else [])
+
+
+def test_a_slowed_case_raises_the_alarm(monkeypatch, capsys):
+    command = ["gate.py", str(ROOT), "--small", "--case", KEY[1], "--slow", KEY[1]]
+    monkeypatch.setattr("sys.argv", [*command, "--factor", "2"])
+    assert gate.main() == 1
+    assert f"slower beyond doubt: {KEY[1]}" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
+def test_a_revision_is_checked_out_and_removed():
+    with gate.checkout("HEAD") as folder:
+        assert gate.dependencies(folder)
+        assert (folder / "splitjit" / "__init__.py").exists()
+    assert not folder.exists()
+
+
+def test_an_unknown_revision_is_no_alarm(capfd):
+    with pytest.raises(SystemExit) as error, gate.checkout("no such revision"):
+        pass
+    assert error.value.code == 2
+    assert "is no git revision" in capfd.readouterr().err
 
 
 # ---- busy -----------------------------------------------------------------------------

@@ -1,0 +1,215 @@
+"""Say which splits became slower than in another version, and exit with 1 if one did.
+
+Run it from a checkout: ``python benchmarks/gate.py --help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+from statistics import median
+
+if not __package__:  # run as a script: benchmark this checkout
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.busy import markdown
+from benchmarks.compare import OURS, Case
+from benchmarks.workers import ROOT, Worker, provenance
+
+CASES = {
+    "6 into 3, fresh": (Case((6,), 0, (2,) * 3), "fresh"),
+    "QKV of 1 token, out": (Case((1, 2304), 1, (768,) * 3), "out"),
+    "QKV of 16 tokens, fresh": (Case((16, 2304), 1, (768,) * 3), "fresh"),
+    "pixels, out": (Case((540, 960, 3), 2, (1,) * 3, "uint8"), "out"),
+    "runs of 40 bytes, out": (Case((40_000, 100), 1, (10,) * 10), "out"),
+    "single items, out": (Case((50_000, 32), 1, (1,) * 32), "out"),
+    "long runs, out": (Case((512, 8192), 1, (4096,) * 2), "out"),
+    "axis 0, fresh": (Case((2048, 2048), 0, (512,) * 4), "fresh"),
+}
+SMALL = {"splitjit, one thread": tuple(CASES)}
+FULL = SMALL | {
+    "splitjit, bind": ("QKV of 1 token, out",),
+    OURS: ("pixels, out", "runs of 40 bytes, out", "long runs, out", "axis 0, fresh"),
+}
+"""By contender, the cases to time."""
+
+FIRST, SECOND = 5, 9
+"""Pairs of processes: for all cases, and once more for each suspicious one."""
+SUSPICIOUS, SLOWER = 1.08, 1.12
+"""Ratios of time: the least median for a second look, and the least lower bound for an alarm."""
+CONFIDENCE = 0.93
+
+Key = tuple[str, str]  # contender and case
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The median of some ratios, and bounds of the median that they are drawn from."""
+
+    low: float
+    ratio: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.ratio:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def interval(ratios: list[float]) -> Interval:
+    """Return the narrowest interval of ranks that has the true median with `CONFIDENCE`.
+
+    A ratio is below the true median with a probability of one half, whatever the distribution of
+    the ratios. So the number of ratios below the true median has a binomial distribution. Five
+    ratios give the least and the greatest, nine ratios the second and the last but one.
+    """
+    ordered, n = sorted(ratios), len(ratios)
+    rank = 0
+    while 1 - 2 * sum(comb(n, k) for k in range(rank + 2)) / 2**n >= CONFIDENCE:
+        rank += 1
+    return Interval(ordered[rank], median(ordered), ordered[n - 1 - rank])
+
+
+# ---- measuring ------------------------------------------------------------------------
+
+
+def look(
+    keys: list[Key], checkouts: tuple[Path, Path], pairs: int, slow: dict[str, float]
+) -> dict[Key, list[float]]:
+    """Time cases in pairs of new processes; return a ratio of times for each pair.
+
+    Parameters
+    ----------
+    keys : list of (str, str)
+        Contenders and cases.
+    checkouts : (Path, Path)
+        The folders of the base and of the new version.
+    pairs : int
+        How many pairs of processes each case is timed in.
+    slow : dict of str to float
+        Factors by which to slow down cases of the new version. This tests the gate.
+
+    Returns
+    -------
+    dict of (str, str) to list of float
+        Time of the new version over time of the base. Cases that a version cannot do are left out.
+    """
+    ratios: dict[Key, list[float]] = {}
+    for i in range(pairs if keys else 0):
+        print(f"processes {i + 1} of {pairs}", file=sys.stderr, flush=True)
+        for contender in dict.fromkeys(key[0] for key in keys):
+            names = [case for found, case in keys if found == contender]
+            with Worker(contender, checkouts[0]) as base, Worker(contender, checkouts[1]) as new:
+                for name in random.sample(names, len(names)):
+                    ratio = _ratio(base, new, name, slow.get(name))
+                    if ratio is not None:
+                        ratios.setdefault((contender, name), []).append(ratio)
+    return ratios
+
+
+def _ratio(base: Worker, new: Worker, name: str, slow: float | None) -> float | None:
+    """Return the median ratio of bursts that follow each other, over new arrays."""
+    ratios = []
+    cpu = base.contender != OURS  # on one thread, CPU time leaves out the time of other programs
+    for _ in range(3):
+        for worker in (base, new):
+            if reason := worker.ask("prepare", *CASES[name]):
+                print(reason, file=sys.stderr)
+                return None
+        if slow:
+            new.ask("slow", slow)
+        for _ in range(4):
+            pair = random.sample((base, new), 2)
+            seconds = {worker: worker.ask("burst", cpu) for worker in pair}
+            ratios.append(seconds[new] / seconds[base])
+    for worker in (base, new):
+        worker.ask("release")
+    return median(ratios)
+
+
+def judge(
+    keys: list[Key], checkouts: tuple[Path, Path], slow: dict[str, float]
+) -> tuple[dict[Key, Interval], list[Key]]:
+    """Time all cases, and suspicious ones again; return the intervals and the slower cases.
+
+    A second look uses new ratios only. With the first ones, the choice of the greatest would
+    remain in the result.
+    """
+    ratios = look(keys, checkouts, FIRST, slow)
+    found = {key: interval(ratios[key]) for key in keys if key in ratios}
+    suspicious = [key for key, first in found.items() if first.ratio > SUSPICIOUS]
+    second = look(suspicious, checkouts, SECOND, slow)
+    found |= {key: interval(second[key]) for key in second}
+    return found, [key for key in second if found[key].low > SLOWER]
+
+
+# ---- versions -------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def checkout(version: str) -> Iterator[Path]:
+    """Yield the folder of a version: a folder, or a git revision that is checked out to one."""
+    if Path(version, "splitjit").is_dir():
+        yield Path(version)
+        return
+    git = ["git", "-C", str(ROOT), "worktree"]
+    with tempfile.TemporaryDirectory(prefix="splitjit-gate-") as folder:
+        base = Path(folder, "base")
+        command = [*git, "add", "--quiet", "--detach", str(base), version]
+        if subprocess.run(command, check=False).returncode:
+            print(f"{version!r} is no git revision, and no checkout of splitjit", file=sys.stderr)
+            raise SystemExit(2)
+        try:
+            yield base
+        finally:
+            subprocess.run([*git, "remove", "--force", str(base)], check=True)
+
+
+def dependencies(folder: Path) -> list[str]:
+    """Return the dependencies that a checkout declares."""
+    return tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+
+
+# ---- command --------------------------------------------------------------------------
+
+
+def main() -> int:
+    """Compare two versions, print the ratios, and return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("base", metavar="BASE", help="a git revision, or the folder of a checkout")
+    add("--new", default=str(ROOT), metavar="NEW", help="the same; this checkout by default")
+    add("--small", action="store_true", help="calls on one thread only, for CI")
+    add("--case", nargs="+", choices=CASES, default=list(CASES))
+    add("--slow", nargs="+", choices=CASES, default=[], help="slow these down, to test the gate")
+    add("--factor", type=float, default=1.3, help="of --slow")
+    add("--json", type=Path, metavar="FILE", help="write the ratios")
+    options = parser.parse_args()
+    groups = SMALL if options.small else FULL
+    keys = [(by, case) for by, cases in groups.items() for case in cases if case in options.case]
+
+    with checkout(options.base) as base, checkout(options.new) as new:
+        if dependencies(base) != dependencies(new):
+            print("The dependencies differ. Both versions run with those of this environment.")
+        found, slower = judge(keys, (base, new), dict.fromkeys(options.slow, options.factor))
+    rows = [[*key, str(of), "**slower**" if key in slower else ""] for key, of in found.items()]
+    print(provenance()["machine"], "", sep="\n")
+    print(*markdown(["contender", "case", f"time over {options.base}", ""], rows), sep="\n")
+    if options.json:
+        named = [[*key, of.low, of.ratio, of.high, key in slower] for key, of in found.items()]
+        options.json.write_text(json.dumps(named) + "\n", encoding="utf-8")
+    for contender, case in slower:
+        print(f"slower beyond doubt: {case} ({contender})", file=sys.stderr)
+    return 1 if slower else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""The chosen set for the history: a few numbers that old commits can be measured by, too.
+
+`asv run HASHFILE:benchmarks/milestones.txt --bench History` measures the milestones.
+One process measures all cases in turns, on one thread and in CPU time. Other programs then hardly
+change the ratios, so that commits are comparable.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from .compare import LIMIT, OURS, Case, contenders, measure
+
+STRIDED = "transposed"
+CASES = {
+    # Each step in "Optimizations and their effects", docs/performance.md, changed one of these.
+    "long runs, out": (Case((512, 22016), 1, (11008,) * 2), "out"),
+    "long runs, fresh": (Case((512, 22016), 1, (11008,) * 2), "fresh"),
+    "runs of 40 bytes, out": (Case((150_000, 100), 1, (10,) * 10), "out"),
+    "pixels, out": (Case((2160, 3840, 3), 2, (1,) * 3, "uint8"), "out"),
+    "single items, out": (Case((125_000, 32), 1, (1,) * 32), "out"),
+    "transposed, fresh": (Case((2048, 2048), 1, (1024,) * 2), STRIDED),
+    "QKV of 512 tokens, fresh": (Case((512, 2304), 1, (768,) * 3), "fresh"),
+    "QKV of 1 token, out": (Case((1, 2304), 1, (768,) * 3), "out"),
+    "6 into 3, fresh": (Case((6,), 0, (2,) * 3), "fresh"),
+    "1000 into 100, fresh": (Case((1000,), 0, (10,) * 100), "fresh"),
+    "10000 into 10000, fresh": (Case((10_000,), 0, (1,) * 10_000), "fresh"),
+}
+PEERS = ("NumPy, slices", "torch")
+
+START = "import numpy, splitjit; x = numpy.ones(1 << 18, numpy.float32);"
+CLOCK = "from time import process_time as now; start = now();"
+# Linux keeps the greatest resident memory of a process, in KB, in this line.
+PEAK = """
+def peak():
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+x = numpy.ones(1 << 24, numpy.float32)
+splitjit.split(x[: 1 << 18], num_splits=4)
+before = peak()
+parts = splitjit.split(x, num_splits=4)
+print((peak() - before) * 1024 / x.nbytes)
+"""
+FIRST_CALL = f"{START} {CLOCK} splitjit.split(x, num_splits=4); print(now() - start)"
+# Code that prints one number, in a new process. The first process fills the cache of kernels.
+PROCESSES = {
+    "first call ever, seconds": FIRST_CALL,
+    "first call, cached, seconds": FIRST_CALL,
+    "import, seconds": f"{CLOCK} import splitjit; print(now() - start)",
+    "peak memory of parts over the array": START + PEAK,
+}
+
+
+class History:
+    """Ratios, shares of the limit, times of calls, cold starts and peak memory."""
+
+    version = "1"
+    timeout = 300
+    param_names = ("case",)
+
+    def setup_cache(self):
+        """Measure everything once; the benchmarks below only read the numbers."""
+        seconds = {name: _measured(*CASES[name]) for name in CASES}
+        return seconds, _in_processes()
+
+    setup_cache.timeout = 600
+
+    def track_time_over_numpy(self, numbers, case):
+        return _ratio(numbers[0][case], ("NumPy, slices",))
+
+    def track_time_over_torch(self, numbers, case):
+        return _ratio(numbers[0][case], ("torch",))
+
+    def track_share_of_limit(self, numbers, case):
+        return round(1 / _ratio(numbers[0][case], LIMIT), 5)
+
+    def track_microseconds(self, numbers, case):
+        return round(1e6 * numbers[0][case][OURS], 2)
+
+    def track_process(self, numbers, what):
+        return round(numbers[1][what], 3)
+
+    for _track in (track_time_over_numpy, track_time_over_torch):
+        _track.params, _track.unit = [list(CASES)], "ours/theirs"
+    track_share_of_limit.params, track_share_of_limit.unit = [list(CASES)], "share"
+    track_microseconds.params, track_microseconds.unit = [list(CASES)], "µs"
+    track_process.params, track_process.unit = [list(PROCESSES)], "see the name"
+    track_process.param_names = ("what",)
+    del _track
+
+
+def _measured(case: Case, target: str) -> dict[str, float]:
+    """Return the seconds of each contender that can do the case."""
+    if target == STRIDED:
+        calls = contenders_transposed(case)
+    else:
+        calls = contenders(case, fresh=target == "fresh", names=(OURS, *PEERS, *LIMIT), threads=1)
+    return measure(calls, 3, time.process_time)
+
+
+def contenders_transposed(case: Case) -> dict:
+    """Prepare a transposed source, which only the plain copy as the limit takes as it is."""
+    import numpy as np
+
+    import splitjit
+
+    x = np.ones(case.shape[::-1], case.dtype).T
+    calls = contenders(case, fresh=True, names=(OURS, *LIMIT), threads=1)
+    views = splitjit.split(x, case.sizes, axis=case.axis, copy=False)
+    calls[OURS] = lambda: splitjit.split(x, case.sizes, axis=case.axis)
+    calls["NumPy, slices"] = lambda: [np.array(view, order="C") for view in views]
+    try:
+        import torch
+    except ImportError:
+        return calls
+    torch.set_num_threads(1)
+    tensor = torch.from_numpy(x)
+    calls["torch"] = lambda: torch.split_with_sizes_copy(tensor, case.sizes, case.axis)
+    return calls
+
+
+def _ratio(seconds: dict[str, float], rivals: tuple[str, ...]) -> float:
+    """Return the time of splitjit over the time of the fastest rival, or NaN without one."""
+    times = [seconds[name] for name in rivals if name in seconds]
+    return round(seconds[OURS] / min(times), 6) if times else float("nan")
+
+
+def _in_processes() -> dict[str, float]:
+    """Return what new processes print, by name."""
+    numbers = {}
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        for name, code in PROCESSES.items():
+            printed = subprocess.check_output([sys.executable, "-c", code], env=env)
+            numbers[name] = float(printed)
+    return numbers
