@@ -328,7 +328,8 @@ def test_the_inference_of_openvino(data):
             ours = openvino.VariadicSplit().infer_shapes(partial, axis, given)
     except SplitError:
         known = shape and isinstance(axis, int) and isinstance(shape[axis], int)
-        if known:  # OpenVINO does not compare lengths with intervals
+        # OpenVINO does not compare lengths with intervals, nor with an axis of length 0.
+        if known and shape[axis]:
             with pytest.raises(RuntimeError):
                 node()
         return
