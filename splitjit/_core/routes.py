@@ -50,7 +50,7 @@ _MANY_PARTS = 1 << 15
 
 _copy = np.ndarray.copy
 _LISTS = (list, tuple)
-_WRITES = 10_000
+_WRITES = 1000
 """Slices write to given arrays so many times before kernels are loaded for the route. Each call
 then takes 5 µs less, and to import Numba takes 0.4 s."""
 
