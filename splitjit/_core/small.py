@@ -23,7 +23,7 @@ from splitjit._core.threads import loop_address
 from splitjit._kernels import table
 from splitjit._kernels.table import Expected
 
-_MOST_PARTS = 32
+_MOST_PARTS = 64
 """The compiled check compares each output with all outputs before it."""
 
 _C_CONTIGUOUS, _WRITEABLE = 0x1, 0x400  # flags of the C struct of an array
