@@ -245,10 +245,15 @@ class Slices:
         self.whole = one_run and self.bits is None and not dtype.hasobject
         self.outputs: dict[tuple[int, ...], Outputs] = {}
         self.cut = _cut(plan)
-        is_plain = self.bits is None and not dtype.hasobject
-        self.stack = _stack(plan, strides, dtype.itemsize) if is_plain else None
+        self.stack = self._stack_of(dtype)
         self.small = None
         self.writes = 0
+
+    def _stack_of(self, dtype: np.dtype) -> _Stack | None:
+        """Return how to copy equal parts at once, or None if parts are copied one by one."""
+        if self.bits is not None or dtype.hasobject:
+            return None
+        return _stack(self.plan, self.strides, dtype.itemsize)
 
     @property
     def kept_bytes(self) -> int:
@@ -368,6 +373,9 @@ class Kernels(Slices):
         parts, address = allocate_parts(self.block, x.dtype)
         self.copy(x, address_of(x), parts, address, self.layout)
         return parts
+
+    def _stack_of(self, dtype: np.dtype) -> None:
+        """Return None, because a block has a layout of its own."""
 
     def _layout_to(self, targets: Targets) -> CopyLayout:
         return out_layout(self.plan, self.strides, self.itemsize, targets)
