@@ -198,7 +198,7 @@ def main() -> int:
 
     with checkout(options.base) as base, checkout(options.new) as new:
         if dependencies(base) != dependencies(new):
-            print("The dependencies differ. Both versions run with those of this environment.")
+            print("The dependencies differ. Both versions use this environment.")
         found, slower = judge(keys, (base, new), dict.fromkeys(options.slow, options.factor))
     rows = [[*key, str(of), "**slower**" if key in slower else ""] for key, of in found.items()]
     print(provenance()["machine"], "", sep="\n")

@@ -32,7 +32,7 @@ def split_batches(batches, left, right):
 
 
 # %%
-# Call them, and compare the parts with those of NumPy.
+# Call both functions, and compare their parts with slices of NumPy.
 
 rng = np.random.default_rng(0)
 fused = rng.standard_normal((1000, 64))
