@@ -19,14 +19,32 @@ import numpy as np
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import fence
 from splitjit._kernels.records import arguments_at, layout_at, part_at
-from splitjit._kernels.runs import Runs, copy_runs, put_bytes, staging_buffer
-from splitjit._kernels.table import BLOCK, LINE
+from splitjit._kernels.runs import (
+    Runs,
+    close_stream,
+    copy_runs,
+    open_stream,
+    staging_buffer,
+    stream_runs,
+)
+from splitjit._kernels.table import BLOCK, LINE, PAGE
 
 _ROWS_PER_TASK = 32  # with fewer rows, tasks of whole rows would be uneven
 
 
 @jit(inline="always")
-def copy_range(call, layout, part, stage, ahead, first, last):
+def has_no_gaps(dims, part):
+    """Return whether the runs of a part follow each other without gaps in the target."""
+    step = part.run
+    for d in range(dims - 1, -1, -1):
+        if part.target_strides[d] != step and part.extents[d] != 1:
+            return False
+        step *= part.extents[d]
+    return True
+
+
+@jit(inline="always")
+def copy_range(call, layout, part, in_lines, stage, ahead, first, last):
     """Copy the bytes [first, last) of a part.
 
     Parameters
@@ -34,6 +52,8 @@ def copy_range(call, layout, part, stage, ahead, first, last):
     call : Arguments
     layout : Layout
     part : Part
+    in_lines : bool
+        Whether to stream full cache lines; the target must have no gaps.
     stage : int
         Address of a staging buffer.
     ahead : int
@@ -43,6 +63,7 @@ def copy_range(call, layout, part, stage, ahead, first, last):
     """
     inner = layout.dims - 1
     run = part.run
+    stream = open_stream(call.target + part.target_offset + first)
     while first < last:
         index = first // run
         offset = first - index * run
@@ -59,23 +80,31 @@ def copy_range(call, layout, part, stage, ahead, first, last):
             if d == inner:
                 left -= i
             rest = outer
-        whole = (last - first) // run
-        if offset or whole == 0:  # a piece of a run
-            piece = min(run - offset, last - first)
-            put_bytes(call.stream, target, source, piece)
-            first += piece
+        length, count = run, min(left, (last - first) // run)
+        if offset or count == 0:  # a piece of a run
+            length, count = min(run - offset, last - first), 1
+        target_step, source_step = part.target_strides[inner], layout.source_strides[inner]
+        runs = Runs(target, source, length, count, target_step, source_step)
+        if in_lines:
+            stream = stream_runs(stage, stream, ahead, runs)
+            if ahead:
+                ahead += length * count
         else:
-            count = min(left, whole)
-            target_step, source_step = part.target_strides[inner], layout.source_strides[inner]
-            runs = Runs(target, source, run, count, target_step, source_step)
-            copy_runs(call.stream, stage, ahead, runs)
-            first += count * run
+            copy_runs(call.stream, runs)
+        first += length * count
+    if in_lines:
+        close_stream(stage, stream)
 
 
 @jit(inline="always")
-def _round_cut(position, nbytes):
-    """Round a cut between two tasks down to a cache line; leave the ends of a part exact."""
-    return nbytes if position >= nbytes else max(position, 0) // LINE * LINE
+def _cut(position, part, target):
+    """Move a cut in the bytes of a part back to a cache line of the target.
+
+    The ends of the part stay where they are.
+    """
+    if position >= part.nbytes:
+        return part.nbytes
+    return max(position - (target + part.target_offset + position) % LINE, 0)
 
 
 def copy(task, tasks, arguments):
@@ -84,15 +113,17 @@ def copy(task, tasks, arguments):
     layout = layout_at(call.layout)
     stage = staging_buffer()
     row = total = 0
+    in_lines = call.stream != 0
     for p in range(layout.count):
         part = part_at(layout, p)
         row += part.run
         total += part.nbytes
+        in_lines = in_lines and has_no_gaps(layout.dims, part)
     runs = layout.runs
     by_rows = runs >= _ROWS_PER_TASK * tasks or (runs and tasks == 1)
     length = runs if by_rows else total  # rows or bytes of all tasks together
     first, last = length * task // tasks, length * (task + 1) // tasks
-    block = max(1, BLOCK // max(row, 1)) if by_rows else max(last - first, 1)
+    block = max(1, min(max(BLOCK, layout.count * PAGE), 2 * BLOCK) // max(row, 1)) if by_rows else max(last - first, 1)
     # If the rows are contiguous, prefetch them one block ahead, in order: each part
     # reads them in strides that the hardware prefetcher does not predict.
     contiguous = by_rows and call.stream and layout.dims == 1 and layout.source_strides[0] == row
@@ -103,11 +134,10 @@ def copy(task, tasks, arguments):
         start = 0
         for p in range(layout.count):
             part = part_at(layout, p)
-            if by_rows:
-                a, b = i * part.run, j * part.run
-            else:
-                a, b = _round_cut(i - start, part.nbytes), _round_cut(j - start, part.nbytes)
-            copy_range(call, layout, part, stage, ahead, a, b)
+            a, b = (i * part.run, j * part.run) if by_rows else (i - start, j - start)
+            if in_lines or not by_rows:
+                a, b = _cut(a, part, call.target), _cut(b, part, call.target)
+            copy_range(call, layout, part, in_lines, stage, ahead, a, b)
             if ahead:
                 ahead += b - a
             start += part.nbytes

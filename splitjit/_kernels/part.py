@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, types
 
 from splitjit._kernels.compiling import compile_cached, jit
-from splitjit._kernels.copy import copy_range
+from splitjit._kernels.copy import copy_range, has_no_gaps
 from splitjit._kernels.intrinsics import fence, reserve, words_at
 from splitjit._kernels.records import Arguments, layout_at, part_at
 from splitjit._kernels.runs import staging_buffer
@@ -94,7 +94,9 @@ def _copy_part(stream, target, source, record, first, last):
     """Copy the bytes [first, last) of a part whose record `lay_out_part` has written."""
     call = Arguments(stream, target, source, record)
     layout = layout_at(record)
-    copy_range(call, layout, part_at(layout, 0), staging_buffer(), np.intp(0), first, last)
+    part = part_at(layout, 0)
+    in_lines = stream != 0 and has_no_gaps(layout.dims, part)
+    copy_range(call, layout, part, in_lines, staging_buffer(), np.intp(0), first, last)
     if stream:
         fence()
 

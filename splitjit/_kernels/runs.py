@@ -7,7 +7,9 @@
 
 An ordinary store first reads the cache line that it overwrites. A streaming
 (non-temporal) store does not, and so a large copy moves two bytes instead of
-three for each byte of the source. Streaming stores write full, aligned lines.
+three for each byte of the source. Streaming stores write full, aligned lines. A line
+that is written in two pieces costs an ordinary store and a long wait, so a `Stream`
+keeps the beginning of the next line until the line is full.
 """
 
 from __future__ import annotations
@@ -37,6 +39,24 @@ class Runs(NamedTuple):
     count: int
     target_step: int
     source_step: int
+
+
+class Stream(NamedTuple):
+    """The end of a contiguous target that is written in full cache lines.
+
+    Attributes
+    ----------
+    line : int
+        The address of the first line that is not written yet.
+    fill : int
+        Bytes of this line that the staging buffer holds, or that lie before the target.
+    skip : int
+        Bytes of this line that lie before the target.
+    """
+
+    line: int
+    fill: int
+    skip: int
 
 
 @jit(inline="always")
@@ -134,62 +154,104 @@ def _prefetch_runs(ahead, n, run, source, source_step):
 
 
 @jit(inline="always")
-def _stream_short_runs(stage, ahead, target, source, run, count, source_step):
-    """Copy short runs to a contiguous target, bypassing the cache.
-
-    In the staging buffer, lines are at the same places as in the target. The
-    loop gathers a batch of runs in the buffer, streams the full lines to the
-    target, and moves the partial last line to the front of the buffer.
-    """
-    batch = max(_BATCH // run, 1)
+def open_stream(target):
+    """Begin to stream to a contiguous target."""
     fill = target % LINE
-    line = target - fill
-    skip = fill  # bytes of the first line that lie before the target
-    while count > 0:
-        n = min(batch, count)
-        _prefetch_runs(ahead, n, run, source, source_step)
-        if ahead:
-            ahead += n * run
-        move_runs(stage + fill, source, run, n, run, source_step)
-        source += n * source_step
-        count -= n
-        fill += n * run
-        first = 0
-        if skip and fill >= LINE:
-            copy_bytes(line + skip, stage + skip, LINE - skip)
-            first = LINE
-            skip = 0
-        full = fill // LINE * LINE
-        for k in range(first, full, LINE):
-            move(line + k, stage + k, LINE, True)
-        if full:
-            move(stage, stage + full, LINE, False)
-            line += full
-            fill -= full
-    copy_bytes(line + skip, stage + skip, fill - skip)
+    return Stream(target - fill, fill, fill)
 
 
 @jit(inline="always")
-def copy_runs(stream, stage, ahead, runs):
-    """Copy runs.
+def _put_lines(stage, stream, nbytes):
+    """Count `nbytes` more in the staging buffer, and stream the full lines in it.
+
+    The partial last line moves to the front of the buffer.
+    """
+    line, fill, skip = stream.line, stream.fill + nbytes, stream.skip
+    full = fill // LINE * LINE
+    if full:
+        first = 0
+        if skip:  # the first line begins before the target
+            copy_bytes(line + skip, stage + skip, LINE - skip)
+            first = LINE
+            skip = 0
+        for k in range(first, full, LINE):
+            move(line + k, stage + k, LINE, True)
+        move(stage, stage + full, LINE, False)
+    return Stream(line + full, fill - full, skip)
+
+
+@jit(inline="always")
+def close_stream(stage, stream):
+    """Write the partial last line."""
+    copy_bytes(stream.line + stream.skip, stage + stream.skip, stream.fill - stream.skip)
+
+
+@jit
+def _stream_long_runs(stage, stream, runs):
+    """Stream runs from the source, and only the lines that two runs share from the buffer."""
+    out_of_line()
+    run, source = runs.run, runs.source
+    for _ in range(runs.count):
+        head = min(-stream.fill % LINE, run)
+        copy_bytes(stage + stream.fill, source, head)
+        stream = _put_lines(stage, stream, head)
+        tail = head + (run - head) // LINE * LINE
+        for k in range(head, tail, LINE):
+            move(stream.line + k - head, source + k, LINE, True)
+        copy_bytes(stage + stream.fill, source + tail, run - tail)
+        stream = Stream(stream.line + tail - head, stream.fill + run - tail, stream.skip)
+        source += runs.source_step
+    return stream
+
+
+@jit(inline="always")
+def _stream_short_runs(stage, stream, ahead, runs):
+    """Gather a batch of runs in the staging buffer, stream its full lines, and so on."""
+    run, source, count = runs.run, runs.source, runs.count
+    batch = max(_BATCH // run, 1)
+    while count > 0:
+        n = min(batch, count)
+        _prefetch_runs(ahead, n, run, source, runs.source_step)
+        if ahead:
+            ahead += n * run
+        move_runs(stage + stream.fill, source, run, n, run, runs.source_step)
+        stream = _put_lines(stage, stream, n * run)
+        source += n * runs.source_step
+        count -= n
+    return stream
+
+
+@jit(inline="always")
+def stream_runs(stage, stream, ahead, runs):
+    """Append runs to a contiguous target with stores that bypass the cache.
 
     Parameters
     ----------
-    stream : int
-        Whether stores bypass the cache if that pays.
     stage : int
-        Address of a staging buffer.
+        Address of a staging buffer. At its front, it holds the partial last line.
+    stream : Stream
     ahead : int
         Address from which to prefetch the next runs, or 0 if they are not contiguous.
     runs : Runs
+        The target follows the bytes that were streamed before.
+
+    Returns
+    -------
+    Stream
     """
-    target, source, run, count = runs.target, runs.source, runs.run, runs.count
-    if stream and run <= _STAGED and runs.target_step == run:
-        _stream_short_runs(stage, ahead, target, source, run, count, runs.source_step)
-    elif stream and run >= _LONG:
-        for _ in range(count):
+    if runs.run <= _STAGED:
+        return _stream_short_runs(stage, stream, ahead, runs)
+    return _stream_long_runs(stage, stream, runs)
+
+
+@jit(inline="always")
+def copy_runs(stream, runs):
+    """Copy runs to a target that may have gaps; if `stream`, stores bypass the cache if it pays."""
+    target, source, run = runs.target, runs.source, runs.run
+    if stream and run >= _LONG:
+        for _ in range(runs.count):
             stream_bytes(target, source, run)
             target += runs.target_step
             source += runs.source_step
     else:
-        move_runs(target, source, run, count, runs.target_step, runs.source_step)
+        move_runs(target, source, run, runs.count, runs.target_step, runs.source_step)
