@@ -37,6 +37,7 @@ _ROOM = 1 << 15  # bytes of the buffer for a piece: a larger one would leave the
 _SPARE = 2 * LINE  # after the piece, since the last line is moved as a whole
 _STRIP = 1 << 7  # source bytes of a strip at each step
 _BROAD_STRIP = 1 << 10  # the same, if runs are a cache line or longer
+_LEAST = 4 * LINE  # bytes of each line of a piece, at least
 _AHEAD = 1 << 12  # how far ahead to prefetch if a band has only one strip
 
 
@@ -52,7 +53,13 @@ class Band(NamedTuple):
     width : int
         Lines of a strip; the last strip may have fewer.
     batch : int
-        Steps of a batch; the last batch may have fewer.
+        Steps of a batch; the first and the last batch may have fewer.
+    early : int
+        Steps by which the first batch is shorter. So if all lines start at the same offset
+        from a cache line, batches end where cache lines of the parts end.
+    again : int
+        If the offsets differ, a piece also gathers the last `again` steps of the piece before
+        it, and each line is written up to its last full cache line.
     pieces : int
         The number of strips, times batches, times indices into the outer dims.
     """
@@ -62,6 +69,8 @@ class Band(NamedTuple):
     lines: int
     width: int
     batch: int
+    early: int
+    again: int
     pieces: int
 
 
@@ -173,8 +182,23 @@ def _end_of_band(layout, first):
     return layout.count
 
 
+@jit(inline="always")
+def _offset_from_line(call, layout, first, end):
+    """Return the offset from a cache line at which all lines of a band start, or -1."""
+    dims = layout.dims
+    offset = (call.target + part_at(layout, first).target_offset) % LINE
+    for p in range(first, end):
+        part = part_at(layout, p)
+        if (call.target + part.target_offset) % LINE != offset:
+            return -1
+        for d in range(dims - 1):
+            if part.extents[d] > 1 and part.target_strides[d] % LINE != 0:
+                return -1
+    return offset
+
+
 @jit
-def _band_at(layout, first, room):
+def _band_at(call, layout, first, room):
     """Return the band that starts with part `first`; a piece has at most `room` bytes."""
     out_of_line()
     dims = layout.dims
@@ -184,12 +208,20 @@ def _band_at(layout, first, room):
     lines += last.extents[dims - 2]
     run, steps = part.run, part.extents[dims - 1]
     width = min(max((_STRIP if run < LINE else _BROAD_STRIP) // run, 1), lines)
-    batch = room // (width * run)
+    width = min(width, room // _LEAST)
+    early = again = 0
+    if call.stream:
+        offset = _offset_from_line(call, layout, first, end)
+        if offset >= 0 and offset % run == 0 and LINE % run == 0:
+            early = offset // run
+        else:
+            again = -(-LINE // run)
+    batch = room // (width * run) - again
     if batch > LINE:
         batch -= batch % LINE
     outer = part.nbytes // (run * steps * part.extents[dims - 2])
-    pieces = outer * -(-lines // width) * -(-steps // batch)
-    return Band(first, end, lines, width, batch, pieces)
+    pieces = outer * -(-lines // width) * -(-(steps + early) // batch)
+    return Band(first, end, lines, width, batch, early, again, pieces)
 
 
 @jit(inline="always")
@@ -213,26 +245,33 @@ def _copy_pieces(call, layout, stage, band, first, last):
     source_line, source_step = layout.source_strides[dims - 2], layout.source_strides[dims - 1]
     origin = call.source + part.source_offset
     strips = -(-band.lines // band.width)
-    batches = -(-steps // band.batch)
-    pitch = band.batch * run
+    batches = -(-(steps + band.early) // band.batch)
+    pitch = (band.batch + band.again) * run
     strip = first % strips
     p, line = _line_of_strip(layout, band, strip)
     part = part_at(layout, p)
     for piece in range(first, last):
         index = piece // strips // batches
-        start = piece // strips % batches * band.batch
-        n = min(band.batch, steps - start)
+        start = piece // strips % batches * band.batch - band.early
+        end = min(start + band.batch, steps)
+        start = max(start, 0)
+        gathered = max(start - band.again, 0)
         width = min(band.width, band.lines - strip * band.width)
-        source = origin + strip * band.width * source_line + start * source_step
+        source = origin + strip * band.width * source_line + gathered * source_step
         source += _outer_offset(index, dims, part.extents, layout.source_strides)
         # Prefetch the next strip. If there is only one, prefetch its later steps.
         ahead = source + (width * source_line if strips > 1 else _AHEAD)
+        n = end - gathered
         _gather(stage, pitch, ahead, Strip(source, run, width, n, source_line, source_step))
         for k in range(width):
-            target = call.target + part.target_offset + start * run
+            target = call.target + part.target_offset
             target += line * part.target_strides[dims - 2]
             target += _outer_offset(index, dims, part.extents, part.target_strides)
-            put_bytes(call.stream, target, stage + k * pitch, n * run)
+            a, b = start * run, end * run
+            if band.again:
+                a = max(a - (target + a) % LINE, 0)
+                b -= (target + b) % LINE if end < steps else 0
+            put_bytes(call.stream, target + a, stage + k * pitch + a - gathered * run, b - a)
             line += 1
             if line == part.extents[dims - 2]:
                 p = p + 1 if p + 1 < band.end else band.first
@@ -252,12 +291,12 @@ def transpose(task, tasks, arguments):
         stage, room = memory + -memory % PAGE, _ROOM
     total = p = 0
     while p < layout.count:
-        band = _band_at(layout, p, room)
+        band = _band_at(call, layout, p, room)
         total += band.pieces
         p = band.end
     start = p = 0
     while p < layout.count:
-        band = _band_at(layout, p, room)
+        band = _band_at(call, layout, p, room)
         first = min(max(total * task // tasks - start, 0), band.pieces)
         last = min(max(total * (task + 1) // tasks - start, 0), band.pieces)
         if first < last:
