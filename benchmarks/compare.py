@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import splitjit
+from benchmarks.workers import rest_among
 
 OURS = "splitjit"
 PEERS = ("numpy", "NumPy, slices", "torch", "onnxruntime", "openvino", "opencv")
@@ -61,8 +62,8 @@ def measure(
 ) -> dict[str, float]:
     """Time several calls in turn, so that their ratios are comparable.
 
-    Each round visits every call in a new random order. Before each burst, 4 ms
-    of sleep let the previous thread pool come to rest, and one call is not
+    Each round visits every call in a new random order. Before each burst,
+    some sleep lets the previous thread pool come to rest, and one call is not
     counted. The parts of a call are dropped before the next call.
 
     Parameters
@@ -80,9 +81,10 @@ def measure(
         Median seconds per call, over the rounds.
     """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
+    rest = rest_among(calls)
     for _ in range(rounds):
         for name in random.sample(list(calls), len(calls)):
-            time.sleep(0.004)
+            time.sleep(rest)
             calls[name]()
             seconds[name].append(burst(calls[name], clock))
     return {name: statistics.median(values) for name, values in seconds.items()}

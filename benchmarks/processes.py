@@ -18,7 +18,7 @@ if not __package__:  # run as a script: benchmark this checkout
 
 from benchmarks.busy import markdown
 from benchmarks.compare import OURS, Case
-from benchmarks.workers import BEFORE, ROOT, Worker, provenance
+from benchmarks.workers import BEFORE, ROOT, Worker, provenance, rest_among
 
 BIND = "splitjit, bind"
 VARIANTS = ("splitjit, plan", BIND)
@@ -56,10 +56,11 @@ def measure(options: argparse.Namespace, medians: Medians) -> None:
                     for contender, worker in workers.items()
                     if not worker.ask("prepare", CASES[case], outputs)
                 ]
+                rest = rest_among(ready)
                 bursts = {contender: [] for contender in ready}
                 for _ in range(options.rounds):
                     for contender in random.sample(ready, len(ready)):
-                        bursts[contender].append(workers[contender].ask("burst"))
+                        bursts[contender].append(workers[contender].ask("burst", False, rest))
                 for contender, seconds in bursts.items():
                     medians.setdefault((outputs, contender, case), []).append(median(seconds))
 

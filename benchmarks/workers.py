@@ -25,7 +25,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +33,10 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-REST = 0.004
-"""Seconds of sleep before a turn, in which the thread pools of other workers come to rest."""
+REST = 0.008
+REST_FROM_ORT = 0.04
+"""Seconds of sleep before a turn, in which thread pools come to rest: OpenMP's threads spin for
+6 ms after their work, those of ONNX Runtime for 29 ms."""
 
 PATIENCE = 120
 """Seconds after which a worker ends itself if it has not finished its order."""
@@ -126,6 +128,11 @@ def provenance() -> dict[str, object]:
     from benchmarks.report import commit, machine
 
     return {"machine": machine(), "cores": CORES, "commit": commit()}
+
+
+def rest_among(contenders: Iterable[str]) -> float:
+    """Return how many seconds each of these contenders sleeps before its turn."""
+    return REST_FROM_ORT if "onnxruntime" in contenders else REST
 
 
 # ---- the worker's side ----------------------------------------------------------------
@@ -240,14 +247,14 @@ class Contender:
         """Drop the arrays of the case."""
         self.call = self.x = None
 
-    def burst(self, cpu: bool = False) -> float:
-        """Return the seconds a call takes, over at least 3 calls and 10 ms.
+    def burst(self, cpu: bool = False, rest: float = REST) -> float:
+        """Sleep for `rest` seconds; return the seconds a call takes, over 3 calls and 10 ms.
 
         If ``cpu`` is true, count the seconds that the threads of this process run.
         """
         from benchmarks.compare import burst
 
-        self._rest()
+        self._rest(rest)
         return burst(self.call, time.process_time if cpu else time.perf_counter)
 
     def slow(self, factor: float) -> None:
@@ -283,8 +290,8 @@ class Contender:
         for thread in os.listdir("/proc/self/task") if everything else ("0",):
             os.sched_setaffinity(int(thread), {core})
 
-    def _rest(self) -> None:
-        time.sleep(REST)
+    def _rest(self, seconds: float = REST) -> None:
+        time.sleep(seconds)
         self.call()
 
 

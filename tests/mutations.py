@@ -950,10 +950,10 @@ MUTATIONS = [
         "test_governor.py",
     ),
     Mutation(
-        "governor: a lone stall pauses",
+        "governor: two stalls after a rest pause",
         "_core/governor.py",
-        "self._warned = not self._warned",
-        "self._warned = False",
+        "STALLS = 3",
+        "STALLS = 2",
         "test_governor.py",
     ),
     Mutation(

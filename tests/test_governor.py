@@ -210,7 +210,7 @@ def test_a_process_that_starts_on_an_idle_machine_is_parallel_at_once(machine):
 def test_rare_calls_do_not_stall_often(machine):
     machine.busy = 1
     times = machine.copies(2_400_000, 200, pause=0.1)
-    assert sum(time > 4e-3 for time in times) <= 6
+    assert sum(time > 4e-3 for time in times) <= 9
 
 
 def test_rare_calls_are_parallel_again(monkeypatch):
@@ -224,6 +224,18 @@ def test_rare_calls_are_parallel_again(monkeypatch):
     assert machine.parallel > 0.9 * machine.calls
 
 
+def test_two_stalls_after_a_rest_pause_nothing(machine):
+    for _ in range(20):
+        machine.copies(2_400_000, 0.05)
+        machine.busy = 1
+        machine.copy(2_400_000)
+        machine.copy(2_400_000)
+        machine.busy = 0
+    machine.parallel = machine.calls = 0
+    machine.copies(2_400_000, 0.05)
+    assert machine.parallel > 0.9 * machine.calls
+
+
 def test_a_stall_pauses_all_classes(machine):
     for _ in range(50):
         for nbytes in SIZES:
@@ -234,7 +246,7 @@ def test_a_stall_pauses_all_classes(machine):
         for nbytes in [2_400_000, 11_000_000]:
             machine.copy(nbytes, "copy")
             machine.copy(nbytes, "deinterleave")
-    assert machine.parallel <= 2 + 2
+    assert machine.parallel <= 3 + 2
 
 
 def test_a_program_of_many_threads_makes_one_probe(machine):
@@ -245,10 +257,11 @@ def test_a_program_of_many_threads_makes_one_probe(machine):
     began, machine.now = machine.now, machine.now + 0.01
     for _ in range(8):  # as many threads as stall at once count as one stall
         governor.learn(cell, 2, True, nbytes, began, machine.now)
-    assert not governor.machine.active
-    governor.learn(cell, 2, True, nbytes, machine.now, machine.now + 0.01)
+    for _ in range(2):
+        assert not governor.machine.active
+        governor.learn(cell, 2, True, nbytes, machine.now, machine.now + 0.01)
+        machine.now += 0.01
     assert governor.machine.active
-    machine.now += 0.01
     end = machine.now + 5
     while cell.left <= 0 and machine.now < end:
         machine.copy(nbytes)

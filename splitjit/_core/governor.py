@@ -29,18 +29,22 @@ thread makes about one copy in 200, and its cost stays known. From this cost fol
 *expected* time, which one thread would take for a parallel copy. The copy *gains* the
 expected time less its own time. If this is negative, the difference is a *loss*.
 
-**Stalls.** A parallel copy that takes far longer than one thread would is a stall. A lone
-stall changes nothing. If a second stall follows before parallel copies have gained what
-the first one cost, the governor pauses all parallel copies of this process: one thread
-copies, for as long as the loss. Then one parallel copy is tried, the
-probe. If it does not stall, the pause has ended. If it stalls, and so does a later copy
-before parallel copies have gained the new loss, the next pause begins. It is 4 times as
-long as the last one, up to 1.2 s, so that stalls cost about 2 %. When parallel copies
-have gained what the last stall cost, the stall and the pauses are forgotten.
+**Stalls.** A parallel copy that takes far longer than one thread would is a stall. One or
+two stalls change nothing, because they also happen on an idle machine: Linux may wake a
+sleeping thread on the core on which the calling thread runs, and notices an idle core only
+at the next tick, 4 ms later. Then the first two copies after a rest stall. If a third
+stall follows before parallel copies have gained what the last one cost, the governor
+pauses all parallel copies of this process: one thread copies, for as long as the loss.
+Then one parallel copy is tried, the probe. If it does not stall, the pause has ended. If
+it stalls, and so does a later copy before parallel copies have gained the new loss, the
+next pause begins. It is 4 times as long as the last one, up to 1.2 s, so that stalls cost
+about 2 %. When parallel copies have gained what the last stall cost, the stalls and the
+pauses are forgotten.
 
 **Idle cores.** Linux counts for how long each core was idle. During a pause the governor
 reads these counts every 0.1 s. If there was an idle core for each thread, the probe is made at
-once. Idle cores may end the next pause early only after parallel copies have gained. Busy
+once. Idle cores may end the next pause early only after parallel copies have gained, or
+half a second later. Busy
 cores do not make a pause longer: another program may have used them only between the copies
 of this process, for example if two processes take turns. The governor also reads
 the counts of idle time right after its first measurement of one thread. For copies of less
@@ -71,6 +75,11 @@ STALL_SLACK = 250e-6
 """A stall takes longer than one thread's time multiplied by the ratio, plus these seconds.
 Waking a thread takes up to 100 µs; a time slice is at least 700 µs."""
 
+STALLS = 3
+STALLS_AFTER_PAUSE = 2
+"""Stalls that begin a pause: the first pause, and the next ones until the pause is forgotten.
+Waking a thread may cost two stalls on an idle machine, too."""
+
 FIRST_PAUSE = 1.0
 GROWTH = 4.0
 LONGEST = 1.2
@@ -83,6 +92,9 @@ a process may begin lasts `START_PAUSE` seconds."""
 
 LOOK_EVERY = 0.1
 """Seconds between two readings of the idle time, which the system counts in steps of 0.01."""
+TRUST_AGAIN = 0.5
+"""Seconds after which idle cores may end a pause early once more, although copies that followed
+the last early end have not gained."""
 TOLERANCE = 0.3
 """Share of one core that other programs may use while the cores still count as idle."""
 
@@ -232,8 +244,8 @@ class Governor:
         self.machine = Pause()
         self._stalled_at = float("-inf")  # time of the last stall
         self._probing = False  # whether the next parallel copy may be tried
-        self._trusting = True  # whether idle cores may end a pause early
-        self._warned = False  # whether there was one stall; the next stall begins a pause
+        self._trust_at = float("-inf")  # from when on idle cores may end a pause early
+        self._stalls = 0  # stalls since the last pause that are not forgotten
         self._threads = 1
         self._idle: bool | None = None  # the last answer of `_look`
         # Between this line and the first copies, enough time passes to see if cores are idle.
@@ -281,8 +293,8 @@ class Governor:
         if machine.active and began >= self._stalled_at:  # this copy was the probe
             machine.active = False
         if machine.gain(gain):
-            self._trusting = True
-            self._warned = False
+            self._trust_at = ended
+            self._stalls = 0
         cell.gain(gain)
         if nbytes >= LARGE and gain < (1 - DOUBT) * expected:
             cell.left = min(cell.left, FIRST_SAMPLE)
@@ -340,14 +352,15 @@ class Governor:
         return usage.running - 1 > usage.cores - min(self._threads, usage.cores)
 
     def _stall(self, loss: float, now: float) -> None:
-        """Count a stall; if the stall before it is not forgotten, begin a pause of all classes."""
+        """Count a stall; begin a pause of all classes if too many stalls are not forgotten."""
         machine = self.machine
         self._stalled_at = now
-        self._warned = not self._warned
-        if self._warned:
+        self._stalls += 1
+        if self._stalls < (STALLS_AFTER_PAUSE if machine.length else STALLS):
             machine.active = False
             machine.owed = loss
         else:
+            self._stalls = 0
             machine.begin(loss)
         self._probing = False
         for cells in list(self.cells.values()):
@@ -366,9 +379,8 @@ class Governor:
         if now >= self._look_at:
             self._idle = self._look(now)
             self._look_at = now + LOOK_EVERY
-        if self._idle and self._trusting:
-            # Idle cores end one pause early. They may do so again after copies have gained.
-            self._trusting = False
+        if self._idle and now >= self._trust_at:
+            self._trust_at = now + TRUST_AGAIN
             machine.debt = 0.0
         if machine.debt <= 0:
             self._probing = True

@@ -123,7 +123,9 @@ def copy(task, tasks, arguments):
     by_rows = runs >= _ROWS_PER_TASK * tasks or (runs and tasks == 1)
     length = runs if by_rows else total  # rows or bytes of all tasks together
     first, last = length * task // tasks, length * (task + 1) // tasks
-    block = max(1, min(max(BLOCK, layout.count * PAGE), 2 * BLOCK) // max(row, 1)) if by_rows else max(last - first, 1)
+    block = max(last - first, 1)
+    if by_rows:  # of many parts, a block holds a page each if possible
+        block = max(min(max(BLOCK, layout.count * PAGE), 2 * BLOCK) // max(row, 1), 1)
     # If the rows are contiguous, prefetch them one block ahead, in order: each part
     # reads them in strides that the hardware prefetcher does not predict.
     contiguous = by_rows and call.stream and layout.dims == 1 and layout.source_strides[0] == row
