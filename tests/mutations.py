@@ -646,8 +646,8 @@ MUTATIONS = [
     Mutation(
         "kernels: wrong stride of the target",
         "_kernels/copy.py",
-        "Runs(target, source, run, count, target_step, source_step)",
-        "Runs(target, source, run, count, run, source_step)",
+        "Runs(target, source, length, count, target_step, source_step)",
+        "Runs(target, source, length, count, run, source_step)",
         OUT,
     ),
     Mutation(
@@ -674,8 +674,8 @@ MUTATIONS = [
     Mutation(
         "kernels: the end of a part at a cut",
         "_kernels/copy.py",
-        "return nbytes if position >= nbytes else",
-        "return nbytes if position > nbytes else",
+        "    if position >= part.nbytes:\n",
+        "    if position > part.nbytes:\n",
         DTYPES,
     ),
     Mutation(
@@ -703,30 +703,72 @@ MUTATIONS = [
     Mutation(
         "kernels: staged bytes before the target",
         "_kernels/runs.py",
-        "    skip = fill  # bytes",
-        "    skip = 0  # bytes",
+        "    return Stream(target - fill, fill, fill)",
+        "    return Stream(target - fill, fill, np.intp(0))",
         f"{OUT} {MEMORY}",
     ),
     Mutation(
         "kernels: staged bytes of a line begun",
         "_kernels/runs.py",
-        "            move(stage, stage + full, LINE, False)\n",
+        "        move(stage, stage + full, LINE, False)\n",
         "",
         DTYPES,
     ),
     Mutation(
         "kernels: the end of what is staged",
         "_kernels/runs.py",
-        "    copy_bytes(line + skip, stage + skip, fill - skip)",
-        "    copy_bytes(line + skip, stage + skip, 0)",
+        "stream.fill - stream.skip)",
+        "0)",
         DTYPES,
     ),
     Mutation(
         "kernels: a run read past the end",
         "_kernels/runs.py",
-        "move_runs(stage + fill, source, run, n, run, source_step)",
-        "move_runs(stage + fill, source, run, n + 1, run, source_step)",
+        "move_runs(stage + stream.fill, source, run, n, run, runs.source_step)",
+        "move_runs(stage + stream.fill, source, run, n + 1, run, runs.source_step)",
         MEMORY,
+    ),
+    Mutation(
+        "kernels: the tail of a long run",
+        "_kernels/runs.py",
+        "copy_bytes(stage + stream.fill, source + tail, run - tail)",
+        "copy_bytes(stage + stream.fill, source + tail, 0)",
+        OUT,
+    ),
+    Mutation(
+        "kernels: lines streamed over gaps",
+        "_kernels/copy.py",
+        "        if part.target_strides[d] != step and part.extents[d] != 1:\n",
+        "        if False:\n",
+        OUT,
+    ),
+    Mutation(
+        "kernels: steps before a batch not gathered again",
+        "_kernels/transpose.py",
+        "again = -(-LINE // run)",
+        "again = 0",
+        f"{OUT} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: a shorter first batch is too long",
+        "_kernels/transpose.py",
+        "        start = max(start, 0)\n",
+        "",
+        f"{OUT} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: a line written to its end in each batch",
+        "_kernels/transpose.py",
+        "b -= (target + b) % LINE if end < steps else 0",
+        "b -= (target + b) % LINE",
+        f"{OUT} {MEMORY}",
+    ),
+    Mutation(
+        "threads: the affinity of a thread that moved",
+        "_kernels/wake.py",
+        "        _sched_setaffinity(0, _MASK, mask)\n",
+        "",
+        "test_threads.py",
     ),
     # ---- the loop for items deinterleaved ------------------------------------------------------
     Mutation(
@@ -817,8 +859,8 @@ MUTATIONS = [
     Mutation(
         "kernels: the last batch as long as the others",
         "_kernels/transpose.py",
-        "n = min(band.batch, steps - start)",
-        "n = band.batch",
+        "end = min(start + band.batch, steps)",
+        "end = start + band.batch",
         f"{TRANSPOSED} {MEMORY}",
     ),
     Mutation(
@@ -950,10 +992,17 @@ MUTATIONS = [
         "test_governor.py",
     ),
     Mutation(
-        "governor: two stalls after a rest pause",
+        "governor: stalls after rests pause",
         "_core/governor.py",
         "STALLS = 3",
-        "STALLS = 2",
+        "STALLS = 1",
+        "test_governor.py",
+    ),
+    Mutation(
+        "governor: each hundredth copy may stall",
+        "_core/governor.py",
+        "machine.owed = loss if rested else OWED * loss",
+        "machine.owed = loss",
         "test_governor.py",
     ),
     Mutation(

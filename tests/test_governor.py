@@ -224,16 +224,28 @@ def test_rare_calls_are_parallel_again(monkeypatch):
     assert machine.parallel > 0.9 * machine.calls
 
 
-def test_two_stalls_after_a_rest_pause_nothing(machine):
+def test_a_stall_after_each_rest_pauses_nothing(machine):
     for _ in range(20):
         machine.copies(2_400_000, 0.05)
+        machine.wait(0.04)
         machine.busy = 1
-        machine.copy(2_400_000)
         machine.copy(2_400_000)
         machine.busy = 0
     machine.parallel = machine.calls = 0
     machine.copies(2_400_000, 0.05)
     assert machine.parallel > 0.9 * machine.calls
+
+
+def test_each_hundredth_copy_stalls(machine):
+    time = machine.time
+
+    def stalls(nbytes, parallel):
+        taken, used = time(nbytes, parallel)
+        return taken + 2e-3 * (parallel and machine.random.random() < 0.01), used
+
+    machine.time = stalls
+    times = machine.copies(2_400_000, 3)
+    assert sum(time > 2e-3 for time in times) < 0.003 * len(times)
 
 
 def test_a_stall_pauses_all_classes(machine):

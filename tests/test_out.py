@@ -23,6 +23,25 @@ def target(draw, shape, dtype):
     return whole[tuple(slice(None, None, step) for step in steps)][tuple(slice(n) for n in shape)]
 
 
+@pytest.mark.parametrize("run", [1, 3, 4, 16, 24, 40, 64, 100, 300, 2100, 5000])
+@pytest.mark.parametrize("parts", [2, 5, 70])
+def test_parts_that_start_anywhere_in_a_cache_line(route, parts, run):
+    rows = max(40_000 // (run * parts), 3)
+    x = np.random.default_rng(0).integers(0, 256, (rows, parts * run), np.uint8)
+    for shift in (0, 16, 61):  # the same for all parts, or another one for each part
+        for step in (0, 16, 7):
+            memory = [np.full(rows * run + 128, 0x5A, np.uint8) for _ in range(parts)]
+            starts = [(shift + p * step - memory[p].ctypes.data) % 64 for p in range(parts)]
+            ends = [start + rows * run for start in starts]
+            spans = zip(memory, starts, ends, strict=True)
+            out = [whole[start:end].reshape(rows, run) for whole, start, end in spans]
+            split(x, num_splits=parts, axis=1, out=out)
+            for p, whole in enumerate(memory):
+                assert np.array_equal(out[p], x[:, p * run : (p + 1) * run])
+                assert (whole[: starts[p]] == 0x5A).all()
+                assert (whole[ends[p] :] == 0x5A).all()
+
+
 @given(strided(), st.data())
 def test_parts_are_written_in_place_whatever_the_strides(route, drawn, data):
     x, sizes, axis = drawn

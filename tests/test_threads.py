@@ -1,6 +1,7 @@
 """Threads and signals under each threading layer: correct parts, no abort and no deadlock."""
 
 import signal
+import sys
 
 import pytest
 
@@ -215,3 +216,33 @@ thread.join()
 @pytest.mark.slow
 def test_small_stacks(tmp_path):
     run(tmp_path, SPLIT + SMALL_STACKS, layer="omp", OMP_STACKSIZE="32K")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux is asked to move threads")
+def test_a_thread_that_leaves_its_core_keeps_its_affinity(tmp_path):
+    code = """
+import ctypes, os
+from splitjit._kernels.wake import _leave_core
+
+core_of_this_thread = ctypes.CDLL(None).sched_getcpu
+cores = os.sched_getaffinity(0)
+_leave_core(10**6)  # compiled here
+for _ in range(100):
+    core = core_of_this_thread()
+    _leave_core(core)
+    assert len(cores) == 1 or core_of_this_thread() != core
+    assert os.sched_getaffinity(0) == cores
+os.sched_setaffinity(0, {min(cores)})
+_leave_core(min(cores))  # there is no other core
+assert os.sched_getaffinity(0) == {min(cores)}
+"""
+    run(tmp_path, code)
+
+
+def test_copies_after_rests(layer, tmp_path):
+    code = """
+for rest in [0, 0.001, 0.02, 0.05] * 5:
+    time.sleep(rest)
+    check()
+"""
+    run(tmp_path, SPLIT + code, layer=layer)

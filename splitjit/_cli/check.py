@@ -287,7 +287,7 @@ def _scaling(threads: int) -> Iterator[tuple[int, float]]:
     loop = copy_loop(layout.loop).address
     counts = {1 << i for i in range(threads.bit_length())} | {threads}
     for count in sorted(counts):
-        copy = functools.partial(launcher(parallel=count > 1), loop, count, *arguments)
+        copy = functools.partial(launcher(parallel=count > 1), loop, 0, count, *arguments)
         copy()
         times = timeit.repeat(copy, number=1, repeat=9)
         yield count, 2 * x.nbytes / statistics.median(times)

@@ -30,16 +30,14 @@ thread makes about one copy in 200, and its cost stays known. From this cost fol
 expected time less its own time. If this is negative, the difference is a *loss*.
 
 **Stalls.** A parallel copy that takes far longer than one thread would is a stall. One or
-two stalls change nothing, because they also happen on an idle machine: Linux may wake a
-sleeping thread on the core on which the calling thread runs, and notices an idle core only
-at the next tick, 4 ms later. Then the first two copies after a rest stall. If a third
-stall follows before parallel copies have gained what the last one cost, the governor
+two stalls change nothing, because a thread that wakes after a rest may stall on an idle
+machine, too. If a third stall follows before the first two are forgotten, the governor
 pauses all parallel copies of this process: one thread copies, for as long as the loss.
 Then one parallel copy is tried, the probe. If it does not stall, the pause has ended. If
-it stalls, and so does a later copy before parallel copies have gained the new loss, the
-next pause begins. It is 4 times as long as the last one, up to 1.2 s, so that stalls cost
-about 2 %. When parallel copies have gained what the last stall cost, the stalls and the
-pauses are forgotten.
+it stalls, and so does a later copy before the probe's stall is forgotten, the next pause
+begins. It is 4 times as long as the last one, up to 1.2 s, so that stalls cost about 2 %.
+All stalls and pauses are forgotten when parallel copies have gained what the last stall
+cost, or 10 times that if the threads were awake.
 
 **Idle cores.** Linux counts for how long each core was idle. During a pause the governor
 reads these counts every 0.1 s. If there was an idle core for each thread, the probe is made at
@@ -79,6 +77,11 @@ STALLS = 3
 STALLS_AFTER_PAUSE = 2
 """Stalls that begin a pause: the first pause, and the next ones until the pause is forgotten.
 Waking a thread may cost two stalls on an idle machine, too."""
+REST = 5e-3
+OWED = 10.0
+"""If the last copy ended at most `REST` seconds before a stall, threads did not sleep. Then
+parallel copies have to gain what the stall cost, multiplied by `OWED`, until it is forgotten:
+beside a program that uses a core now and then, copies gain, but each hundredth one stalls."""
 
 FIRST_PAUSE = 1.0
 GROWTH = 4.0
@@ -243,6 +246,7 @@ class Governor:
         self.cells = _Cells()
         self.machine = Pause()
         self._stalled_at = float("-inf")  # time of the last stall
+        self._ended = float("-inf")  # time of the last copy that was reported
         self._probing = False  # whether the next parallel copy may be tried
         self._trust_at = float("-inf")  # from when on idle cores may end a pause early
         self._stalls = 0  # stalls since the last pause that are not forgotten
@@ -276,6 +280,7 @@ class Governor:
             self._learn_many(cell, nbytes, began, ended)
         else:
             self._learn_one(cell, nbytes, max(ended - began, 1e-9), ended)
+        self._ended = ended
         machine = self.machine
         if cell.slow or cell.owed > 0 or machine.owed > 0 or machine.active:
             cell.limit = 0.0
@@ -288,7 +293,7 @@ class Governor:
         gain = expected - (ended - began)
         if -gain > (STALL_RATIO - 1) * expected + STALL_SLACK:
             if began >= self._stalled_at:  # else another thread has counted this stall
-                self._stall(-gain, ended)
+                self._stall(-gain, began - self._ended > REST, ended)
             return
         if machine.active and began >= self._stalled_at:  # this copy was the probe
             machine.active = False
@@ -351,17 +356,17 @@ class Governor:
             return True
         return usage.running - 1 > usage.cores - min(self._threads, usage.cores)
 
-    def _stall(self, loss: float, now: float) -> None:
+    def _stall(self, loss: float, rested: bool, now: float) -> None:
         """Count a stall; begin a pause of all classes if too many stalls are not forgotten."""
         machine = self.machine
         self._stalled_at = now
         self._stalls += 1
         if self._stalls < (STALLS_AFTER_PAUSE if machine.length else STALLS):
             machine.active = False
-            machine.owed = loss
         else:
             self._stalls = 0
             machine.begin(loss)
+        machine.owed = loss if rested else OWED * loss
         self._probing = False
         for cells in list(self.cells.values()):
             for cell in cells:

@@ -24,6 +24,10 @@ _BYTES_PER_TASK = 1 << 18
 """Bytes that a thread must copy at the least, so that waking the thread pays."""
 
 
+_NAPS = 4
+"""How often the caller lets threads start that wait for its core; see `splitjit._kernels.wake`."""
+
+
 class _Here(threading.local):
     alone = False
 
@@ -102,11 +106,15 @@ def _kernel(loop: str, parallel: bool) -> Callable[..., None] | None:
     """Return ``kernel(tasks, *arguments)``, see `splitjit._kernels.launch`."""
     if jit_disabled():
         return None
+    from numba import threading_layer
+
     from splitjit._kernels.launch import LAUNCH, copy_loop, launcher
 
+    # Under other layers, one thread may have to run all tasks, one after the other.
+    naps = _NAPS if parallel and threading_layer() == "omp" else 0
     # The code without its dispatcher, which takes 0.1 µs for a call.
     code = launcher(parallel).get_overload(LAUNCH.args)
-    return functools.partial(code, copy_loop(loop).address)
+    return functools.partial(code, copy_loop(loop).address, naps)
 
 
 def loop_address(loop: str) -> int | None:

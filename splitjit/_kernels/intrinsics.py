@@ -242,6 +242,17 @@ def fence(typingctx):
 
 
 @intrinsic
+def count_one(typingctx, address):
+    """Add 1 to a word that other threads may change at the same time."""
+
+    def codegen(context, builder, signature, args):
+        builder.atomic_rmw("add", _pointer(builder, args[0], _INT64), _int(1), "seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(types.intp), codegen
+
+
+@intrinsic
 def out_of_line(typingctx):
     """Forbid inlining of the calling function: LLVM would optimize each inlined copy anew."""
 

@@ -14,9 +14,10 @@ from splitjit._kernels.copy import copy
 from splitjit._kernels.deinterleave import deinterleave
 from splitjit._kernels.table import Arguments
 from splitjit._kernels.transpose import transpose
+from splitjit._kernels.wake import finish, new_state, start
 
 _LOOP = types.void(types.intp, types.intp, types.intp)
-LAUNCH = types.void(types.intp, types.intp, *[types.intp] * len(Arguments._fields))
+LAUNCH = types.void(types.intp, types.intp, types.intp, *[types.intp] * len(Arguments._fields))
 _LOOPS = {"copy": copy, "deinterleave": deinterleave, "transpose": transpose}
 
 
@@ -38,16 +39,19 @@ def call_loop(typingctx, loop, task, tasks, arguments):
 # than a named tuple.
 
 
-def _serial(loop, tasks, stream, target, source, layout):
+def _serial(loop, naps, tasks, stream, target, source, layout):
     arguments = Arguments(stream, target, source, layout)
     for task in range(tasks):
         call_loop(loop, task, tasks, arguments)
 
 
-def _parallel(loop, tasks, stream, target, source, layout):
+def _parallel(loop, naps, tasks, stream, target, source, layout):
     arguments = Arguments(stream, target, source, layout)
+    state = new_state()
     for task in prange(tasks):
+        start(state, naps)
         call_loop(loop, task, tasks, arguments)
+        finish(state, naps, tasks)
 
 
 @functools.cache
@@ -82,7 +86,7 @@ def launcher(parallel):
     Returns
     -------
     callable
-        ``launch(address of a loop, tasks, *Arguments)``
+        ``launch(address of a loop, naps, tasks, *Arguments)``; see `splitjit._kernels.wake`
     """
     function = _parallel if parallel else _serial
     return compile_cached(njit, LAUNCH, function, parallel=parallel, nogil=True)
