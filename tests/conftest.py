@@ -70,7 +70,6 @@ def send_down(route, monkeypatch):
     monkeypatch.setattr(routes, "_SLICES_BELOW", slices)
     monkeypatch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 0)
     monkeypatch.setattr(routes, "STREAM_FROM", stream)
-    monkeypatch.setattr(routes, "STREAM_STAGED_FROM", stream)
     monkeypatch.setattr(threads, "_BYTES_PER_TASK", task)
     monkeypatch.setattr(threads, "governor", AlwaysParallel())
 

@@ -223,7 +223,6 @@ def main(route: str, first: int, last: int, log: str) -> None:
         routes._SLICES_BELOW = slices
         routes._SLICES_BELOW_IF_FEW_RUNS = 0
         routes.STREAM_FROM = stream
-        routes.STREAM_STAGED_FROM = random.Random(first).choice([stream, 1 << 62])
         threads._BYTES_PER_TASK = task
         threads.governor = AlwaysParallel()
         buffers._MAPPED_FROM = 1

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests.processes import SPLIT, run
+from tests.processes import HANDLER, SPLIT, run
 from tests.test_forks import CHILD
 
 REPEATS = int(os.environ.get("SPLITJIT_REPEATS", "1"))
@@ -118,19 +118,11 @@ assert sorted(times)[len(times) // 2] < 0.05
 """
 
 # The splits of a signal handler, during the user's own import of Numba, and first compilations.
-SIGNALS = """
+SIGNALS = (
+    HANDLER
+    + """
 from splitjit._core import loading
-handled, nested = 0, False
 
-def handler(*_):
-    global handled, nested
-    if not nested:
-        nested = True
-        check()
-        handled += 1
-        nested = False
-
-signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
 import numba
 for _ in range(3):
@@ -141,6 +133,7 @@ time.sleep(2 * loading._RETRY_AFTER)
 check()
 assert loading._loaded
 """
+)
 
 # What such a handler does, at each import of a module, and in each compilation.
 NESTED = """

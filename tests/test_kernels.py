@@ -80,7 +80,7 @@ from splitjit._core.layout import fresh_layout
 
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no routes
 for stream_from in (0, 1 << 62):
-    routes.STREAM_FROM = routes.STREAM_STAGED_FROM = stream_from
+    routes.STREAM_FROM = stream_from
     for itemsize in (1, 2, 4):
         x = np.random.default_rng(0).integers(0, 256, (9973, 5 * itemsize), np.uint8)
         x = x.view(f"V{itemsize}")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._core import routes
 from splitjit._kernels.table import INTERLEAVED
 from tests.cases import CASES, REFUSALS
 
@@ -164,11 +163,8 @@ def test_sizes_across_the_thresholds(nbytes, rows, sizes):
     assert_parts(split(x.T, sizes), x.T, plan_split(x.T.shape, sizes))
 
 
-@pytest.mark.parametrize("staged", [True, False])
 @pytest.mark.parametrize(("parts", "item"), sorted(INTERLEAVED))
-def test_interleaved_items(parts, item, staged, route, monkeypatch):
-    if not staged:
-        monkeypatch.setattr(routes, "STREAM_STAGED_FROM", 1 << 62)
+def test_interleaved_items(parts, item, route):
     rng = np.random.default_rng(parts)
     # With 191 rows of 1-byte items, parts of `out` start 3.25 cache lines apart.
     for rows in (1, 7, 63, 64, 65, 191, 2731):

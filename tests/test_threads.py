@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.processes import SPLIT, run
+from tests.processes import HANDLER, SPLIT, run
 
 # First, eight threads make their first split at once. Then eight threads that the module threading
 # does not know split during parallel regions of the user. Then calls that run alone must be
@@ -70,17 +70,6 @@ assert parallel == [True, numba.threading_layer() != "workqueue", True], paralle
 
 # A signal handler splits during other splits; the first signals arrive while Numba is imported.
 SIGNALS = """
-handled, nested = 0, False
-
-def handler(*_):
-    global handled, nested
-    if not nested:
-        nested = True
-        check()
-        handled += 1
-        nested = False
-
-signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
 while handled < 50:
     check()
@@ -96,7 +85,7 @@ def test_threads(layer, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_signal_handlers(layer, tmp_path):
-    run(tmp_path, SPLIT + SIGNALS, layer=layer)
+    run(tmp_path, SPLIT + HANDLER + SIGNALS, layer=layer)
 
 
 def test_one_thread_if_the_user_says_so(tmp_path):
@@ -193,7 +182,7 @@ from splitjit._core.layout import fresh_layout
 
 faulthandler.enable()
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no routes
-routes.STREAM_FROM = routes.STREAM_STAGED_FROM = 0
+routes.STREAM_FROM = 0
 
 def split():
     loops = set()

@@ -41,13 +41,12 @@ cost, or 10 times that if the threads were awake.
 
 **Idle cores.** Linux counts for how long each core was idle. During a pause the governor
 reads these counts every 0.1 s. If there was an idle core for each thread, the probe is made at
-once. Idle cores may end the next pause early only after parallel copies have gained, or
-half a second later. Busy
-cores do not make a pause longer: another program may have used them only between the copies
-of this process, for example if two processes take turns. The governor also reads
-the counts of idle time right after its first measurement of one thread. For copies of less
-than 64 MB this is before the first parallel copy. If cores were busy until then, and threads
-of other programs run at that moment, the process begins with a pause.
+once. Idle cores may end the next pause early only after parallel copies have gained, or half a
+second later. Busy cores do not make a pause longer: another program may have used them only
+between the copies of this process, for example if two processes take turns. The governor also
+reads the counts right after its first measurement of one thread, for copies of less than 64 MB
+before the first parallel copy. If cores were busy until then, and threads of other programs
+run at that moment, the process begins with a pause.
 
 **Copies that do not pay.** If parallel copies of one class lose again and again, although
 nothing stalls, only this class is paused. Such a pause lasts as long as the loss, too, and
@@ -71,17 +70,17 @@ from splitjit._core.cores import Usage, usage
 STALL_RATIO = 1.5
 STALL_SLACK = 250e-6
 """A stall takes longer than one thread's time multiplied by the ratio, plus these seconds.
-Waking a thread takes up to 100 µs; a time slice is at least 700 µs."""
+Waking a thread takes up to 100 µs, and up to 600 µs on a virtual machine. A time slice is at
+least 700 µs."""
 
 STALLS = 3
 STALLS_AFTER_PAUSE = 2
-"""Stalls that begin a pause: the first pause, and the next ones until the pause is forgotten.
-Waking a thread may cost two stalls on an idle machine, too."""
+"""Stalls that begin a pause: the first pause, and the next ones until pauses are forgotten."""
 REST = 5e-3
 OWED = 10.0
-"""If the last copy ended at most `REST` seconds before a stall, threads did not sleep. Then
-parallel copies have to gain what the stall cost, multiplied by `OWED`, until it is forgotten:
-beside a program that uses a core now and then, copies gain, but each hundredth one stalls."""
+"""If a copy stalls at most `REST` seconds after the last copy, the threads were awake. Then
+parallel copies have to gain the loss multiplied by `OWED` until the stall is forgotten. With a
+smaller factor, beside a busy program, copies gained, but each hundredth copy stalled."""
 
 FIRST_PAUSE = 1.0
 GROWTH = 4.0
@@ -96,8 +95,7 @@ a process may begin lasts `START_PAUSE` seconds."""
 LOOK_EVERY = 0.1
 """Seconds between two readings of the idle time, which the system counts in steps of 0.01."""
 TRUST_AGAIN = 0.5
-"""Seconds after which idle cores may end a pause early once more, although copies that followed
-the last early end have not gained."""
+"""Seconds after an early end of a pause. Then idle cores may end a pause early once more."""
 TOLERANCE = 0.3
 """Share of one core that other programs may use while the cores still count as idle."""
 

@@ -29,7 +29,7 @@ from splitjit._core.keeping import OBJECT_BYTES, WORD_BYTES
 from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
 from splitjit._core.plan import SplitPlan
 from splitjit._core.small import SmallCopy, small_copy
-from splitjit._kernels.table import MAX_RANK, STREAM_STAGED, Arguments
+from splitjit._kernels.table import MAX_RANK, Arguments
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 # Measured crossovers between the routes, in bytes of all parts. Below the first, NumPy
@@ -41,9 +41,6 @@ _FEW_RUNS = 1000
 _FEW_ITEMS = 1 << 16  # the limit in items if the last axis of the source is strided
 _OBJECTS_FROM = 1 << 19
 STREAM_FROM = 15 << 20
-STREAM_STAGED_FROM = 32 << 20
-"""From this size on, interleaved items are streamed even to parts whose cache lines begin at
-different items. Smaller arrays are partly in a cache, and staging costs more than it gains."""
 
 _MANY_PARTS = 1 << 15
 """A plan of more parts does not keep the indices of its parts for the route by slices."""
@@ -138,13 +135,6 @@ def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
     check_views(out, copy)
     slices = plan.slices if plan._count <= _MANY_PARTS else plan._each_slice()
     return [x[index] for index in slices]
-
-
-def _stream(nbytes: int) -> int:
-    """Return `Arguments.stream` for a copy of `nbytes`."""
-    if nbytes >= max(STREAM_FROM, STREAM_STAGED_FROM):
-        return STREAM_STAGED
-    return int(nbytes >= STREAM_FROM)
 
 
 def _cut(plan: SplitPlan) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
@@ -297,7 +287,7 @@ class Slices:
         self.writes += 1
         if self.nbytes and threads.is_small(self.nbytes) and not dtype.hasobject:
             bounds = self.start, self.stop
-            stream = _stream(self.nbytes)
+            stream = int(self.nbytes >= STREAM_FROM)
             if_loaded = self.writes < _WRITES
             self.small = small_copy(self.plan, dtype, self.strides, bounds, stream, if_loaded)
 
@@ -359,7 +349,7 @@ class Kernels(Slices):
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         super().__init__(plan, dtype, strides)
         self.itemsize = dtype.itemsize
-        self.stream = _stream(self.nbytes)
+        self.stream = int(self.nbytes >= STREAM_FROM)
         self.block = block_layout(plan, dtype.itemsize)
         self.layout = fresh_layout(plan, strides, dtype.itemsize)
 

@@ -97,7 +97,7 @@ def copy_range(call, layout, part, in_lines, stage, ahead, first, last):
 
 
 @jit(inline="always")
-def _cut(position, part, target):
+def cut_at_line(position, part, target):
     """Move a cut in the bytes of a part back to a cache line of the target.
 
     The ends of the part stay where they are.
@@ -138,7 +138,7 @@ def copy(task, tasks, arguments):
             part = part_at(layout, p)
             a, b = (i * part.run, j * part.run) if by_rows else (i - start, j - start)
             if in_lines or not by_rows:
-                a, b = _cut(a, part, call.target), _cut(b, part, call.target)
+                a, b = cut_at_line(a, part, call.target), cut_at_line(b, part, call.target)
             copy_range(call, layout, part, in_lines, stage, ahead, a, b)
             if ahead:
                 ahead += b - a

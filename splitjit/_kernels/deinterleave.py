@@ -29,7 +29,7 @@ from splitjit._kernels.intrinsics import (
 )
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import move_runs
-from splitjit._kernels.table import INTERLEAVED, LINE, PAGE, STREAM_STAGED, TARGET_OFFSET, WORD
+from splitjit._kernels.table import INTERLEAVED, LINE, PAGE, TARGET_OFFSET, WORD
 
 _GROUP = 8  # lines of each part that are staged at a time
 _REGION = (_GROUP + 1) * LINE  # bytes of the staging buffer for one part
@@ -155,7 +155,7 @@ def deinterleave(task, tasks, arguments):
     count = (last - first) * part.run // LINE
     if direct:
         count = _stream_lines(kind, targets, step, offset, source, count)
-    elif call.stream == STREAM_STAGED:
+    elif call.stream:
         count = _stage_lines(kind, targets, step, offset, source, count)
     else:
         count = _copy_lines(kind, targets, step, offset, source, count)

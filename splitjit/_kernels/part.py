@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, types
 
 from splitjit._kernels.compiling import compile_cached, jit
-from splitjit._kernels.copy import copy_range, has_no_gaps
+from splitjit._kernels.copy import copy_range, cut_at_line, has_no_gaps
 from splitjit._kernels.intrinsics import fence, reserve, words_at
 from splitjit._kernels.records import Arguments, layout_at, part_at
 from splitjit._kernels.runs import staging_buffer
@@ -91,11 +91,17 @@ def lay_out_part(record, shape, strides, target_strides, axis, size, itemsize):
 
 
 def _copy_part(stream, target, source, record, first, last):
-    """Copy the bytes [first, last) of a part whose record `lay_out_part` has written."""
+    """Copy the bytes [first, last) of a part whose record `lay_out_part` has written.
+
+    If full cache lines are streamed, both ends move back to a line, so calls that follow each
+    other share no line.
+    """
     call = Arguments(stream, target, source, record)
     layout = layout_at(record)
     part = part_at(layout, 0)
     in_lines = stream != 0 and has_no_gaps(layout.dims, part)
+    if in_lines:
+        first, last = cut_at_line(first, part, target), cut_at_line(last, part, target)
     copy_range(call, layout, part, in_lines, staging_buffer(), np.intp(0), first, last)
     if stream:
         fence()

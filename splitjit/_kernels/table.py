@@ -16,7 +16,6 @@ class Arguments(NamedTuple):
     ----------
     stream : int
         1 if stores of full cache lines of the target bypass the cache, else 0.
-        `STREAM_STAGED` if interleaved items are also staged for that.
     target : int
         The address from which the target offsets of the layout record count: the start
         of a block, or 0 if these offsets are addresses.
@@ -31,9 +30,6 @@ class Arguments(NamedTuple):
     source: int
     layout: int
 
-
-STREAM_STAGED = 2
-"""The value of `Arguments.stream` with which interleaved items are staged to be streamed."""
 
 # The layout record is an array of 8-byte words:
 #
