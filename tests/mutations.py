@@ -743,10 +743,10 @@ MUTATIONS = [
         OUT,
     ),
     Mutation(
-        "kernels: steps before a batch not gathered again",
+        "kernels: too few steps before a batch gathered again",
         "_kernels/transpose.py",
         "again = -(-LINE // run)",
-        "again = 0",
+        "again = 1",
         f"{OUT} {MEMORY}",
     ),
     Mutation(
