@@ -35,8 +35,8 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 
 REST = 0.008
 REST_FROM_ORT = 0.04
-"""Seconds of sleep before a turn, in which thread pools come to rest: OpenMP's threads spin for
-6 ms after their work, those of ONNX Runtime for 29 ms."""
+"""Seconds of sleep before a turn, in which thread pools come to rest. After their work, OpenMP's
+threads spin for 6 ms, and the threads of ONNX Runtime spin for 29 ms."""
 
 PATIENCE = 120
 """Seconds after which a worker ends itself if it has not finished its order."""
@@ -248,7 +248,7 @@ class Contender:
         self.call = self.x = None
 
     def burst(self, cpu: bool = False, rest: float = REST) -> float:
-        """Sleep for `rest` seconds; return the seconds a call takes, over 3 calls and 10 ms.
+        """Sleep for `rest` seconds; then return the seconds a call takes, over at least 10 ms.
 
         If ``cpu`` is true, count the seconds that the threads of this process run.
         """
