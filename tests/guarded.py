@@ -21,7 +21,8 @@ from numba import types
 
 import splitjit
 from splitjit import _njit as overloads
-from splitjit._core import buffers, routes, threads
+from splitjit._core import buffers, routes, small, threads
+from splitjit._kernels import table
 from tests.conftest import ROUTES, AlwaysParallel, forget_routes
 
 PAGE = mmap.PAGESIZE
@@ -59,6 +60,29 @@ class Guard:
 
     def lend(self, block: GuardedBlock, lease: np.ndarray) -> None:
         pass
+
+
+_NEW_ARRAY = ctypes.PYFUNCTYPE(
+    ctypes.c_void_p,
+    *[ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_ssize_t)],
+    *[ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p],
+)
+
+
+@functools.cache
+def guarded_new_array(rng: random.Random):
+    """Return `PyArray_NewFromDescr` with protected pages around the memory of small copies."""
+    make = _NEW_ARRAY(small._API[table.NEW_FROM_DESCR])
+
+    @_NEW_ARRAY
+    def new_array(kind, dtype, rank, shape, strides, data, flags, of):
+        if data:
+            return make(kind, dtype, rank, shape, strides, data, flags, of)
+        memory = guarded(shape[0] - table.LINE, rng.random() < 0.5)  # needs no room to be aligned
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+        return id(memory)
+
+    return new_array
 
 
 def strided(rng: random.Random, shape, item: int, *, order, steps):
@@ -153,7 +177,6 @@ def run(number: int) -> None:
     expected = [x[index].tobytes() for index in plan.slices]
     if not COMPILED and rng.random() < 0.5:
         buffers._POOL = Guard(rng)
-        routes.new_memory = lambda block: guarded(block.nbytes, rng.random() < 0.5)
         parts = plan(x)
         if rng.random() < 0.5:  # by the code of small copies, which the first call has loaded
             parts = plan(x)
@@ -226,6 +249,8 @@ def main(route: str, first: int, last: int, log: str) -> None:
         threads._BYTES_PER_TASK = task
         threads.governor = AlwaysParallel()
         buffers._MAPPED_FROM = 1
+        new_array = guarded_new_array(random.Random(first))
+        small._API[table.NEW_FROM_DESCR] = ctypes.cast(new_array, ctypes.c_void_p).value
     with open(log, "wb", buffering=0) as file:
         for number in range(first, last):
             os.pwrite(file.fileno(), b"%20d" % number, 0)

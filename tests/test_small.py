@@ -1,6 +1,7 @@
 """Small copies: the compiled check refuses to copy whatever the checks in Python refuse."""
 
 import contextlib
+import ctypes
 import gc
 import math
 import sys
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import splitjit
 from splitjit import SplitError, plan_split
 from splitjit._core import routes, small
+from splitjit._kernels import table
 from tests.conftest import forget_routes, needs_kernels
 from tests.guarded import guarded
 
@@ -203,6 +205,7 @@ def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     route = routes.route_of(plan, source.dtype, source.strides)
     for fast in (route.small, None):
         route.small = fast
+        plan._kept.pop("small", None)
         block[...] = before
         outcomes.append((outcome(lambda: plan(source, out), out), block.tolist()))
     assert outcomes[0] == outcomes[1]
@@ -259,19 +262,124 @@ def test_no_reference_is_kept():
     assert [watch() for watch in watched] == [None] * 4
 
 
-def test_many_writes_load_the_kernels(monkeypatch):
-    monkeypatch.setattr(routes, "_WRITES", 5)
-    asked = []
+def seen(part):
+    """Return what callers see of a part, except whether it owns its memory."""
+    owns = np.empty(1).flags.num & ~np.empty(1)[:].flags.num
+    strides = part.strides if part.size else None  # those of an empty array mean nothing
+    return type(part), part.shape, strides, part.flags.num & ~owns, part.dtype, part.dtype.metadata
 
-    def prepare(*arguments):
-        asked.append(arguments[-1])
 
-    monkeypatch.setattr(routes, "small_copy", prepare)
+@pytest.mark.parametrize(
+    "dtype",
+    ["u1", "f4", ">f4", "c16", "S3", "U2", "M8[ns]", [("a", "u1"), ("b", "f8")],
+     np.dtype("i4", metadata={"unit": "m"})],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "sizes", "axis"),
+    [((6,), [2, 4], 0), ((1, 6), [3, 3], 1), ((5, 7), [0, 7, 0], 1), ((3, 2, 4), [1, 3], -1),
+     ((0, 4), [2, 2], 1), ((4,) + (1,) * 63, [1, 3], 0)],
+)  # fmt: skip
+def test_parts_are_as_numpy_makes_them(dtype, shape, sizes, axis):
+    plan = plan_split(shape, sizes, axis=axis)
+    x = np.arange(math.prod(shape)).astype("u1").reshape(shape)
+    x = x.astype(dtype) if not isinstance(dtype, list) else np.zeros(shape, dtype)
+    for source in (x, np.asfortranarray(x)):
+        plan(source)
+        parts = plan(source)
+        expected = [np.empty(part, source.dtype) for part in plan.output_shapes]
+        assert list(map(seen, parts)) == list(map(seen, expected))
+        for part, index in zip(parts, plan.slices, strict=True):
+            assert part.tobytes() == source[index].tobytes()
+
+
+def test_equal_dtypes_need_not_be_the_same_object():
+    plan = plan_split((8, 6), 3, axis=1)
+    for _ in range(3):
+        dtype = np.dtype([("a", "u1"), ("b", ">u4")])  # a new object each time
+        x = np.arange(240, dtype="u1").view(dtype).reshape(8, 6)
+        assert [p.tolist() for p in plan(x)] == [x[index].tolist() for index in plan.slices]
+        assert all(part.dtype is dtype for part in plan(x))
+
+
+def test_the_parts_share_an_aligned_block_and_leave_no_references():
+    plan = plan_split((8, 12), 4, axis=1)
+    x = np.arange(96.0).reshape(8, 12)
+    plan(x)
+    counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.dtype("u1"), np.ndarray, plan)]
+    for _ in range(100):
+        parts = plan(x)
+        assert all(part.ctypes.data % 64 == 0 for part in parts)
+        assert all(part.base is parts[0].base for part in parts)
+    base = weakref.ref(parts[0].base)
+    last = parts.pop()
+    del parts
+    assert base() is last.base
+    del last
+    assert base() is None
+    after = [sys.getrefcount(kept) for kept in (x, x.dtype, np.dtype("u1"), np.ndarray, plan)]
+    assert after == counts
+
+
+_FIELDS = {name: i for i, name in enumerate(table.Expected._fields)}
+
+
+def _no_memory(record):
+    record[_FIELDS["nbytes"]] = 1 << 60
+    return MemoryError
+
+
+def _no_second_part(record):
+    record[-1] = -1  # the length of the last part
+    return ValueError
+
+
+def _no_base(record):
+    # A function of the same signature that always fails.
+    delete = ctypes.cast(ctypes.pythonapi.PyObject_DelItem, ctypes.c_void_p).value
+    record[_FIELDS["set_base"]] = delete
+    return ValueError
+
+
+@pytest.mark.parametrize("defect", [_no_memory, _no_second_part, _no_base])
+def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect):
+    plan = plan_split((4, 6), [2, 4], axis=1)
+    x = np.zeros((4, 6))
+    plan(x)
+    counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
+    (*_, record) = routes.route_of(plan, x.dtype, x.strides).small.kept
+    error = defect(record)
+    for _ in range(100):
+        with pytest.raises(error):
+            plan(x)
+    after = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
+    assert after == counts
+
+
+def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
+    assert small._api() == small._API
+    monkeypatch.setattr(small, "_API_VERSION", 0x03000000)
+    assert small._api() is None
+    monkeypatch.setattr(small, "_API", None)
+    plan = plan_split((4, 6), 2, axis=1)
+    assert [part.shape for part in plan(np.zeros((4, 6)))] == [(4, 2)] * 3
+    assert routes.route_of(plan, np.dtype(float), (48, 8)).small is None
+
+
+@pytest.mark.parametrize(
+    ("into_out", "calls", "asked"),
+    [(True, 22, [True] * 19 + [False] * 3), (False, 210, [True, True, True, True, False])],
+)
+def test_many_calls_load_the_kernels(into_out, calls, asked, monkeypatch):
+    monkeypatch.setattr(routes, "_CALLS", 200)
+    monkeypatch.setattr(routes, "_ASK_EVERY", 50)
+    found = []
+    monkeypatch.setattr(routes, "small_copy", lambda *arguments: found.append(arguments[-1]))
     plan = plan_split((6,), 2)
-    out = plan.empty(float)
-    for _ in range(6):
+    out = plan.empty(float) if into_out else None
+    for _ in range(calls):
         plan(np.arange(6.0), out)
-    assert asked == [True] * 4 + [False] * 2
+    assert found == asked
 
 
 def test_arrays_that_lie_otherwise_are_not_read(monkeypatch):

@@ -56,7 +56,7 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
         If there is not enough memory.
     """
     if block.nbytes < _MAPPED_FROM:
-        memory = new_memory(block)
+        memory = np.empty(block.nbytes + ALIGNMENT, np.uint8)
         address = address_of(memory)
         start = -address % ALIGNMENT
         return block.parts(memory, dtype, start)[1], address + start
@@ -64,11 +64,6 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
     lease, parts = block.parts(mapped.memory, dtype, 0)
     _POOL.lend(mapped, lease)
     return parts, mapped.address
-
-
-def new_memory(block: BlockLayout) -> np.ndarray:
-    """Allocate memory for a small block, which starts at the first aligned byte."""
-    return np.empty(block.nbytes + ALIGNMENT, np.uint8)
 
 
 def empty_parts(plan: SplitPlan, dtype: DTypeLike) -> list[np.ndarray]:

@@ -40,7 +40,7 @@ class Keeper:
     Attributes
     ----------
     _kept : dict
-        Results: routes and layouts.
+        Results: routes and layouts, and the last copy of a small array.
     _nbytes, _kept_nbytes : int
         Estimates of the bytes of this plan with its results, and of its results alone.
     _key : hashable or None

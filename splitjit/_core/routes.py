@@ -24,7 +24,7 @@ import numpy as np
 
 from splitjit._core import objects, threads
 from splitjit._core.arrays import Targets, address_of, check_apart, check_out, check_source
-from splitjit._core.buffers import allocate_parts, empty_parts, new_memory
+from splitjit._core.buffers import allocate_parts, empty_parts
 from splitjit._core.keeping import OBJECT_BYTES, WORD_BYTES
 from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
 from splitjit._core.plan import SplitPlan
@@ -45,18 +45,41 @@ STREAM_FROM = 15 << 20
 _MANY_PARTS = 1 << 15
 """A plan of more parts does not keep the indices of its parts for the route by slices."""
 
+_LAST = "small"
+"""The key of the last copy of a small array among the results that a plan keeps."""
+
 _copy = np.ndarray.copy
 _LISTS = (list, tuple)
-_WRITES = 1000
-"""Slices write to given arrays so many times before kernels are loaded for the route. Each call
-then takes 5 µs less, and to import Numba takes 0.4 s."""
+_CALLS = 10_000
+"""Slices copy so many times before the kernels of small copies are loaded for the route. Each call
+then takes 0.5 µs less, and to import Numba takes 0.4 s."""
+_CALLS_OF_A_WRITE = 10
+"""A split into given arrays counts as so many calls, because it then takes 5 µs less."""
+_ASK_EVERY = 64
+"""So many calls of a route pass before it asks again whether the kernels are loaded."""
 
 _OUTPUTS_KEPT = 16
 """Sets of checked outputs that a route keeps. An inner loop uses one set, or a few in turn."""
 
 
 def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
-    """Split an array of the plan's shape; see `splitjit.split` for `out` and `copy`."""
+    """Split an array by a plan; see `splitjit.split` for `out` and `copy`."""
+    small: SmallCopy | None = plan._kept.get(_LAST)
+    if small is not None and copy is True:
+        if out is None:
+            if parts := small.fresh(x):
+                return parts
+        elif type(out) in _LISTS:
+            given = list(out)
+            if small.into(x, given):
+                return given
+            out = given
+    return _run(plan, x, out, copy)
+
+
+def _run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
+    if x.shape != plan.shape:
+        raise SplitError("split", f"x of shape {x.shape}", f"the plan is for shape {plan.shape}")
     if copy is not True:
         return _views(plan, x, out, copy)
     try:
@@ -65,18 +88,17 @@ def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]
         route = None
     route = route or route_of(plan, x.dtype, x.strides)
     if out is None:
-        return route.fresh(x)
-    small = route.small
-    if small is not None and type(out) in _LISTS:
-        given = list(out)
-        if small.into(id(x), id(given), small.record):
-            return given
-        out = given
-    targets = check_out(plan, x.dtype, out)
-    route.into(x, targets.parts, route.outputs_of(targets))
-    if small is None:
-        route.learn_small(x.dtype)
-    return targets.given
+        parts = route.fresh(x)
+    else:
+        targets = check_out(plan, x.dtype, out)
+        route.into(x, targets.parts, route.outputs_of(targets))
+        if route.small is None:
+            route.calls += _CALLS_OF_A_WRITE
+            route.learn_small(x.dtype)
+        parts = targets.given
+    if route.small is not None:
+        plan._kept[_LAST] = route.small
+    return parts
 
 
 def route_of(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> Slices:
@@ -210,8 +232,8 @@ class Slices:
     """The route by NumPy's slices. The other routes use it, too, if no kernel is loaded."""
 
     __slots__ = (
-        "bits", "cut", "nbytes", "outputs", "plan", "small", "stack", "start", "stop", "strides",
-        "whole", "writes",
+        "bits", "calls", "cut", "nbytes", "outputs", "plan", "small", "stack", "start", "stop",
+        "strides", "whole",
     )  # fmt: skip
 
     bits: np.dtype | None
@@ -237,7 +259,7 @@ class Slices:
         self.cut = _cut(plan)
         self.stack = self._stack_of(dtype)
         self.small = None
-        self.writes = 0
+        self.calls = 0
 
     def _stack_of(self, dtype: np.dtype) -> _Stack | None:
         """Return how to copy equal parts at once, or None if parts are copied one by one."""
@@ -252,6 +274,11 @@ class Slices:
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
+        if self.calls % _ASK_EVERY == 0:
+            self.learn_small(x.dtype)
+        self.calls += 1
+        if self.small is not None:
+            return self.small.fresh_checked(x)
         if self.whole:
             return list(self.cut(x.copy()))
         if self.stack is not None:
@@ -283,12 +310,11 @@ class Slices:
         self.copy(x, source, parts, 0, outputs.layout)
 
     def learn_small(self, dtype: np.dtype) -> None:
-        """Prepare the compiled check and copy of small arrays, if its code is loaded."""
-        self.writes += 1
+        """Prepare the compiled copy of small arrays if its code is loaded, or pays."""
         if self.nbytes and threads.is_small(self.nbytes) and not dtype.hasobject:
             bounds = self.start, self.stop
             stream = int(self.nbytes >= STREAM_FROM)
-            if_loaded = self.writes < _WRITES
+            if_loaded = self.calls < _CALLS
             self.small = small_copy(self.plan, dtype, self.strides, bounds, stream, if_loaded)
 
     def _outputs(self, targets: Targets) -> Outputs:
@@ -392,14 +418,10 @@ class Small(Kernels):
 
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         super().__init__(plan, dtype, strides)
-        self.writes = _WRITES
+        self.calls = _CALLS
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
-        small = self.small
-        if small is None:
+        if self.small is None:
             self.learn_small(x.dtype)
-            return super().fresh(x)
-        memory = new_memory(self.block)
-        start = small.fresh(id(x), id(memory), small.record)
-        return self.block.parts(memory, x.dtype, start)[1]
+        return super().fresh(x) if self.small is None else self.small.fresh_checked(x)

@@ -19,10 +19,10 @@
             ▼
     intrinsics.py        LLVM: move, stream, prefetch, fence
 
-The other modules: `small.py` checks small arrays and copies them in one call, with the loops
-above. `table.py` has what both sides share, namely the record that
-describes a copy, the names of the loops, and sizes. `records.py` reads the record
-in compiled code. `compiling.py` names, compiles and caches functions;
+The other modules: `small.py` checks small arrays, or makes them, and copies in one call, with
+the loops above; `references.py` has Python objects for it. `table.py` has what both sides
+share, namely the record that describes a copy, the names of the loops, and sizes. `records.py`
+reads the record in compiled code. `compiling.py` names, compiles and caches functions;
 `cached_files.py` checks and locks their files. `assign.py` has the loop over
 Python objects.
 

@@ -191,6 +191,18 @@ def words_at(typingctx, address):
     return types.CPointer(types.int64)(types.intp), codegen
 
 
+@intrinsic
+def call(typingctx, function, arguments):
+    """Call a C function by its address with a tuple of integers; it returns an integer."""
+
+    def codegen(context, builder, signature, args):
+        values = cgutils.unpack_tuple(builder, args[1])
+        kind = ir.FunctionType(_INT64, [value.type for value in values])
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), values)
+
+    return types.intp(types.intp, arguments), codegen
+
+
 @intrinsic(prefer_literal=True)
 def reserve(typingctx, nbytes, alignment):
     """Reserve memory on the stack of the calling thread, and return its address."""

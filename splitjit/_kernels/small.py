@@ -1,4 +1,4 @@
-"""Check arrays and copy them in one call, which takes less time than one check in Python.
+"""Check arrays, or make them, and copy in one call, which takes less time than one check in Python.
 
 The functions read NumPy arrays and Python lists where these lie in memory; see
 `splitjit._kernels.table` for the fields. They hold Python's global interpreter lock (GIL),
@@ -13,9 +13,19 @@ from typing import Any, NamedTuple
 from numba import njit, types
 
 from splitjit._kernels.compiling import compile_cached, jit
-from splitjit._kernels.intrinsics import words_at
+from splitjit._kernels.intrinsics import reserve, words_at
 from splitjit._kernels.launch import call_loop
 from splitjit._kernels.records import expected_at, layout_at
+from splitjit._kernels.references import (
+    OBJECT,
+    address_of,
+    decrement,
+    new_array,
+    new_list,
+    reference_to,
+    set_base,
+    set_item,
+)
 from splitjit._kernels.table import (
     ARRAY_DATA,
     ARRAY_DTYPE,
@@ -27,6 +37,7 @@ from splitjit._kernels.table import (
     LINE,
     LIST_ITEMS,
     LIST_LENGTH,
+    MAX_RANK,
     NBYTES,
     OBJECT_TYPE,
     TARGET_OFFSET,
@@ -36,6 +47,7 @@ from splitjit._kernels.table import (
 )
 
 _FIELDS = len(Expected._fields)
+_SHAPE = WORD * MAX_RANK  # bytes
 
 
 class _Array(NamedTuple):
@@ -64,17 +76,39 @@ def _array_at(address):
     )
 
 
-def _into(source, outputs, expected):
+@jit(inline="always")
+def _extents_at(expected, rank):
+    """Return the shape of the source, its strides, and the sizes, which follow `Expected`."""
+    shape = expected + WORD * _FIELDS
+    row = WORD * rank
+    return words_at(shape), words_at(shape + row), words_at(shape + 2 * row)
+
+
+@jit(inline="always")
+def _is_expected(call, expected, source):
+    """Return whether an object is an array of the expected shape, dtype and strides."""
+    if words_at(source)[OBJECT_TYPE] != call.array_type:  # only an ndarray has the other fields
+        return False
+    x = _array_at(source)
+    if x.dtype != call.dtype or x.rank != call.rank:
+        return False
+    shape, strides, _ = _extents_at(expected, call.rank)
+    for d in range(call.rank):  # noqa: SIM110 - a generator is slow in compiled code
+        if x.shape[d] != shape[d] or x.strides[d] != strides[d]:
+            return False
+    return True
+
+
+def _into(expected, source, outputs):
     """Copy an array to the arrays of a list if all of them are as expected.
 
     Parameters
     ----------
-    source : int
-        Address of the array.
-    outputs : int
-        Address of the list.
     expected : int
         Address of the record of `Expected`.
+    source : object
+        Any object.
+    outputs : list
 
     Returns
     -------
@@ -82,20 +116,12 @@ def _into(source, outputs, expected):
         1, or 0 if nothing has been copied.
     """
     call = expected_at(expected)
-    shape = words_at(expected + WORD * _FIELDS)
-    strides = words_at(expected + WORD * (_FIELDS + call.rank))
-    sizes = words_at(expected + WORD * (_FIELDS + 2 * call.rank))
-    x = words_at(source)
-    if x[OBJECT_TYPE] != call.array_type:  # only an ndarray has the other fields
+    if not _is_expected(call, expected, address_of(source)):
         return 0
-    x = _array_at(source)
-    if x.dtype != call.dtype or x.rank != call.rank:
-        return 0
-    for d in range(call.rank):
-        if x.shape[d] != shape[d] or x.strides[d] != strides[d]:
-            return 0
+    x = _array_at(address_of(source))
+    shape, _, sizes = _extents_at(expected, call.rank)
     start, stop = x.data + call.start, x.data + call.stop
-    given = words_at(outputs)
+    given = words_at(address_of(outputs))
     if given[LIST_LENGTH] != call.count:
         return 0
     items = words_at(given[LIST_ITEMS])
@@ -128,27 +154,67 @@ def _into(source, outputs, expected):
     return 1
 
 
-def _fresh(source, memory, expected):
-    """Copy an array to an aligned block in new memory.
+def _fresh(expected, is_checked, source):
+    """Copy an array to new parts in one block of memory if the array is as expected.
 
     Parameters
     ----------
-    source, memory : int
-        Addresses of the array, which is as expected, and of the array over the memory.
     expected : int
         Address of the record of `Expected`.
+    is_checked : int
+        1 if the caller knows that the array is as expected. Its dtype may be another object
+        that is equal to the expected one.
+    source : object
+        Any object.
 
     Returns
     -------
-    int
-        The byte of the memory at which the block starts.
+    list of ndarray
+        The parts, or an empty list if nothing has been copied. The call raises MemoryError
+        if there is not enough memory.
     """
     call = expected_at(expected)
-    address = words_at(memory)[ARRAY_DATA]
-    start = -address % LINE
-    data = words_at(source)[ARRAY_DATA]
-    call_loop(call.loop, 0, 1, Arguments(call.stream, address + start, data, call.fresh))
-    return start
+    if not is_checked and not _is_expected(call, expected, address_of(source)):
+        return reference_to(new_list(0))
+    x = words_at(address_of(source))
+    shape = reserve(_SHAPE, WORD)
+    extents = words_at(shape)
+    extents[0] = call.nbytes
+    memory = new_array(call, call.byte, 1, shape, 0)
+    if not memory:
+        return reference_to(0)
+    block = -(-words_at(memory)[ARRAY_DATA] // LINE) * LINE
+    parts = _parts_of(call, expected, x[ARRAY_DTYPE], memory, block, shape)
+    decrement(memory)  # each part has a reference of its own
+    if parts:
+        call_loop(call.loop, 0, 1, Arguments(call.stream, block, x[ARRAY_DATA], call.fresh))
+    return reference_to(parts)
+
+
+@jit(inline="always")
+def _parts_of(call, expected, dtype, memory, block, shape):
+    """Return a new list of arrays over a block, or 0 if Python or NumPy has set an error."""
+    parts = new_list(call.count)
+    if not parts:
+        return 0
+    extents = words_at(shape)
+    whole, _, sizes = _extents_at(expected, call.rank)
+    for d in range(call.rank):
+        extents[d] = whole[d]
+    layout = layout_at(call.fresh)
+    row = layout.rows
+    for i in range(call.count):
+        extents[call.axis] = sizes[i]
+        data = block
+        if sizes[i]:  # the layout has no row for an empty part
+            data += words_at(row)[TARGET_OFFSET]
+            row += layout.row
+        part = new_array(call, dtype, call.rank, shape, data)
+        set_item(parts, i, part)  # the list drops the part if there is an error
+        if not part or not set_base(call, part, memory):
+            decrement(parts)
+            return 0
+    return parts
 
 
 @functools.cache
@@ -160,6 +226,11 @@ def small_copies():
     into, fresh : callable
         The compiled functions without Numba's dispatchers, which take 0.1 µs for a call.
     """
-    signature = types.intp(types.intp, types.intp, types.intp)
-    functions = [compile_cached(njit, signature, f, nogil=False) for f in (_into, _fresh)]
-    return tuple(f.get_overload(signature.args) for f in functions)
+    signatures = {
+        _into: types.intp(types.intp, OBJECT, OBJECT),
+        _fresh: OBJECT(types.intp, types.intp, OBJECT),
+    }
+    return tuple(
+        compile_cached(njit, signature, function, nogil=False).get_overload(signature.args)
+        for function, signature in signatures.items()
+    )

@@ -84,6 +84,12 @@ class Expected(NamedTuple):
     fresh, outputs : int
         Addresses of layout records. The target offsets count from the start of a block in
         the first one. In the second one, each call sets them to the addresses of the outputs.
+    nbytes : int
+        The length of the memory of fresh parts, in which an aligned block fits.
+    byte : int
+        The address of NumPy's dtype of bytes.
+    new_array, set_base : int
+        The addresses of NumPy's functions `PyArray_NewFromDescr` and `PyArray_SetBaseObject`.
     """
 
     array_type: int
@@ -98,6 +104,10 @@ class Expected(NamedTuple):
     loop: int
     fresh: int
     outputs: int
+    nbytes: int
+    byte: int
+    new_array: int
+    set_base: int
 
 
 # The words of Python's lists and of NumPy's arrays in CPython on 64-bit machines, as in the C
@@ -111,6 +121,12 @@ ARRAY_DATA, ARRAY_RANK, ARRAY_SHAPE, ARRAY_STRIDES, _, ARRAY_DTYPE, ARRAY_FLAGS 
 )
 INT_MASK = (1 << 32) - 1
 """The rank and the flags are C ints, which fill half a word."""
+
+C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # flags of arrays
+
+# NumPy's table of C functions. A function keeps its index as long as the version of the table,
+# which the first function returns, is the same.
+API_VERSION, NEW_FROM_DESCR, SET_BASE_OBJECT = 0, 94, 282
 
 MAX_RANK = 64
 """The largest number of dims that NumPy allows."""
