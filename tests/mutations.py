@@ -462,9 +462,9 @@ MUTATIONS = [
     ),
     Mutation(
         "routes: a plan for another shape",
-        "_core/split.py",
-        "if x.shape != plan.shape:",
-        "if x.ndim != len(plan.shape):",
+        "_core/routes.py",
+        "if shape != plan.shape:",
+        "if len(shape) != len(plan.shape):",
         "test_split.py::test_a_plan_runs_itself",
     ),
     Mutation(

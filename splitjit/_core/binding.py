@@ -18,7 +18,7 @@ from splitjit._core.arrays import (
 )
 from splitjit._core.kinds import Part, SupportsSlices
 from splitjit._core.plan import SplitPlan
-from splitjit._core.routes import Outputs, Slices, kernels, route_of
+from splitjit._core.routes import Outputs, Slices, check_shape, kernels, route_of
 from splitjit._core.small import SmallCopy
 from splitjit._core.sources import Source, source_of
 from splitjit._core.tensors import is_compiling, is_tensor, mark_written, out_arrays, uncompiled
@@ -59,7 +59,7 @@ class Binding(Generic[Part]):
     """
 
     __slots__ = (
-        "_dtype", "_known", "_out", "_owned", "_owners", "_parts", "_plan", "_shape",
+        "_dtype", "_known", "_out", "_owned", "_owners", "_parts", "_plan",
         "_small",
     )  # fmt: skip
 
@@ -69,7 +69,7 @@ class Binding(Generic[Part]):
         dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
         targets = check_out(plan, dtype, out)
         check_apart(targets.parts)
-        self._plan, self._shape, self._dtype = plan, plan.shape, dtype
+        self._plan, self._dtype = plan, dtype
         self._out: list[Any] = targets.given
         self._parts = targets.parts
         # NumPy resizes only arrays that own their memory and have no weak reference. If an
@@ -109,10 +109,7 @@ class Binding(Generic[Part]):
             return self._out.copy()
         if type(x) is not np.ndarray:
             x = self._array(x)
-        if x.shape != self._shape:
-            raise SplitError(
-                "split", f"x of shape {x.shape}", f"the plan is for shape {self._shape}"
-            )
+        check_shape(self._plan, x.shape)
         if x.dtype is not self._dtype and x.dtype != self._dtype and self._parts:
             raise SplitTypeError(
                 "split", f"x of dtype {x.dtype}", f"the bound arrays have dtype {self._dtype}"
@@ -153,7 +150,7 @@ class Binding(Generic[Part]):
 
         Kernels copy even small arrays here, because most bindings are called many times.
         """
-        if self._dtype.hasobject or not self._dtype.itemsize or 0 in self._shape:
+        if self._dtype.hasobject or not self._dtype.itemsize or 0 in self._plan.shape:
             route = route_of(self._plan, self._dtype, strides)
         else:
             route = kernels(self._plan, self._dtype, strides)

@@ -78,8 +78,7 @@ def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]
 
 
 def _run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
-    if x.shape != plan.shape:
-        raise SplitError("split", f"x of shape {x.shape}", f"the plan is for shape {plan.shape}")
+    check_shape(plan, x.shape)
     if copy is not True:
         return _views(plan, x, out, copy)
     try:
@@ -143,6 +142,12 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: i
             return False
         step *= extent
     return True
+
+
+def check_shape(plan: SplitPlan, shape: tuple[int, ...]) -> None:
+    """Refuse an array of another shape than the plan's."""
+    if shape != plan.shape:
+        raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
 
 
 def check_views(out: Any, copy: Any) -> None:

@@ -439,9 +439,7 @@ def _run_plan_on_other(plan: SplitPlan, x: Any, out: Any, copy: Any) -> list[Any
 
         return dask.run_plan(plan, x, out, copy)
     source = source_of(x)
-    shape = source.array.shape
-    if shape != plan.shape:
-        raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
+    routes.check_shape(plan, source.array.shape)
     return source.split(plan, out, copy)
 
 
