@@ -21,7 +21,7 @@ from numba import types
 
 import splitjit
 from splitjit import _njit as overloads
-from splitjit._core import buffers, routes, small, threads
+from splitjit._core import buffers, routes, structs, threads
 from splitjit._kernels import table
 from tests.conftest import ROUTES, AlwaysParallel, forget_routes
 
@@ -72,7 +72,7 @@ _NEW_ARRAY = ctypes.PYFUNCTYPE(
 @functools.cache
 def guarded_new_array(rng: random.Random):
     """Return `PyArray_NewFromDescr` with protected pages around the memory of small copies."""
-    make = _NEW_ARRAY(small._API[table.NEW_FROM_DESCR])
+    make = _NEW_ARRAY(structs.API[table.NEW_FROM_DESCR])
 
     @_NEW_ARRAY
     def new_array(kind, dtype, rank, shape, strides, data, flags, of):
@@ -176,7 +176,7 @@ def run(number: int) -> None:
     plan = splitjit.plan_split(shape, sizes, axis=axis)
     expected = [x[index].tobytes() for index in plan.slices]
     if not COMPILED and rng.random() < 0.5:
-        buffers._POOL = Guard(rng)
+        buffers.POOL = Guard(rng)
         parts = plan(x)
         if rng.random() < 0.5:  # by the code of small copies, which the first call has loaded
             parts = plan(x)
@@ -250,7 +250,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
         threads.governor = AlwaysParallel()
         buffers._MAPPED_FROM = 1
         new_array = guarded_new_array(random.Random(first))
-        small._API[table.NEW_FROM_DESCR] = ctypes.cast(new_array, ctypes.c_void_p).value
+        structs.API[table.NEW_FROM_DESCR] = ctypes.cast(new_array, ctypes.c_void_p).value
     with open(log, "wb", buffering=0) as file:
         for number in range(first, last):
             os.pwrite(file.fileno(), b"%20d" % number, 0)

@@ -24,7 +24,7 @@ X = np.arange(2**20, dtype=np.int32)
 
 @pytest.fixture(autouse=True)
 def _empty_pool(monkeypatch):
-    monkeypatch.setattr(buffers, "_POOL", buffers._Pool(2**28))
+    monkeypatch.setattr(buffers, "POOL", buffers._Pool(2**28))
 
 
 def block_of(parts):
@@ -116,14 +116,14 @@ def test_parts_are_aligned_and_apart():
 def test_the_limit_bounds_what_is_kept():
     splitjit.set_buffer_limit(X.nbytes)
     held = [split(X, 2**18) for _ in range(3)]
-    assert buffers._POOL.idle == []
+    assert buffers.POOL.idle == []
     del held
-    assert sum(block.nbytes for block in buffers._POOL.idle) == X.nbytes
+    assert sum(block.nbytes for block in buffers.POOL.idle) == X.nbytes
     splitjit.set_buffer_limit(0)
-    assert buffers._POOL.idle == []
+    assert buffers.POOL.idle == []
     split(X, 2**18)
-    assert buffers._POOL.idle == []
-    assert buffers._POOL.lent == {}
+    assert buffers.POOL.idle == []
+    assert buffers.POOL.lent == {}
 
 
 def test_a_block_is_not_spent_on_parts_much_smaller():
@@ -151,7 +151,7 @@ def test_limits_refused(limit, error):
 )
 def test_limit_by_environment(value, expected):
     """A value that is no number of bytes gives a warning, and the default."""
-    code = "from splitjit._core import buffers; print(buffers._POOL.limit)"
+    code = "from splitjit._core import buffers; print(buffers.POOL.limit)"
     result = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "SPLITJIT_BUFFER_LIMIT": value},
@@ -184,7 +184,7 @@ def test_threads_share_the_pool():
     for worker in workers:
         worker.join()
     assert not failures
-    assert not buffers._POOL.lent
+    assert not buffers.POOL.lent
 
 
 def take(pool, nbytes):

@@ -570,7 +570,8 @@ def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
     copy = threads.copy
 
     def shifted(loop, nbytes, arguments):
-        return copy(loop, nbytes, arguments._replace(source=arguments.source + 1))
+        stream, target, source, layout = arguments
+        return copy(loop, nbytes, (stream, target, source + 1, layout))
 
     monkeypatch.setattr(threads, "copy", shifted)
     assert main(["check"]) == 1

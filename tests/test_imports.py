@@ -33,7 +33,8 @@ _core.cores
 _core.governor
 _core.threads
 _core.objects
-_core.small
+_core.structs
+_core.known
 _core.routes _core.warmup
 _core.tensors _core.masked
 _core.sources

@@ -208,11 +208,11 @@ def test_clear_caches():
 
 
 def test_clear_caches_frees_the_blocks_of_dropped_parts():
-    from splitjit._core.buffers import _POOL
+    from splitjit._core.buffers import POOL
 
     del splitjit.split(np.zeros((2, 1 << 20)), 1)[:]
     splitjit.clear_caches()
-    assert not _POOL.idle
+    assert not POOL.idle
 
 
 # ---- refusals in compiled code -------------------------------------------------------------

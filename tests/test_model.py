@@ -193,7 +193,7 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize(("name", "says", "function"), ELSEWHERE)
 def test_one_hostile_value_elsewhere(name, says, function, monkeypatch):
-    monkeypatch.setattr(buffers, "_POOL", buffers._Pool(2**28))
+    monkeypatch.setattr(buffers, "POOL", buffers._Pool(2**28))
     for i, new in enumerate(HOSTILE):
         try:
             ours = outcome(function, new(), name=name)
@@ -401,7 +401,7 @@ class Memory(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(buffers, "_MAPPED_FROM", 1)
-        self.patch.setattr(buffers, "_POOL", buffers._Pool(2**16))
+        self.patch.setattr(buffers, "POOL", buffers._Pool(2**16))
         forget_routes(self.patch.setattr)
         self.patch.setattr(routes, "_SLICES_BELOW", 1)
         self.patch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 1)
@@ -446,7 +446,7 @@ class Memory(RuleBasedStateMachine):
     @invariant()
     def nothing_changes(self):
         assert all(part.tobytes() == before for part, before in self.boxes)
-        assert sum(block.nbytes for block in buffers._POOL.idle) <= buffers._POOL.limit
+        assert sum(block.nbytes for block in buffers.POOL.idle) <= buffers.POOL.limit
 
 
 TestMemory = Memory.TestCase

@@ -117,14 +117,14 @@ def test_no_reference_is_left(kind):
 def test_blocks_return_to_the_pool(monkeypatch):
     from splitjit._core import buffers
 
-    monkeypatch.setattr(buffers, "_POOL", buffers._Pool(2**28))
+    monkeypatch.setattr(buffers, "POOL", buffers._Pool(2**28))
     parts = split(torch.ones(1 << 20, 2), 1, axis=1)
     last = parts.pop()[5:]
     del parts
-    assert not buffers._POOL.idle
+    assert not buffers.POOL.idle
     assert last[0] == 1
     del last
-    assert len(buffers._POOL.idle) == 1
+    assert len(buffers.POOL.idle) == 1
 
 
 def test_parts_are_leaves_of_their_own():

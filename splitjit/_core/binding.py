@@ -17,9 +17,9 @@ from splitjit._core.arrays import (
     is_dask_array,
 )
 from splitjit._core.kinds import Part, SupportsSlices
+from splitjit._core.known import LargeCopy, SmallCopy
 from splitjit._core.plan import SplitPlan
-from splitjit._core.routes import Outputs, Slices, check_shape, kernels, route_of
-from splitjit._core.small import SmallCopy
+from splitjit._core.routes import CALLS, Outputs, Slices, check_shape, kernels, route_of
 from splitjit._core.sources import Source, source_of
 from splitjit._core.tensors import is_compiling, is_tensor, mark_written, out_arrays, uncompiled
 from splitjit.errors import SplitError, SplitTypeError, kind_of
@@ -59,8 +59,14 @@ class Binding(Generic[Part]):
     """
 
     __slots__ = (
-        "_dtype", "_known", "_out", "_owned", "_owners", "_parts", "_plan",
-        "_small",
+        "_dtype",
+        "_known",
+        "_last",
+        "_out",
+        "_owned",
+        "_owners",
+        "_parts",
+        "_plan",
     )  # fmt: skip
 
     def __init__(self, plan: SplitPlan, out: Any) -> None:
@@ -80,7 +86,7 @@ class Binding(Generic[Part]):
         owners = [_owner(p) for p in self._parts if not p.flags.owndata]
         self._owners = [(owner, weakref.ref(owner)) for owner in owners]
         self._known: dict[tuple[int, ...], _Known] = {}
-        self._small: SmallCopy | None = None  # of the last strides
+        self._last: SmallCopy | LargeCopy | None = None  # the copy of the last strides
 
     def __call__(self, x: ArrayLike | SupportsSlices[Any]) -> list[Part]:
         """Split an array of the plan's shape into the arrays of the binding.
@@ -104,8 +110,8 @@ class Binding(Generic[Part]):
         SplitTypeError
             If `x` has another dtype.
         """
-        small = self._small
-        if small is not None and small.into(x, self._out):
+        last = self._last
+        if last is not None and last.into(x, self._out):
             return self._out.copy()
         if type(x) is not np.ndarray:
             x = self._array(x)
@@ -124,7 +130,7 @@ class Binding(Generic[Part]):
         ):
             check_source(x, self._parts)
         known.route.copy(x, source, self._parts, 0, known.outputs.layout)
-        self._small = known.route.small
+        self._last = known.copy
         return self._out.copy()
 
     def _array(self, x: Any) -> np.ndarray:
@@ -154,13 +160,14 @@ class Binding(Generic[Part]):
             route = route_of(self._plan, self._dtype, strides)
         else:
             route = kernels(self._plan, self._dtype, strides)
-            route.learn_small(self._dtype)
+            route.calls = CALLS
         outputs = route.outputs_of(check_out(self._plan, self._dtype, self._out))
+        copy = route.known_to(outputs, self._dtype)
         start = min(outputs.starts, default=0) - route.stop
         stop = max(outputs.stops, default=0) - route.start
         if len(self._known) >= max(1, min(_KNOWN_KEPT, _KNOWN_PARTS // max(1, len(self._plan)))):
             self._known.clear()
-        known = self._known[strides] = _Known(start, stop, route, outputs)
+        known = self._known[strides] = _Known(start, stop, route, outputs, copy)
         return known
 
 
@@ -220,12 +227,15 @@ class _Known(NamedTuple):
         If the source's address is not between them, the source shares no memory with the arrays.
     route : Slices
     outputs : Outputs
+    copy : SmallCopy, LargeCopy or None
+        The copy in compiled code.
     """
 
     start: int
     stop: int
     route: Slices
     outputs: Outputs
+    copy: SmallCopy | LargeCopy | None
 
 
 def _owner(array: np.ndarray) -> np.ndarray:

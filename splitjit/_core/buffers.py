@@ -27,7 +27,7 @@ from splitjit._core.layout import ALIGNMENT, BlockLayout, block_layout
 from splitjit._core.plan import SplitPlan
 from splitjit.errors import SplitError, describe
 
-_MAPPED_FROM = 1 << 20
+_MAPPED_FROM = 1 << 19
 """Blocks from this size on are mapped, and come from the pool."""
 _DEFAULT_LIMIT = 1 << 28
 
@@ -60,9 +60,9 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
         address = address_of(memory)
         start = -address % ALIGNMENT
         return block.parts(memory, dtype, start)[1], address + start
-    mapped = _POOL.take(block.nbytes)
+    mapped = POOL.take(block.nbytes)
     lease, parts = block.parts(mapped.memory, dtype, 0)
-    _POOL.lend(mapped, lease)
+    POOL.lend(mapped, lease)
     return parts, mapped.address
 
 
@@ -107,8 +107,8 @@ def set_buffer_limit(nbytes: int) -> None:
     >>> import splitjit
     >>> splitjit.set_buffer_limit(2**30)
     """
-    _POOL.limit = _limit("nbytes", nbytes)
-    _POOL.trim()
+    POOL.limit = _limit("nbytes", nbytes)
+    POOL.trim()
 
 
 def clear_caches() -> None:
@@ -128,7 +128,7 @@ def clear_caches() -> None:
     >>> splitjit.clear_caches()
     """
     PLANS.clear()
-    _POOL.clear()
+    POOL.clear()
 
 
 def _limit(name: str, value: Any) -> int:
@@ -260,4 +260,4 @@ def _environment_limit() -> int:
         return _DEFAULT_LIMIT
 
 
-_POOL = _Pool(_environment_limit())
+POOL = _Pool(_environment_limit())

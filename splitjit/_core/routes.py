@@ -18,6 +18,7 @@ import bisect
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +27,10 @@ from splitjit._core import objects, threads
 from splitjit._core.arrays import Targets, address_of, check_apart, check_out, check_source
 from splitjit._core.buffers import allocate_parts, empty_parts
 from splitjit._core.keeping import OBJECT_BYTES, WORD_BYTES
+from splitjit._core.known import LargeCopy, SmallCopy, known_copy
 from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
 from splitjit._core.plan import SplitPlan
-from splitjit._core.small import SmallCopy, small_copy
-from splitjit._kernels.table import MAX_RANK, Arguments
+from splitjit._kernels.table import MAX_RANK
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 # Measured crossovers between the routes, in bytes of all parts. Below the first, NumPy
@@ -45,18 +46,19 @@ STREAM_FROM = 15 << 20
 _MANY_PARTS = 1 << 15
 """A plan of more parts does not keep the indices of its parts for the route by slices."""
 
-_LAST = "small"
-"""The key of the last copy of a small array among the results that a plan keeps."""
+_LAST = "last"
+"""The key of the last known copy among the results that a plan keeps."""
 
 _copy = np.ndarray.copy
 _LISTS = (list, tuple)
-_CALLS = 10_000
-"""Slices copy so many times before the kernels of small copies are loaded for the route. Each call
+CALLS = 10_000
+"""Slices copy so many times before the code of known copies is loaded for the route. Each call
 then takes 0.5 µs less, and to import Numba takes 0.4 s."""
-_CALLS_OF_A_WRITE = 10
-"""A split into given arrays counts as so many calls, because it then takes 5 µs less."""
+_CALLS_OF_A_CHECK = 10
+"""A call that checks given arrays, or makes a large block, counts as so many calls, because it
+then takes 5 µs less."""
 _ASK_EVERY = 64
-"""So many calls of a route pass before it asks again whether the kernels are loaded."""
+"""So many calls of a route pass before it asks again whether this code is loaded."""
 
 _OUTPUTS_KEPT = 16
 """Sets of checked outputs that a route keeps. An inner loop uses one set, or a few in turn."""
@@ -64,14 +66,14 @@ _OUTPUTS_KEPT = 16
 
 def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
     """Split an array by a plan; see `splitjit.split` for `out` and `copy`."""
-    small: SmallCopy | None = plan._kept.get(_LAST)
-    if small is not None and copy is True:
+    known: SmallCopy | LargeCopy | None = plan._kept.get(_LAST)
+    if known is not None and copy is True:
         if out is None:
-            if parts := small.fresh(x):
+            if parts := known.fresh(x):
                 return parts
         elif type(out) in _LISTS:
             given = list(out)
-            if small.into(x, given):
+            if known.into(x, given):
                 return given
             out = given
     return _run(plan, x, out, copy)
@@ -87,16 +89,14 @@ def _run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray
         route = None
     route = route or route_of(plan, x.dtype, x.strides)
     if out is None:
-        parts = route.fresh(x)
+        parts, known = route.fresh(x), route.known
     else:
         targets = check_out(plan, x.dtype, out)
-        route.into(x, targets.parts, route.outputs_of(targets))
-        if route.small is None:
-            route.calls += _CALLS_OF_A_WRITE
-            route.learn_small(x.dtype)
-        parts = targets.given
-    if route.small is not None:
-        plan._kept[_LAST] = route.small
+        outputs = route.outputs_of(targets)
+        route.into(x, targets.parts, outputs)
+        parts, known = targets.given, route.known_to(outputs, x.dtype)
+    if known is not None:
+        plan._kept[_LAST] = known
     return parts
 
 
@@ -204,7 +204,8 @@ class _Stack(NamedTuple):
     items: Callable[[np.ndarray], Sequence[np.ndarray]]
 
 
-class Outputs(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Outputs:
     """What a route knows of checked outputs: their addresses, and the layout of the copy.
 
     It refers to no array, so a route may keep it after the outputs are freed.
@@ -213,13 +214,19 @@ class Outputs(NamedTuple):
     ----------
     starts, stops : tuple of int
         The outputs lie in these ranges of addresses; see `Targets.spans`.
+    contiguous : bool
+        Whether all outputs are C-contiguous ndarrays.
     layout : CopyLayout or None
         None if NumPy copies.
+    known : SmallCopy, LargeCopy or None
+        The known copy to these outputs, made when it is first needed.
     """
 
     starts: tuple[int, ...]
     stops: tuple[int, ...]
+    contiguous: bool
     layout: CopyLayout | None
+    known: SmallCopy | LargeCopy | None = None
 
     @property
     def kept_bytes(self) -> int:
@@ -237,12 +244,12 @@ class Slices:
     """The route by NumPy's slices. The other routes use it, too, if no kernel is loaded."""
 
     __slots__ = (
-        "bits", "calls", "cut", "nbytes", "outputs", "plan", "small", "stack", "start", "stop",
+        "bits", "calls", "cut", "known", "nbytes", "outputs", "plan", "stack", "start", "stop",
         "strides", "whole",
     )  # fmt: skip
 
     bits: np.dtype | None
-    small: SmallCopy | None
+    known: SmallCopy | LargeCopy | None
 
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
@@ -263,7 +270,7 @@ class Slices:
         self.outputs: dict[tuple[int, ...], Outputs] = {}
         self.cut = _cut(plan)
         self.stack = self._stack_of(dtype)
-        self.small = None
+        self.known = None
         self.calls = 0
 
     def _stack_of(self, dtype: np.dtype) -> _Stack | None:
@@ -275,15 +282,15 @@ class Slices:
     @property
     def kept_bytes(self) -> int:
         """An estimate of the bytes of this route, without its outputs."""
-        return 4 * OBJECT_BYTES + 8 * len(self.strides)  # with a `SmallCopy`
+        return 4 * OBJECT_BYTES + 8 * len(self.strides)  # with a known copy
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
         if self.calls % _ASK_EVERY == 0:
-            self.learn_small(x.dtype)
+            self.learn(x.dtype)
         self.calls += 1
-        if self.small is not None:
-            return self.small.fresh_checked(x)
+        if self.known is not None:
+            return self.known.fresh_checked(x)
         if self.whole:
             return list(self.cut(x.copy()))
         if self.stack is not None:
@@ -314,17 +321,26 @@ class Slices:
             check_source(x, parts)
         self.copy(x, source, parts, 0, outputs.layout)
 
-    def learn_small(self, dtype: np.dtype) -> None:
-        """Prepare the compiled copy of small arrays if its code is loaded, or pays."""
-        if self.nbytes and threads.is_small(self.nbytes) and not dtype.hasobject:
-            bounds = self.start, self.stop
-            stream = int(self.nbytes >= STREAM_FROM)
-            if_loaded = self.calls < _CALLS
-            self.small = small_copy(self.plan, dtype, self.strides, bounds, stream, if_loaded)
+    def learn(self, dtype: np.dtype) -> None:
+        """Prepare the known copy if its code is loaded, or pays."""
+        if self.nbytes and not dtype.hasobject:
+            bounds, stream = (self.start, self.stop), int(self.nbytes >= STREAM_FROM)
+            if_loaded = self.calls < CALLS
+            self.known = known_copy(self.plan, dtype, self.strides, bounds, stream, if_loaded)
+
+    def known_to(self, outputs: Outputs, dtype: np.dtype) -> SmallCopy | LargeCopy | None:
+        """Return the known copy to outputs, or None."""
+        if self.known is None:
+            self.calls += _CALLS_OF_A_CHECK
+            self.learn(dtype)
+        if outputs.known is None and outputs.contiguous and self.known is not None:
+            outputs.known = self.known.to(outputs.layout)
+        return outputs.known
 
     def _outputs(self, targets: Targets) -> Outputs:
         check_apart(targets.parts)
-        return Outputs(*targets.spans(), self._layout_to(targets))
+        starts, stops = targets.spans()
+        return Outputs(starts, stops, targets.addresses is not None, self._layout_to(targets))
 
     def _layout_to(self, targets: Targets) -> CopyLayout | None:
         """Lay out the copy to the targets; NumPy needs no layout."""
@@ -391,6 +407,9 @@ class Kernels(Slices):
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
+        if self.known is None:
+            self.calls += _CALLS_OF_A_CHECK
+            self.learn(x.dtype)
         parts, address = allocate_parts(self.block, x.dtype)
         self.copy(x, address_of(x), parts, address, self.layout)
         return parts
@@ -411,7 +430,7 @@ class Kernels(Slices):
     ) -> None:
         """Copy `x` by the loop of the layout."""
         assert layout is not None
-        arguments = Arguments(self.stream, target, source, layout.address)
+        arguments = self.stream, target, source, layout.address
         if not threads.copy(layout.loop, self.nbytes, arguments):
             super().copy(x, source, parts, target, layout)
 
@@ -423,10 +442,10 @@ class Small(Kernels):
 
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         super().__init__(plan, dtype, strides)
-        self.calls = _CALLS
+        self.calls = CALLS
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
-        if self.small is None:
-            self.learn_small(x.dtype)
-        return super().fresh(x) if self.small is None else self.small.fresh_checked(x)
+        if self.known is None:
+            self.learn(x.dtype)
+        return super().fresh(x) if self.known is None else self.known.fresh_checked(x)

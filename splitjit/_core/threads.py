@@ -18,7 +18,7 @@ from time import perf_counter
 from splitjit._core.cores import usable
 from splitjit._core.governor import governor
 from splitjit._core.loading import is_forked_child, jit_disabled, load
-from splitjit._kernels.table import LOOPS, Arguments
+from splitjit._kernels.table import LOOPS
 
 _BYTES_PER_TASK = 1 << 18
 """Bytes that a thread must copy at the least, so that waking the thread pays."""
@@ -51,7 +51,7 @@ def is_small(nbytes: int) -> bool:
     return nbytes < 2 * _BYTES_PER_TASK
 
 
-def copy(loop: str, nbytes: int, arguments: Arguments) -> bool:
+def copy(loop: str, nbytes: int, arguments: tuple[int, int, int, int]) -> bool:
     """Run a copy loop on as many threads as pay.
 
     Parameters
@@ -60,9 +60,9 @@ def copy(loop: str, nbytes: int, arguments: Arguments) -> bool:
         The name of the loop, one of `splitjit._kernels.table.LOOPS`.
     nbytes : int
         Bytes of all parts.
-    arguments : Arguments
-        The arguments of the loop. The caller has checked them, and keeps the
-        memory that they address alive until this function returns.
+    arguments : tuple of int
+        The fields of `splitjit._kernels.table.Arguments`. The caller has checked them, and
+        keeps the memory that they address alive until this function returns.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def copy(loop: str, nbytes: int, arguments: Arguments) -> bool:
     return True
 
 
-def _copy_alone(loop: str, arguments: Arguments) -> bool:
+def _copy_alone(loop: str, arguments: tuple[int, int, int, int]) -> bool:
     kernel = load(_kernel, loop, False)
     if kernel is None:
         return False
@@ -152,8 +152,12 @@ def _start_threads() -> tuple[str, Callable[[], int]]:
     """Start Numba's threads; return the layer's name and the function that counts threads."""
     import numba
 
-    numba.get_num_threads()
-    return numba.threading_layer(), numba.get_num_threads
+    threads = numba.get_num_threads()
+    if jit_disabled() or threads == 1 == numba.config.NUMBA_NUM_THREADS:
+        return numba.threading_layer(), numba.get_num_threads
+    from splitjit._kernels.launch import thread_counter
+
+    return numba.threading_layer(), thread_counter()
 
 
 def load_kernels() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from splitjit._core.dtypes import as_dtype
+from splitjit._core.known import load_known
 from splitjit._core.loading import load
 from splitjit._core.objects import assign_loop
-from splitjit._core.small import load_small
 from splitjit._core.threads import load_kernels
 from splitjit.errors import SplitTypeError, describe
 
@@ -52,4 +52,4 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         load(assign_loop, wait=True)
     if not all(dtype.hasobject for dtype in kinds):
         load_kernels()
-        load_small()
+        load_known()

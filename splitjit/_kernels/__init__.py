@@ -19,12 +19,11 @@
             ▼
     intrinsics.py        LLVM: move, stream, prefetch, fence
 
-The other modules: `small.py` checks small arrays, or makes them, and copies in one call, with
-the loops above; `references.py` has Python objects for it. `table.py` has what both sides
-share, namely the record that describes a copy, the names of the loops, and sizes. `records.py`
-reads the record in compiled code. `compiling.py` names, compiles and caches functions;
-`cached_files.py` checks and locks their files. `assign.py` has the loop over
-Python objects.
+The other modules: `known.py` checks arrays and makes them, and copies small ones with the loops
+above; `references.py` has Python objects for it. `table.py` has what both sides share, namely
+the record that describes a copy, the names of the loops, and sizes. `records.py` reads the
+record in compiled code. `compiling.py` names, compiles and caches functions; `cached_files.py`
+checks and locks their files. `assign.py` has the loop over Python objects.
 
 A loop never raises and never sees a Python object. Python code has checked all
 addresses, extents and strides before. Importing this package imports nothing.

@@ -173,12 +173,23 @@ def prefetch(typingctx, address):
     return types.void(types.intp), codegen
 
 
-def _prefetch(builder, address):
+@intrinsic
+def prefetch_to_write(typingctx, address):
+    """Fetch a cache line into the L1 cache of this core alone, because it will be written."""
+
+    def codegen(context, builder, signature, args):
+        _prefetch(builder, args[0], write=1, locality=3)
+        return context.get_dummy_value()
+
+    return types.void(types.intp), codegen
+
+
+def _prefetch(builder, address, write=0, locality=2):
     byte = _BYTE.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
     function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-    read, locality, data = (ir.Constant(_INT32, value) for value in (0, 2, 1))
-    builder.call(function, [_pointer(builder, address, _BYTE), read, locality, data])
+    hints = [ir.Constant(_INT32, value) for value in (write, locality, 1)]  # 1: of data
+    builder.call(function, [_pointer(builder, address, _BYTE), *hints])
 
 
 @intrinsic

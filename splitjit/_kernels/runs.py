@@ -17,7 +17,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import copy_bytes, move, out_of_line, prefetch, reserve
+from splitjit._kernels.intrinsics import (
+    copy_bytes,
+    move,
+    out_of_line,
+    prefetch,
+    prefetch_to_write,
+    reserve,
+)
 from splitjit._kernels.table import LINE, PAGE
 
 STAGE = PAGE
@@ -27,6 +34,7 @@ It is small, because it is on the stack of the thread, which may have only 32 KB
 _BATCH = 1 << 9  # bytes gathered at a time, so that fetching, gathering and storing overlap
 _FAR = 1 << 9  # the hardware prefetcher does not follow larger steps between runs
 _STAGED = 1 << 11  # longer runs are streamed directly
+_AHEAD = 1 << 9  # bytes between an ordinary store and the line that is prefetched to write
 _LONG = 1 << 9  # shorter runs are not streamed to a target with gaps
 
 
@@ -99,6 +107,7 @@ def move_runs(target, source, run, count, target_step, source_step):
         last = run - LINE
         for _ in range(count):
             for k in range(0, last, LINE):
+                prefetch_to_write(target + k + _AHEAD)
                 move(target + k, source + k, LINE, False)
             move(target + last, source + last, LINE, False)
             target += target_step

@@ -65,7 +65,7 @@ def row_words(dims: int) -> int:
 
 
 class Expected(NamedTuple):
-    """What a small copy expects of its arrays; each is one machine integer.
+    """What a known copy expects of its arrays; each is one machine integer.
 
     In memory, the shape and the strides of the source and the length of each part follow.
 
@@ -83,9 +83,10 @@ class Expected(NamedTuple):
         See `Arguments.stream`; the address of the loop.
     fresh, outputs : int
         Addresses of layout records. The target offsets count from the start of a block in
-        the first one. In the second one, each call sets them to the addresses of the outputs.
+        the first one. In the second one, they are the addresses of the outputs; each call
+        sets them for a small copy. The second address is 0 if no outputs are known.
     nbytes : int
-        The length of the memory of fresh parts, in which an aligned block fits.
+        The length of the memory of fresh parts; of small ones, with room to align the block.
     byte : int
         The address of NumPy's dtype of bytes.
     new_array, set_base : int
@@ -111,7 +112,7 @@ class Expected(NamedTuple):
 
 
 # The words of Python's lists and of NumPy's arrays in CPython on 64-bit machines, as in the C
-# structs `PyListObject` and `PyArrayObject_fields`. `splitjit._core.small` verifies them.
+# structs `PyListObject` and `PyArrayObject_fields`. `splitjit._core.structs` verifies them.
 
 _OBJECT = object.__basicsize__ // WORD
 OBJECT_TYPE = _OBJECT - 1

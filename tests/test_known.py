@@ -1,4 +1,4 @@
-"""Small copies: the compiled check refuses to copy whatever the checks in Python refuse."""
+"""Known copies: the compiled check refuses to copy whatever the checks in Python refuse."""
 
 import contextlib
 import ctypes
@@ -9,26 +9,34 @@ import weakref
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, plan_split
-from splitjit._core import routes, small
+from splitjit._core import routes, structs, threads
+from splitjit._core.known import LargeCopy
 from splitjit._kernels import table
-from tests.conftest import forget_routes, needs_kernels
+from tests.conftest import AlwaysParallel, forget_routes, needs_kernels
 from tests.guarded import guarded
 
 pytestmark = needs_kernels
 
 
-@pytest.fixture(autouse=True)
-def loaded(monkeypatch):
-    """Load the kernels, and let plans forget their routes."""
-    if not small._READS_ARRAYS:
+@pytest.fixture(autouse=True, params=["small", "large"])
+def kind(request, monkeypatch):
+    """Load the kernels, let plans forget their routes, and count all copies as small or large."""
+    if not structs.READS_ARRAYS:
         pytest.skip("arrays and lists lie otherwise in memory here")
     splitjit.warmup(["u1"])
     forget_routes(monkeypatch.setattr)
+    if request.param == "large":
+        monkeypatch.setattr(threads, "_BYTES_PER_TASK", 1)
+        monkeypatch.setattr(threads, "governor", AlwaysParallel())
+        monkeypatch.setattr(routes, "_SLICES_BELOW", 0)
+        monkeypatch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 0)
+        monkeypatch.setattr(routes, "CALLS", 0)
+    return request.param
 
 
 def prepared(plan, dtype="f4"):
@@ -54,14 +62,14 @@ def count_checks(monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(6,), (1, 2304), (8, 3072), (300, 3), (2, 3, 4)])
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_one_compiled_call_checks_and_copies(shape, kind, monkeypatch):
+@pytest.mark.parametrize("sequence", [list, tuple])
+def test_one_compiled_call_checks_and_copies(shape, sequence, monkeypatch):
     plan = plan_split(shape, num_splits=3, axis=shape.index(max(shape)) if 3 not in shape else 1)
     x, out = prepared(plan)
     checks = count_checks(monkeypatch)
     for part in out:
         part.fill(99)
-    result = plan(x, kind(out))
+    result = plan(x, sequence(out))
     assert not checks
     assert type(result) is list
     assert all(a is b for a, b in zip(result, out, strict=True))
@@ -167,14 +175,14 @@ def outcome(call, out):
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
-def test_the_outcome_is_as_without_small_copies(defect, monkeypatch):
+def test_the_outcome_is_as_without_known_copies(defect, monkeypatch):
     outcomes = []
     plan = plan_split((2, 6), [2, 2, 2], axis=1)
     for reads in (True, False):
-        monkeypatch.setattr(small, "_READS_ARRAYS", reads)
+        monkeypatch.setattr(structs, "READS_ARRAYS", reads)
         forget_routes(monkeypatch.setattr)
         x, out = prepared(plan)
-        assert (routes.route_of(plan, x.dtype, x.strides).small is not None) == reads
+        assert (routes.route_of(plan, x.dtype, x.strides).known is not None) == reads
         for part in out:
             part.fill(99)
         defect(out, x)
@@ -182,6 +190,7 @@ def test_the_outcome_is_as_without_small_copies(defect, monkeypatch):
     assert outcomes[0] == outcomes[1]
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
@@ -203,9 +212,9 @@ def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     before = np.random.default_rng(0).integers(0, 256, len(block), np.uint8)
     outcomes = []
     route = routes.route_of(plan, source.dtype, source.strides)
-    for fast in (route.small, None):
-        route.small = fast
-        plan._kept.pop("small", None)
+    for fast in (route.known, None):
+        route.known = fast
+        plan._kept.pop("last", None)
         block[...] = before
         outcomes.append((outcome(lambda: plan(source, out), out), block.tolist()))
     assert outcomes[0] == outcomes[1]
@@ -324,17 +333,19 @@ def test_the_parts_share_an_aligned_block_and_leave_no_references():
 _FIELDS = {name: i for i, name in enumerate(table.Expected._fields)}
 
 
-def _no_memory(record):
+def _no_memory(known, record):
+    if isinstance(known, LargeCopy):
+        known._expected = known._expected._replace(nbytes=1 << 60)
     record[_FIELDS["nbytes"]] = 1 << 60
     return MemoryError
 
 
-def _no_second_part(record):
+def _no_second_part(known, record):
     record[-1] = -1  # the length of the last part
     return ValueError
 
 
-def _no_base(record):
+def _no_base(known, record):
     # A function of the same signature that always fails.
     delete = ctypes.cast(ctypes.pythonapi.PyObject_DelItem, ctypes.c_void_p).value
     record[_FIELDS["set_base"]] = delete
@@ -347,8 +358,8 @@ def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect):
     x = np.zeros((4, 6))
     plan(x)
     counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
-    (*_, record) = routes.route_of(plan, x.dtype, x.strides).small.kept
-    error = defect(record)
+    known = routes.route_of(plan, x.dtype, x.strides).known
+    error = defect(known, known._kept[-1])
     for _ in range(100):
         with pytest.raises(error):
             plan(x)
@@ -357,37 +368,35 @@ def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect):
 
 
 def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
-    assert small._api() == small._API
-    monkeypatch.setattr(small, "_API_VERSION", 0x03000000)
-    assert small._api() is None
-    monkeypatch.setattr(small, "_API", None)
+    assert structs._api() == structs.API
+    monkeypatch.setattr(structs, "_VERSION", 0x03000000)
+    assert structs._api() is None
+    monkeypatch.setattr(structs, "API", None)
     plan = plan_split((4, 6), 2, axis=1)
     assert [part.shape for part in plan(np.zeros((4, 6)))] == [(4, 2)] * 3
-    assert routes.route_of(plan, np.dtype(float), (48, 8)).small is None
+    assert routes.route_of(plan, np.dtype(float), (48, 8)).known is None
 
 
-@pytest.mark.parametrize(
-    ("into_out", "calls", "asked"),
-    [(True, 22, [True] * 19 + [False] * 3), (False, 210, [True, True, True, True, False])],
-)
-def test_many_calls_load_the_kernels(into_out, calls, asked, monkeypatch):
-    monkeypatch.setattr(routes, "_CALLS", 200)
+@pytest.mark.parametrize("into_out", [True, False])
+def test_many_calls_load_the_code(into_out, kind, monkeypatch):
+    monkeypatch.setattr(routes, "CALLS", 200)
     monkeypatch.setattr(routes, "_ASK_EVERY", 50)
-    found = []
-    monkeypatch.setattr(routes, "small_copy", lambda *arguments: found.append(arguments[-1]))
+    asked = []
+    monkeypatch.setattr(routes, "known_copy", lambda *arguments: asked.append(arguments[-1]))
     plan = plan_split((6,), 2)
     out = plan.empty(float) if into_out else None
-    for _ in range(calls):
+    saves_much = into_out or kind == "large"
+    for _ in range(22 if saves_much else 210):
         plan(np.arange(6.0), out)
-    assert found == asked
+    assert asked == ([True] * 19 + [False] * 3 if saves_much else [True] * 4 + [False])
 
 
 def test_arrays_that_lie_otherwise_are_not_read(monkeypatch):
-    assert small._reads_arrays()
-    monkeypatch.setattr(small.table, "ARRAY_FLAGS", small.table.ARRAY_FLAGS + 1)
-    assert not small._reads_arrays()
+    assert structs._reads_arrays()
+    monkeypatch.setattr(structs.table, "ARRAY_FLAGS", structs.table.ARRAY_FLAGS + 1)
+    assert not structs._reads_arrays()
 
 
 def test_an_interpreter_without_a_lock_is_not_trusted(monkeypatch):
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
-    assert not small._reads_arrays()
+    assert not structs._reads_arrays()

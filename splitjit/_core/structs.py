@@ -1,0 +1,73 @@
+"""Whether compiled code may read and make NumPy's arrays, as `splitjit._kernels.known` does.
+
+The C structs of arrays and lists, and NumPy's table of C functions, are the same in all
+versions of CPython and NumPy that splitjit supports. This module verifies that once, at
+import. If something differs, no compiled code reads arrays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from splitjit._kernels import table
+
+_VERSION = 0x02000000  # of the table of NumPy 2
+
+
+def _word(address: int, index: int) -> int:
+    return ctypes.c_ssize_t.from_address(address + table.WORD * index).value
+
+
+def _reads_arrays() -> bool:
+    """Return whether arrays and lists lie in memory as the compiled functions expect."""
+    is_gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)
+    if sys.implementation.name != "cpython" or not is_gil_enabled():
+        return False
+    if np.dtype(np.intp).itemsize != table.WORD:
+        return False
+    strided = np.zeros((4, 6), np.int8)[::2, 1:4].T
+    arrays: list[np.ndarray] = [np.zeros((2, 3)), strided, np.frombuffer(b"read-only", np.uint8)]
+    items = [_word(_word(id(arrays), table.LIST_ITEMS), i) for i in range(len(arrays))]
+    if _word(id(arrays), table.LIST_LENGTH) != len(arrays) or items != list(map(id, arrays)):
+        return False
+    return all(_lies_as_expected(array) for array in arrays)
+
+
+def _lies_as_expected(array: np.ndarray) -> bool:
+    at, rank = id(array), array.ndim
+    shape, strides = _word(at, table.ARRAY_SHAPE), _word(at, table.ARRAY_STRIDES)
+    found = [_word(at, i) for i in (table.OBJECT_TYPE, table.ARRAY_DATA, table.ARRAY_DTYPE)]
+    ints = [_word(at, i) & table.INT_MASK for i in (table.ARRAY_RANK, table.ARRAY_FLAGS)]
+    if found != [id(np.ndarray), array.ctypes.data, id(array.dtype)]:
+        return False
+    if ints != [rank, array.flags.num] or strides != shape + table.WORD * rank:
+        return False  # so the next lines read only memory of the array
+    extents = tuple([_word(shape, d) for d in range(rank)])
+    return (
+        extents == array.shape and tuple([_word(strides, d) for d in range(rank)]) == array.strides
+    )
+
+
+def _api() -> Sequence[int] | None:
+    """Return the addresses of NumPy's C functions, or None if they are those of another version."""
+    try:
+        capsule = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API
+    except (ImportError, AttributeError):
+        return None
+    kind = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    address = kind(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
+    functions = (ctypes.c_ssize_t * (table.SET_BASE_OBJECT + 1)).from_address(address)
+    version = ctypes.PYFUNCTYPE(ctypes.c_uint)(functions[table.API_VERSION])
+    return list(functions) if version() == _VERSION else None
+
+
+READS_ARRAYS = _reads_arrays()
+"""Whether arrays and lists lie in memory as `splitjit._kernels.table` says."""
+
+API = _api()
+"""The addresses of NumPy's C functions, or None if they may not be called."""
