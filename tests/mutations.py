@@ -629,13 +629,6 @@ MUTATIONS = [
         "test_known.py",
     ),
     Mutation(
-        "known: a lease that leaks",
-        "_kernels/known.py",
-        "        set_item(parts, call.count, lease)\n",
-        "        set_item(parts, call.count, lease)\n        increment(lease)\n",
-        "test_known.py test_buffers.py",
-    ),
-    Mutation(
         "known: a lease left behind by an error",
         "_kernels/known.py",
         "    else:\n        decrement(lease)\n",

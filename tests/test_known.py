@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, plan_split
-from splitjit._core import routes, structs, threads
+from splitjit._core import buffers, routes, structs, threads
 from splitjit._core.known import LargeCopy
 from splitjit._kernels import table
 from tests.conftest import AlwaysParallel, forget_routes, needs_kernels
@@ -353,18 +353,38 @@ def _no_base(known, record):
 
 
 @pytest.mark.parametrize("defect", [_no_memory, _no_second_part, _no_base])
-def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect):
+def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, monkeypatch):
     plan = plan_split((4, 6), [2, 4], axis=1)
     x = np.zeros((4, 6))
     plan(x)
     counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
     known = routes.route_of(plan, x.dtype, x.strides).known
     error = defect(known, known._kept[-1])
+    taken = []
+    take = buffers.POOL.take
+
+    def watched(nbytes):
+        block = take(nbytes)
+        taken.append(weakref.ref(block.memory))
+        return block
+
+    monkeypatch.setattr(buffers.POOL, "take", watched)
     for _ in range(100):
         with pytest.raises(error):
             plan(x)
+    if defect is not _no_base:  # its stand-in takes no reference, as NumPy's function does
+        assert not any(memory() for memory in taken)
     after = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
     assert after == counts
+
+
+def test_outputs_after_fresh_parts():
+    plan = plan_split((4, 6), 2, axis=1)
+    x = np.arange(24.0).reshape(4, 6)
+    out = plan.empty(float)
+    for _ in range(3):
+        for parts in (plan(x), plan(x), plan(x, out)):
+            assert [p.tolist() for p in parts] == [x[index].tolist() for index in plan.slices]
 
 
 def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
