@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from splitjit import plan_split
+from splitjit._core import routes
 from splitjit._core.arrays import check_out
 from splitjit._core.layout import fresh_layout, out_layout
 from splitjit._kernels.table import RUN
@@ -78,3 +79,21 @@ LOOP_CASES = [
 def test_the_loop_suits_the_strides(x, sizes, loop):
     plan = plan_split(x.shape, sizes, axis=-1)
     assert fresh_layout(plan, x.strides, x.itemsize).loop == loop
+
+
+@pytest.mark.parametrize(
+    ("cache", "shape", "streams"),
+    [
+        (0, (2048, 6144), True),  # 25 MB, runs of 6 KB
+        (1 << 25, (2048, 6144), True),
+        (1 << 28, (2048, 6144), False),
+        (1 << 28, (1 << 17, 96), True),  # runs of 96 bytes
+        (1 << 28, (4096, 6144), True),  # 50 MB
+        (1 << 28, (512, 6144), False),
+        (0, (512, 6144), False),
+    ],
+)
+def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
+    monkeypatch.setattr(routes, "cache_bytes", lambda: cache)
+    plan = plan_split(shape, num_splits=2, axis=1)
+    assert routes.kernels(plan, np.dtype("f2"), (2 * shape[1], 2)).stream == streams

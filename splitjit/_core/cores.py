@@ -1,4 +1,4 @@
-"""How many cores this process may use now: affinity, container quota, and idle time.
+"""How many cores this process may use now: affinity, container quota, idle time; their cache.
 
 Numba counts the cores once, when a process imports it. The affinity may change after
 that, and Numba does not read a container's CPU quota. A parallel copy on more threads
@@ -10,6 +10,7 @@ malformed, the functions here report no limit.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import NamedTuple
@@ -194,6 +195,17 @@ def _ratio(text: str) -> float | None:
     except ValueError:  # "max", or not two numbers
         return None
     return quota / period if quota > 0 and period > 0 else None
+
+
+# ---- cache -------------------------------------------------------------------------------
+
+
+@functools.cache
+def cache_bytes(root: str = "/") -> int:
+    """Return the size of the L3 cache in bytes, 0 if it is unknown."""
+    size = _read(os.path.join(root, "sys/devices/system/cpu/cpu0/cache/index3/size")).strip()
+    kibibytes = size.removesuffix("K")  # the unit that Linux writes
+    return int(kibibytes) << 10 if size.endswith("K") and kibibytes.isdecimal() else 0
 
 
 # ---- idle time ---------------------------------------------------------------------------

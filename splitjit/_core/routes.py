@@ -26,11 +26,12 @@ import numpy as np
 from splitjit._core import objects, threads
 from splitjit._core.arrays import Targets, address_of, check_apart, check_out, check_source
 from splitjit._core.buffers import allocate_parts, empty_parts
+from splitjit._core.cores import cache_bytes
 from splitjit._core.keeping import OBJECT_BYTES, WORD_BYTES
 from splitjit._core.known import LargeCopy, SmallCopy, known_copy
 from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
 from splitjit._core.plan import SplitPlan
-from splitjit._kernels.table import MAX_RANK
+from splitjit._kernels.table import MAX_RANK, RUN
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 # Measured crossovers between the routes, in bytes of all parts. Below the first, NumPy
@@ -42,6 +43,11 @@ _FEW_RUNS = 1000
 _FEW_ITEMS = 1 << 16  # the limit in items if the last axis of the source is strided
 _OBJECTS_FROM = 1 << 19
 STREAM_FROM = 15 << 20
+_LONG_RUN = 1 << 9
+_LARGE_CACHE = 1 << 28
+_IN_LARGE_CACHE = 2.4
+"""From `STREAM_FROM` bytes on, stores bypass the cache. If the L3 cache is large, ordinary stores
+of long runs are faster up to so many times as many bytes. Of short runs they are not."""
 
 _MANY_PARTS = 1 << 15
 """A plan of more parts does not keep the indices of its parts for the route by slices."""
@@ -122,6 +128,12 @@ def kernels(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> Kerne
     """Return the route by compiled loops, for arrays of any size that hold no objects."""
     nbytes = math.prod(plan.shape) * dtype.itemsize
     return (Small if threads.is_small(nbytes) else Kernels)(plan, dtype, strides)
+
+
+def _stream_from(layout: CopyLayout) -> float:
+    """Return from how many bytes on the stores of a copy bypass the cache."""
+    is_long = layout.rows[:, RUN].min(initial=_LONG_RUN) >= _LONG_RUN
+    return STREAM_FROM * (_IN_LARGE_CACHE if is_long and cache_bytes() >= _LARGE_CACHE else 1)
 
 
 def _suits_slices(plan: SplitPlan, itemsize: int, strides: tuple[int, ...], nbytes: int) -> bool:
@@ -245,7 +257,7 @@ class Slices:
 
     __slots__ = (
         "bits", "calls", "cut", "known", "nbytes", "outputs", "plan", "stack", "start", "stop",
-        "strides", "whole",
+        "stream", "strides", "whole",
     )  # fmt: skip
 
     bits: np.dtype | None
@@ -272,6 +284,7 @@ class Slices:
         self.stack = self._stack_of(dtype)
         self.known = None
         self.calls = 0
+        self.stream = 0
 
     def _stack_of(self, dtype: np.dtype) -> _Stack | None:
         """Return how to copy equal parts at once, or None if parts are copied one by one."""
@@ -324,9 +337,8 @@ class Slices:
     def learn(self, dtype: np.dtype) -> None:
         """Prepare the known copy if its code is loaded, or pays."""
         if self.nbytes and not dtype.hasobject:
-            bounds, stream = (self.start, self.stop), int(self.nbytes >= STREAM_FROM)
-            if_loaded = self.calls < CALLS
-            self.known = known_copy(self.plan, dtype, self.strides, bounds, stream, if_loaded)
+            bounds, if_loaded = (self.start, self.stop), self.calls < CALLS
+            self.known = known_copy(self.plan, dtype, self.strides, bounds, self.stream, if_loaded)
 
     def known_to(self, outputs: Outputs, dtype: np.dtype) -> SmallCopy | LargeCopy | None:
         """Return the known copy to outputs, or None."""
@@ -391,14 +403,14 @@ class Objects(Slices):
 class Kernels(Slices):
     """The route by compiled loops."""
 
-    __slots__ = ("block", "itemsize", "layout", "stream")
+    __slots__ = ("block", "itemsize", "layout")
 
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         super().__init__(plan, dtype, strides)
         self.itemsize = dtype.itemsize
-        self.stream = int(self.nbytes >= STREAM_FROM)
         self.block = block_layout(plan, dtype.itemsize)
         self.layout = fresh_layout(plan, strides, dtype.itemsize)
+        self.stream = int(self.nbytes >= _stream_from(self.layout))
 
     @property
     def kept_bytes(self) -> int:
