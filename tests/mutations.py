@@ -684,6 +684,14 @@ MUTATIONS = [
         "        words[TARGET_OFFSET] = first\n        row += layout.row if i else 0\n",
         "test_known.py test_binding.py",
     ),
+    # ---- loading --------------------------------------------------------------------------
+    Mutation(
+        "loading: only the lock of Numba's compiler",
+        "_core/loading.py",
+        "    missing = [name for name in contexts if name not in vars(cpu_target)]\n",
+        "    missing = []\n",
+        "test_foreign_work.py::test_nobody_waits",
+    ),
     # ---- the loop for runs ----------------------------------------------------------------
     Mutation(
         "kernels: the end of a short run",

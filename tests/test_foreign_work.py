@@ -40,7 +40,8 @@ def finish():
 """
 
 # Foreign work that sleeps, so that no other work disturbs the clock: in the import of Numba, which
-# imports this module yaml, and with Numba's compiler lock.
+# imports this module yaml; with the lock under which the first thread that uses Numba makes a
+# context, for which it needs the compiler's lock; and with the compiler's lock.
 YAML = """
 import __main__
 __main__.started.set()
@@ -52,15 +53,17 @@ from splitjit._core import loading
 
 def work():
     from numba.core.compiler_lock import global_compiler_lock
-    end.clear()
-    with global_compiler_lock:
-        started.set()
-        end.wait()
+    from numba.core.registry import cpu_target
+    for lock in (vars(type(cpu_target))["_toplevel_target_context"]._lock, global_compiler_lock):
+        end.clear()
+        with lock:
+            started.set()
+            end.wait()
 
 started, end = threading.Event(), threading.Event()
 foreign = threading.Thread(target=work, daemon=True)
 foreign.start()
-for _ in range(2):
+for _ in range(3):
     started.wait()
     started.clear()
     times = []

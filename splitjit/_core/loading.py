@@ -105,19 +105,42 @@ def _call_now(kernel: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
     thread = threading.get_ident()
     if _is_unsafe_child or _loading[0] != thread or _has_interrupted_numba() or _importing():
         raise BlockingIOError
-    from numba.core.compiler_lock import global_compiler_lock
+    return _call_with(_locks_of_numba(), kernel, arguments)
 
-    lock = getattr(global_compiler_lock, "_lock", None) or threading.RLock()
+
+def _call_with(
+    locks: list[threading.RLock], kernel: Callable[..., _T], arguments: tuple[object, ...]
+) -> _T:
+    """Call the function while this thread holds all locks; raise BlockingIOError if it cannot."""
+    if not locks:
+        return kernel(*arguments)
+    *others, lock = locks
     try:
         if not lock.acquire(blocking=False):
             raise BlockingIOError
-        return kernel(*arguments)
+        return _call_with(others, kernel, arguments)
     finally:
         # No call may come before `release`: Ctrl-C could arrive there and leave the lock taken.
         try:  # noqa: SIM105
             lock.release()
         except RuntimeError:  # the lock was not acquired
             pass
+
+
+def _locks_of_numba() -> list[Any]:
+    """Return the locks that a compile needs: the compiler's, and those of Numba's contexts.
+
+    The first thread that uses Numba makes the contexts, under a lock of each context, and needs
+    the compiler's lock for that. A thread that held only the compiler's lock would wait for the
+    contexts, and the other thread for the compiler's lock, for ever.
+    """
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.registry import cpu_target
+
+    contexts = ("_toplevel_typing_context", "_toplevel_target_context")
+    missing = [name for name in contexts if name not in vars(cpu_target)]
+    owners = [global_compiler_lock, *(vars(type(cpu_target)).get(name) for name in missing)]
+    return [owner._lock for owner in owners if hasattr(owner, "_lock")]
 
 
 def _has_interrupted_numba() -> bool:
