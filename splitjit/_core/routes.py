@@ -244,7 +244,7 @@ class Outputs:
     def kept_bytes(self) -> int:
         """An estimate of the bytes of these outputs and of their addresses."""
         record = self.layout.record.nbytes if self.layout else 0
-        return OBJECT_BYTES + 3 * WORD_BYTES * len(self.starts) + record
+        return 2 * OBJECT_BYTES + 3 * WORD_BYTES * len(self.starts) + record  # with a known copy
 
     def meet(self, start: int, stop: int) -> bool:
         """Return whether a range of addresses meets a range of the outputs."""
