@@ -61,8 +61,9 @@ CALLS = 10_000
 """Slices copy so many times before the code of known copies is loaded for the route. Each call
 then takes 0.5 µs less, and to import Numba takes 0.4 s."""
 _CALLS_OF_A_CHECK = 10
-"""A call that checks given arrays, or makes a large block, counts as so many calls, because it
-then takes 5 µs less."""
+"""A call that checks given arrays counts as so many calls, because it then takes 5 µs less."""
+_CALLS_OF_A_KERNEL = 50
+"""A call of a kernel counts as so many calls: Numba is imported, so the code loads in 15 ms."""
 _ASK_EVERY = 64
 """So many calls of a route pass before it asks again whether this code is loaded."""
 
@@ -260,6 +261,8 @@ class Slices:
         "stream", "strides", "whole",
     )  # fmt: skip
 
+    calls_of_a_check = _CALLS_OF_A_CHECK
+
     bits: np.dtype | None
     known: SmallCopy | LargeCopy | None
 
@@ -343,7 +346,7 @@ class Slices:
     def known_to(self, outputs: Outputs, dtype: np.dtype) -> SmallCopy | LargeCopy | None:
         """Return the known copy to outputs, or None."""
         if self.known is None:
-            self.calls += _CALLS_OF_A_CHECK
+            self.calls += self.calls_of_a_check
             self.learn(dtype)
         if outputs.known is None and outputs.contiguous and self.known is not None:
             outputs.known = self.known.to(outputs.layout)
@@ -405,6 +408,8 @@ class Kernels(Slices):
 
     __slots__ = ("block", "itemsize", "layout")
 
+    calls_of_a_check = _CALLS_OF_A_KERNEL
+
     def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         super().__init__(plan, dtype, strides)
         self.itemsize = dtype.itemsize
@@ -420,7 +425,7 @@ class Kernels(Slices):
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
         if self.known is None:
-            self.calls += _CALLS_OF_A_CHECK
+            self.calls += _CALLS_OF_A_KERNEL
             self.learn(x.dtype)
         parts, address = allocate_parts(self.block, x.dtype)
         self.copy(x, address_of(x), parts, address, self.layout)
