@@ -108,7 +108,9 @@ def sizes_of(rng: random.Random, parts: int, longest: int) -> list[int]:
 
 def draw(rng: random.Random):
     """Draw a shape, its axis and sizes, an item size, and the order and steps of strides."""
-    kind = rng.choice(["rows", "deinterleave", "single", "lines", "heads", "any", "one"])
+    kind = rng.choice(
+        ["rows", "long rows", "deinterleave", "single", "lines", "heads", "any", "one"]
+    )
     item = rng.choice([1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 12, 16, 16, 20, 24])
     steps = [1, 1, 1, 1]
     budget = rng.choice([500, 5_000, 50_000, 400_000])  # approximate bytes of the array
@@ -116,11 +118,14 @@ def draw(rng: random.Random):
         sizes = sizes_of(rng, rng.randint(1, 70), max(1, rng.choice([8, 40, 300]) // item))
         shape = [max(1, budget // (sum(sizes) * item or 1)), sum(sizes)]
         axis, order = 1, [1, 0]
+    elif kind == "long rows":  # runs of 64 to 700 bytes
+        sizes = [rng.randint(-(-64 // item), 700 // item) for _ in range(rng.randint(1, 12))]
+        shape, axis, order = [max(1, budget // (sum(sizes) * item)), sum(sizes)], 1, [1, 0]
     elif kind == "deinterleave":
         n, item = rng.choice([2, 3, 4, 8]), rng.choice([1, 2, 4])
         shape, sizes, axis, order = [rng.randint(1, budget // (n * item)), n], [1] * n, 1, [1, 0]
     elif kind == "single":
-        n, item = rng.randint(5, 70), rng.choice([1, 2, 4, 8, 16])
+        n, item = rng.randint(3, 70), rng.choice([1, 2, 4, 8, 16])
         shape, sizes, axis, order = [rng.randint(1, budget // n), n], [1] * n, 1, [1, 0]
         shape[0] = max(1, shape[0] // item)
     elif kind in ("lines", "heads"):  # axes 1 and 2 swapped in memory, and sometimes an outer axis

@@ -60,6 +60,7 @@ DTYPES = "test_split.py::test_dtypes_and_layouts"
 KEPT = "test_kept.py"
 OVERLAP = "test_overlap.py"
 DEINTERLEAVED = "test_split.py::test_interleaved_items"
+ROWS = "test_split.py::test_rows_of_long_runs"
 TRANSPOSED = "test_split.py::test_transposed_items"
 
 MUTATIONS = [
@@ -841,6 +842,42 @@ MUTATIONS = [
         "",
         "test_threads.py",
     ),
+    # ---- rows with long runs --------------------------------------------------------------------
+    Mutation(
+        "kernels: a line before the first row",
+        "_kernels/rows.py",
+        "            if i == 0:\n",
+        "            if False:\n",
+        ROWS,
+    ),
+    Mutation(
+        "kernels: a line merged from a run of another part",
+        "_kernels/rows.py",
+        "source - row + run - begun, source - begun, begun)",
+        "source - row - begun, source - begun, begun)",
+        ROWS,
+    ),
+    Mutation(
+        "kernels: the last line of the last row",
+        "_kernels/rows.py",
+        "    if last == runs:",
+        "    if False:",
+        ROWS,
+    ),
+    Mutation(
+        "kernels: rows with gaps between them",
+        "_kernels/rows.py",
+        "layout.dims == 1 and layout.source_strides[0] == row",
+        "layout.dims == 1",
+        f"{ROWS} {MEMORY}",
+    ),
+    Mutation(
+        "kernels: more than two runs in a line",
+        "_kernels/rows.py",
+        "suits and part_at(layout, p).run >= LINE",
+        "suits",
+        f"{ROWS} {DTYPES} {OUT}",
+    ),
     # ---- the loop for items deinterleaved ------------------------------------------------------
     Mutation(
         "kernels: deinterleaved in blocks",
@@ -902,22 +939,43 @@ MUTATIONS = [
     Mutation(
         "kernels: a tile of a strip",
         "_kernels/transpose.py",
-        "for k in range(0, lines - n, n):",
-        "for k in range(0, lines - n - 1, n):",
+        "for k in range(group, min(group + together * width, lines), width):",
+        "for k in range(group, min(group + together * width, lines - width), width):",
         TRANSPOSED,
     ),
     Mutation(
         "kernels: a tile past the end of a strip",
         "_kernels/transpose.py",
-        "            k = lines - n\n",
-        "            k = (lines - 1) // n * n\n",
+        "line = min(k, lines - width)",
+        "line = k",
         f"{TRANSPOSED} {MEMORY}",
     ),
     Mutation(
         "kernels: the steps after the last tile",
         "_kernels/transpose.py",
-        "return steps - steps % (TILE // run)",
+        "return steps - steps % (LINE // run)",
         "return steps",
+        TRANSPOSED,
+    ),
+    Mutation(
+        "kernels: the steps before the first tile",
+        "_kernels/transpose.py",
+        "move_runs(target, source, run, head, run, step)",
+        "move_runs(target, source, run, head - 1, run, step)",
+        OUT,
+    ),
+    Mutation(
+        "kernels: the last tile that is gathered",
+        "_kernels/transpose.py",
+        "_write_tiles(_ZERO, table, start * run,",
+        "_write_tiles(_ZERO, table, start * run + run,",
+        TRANSPOSED,
+    ),
+    Mutation(
+        "kernels: the lines of another strip",
+        "_kernels/transpose.py",
+        "if strips > 1 or dims > 2 or piece == first:",
+        "if piece == first:",
         TRANSPOSED,
     ),
     Mutation(

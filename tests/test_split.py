@@ -1,5 +1,6 @@
 """Splits equal NumPy's slices byte for byte, for all dtypes, layouts, sizes and routes."""
 
+import itertools
 import math
 from pathlib import Path
 
@@ -179,6 +180,27 @@ def test_interleaved_items(parts, item, route):
                 assert part.tobytes() == x[:, i].tobytes()
                 part.view(np.uint8)[...] = 0
             assert not whole.any()  # memory around the parts is unchanged
+
+
+@pytest.mark.parametrize("sizes", [[64, 64], [65, 100, 64], [128] * 9, [4099, 70], [300, 20, 64]])
+def test_rows_of_long_runs(sizes, route):
+    """Runs of a cache line or longer, to parts that start anywhere in a line."""
+    rng = np.random.default_rng(sizes[0])
+    for rows, gap, skew in itertools.product((1, 2, 33, 67, 300), (0, 5), (0, 3, 16)):
+        raw = rng.integers(0, 256, (rows, sum(sizes) + gap), np.uint8)
+        x = raw[:, : sum(sizes)]
+        plan = plan_split(x.shape, sizes, axis=1)
+        assert_parts(plan(x), x, plan)
+        whole = [np.zeros(rows * size + 64, np.uint8) for size in sizes]
+        out = [
+            a[skew : skew + rows * size].reshape(rows, size)
+            for a, size in zip(whole, sizes, strict=True)
+        ]
+        plan(x, out=out)
+        assert_parts(out, x, plan)
+        for part in out:
+            part[...] = 0
+        assert not any(a.any() for a in whole)  # memory around the parts is unchanged
 
 
 @pytest.mark.parametrize(

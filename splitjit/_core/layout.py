@@ -26,7 +26,7 @@ ALIGNMENT = 64
 _FEW = 8  # with this number of parts or fewer, indexing a stack is faster than its iterator
 _STACKED_FROM = 5  # fewer equal parts before unequal ones are made as fast one by one
 _SHORT = 1 << 10  # longer runs are read as fast in any order
-_MANY = 5  # fewer parts of single items are copied faster part by part
+_MANY = 3  # two parts of single items are copied faster part by part
 
 
 class BlockLayout(NamedTuple):
@@ -323,6 +323,6 @@ def _loop(dims: list[_Dim], run: np.ndarray, source_offsets: np.ndarray) -> str:
         if (n, item) in table.INTERLEAVED:
             return "deinterleave"
         # A row shorter than the vector of a transposed tile is copied faster part by part.
-        if n >= _MANY and item in (1, 2, 4, 8) and n * item >= table.TILE:
+        if item in (1, 2, 4, 8, 16) and n >= _MANY and n * item >= table.TILE:
             return "transpose"
     return "copy"

@@ -14,6 +14,7 @@
     part.py              one part, for compiled code of users
             │  target, source, run, count, steps
             ▼
+    rows.py              contiguous rows with runs of a cache line or longer, past the cache
     runs.py              evenly spaced runs: ordinary stores, or stores that bypass the cache
             │
             ▼

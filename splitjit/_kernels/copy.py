@@ -19,6 +19,7 @@ import numpy as np
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import fence
 from splitjit._kernels.records import arguments_at, layout_at, part_at
+from splitjit._kernels.rows import stream_rows, suits_rows
 from splitjit._kernels.runs import (
     Runs,
     close_stream,
@@ -112,7 +113,7 @@ def copy(task, tasks, arguments):
     call = arguments_at(arguments)
     layout = layout_at(call.layout)
     stage = staging_buffer()
-    row = total = 0
+    row = total = np.intp(0)
     in_lines = call.stream != 0
     for p in range(layout.count):
         part = part_at(layout, p)
@@ -123,6 +124,10 @@ def copy(task, tasks, arguments):
     by_rows = runs >= _ROWS_PER_TASK * tasks or (runs and tasks == 1)
     length = runs if by_rows else total  # rows or bytes of all tasks together
     first, last = length * task // tasks, length * (task + 1) // tasks
+    if in_lines and by_rows and suits_rows(layout, row):
+        stream_rows(call, layout, row, first, last)
+        fence()
+        return
     block = max(last - first, 1)
     if by_rows:  # of many parts, a block holds a page each if possible
         block = max(min(max(BLOCK, layout.count * PAGE), 2 * BLOCK) // max(row, 1), 1)

@@ -13,7 +13,7 @@ from numba.core import cgutils
 from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
-from splitjit._kernels.table import INTERLEAVED, LINE, TILE
+from splitjit._kernels.table import INTERLEAVED, LINE, TILE, WORD
 
 _AHEAD = 1 << 12  # bytes between a load of interleaved items and the address that is prefetched
 
@@ -79,6 +79,31 @@ def move(typingctx, target, source, nbytes, stream):
     return types.void(types.intp, types.intp, nbytes, stream), codegen
 
 
+@intrinsic
+def merge_line(typingctx, target, before, after, begun):
+    """Merge two lines: the first `begun` bytes from the address `before`, the rest from `after`.
+
+    The store bypasses the cache, so the target must be aligned to `LINE`.
+    """
+
+    def codegen(context, builder, signature, args):
+        target, before, after, begun = args
+        line = ir.VectorType(_BYTE, LINE)
+        old, new = (
+            builder.load(_pointer(builder, address, line), align=1) for address in (before, after)
+        )
+        places = ir.Constant(line, list(range(LINE)))
+        begun = builder.insert_element(
+            ir.Constant(line, ir.Undefined), builder.trunc(begun, _BYTE), ir.Constant(_INT32, 0)
+        )
+        is_old = builder.icmp_unsigned("<", places, _shuffled(builder, begun, begun, [0] * LINE))
+        merged = builder.select(is_old, old, new)
+        _store(builder, merged, _pointer(builder, target, line), LINE, True)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 4), codegen
+
+
 @intrinsic(prefer_literal=True)
 def deinterleave_lines(typingctx, kind, targets, step, offset, source, count, stream):
     """Copy the next `count` cache lines of each part out of interleaved items.
@@ -134,32 +159,71 @@ def _deinterleave_line(builder, kind, targets, step, offset, source, stream):
 
 
 @intrinsic(prefer_literal=True)
-def transpose_tile(typingctx, target, target_step, source, source_step, itemsize):
-    """Transpose a square of items; its rows have `TILE` bytes in the source and the target."""
+def transpose_tile(typingctx, targets, offset, skip, source, source_step, itemsize, stream):
+    """Transpose a tile: steps of `TILE` bytes in the source become whole cache lines.
+
+    A tile has ``LINE // itemsize`` steps and ``TILE // itemsize`` lines. The address to which line
+    i is written is the word at ``targets + i * WORD``, plus `offset`. If `stream`, these addresses
+    must be multiples of `LINE`, and the stores bypass the cache. The first `skip` lines are not
+    written.
+    """
     (size,) = _literals(itemsize)
 
     def codegen(context, builder, signature, args):
-        target, target_step, source, source_step = args[:4]
-        n = TILE // size
-        row_type = ir.VectorType(ir.IntType(8 * size), n)
-        rows = []
-        for _ in range(n):
-            rows.append(builder.load(_pointer(builder, source, row_type), align=1))
-            source = builder.add(source, source_step)
-        # Each of log2(n) rounds interleaves row i with row i + n / 2.
-        halves = [[i // 2 + i % 2 * n + half for i in range(n)] for half in (0, n // 2)]
-        for _ in range(n.bit_length() - 1):
-            rows = [
-                _shuffled(builder, rows[i], rows[i + n // 2], places)
-                for i in range(n // 2)
-                for places in halves
-            ]
-        for row in rows:
-            _store(builder, row, _pointer(builder, target, row_type), size, False)
-            target = builder.add(target, target_step)
+        targets, offset, skip, source, source_step, _, stream = args
+        lines = _transposed(builder, size, source, source_step)
+        with builder.if_else(builder.icmp_signed("!=", stream, _int(0))) as branches:
+            for branch, is_streamed in zip(branches, (True, False), strict=True):
+                with branch:
+                    _store_lines(builder, lines, targets, offset, skip, is_streamed)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 4, itemsize), codegen
+    return types.void(*[types.intp] * 5, itemsize, types.intp), codegen
+
+
+def _store_lines(builder, lines, targets, offset, skip, stream):
+    """Store all lines of a tile but the first `skip`."""
+    for i, line in enumerate(lines):
+        with builder.if_then(builder.icmp_signed(">=", _int(i), skip)):
+            place = _pointer(builder, builder.add(targets, _int(i * WORD)), _INT64)
+            target = builder.add(builder.load(place), offset)
+            _store(builder, line, _pointer(builder, target, line.type), LINE, stream)
+
+
+def _transposed(builder, itemsize, source, source_step):
+    """Load a tile and return its lines. A vector has lanes of `TILE` bytes, with n steps each."""
+    n = TILE // itemsize
+    item = min(itemsize, WORD)
+    items, lanes = TILE // item, LINE // TILE
+    lane = ir.VectorType(ir.IntType(8 * item), items)
+    rows = []
+    for first in range(n):
+        steps = [builder.mul(source_step, _int(first + n * k)) for k in range(lanes)]
+        starts = [_pointer(builder, builder.add(source, step), lane) for step in steps]
+        rows.append(_joined(builder, [builder.load(start, align=1) for start in starts]))
+    # Each of log2(n) rounds interleaves row i with row i + n / 2 in each lane.
+    pairs = [i // 2 + i % 2 * items * lanes for i in range(items)]
+    halves = [
+        [k * items + half + place for k in range(lanes) for place in pairs] for half in (0, n // 2)
+    ]
+    for _ in range(n.bit_length() - 1):
+        rows = [
+            _shuffled(builder, rows[i], rows[i + n // 2], places)
+            for i in range(n // 2)
+            for places in halves
+        ]
+    return rows
+
+
+def _joined(builder, vectors):
+    """Join vectors, two at a time."""
+    while len(vectors) > 1:
+        places = list(range(2 * vectors[0].type.count))
+        vectors = [
+            _shuffled(builder, a, b, places)
+            for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+        ]
+    return vectors[0]
 
 
 @intrinsic

@@ -139,7 +139,7 @@ PAGE = 1 << 12
 """A page. A store across a page boundary is about 100 times slower."""
 
 TILE = 16
-"""The width of the vectors that the transpose loop uses."""
+"""Bytes of each step of a tile that the transpose loop turns into cache lines."""
 
 BLOCK = 1 << 17
 """Source bytes that stay in a core's L2 cache while each part takes its runs from them."""
