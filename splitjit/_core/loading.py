@@ -128,11 +128,12 @@ def _call_with(
 
 
 def _locks_of_numba() -> list[Any]:
-    """Return the locks that a compile needs: the compiler's, and those of Numba's contexts.
+    """Return the locks that a thread must hold to compile a kernel without waiting.
 
-    The first thread that uses Numba makes the contexts, under a lock of each context, and needs
-    the compiler's lock for that. A thread that held only the compiler's lock would wait for the
-    contexts, and the other thread for the compiler's lock, for ever.
+    Numba has one compiler lock, and a lock for each context that it makes at its first use. The
+    thread that makes a context takes the lock of the context first, and then the compiler lock. If
+    this thread held only the compiler lock, each of the two threads would wait for the other, and
+    neither wait would end. A context that exists needs no lock.
     """
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.registry import cpu_target

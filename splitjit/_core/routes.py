@@ -425,7 +425,7 @@ class Kernels(Slices):
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
         if self.known is None:
-            self.calls += _CALLS_OF_A_KERNEL
+            self.calls += self.calls_of_a_check
             self.learn(x.dtype)
         parts, address = allocate_parts(self.block, x.dtype)
         self.copy(x, address_of(x), parts, address, self.layout)

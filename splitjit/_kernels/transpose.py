@@ -125,6 +125,7 @@ def _tiles_of(nbytes):
                     place = offset + start * nbytes
                     column = source + line * nbytes + start * step
                     for _ in range(count):
+                        # The tiles that share cache lines prefetch an equal share of them each.
                         for _ in range(tile // together):
                             prefetch(fetch)
                             fetch += step
