@@ -11,10 +11,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from splitjit._core.buffers import clear_caches, set_buffer_limit
-from splitjit._core.plan import SplitPlan, plan_split
-from splitjit._core.split import split, split_into
-from splitjit._core.warmup import warmup
+from splitjit._api.plan import SplitPlan, plan_split
+from splitjit._api.split import split, split_into
+from splitjit._copy.buffers import clear_caches, set_buffer_limit
+from splitjit._copy.warmup import warmup
 from splitjit.errors import SplitError, SplitTypeError
 
 if TYPE_CHECKING:

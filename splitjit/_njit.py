@@ -1,7 +1,7 @@
 """`split` and `split_into` inside users' own ``@njit`` code.
 
 Numba imports this module through its entry point ``numba_extensions`` before it compiles
-anything. The functions here apply the rules of `splitjit._core.rules` to values that are
+anything. The functions here apply the rules of `splitjit._plan.rules` to values that are
 known only when compiled code runs. They copy on the thread that calls, because compiled
 code may already run in a parallel region.
 
@@ -24,8 +24,7 @@ from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.extending import intrinsic, register_jitable
 
 import splitjit
-from splitjit._core.arguments import most_parts
-from splitjit._core.routes import STREAM_FROM
+from splitjit._copy.recipe import STREAM_FROM
 from splitjit._inlining import overload_and_inline
 from splitjit._njit_rules import AXIS_FAULTS as _AXIS_FAULTS
 from splitjit._njit_rules import intp as _intp
@@ -37,6 +36,7 @@ from splitjit._njit_rules import refuse as _refuse
 from splitjit._njit_rules import rule as _rule
 from splitjit._njit_rules import size as _size
 from splitjit._njit_rules import wrap_axis as _wrap_axis
+from splitjit._plan.arguments import most_parts
 from splitjit.errors import SplitError
 
 _MOST_PARTS = most_parts()

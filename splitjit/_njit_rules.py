@@ -1,6 +1,6 @@
 """Rules in compiled code: from the types of arguments to the functions that compute sizes.
 
-The functions compile those of `splitjit._core.rules`, and make no array except of lengths.
+The functions compile those of `splitjit._plan.rules`, and make no array except of lengths.
 While Numba compiles, wrong types are refused by a `SplitTypeError`. Numba hides the message of
 a `TypingError` below a list of candidates, but passes on an error of another class.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from numba import literal_unroll, types
 from numba.extending import overload, register_jitable
 
-from splitjit._core import rules
+from splitjit._plan import rules
 from splitjit.errors import SplitError, SplitTypeError
 
 _MOST = np.iinfo(np.intp).max

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, SupportsIndex
 
-from splitjit._core.arguments import integer, integers, normalize_axis, sequence
-from splitjit._core.arrays import as_array
-from splitjit._core.dtypes import tensor_type
-from splitjit._core.plan import cached_plan
-from splitjit._core.rules import CHUNK, LENGTHS, MAX_PARTS, NUM_SPLITS, PARAMETERS, Rule
+from splitjit._api.plan import cached_plan
+from splitjit._inputs.arrays import as_array
+from splitjit._plan.arguments import integer, integers, normalize_axis, sequence
+from splitjit._plan.dtypes import tensor_type
+from splitjit._plan.rules import CHUNK, LENGTHS, MAX_PARTS, NUM_SPLITS, PARAMETERS, Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 Dim = int | str | tuple[int, int] | None

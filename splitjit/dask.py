@@ -27,7 +27,9 @@ from dask.array import Array
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
-from splitjit._core.arguments import (
+from splitjit._api.plan import SplitPlan, cached_plan, plan_split
+from splitjit._copy.threads import one_thread
+from splitjit._plan.arguments import (
     NOT_GIVEN,
     Indices,
     Lengths,
@@ -36,10 +38,8 @@ from splitjit._core.arguments import (
     normalize_axis,
     rule_of,
 )
-from splitjit._core.plan import SplitPlan, cached_plan, plan_split
-from splitjit._core.rules import Rule
-from splitjit._core.sizes import describe_rule
-from splitjit._core.threads import one_thread
+from splitjit._plan.rules import Rule
+from splitjit._plan.sizes import describe_rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 __all__ = ["split"]

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from splitjit._core.arguments import Shape, rule_of
-from splitjit._core.rules import CHUNK, Rule
 from splitjit._files import (
     checkpoint,
     joining,
@@ -27,6 +25,8 @@ from splitjit._files import (
 from splitjit._files.checkpoint import Checkpoint
 from splitjit._files.patterns import Choice
 from splitjit._files.plans import FilePlan, SplitFiles, TensorPlan
+from splitjit._plan.arguments import Shape, rule_of
+from splitjit._plan.rules import CHUNK, Rule
 from splitjit.errors import SplitError, shorten
 
 __all__ = ["FilePlan", "SplitFiles", "TensorPlan", "join_files", "plan_files", "split_files"]

@@ -7,11 +7,8 @@ from typing import Any, Protocol, SupportsIndex, overload
 
 from numpy.typing import ArrayLike, NDArray
 
-from splitjit._core.arguments import Lengths, integers
-from splitjit._core.kinds import Part, SupportsSlices
-from splitjit._core.rules import LENGTHS, NUM_SPLITS
-from splitjit._core.sources import source_of
-from splitjit._core.split import split_by_rule
+from splitjit._api.split import split_by_rule
+from splitjit._inputs.sources import source_of
 from splitjit._operators import (
     INTEGERS,
     Dim,
@@ -26,6 +23,9 @@ from splitjit._operators import (
     is_of_openvino,
     length_of,
 )
+from splitjit._plan.arguments import Lengths, integers
+from splitjit._plan.protocols import Part, SupportsSlices
+from splitjit._plan.rules import LENGTHS, NUM_SPLITS
 from splitjit.errors import SplitError, describe, shorten
 
 __all__ = ["Split", "Unknown", "VariadicSplit"]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from splitjit import SplitPlan
-from splitjit._core import loading, routes, threads
-from splitjit._core.keeping import Keeper
+from splitjit._copy import loading, threads
+from splitjit._copy import recipe as routes
+from splitjit._plan.cache import Keeper
 from tests.processes import run
 
 collect_ignore = ["fuzz"]

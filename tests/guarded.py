@@ -21,7 +21,8 @@ from numba import types
 
 import splitjit
 from splitjit import _njit as overloads
-from splitjit._core import buffers, routes, structs, threads
+from splitjit._copy import buffers, structs, threads
+from splitjit._copy import recipe as routes
 from splitjit._kernels import table
 from tests.conftest import ROUTES, AlwaysParallel, forget_routes
 

@@ -8,7 +8,8 @@ SPLIT = """
 import os, signal, sys, threading, time
 import numpy as np
 import splitjit
-from splitjit._core import governor, threads
+from splitjit._copy import governor
+from splitjit._copy import threads
 
 # Every split of this process uses as many threads as it may.
 governor.ASSUMED_FROM = 0

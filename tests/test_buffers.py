@@ -13,7 +13,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, split
-from splitjit._core import buffers
+from splitjit._copy import buffers
 from tests.conftest import needs_kernels
 
 pytestmark = needs_kernels  # without kernels, NumPy allocates the parts
@@ -151,7 +151,7 @@ def test_limits_refused(limit, error):
 )
 def test_limit_by_environment(value, expected):
     """A value that is no number of bytes gives a warning, and the default."""
-    code = "from splitjit._core import buffers; print(buffers.POOL.limit)"
+    code = "from splitjit._copy import buffers; print(buffers.POOL.limit)"
     result = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "SPLITJIT_BUFFER_LIMIT": value},

@@ -202,7 +202,7 @@ def test_flipped_bits_in_kernels(tmp_path):
 @pytest.mark.slow
 def test_processes_share_one_compilation(tmp_path):
     code = """
-from splitjit._core import loading
+from splitjit._copy import loading
 while not any("copy" in key for key in loading._loaded):
     check()
     time.sleep(0.02)
@@ -234,7 +234,7 @@ with CachedFiles(named(copy)).lock(wait=False):
 """
     code = f"""
 import pathlib, subprocess
-from splitjit._core import loading
+from splitjit._copy import loading
 
 def is_loaded():
     return any("copy" in key for key in loading._loaded)

@@ -20,7 +20,7 @@ import splitjit
 from splitjit._cli import check, report
 from splitjit._cli import main as command
 from splitjit._cli.main import main
-from splitjit._core import threads
+from splitjit._copy import threads
 from splitjit._files import tiles
 from tests.conftest import needs_kernels
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from splitjit._core import cores
+from splitjit._copy import cores
 from tests.processes import SPLIT, run
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone has these")
@@ -216,7 +216,7 @@ def test_this_system():
 @linux
 def test_an_affinity_that_was_narrowed_after_the_first_split(tmp_path):
     code = """
-from splitjit._core import threads
+from splitjit._copy import threads
 
 wide = os.sched_getaffinity(0)
 check()

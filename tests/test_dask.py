@@ -152,7 +152,7 @@ def test_whole_chunks_are_passed_on():
 def test_one_thread_a_chunk(monkeypatch):
     import numba
 
-    from splitjit._core import threads
+    from splitjit._copy import threads
 
     seen = []
     count = threads._threads

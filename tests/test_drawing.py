@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitjit import SplitPlan, plan_split
-from splitjit._core import drawing
+from splitjit._plan import drawing
 
 SVG = "{http://www.w3.org/2000/svg}"
 ANCHORS = {"start": 0, "middle": 0.5, "end": 1}
@@ -289,7 +289,7 @@ def test_what_is_hostile_is_text():
 def test_only_those_who_look_load_the_drawing():
     code = (
         "import sys, splitjit; plan = splitjit.plan_split((6,), 2); repr(plan)\n"
-        "assert 'splitjit._core.drawing' not in sys.modules; str(plan)\n"
-        "assert 'splitjit._core.drawing' in sys.modules"
+        "assert 'splitjit._plan.drawing' not in sys.modules; str(plan)\n"
+        "assert 'splitjit._plan.drawing' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from splitjit._core.dtypes import TENSOR_TYPES, tensor_dtype, tensor_type
+from splitjit._plan.dtypes import TENSOR_TYPES, tensor_dtype, tensor_type
 
 
 def test_each_tensor_type_has_its_dtype():
@@ -39,7 +39,7 @@ def test_tensor_type(dtype, name):
 def test_bfloat16_is_known_without_importing_ml_dtypes():
     code = (
         "import sys, numpy as np\n"
-        "from splitjit._core.dtypes import tensor_type\n"
+        "from splitjit._plan.dtypes import tensor_type\n"
         "assert tensor_type(np.dtype('f4')) == 'tensor(float)'\n"
         "assert 'ml_dtypes' not in sys.modules"
     )

@@ -20,7 +20,7 @@ needs_signals = pytest.mark.skipif(
 
 # Foreign work that another thread does: it imports Numba, and then compiles until the end.
 FOREIGN = """
-from splitjit._core import loading
+from splitjit._copy import loading
 
 def work():
     import numba
@@ -49,7 +49,7 @@ __main__.end.wait()
 raise ImportError
 """
 SLEEPING = """
-from splitjit._core import loading
+from splitjit._copy import loading
 
 def work():
     from numba.core.compiler_lock import global_compiler_lock
@@ -124,7 +124,7 @@ assert sorted(times)[len(times) // 2] < 0.05
 SIGNALS = (
     HANDLER
     + """
-from splitjit._core import loading
+from splitjit._copy import loading
 
 signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
 import numba
@@ -140,7 +140,7 @@ assert loading._loaded
 
 # What such a handler does, at each import of a module, and in each compilation.
 NESTED = """
-from splitjit._core import loading
+from splitjit._copy import loading
 
 class Finder:
     nested = False
@@ -203,7 +203,7 @@ def test_half_made_modules(tmp_path):
 @needs_fork
 def test_a_child_loads_if_no_thread_was_busy_at_the_fork(tmp_path):
     code = """
-from splitjit._core import loading
+from splitjit._copy import loading
 
 def load():
     check()

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from splitjit._core import governor as module
-from splitjit._core import threads
-from splitjit._core.cores import Usage
-from splitjit._core.governor import Governor
+from splitjit._copy import governor as module
+from splitjit._copy import threads
+from splitjit._copy.cores import Usage
+from splitjit._copy.governor import Governor
 from tests.processes import SPLIT, run
 
 SIZES = {2_400_000: (75e-6, 45e-6), 11_000_000: (1.4e-3, 0.7e-3), 50_000_000: (16e-3, 8e-3)}
@@ -372,7 +372,7 @@ def test_threads_race_without_errors():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 def test_a_forked_child_starts_afresh(tmp_path):
     code = """
-from splitjit._core.governor import governor
+from splitjit._copy.governor import governor
 
 for _ in range(20):
     check()

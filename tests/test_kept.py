@@ -9,8 +9,8 @@ import pytest
 
 import splitjit
 from splitjit import SplitPlan, plan_split
-from splitjit._core import loading
-from splitjit._core.keeping import PLAN_LIMIT, PLANS
+from splitjit._copy import loading
+from splitjit._plan.cache import PLAN_LIMIT, PLANS
 
 MEASURE = """
 import gc, os
@@ -56,7 +56,7 @@ def clear():
     "rule", [{"num_splits": 10**7}, {"num_outputs": 10**7}, {"split": 1}], ids=str
 )
 def test_a_plan_of_equal_parts_is_small_until_its_parts_are_read(rule, monkeypatch):
-    monkeypatch.setattr("splitjit._core.plan.most_parts", lambda: 10**8)
+    monkeypatch.setattr("splitjit._plan.plan.most_parts", lambda: 10**8)
     plan_split((4,), 1)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -162,7 +162,7 @@ print(growth(call, 100, warm=2))
 @pytest.mark.parametrize("shape", [(2000, 4), (2000, 100), (300, 3000)])
 def test_results_of_a_plan_are_limited(shape, monkeypatch):
     """Views of other strides and other outputs each need a route or a layout of their own."""
-    monkeypatch.setattr("splitjit._core.keeping.RESULTS_LIMIT", 500_000)
+    monkeypatch.setattr("splitjit._plan.cache.RESULTS_LIMIT", 500_000)
     plan = plan_split(shape, 1)
     whole = np.ones((shape[0], shape[1] * 40))
     outs = [plan.empty(whole.dtype) for _ in range(10)]
@@ -176,7 +176,7 @@ def test_results_of_a_plan_are_limited(shape, monkeypatch):
 
 
 def test_the_oldest_plans_are_dropped_first(monkeypatch):
-    monkeypatch.setattr("splitjit._core.keeping.PLANS_LIMIT", 100_000)
+    monkeypatch.setattr("splitjit._plan.cache.PLANS_LIMIT", 100_000)
     old = plan_split((10,), 5)
     for i in range(1000):
         last = plan_split((i + 20,), 5)
@@ -208,7 +208,7 @@ def test_clear_caches():
 
 
 def test_clear_caches_frees_the_blocks_of_dropped_parts():
-    from splitjit._core.buffers import POOL
+    from splitjit._copy.buffers import POOL
 
     del splitjit.split(np.zeros((2, 1 << 20)), 1)[:]
     splitjit.clear_caches()

@@ -75,8 +75,8 @@ def test_a_kind_added_to_the_table_works(tmp_path):
     table.write_text(changed)
     code = """
 import numpy as np, splitjit
-from splitjit._core import routes
-from splitjit._core.layout import fresh_layout
+from splitjit._copy import recipe as routes
+from splitjit._copy.layout import fresh_layout
 
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no routes
 for stream_from in (0, 1 << 62):

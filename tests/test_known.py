@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, plan_split
-from splitjit._core import buffers, routes, structs, threads
-from splitjit._core.known import LargeCopy
+from splitjit._copy import buffers, structs, threads
+from splitjit._copy import recipe as routes
+from splitjit._copy.entry import LargeCopy
 from splitjit._kernels import table
 from tests.conftest import AlwaysParallel, forget_routes, needs_kernels
 from tests.guarded import guarded

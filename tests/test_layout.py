@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from splitjit import plan_split
-from splitjit._core import routes
-from splitjit._core.arrays import check_out
-from splitjit._core.layout import fresh_layout, out_layout
+from splitjit._copy import recipe as routes
+from splitjit._copy.layout import fresh_layout, out_layout
+from splitjit._copy.outputs import check_out
 from splitjit._kernels.table import RUN
 
 X = np.zeros((6, 8, 10), np.float32)

@@ -18,7 +18,8 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, openvino, plan_split
-from splitjit._core import buffers, routes
+from splitjit._copy import buffers
+from splitjit._copy import recipe as routes
 from splitjit.onnx import Split, SplitToSequence
 from tests import model
 from tests.conftest import forget_routes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from splitjit import SplitError, plan_split, split
-from splitjit._core import routes
+from splitjit._copy import recipe as routes
 from tests.conftest import forget_routes
 
 STRINGS = {

@@ -10,7 +10,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError
-from splitjit._core.dtypes import TENSOR_TYPES, tensor_dtype
+from splitjit._plan.dtypes import TENSOR_TYPES, tensor_dtype
 from splitjit.errors import shorten
 from splitjit.onnx import Split, SplitToSequence
 

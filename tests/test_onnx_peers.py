@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from splitjit import SplitError
-from splitjit._core.dtypes import TENSOR_TYPES, tensor_dtype
+from splitjit._plan.dtypes import TENSOR_TYPES, tensor_dtype
 from splitjit.onnx import Split, SplitToSequence
 
 onnx = pytest.importorskip("onnx")

@@ -12,8 +12,8 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError
-from splitjit._core import loading, overlap
-from splitjit._core.overlap import find_shared, overlaps_itself
+from splitjit._copy import loading, overlap
+from splitjit._copy.overlap import find_shared, overlaps_itself
 
 
 def bytes_of(array):

@@ -13,9 +13,10 @@ from numba import njit, prange, typed
 import splitjit
 from splitjit import SplitError, SplitTypeError
 from splitjit import _njit as overloads
-from splitjit._core import loading, routes
-from splitjit._core.arguments import most_parts
-from splitjit._core.rules import MAX_PARTS
+from splitjit._copy import loading
+from splitjit._copy import recipe as routes
+from splitjit._plan.arguments import most_parts
+from splitjit._plan.rules import MAX_PARTS
 from tests.cases import random_cases
 
 pytestmark = [

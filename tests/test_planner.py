@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitPlan, SplitTypeError, plan_split
-from splitjit._core import plan as planner
 from splitjit.errors import describe, shorten
 from tests.cases import CASES, EXACT, REFUSALS
 
@@ -72,7 +71,7 @@ def test_laws(shape, data):
 
 @pytest.mark.parametrize("rule", [{"num_outputs": 2**31 - 1}, {"num_splits": 2**31 - 1}])
 def test_a_plan_that_would_not_fit_in_memory(rule, monkeypatch):
-    monkeypatch.setattr(planner, "most_parts", lambda: 10**6)
+    monkeypatch.setattr("splitjit._plan.plan.most_parts", lambda: 10**6)
     with pytest.raises(MemoryError, match="=2147483647.*: not enough memory for the plan"):
         plan_split((0,), **rule)
 

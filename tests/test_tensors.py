@@ -11,7 +11,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._core import tensors
+from splitjit._inputs import tensors
 
 torch = pytest.importorskip("torch")
 
@@ -115,7 +115,7 @@ def test_no_reference_is_left(kind):
 
 
 def test_blocks_return_to_the_pool(monkeypatch):
-    from splitjit._core import buffers
+    from splitjit._copy import buffers
 
     monkeypatch.setattr(buffers, "POOL", buffers._Pool(2**28))
     parts = split(torch.ones(1 << 20, 2), 1, axis=1)

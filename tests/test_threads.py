@@ -12,7 +12,7 @@ from tests.processes import HANDLER, SPLIT, run
 # parallel again.
 THREADS = """
 import _thread, numba
-from splitjit._core import loading
+from splitjit._copy import loading
 
 errors = []
 threading.excepthook = errors.append
@@ -91,7 +91,7 @@ def test_signal_handlers(layer, tmp_path):
 def test_one_thread_if_the_user_says_so(tmp_path):
     code = """
 import numba
-from splitjit._core import loading
+from splitjit._copy import loading
 
 numba.set_num_threads(1)
 check()
@@ -116,7 +116,7 @@ def test_without_jit_numpy_copies(tmp_path):
 def test_warmup_is_for_all_threads_whatever_the_caller_may_use(tmp_path):
     code = """
 import numba
-from splitjit._core import loading
+from splitjit._copy import loading
 
 numba.set_num_threads(1)
 splitjit.warmup()
@@ -133,7 +133,7 @@ assert set(loading._loaded) == known
 def test_interrupts_leave_no_kernel_locked(tmp_path):
     code = """
 import numba
-from splitjit._core import loading
+from splitjit._copy import loading
 
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -155,7 +155,7 @@ assert loading.load(lambda: 7) == 7
 @pytest.mark.slow
 def test_while_one_thread_loads_others_copy_and_warmup_waits(tmp_path):
     code = """
-from splitjit._core import loading
+from splitjit._copy import loading
 started, end = threading.Event(), threading.Event()
 
 def load():
@@ -177,8 +177,8 @@ assert len(loading._loaded) > 4
 # Each loop copies by stores that bypass the cache, on this thread and on Numba's threads.
 SMALL_STACKS = """
 import faulthandler
-from splitjit._core import routes
-from splitjit._core.layout import fresh_layout
+from splitjit._copy import recipe as routes
+from splitjit._copy.layout import fresh_layout
 
 faulthandler.enable()
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no routes

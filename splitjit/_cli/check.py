@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 import splitjit
-from splitjit._core import cores
-from splitjit._core.arrays import address_of, check_out
-from splitjit._core.layout import out_layout
-from splitjit._core.loading import jit_disabled
+from splitjit._copy import cores
+from splitjit._copy.addresses import address_of
+from splitjit._copy.layout import out_layout
+from splitjit._copy.loading import jit_disabled
+from splitjit._copy.outputs import check_out
 
 SCALING_SHAPE = (2048, 8192)
 """The shape of the float32 array that `_scaling` splits: 64 MB, more than a cache holds."""

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splitjit._core.plan import cached_plan
-from splitjit._core.rules import NUM_OUTPUTS
+from splitjit._api.plan import cached_plan
 from splitjit._files import checkpoint
 from splitjit._files.checkpoint import Checkpoint
 from splitjit._files.formats.base import Source, Tensor
 from splitjit._files.patterns import Choice
 from splitjit._files.planning import Chooser, check_places
 from splitjit._files.plans import TensorPlan
+from splitjit._plan.rules import NUM_OUTPUTS
 from splitjit.errors import SplitError, shorten
 
 

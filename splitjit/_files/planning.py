@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from splitjit._core.plan import cached_plan
-from splitjit._core.rules import LENGTHS, Rule
+from splitjit._api.plan import cached_plan
 from splitjit._files import checkpoint, siblings
 from splitjit._files.checkpoint import Checkpoint
 from splitjit._files.formats.base import Source, Tensor
 from splitjit._files.patterns import Choice
 from splitjit._files.places import Place, places
 from splitjit._files.plans import FilePlan, SplitFiles, TensorPlan
+from splitjit._plan.rules import LENGTHS, Rule
 from splitjit.errors import SplitError
 
 Chooser = Callable[[str], Choice | None]

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from splitjit._core.arguments import Shape
 from splitjit._files.formats.base import Source, Tensor
+from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splitjit._core.arguments import Shape
 from splitjit._files import model_plan
 from splitjit._files.patterns import Choice
+from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError, shorten
 
 _SECONDS = 600

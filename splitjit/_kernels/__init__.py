@@ -1,8 +1,8 @@
 """The compiled copy loops.
 
-`_core` lays the copy out. Then the copy passes through these modules::
+`_copy` lays the copy out. Then the copy passes through these modules::
 
-    _core/threads.py     chooses how many tasks copy
+    _copy/threads.py     chooses how many tasks copy
             │  Arguments: stream, target, source, layout
             ▼
     launch.py            runs a loop once for each task, on one thread or on several

@@ -40,7 +40,7 @@ def scratch():
 
 @jit
 def lay_out_part(record, shape, strides, target_strides, axis, size, itemsize):
-    """Write the layout record of a single part, as `splitjit._core.layout` does.
+    """Write the layout record of a single part, as `splitjit._copy.layout` does.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class Expected(NamedTuple):
 
 
 # The words of Python's lists and of NumPy's arrays in CPython on 64-bit machines, as in the C
-# structs `PyListObject` and `PyArrayObject_fields`. `splitjit._core.structs` verifies them.
+# structs `PyListObject` and `PyArrayObject_fields`. `splitjit._copy.structs` verifies them.
 
 _OBJECT = object.__basicsize__ // WORD
 OBJECT_TYPE = _OBJECT - 1

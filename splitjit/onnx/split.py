@@ -9,9 +9,6 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from splitjit._core.arguments import Lengths, integer, integers, rule_of, sequence
-from splitjit._core.kinds import Part, SupportsSlices
-from splitjit._core.rules import LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit._operators import (
     Dim,
     InferredShape,
@@ -21,6 +18,9 @@ from splitjit._operators import (
     count_attribute,
     integer_input,
 )
+from splitjit._plan.arguments import Lengths, integer, integers, rule_of, sequence
+from splitjit._plan.protocols import Part, SupportsSlices
+from splitjit._plan.rules import LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
 

@@ -8,10 +8,10 @@ from typing import Any, SupportsIndex, overload
 
 from numpy.typing import ArrayLike, NDArray
 
-from splitjit._core.arguments import Lengths, integer, rule_of
-from splitjit._core.kinds import Part, SupportsSlices
-from splitjit._core.rules import CHUNK, LENGTHS, Rule
 from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown, integer_input
+from splitjit._plan.arguments import Lengths, integer, rule_of
+from splitjit._plan.protocols import Part, SupportsSlices
+from splitjit._plan.rules import CHUNK, LENGTHS, Rule
 from splitjit.errors import SplitError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 
 from splitjit import _operators as operators
-from splitjit._core.arguments import integer
-from splitjit._core.dtypes import TENSOR_TYPES
-from splitjit._core.rules import Rule
-from splitjit._core.sources import source_of
-from splitjit._core.split import split_by_rule
+from splitjit._api.split import split_by_rule
+from splitjit._inputs.sources import source_of
 from splitjit._operators import Dim, InferredShape, Unknown
+from splitjit._plan.arguments import integer
+from splitjit._plan.dtypes import TENSOR_TYPES
+from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 FLOATS = frozenset({"tensor(float16)", "tensor(float)", "tensor(double)"})

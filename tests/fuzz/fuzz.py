@@ -5,7 +5,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["splitjit"]):
-    from splitjit._core import routes
+    from splitjit._copy import recipe as routes
     from tests import test_model
     from tests.conftest import forget_routes
 

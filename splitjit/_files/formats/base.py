@@ -17,8 +17,8 @@ from typing import IO, Any, Self
 
 import numpy as np
 
-from splitjit._core.arguments import Shape
 from splitjit._files.transaction import Staged
+from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
 
 

@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._core import routes
-from splitjit._core.arguments import sequence
-from splitjit._core.buffers import empty_parts
-from splitjit._core.dtypes import tensor_type
-from splitjit._core.plan import SplitPlan
+from splitjit._inputs.arrays import Copies
+from splitjit._plan.arguments import check_views, sequence
+from splitjit._plan.dtypes import tensor_type
+from splitjit._plan.plan import Plan
 from splitjit.errors import SplitTypeError, kind_of, reason
 
 
@@ -70,16 +69,16 @@ class TensorSource:
             return tensor_type(self.array.dtype)
         return "tensor(bfloat16)" if str(self.dtype) == "torch.bfloat16" else None
 
-    def split(self, plan: SplitPlan, out: Any, copy: Any) -> list[Any]:
+    def split(self, plan: Plan, out: Any, copy: Any, copies: Copies) -> list[Any]:
         """Split the tensor, see `splitjit.split`."""
         if copy is not True:
-            routes.check_views(out, copy)
+            check_views(out, copy)
             return _views(plan, self.tensor)
         if out is None:
-            parts = routes.run(plan, self.array, None, True)
+            parts = copies.run(plan, self.array, None, True)
             return _tensors(parts, self.dtype if self.word else None)
         tensors, arrays = out_arrays(out, self.dtype)
-        routes.run(plan, self.array, arrays, True)
+        copies.run(plan, self.array, arrays, True)
         mark_written(tensors)
         return tensors
 
@@ -152,7 +151,7 @@ def _fix(x: Any) -> tuple[str, str] | None:
     return None
 
 
-def _views(plan: SplitPlan, x: Any) -> list[Any]:
+def _views(plan: Plan, x: Any) -> list[Any]:
     torch = sys.modules["torch"]
     if type(x) is not torch.Tensor:  # base class, like the parts that are copies
         x = x.detach().as_subclass(torch.Tensor)
@@ -195,8 +194,8 @@ def mark_written(tensors: Sequence[Any]) -> None:
     sys.modules["torch"].autograd.graph.increment_version(tensors)
 
 
-def empty(plan: SplitPlan, dtype: Any) -> list[Any]:
-    """Allocate the parts of a plan as tensors, uninitialized; see `SplitPlan.empty`."""
+def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
+    """Return new arrays, made by `empty_parts`, as tensors of a dtype; see `SplitPlan.empty`."""
     torch = sys.modules["torch"]
     word = _words().get(dtype)
     memory = _memory(torch.empty(0, dtype=dtype, device="cpu"), word, "dtype")

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._core import buffers, structs, threads
-from splitjit._core.arrays import address_of
-from splitjit._core.layout import ALIGNMENT, CopyLayout, block_layout, fresh_layout
-from splitjit._core.loading import jit_disabled, load, loaded
-from splitjit._core.plan import SplitPlan
+from splitjit._copy import buffers, structs, threads
+from splitjit._copy.addresses import address_of
+from splitjit._copy.layout import ALIGNMENT, CopyLayout, block_layout, fresh_layout
+from splitjit._copy.loading import jit_disabled, load, loaded
 from splitjit._kernels import table
 from splitjit._kernels.table import Expected
+from splitjit._plan.plan import Plan
 
 _MOST_PARTS = 64
 """The compiled check of small arrays compares each output with all outputs before it."""
@@ -127,7 +127,7 @@ class LargeCopy:
 
 
 def known_copy(
-    plan: SplitPlan,
+    plan: Plan,
     dtype: np.dtype,
     strides: tuple[int, ...],
     bounds: tuple[int, int],
@@ -138,7 +138,7 @@ def known_copy(
 
     Parameters
     ----------
-    plan : SplitPlan
+    plan : Plan
     dtype : dtype
         The dtype of all arrays. It holds no objects.
     strides : tuple of int

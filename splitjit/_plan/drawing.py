@@ -13,13 +13,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from splitjit._plan.plan import Plan
 from splitjit.errors import describe
-
-if TYPE_CHECKING:
-    from splitjit._core.plan import SplitPlan
 
 _NARROWEST, _WIDEST = 40, 80
 """Limits on the columns of a drawing. A first, a dashed and a last cell fit in the lower one."""
@@ -50,14 +48,14 @@ class _Cell(NamedTuple):
     about: str
 
 
-def text(plan: SplitPlan) -> str:
+def text(plan: Plan) -> str:
     """Draw a plan in box characters, as wide as the terminal but at most 80 columns.
 
     If the encoding of standard output lacks these characters, the drawing is in ASCII.
 
     Parameters
     ----------
-    plan : SplitPlan
+    plan : Plan
         The plan to draw.
 
     Returns
@@ -96,12 +94,12 @@ def _can_print(characters: str) -> bool:
     return True
 
 
-def svg(plan: SplitPlan) -> str:
+def svg(plan: Plan) -> str:
     """Draw a plan as an SVG element that takes the text color of its page.
 
     Parameters
     ----------
-    plan : SplitPlan
+    plan : Plan
         The plan to draw.
 
     Returns
@@ -156,7 +154,7 @@ def _write(parent: Element, words: str, x: int, y: int, anchor: str) -> None:
     SubElement(parent, "text", {"x": str(x), "y": str(y), "text-anchor": anchor}).text = words
 
 
-def _title(plan: SplitPlan, columns: int, to_scale: bool) -> list[str]:
+def _title(plan: Plan, columns: int, to_scale: bool) -> list[str]:
     values = describe(shape=plan.shape, axis=plan.axis, parts=len(plan))
     lines = textwrap.wrap(values, columns)
     if not to_scale:
@@ -167,7 +165,7 @@ def _title(plan: SplitPlan, columns: int, to_scale: bool) -> list[str]:
     return lines
 
 
-def _cells(plan: SplitPlan, columns: int) -> list[_Cell]:
+def _cells(plan: Plan, columns: int) -> list[_Cell]:
     """Return the cells to draw: all parts, or as many first and last parts as fit."""
     room = columns - 1  # the last column is a border
     digits = (room - 7) // 4  # three cells with labels of this length fit, so the search ends
@@ -188,7 +186,7 @@ def _choices(count: int, most: int) -> Iterator[list[range]]:
         yield [range(*pair) for pair in itertools.pairwise(bounds)]
 
 
-def _cell(plan: SplitPlan, parts: range, digits: int) -> _Cell:
+def _cell(plan: Plan, parts: range, digits: int) -> _Cell:
     """Return the cell of one part, or of several parts that are left out."""
     is_last = parts.stop == len(plan)
     start = plan._part(parts.start)[0]

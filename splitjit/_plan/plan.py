@@ -1,19 +1,23 @@
-"""The attributes of a plan that have one item for each part, from runs of equal parts.
+"""Plans as data: a shape, an axis, and where each part starts and how long it is.
 
-A plan of ten million equal parts is small until an attribute of its parts is read.
+A plan holds Python integers only. `splitjit.SplitPlan` adds the verbs of users. The
+attributes that have one item for each part are made from runs of equal parts: a plan of
+ten million equal parts is small until such an attribute is read.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self, SupportsIndex
 
-from splitjit._core.keeping import WORD_BYTES, Keeper
-from splitjit._core.rules import Runs
+from splitjit._plan.arguments import Shape, integers, most_parts, normalize_axis, shape_of
+from splitjit._plan.cache import PLAN_BYTES, WORD_BYTES, Keeper
+from splitjit._plan.rules import LENGTHS, Rule, Runs, runs_of_lengths
+from splitjit._plan.sizes import describe_rule, sizes_of
 from splitjit.errors import describe
-
-Shape = tuple[int, ...]
 
 BYTES_PER_PART = {
     "sizes": WORD_BYTES,
@@ -43,7 +47,7 @@ def attributes(shape: Shape, axis: int, sizes: Shape) -> tuple[tuple[str, tuple[
 
 
 class Parts(Keeper):
-    """The base class of `SplitPlan` that makes the attributes of its parts.
+    """The base class of `Plan` that makes the attributes of its parts.
 
     Attributes
     ----------
@@ -142,3 +146,64 @@ class Parts(Keeper):
             i -= n
             start += size * n
         return start + size * i, size
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)  # as `Parts` has them
+class Plan(Parts):
+    """Where the parts of an axis start and how long they are; see `splitjit.SplitPlan`."""
+
+    shape: tuple[int, ...]
+    axis: int
+    sizes: tuple[int, ...]
+    offsets: tuple[int, ...] = field(init=False, compare=False)
+    output_shapes: tuple[tuple[int, ...], ...] = field(init=False, compare=False)
+    slices: tuple[tuple[slice, ...], ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        shape = shape_of(self.shape)
+        axis = normalize_axis(self.axis, shape)
+        lengths = integers("sizes", self.sizes)
+        self._set(shape, axis, *sizes_of(shape, axis, (LENGTHS, lengths)))
+
+    def _set(self, shape: Shape, axis: int, lengths: Shape | None, runs: Runs) -> None:
+        """Set the attributes. The caller has checked the values.
+
+        `runs` gives the sizes if `lengths` is None.
+        """
+        count = sum([n for _, n in runs]) if lengths is None else len(lengths)
+        few = count <= FEW_PARTS
+        put = functools.partial(object.__setattr__, self)  # the dataclass is frozen
+        put("_kept", {})
+        put("_kept_nbytes", 0)
+        put("_key", None)
+        put("_nbytes", PLAN_BYTES + (WORD_BYTES + 16 * count if few else WORD_BYTES) * len(shape))
+        put("_count", count)
+        put("_runs", runs if lengths is None else None)
+        put("shape", shape)
+        put("axis", axis)
+        if few:
+            sizes = tuple([n for n, times in runs for _ in range(times)]) if runs else lengths
+            for name, value in attributes(shape, axis, sizes or ()):
+                put(name, value)
+        else:
+            put("__class__", type(self)._of_many_parts())
+            if lengths is not None:
+                put("_runs", runs_of_lengths(lengths))
+                put("_nbytes", self._nbytes + WORD_BYTES * count)
+                put("sizes", lengths)
+
+    @classmethod
+    def _of_many_parts(cls) -> type[Self]:
+        """Return the class of plans whose attributes are made when they are first read."""
+        return cls
+
+    @classmethod
+    def _of_rule(cls, shape: Shape, axis: SupportsIndex, rule: Rule) -> Self:
+        """Plan the split of a shape of plain integers by a rule."""
+        index = normalize_axis(axis, shape)
+        plan = object.__new__(cls)  # no second check of the values
+        plan._set(shape, index, *sizes_of(shape, index, rule))
+        if plan._count > most_parts():
+            received = describe_rule(shape, index, rule)
+            raise MemoryError(f"split: {received}: not enough memory for the plan")
+        return plan

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._core import routes
-from splitjit._core.arguments import sequence
-from splitjit._core.arrays import check_apart, check_out, check_source
-from splitjit._core.dtypes import tensor_type
-from splitjit._core.plan import SplitPlan
+from splitjit._inputs.arrays import Copies
+from splitjit._plan.arguments import check_views, sequence
+from splitjit._plan.dtypes import tensor_type
+from splitjit._plan.plan import Plan
 from splitjit.errors import SplitTypeError, kind_of
 
 
@@ -42,18 +41,18 @@ class MaskedSource:
         """The ONNX name of the type, or None if ONNX Split has no such type."""
         return tensor_type(self.array.dtype)
 
-    def split(self, plan: SplitPlan, out: Any, copy: Any) -> list[Any]:
+    def split(self, plan: Plan, out: Any, copy: Any, copies: Copies) -> list[Any]:
         """Split the data and the mask, see `splitjit.split`."""
         if copy is not True:
-            routes.check_views(out, copy)
+            check_views(out, copy)
             return [self.x[index] for index in plan.slices]
         if out is not None:
-            return self._into(plan, out)
-        parts = routes.run(plan, self.array, None, True)
+            return self._into(plan, out, copies)
+        parts = copies.run(plan, self.array, None, True)
         mask: Any = np.ma.getmask(self.x)
         masks: list[Any] = [mask] * len(parts)
         if mask is not np.ma.nomask:
-            masks = routes.run(plan, mask, None, True)
+            masks = copies.run(plan, mask, None, True)
         return [
             np.ma.MaskedArray(
                 part, mask=part_mask, fill_value=self.x.fill_value, hard_mask=self.x.hardmask
@@ -61,28 +60,19 @@ class MaskedSource:
             for part, part_mask in zip(parts, masks, strict=True)
         ]
 
-    def _into(self, plan: SplitPlan, out: Any) -> list[Any]:
+    def _into(self, plan: Plan, out: Any, copies: Copies) -> list[Any]:
         """Write the data and the masks. A hard mask of `out` is overwritten like a soft one."""
         parts = _masked_arrays(out)
-        mask: Any = np.ma.getmask(self.x)
-        data = check_out(plan, self.dtype, [np.ma.getdata(part, subok=False) for part in parts])
-        mask_dtype = np.ma.make_mask_descr(self.dtype)
-        masks = check_out(plan, mask_dtype, [np.ma.getmaskarray(part) for part in parts])
-        written = [*data.parts, *masks.parts]
-        check_apart(written)
-        check_source(self.array, written)
-        if mask is not np.ma.nomask:
-            check_source(mask, written)
-        routes.run(plan, self.array, data.parts, True)
-        if mask is np.ma.nomask:
-            for part in parts:
-                if np.ma.getmask(part) is not np.ma.nomask:
-                    np.ma.getmask(part)[...] = False
-            return parts
-        for part in parts:
-            if np.ma.getmask(part) is np.ma.nomask:
-                part.mask = False  # allocates a mask
-        routes.run(plan, mask, [np.ma.getmask(part) for part in parts], True)
+        pairs = [(self.array, [np.ma.getdata(part, subok=False) for part in parts])]
+        is_masked = np.ma.getmask(self.x) is not np.ma.nomask
+        masks = [np.ma.getmaskarray(part) for part in parts]  # new arrays for parts without masks
+        if is_masked or any(np.ma.getmask(part) is not np.ma.nomask for part in parts):
+            pairs.append((np.ma.getmaskarray(self.x), masks))
+        copies.run_all(plan, pairs)
+        if is_masked:
+            for part, mask in zip(parts, masks, strict=True):
+                if np.ma.getmask(part) is np.ma.nomask:
+                    part.mask = mask
         return parts
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from splitjit._core.arguments import Shape
-from splitjit._core.rules import (
+from splitjit._plan.arguments import Shape
+from splitjit._plan.rules import (
     CHUNKED,
     FAULTS,
     HINTS,

@@ -1,6 +1,6 @@
 """Rules: from the value of a rule and an axis length to the sizes of the parts.
 
-The functions here take integers and return integers. `splitjit._core` calls them,
+The functions here take integers and return integers. `splitjit._plan.sizes` calls them,
 and `splitjit._njit` compiles the same functions for users' ``@njit`` code. So a function
 neither raises an error nor builds text. It returns a *fault*, which is 0 or a key of
 ``FAULTS[kind]``, and its caller raises the error.

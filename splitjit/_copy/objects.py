@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._core.loading import load
+from splitjit._copy.loading import load
 
 
 def assign(targets: Sequence[np.ndarray], parts: Sequence[np.ndarray]) -> bool:

@@ -23,16 +23,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._core import objects, threads
-from splitjit._core.arrays import Targets, address_of, check_apart, check_out, check_source
-from splitjit._core.buffers import allocate_parts, empty_parts
-from splitjit._core.cores import cache_bytes
-from splitjit._core.keeping import OBJECT_BYTES, WORD_BYTES
-from splitjit._core.known import LargeCopy, SmallCopy, known_copy
-from splitjit._core.layout import CopyLayout, block_layout, fresh_layout, out_layout
-from splitjit._core.plan import SplitPlan
+from splitjit._copy import objects, threads
+from splitjit._copy.addresses import address_of
+from splitjit._copy.buffers import allocate_parts, empty_parts
+from splitjit._copy.cores import cache_bytes
+from splitjit._copy.entry import LargeCopy, SmallCopy, known_copy
+from splitjit._copy.layout import CopyLayout, block_layout, fresh_layout, out_layout
+from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
 from splitjit._kernels.table import MAX_RANK, RUN
-from splitjit.errors import SplitError, SplitTypeError, describe
+from splitjit._plan.arguments import check_views
+from splitjit._plan.cache import OBJECT_BYTES, WORD_BYTES
+from splitjit._plan.plan import Plan
+from splitjit.errors import SplitError
 
 # Measured crossovers between the routes, in bytes of all parts. Below the first, NumPy
 # slices copy all arrays; below the second, arrays with fewer than `_FEW_RUNS` runs. NumPy
@@ -71,7 +73,7 @@ _OUTPUTS_KEPT = 16
 """Sets of checked outputs that a route keeps. An inner loop uses one set, or a few in turn."""
 
 
-def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
+def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
     """Split an array by a plan; see `splitjit.split` for `out` and `copy`."""
     known: SmallCopy | LargeCopy | None = plan._kept.get(_LAST)
     if known is not None and copy is True:
@@ -86,7 +88,25 @@ def run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]
     return _run(plan, x, out, copy)
 
 
-def _run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
+def run_all(plan: Plan, copies: Sequence[tuple[np.ndarray, Sequence[np.ndarray]]]) -> None:
+    """Split several arrays into existing arrays. All checks come before anything is written.
+
+    Parameters
+    ----------
+    plan : Plan
+    copies : sequence of (ndarray, sequence of ndarray)
+        Sources, and the arrays for their parts. No two of all these arrays share memory.
+    """
+    targets = [check_out(plan, x.dtype, out).parts for x, out in copies]
+    written = [part for parts in targets for part in parts]
+    check_apart(written)
+    for x, _ in copies:
+        check_source(x, written)
+    for (x, _), parts in zip(copies, targets, strict=True):
+        run(plan, x, parts, True)
+
+
+def _run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
     check_shape(plan, x.shape)
     if copy is not True:
         return _views(plan, x, out, copy)
@@ -107,14 +127,14 @@ def _run(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray
     return parts
 
 
-def route_of(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> Slices:
+def route_of(plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> Slices:
     """Return the route of arrays of a dtype and strides; the plan keeps it."""
     if dtype.kind == "T":  # such a dtype owns the text of its array, which the plan would keep
         return _choose_route(plan, dtype, strides)
     return plan._keep((dtype, strides), lambda: _choose_route(plan, dtype, strides))
 
 
-def _choose_route(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> Slices:
+def _choose_route(plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> Slices:
     nbytes = math.prod(plan.shape) * dtype.itemsize
     if nbytes < _SLICES_BELOW:
         return Slices(plan, dtype, strides)
@@ -125,7 +145,7 @@ def _choose_route(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) ->
     return kernels(plan, dtype, strides)
 
 
-def kernels(plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> Kernels:
+def kernels(plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> Kernels:
     """Return the route by compiled loops, for arrays of any size that hold no objects."""
     nbytes = math.prod(plan.shape) * dtype.itemsize
     return (Small if threads.is_small(nbytes) else Kernels)(plan, dtype, strides)
@@ -137,7 +157,7 @@ def _stream_from(layout: CopyLayout) -> float:
     return STREAM_FROM * (_IN_LARGE_CACHE if is_long and cache_bytes() >= _LARGE_CACHE else 1)
 
 
-def _suits_slices(plan: SplitPlan, itemsize: int, strides: tuple[int, ...], nbytes: int) -> bool:
+def _suits_slices(plan: Plan, itemsize: int, strides: tuple[int, ...], nbytes: int) -> bool:
     if nbytes >= _SLICES_BELOW_IF_FEW_RUNS:
         return False
     axis = plan.axis
@@ -157,27 +177,19 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: i
     return True
 
 
-def check_shape(plan: SplitPlan, shape: tuple[int, ...]) -> None:
+def check_shape(plan: Plan, shape: tuple[int, ...]) -> None:
     """Refuse an array of another shape than the plan's."""
     if shape != plan.shape:
         raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
 
 
-def check_views(out: Any, copy: Any) -> None:
-    """Refuse a `copy` that is not a bool, and `out` together with ``copy=False``."""
-    if not isinstance(copy, bool):
-        raise SplitTypeError("split", describe(copy=copy), "must be a bool")
-    if out is not None:
-        raise SplitError("split", "copy=False and out", "views are not written to out")
-
-
-def _views(plan: SplitPlan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
+def _views(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
     check_views(out, copy)
     slices = plan.slices if plan._count <= _MANY_PARTS else plan._each_slice()
     return [x[index] for index in slices]
 
 
-def _cut(plan: SplitPlan) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
+def _cut(plan: Plan) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
     """Return the function that makes the parts of an array as views."""
     if len(plan) > _MANY_PARTS:
         return lambda x: [x[index] for index in plan._each_slice()]
@@ -187,7 +199,7 @@ def _cut(plan: SplitPlan) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
     return lambda x: [x[index] for index in slices]
 
 
-def _stack(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> _Stack | None:
+def _stack(plan: Plan, strides: tuple[int, ...], itemsize: int) -> _Stack | None:
     """Return how to copy equal parts of a contiguous array at once, or None for other parts."""
     count, axis, shape = len(plan), plan.axis, plan.shape
     if not 1 < count <= _MANY_PARTS or len(shape) == MAX_RANK or len(set(plan.sizes)) > 1:
@@ -266,7 +278,7 @@ class Slices:
     bits: np.dtype | None
     known: SmallCopy | LargeCopy | None
 
-    def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
+    def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
         self.plan = plan
         self.strides = strides
@@ -410,7 +422,7 @@ class Kernels(Slices):
 
     calls_of_a_check = _CALLS_OF_A_KERNEL
 
-    def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
+    def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         super().__init__(plan, dtype, strides)
         self.itemsize = dtype.itemsize
         self.block = block_layout(plan, dtype.itemsize)
@@ -457,7 +469,7 @@ class Small(Kernels):
 
     __slots__ = ()
 
-    def __init__(self, plan: SplitPlan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
+    def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         super().__init__(plan, dtype, strides)
         self.calls = CALLS
 

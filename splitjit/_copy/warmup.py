@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit._core.dtypes import as_dtype
-from splitjit._core.known import load_known
-from splitjit._core.loading import load
-from splitjit._core.objects import assign_loop
-from splitjit._core.threads import load_kernels
+from splitjit._copy.entry import load_known
+from splitjit._copy.loading import load
+from splitjit._copy.objects import assign_loop
+from splitjit._copy.threads import load_kernels
+from splitjit._plan.dtypes import as_dtype
 from splitjit.errors import SplitTypeError, describe
 
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._core import routes
-from splitjit._core.arrays import as_array, is_dask_array
-from splitjit._core.dtypes import tensor_type
-from splitjit._core.masked import MaskedSource
-from splitjit._core.plan import SplitPlan
-from splitjit._core.tensors import TensorSource, is_tensor
+from splitjit._inputs.arrays import Copies, as_array, is_dask_array
+from splitjit._inputs.masked import MaskedSource
+from splitjit._inputs.tensors import TensorSource, is_tensor
+from splitjit._plan.arguments import check_views
+from splitjit._plan.dtypes import tensor_type
+from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
 
 _HOST_DEVICES = (1, 3, 11, 13)
@@ -57,9 +57,9 @@ class Source:
         """The ONNX name of the type, or None if ONNX Split has no such type."""
         return tensor_type(self.array.dtype)
 
-    def split(self, plan: SplitPlan, out: Any, copy: Any) -> list[Any]:
+    def split(self, plan: Plan, out: Any, copy: Any, copies: Copies) -> list[Any]:
         """Split the array, see `splitjit.split`."""
-        return routes.run(plan, self.array, out, copy)
+        return copies.run(plan, self.array, out, copy)
 
 
 class ArraySource(Source):
@@ -82,12 +82,12 @@ class ArraySource(Source):
             array = as_array(x)
         super().__init__(array)
 
-    def split(self, plan: SplitPlan, out: Any, copy: Any) -> list[Any]:
+    def split(self, plan: Plan, out: Any, copy: Any, copies: Copies) -> list[Any]:
         """Split the array, see `splitjit.split`."""
         if copy is not True:
-            routes.check_views(out, copy)
+            check_views(out, copy)
             return [self.x[index] for index in plan.slices]
-        parts = super().split(plan, out, True)
+        parts = super().split(plan, out, True, copies)
         if out is not None:
             return parts
         namespace = self.x.__array_namespace__()

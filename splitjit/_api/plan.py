@@ -1,17 +1,18 @@
-"""Plans: where each part of an axis starts and how long it is.
-
-`plan_split` turns a shape, an axis and a rule into a `SplitPlan`. A plan knows shapes and
-Python integers only: it needs no arrays and no data. Plans are cached.
-"""
+"""`SplitPlan` and `plan_split`: plans with the verbs of users. Equal calls share one plan."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
+from typing import Any, Literal, SupportsIndex, overload
 
-from splitjit._core.arguments import (
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from splitjit._api.binding import Binding, bind
+from splitjit._api.run import run_plan
+from splitjit._copy.buffers import empty_parts
+from splitjit._inputs import tensors
+from splitjit._plan.arguments import (
     NOT_GIVEN,
     Indices,
     Lengths,
@@ -19,31 +20,16 @@ from splitjit._core.arguments import (
     axis_by_name,
     axis_not_by_name,
     integer,
-    integers,
-    most_parts,
-    normalize_axis,
     rule_of,
     shape_of,
 )
-from splitjit._core.keeping import PLAN_BYTES, PLANS, WORD_BYTES
-from splitjit._core.kinds import Lazy, Part, Scalar, SupportsSlices
-from splitjit._core.parts import BYTES_PER_PART, FEW_PARTS, Parts, attributes
-from splitjit._core.rules import LENGTHS, Rule, Runs, runs_of_lengths
-from splitjit._core.sizes import describe_rule, sizes_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
-
-    from splitjit._core.binding import Binding
-
-run_plan: Any = None
-"""Runs a plan. `splitjit._core.split` sets it, since this module imports no execution, and
-an import inside of `SplitPlan.__call__` would cost more than a small copy."""
+from splitjit._plan.cache import PLANS
+from splitjit._plan.plan import BYTES_PER_PART, Plan
+from splitjit._plan.protocols import Lazy, Part, Scalar, SupportsSlices
+from splitjit._plan.rules import Rule
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)  # as `Parts` has them
-class SplitPlan(Parts):
+class SplitPlan(Plan):
     """The plan of a split: where the parts of an axis start and how long they are.
 
     :func:`plan_split` makes plans. A plan is frozen and hashable, and fits every
@@ -100,65 +86,26 @@ class SplitPlan(Parts):
     [(2, 3), (2, 3), (2, 1)]
     """
 
-    # Annotations use only built-in names: `typing.get_type_hints` looks names up in
-    # `__module__`, which is "splitjit", see below.
-    shape: tuple[int, ...]
-    axis: int
-    sizes: tuple[int, ...]
-    offsets: tuple[int, ...] = field(init=False, compare=False)
-    output_shapes: tuple[tuple[int, ...], ...] = field(init=False, compare=False)
-    slices: tuple[tuple[slice, ...], ...] = field(init=False, compare=False)
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        shape = shape_of(self.shape)
-        axis = normalize_axis(self.axis, shape)
-        lengths = integers("sizes", self.sizes)
-        self._set(shape, axis, *sizes_of(shape, axis, (LENGTHS, lengths)))
-
-    def _set(self, shape: Shape, axis: int, lengths: Shape | None, runs: Runs) -> None:
-        """Set the attributes. The caller has checked the values.
-
-        `runs` gives the sizes if `lengths` is None.
-        """
-        count = sum([n for _, n in runs]) if lengths is None else len(lengths)
-        few = count <= FEW_PARTS
-        put = functools.partial(object.__setattr__, self)  # the dataclass is frozen
-        put("_kept", {})
-        put("_kept_nbytes", 0)
-        put("_key", None)
-        put("_nbytes", PLAN_BYTES + (WORD_BYTES + 16 * count if few else WORD_BYTES) * len(shape))
-        put("_count", count)
-        put("_runs", runs if lengths is None else None)
-        put("shape", shape)
-        put("axis", axis)
-        if few:
-            sizes = tuple([n for n, times in runs for _ in range(times)]) if runs else lengths
-            for name, value in attributes(shape, axis, sizes or ()):
-                put(name, value)
-        else:
-            put("__class__", _PlanOfManyParts)
-            if lengths is not None:
-                put("_runs", runs_of_lengths(lengths))
-                put("_nbytes", self._nbytes + WORD_BYTES * count)
-                put("sizes", lengths)
+    @classmethod
+    def _of_many_parts(cls) -> type[SplitPlan]:
+        return _PlanOfManyParts
 
     def __reduce__(self) -> tuple[type[SplitPlan], tuple[Shape, int, Shape]]:
         """Pickle the arguments alone; the rest is derived from them."""
         return SplitPlan, (self.shape, self.axis, tuple(self._each_size()))
 
     def __str__(self) -> str:
-        from splitjit._core.drawing import text
+        from splitjit._plan.drawing import text
 
         return text(self)
 
     def _repr_html_(self) -> str:
         """Return a drawing as SVG. Notebooks call a method of this name."""
-        from splitjit._core.drawing import svg
+        from splitjit._plan.drawing import svg
 
         return svg(self)
-
-    # Users run a plan by calling it. The methods below import the execution when they
-    # are called, so that planning needs neither the execution nor an array library.
 
     @overload
     def empty(self, dtype: type[Scalar] | np.dtype[Scalar]) -> list[NDArray[Scalar]]: ...
@@ -193,9 +140,9 @@ class SplitPlan(Parts):
         >>> [part.shape for part in splitjit.plan_split((5, 2), 3).empty("float32")]
         [(3, 2), (2, 2)]
         """
-        from splitjit._core import buffers, tensors
-
-        return (tensors.empty if tensors.is_dtype(dtype) else buffers.empty_parts)(self, dtype)
+        if tensors.is_dtype(dtype):
+            return tensors.empty(self, dtype, empty_parts)
+        return empty_parts(self, dtype)
 
     @overload
     def __call__(self, x: Lazy, out: None = None, copy: bool = True) -> list[Lazy]: ...
@@ -234,8 +181,7 @@ class SplitPlan(Parts):
         SplitError
             If the shape of `x` is not the shape of the plan, or `out` does not fit.
         """
-        parts: list[Any] = run_plan(self, x, out, copy)
-        return parts
+        return run_plan(self, x, out, copy)
 
     def bind(self, out: Sequence[SupportsSlices[Part]]) -> Binding[Part]:
         """Check outputs once, and return a function that splits arrays into them.
@@ -275,8 +221,6 @@ class SplitPlan(Parts):
         array([[1., 1., 1.],
                [1., 1., 1.]])
         """
-        from splitjit._core.binding import bind
-
         return bind(self, out)
 
 
@@ -412,16 +356,6 @@ def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
     key = shape, axis, rule
     plan: SplitPlan | None = _cached(key)
     if plan is None:
-        plan = _plan(shape, axis, rule)
+        plan = SplitPlan._of_rule(shape, axis, rule)
         PLANS.add(key, plan)
-    return plan
-
-
-def _plan(shape: Shape, axis: int, rule: Rule) -> SplitPlan:
-    axis = normalize_axis(axis, shape)
-    plan = object.__new__(SplitPlan)  # no second check of the values
-    plan._set(shape, axis, *sizes_of(shape, axis, rule))
-    if plan._count > most_parts():
-        received = describe_rule(shape, axis, rule)
-        raise MemoryError(f"split: {received}: not enough memory for the plan")
     return plan

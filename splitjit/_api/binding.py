@@ -8,20 +8,17 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from splitjit._core.arguments import sequence
-from splitjit._core.arrays import (
-    address_of,
-    check_apart,
-    check_out,
-    check_source,
-    is_dask_array,
-)
-from splitjit._core.kinds import Part, SupportsSlices
-from splitjit._core.known import LargeCopy, SmallCopy
-from splitjit._core.plan import SplitPlan
-from splitjit._core.routes import CALLS, Outputs, Slices, check_shape, kernels, route_of
-from splitjit._core.sources import Source, source_of
-from splitjit._core.tensors import is_compiling, is_tensor, mark_written, out_arrays, uncompiled
+from splitjit._api.run import run_plan
+from splitjit._copy.addresses import address_of
+from splitjit._copy.entry import LargeCopy, SmallCopy
+from splitjit._copy.outputs import check_apart, check_out, check_source
+from splitjit._copy.recipe import CALLS, Outputs, Slices, check_shape, kernels, route_of
+from splitjit._inputs.arrays import is_dask_array
+from splitjit._inputs.sources import Source, source_of
+from splitjit._inputs.tensors import is_compiling, is_tensor, mark_written, out_arrays, uncompiled
+from splitjit._plan.arguments import sequence
+from splitjit._plan.plan import Plan
+from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 _KNOWN_KEPT = 16
@@ -29,7 +26,7 @@ _KNOWN_PARTS = 1 << 15
 """The number of sources whose copies a binding keeps, and of the parts of all these copies."""
 
 
-def bind(plan: SplitPlan, out: Any) -> Binding[Any]:
+def bind(plan: Plan, out: Any) -> Binding[Any]:
     """Bind outputs of any library, see `SplitPlan.bind`."""
     given = sequence(out)  # read once: a second reading may give other arrays
     if given and is_tensor(given[0]):
@@ -47,7 +44,7 @@ class Binding(Generic[Part]):
 
     Parameters
     ----------
-    plan : SplitPlan
+    plan : Plan
         The plan of the split.
     out : sequence of ndarray
         The arrays to write the parts to.
@@ -69,7 +66,7 @@ class Binding(Generic[Part]):
         "_plan",
     )  # fmt: skip
 
-    def __init__(self, plan: SplitPlan, out: Any) -> None:
+    def __init__(self, plan: Plan, out: Any) -> None:
         first = out[0] if type(out) is tuple and out else None
         is_array = issubclass(type(first), np.ndarray)
         dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
@@ -144,9 +141,9 @@ class Binding(Generic[Part]):
             raise SplitTypeError("split", received, "the bound arrays are ndarrays")
         return source.array
 
-    def __reduce__(self) -> tuple[Any, tuple[list[Any]]]:
+    def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
         """Let a copy bind the copied arrays, because a binding holds addresses of its arrays."""
-        return self._plan.bind, (self._out,)
+        return bind, (self._plan, self._out)
 
     def __repr__(self) -> str:
         return f"<binding of {len(self._parts)} arrays of dtype {self._dtype} to {self._plan!r}>"
@@ -176,7 +173,7 @@ class TensorBinding(Binding[Part]):
 
     __slots__ = ("_memory", "_tensor_dtype", "_tensors")
 
-    def __init__(self, plan: SplitPlan, out: tuple[Any, ...]) -> None:
+    def __init__(self, plan: Plan, out: tuple[Any, ...]) -> None:
         self._tensor_dtype = out[0].dtype
         self._tensors, _ = out_arrays(out, self._tensor_dtype)
         # Arrays of detached tensors keep the memory alive if a tensor is given other memory.
@@ -198,9 +195,9 @@ class TensorBinding(Binding[Part]):
         mark_written(self._tensors)
         return self._tensors.copy()
 
-    def __reduce__(self) -> tuple[Any, tuple[list[Any]]]:
+    def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
         """Let a copy bind the copied tensors."""
-        return self._plan.bind, (self._tensors,)
+        return bind, (self._plan, self._tensors)
 
 
 class MaskedBinding(Binding[Part]):
@@ -208,14 +205,13 @@ class MaskedBinding(Binding[Part]):
 
     __slots__ = ("_masked",)
 
-    def __init__(self, plan: SplitPlan, out: tuple[Any, ...]) -> None:
+    def __init__(self, plan: Plan, out: tuple[Any, ...]) -> None:
         super().__init__(plan, out)
         self._masked = out
 
     def __call__(self, x: Any) -> list[Part]:
         """Split a masked array into the arrays of the binding, see `Binding.__call__`."""
-        parts: list[Any] = self._plan(x, self._masked)
-        return parts
+        return run_plan(self._plan, x, self._masked, True)
 
 
 class _Known(NamedTuple):

@@ -1,4 +1,4 @@
-"""`split` and `split_into`: from arguments to a rule, to a plan, to a route."""
+"""`split` and `split_into`: from arguments to a rule, to a plan, to parts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any, Literal, SupportsIndex, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from splitjit._core import plan as planning
-from splitjit._core import routes
-from splitjit._core.arguments import (
+from splitjit._api.plan import cached_plan
+from splitjit._api.run import dask, split_other, split_source
+from splitjit._copy import recipe
+from splitjit._inputs.arrays import is_dask_array
+from splitjit._inputs.sources import AnySource
+from splitjit._plan.arguments import (
     NOT_GIVEN,
     Indices,
     Lengths,
@@ -18,12 +21,8 @@ from splitjit._core.arguments import (
     axis_not_by_name,
     rule_of,
 )
-from splitjit._core.arrays import is_dask_array
-from splitjit._core.kinds import Lazy, Part, SupportsSlices
-from splitjit._core.plan import SplitPlan, cached_plan
-from splitjit._core.rules import Rule
-from splitjit._core.sources import AnySource, source_of
-from splitjit._core.tensors import is_compiling, is_tensor, uncompiled
+from splitjit._plan.protocols import Lazy, Part, SupportsSlices
+from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError
 
 
@@ -286,27 +285,17 @@ def split(
         raise axis_not_by_name("split", by_position, dim)
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is not np.ndarray:
-        return _split_other(x, axis, rule, out, copy)
+        if is_dask_array(x):
+            parts: list[Any] = dask().split_by_rule(x, axis, rule, out, copy)
+            return parts
+        return split_other(x, lambda shape: cached_plan(shape, axis, rule), out, copy)
     plan = cached_plan(x.shape, axis, rule)
-    return routes.run(plan, x, out, copy)
+    return recipe.run(plan, x, out, copy)
 
 
-def _split_other(x: Any, axis: SupportsIndex, rule: Rule, out: Any, copy: Any) -> list[Any]:
-    """Split an object that is not of the class ndarray."""
-    if is_tensor(x):
-        if is_compiling():
-            return uncompiled(_split_other)(x, axis, rule, out, copy)
-    elif is_dask_array(x):
-        from splitjit import dask
-
-        return dask.split_by_rule(x, axis, rule, out, copy)
-    source = source_of(x)
-    return source.split(cached_plan(source.array.shape, axis, rule), out, copy)
-
-
-def split_by_rule(x: AnySource, axis: int, rule: Rule) -> list[np.ndarray]:
+def split_by_rule(x: AnySource, axis: int, rule: Rule) -> list[Any]:
     """Split a source into new parts; the operators call this."""
-    return x.split(cached_plan(x.array.shape, axis, rule), None, True)
+    return split_source(x, lambda shape: cached_plan(shape, axis, rule), None, True)
 
 
 @overload
@@ -413,34 +402,10 @@ def split_into(
     try:
         rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
         if type(x) is np.ndarray:
-            routes.run(cached_plan(x.shape, axis, rule), x, outs, True)
+            recipe.run(cached_plan(x.shape, axis, rule), x, outs, True)
         else:
-            _split_other(x, axis, rule, outs, True)
+            split_other(x, lambda shape: cached_plan(shape, axis, rule), outs, True)
     except SplitError as error:
         refusal = error.named("split_into", out="outs")
         refusal.hint = error.hint  # the parameters have the same names
         raise refusal from None
-
-
-def run_plan(plan: SplitPlan, x: Any, out: Sequence[Any] | None, copy: bool) -> list[Any]:
-    """Split an array by a plan of its shape; see `SplitPlan.__call__`."""
-    if type(x) is not np.ndarray:
-        return _run_plan_on_other(plan, x, out, copy)
-    return routes.run(plan, x, out, copy)
-
-
-def _run_plan_on_other(plan: SplitPlan, x: Any, out: Any, copy: Any) -> list[Any]:
-    """Split an object that is not of the class ndarray by a plan."""
-    if is_tensor(x):
-        if is_compiling():
-            return uncompiled(_run_plan_on_other)(plan, x, out, copy)
-    elif is_dask_array(x):
-        from splitjit import dask
-
-        return dask.run_plan(plan, x, out, copy)
-    source = source_of(x)
-    routes.check_shape(plan, source.array.shape)
-    return source.split(plan, out, copy)
-
-
-planning.run_plan = run_plan

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit._core.arguments import integer
-from splitjit._core.arrays import address_of
-from splitjit._core.dtypes import as_dtype
-from splitjit._core.keeping import PLANS
-from splitjit._core.layout import ALIGNMENT, BlockLayout, block_layout
-from splitjit._core.plan import SplitPlan
+from splitjit._copy.addresses import address_of
+from splitjit._copy.layout import ALIGNMENT, BlockLayout, block_layout
+from splitjit._plan.arguments import integer
+from splitjit._plan.cache import PLANS
+from splitjit._plan.dtypes import as_dtype
+from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, describe
 
 _MAPPED_FROM = 1 << 19
@@ -66,7 +66,7 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
     return parts, mapped.address
 
 
-def empty_parts(plan: SplitPlan, dtype: DTypeLike) -> list[np.ndarray]:
+def empty_parts(plan: Plan, dtype: DTypeLike) -> list[np.ndarray]:
     """Allocate the parts of a plan, uninitialized; see `SplitPlan.empty`."""
     dtype = as_dtype(dtype)
     try:

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._core.arrays import Targets, address_of
-from splitjit._core.keeping import OBJECT_BYTES, WORD_BYTES
-from splitjit._core.plan import SplitPlan
+from splitjit._copy.addresses import address_of
+from splitjit._copy.outputs import Targets
 from splitjit._kernels import table
+from splitjit._plan.cache import OBJECT_BYTES, WORD_BYTES
+from splitjit._plan.plan import Plan
 
 ALIGNMENT = 64
 """Bytes to which every part of a block is aligned: a cache line, and the widest vector."""
@@ -76,12 +77,12 @@ class BlockLayout(NamedTuple):
         return lease, parts
 
 
-def block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
+def block_layout(plan: Plan, itemsize: int) -> BlockLayout:
     """Lay out the block of a plan's parts, each aligned to `ALIGNMENT` bytes; the plan keeps it."""
     return plan._keep(("block", itemsize), lambda: _block_layout(plan, itemsize))
 
 
-def _block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
+def _block_layout(plan: Plan, itemsize: int) -> BlockLayout:
     inner = math.prod(plan.shape[: plan.axis] + plan.shape[plan.axis + 1 :]) * itemsize
     stacked, size = _count_stacked(plan)
     shape = (*plan.shape[: plan.axis], size, *plan.shape[plan.axis + 1 :])
@@ -97,7 +98,7 @@ def _block_layout(plan: SplitPlan, itemsize: int) -> BlockLayout:
     return BlockLayout(nbytes, (stacked, *shape), strides, tuple(others))
 
 
-def _count_stacked(plan: SplitPlan) -> tuple[int, int]:
+def _count_stacked(plan: Plan) -> tuple[int, int]:
     """Return how many of the first parts form a stack, and their size along the axis."""
     if not len(plan):
         return 0, 0
@@ -117,7 +118,7 @@ def _aligned(nbytes: Any) -> Any:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def _sizes(plan: SplitPlan) -> np.ndarray:
+def _sizes(plan: Plan) -> np.ndarray:
     """Return the sizes of the parts as an array; the plan keeps no tuple for that."""
     return np.fromiter(plan._each_size(), np.int64, len(plan))
 
@@ -166,12 +167,12 @@ class _Dim(NamedTuple):
     target_strides: np.ndarray
 
 
-def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> CopyLayout:
+def fresh_layout(plan: Plan, strides: tuple[int, ...], itemsize: int) -> CopyLayout:
     """Lay out the copy of a source with these strides to the parts of a block.
 
     Parameters
     ----------
-    plan : SplitPlan
+    plan : Plan
         A plan of the source's shape.
     strides : tuple of int
         The source's strides in bytes.
@@ -192,14 +193,12 @@ def fresh_layout(plan: SplitPlan, strides: tuple[int, ...], itemsize: int) -> Co
     return _layout(plan, strides, itemsize, positions, target_strides)
 
 
-def out_layout(
-    plan: SplitPlan, strides: tuple[int, ...], itemsize: int, targets: Targets
-) -> CopyLayout:
+def out_layout(plan: Plan, strides: tuple[int, ...], itemsize: int, targets: Targets) -> CopyLayout:
     """Lay out the copy of a source with these strides to given parts.
 
     Parameters
     ----------
-    plan : SplitPlan
+    plan : Plan
         A plan of the source's shape.
     strides : tuple of int
         The source's strides in bytes.
@@ -225,7 +224,7 @@ def out_layout(
 
 
 def _layout(
-    plan: SplitPlan,
+    plan: Plan,
     strides: tuple[int, ...],
     itemsize: int,
     targets: np.ndarray,

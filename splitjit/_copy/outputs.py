@@ -1,68 +1,17 @@
-"""Arrays that users pass: turn `x` into an ndarray, and check `out`."""
+"""The arrays that parts are written to: check `out`, and find memory that arrays share."""
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
-from splitjit._core.arguments import sequence
-from splitjit._core.overlap import find_shared, overlaps_itself, share_memory
-from splitjit._core.plan import SplitPlan
-from splitjit.errors import SplitError, SplitTypeError, describe, kind_of, reason
-
-_addressof: Any = ctypes.addressof
-_from_buffer: Any = ctypes.c_char.from_buffer
-"""This call fails unless the array is writeable and C-contiguous, and buffers have its dtype."""
-
-
-def address_of(array: np.ndarray) -> int:
-    """Return the address of an array's first element."""
-    try:  # takes a quarter of the time of NumPy's own attribute
-        address: int = _addressof(_from_buffer(array))
-        return address
-    except (TypeError, ValueError, BufferError):  # read-only, strided, empty or foreign dtype
-        return array.ctypes.data
-
-
-def as_array(x: Any) -> np.ndarray:
-    """Return `x` as an ndarray, as `numpy.asarray` does: without a copy if possible.
-
-    Parameters
-    ----------
-    x : array_like
-        An array, a CPU tensor of another library, or nested lists.
-
-    Returns
-    -------
-    ndarray
-        `x` itself; a view of its memory if `x` is of a subclass or a tensor; a
-        new array if `x` is a list.
-
-    Raises
-    ------
-    SplitTypeError
-        If NumPy cannot make an array of `x`.
-    """
-    if type(x) is np.ndarray:
-        return x
-    try:
-        return np.asarray(x)
-    except MemoryError:
-        raise
-    except Exception as error:  # __array__ of a foreign class may raise anything
-        raise SplitTypeError(
-            "split", f"x of type {type(x).__name__}", f"must be an array: {reason(error)}"
-        ) from error
-
-
-def is_dask_array(x: object) -> bool:
-    """Return whether `x` is a Dask array. If Dask was never imported, `x` cannot be one."""
-    return issubclass(type(x), getattr(sys.modules.get("dask.array"), "Array", ()))
+from splitjit._copy.addresses import address_of, addressof, from_buffer, span
+from splitjit._copy.overlap import find_shared, overlaps_itself, share_memory
+from splitjit._plan.arguments import sequence
+from splitjit._plan.plan import Plan
+from splitjit.errors import SplitError, SplitTypeError, describe, kind_of
 
 
 class Targets(NamedTuple):
@@ -91,7 +40,7 @@ class Targets(NamedTuple):
         """
         starts: list[int] = []
         stops: list[int] = []
-        for start, stop in sorted(_span(part) for part in self.parts if part.size):
+        for start, stop in sorted(span(part) for part in self.parts if part.size):
             if stops and start < stops[-1]:
                 stops[-1] = max(stop, stops[-1])
             else:
@@ -100,7 +49,7 @@ class Targets(NamedTuple):
         return tuple(starts), tuple(stops)
 
 
-def check_out(plan: SplitPlan, dtype: np.dtype, out: Any) -> Targets:
+def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
     """Return the arrays of `out`; refuse an `out` that does not fit the plan and the dtype.
 
     This function does not compare the memory of the arrays: `check_apart` finds
@@ -109,7 +58,7 @@ def check_out(plan: SplitPlan, dtype: np.dtype, out: Any) -> Targets:
 
     Parameters
     ----------
-    plan : SplitPlan
+    plan : Plan
         The plan of the split.
     dtype : dtype
         The dtype of the array to split.
@@ -136,7 +85,7 @@ def check_out(plan: SplitPlan, dtype: np.dtype, out: Any) -> Targets:
             if type(part) is not np.ndarray or part.shape != shape or part.dtype is not dtype:
                 break
             try:
-                addresses.append(_addressof(_from_buffer(part)))
+                addresses.append(addressof(from_buffer(part)))
             except (
                 TypeError,
                 ValueError,
@@ -148,7 +97,7 @@ def check_out(plan: SplitPlan, dtype: np.dtype, out: Any) -> Targets:
     return _check_other_out(plan, dtype, given)
 
 
-def _check_other_out(plan: SplitPlan, dtype: np.dtype, given: tuple[Any, ...]) -> Targets:
+def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Targets:
     """Check outputs of any strides and any class, and refuse those that do not fit."""
     if [part for part in given if not issubclass(type(part), np.ndarray)]:
         kinds = [kind_of(part) for part in given]
@@ -184,7 +133,7 @@ def _refused_part(i: int, part: np.ndarray, shape: tuple[int, ...], dtype: np.dt
 
 def check_apart(parts: list[np.ndarray]) -> None:
     """Refuse parts that share an element; interleaved memory is fine."""
-    spans = sorted([_span(part) for part in parts if part.size])
+    spans = sorted([span(part) for part in parts if part.size])
     if all(start >= stop for (_, stop), (start, _) in itertools.pairwise(spans)):
         return
     pair = find_shared(parts)
@@ -194,16 +143,9 @@ def check_apart(parts: list[np.ndarray]) -> None:
 
 def check_source(x: np.ndarray, parts: list[np.ndarray]) -> None:
     """Refuse a source that shares an element with a part."""
-    start, stop = _span(x) if x.size else (0, 0)
+    start, stop = span(x) if x.size else (0, 0)
     for i, part in enumerate(parts):
         if part.size:
-            low, high = _span(part)
+            low, high = span(part)
             if start < high and low < stop and share_memory(x, part):
                 raise SplitError("split", f"out[{i}] and x", "must not share memory")
-
-
-def _span(array: np.ndarray) -> tuple[int, int]:
-    if array.flags.c_contiguous:  # byte_bounds takes ten times as long
-        start = address_of(array)
-        return start, start + array.nbytes
-    return byte_bounds(array)

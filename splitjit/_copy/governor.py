@@ -10,7 +10,7 @@ the copies.
 **Cells.** A copy belongs to a class. The class is the loop that runs the copy, and the
 smallest power of two above the copy's number of bytes. Each class has a `Cell`, which
 holds the cost of one thread and a counter, `Cell.left`. Before a copy,
-`splitjit._core.threads.copy` only looks at this counter:
+`splitjit._copy.threads.copy` only looks at this counter:
 
 =========  ==================================================================
 left > 0   the copy is parallel; `left` decreases by 1
@@ -65,7 +65,7 @@ import os
 import time
 from collections.abc import Callable
 
-from splitjit._core.cores import Usage, usage
+from splitjit._copy.cores import Usage, usage
 
 STALL_RATIO = 1.5
 STALL_SLACK = 250e-6
@@ -222,7 +222,7 @@ class Governor:
 
     Parameters
     ----------
-    usage : callable, default `splitjit._core.cores.usage`
+    usage : callable, default `splitjit._copy.cores.usage`
         Returns the time that the cores were idle since some moment, or None if unknown.
     own : callable, default `time.process_time`
         Returns the processor time that this process has used, in seconds.

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
-from splitjit._core.rules import (
+from splitjit._plan.rules import (
     AXIS_FAULT,
     CHUNK,
     INDICES,
@@ -162,6 +162,17 @@ def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
         received = describe(axis=axis, shape=shape)
         raise SplitError("split", received, AXIS_FAULT.format(axis, rank, rank - 1))
     return index
+
+
+# ---- out and copy ------------------------------------------------------------------------
+
+
+def check_views(out: Any, copy: Any) -> None:
+    """Refuse a `copy` that is not a bool, and `out` together with ``copy=False``."""
+    if not isinstance(copy, bool):
+        raise SplitTypeError("split", describe(copy=copy), "must be a bool")
+    if out is not None:
+        raise SplitError("split", "copy=False and out", "views are not written to out")
 
 
 # ---- integers ----------------------------------------------------------------------------

@@ -15,9 +15,9 @@ import threading
 from collections.abc import Callable, Iterator
 from time import perf_counter
 
-from splitjit._core.cores import usable
-from splitjit._core.governor import governor
-from splitjit._core.loading import is_forked_child, jit_disabled, load
+from splitjit._copy.cores import usable
+from splitjit._copy.governor import governor
+from splitjit._copy.loading import is_forked_child, jit_disabled, load
 from splitjit._kernels.table import LOOPS
 
 _BYTES_PER_TASK = 1 << 18

@@ -1,0 +1,1 @@
+"""What users call: `split`, `split_into`, plans and bindings."""

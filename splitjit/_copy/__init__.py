@@ -1,0 +1,1 @@
+"""Memory: the layout of a copy, its outputs and buffers, and the threads that copy."""

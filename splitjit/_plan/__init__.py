@@ -1,0 +1,1 @@
+"""Plans: from the values that users give to where each part starts, in integers only."""
