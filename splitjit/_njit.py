@@ -24,7 +24,7 @@ from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.extending import intrinsic, register_jitable
 
 import splitjit
-from splitjit._copy.recipe import STREAM_FROM
+from splitjit._copy.crossovers import stream_from
 from splitjit._inlining import overload_and_inline
 from splitjit._njit_rules import AXIS_FAULTS as _AXIS_FAULTS
 from splitjit._njit_rules import intp as _intp
@@ -40,6 +40,7 @@ from splitjit._plan.arguments import most_parts
 from splitjit.errors import SplitError
 
 _MOST_PARTS = most_parts()
+STREAM_FROM = stream_from(0)
 _LONG = 1 << 12  # from this mean run length on, parts share too few cache lines for blocking to pay
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from splitjit import SplitPlan
-from splitjit._copy import loading, threads
-from splitjit._copy import recipe as routes
+from splitjit._copy import crossovers, loading, threads
 from splitjit._plan.cache import Keeper
 from tests.processes import run
 
@@ -68,9 +67,9 @@ def send_down(route, monkeypatch):
     """Make every split take one route, independent of its size."""
     slices, task, stream = ROUTES[route]
     forget_routes(monkeypatch.setattr)
-    monkeypatch.setattr(routes, "_SLICES_BELOW", slices)
-    monkeypatch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 0)
-    monkeypatch.setattr(routes, "STREAM_FROM", stream)
+    monkeypatch.setattr(crossovers, "_NUMPY_BELOW", slices)
+    monkeypatch.setattr(crossovers, "_NUMPY_BELOW_IF_FEW_RUNS", 0)
+    monkeypatch.setattr(crossovers, "_STREAM_FROM", stream)
     monkeypatch.setattr(threads, "_BYTES_PER_TASK", task)
     monkeypatch.setattr(threads, "governor", AlwaysParallel())
 

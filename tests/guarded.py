@@ -21,8 +21,7 @@ from numba import types
 
 import splitjit
 from splitjit import _njit as overloads
-from splitjit._copy import buffers, structs, threads
-from splitjit._copy import recipe as routes
+from splitjit._copy import buffers, crossovers, structs, threads
 from splitjit._kernels import table
 from tests.conftest import ROUTES, AlwaysParallel, forget_routes
 
@@ -249,9 +248,9 @@ def main(route: str, first: int, last: int, log: str) -> None:
     else:
         slices, task, stream = ROUTES[route]
         forget_routes(setattr)
-        routes._SLICES_BELOW = slices
-        routes._SLICES_BELOW_IF_FEW_RUNS = 0
-        routes.STREAM_FROM = stream
+        crossovers._NUMPY_BELOW = slices
+        crossovers._NUMPY_BELOW_IF_FEW_RUNS = 0
+        crossovers._STREAM_FROM = stream
         threads._BYTES_PER_TASK = task
         threads.governor = AlwaysParallel()
         buffers._MAPPED_FROM = 1

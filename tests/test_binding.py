@@ -164,6 +164,39 @@ def test_an_output_that_was_resized_is_refused():
     assert views(np.ones(600))[1].all()
 
 
+def _read_only(array):
+    array.flags.writeable = False
+
+
+def _other_shape(array):
+    array.shape = (-1, 2)
+
+
+def _other_strides(array):
+    array.strides = array.strides[::-1]
+
+
+def _other_dtype(array):
+    array.dtype = "i4"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("numbers", [4, 1000])
+@pytest.mark.parametrize("change", [_read_only, _other_shape, _other_strides, _other_dtype])
+def test_an_output_that_was_changed_in_place_is_refused(change, numbers):
+    plan = plan_split((numbers, 2 * numbers), num_splits=2, axis=1)
+    out = [np.zeros(shape, "f4") for shape in plan.output_shapes]
+    into = plan.bind(out)
+    x = np.ones(plan.shape, "f4")
+    for _ in range(3):
+        into(x)
+    change(out[1])
+    before = out[1].tobytes()
+    with pytest.raises(SplitError, match=r"out\[1\]: was resized or changed since it was bound"):
+        into(x + 1)
+    assert out[1].tobytes() == before
+
+
 def test_dask_arrays_are_refused():
     array = pytest.importorskip("dask.array")
     plan = plan_split((6,), 3)

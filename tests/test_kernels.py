@@ -75,12 +75,12 @@ def test_a_kind_added_to_the_table_works(tmp_path):
     table.write_text(changed)
     code = """
 import numpy as np, splitjit
-from splitjit._copy import recipe as routes
+from splitjit._copy import crossovers
 from splitjit._copy.layout import fresh_layout
 
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no routes
 for stream_from in (0, 1 << 62):
-    routes.STREAM_FROM = stream_from
+    crossovers._STREAM_FROM = stream_from
     for itemsize in (1, 2, 4):
         x = np.random.default_rng(0).integers(0, 256, (9973, 5 * itemsize), np.uint8)
         x = x.view(f"V{itemsize}")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from splitjit import plan_split
-from splitjit._copy import recipe as routes
-from splitjit._copy.layout import fresh_layout, out_layout
-from splitjit._copy.outputs import check_out
+from splitjit._copy import crossovers
+from splitjit._copy.layout import fresh_layout, strided_layout
+from splitjit._copy.loops import Loops
 from splitjit._kernels.table import RUN
 
 X = np.zeros((6, 8, 10), np.float32)
@@ -41,8 +41,7 @@ def test_fresh_parts(x, axis, sizes, runs, strides):
 def test_parts_of_the_source_s_own_order_are_copied_in_that_order():
     plan = plan_split(X.T.shape, [4, 6])
     out = [np.empty(shape, X.dtype, order="F") for shape in plan.output_shapes]
-    targets = check_out(plan, X.dtype, out)
-    layout = out_layout(plan, X.T.strides, X.itemsize, targets)
+    layout = strided_layout(plan, X.T.strides, X.itemsize, out)
     assert layout.rows[:, RUN].tolist() == [16, 24]
     assert layout.source_strides.tolist() == [40]
 
@@ -94,6 +93,6 @@ def test_the_loop_suits_the_strides(x, sizes, loop):
     ],
 )
 def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
-    monkeypatch.setattr(routes, "cache_bytes", lambda: cache)
+    monkeypatch.setattr(crossovers, "cache_bytes", lambda: cache)
     plan = plan_split(shape, num_splits=2, axis=1)
-    assert routes.kernels(plan, np.dtype("f2"), (2 * shape[1], 2)).stream == streams
+    assert Loops(plan, 2, (2 * shape[1], 2)).stream == streams

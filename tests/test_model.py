@@ -18,8 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, openvino, plan_split
-from splitjit._copy import buffers
-from splitjit._copy import recipe as routes
+from splitjit._copy import buffers, crossovers
 from splitjit.onnx import Split, SplitToSequence
 from tests import model
 from tests.conftest import forget_routes
@@ -404,8 +403,8 @@ class Memory(RuleBasedStateMachine):
         self.patch.setattr(buffers, "_MAPPED_FROM", 1)
         self.patch.setattr(buffers, "POOL", buffers._Pool(2**16))
         forget_routes(self.patch.setattr)
-        self.patch.setattr(routes, "_SLICES_BELOW", 1)
-        self.patch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 1)
+        self.patch.setattr(crossovers, "_NUMPY_BELOW", 1)
+        self.patch.setattr(crossovers, "_NUMPY_BELOW_IF_FEW_RUNS", 1)
         self.boxes = []
         self.count = 0
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from splitjit import SplitError, plan_split, split
-from splitjit._copy import recipe as routes
+from splitjit._copy import crossovers
 from tests.conftest import forget_routes
 
 STRINGS = {
@@ -24,7 +24,9 @@ STRINGS = {
 @pytest.fixture(params=["slices", "object mode"])
 def object_route(request, monkeypatch):
     forget_routes(monkeypatch.setattr)
-    monkeypatch.setattr(routes, "_OBJECTS_FROM", 0 if request.param == "object mode" else 1 << 62)
+    monkeypatch.setattr(
+        crossovers, "_OBJECT_LOOP_FROM", 0 if request.param == "object mode" else 1 << 62
+    )
 
 
 def items(array):
@@ -49,7 +51,7 @@ def test_strings(name, object_route):
 @pytest.mark.parametrize("name", STRINGS)
 def test_large_arrays_are_not_copied_bit_by_bit(name):
     x = np.resize(STRINGS[name], (40_000, 5))
-    assert x.nbytes > routes._OBJECTS_FROM
+    assert x.nbytes > crossovers._OBJECT_LOOP_FROM
     expected = items(x)
     parts = split(x, 20_000)
     x[...] = x[0, 0]  # frees all items to which no part refers

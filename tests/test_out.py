@@ -234,7 +234,7 @@ def test_few_outputs_are_remembered(count, most):
     held = [plan.empty(x.dtype) for _ in range(20)]
     for out in held:
         plan(x, out)
-    assert len(plan._kept[x.dtype, x.strides].outputs) <= most
+    assert len(plan._kept[x.dtype, x.strides]._outputs) <= most
 
 
 @pytest.mark.parametrize("turn", [slice(None), slice(None, None, -1)])

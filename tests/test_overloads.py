@@ -13,8 +13,7 @@ from numba import njit, prange, typed
 import splitjit
 from splitjit import SplitError, SplitTypeError
 from splitjit import _njit as overloads
-from splitjit._copy import loading
-from splitjit._copy import recipe as routes
+from splitjit._copy import crossovers, loading
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
 from tests.cases import random_cases
@@ -227,7 +226,7 @@ def test_any_dtype_rank_and_layout(x):
 def test_large_arrays_are_streamed(shape):
     """Long, short and very short runs; blocks end at any row."""
     x = np.arange(np.prod(shape), dtype=np.float64).view(np.int64).reshape(shape)
-    assert x.nbytes > routes.STREAM_FROM
+    assert x.nbytes > crossovers.stream_from(0)
     sizes = np.array([1, shape[1] - 3, 2])
     expected = splitjit.split(x, sizes, axis=1)
     assert_same(by_split(x, sizes, 1), expected)

@@ -177,12 +177,12 @@ assert len(loading._loaded) > 4
 # Each loop copies by stores that bypass the cache, on this thread and on Numba's threads.
 SMALL_STACKS = """
 import faulthandler
-from splitjit._copy import recipe as routes
+from splitjit._copy import crossovers
 from splitjit._copy.layout import fresh_layout
 
 faulthandler.enable()
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no routes
-routes.STREAM_FROM = 0
+crossovers._STREAM_FROM = 0
 
 def split():
     loops = set()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit._api.run import run_plan
-from splitjit._copy.addresses import address_of
-from splitjit._copy.entry import LargeCopy, SmallCopy
-from splitjit._copy.outputs import check_apart, check_out, check_source
-from splitjit._copy.recipe import CALLS, Outputs, Slices, check_shape, kernels, route_of
+from splitjit._copy.entry import Entry
+from splitjit._copy.outputs import check_apart, check_out
+from splitjit._copy.recipe import Outputs, check_shape, recipe_of
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.sources import Source, source_of
 from splitjit._inputs.tensors import is_compiling, is_tensor, mark_written, out_arrays, uncompiled
@@ -21,9 +20,8 @@ from splitjit._plan.plan import Plan
 from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
-_KNOWN_KEPT = 16
-_KNOWN_PARTS = 1 << 15
-"""The number of sources whose copies a binding keeps, and of the parts of all these copies."""
+_OUTPUTS_KEPT = 16
+"""The number of strides of sources for which a binding keeps the layout of its copy."""
 
 
 def bind(plan: Plan, out: Any) -> Binding[Any]:
@@ -55,35 +53,24 @@ class Binding(Generic[Part]):
         If `out` does not fit the plan, see :func:`splitjit.split`.
     """
 
-    __slots__ = (
-        "_dtype",
-        "_known",
-        "_last",
-        "_out",
-        "_owned",
-        "_owners",
-        "_parts",
-        "_plan",
-    )  # fmt: skip
+    __slots__ = ("_dtype", "_entry", "_out", "_outputs", "_owners", "_plan", "_seen", "_targets")
 
     def __init__(self, plan: Plan, out: Any) -> None:
         first = out[0] if type(out) is tuple and out else None
         is_array = issubclass(type(first), np.ndarray)
         dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
-        targets = check_out(plan, dtype, out)
-        check_apart(targets.parts)
+        self._targets = check_out(plan, dtype, out)
+        check_apart(self._targets.parts)
         self._plan, self._dtype = plan, dtype
-        self._out: list[Any] = targets.given
-        self._parts = targets.parts
+        self._out: list[Any] = self._targets.given
+        self._seen = [_look(array) for array in self._out]
         # NumPy resizes only arrays that own their memory and have no weak reference. If an
-        # array of `out` owns its memory, each call checks that the array was not resized. If
-        # the array is a view, the weak reference prevents a resize of the owner. The other
+        # array of `out` is a view, the weak reference prevents a resize of the owner. The other
         # reference keeps the owner's memory alive if `__setstate__` gives the view new memory.
-        self._owned = [(p, address_of(p), p.nbytes) for p in self._parts if p.flags.owndata]
-        owners = [_owner(p) for p in self._parts if not p.flags.owndata]
+        owners = [_owner(array) for array in self._targets.parts if not array.flags.owndata]
         self._owners = [(owner, weakref.ref(owner)) for owner in owners]
-        self._known: dict[tuple[int, ...], _Known] = {}
-        self._last: SmallCopy | LargeCopy | None = None  # the copy of the last strides
+        self._outputs: dict[tuple[int, ...], Outputs] = {}
+        self._entry: Entry | None = None  # of the last source
 
     def __call__(self, x: ArrayLike | SupportsSlices[Any]) -> list[Part]:
         """Split an array of the plan's shape into the arrays of the binding.
@@ -107,28 +94,32 @@ class Binding(Generic[Part]):
         SplitTypeError
             If `x` has another dtype.
         """
-        last = self._last
-        if last is not None and last.into(x, self._out):
-            return self._out.copy()
-        if type(x) is not np.ndarray:
-            x = self._array(x)
+        entry = self._entry
+        if entry is None or not entry.into(x, self._out):
+            self._copy(x if type(x) is np.ndarray else self._array(x))
+        return self._out.copy()
+
+    def _copy(self, x: np.ndarray) -> None:
+        """Copy an array of any strides, or refuse it."""
         check_shape(self._plan, x.shape)
-        if x.dtype is not self._dtype and x.dtype != self._dtype and self._parts:
+        if x.dtype is not self._dtype and x.dtype != self._dtype and self._out:
             raise SplitTypeError(
                 "split", f"x of dtype {x.dtype}", f"the bound arrays have dtype {self._dtype}"
             )
-        for part, address, nbytes in self._owned:
-            if address_of(part) != address or part.nbytes != nbytes:
-                raise SplitError("split", "a bound array", "was resized since; bind it again")
-        known = self._known.get(x.strides) or self._learn(x.strides)
-        source = address_of(x)
-        if known.start < source < known.stop and known.outputs.meet(
-            source + known.route.start, source + known.route.stop
-        ):
-            check_source(x, self._parts)
-        known.route.copy(x, source, self._parts, 0, known.outputs.layout)
-        self._last = known.copy
-        return self._out.copy()
+        recipe = recipe_of(self._plan, x.dtype, x.strides)
+        self._entry = entry = recipe.compile(x.dtype)
+        if entry is not None and entry.into(x, self._out):
+            return
+        for i, (array, seen) in enumerate(zip(self._out, self._seen, strict=True)):
+            if _look(array) != seen:
+                rule = "was resized or changed since it was bound; bind it again"
+                raise SplitError("split", f"out[{i}]", rule)
+        outputs = self._outputs.get(x.strides)
+        if outputs is None or outputs.layout is None:
+            if len(self._outputs) >= _OUTPUTS_KEPT:
+                self._outputs.clear()
+            outputs = self._outputs[x.strides] = recipe.to(self._targets)
+        recipe.copy(x, self._targets, outputs)
 
     def _array(self, x: Any) -> np.ndarray:
         """Return the memory of an object that is not of the class ndarray."""
@@ -146,26 +137,7 @@ class Binding(Generic[Part]):
         return bind, (self._plan, self._out)
 
     def __repr__(self) -> str:
-        return f"<binding of {len(self._parts)} arrays of dtype {self._dtype} to {self._plan!r}>"
-
-    def _learn(self, strides: tuple[int, ...]) -> _Known:
-        """Prepare the copy from a source with these strides.
-
-        Kernels copy even small arrays here, because most bindings are called many times.
-        """
-        if self._dtype.hasobject or not self._dtype.itemsize or 0 in self._plan.shape:
-            route = route_of(self._plan, self._dtype, strides)
-        else:
-            route = kernels(self._plan, self._dtype, strides)
-            route.calls = CALLS
-        outputs = route.outputs_of(check_out(self._plan, self._dtype, self._out))
-        copy = route.known_to(outputs, self._dtype)
-        start = min(outputs.starts, default=0) - route.stop
-        stop = max(outputs.stops, default=0) - route.start
-        if len(self._known) >= max(1, min(_KNOWN_KEPT, _KNOWN_PARTS // max(1, len(self._plan)))):
-            self._known.clear()
-        known = self._known[strides] = _Known(start, stop, route, outputs, copy)
-        return known
+        return f"<binding of {len(self._out)} arrays of dtype {self._dtype} to {self._plan!r}>"
 
 
 class TensorBinding(Binding[Part]):
@@ -214,24 +186,9 @@ class MaskedBinding(Binding[Part]):
         return run_plan(self._plan, x, self._masked, True)
 
 
-class _Known(NamedTuple):
-    """The copy from a source of known strides to the bound arrays.
-
-    Attributes
-    ----------
-    start, stop : int
-        If the source's address is not between them, the source shares no memory with the arrays.
-    route : Slices
-    outputs : Outputs
-    copy : SmallCopy, LargeCopy or None
-        The copy in compiled code.
-    """
-
-    start: int
-    stop: int
-    route: Slices
-    outputs: Outputs
-    copy: SmallCopy | LargeCopy | None
+def _look(array: np.ndarray) -> tuple[Any, ...]:
+    """Return what a binding relies on in an array."""
+    return array.shape, array.strides, array.dtype, array.flags.writeable, array.ctypes.data
 
 
 def _owner(array: np.ndarray) -> np.ndarray:

@@ -230,19 +230,13 @@ def plan_split(
 ) -> SplitPlan: ...
 @overload
 def plan_split(
-    shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, num_outputs: SupportsIndex
-) -> SplitPlan: ...
-@overload
-def plan_split(
-    shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, num_splits: SupportsIndex
-) -> SplitPlan: ...
-@overload
-def plan_split(
-    shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, indices: Indices
-) -> SplitPlan: ...
-@overload
-def plan_split(
-    shape: Sequence[SupportsIndex], *, axis: SupportsIndex = 0, num_sections: SupportsIndex
+    shape: Sequence[SupportsIndex],
+    *,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
 ) -> SplitPlan: ...
 @axis_by_name
 def plan_split(

@@ -26,140 +26,45 @@ from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError
 
 
-# One signature for each rule, for Dask arrays, other arrays and nested lists, and one with `out`.
-# To type checkers, a part has the type of a slice of `x`, so no signature names a library.
+# One signature for each kind of result: Dask arrays, parts that have the type of a slice of `x`,
+# ndarrays of nested lists, and the arrays of `out`. So no signature names a library. That exactly
+# one rule is given is checked at run time only.
 @overload
 def split(
     x: Lazy,
-    split: Lengths,
+    split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,
-    out: None = None,
-    copy: bool = True,
-) -> list[Lazy]: ...
-@overload
-def split(
-    x: Lazy,
-    *,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex,
-    out: None = None,
-    copy: bool = True,
-) -> list[Lazy]: ...
-@overload
-def split(
-    x: Lazy,
-    *,
-    axis: SupportsIndex = 0,
-    num_splits: SupportsIndex,
-    out: None = None,
-    copy: bool = True,
-) -> list[Lazy]: ...
-@overload
-def split(
-    x: Lazy,
-    *,
-    axis: SupportsIndex = 0,
-    indices: Indices,
-    out: None = None,
-    copy: bool = True,
-) -> list[Lazy]: ...
-@overload
-def split(
-    x: Lazy,
-    *,
-    axis: SupportsIndex = 0,
-    num_sections: SupportsIndex,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
     out: None = None,
     copy: bool = True,
 ) -> list[Lazy]: ...
 @overload
 def split(
     x: SupportsSlices[Part],
-    split: Lengths,
+    split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,
-    out: None = None,
-    copy: bool = True,
-) -> list[Part]: ...
-@overload
-def split(
-    x: SupportsSlices[Part],
-    *,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex,
-    out: None = None,
-    copy: bool = True,
-) -> list[Part]: ...
-@overload
-def split(
-    x: SupportsSlices[Part],
-    *,
-    axis: SupportsIndex = 0,
-    num_splits: SupportsIndex,
-    out: None = None,
-    copy: bool = True,
-) -> list[Part]: ...
-@overload
-def split(
-    x: SupportsSlices[Part],
-    *,
-    axis: SupportsIndex = 0,
-    indices: Indices,
-    out: None = None,
-    copy: bool = True,
-) -> list[Part]: ...
-@overload
-def split(
-    x: SupportsSlices[Part],
-    *,
-    axis: SupportsIndex = 0,
-    num_sections: SupportsIndex,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
     out: None = None,
     copy: bool = True,
 ) -> list[Part]: ...
 @overload
 def split(
     x: ArrayLike,
-    split: Lengths,
+    split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,
-    out: None = None,
-    copy: bool = True,
-) -> list[NDArray[Any]]: ...
-@overload
-def split(
-    x: ArrayLike,
-    *,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex,
-    out: None = None,
-    copy: bool = True,
-) -> list[NDArray[Any]]: ...
-@overload
-def split(
-    x: ArrayLike,
-    *,
-    axis: SupportsIndex = 0,
-    num_splits: SupportsIndex,
-    out: None = None,
-    copy: bool = True,
-) -> list[NDArray[Any]]: ...
-@overload
-def split(
-    x: ArrayLike,
-    *,
-    axis: SupportsIndex = 0,
-    indices: Indices,
-    out: None = None,
-    copy: bool = True,
-) -> list[NDArray[Any]]: ...
-@overload
-def split(
-    x: ArrayLike,
-    *,
-    axis: SupportsIndex = 0,
-    num_sections: SupportsIndex,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
     out: None = None,
     copy: bool = True,
 ) -> list[NDArray[Any]]: ...
@@ -311,31 +216,10 @@ def split_into(
     outs: Sequence[SupportsSlices[Any]],
     *,
     axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex,
-) -> None: ...
-@overload
-def split_into(
-    x: ArrayLike | SupportsSlices[Any],
-    outs: Sequence[SupportsSlices[Any]],
-    *,
-    axis: SupportsIndex = 0,
-    num_splits: SupportsIndex,
-) -> None: ...
-@overload
-def split_into(
-    x: ArrayLike | SupportsSlices[Any],
-    outs: Sequence[SupportsSlices[Any]],
-    *,
-    axis: SupportsIndex = 0,
-    indices: Indices,
-) -> None: ...
-@overload
-def split_into(
-    x: ArrayLike | SupportsSlices[Any],
-    outs: Sequence[SupportsSlices[Any]],
-    *,
-    axis: SupportsIndex = 0,
-    num_sections: SupportsIndex,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
 ) -> None: ...
 @axis_by_name
 def split_into(

@@ -23,9 +23,8 @@ import numpy as np
 import splitjit
 from splitjit._copy import cores
 from splitjit._copy.addresses import address_of
-from splitjit._copy.layout import out_layout
 from splitjit._copy.loading import jit_disabled
-from splitjit._copy.outputs import check_out
+from splitjit._copy.loops import Loops
 
 SCALING_SHAPE = (2048, 8192)
 """The shape of the float32 array that `_scaling` splits: 64 MB, more than a cache holds."""
@@ -283,7 +282,8 @@ def _scaling(threads: int) -> Iterator[tuple[int, float]]:
     x = np.ones(SCALING_SHAPE, np.float32)
     plan = splitjit.plan_split(x.shape, num_splits=2, axis=1)
     parts = [np.ones(shape, x.dtype) for shape in plan.output_shapes]  # touched
-    layout = out_layout(plan, x.strides, x.itemsize, check_out(plan, x.dtype, parts))
+    loops = Loops(plan, x.itemsize, x.strides)
+    layout = loops.layout.to(plan, [address_of(part) for part in parts])
     arguments = Arguments(1, 0, address_of(x), layout.address)
     loop = copy_loop(layout.loop).address
     counts = {1 << i for i in range(threads.bit_length())} | {threads}

@@ -1,10 +1,14 @@
-"""Known copies: arrays like those of an earlier call are checked and made in compiled code.
+"""The compiled entry of a recipe: arrays are checked and made in compiled code.
 
 A copy of 10 KB takes 0.2 µs. Checks in Python take 6 µs, because each attribute of an
 array is a Python object, and NumPy takes 0.3 µs to make a part. The compiled functions of
-`splitjit._kernels.known` read the fields of arrays and lists in memory, and make arrays by
+`splitjit._kernels.entry` read the fields of arrays and lists in memory, and make arrays by
 NumPy's C functions in 0.1 µs. If a given array is not as expected, they copy nothing, and
 the checks in Python decide.
+
+Compiled code reads the record of an entry and the layouts by their addresses. While it makes
+objects, Python may collect garbage, and a finalizer may drop the recipe. So each compiled call
+gets the record as an object, and the record owns all that the call reads.
 """
 
 from __future__ import annotations
@@ -16,24 +20,36 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._copy import buffers, structs, threads
-from splitjit._copy.addresses import address_of
-from splitjit._copy.layout import ALIGNMENT, CopyLayout, block_layout, fresh_layout
+from splitjit._copy import structs, threads
+from splitjit._copy.buffers import POOL
+from splitjit._copy.layout import ALIGNMENT, CopyLayout
 from splitjit._copy.loading import jit_disabled, load, loaded
+from splitjit._copy.loops import Loops
 from splitjit._kernels import table
 from splitjit._kernels.table import Expected
 from splitjit._plan.plan import Plan
 
-_MOST_PARTS = 64
-"""The compiled check of small arrays compares each output with all outputs before it."""
+MOST_PARTS = 1 << 12
+"""The most parts of an entry."""
 
 _BYTE = np.dtype(np.uint8)
 
 _Code = tuple[Callable[..., Any], ...]
 
 
-class SmallCopy:
-    """The copy of small arrays of one shape, dtype and strides, in one compiled call.
+class _Record(np.ndarray):
+    """What compiled code expects of arrays, see `Expected`; it keeps alive what the words address.
+
+    Attributes
+    ----------
+    kept : tuple
+    """
+
+    kept: tuple[Any, ...]
+
+
+class SmallEntry:
+    """The copy of small arrays in one compiled call.
 
     Attributes
     ----------
@@ -48,93 +64,82 @@ class SmallCopy:
         The same for an array of the expected shape and strides, and of an equal dtype.
     """
 
-    __slots__ = ("_kept", "fresh", "fresh_checked", "into")
+    __slots__ = ("fresh", "fresh_checked", "into")
 
     into: Callable[[Any, list[Any]], int]
     fresh: Callable[[Any], list[np.ndarray]]
     fresh_checked: Callable[[np.ndarray], list[np.ndarray]]
 
-    def __init__(self, code: _Code, record: np.ndarray, kept: tuple[Any, ...]) -> None:
-        into, fresh = code
-        address = address_of(record)
-        self.into = functools.partial(into, address)
-        self.fresh = functools.partial(fresh, address, False)
-        self.fresh_checked = functools.partial(fresh, address, True)
-        self._kept = (*kept, record)  # their addresses are in use during a call
-
-    def to(self, layout: CopyLayout | None) -> SmallCopy:
-        """Return the copy to known outputs: this one, which takes any outputs."""
-        return self
+    def __init__(self, code: _Code, record: _Record, loops: Loops) -> None:
+        into, fresh, _, _ = code
+        # No other thread runs while a call has written the addresses of outputs to this layout.
+        outputs = loops.layout.record.copy()
+        record.kept += (outputs,)
+        self.into = functools.partial(into, record, outputs)
+        self.fresh = functools.partial(fresh, record, False)
+        self.fresh_checked = functools.partial(fresh, record, True)
 
 
-class LargeCopy:
-    """The copy of large arrays of one shape, dtype and strides; as `SmallCopy`.
+class LargeEntry:
+    """The copy of large arrays; as `SmallEntry`.
 
-    Compiled calls check and make the arrays, and `threads.copy` copies. `into` copies only
-    to known outputs, see `to`: no layout may change while threads read it.
+    Compiled calls check and make the arrays. Between these calls, the governor chooses the
+    number of threads, and the compiled loop copies without the global interpreter lock.
     """
 
-    __slots__ = (
-        "_code", "_expected", "_extents", "_kept", "_loop", "_nbytes", "_parts", "_source",
-        "_source_and_outputs",
-    )  # fmt: skip
+    __slots__ = ("_into", "_layouts", "_loops", "_nbytes", "_parts", "_source")
 
-    def __init__(
-        self,
-        code: _Code,
-        expected: Expected,
-        extents: list[int],
-        kept: tuple[Any, ...],
-        loop: str,
-        nbytes: int,
-    ) -> None:
-        self._code, self._expected, self._extents = code, expected, extents
-        record = _record(expected, extents)
-        address = address_of(record)
-        self._source, self._source_and_outputs, self._parts = [
-            functools.partial(function, address) for function in code
-        ]
-        self._kept = (*kept, record)
-        self._loop, self._nbytes = loop, nbytes
-
-    def to(self, layout: CopyLayout | None) -> LargeCopy:
-        """Return the copy to known outputs: to contiguous targets of a layout."""
-        assert layout is not None
-        expected = self._expected._replace(outputs=layout.address)
-        kept = (*self._kept, layout)
-        return LargeCopy(self._code, expected, self._extents, kept, self._loop, self._nbytes)
+    def __init__(self, code: _Code, record: _Record, loops: Loops) -> None:
+        into, _, parts, source = code
+        self._into = functools.partial(into, record)
+        self._parts = functools.partial(parts, record)
+        self._source = functools.partial(source, record)
+        self._loops = loops
+        self._nbytes = loops.block.nbytes
+        self._layouts: list[CopyLayout] = []
+        """Layouts of outputs that no call uses. Threads read the layout of a call, so a call at
+        the same time needs another one."""
 
     def into(self, x: Any, outputs: list[Any]) -> bool:
-        """Copy `x` to the known outputs if all arrays are as expected; return whether it did."""
-        source = self._source_and_outputs(x, outputs)
-        if not source:
-            return False
-        arguments = self._expected.stream, 0, source, self._expected.outputs
-        return threads.copy(self._loop, self._nbytes, arguments)
+        """Copy `x` to given arrays if all arrays are as expected; return whether it did."""
+        try:
+            layout = self._layouts.pop()
+        except IndexError:
+            layout = self._loops.layout.copy()
+        try:
+            source = self._into(layout.record, x, outputs)
+            return bool(source) and self._loops.copy(source, 0, layout)
+        finally:
+            self._layouts.append(layout)
 
     def fresh(self, x: Any) -> list[np.ndarray]:
         """Copy `x` to new parts; return no parts if `x` is not as expected."""
-        source = self._source(x)
-        if not source:
+        if not self._source(x):
             return []
-        block = buffers.POOL.take(self._expected.nbytes)
+        block = POOL.take(self._nbytes)
         parts: list[np.ndarray] = self._parts(x, block.memory, block.address)
-        buffers.POOL.lend(block, parts.pop())
-        arguments = self._expected.stream, block.address, source, self._expected.fresh
-        return parts if threads.copy(self._loop, self._nbytes, arguments) else []
+        POOL.lend(block, parts.pop())
+        source = self._source(x)  # again: a finalizer may have changed `x`
+        if not source or not self._loops.copy(source, block.address, self._loops.layout):
+            return []
+        return parts
 
     fresh_checked = fresh
 
 
-def known_copy(
+Entry = SmallEntry | LargeEntry
+
+
+def entry_of(
     plan: Plan,
     dtype: np.dtype,
     strides: tuple[int, ...],
     bounds: tuple[int, int],
-    stream: int,
+    loops: Loops | None,
+    *,
     if_loaded: bool,
-) -> SmallCopy | LargeCopy | None:
-    """Prepare the copy of arrays like one that was split.
+) -> Entry | None:
+    """Prepare the entry of a recipe.
 
     Parameters
     ----------
@@ -145,29 +150,26 @@ def known_copy(
         The strides of the source, in bytes.
     bounds : (int, int)
         The source lies between these offsets from its first element.
-    stream : int
-        See `splitjit._kernels.table.Arguments`.
+    loops : Loops or None
+        Made here if it is None.
     if_loaded : bool
-        Whether to prepare the copy only if its code is already loaded.
+        Whether to prepare the entry only if its code is already loaded.
 
     Returns
     -------
-    SmallCopy, LargeCopy or None
+    SmallEntry, LargeEntry or None
         None if the code is not loaded, or cannot read arrays here, or if there are too many parts.
     """
-    if len(plan) > _MOST_PARTS or not structs.READS_ARRAYS or structs.API is None:
+    if len(plan) > MOST_PARTS or not structs.READS_ARRAYS or structs.API is None:
         return None
-    nbytes = math.prod(plan.shape) * dtype.itemsize
-    is_small = threads.is_small(nbytes)
-    code = (loaded if if_loaded else load)(_code, is_small)
+    code = (loaded if if_loaded else load)(_code)
     if code is None:
         return None
-    layout = fresh_layout(plan, strides, dtype.itemsize)
-    loop = load(threads.loop_address, layout.loop)
+    loops = loops or Loops(plan, dtype.itemsize, strides)
+    is_small = threads.is_small(math.prod(plan.shape) * dtype.itemsize)
+    loop = load(threads.loop_address, loops.layout.loop) if is_small else 0
     if loop is None:
         return None
-    block = block_layout(plan, dtype.itemsize)
-    outputs = layout.record.copy()
     expected = Expected(
         array_type=id(np.ndarray),
         dtype=id(dtype),
@@ -177,37 +179,30 @@ def known_copy(
         count=len(plan),
         start=bounds[0],
         stop=bounds[1],
-        stream=stream,
+        stream=loops.stream,
         loop=loop,
-        fresh=layout.address,
-        outputs=address_of(outputs) if is_small else 0,
-        nbytes=block.nbytes + ALIGNMENT if is_small else block.nbytes,
+        fresh=loops.layout.address,
+        nbytes=loops.block.nbytes + (ALIGNMENT if is_small else 0),
         byte=id(_BYTE),
         new_array=structs.API[table.NEW_FROM_DESCR],
         set_base=structs.API[table.SET_BASE_OBJECT],
     )
-    extents = [*plan.shape, *strides, *plan.sizes]
-    if is_small:
-        return SmallCopy(code, _record(expected, extents), (dtype, layout, outputs))
-    return LargeCopy(code, expected, extents, (dtype, layout), layout.loop, nbytes)
+    record = np.array([*expected, *plan.shape, *strides, *plan.sizes], np.int64).view(_Record)
+    record.kept = (dtype, loops.layout)
+    return (SmallEntry if is_small else LargeEntry)(code, record, loops)
 
 
-def _record(expected: Expected, extents: list[int]) -> np.ndarray:
-    return np.array([*expected, *extents], np.int64)
-
-
-def load_known() -> None:
-    """Compile the code of known copies, or load it from the cache."""
-    for is_small in (True, False):
-        load(_code, is_small, wait=True)
+def load_entries() -> None:
+    """Compile the code of entries, or load it from the cache."""
+    load(_code, wait=True)
     for loop in table.LOOPS:
         load(threads.loop_address, loop, wait=True)
 
 
-def _code(is_small: bool) -> _Code | None:
+def _code() -> _Code | None:
     if jit_disabled():
         return None
-    from splitjit._kernels import known
+    from splitjit._kernels import entry
 
-    code: _Code = known.small_code() if is_small else known.large_code()
+    code: _Code = entry.code()
     return code

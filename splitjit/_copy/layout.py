@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from splitjit._copy.addresses import address_of
-from splitjit._copy.outputs import Targets
 from splitjit._kernels import table
 from splitjit._plan.cache import OBJECT_BYTES, WORD_BYTES
 from splitjit._plan.plan import Plan
@@ -158,6 +158,16 @@ class CopyLayout:
         dims = int(self.record[table.DIMS])
         return self.record[table.HEADER + dims :].reshape(-1, table.row_words(dims))
 
+    def copy(self) -> CopyLayout:
+        """Return an equal layout with a record of its own."""
+        return CopyLayout(self.loop, self.record.copy())
+
+    def to(self, plan: Plan, addresses: Sequence[int]) -> CopyLayout:
+        """Return the same copy to contiguous parts at given addresses, one for each part."""
+        layout = self.copy()
+        layout.rows[:, table.TARGET_OFFSET] = np.array(addresses, np.int64)[_sizes(plan) > 0]
+        return layout
+
 
 class _Dim(NamedTuple):
     """A dim of a copy. Each array here has one element for each part."""
@@ -193,8 +203,10 @@ def fresh_layout(plan: Plan, strides: tuple[int, ...], itemsize: int) -> CopyLay
     return _layout(plan, strides, itemsize, positions, target_strides)
 
 
-def out_layout(plan: Plan, strides: tuple[int, ...], itemsize: int, targets: Targets) -> CopyLayout:
-    """Lay out the copy of a source with these strides to given parts.
+def strided_layout(
+    plan: Plan, strides: tuple[int, ...], itemsize: int, parts: Sequence[np.ndarray]
+) -> CopyLayout:
+    """Lay out the copy of a source with these strides to given parts of any strides.
 
     Parameters
     ----------
@@ -204,22 +216,16 @@ def out_layout(plan: Plan, strides: tuple[int, ...], itemsize: int, targets: Tar
         The source's strides in bytes.
     itemsize : int
         Bytes of an element.
-    targets : Targets
-        The parts; `check_out` has accepted them.
+    parts : sequence of ndarray
+        The arrays for the parts; `check_out` has accepted them.
 
     Returns
     -------
     CopyLayout
         Target offsets are addresses.
     """
-    if targets.addresses is not None:
-        fresh = fresh_layout(plan, strides, itemsize)
-        layout = CopyLayout(fresh.loop, fresh.record.copy())
-        addresses = np.array(targets.addresses, np.int64)
-        layout.rows[:, table.TARGET_OFFSET] = addresses[_sizes(plan) > 0]
-        return layout
-    addresses = np.array([address_of(part) for part in targets.parts], np.int64)
-    target_strides = np.array([part.strides for part in targets.parts], np.int64).T
+    addresses = np.array([address_of(part) for part in parts], np.int64)
+    target_strides = np.array([part.strides for part in parts], np.int64).T
     return _layout(plan, strides, itemsize, addresses, target_strides)
 
 

@@ -88,6 +88,11 @@ def loaded(kernel: Callable[..., _T | None], *arguments: object) -> _T | None:
     return result
 
 
+def has_loaded() -> bool:
+    """Return whether `load` has loaded anything, and thereby imported Numba."""
+    return bool(_loaded)
+
+
 # A separate function, because an interrupt on a loop's backward jump would escape
 # the `try` in `load`.
 def _call(kernel: Callable[..., _T], arguments: tuple[object, ...], wait: bool) -> _T:

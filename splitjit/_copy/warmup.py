@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit._copy.entry import load_known
+from splitjit._copy.entry import load_entries
 from splitjit._copy.loading import load
 from splitjit._copy.objects import assign_loop
 from splitjit._copy.threads import load_kernels
@@ -52,4 +52,4 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         load(assign_loop, wait=True)
     if not all(dtype.hasobject for dtype in kinds):
         load_kernels()
-        load_known()
+        load_entries()

@@ -66,7 +66,7 @@ def arguments_at(typingctx, address):
 
 @intrinsic
 def expected_at(typingctx, address):
-    """Read what a known copy expects of its arrays."""
+    """Read what an entry expects of its arrays."""
     return _read(Expected)
 
 

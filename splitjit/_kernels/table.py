@@ -1,7 +1,7 @@
 """The facts that the Python side and the compiled side of a copy share.
 
-This module imports neither Numba nor NumPy, so that layouts can be made without
-them. All numbers are bytes unless a comment names another unit.
+This module imports nothing, so that layouts are made without Numba. All
+numbers are bytes unless a comment names another unit.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def row_words(dims: int) -> int:
 
 
 class Expected(NamedTuple):
-    """What a known copy expects of its arrays; each is one machine integer.
+    """What the entry of a recipe expects of its arrays; each is one machine integer.
 
     In memory, the shape and the strides of the source and the length of each part follow.
 
@@ -79,12 +79,13 @@ class Expected(NamedTuple):
         The rank of all arrays, the axis of the split, the number of parts.
     start, stop : int
         The source lies between these offsets from its first element.
-    stream, loop : int
-        See `Arguments.stream`; the address of the loop.
-    fresh, outputs : int
-        Addresses of layout records. The target offsets count from the start of a block in
-        the first one. In the second one, they are the addresses of the outputs; each call
-        sets them for a small copy. The second address is 0 if no outputs are known.
+    stream : int
+        See `Arguments.stream`.
+    loop : int
+        The address of the loop, or 0 if Python code copies.
+    fresh : int
+        The address of the layout record of fresh parts. Target offsets count from the start
+        of their block.
     nbytes : int
         The length of the memory of fresh parts; of small ones, with room to align the block.
     byte : int
@@ -104,7 +105,6 @@ class Expected(NamedTuple):
     stream: int
     loop: int
     fresh: int
-    outputs: int
     nbytes: int
     byte: int
     new_array: int

@@ -5,7 +5,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["splitjit"]):
-    from splitjit._copy import recipe as routes
+    from splitjit._copy import crossovers
     from tests import test_model
     from tests.conftest import forget_routes
 
@@ -20,7 +20,7 @@ def main() -> None:
     """Fuzz the target that is named first; what follows is libFuzzer's."""
     # Layouts and kernels, too, for arrays as small as these.
     forget_routes(setattr)
-    routes._SLICES_BELOW = routes._SLICES_BELOW_IF_FEW_RUNS = 1
+    crossovers._NUMPY_BELOW = crossovers._NUMPY_BELOW_IF_FEW_RUNS = 1
     test = TARGETS[sys.argv.pop(1)]
     atheris.Setup(sys.argv, test.hypothesis.fuzz_one_input)
     atheris.Fuzz()

@@ -20,6 +20,7 @@ from splitjit._kernels.references import (
     OBJECT,
     address_of,
     decrement,
+    increment,
     new_array,
     new_list,
     reference_to,
@@ -49,6 +50,10 @@ from splitjit._kernels.table import (
 _FIELDS = len(Expected._fields)
 _SHAPE = WORD * MAX_RANK  # bytes
 
+_MOST_COMPARED = 512
+"""Each of so many outputs is compared with all outputs before it. If there are more, they must lie
+in the order of their addresses."""
+
 
 class _Array(NamedTuple):
     """The fields of an ndarray, with pointers to its shape and strides."""
@@ -60,6 +65,12 @@ class _Array(NamedTuple):
     strides: Any
     dtype: int
     flags: int
+
+
+@jit(inline="always")
+def _data_of(array):
+    """Return the address of the first element of an ndarray."""
+    return words_at(address_of(array))[ARRAY_DATA]
 
 
 @jit(inline="always")
@@ -89,8 +100,14 @@ def _is_expected(call, expected, source):
     """Return whether an object is an array of the expected shape, dtype and strides."""
     if words_at(source)[OBJECT_TYPE] != call.array_type:  # only an ndarray has the other fields
         return False
+    return _is_as(call, expected, source, call.dtype)
+
+
+@jit(inline="always")
+def _is_as(call, expected, source, dtype):
+    """Return whether an ndarray has the expected shape and strides, and a dtype."""
     x = _array_at(source)
-    if x.dtype != call.dtype or x.rank != call.rank:
+    if x.dtype != dtype or x.rank != call.rank:
         return False
     shape, strides, _ = _extents_at(expected, call.rank)
     for d in range(call.rank):  # noqa: SIM110 - a generator is slow in compiled code
@@ -100,11 +117,10 @@ def _is_expected(call, expected, source):
 
 
 @jit(inline="always")
-def _fit(call, expected, source, outputs, known):
-    """Return whether the arrays of a list fit, and share no memory with the source.
+def _fit(call, expected, source, outputs, layout):
+    """Return whether the arrays of a list fit, and share no memory with any other array.
 
-    If `known`, they must be the outputs of the layout. Otherwise they must share no memory
-    with each other, and become the outputs of the layout.
+    Write their addresses to the layout record at the address `layout`.
     """
     x = _array_at(source)
     shape, _, sizes = _extents_at(expected, call.rank)
@@ -113,8 +129,9 @@ def _fit(call, expected, source, outputs, known):
     if given[LIST_LENGTH] != call.count:
         return False
     items = words_at(given[LIST_ITEMS])
-    layout = layout_at(call.outputs)
-    row = layout.rows
+    record = layout_at(layout)
+    row = record.rows
+    highest = 0  # the end of the outputs so far
     for i in range(call.count):
         if words_at(items[i])[OBJECT_TYPE] != call.array_type:
             return False
@@ -132,26 +149,28 @@ def _fit(call, expected, source, outputs, known):
         first, last = part.data, part.data + words[NBYTES]
         if first < stop and start < last:
             return False
-        if known:
-            if first != words[TARGET_OFFSET]:
+        if first < highest:
+            if call.count > _MOST_COMPARED:
                 return False
-        else:
-            for earlier in range(layout.rows, row, layout.row):
+            for earlier in range(record.rows, row, record.row):
                 other = words_at(earlier)
                 if first < other[TARGET_OFFSET] + other[NBYTES] and other[TARGET_OFFSET] < last:
                     return False
-            words[TARGET_OFFSET] = first
-        row += layout.row
+        highest = max(highest, last)
+        words[TARGET_OFFSET] = first
+        row += record.row
     return True
 
 
-def _into(expected, source, outputs):
-    """Copy an array to the arrays of a list if all of them are as expected.
+def _into(record, layout, source, outputs):
+    """Check a source and the arrays of a list, and copy if the record has a loop.
 
     Parameters
     ----------
-    expected : int
-        Address of the record of `Expected`.
+    record : ndarray
+        The record of `Expected`.
+    layout : ndarray
+        A layout record, to which this function writes the addresses of the outputs.
     source : object
         Any object.
     outputs : list
@@ -159,26 +178,33 @@ def _into(expected, source, outputs):
     Returns
     -------
     int
-        1, or 0 if nothing has been copied.
+        The address of the first element of the source, or 0 if an array is not as expected,
+        or if two arrays share memory. Then nothing has been copied.
     """
+    expected = _data_of(record)
     call = expected_at(expected)
     x = address_of(source)
     if not _is_expected(call, expected, x):
         return 0
-    if not _fit(call, expected, x, address_of(outputs), False):
+    to = _data_of(layout)
+    if not _fit(call, expected, x, address_of(outputs), to):
         return 0
     data = words_at(x)[ARRAY_DATA]
-    call_loop(call.loop, 0, 1, Arguments(call.stream, 0, data, call.outputs))
-    return 1
+    if call.loop:
+        call_loop(call.loop, 0, 1, Arguments(call.stream, 0, data, to))
+    return data
 
 
-def _fresh(expected, is_checked, source):
+def _fresh(record, is_checked, source):
     """Copy an array to new parts in one block of memory if the array is as expected.
+
+    Objects are made before the address of the data is read: to make them may start Python's
+    garbage collector, and a finalizer may change the array.
 
     Parameters
     ----------
-    expected : int
-        Address of the record of `Expected`.
+    record : ndarray
+        The record of `Expected`.
     is_checked : int
         1 if the caller knows that the array is as expected. Its dtype may be another object
         that is equal to the expected one.
@@ -191,18 +217,28 @@ def _fresh(expected, is_checked, source):
         The parts, or an empty list if nothing has been copied. The call raises MemoryError
         if there is not enough memory.
     """
+    expected = _data_of(record)
     call = expected_at(expected)
-    if not is_checked and not _is_expected(call, expected, address_of(source)):
+    array = address_of(source)
+    if not is_checked and not _is_expected(call, expected, array):
         return reference_to(new_list(0))
-    x = words_at(address_of(source))
+    dtype = words_at(array)[ARRAY_DTYPE]
+    increment(dtype)
     memory = _bytes(call, 0)
-    if not memory:
-        return reference_to(0)
-    block = -(-words_at(memory)[ARRAY_DATA] // LINE) * LINE
-    parts = _parts_of(call, expected, x[ARRAY_DTYPE], memory, block, new_list(call.count))
-    decrement(memory)  # each part has a reference of its own
+    parts = 0
+    block = 0
+    if memory:
+        block = -(-words_at(memory)[ARRAY_DATA] // LINE) * LINE
+        parts = _parts_of(call, expected, dtype, memory, block, new_list(call.count))
+        decrement(memory)  # each part has a reference of its own
     if parts:
-        call_loop(call.loop, 0, 1, Arguments(call.stream, block, x[ARRAY_DATA], call.fresh))
+        if _is_as(call, expected, array, dtype):
+            data = words_at(array)[ARRAY_DATA]
+            call_loop(call.loop, 0, 1, Arguments(call.stream, block, data, call.fresh))
+        else:
+            decrement(parts)
+            parts = new_list(0)
+    decrement(dtype)
     return reference_to(parts)
 
 
@@ -240,32 +276,22 @@ def _parts_of(call, expected, dtype, memory, block, parts):
     return parts
 
 
-def _source(expected, source):
+def _source(record, source):
     """Return the address of the first element of an array, or 0 if it is not as expected."""
+    expected = _data_of(record)
     x = address_of(source)
     if not _is_expected(expected_at(expected), expected, x):
         return 0
     return words_at(x)[ARRAY_DATA]
 
 
-def _source_and_outputs(expected, source, outputs):
-    """Return the same, or 0 if the arrays of a list are not the known outputs, or share memory."""
-    call = expected_at(expected)
-    x = address_of(source)
-    if not call.outputs or not _is_expected(call, expected, x):
-        return 0
-    if not _fit(call, expected, x, address_of(outputs), True):
-        return 0
-    return words_at(x)[ARRAY_DATA]
-
-
-def _parts(expected, source, memory, block):
+def _parts(record, source, memory, block):
     """Make the parts of an array, which is as expected, over a block of memory.
 
     Parameters
     ----------
-    expected : int
-        Address of the record of `Expected`.
+    record : ndarray
+        The record of `Expected`.
     source : ndarray
     memory : object
         The owner of the memory.
@@ -277,51 +303,41 @@ def _parts(expected, source, memory, block):
     list of ndarray
         The parts, uninitialized, and at last the array that is the base of all of them.
     """
+    expected = _data_of(record)
     call = expected_at(expected)
+    dtype = words_at(address_of(source))[ARRAY_DTYPE]
+    increment(dtype)  # a finalizer may give the source another dtype
     lease = _bytes(call, block)
-    if not lease:
-        return reference_to(0)
     parts = 0
-    if set_base(call, lease, address_of(memory)):
-        dtype = words_at(address_of(source))[ARRAY_DTYPE]
-        parts = _parts_of(call, expected, dtype, lease, block, new_list(call.count + 1))
-    if parts:
-        set_item(parts, call.count, lease)
-    else:
-        decrement(lease)
+    if lease:
+        if set_base(call, lease, address_of(memory)):
+            parts = _parts_of(call, expected, dtype, lease, block, new_list(call.count + 1))
+        if parts:
+            set_item(parts, call.count, lease)
+        else:
+            decrement(lease)
+    decrement(dtype)
     return reference_to(parts)
 
 
 _SIGNATURES = {
-    _into: types.intp(types.intp, OBJECT, OBJECT),
-    _fresh: OBJECT(types.intp, types.intp, OBJECT),
-    _source: types.intp(types.intp, OBJECT),
-    _source_and_outputs: types.intp(types.intp, OBJECT, OBJECT),
-    _parts: OBJECT(types.intp, OBJECT, OBJECT, types.intp),
+    _into: types.intp(OBJECT, OBJECT, OBJECT, OBJECT),
+    _fresh: OBJECT(OBJECT, types.intp, OBJECT),
+    _parts: OBJECT(OBJECT, OBJECT, OBJECT, types.intp),
+    _source: types.intp(OBJECT, OBJECT),
 }
 
 
 @functools.cache
-def small_code():
-    """Compile the functions for small arrays, or load them from the cache.
+def code():
+    """Compile the functions of entries, or load them from the cache.
 
     Returns
     -------
-    into, fresh : callable
+    into, fresh, parts, source : callable
         The compiled functions without Numba's dispatchers, which take 0.1 µs for a call.
     """
-    return _compiled(_into), _compiled(_fresh)
-
-
-@functools.cache
-def large_code():
-    """Compile the functions for large arrays, or load them from the cache; see `small_code`.
-
-    Returns
-    -------
-    source, source_and_outputs, parts : callable
-    """
-    return _compiled(_source), _compiled(_source_and_outputs), _compiled(_parts)
+    return tuple([_compiled(function) for function in _SIGNATURES])
 
 
 def _compiled(function):

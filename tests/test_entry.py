@@ -1,4 +1,4 @@
-"""Known copies: the compiled check refuses to copy whatever the checks in Python refuse."""
+"""Entries: the compiled check refuses to copy whatever the checks in Python refuse."""
 
 import contextlib
 import ctypes
@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, plan_split
-from splitjit._copy import buffers, structs, threads
-from splitjit._copy import recipe as routes
-from splitjit._copy.entry import LargeCopy
+from splitjit._copy import buffers, crossovers, recipe, structs, threads
+from splitjit._copy.entry import LargeEntry
+from splitjit._copy.recipe import recipe_of
 from splitjit._kernels import table
 from tests.conftest import AlwaysParallel, forget_routes, needs_kernels
 from tests.guarded import guarded
@@ -34,9 +34,8 @@ def kind(request, monkeypatch):
     if request.param == "large":
         monkeypatch.setattr(threads, "_BYTES_PER_TASK", 1)
         monkeypatch.setattr(threads, "governor", AlwaysParallel())
-        monkeypatch.setattr(routes, "_SLICES_BELOW", 0)
-        monkeypatch.setattr(routes, "_SLICES_BELOW_IF_FEW_RUNS", 0)
-        monkeypatch.setattr(routes, "CALLS", 0)
+        monkeypatch.setattr(crossovers, "_NUMPY_BELOW", 0)
+        monkeypatch.setattr(crossovers, "_NUMPY_BELOW_IF_FEW_RUNS", 0)
     return request.param
 
 
@@ -57,8 +56,8 @@ def count_checks(monkeypatch):
         checks.append(arguments)
         return check(*arguments)
 
-    check = routes.check_out
-    monkeypatch.setattr(routes, "check_out", counted)
+    check = recipe.check_out
+    monkeypatch.setattr(recipe, "check_out", counted)
     return checks
 
 
@@ -176,14 +175,14 @@ def outcome(call, out):
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
-def test_the_outcome_is_as_without_known_copies(defect, monkeypatch):
+def test_the_outcome_is_as_without_entries(defect, monkeypatch):
     outcomes = []
     plan = plan_split((2, 6), [2, 2, 2], axis=1)
     for reads in (True, False):
         monkeypatch.setattr(structs, "READS_ARRAYS", reads)
         forget_routes(monkeypatch.setattr)
         x, out = prepared(plan)
-        assert (routes.route_of(plan, x.dtype, x.strides).known is not None) == reads
+        assert (recipe_of(plan, x.dtype, x.strides).entry is not None) == reads
         for part in out:
             part.fill(99)
         defect(out, x)
@@ -212,9 +211,9 @@ def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     out = [placed(part) for part in plan.output_shapes]
     before = np.random.default_rng(0).integers(0, 256, len(block), np.uint8)
     outcomes = []
-    route = routes.route_of(plan, source.dtype, source.strides)
-    for fast in (route.known, None):
-        route.known = fast
+    made = recipe_of(plan, source.dtype, source.strides)
+    for entry in (made.entry, None):
+        made.entry = entry
         plan._kept.pop("last", None)
         block[...] = before
         outcomes.append((outcome(lambda: plan(source, out), out), block.tolist()))
@@ -227,11 +226,11 @@ def test_a_binding_checks_and_copies_in_one_call():
     into = plan.bind(out)
     x = np.arange(24, dtype="f4").reshape(4, 6)
     into(x)
-    known, into._known = into._known, None  # a look at it would now fail
+    outputs, into._outputs = into._outputs, None  # a look at it would now fail
     assert [part.tolist() for part in into(x + 1)] == [
         (x + 1)[index].tolist() for index in plan.slices
     ]
-    into._known = known
+    into._outputs = outputs
     assert [part.tolist() for part in into(np.asfortranarray(x))] == [
         x[index].tolist() for index in plan.slices
     ]
@@ -334,19 +333,19 @@ def test_the_parts_share_an_aligned_block_and_leave_no_references():
 _FIELDS = {name: i for i, name in enumerate(table.Expected._fields)}
 
 
-def _no_memory(known, record):
-    if isinstance(known, LargeCopy):
-        known._expected = known._expected._replace(nbytes=1 << 60)
+def _no_memory(entry, record):
+    if isinstance(entry, LargeEntry):
+        entry._nbytes = 1 << 60
     record[_FIELDS["nbytes"]] = 1 << 60
     return MemoryError
 
 
-def _no_second_part(known, record):
+def _no_second_part(entry, record):
     record[-1] = -1  # the length of the last part
     return ValueError
 
 
-def _no_base(known, record):
+def _no_base(entry, record):
     # A function of the same signature that always fails.
     delete = ctypes.cast(ctypes.pythonapi.PyObject_DelItem, ctypes.c_void_p).value
     record[_FIELDS["set_base"]] = delete
@@ -359,8 +358,8 @@ def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, monkeypatc
     x = np.zeros((4, 6))
     plan(x)
     counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
-    known = routes.route_of(plan, x.dtype, x.strides).known
-    error = defect(known, known._kept[-1])
+    entry = recipe_of(plan, x.dtype, x.strides).entry
+    error = defect(entry, (entry._parts if isinstance(entry, LargeEntry) else entry.fresh).args[0])
     taken = []
     take = buffers.POOL.take
 
@@ -395,25 +394,50 @@ def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
     monkeypatch.setattr(structs, "API", None)
     plan = plan_split((4, 6), 2, axis=1)
     assert [part.shape for part in plan(np.zeros((4, 6)))] == [(4, 2)] * 3
-    assert routes.route_of(plan, np.dtype(float), (48, 8)).known is None
+    assert recipe_of(plan, np.dtype(float), (48, 8)).entry is None
 
 
 @pytest.mark.parametrize("into_out", [True, False])
-def test_many_calls_load_the_code(into_out, kind, monkeypatch):
-    monkeypatch.setattr(routes, "CALLS", 200)
-    monkeypatch.setattr(routes, "_ASK_EVERY", 50)
+@pytest.mark.parametrize("numba_is_loaded", [True, False])
+def test_many_calls_load_the_code(into_out, numba_is_loaded, monkeypatch):
+    monkeypatch.setattr(recipe, "_IMPORT_FROM", 200)
+    monkeypatch.setattr(recipe, "_ASK_EVERY", 50)
+    monkeypatch.setattr(recipe.loading, "has_loaded", lambda: numba_is_loaded)
     asked = []
-    monkeypatch.setattr(routes, "known_copy", lambda *arguments: asked.append(arguments[-1]))
+    monkeypatch.setattr(recipe, "entry_of", lambda *_, if_loaded: asked.append(if_loaded))
     plan = plan_split((6,), 2)
     out = plan.empty(float) if into_out else None
-    for _ in range(22 if into_out or kind == "large" else 210):
+    for _ in range(210):
         plan(np.arange(6.0), out)
-    if kind == "large":
-        assert asked == [True] * 3 + [False] * 19
-    elif into_out:
-        assert asked == [True] * 19 + [False] * 3
-    else:
-        assert asked == [True] * 4 + [False]
+    assert asked == [True] + [not numba_is_loaded] * 3 + [False]
+
+
+def test_more_outputs_than_are_compared_must_lie_in_order():
+    plan = plan_split((600,), num_splits=600)
+    x = np.arange(600.0)
+    out = plan.empty(float)
+    for _ in range(3):
+        for outputs in (out, out[::-1]):
+            assert [part[0] for part in plan(x, outputs)] == x.tolist()
+
+
+def test_calls_at_the_same_time_have_layouts_of_their_own(monkeypatch):
+    plan = plan_split((4, 6), 2, axis=1)
+    x, out = prepared(plan)
+    others = [np.zeros_like(part) for part in out]
+    entry = recipe_of(plan, x.dtype, x.strides).entry
+    copy = threads.copy
+
+    def nested(*arguments):  # another call, as by another thread, between the check and the copy
+        monkeypatch.setattr(threads, "copy", copy)
+        assert entry.into(x + 1, others)
+        return copy(*arguments)
+
+    monkeypatch.setattr(threads, "copy", nested)
+    assert entry.into(x, out)
+    if isinstance(entry, LargeEntry):
+        assert [part.tolist() for part in out] == [x[index].tolist() for index in plan.slices]
+        assert others[0].tolist() == (x + 1)[plan.slices[0]].tolist()
 
 
 def test_arrays_that_lie_otherwise_are_not_read(monkeypatch):
