@@ -36,12 +36,17 @@ Call = Callable[[], Iterable]  # splits once and returns the parts
 
 @dataclass(frozen=True)
 class Case:
-    """A split of a C-contiguous array: its shape, the axis, and the sizes along the axis."""
+    """A split: the shape of the array, the axis, and the sizes along the axis.
+
+    In memory, the axes of the array have an order: "C", "F" for all axes reversed, or "T" for
+    the last two axes swapped.
+    """
 
     shape: tuple[int, ...]
     axis: int
     sizes: tuple[int, ...]
     dtype: str = "float32"
+    order: str = "C"
 
     @property
     def nbytes(self) -> int:
@@ -51,7 +56,19 @@ class Case:
     def __str__(self) -> str:
         groups = [(size, len(list(group))) for size, group in itertools.groupby(self.sizes)]
         sizes = ", ".join(f"{n}x{size}" if n > 1 else f"{size}" for size, n in groups)
-        return f"{self.shape} {self.dtype}, axis {self.axis} → {sizes}"
+        order = "" if self.order == "C" else f" order {self.order}"
+        return f"{self.shape} {self.dtype}{order}, axis {self.axis} → {sizes}"
+
+    def array(self) -> np.ndarray:
+        """Return an array to split.
+
+        Its items are small integers: exact in every dtype, and no NaN, which would not equal
+        itself.
+        """
+        x = np.random.default_rng(0).integers(0, 127, self.shape, np.int8).astype(self.dtype)
+        if self.order == "T":
+            return x.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+        return np.asarray(x, order=self.order)
 
 
 # ---- measuring ------------------------------------------------------------------------
@@ -137,9 +154,7 @@ def contenders(
     AssertionError
         If a contender returns a wrong part.
     """
-    # Small integers are exact in every dtype, and contain no NaN, which is not equal to itself.
-    values = np.random.default_rng(0).integers(0, 127, case.shape, np.int8)
-    x = values.astype(case.dtype)
+    x = case.array()
     expected = splitjit.split(x, case.sizes, axis=case.axis, copy=False)
     out = None if fresh else [np.empty_like(part, order="C") for part in expected]
 

@@ -36,8 +36,30 @@ CASES = {
     "long runs, out": (Case((512, 8192), 1, (4096,) * 2), "out"),
     "axis 0, fresh": (Case((2048, 2048), 0, (512,) * 4), "fresh"),
 }
-SMALL = {"splitjit, one thread": tuple(CASES)}
-FULL = SMALL | {
+STRIDED = {
+    "F, 4 bytes, 10 KB": (Case((50, 50), 1, (20, 30), "float32", "F"), "fresh"),
+    "F, 1 byte, 48 KB": (Case((1000, 48), 0, (500,) * 2, "uint8", "F"), "fresh"),
+    "T, 16 bytes, 148 KB": (Case((21, 21, 21), 0, (10, 11), "complex128", "T"), "fresh"),
+    "F, 4 bytes, 194 KB": (Case((90, 90, 6), 2, (3,) * 2, "float32", "F"), "fresh"),
+    "F, 8 bytes, 500 KB": (Case((250, 250), 1, (100, 150), "float64", "F"), "fresh"),
+    "T, 2 bytes, 1 MB": (Case((80, 80, 80), 1, (40,) * 2, "uint16", "T"), "fresh"),
+    "F, 16 bytes, 4 MB": (Case((500, 500), 0, (250,) * 2, "complex128", "F"), "out"),
+    "F, 4 bytes, 64 MB": (Case((4096, 4096), 1, (1024,) * 4, "float32", "F"), "out"),
+}
+"""Transposed sources: the order of the axes in memory, bytes of an item, bytes of the array."""
+CASES |= STRIDED
+CASES["objects"] = (Case((300, 300), 1, (100,) * 3, "object"), "fresh")
+
+_LONG = ("F, 4 bytes, 64 MB", "objects")  # too long for CI
+_COLD = ("F, 8 bytes, 500 KB",)  # no case that calls a kernel: it would load Numba for all cases
+SMALL = {
+    "splitjit, one thread": tuple(case for case in CASES if case not in _LONG),
+    "splitjit, cold": _COLD,
+}
+FULL = {
+    "splitjit, one thread": tuple(CASES),
+    "splitjit, cold": _COLD,
+    "splitjit, warm": tuple(STRIDED),
     "splitjit, bind": ("QKV of 1 token, out",),
     OURS: ("pixels, out", "runs of 40 bytes, out", "long runs, out", "axis 0, fresh"),
 }
@@ -118,7 +140,10 @@ def look(
 def _ratio(base: Worker, new: Worker, name: str, slow: float | None) -> float | None:
     """Return the median ratio of bursts that follow each other, over new arrays."""
     ratios = []
-    cpu = base.contender != OURS  # on one thread, CPU time leaves out the time of other programs
+    cpu = base.contender not in (
+        OURS,
+        "splitjit, warm",
+    )  # on one thread, CPU time leaves out the time of other programs
     for _ in range(3):
         for worker in (base, new):
             if reason := worker.ask("prepare", *CASES[name]):

@@ -147,7 +147,10 @@ def preparations() -> dict:
         "splitjit": _split,
         BEFORE: _split,
         "splitjit, one thread": lambda case, x, out, _: compare.prepare_splitjit(case, x, out, 1),
+        "splitjit, cold": _split,
+        "splitjit, warm": _warm,
         "splitjit, plan": _plan,
+        "splitjit, plan, warm": lambda *given: _warm(*given) and _plan(*given),
         "splitjit, bind": _bind,
         "NumPy, split": compare.prepare_numpy,
     }
@@ -157,6 +160,13 @@ def _split(case, x, out, threads):
     import splitjit
 
     return lambda: splitjit.split(x, case.sizes, axis=case.axis, out=out)
+
+
+def _warm(case, x, out, threads):
+    import splitjit
+
+    splitjit.warmup()
+    return _split(case, x, out, threads)
 
 
 def _plan(case, x, out, threads):
@@ -229,10 +239,9 @@ class Contender:
         """Allocate, call once and verify; return a reason if the contender cannot do it."""
         from benchmarks.compare import Case
 
-        shape, axis, sizes, dtype = case
-        case = Case(tuple(shape), axis, tuple(sizes), dtype)
-        # Small integers: exact in every dtype, and no NaN, which would not equal itself.
-        x = np.random.default_rng(0).integers(0, 127, case.shape, np.int8).astype(case.dtype)
+        shape, axis, sizes, dtype, order = case
+        case = Case(tuple(shape), axis, tuple(sizes), dtype, order)
+        x = case.array()
         try:
             call = preparations()[self.name](case, x, allocate(case, outputs), CORES)
         except (ImportError, NotImplementedError) as error:

@@ -10,14 +10,14 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import splitjit
-from splitjit._kernels import copy, deinterleave, part, records, rows, runs, transpose
+from splitjit._kernels import copy, deinterleave, part, records, rows, runs, tiles, transpose
 from tests.conftest import needs_kernels
 
 pytestmark = needs_kernels
 
 
 def test_no_two_functions_share_a_name():
-    modules = (copy, deinterleave, part, records, rows, runs, transpose)
+    modules = (copy, deinterleave, part, records, rows, runs, tiles, transpose)
     values = [value for module in modules for value in vars(module).values()]
     compiled = {id(f): f for f in values if isinstance(f, Dispatcher)}.values()
     names = [function.py_func.__qualname__ for function in compiled]

@@ -171,7 +171,7 @@ def transpose_tile(typingctx, targets, offset, skip, source, source_step, itemsi
 
     def codegen(context, builder, signature, args):
         targets, offset, skip, source, source_step, _, stream = args
-        lines = _transposed(builder, size, source, source_step)
+        lines = _transposed(builder, size, LINE // TILE, source, source_step)
         with builder.if_else(builder.icmp_signed("!=", stream, _int(0))) as branches:
             for branch, is_streamed in zip(branches, (True, False), strict=True):
                 with branch:
@@ -179,6 +179,26 @@ def transpose_tile(typingctx, targets, offset, skip, source, source_step, itemsi
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 5, itemsize, types.intp), codegen
+
+
+@intrinsic(prefer_literal=True)
+def transpose_square(typingctx, targets, offset, source, source_step, itemsize):
+    """Transpose a square of items: steps of `TILE` bytes become `TILE` bytes of each line.
+
+    The address to which line i is written is the word at ``targets + i * WORD``, plus `offset`.
+    All addresses may have any alignment.
+    """
+    (size,) = _literals(itemsize)
+
+    def codegen(context, builder, signature, args):
+        targets, offset, source, source_step, _ = args
+        for i, line in enumerate(_transposed(builder, size, 1, source, source_step)):
+            place = _pointer(builder, builder.add(targets, _int(i * WORD)), _INT64)
+            target = builder.add(builder.load(place), offset)
+            _store(builder, line, _pointer(builder, target, line.type), TILE, False)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 4, itemsize), codegen
 
 
 def _store_lines(builder, lines, targets, offset, skip, stream):
@@ -190,11 +210,11 @@ def _store_lines(builder, lines, targets, offset, skip, stream):
             _store(builder, line, _pointer(builder, target, line.type), LINE, stream)
 
 
-def _transposed(builder, itemsize, source, source_step):
-    """Load a tile and return its lines. A vector has lanes of `TILE` bytes, with n steps each."""
+def _transposed(builder, itemsize, lanes, source, source_step):
+    """Load a tile and return its lines. Vectors have lanes of `TILE` bytes, with n steps each."""
     n = TILE // itemsize
     item = min(itemsize, WORD)
-    items, lanes = TILE // item, LINE // TILE
+    items = TILE // item
     lane = ir.VectorType(ir.IntType(8 * item), items)
     rows = []
     for first in range(n):

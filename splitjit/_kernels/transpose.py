@@ -14,9 +14,10 @@ a *band*. A band is cut into *strips* of lines, and a strip into *batches* of
 steps. A task copies one batch of one strip, a *piece*, at a time, so that the
 loop reads and writes whole cache lines on both sides:
 
-- If the cache lines of all parts begin at the same steps, and runs are items of
-  1 to 16 bytes, *tiles* of the piece are transposed in registers and written to
-  the parts, a cache line at a time.
+- If stores do not bypass the cache, short runs are written to the parts at once. If they
+  are adjacent items, *tiles* of the piece are transposed in registers, or smaller squares.
+- If stores bypass the cache, they must fill cache lines. So tiles are written to the parts only
+  if the cache lines of all parts begin at the same steps.
 - Otherwise the task gathers the piece in a buffer on the heap, and then writes
   its lines to their parts.
 """
@@ -35,21 +36,23 @@ from splitjit._kernels.intrinsics import (
     prefetch,
     release,
     reserve,
-    transpose_tile,
     words_at,
 )
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import STAGE, move_runs, put_bytes, staging_buffer
 from splitjit._kernels.table import LINE, PAGE, TILE, WORD
+from splitjit._kernels.tiles import Strip, has_tiles, write_items, write_tiles
 
 _ROOM = 1 << 15  # bytes of the buffer for a piece: a larger one would leave the L1 cache
 _SPARE = 2 * LINE  # after the piece, since the last line is moved as a whole
 _STRIP = 1 << 7  # source bytes of a strip at each step
 _BROAD_STRIP = 1 << 10  # the same, if runs are a cache line or longer
 _TABLES = 2 * _STRIP * WORD  # the addresses of the lines of a strip, in the parts and in the buffer
-_TILES = 4  # tiles that are written to the same lines before other lines get theirs
 _ZERO = np.intp(0)  # for a literal 0, Numba compiles a function once more
 _LEAST = 4 * LINE  # bytes of each line of a piece, at least
+_LONG = 2 * TILE  # longer runs are gathered; of shorter ones, lines are written item by item
+_TILED = 4  # in the cache, tiles of larger items are no faster than single items …
+_CONFLICT = 1 << 9  # … unless steps are a multiple of so many bytes apart, and share few cache sets
 
 
 class Band(NamedTuple):
@@ -72,7 +75,9 @@ class Band(NamedTuple):
         If the offsets differ, a piece also gathers the last `again` steps of the piece before
         it, and each line is written up to its last full cache line.
     direct : bool
-        Whether tiles are written to the parts, and not gathered in the buffer before.
+        Whether pieces are written to the parts, and not gathered in the buffer before.
+    coincide : bool
+        Whether all lines start at the same offset from a cache line.
     pieces : int
         The number of strips, times batches, times indices into the outer dims.
     """
@@ -85,100 +90,28 @@ class Band(NamedTuple):
     early: int
     again: int
     direct: bool
+    coincide: bool
     pieces: int
 
 
-class Strip(NamedTuple):
-    """A piece to copy, one batch of a strip: its first run, its size, and its byte steps."""
-
-    source: int
-    run: int
-    lines: int
-    steps: int
-    line: int
-    step: int
-
-
 @jit(inline="always")
-def _has_tiles(run, line, lines):
-    """Return whether lines are adjacent items of a power of two, and fill a tile."""
-    return line == run and lines * run >= TILE and TILE % run == 0
+def _write_piece(stream, targets, offset, skew, ahead, strip):
+    """Write a piece to its parts: whole tiles, and the items before and after them.
 
-
-def _tiles_of(nbytes):
-    """Make the loop that writes the whole tiles of items of `nbytes`; see `_write_tiles`."""
-    tile, width = LINE // nbytes, TILE // nbytes  # steps and lines of a tile
-    together = LINE // TILE  # tiles that share cache lines of the source
-
-    @jit(tag=nbytes)
-    def write_tiles(stream, table, offset, ahead, source, lines, steps, step):
-        out_of_line()
-        # A block is read once for each tile that shares its lines, so it must stay in the L1 cache.
-        is_near = abs(step) * tile * _TILES <= _ROOM
-        block = (_TILES if is_near else 1) * tile
-        for group in range(0, lines, together * width):
-            for start in range(0, steps - tile + 1, block):
-                count = min(steps - start, block) // tile
-                fetch = ahead + group * nbytes + start * step
-                for k in range(group, min(group + together * width, lines), width):
-                    line = min(k, lines - width)  # the last tile may repeat lines
-                    place = offset + start * nbytes
-                    column = source + line * nbytes + start * step
-                    for _ in range(count):
-                        # The tiles that share cache lines prefetch an equal share of them each.
-                        for _ in range(tile // together):
-                            prefetch(fetch)
-                            fetch += step
-                        lines_at = table + line * WORD
-                        transpose_tile(lines_at, place, k - line, column, step, nbytes, stream)
-                        place += LINE
-                        column += tile * step
-
-    return write_tiles
-
-
-_tiles_of_1, _tiles_of_2, _tiles_of_4 = _tiles_of(1), _tiles_of(2), _tiles_of(4)
-_tiles_of_8, _tiles_of_16 = _tiles_of(8), _tiles_of(16)
-
-
-@jit
-def _write_tiles(stream, table, offset, ahead, strip):
-    """Write the steps of a piece that fill whole tiles; return their number.
-
-    Line k is written to the address in word k of the table, plus `offset`. If `stream`, this is
-    a multiple of `LINE`. The loop prefetches from the address `ahead`, with the steps of the piece.
+    The first cache line of each target begins after `skew` bytes.
     """
-    out_of_line()
-    source, run, lines, steps, step = strip.source, strip.run, strip.lines, strip.steps, strip.step
-    if not _has_tiles(run, strip.line, lines):
-        return 0
-    if run == 1:
-        _tiles_of_1(stream, table, offset, ahead, source, lines, steps, step)
-    elif run == 2:
-        _tiles_of_2(stream, table, offset, ahead, source, lines, steps, step)
-    elif run == 4:
-        _tiles_of_4(stream, table, offset, ahead, source, lines, steps, step)
-    elif run == 8:
-        _tiles_of_8(stream, table, offset, ahead, source, lines, steps, step)
-    else:
-        _tiles_of_16(stream, table, offset, ahead, source, lines, steps, step)
-    return steps - steps % (LINE // run)
-
-
-@jit(inline="always")
-def _write_piece(stream, targets, offset, ahead, strip):
-    """Write a piece to its parts: whole cache lines, and the items before and after them."""
     run, lines, steps, step = strip.run, strip.lines, strip.steps, strip.step
-    head = min(-(words_at(targets)[0] + offset) % LINE // run, steps)
-    rest = Strip(strip.source + head * step, run, lines, steps - head, strip.line, step)
-    done = head + _write_tiles(stream, targets, offset + head * run, ahead + head * step, rest)
-    if head == 0 and done == steps:
-        return
-    for k in range(lines):
-        target = words_at(targets)[k] + offset
-        source = strip.source + k * strip.line
-        move_runs(target, source, run, head, run, step)
-        move_runs(target + done * run, source + done * step, run, steps - done, run, step)
+    head = done = _ZERO
+    if stream or run <= _TILED or step % _CONFLICT == 0:
+        head = min(skew // run, steps)
+        rest = Strip(strip.source + head * step, run, lines, steps - head, strip.line, step)
+        done = head + write_tiles(stream, targets, offset + head * run, ahead + head * step, rest)
+    if head:
+        write_items(targets, offset, Strip(strip.source, run, lines, head, strip.line, step))
+    if done < steps:
+        source = strip.source + done * step
+        rest = Strip(source, run, lines, steps - done, strip.line, step)
+        write_items(targets, offset + done * run, rest)
 
 
 @jit(inline="always")
@@ -188,12 +121,12 @@ def _gather(stage, pitch, table, ahead, strip):
     The loop prefetches from the address `ahead`, with the byte steps of the piece.
     """
     run, lines = strip.run, strip.lines
-    done = _write_tiles(_ZERO, table, _ZERO, ahead, strip)
+    done = write_tiles(_ZERO, table, _ZERO, ahead, strip)
     if 0 < done < strip.steps:  # the last tile repeats steps of the tile before it
         start = strip.steps - LINE // run
         source = strip.source + start * strip.step
         last = Strip(source, run, lines, LINE // run, strip.line, strip.step)
-        done = start + _write_tiles(_ZERO, table, start * run, ahead + start * strip.step, last)
+        done = start + write_tiles(_ZERO, table, start * run, ahead + start * strip.step, last)
     stage += done * run
     source = strip.source + done * strip.step
     steps = strip.steps - done
@@ -263,22 +196,29 @@ def _band_at(call, layout, first, room):
     run, steps = part.run, part.extents[dims - 1]
     offset = _offset_from_line(call, layout, first, end)
     coincide = offset >= 0 and offset % run == 0 and LINE % run == 0
-    direct = coincide and _has_tiles(run, layout.source_strides[dims - 2], lines)
-    if direct:
-        width = min(_STRIP, lines)
+    if call.stream:
+        direct = coincide and has_tiles(run, layout.source_strides[dims - 2], lines)
     else:
-        width = min(max((_STRIP if run < LINE else _BROAD_STRIP) // run, 1), lines)
-        width = min(width, room // _LEAST)
+        direct = run < _LONG
     early = offset // run if coincide and (direct or call.stream) else 0
     again = -(-LINE // run) if call.stream and not coincide else 0
-    batch = room // (width * run) - again
+    width = max((_STRIP if run < LINE else _BROAD_STRIP) // run, 1)
+    if direct and call.stream:
+        width = min(_STRIP, lines)
+        batch = room // (width * run)
+    elif direct:  # the cache lines of all steps of a line must stay in the L1 cache
+        batch = room // 2 // min(abs(layout.source_strides[dims - 1]), LINE)
+        width = min(max(room // (min(batch, steps) * run), width), _STRIP, lines)
+    else:
+        width = min(width, lines, room // _LEAST)
+        batch = room // (width * run) - again
     if direct:
         batch = max(batch - batch % (LINE // run), LINE // run)
     elif batch > LINE:
         batch -= batch % LINE
     outer = part.nbytes // (run * steps * part.extents[dims - 2])
     pieces = outer * -(-lines // width) * -(-(steps + early) // batch)
-    return Band(first, end, lines, width, batch, early, again, direct, pieces)
+    return Band(first, end, lines, width, batch, early, again, direct, coincide, pieces)
 
 
 @jit(inline="always")
@@ -320,22 +260,28 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
         source = origin + strip * band.width * source_line + gathered * source_step
         source += _outer_offset(index, dims, part.extents, layout.source_strides)
         if strips > 1 or dims > 2 or piece == first:  # else the targets are the same
-            for k in range(width):
-                target = call.target + part.target_offset
-                target += line * part.target_strides[dims - 2]
+            k = _ZERO
+            while k < width:
+                apart = part.target_strides[dims - 2]
+                target = call.target + part.target_offset + line * apart
                 target += _outer_offset(index, dims, part.extents, part.target_strides)
-                words_at(targets)[k] = target
-                line += 1
+                n = min(width - k, part.extents[dims - 2] - line)
+                for _ in range(n):
+                    words_at(targets)[k] = target
+                    target += apart
+                    k += 1
+                line += n
                 if line == part.extents[dims - 2]:
                     p = p + 1 if p + 1 < band.end else band.first
-                    line = 0
+                    line = _ZERO
                     part = part_at(layout, p)
         ahead = source + width * source_line  # prefetch the next piece
         if strip + 1 == strips:
             ahead = source - strip * band.width * source_line + (end - gathered) * source_step
         taken = Strip(source, run, width, end - gathered, source_line, source_step)
         if band.direct:
-            _write_piece(call.stream, targets, start * run, ahead, taken)
+            skew = -(words_at(targets)[0] + start * run) % LINE if band.coincide else _ZERO
+            _write_piece(call.stream, targets, start * run, skew, ahead, taken)
         else:
             _gather(stage, pitch, staged, ahead, taken)
             for k in range(width):
@@ -348,15 +294,28 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
         strip = strip + 1 if strip + 1 < strips else 0
 
 
+@jit(inline="always")
+def _gathers(call, layout):
+    """Return whether some pieces may be gathered in the buffer."""
+    if call.stream:
+        return True
+    longest = _ZERO
+    for p in range(layout.count):
+        longest = max(longest, part_at(layout, p).run)
+    return longest >= _LONG
+
+
 def transpose(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = arguments_at(arguments)
     layout = layout_at(call.layout)
-    # On the heap, because stacks may have 32 KB. With too little memory, pieces are smaller.
-    memory = allocate(_ROOM + _SPARE + PAGE)
-    stage, room = staging_buffer(), STAGE - _SPARE
-    if memory:
-        stage, room = memory + -memory % PAGE, _ROOM
+    memory, stage, room = _ZERO, _ZERO, _ROOM
+    if _gathers(call, layout):
+        # On the heap, because stacks may have 32 KB. With too little memory, pieces are smaller.
+        memory = allocate(_ROOM + _SPARE + PAGE)
+        stage, room = staging_buffer(), STAGE - _SPARE
+        if memory:
+            stage, room = memory + -memory % PAGE, _ROOM
     targets = reserve(_TABLES, LINE)
     total = p = _ZERO
     while p < layout.count:
