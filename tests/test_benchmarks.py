@@ -7,9 +7,10 @@ import subprocess
 from argparse import Namespace
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 
-from benchmarks import busy, gate, landscape, processes, workers
+from benchmarks import busy, gate, landscape, processes, strided, workers
 from benchmarks.compare import Case
 from benchmarks.landscape import Cell, Found
 from benchmarks.workers import ROOT, Worker, allocate, busy_programs
@@ -196,6 +197,40 @@ def test_the_best_peer_is_compared():
     assert "| torch, over ours | 2.50 |" in table
     assert "| best peer over splitjit | 1.50 |" in table
     assert "splitjit, bind: least 3.00" in table
+
+
+# ---- strided --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["C", "F", "T"])
+def test_an_array_has_the_order_of_its_case(order):
+    case = Case((3, 4, 5), 1, (2, 2), "uint16", order)
+    x = case.array()
+    assert (x.shape, x.dtype) == ((3, 4, 5), "uint16")
+    assert x.strides == {"C": (40, 10, 2), "F": (2, 6, 24), "T": (40, 2, 8)}[order]
+    assert np.array_equal(x, Case((3, 4, 5), 1, (2, 2), "uint16").array())
+
+
+def test_strided_cases_split_the_whole_axis():
+    for nbytes, dtype in itertools.product(strided.SIZES, strided.DTYPES):
+        for case in strided.cases(nbytes, dtype):
+            assert sum(case.sizes) == case.shape[case.axis]
+            assert 0.7 * nbytes < case.nbytes < 1.3 * nbytes
+
+
+def test_losses_are_listed():
+    ratios = dict.fromkeys(itertools.product(strided.CONTENDERS, strided.KNOWN[:2]), 1.5)
+    ratios["splitjit, warm", strided.KNOWN[1]] = 0.5
+    text = strided.table(ratios, 1.1)
+    assert "| 1.50 | 0.50 | 1.50 |" in text
+    assert str(strided.KNOWN[0]) not in text
+    assert "splitjit, warm: geometric mean 0.87, least 0.50; 1 of 2 cases below 0.95" in text
+
+
+def test_the_gate_has_each_of_its_cases():
+    timed = {case for cases in gate.FULL.values() for case in cases}
+    assert timed == set(gate.CASES)
+    assert {case for cases in gate.SMALL.values() for case in cases} < timed
 
 
 # ---- landscape ------------------------------------------------------------------------

@@ -15,6 +15,7 @@
             │  target, source, run, count, steps
             ▼
     rows.py              contiguous rows with runs of a cache line or longer, past the cache
+    tiles.py             pieces of transposed sources: tiles in registers, or item by item
     runs.py              evenly spaced runs: ordinary stores, or stores that bypass the cache
             │
             ▼
