@@ -95,6 +95,12 @@ class Band(NamedTuple):
 
 
 @jit(inline="always")
+def _suits_tiles(run, step):
+    """Return whether tiles are faster than single items if stores do not bypass the cache."""
+    return run <= _TILED or step % _CONFLICT == 0
+
+
+@jit(inline="always")
 def _write_piece(stream, targets, offset, skew, ahead, strip):
     """Write a piece to its parts: whole tiles, and the items before and after them.
 
@@ -102,7 +108,7 @@ def _write_piece(stream, targets, offset, skew, ahead, strip):
     """
     run, lines, steps, step = strip.run, strip.lines, strip.steps, strip.step
     head = done = _ZERO
-    if stream or run <= _TILED or step % _CONFLICT == 0:
+    if stream or _suits_tiles(run, step):
         head = min(skew // run, steps)
         rest = Strip(strip.source + head * step, run, lines, steps - head, strip.line, step)
         done = head + write_tiles(stream, targets, offset + head * run, ahead + head * step, rest)
@@ -196,18 +202,21 @@ def _band_at(call, layout, first, room):
     run, steps = part.run, part.extents[dims - 1]
     offset = _offset_from_line(call, layout, first, end)
     coincide = offset >= 0 and offset % run == 0 and LINE % run == 0
+    step = layout.source_strides[dims - 1]
+    tiled = has_tiles(run, layout.source_strides[dims - 2], lines)
     if call.stream:
-        direct = coincide and has_tiles(run, layout.source_strides[dims - 2], lines)
+        direct = coincide and tiled
     else:
         direct = run < _LONG
+        tiled = tiled and _suits_tiles(run, step)
     early = offset // run if coincide and (direct or call.stream) else 0
     again = -(-LINE // run) if call.stream and not coincide else 0
     width = max((_STRIP if run < LINE else _BROAD_STRIP) // run, 1)
-    if direct and call.stream:
+    if direct and tiled:
         width = min(_STRIP, lines)
         batch = room // (width * run)
     elif direct:  # the cache lines of all steps of a line must stay in the L1 cache
-        batch = room // 2 // min(abs(layout.source_strides[dims - 1]), LINE)
+        batch = room // 2 // min(abs(step), LINE)
         width = min(max(room // (min(batch, steps) * run), width), _STRIP, lines)
     else:
         width = min(width, lines, room // _LEAST)
