@@ -20,9 +20,9 @@ import numpy as np
 from numba import types
 
 import splitjit
-from splitjit import _njit as overloads
 from splitjit._copy import buffers, crossovers, structs, threads
 from splitjit._kernels import table
+from splitjit._njit import copying
 from tests.conftest import ROUTES, AlwaysParallel, forget_routes
 
 PAGE = mmap.PAGESIZE
@@ -244,7 +244,8 @@ def main(route: str, first: int, last: int, log: str) -> None:
     global COMPILED
     COMPILED = route.startswith("compiled")
     if COMPILED:
-        overloads.STREAM_FROM = 0 if route == "compiled-streamed" else 1 << 62
+        from_bytes = 0 if route == "compiled-streamed" else 1 << 62
+        copying._STREAM_FROM = from_bytes, from_bytes
     else:
         slices, task, stream = ROUTES[route]
         forget_routes(setattr)

@@ -41,7 +41,6 @@ _operators
 onnx openvino dask _files
 files
 splitjit
-_inlining _njit_rules
 _njit
 _cli
 __main__

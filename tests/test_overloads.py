@@ -11,8 +11,7 @@ import pytest
 from numba import njit, prange, typed
 
 import splitjit
-from splitjit import SplitError, SplitTypeError
-from splitjit import _njit as overloads
+from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._copy import crossovers, loading
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
@@ -515,7 +514,7 @@ def test_the_entry_point_is_what_numba_calls():
 
     (entry,) = [e for e in entry_points(group="numba_extensions") if "splitjit" in e.value]
     assert entry.name == "init"
-    assert entry.load() is overloads.init
+    assert entry.load() is _njit.init
 
 
 def _scale_rows(x):

@@ -28,7 +28,7 @@ _FEW_ITEMS = 1 << 16  # the limit in items if the last axis of the source is str
 _OBJECT_LOOP_FROM = 1 << 19
 
 _STREAM_FROM = 15 << 20
-_LONG_RUN = 1 << 9
+LONG_RUN = 1 << 9
 _LARGE_CACHE = 1 << 28
 _IN_LARGE_CACHE = 2.4
 """If the L3 cache is large, ordinary stores of long runs are faster up to so many times as many
@@ -54,13 +54,13 @@ def suits_object_loop(nbytes: int) -> bool:
     return nbytes >= _OBJECT_LOOP_FROM
 
 
-def stream_from(run: int) -> float:
+def stream_from(run: int) -> int:
     """Return from how many bytes on stores bypass the cache, if the shortest run has `run` bytes.
 
     Compiled code of users asks, too; see `splitjit._njit`.
     """
-    is_cached = run >= _LONG_RUN and cache_bytes() >= _LARGE_CACHE
-    return _STREAM_FROM * (_IN_LARGE_CACHE if is_cached else 1)
+    is_cached = run >= LONG_RUN and cache_bytes() >= _LARGE_CACHE
+    return int(_STREAM_FROM * (_IN_LARGE_CACHE if is_cached else 1))
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
