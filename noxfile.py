@@ -16,6 +16,9 @@ nox.options.default_venv_backend = "uv"  # only uv can install the oldest allowe
 WHEELS = ["--only-binary=:all:", "--no-binary=splitjit"]
 """Use only wheels: the oldest version is then the oldest one with a wheel for this Python."""
 
+TEST_PACKAGES = ["pytest>=9.0", "hypothesis", "ml-dtypes"]
+"""What tests need if they compare with no other library."""
+
 
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])
 @nox.parametrize(
@@ -28,11 +31,28 @@ def tests(session: nox.Session, resolution: str) -> None:
     session.run("python", "-m", "pytest", *session.posargs)
 
 
+@nox.session(python=["3.11"])
+@nox.parametrize(
+    "versions",
+    [
+        # the floors of pyproject.toml
+        nox.param(["numba==0.61.0", "numpy==2.0.*"], id="floors"),
+        nox.param(["numba==0.64.0"], id="numba-0.64"),
+        nox.param(["numba==0.66.0"], id="numba-0.66"),
+        nox.param(["numba"], id="newest"),
+    ],
+)
+def oldest(session: nox.Session, versions: list[str]) -> None:
+    """Run all tests of users' compiled code, the slow ones too, with older versions of Numba."""
+    session.install(*WHEELS, ".", *versions, *TEST_PACKAGES)
+    files = ["tests/test_overloads.py", "tests/test_njit_neighbours.py"]
+    session.run("python", "-m", "pytest", *files, *session.posargs)
+
+
 @nox.session(python=["3.14t"])
 def free_threaded(session: nox.Session) -> None:
     """Split from many threads on a free-threaded Python; the peers have no wheels for it."""
-    packages = ["pytest", "hypothesis", "ml-dtypes"]
-    session.install(*WHEELS, ".", *packages)
+    session.install(*WHEELS, ".", *TEST_PACKAGES)
     session.run("python", "-m", "pytest", "tests/test_platforms.py", *session.posargs)
 
 

@@ -266,6 +266,13 @@ def split_into(
     SplitPlan.bind : Check output arrays once, for many calls.
     numba.jit : Compiles functions that call `split_into`.
 
+    Notes
+    -----
+    If a call in compiled code is refused, Numba frees no array of the compiled
+    functions that made the call, as after every error of a compiled function.
+    To avoid this, check the lengths with `plan_split` in Python before, or
+    catch the error in the function that makes the call.
+
     Examples
     --------
     >>> import numpy as np
