@@ -352,6 +352,7 @@ def main(first: int, last: int, seconds: float = float("inf")) -> int:
             path.write_text(HEADER + function.source(0) + function.source(1))
             spec = importlib.util.spec_from_file_location(path.stem, path)
             module = importlib.util.module_from_spec(spec)
+            sys.modules[path.stem] = module  # code loaded from a cache may import it
             spec.loader.exec_module(module)
             seen[function.kind] += 1
             try:
