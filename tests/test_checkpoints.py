@@ -13,7 +13,7 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit._files import checkpoint, tiles
+from splitjit.files import checkpoint, tiles
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")

@@ -21,7 +21,7 @@ from splitjit._cli import check, report
 from splitjit._cli import main as command
 from splitjit._cli.main import main
 from splitjit._copy import threads
-from splitjit._files import tiles
+from splitjit.files import tiles
 from tests.conftest import needs_kernels
 
 SMALL = (
@@ -402,9 +402,9 @@ def test_a_missing_package_is_one_line(tmp_path, capsys, monkeypatch):
 
 HALF_WAY = """
     import runpy, sys, time
-    from splitjit._files.formats.base import Source
+    from splitjit.files.formats.base import TensorFile
 
-    fill, tiles = Source.fill, []
+    fill, tiles = TensorFile.fill, []
 
     def waiting(*args):
         tiles.append(fill(*args))
@@ -413,7 +413,7 @@ HALF_WAY = """
             time.sleep(60)
         return tiles[-1]
 
-    Source.fill = waiting
+    TensorFile.fill = waiting
     sys.argv = ["__main__.py", "split", "x.npy", "--num-splits", "2", *sys.argv[1:]]
     runpy.run_module("splitjit", run_name="__main__")
 """

@@ -13,9 +13,9 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit import files
-from splitjit._files import places, tiles, writing
-from splitjit._files.formats.base import FilePart, Source
-from splitjit._files.formats.npy import Npy
+from splitjit.files import places, tiles, writing
+from splitjit.files.formats.base import PlainWriter, TensorFile
+from splitjit.files.formats.npy import Npy
 
 
 @pytest.fixture
@@ -237,8 +237,8 @@ def contents(folder):
 FAILURES = [
     (Npy, "create", 1),
     (splitjit, "split", 1),
-    (Source, "fill", 2),
-    (FilePart, "write", 4),
+    (TensorFile, "fill", 2),
+    (PlainWriter, "write", 4),
     (os, "fsync", 2),
     (os, "link", 1),
 ]

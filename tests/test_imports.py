@@ -38,7 +38,15 @@ _api.binding
 _api.plan
 _api.split
 _operators
-onnx openvino dask _files
+onnx openvino dask
+files.transaction files.places
+files.formats
+files.checkpoint files.plan
+files.patterns files.tiles files.siblings
+files.ask_transformers
+files.tensor_parallel files.splitting
+files.naming files.joining
+files.writing
 files
 splitjit
 _njit

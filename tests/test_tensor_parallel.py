@@ -8,7 +8,7 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit._files import model_plan, tensor_parallel
+from splitjit.files import ask_transformers, tensor_parallel
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5.0")
@@ -304,6 +304,6 @@ def test_every_style_of_transformers_is_known():
 
 def test_the_style_of_a_parameter():
     plan = {"layers.*.q": "colwise", "experts.up": "packed_colwise"}
-    assert model_plan.style_of("layers.12.q.bias", plan) == "colwise"
-    assert model_plan.style_of("experts.up", plan) == "packed_colwise"
-    assert model_plan.style_of("layers.1.q2.bias", plan) is None
+    assert ask_transformers.style_of("layers.12.q.bias", plan) == "colwise"
+    assert ask_transformers.style_of("experts.up", plan) == "packed_colwise"
+    assert ask_transformers.style_of("layers.1.q2.bias", plan) is None

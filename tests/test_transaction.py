@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from splitjit._files import disk, journal, transaction, work
-from splitjit._files.transaction import recover
+from splitjit.files import transaction
+from splitjit.files.transaction import disk, journal, moves, recover
 
 OLD = {"o/a": b"old a", "o/rank-0/b": b"old b", "o/rank-0/foreign": b"mine", "p/foreign": b"mine"}
 NEW = {"o/a": b"new a", "o/rank-0/b": b"new b", "p/q/c": b"new c"}
@@ -56,7 +56,7 @@ class Calls:
 
 @pytest.fixture
 def inject(monkeypatch):
-    modules = [disk, work, transaction]
+    modules = [disk, moves, transaction]
 
     @contextlib.contextmanager
     def injected(at=0, error=None):

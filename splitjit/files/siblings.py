@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from splitjit._files.plans import TensorPlan
+from splitjit.files.plan import TensorPlan
 
 _WEIGHTS = ("weight", "qweight", "weight_packed")
 """Last names of weights."""

@@ -1,7 +1,7 @@
 """The interface that all file formats share.
 
-A `Source` is a file to split: the names and headers of its tensors, and a stream
-of the data of each tensor. A `Part` is a file to write, one tensor after the
+A `TensorFile` is a file to split: the names and headers of its tensors, and a stream
+of the data of each tensor. A `FileWriter` is a file to write, one tensor after the
 other. Both go from the first byte to the last and hold only headers in memory.
 """
 
@@ -17,9 +17,9 @@ from typing import IO, Any, Self
 
 import numpy as np
 
-from splitjit._files.transaction import Staged
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
+from splitjit.files.transaction import Staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Tensor:
         return math.prod(self.shape) * self.bits // 8
 
 
-class Part(ABC):
+class FileWriter(ABC):
     """A file to write, used as a context manager.
 
     If the body of the ``with`` statement raises nothing, the file is complete
@@ -97,7 +97,7 @@ _LARGE = 1 << 20
 """Bytes from which on it pays to write them to the disk at once."""
 
 
-class FilePart(Part):
+class PlainWriter(FileWriter):
     """A header, then the data of all tensors in order.
 
     The file is open only during each call of `write`: there may be more parts
@@ -131,7 +131,7 @@ class FilePart(Part):
         """Do nothing: `write` has already closed the file."""
 
 
-class Source(ABC):
+class TensorFile(ABC):
     """A file of tensors. It is open only while its header or its streams are read.
 
     Parameters
@@ -229,7 +229,7 @@ class Source(ABC):
         return buffer
 
     @abstractmethod
-    def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
+    def create(self, file: Staged, tensors: Sequence[Tensor]) -> FileWriter:
         """Create a file of this format for these tensors, which follow in this order."""
 
 

@@ -6,16 +6,16 @@ import re
 import string
 from pathlib import Path
 
-from splitjit._files.checkpoint import Checkpoint
-from splitjit._files.formats.base import Source
-from splitjit._files.planning import Namer
 from splitjit.errors import SplitError, shorten
+from splitjit.files.checkpoint import Checkpoint
+from splitjit.files.formats.base import TensorFile
+from splitjit.files.splitting import Namer
 
 _FIELDS = {"rank", "part", "stem"}
 
 
 def namer(name: str | None, layout: str, out: Path | None) -> Namer:
-    """Return a function that names the file of each part.
+    """Return a function that gives the path of each part.
 
     Parameters
     ----------
@@ -38,16 +38,16 @@ def namer(name: str | None, layout: str, out: Path | None) -> Namer:
         _check_template(name, layout)
     template = name or ("{stem}{suffix}" if layout == "ranks" else "{stem}.{rank}{suffix}")
 
-    def name_part(one: Checkpoint, source: Source, rank: int) -> Path:
+    def name_part(one: Checkpoint, file: TensorFile, rank: int) -> Path:
         fields = {
             "rank": rank,
-            "part": one.sources.index(source),
-            "stem": source.path.name.removesuffix(source.suffix),
-            "suffix": source.suffix,
+            "part": one.files.index(file),
+            "stem": file.path.name.removesuffix(file.suffix),
+            "suffix": file.suffix,
         }
         made = template.format(**fields)
-        if name is not None and not made.endswith(source.suffix):
-            rule = f"the parts of {source.path} must have a name that ends in {source.suffix}"
+        if name is not None and not made.endswith(file.suffix):
+            rule = f"the parts of {file.path} must have a name that ends in {file.suffix}"
             raise SplitError("files", f"name={name!r}", rule)
         folder = one.folder if out is None else out
         return folder / f"rank-{rank}" / made if layout == "ranks" else folder / made

@@ -9,13 +9,13 @@ from typing import IO
 
 import numpy as np
 
-from splitjit._files.formats.base import Part, Source, Tensor, refusal
-from splitjit._files.formats.npy import HEAD, Npy, make_header, parse_header
-from splitjit._files.transaction import Staged
 from splitjit.errors import SplitError
+from splitjit.files.formats.base import FileWriter, Tensor, TensorFile, refusal
+from splitjit.files.formats.npy import HEAD, Npy, make_header, parse_header
+from splitjit.files.transaction import Staged
 
 
-class Npz(Source):
+class Npz(TensorFile):
     """An .npz file: a zip archive of .npy files, and possibly of other files."""
 
     suffix = ".npz"
@@ -67,12 +67,12 @@ class Npz(Source):
         except zipfile.BadZipFile as error:
             raise SplitError("split", str(self.path), f"damaged: {error}") from error
 
-    def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
+    def create(self, file: Staged, tensors: Sequence[Tensor]) -> FileWriter:
         """Create an archive whose members have the attributes of this archive's members."""
-        return _ZipPart(file, self._infos)
+        return _ZipWriter(file, self._infos)
 
 
-class _ZipPart(Part):
+class _ZipWriter(FileWriter):
     def __init__(self, file: Staged, infos: dict[str, zipfile.ZipInfo]) -> None:
         super().__init__(file)
         self._infos = infos

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 import splitjit
-from splitjit._files.plans import TensorPlan
+from splitjit.files.plan import TensorPlan
 
 TILE = 1 << 23
 """The most bytes of a tensor in memory at a time; the same limit applies to its parts together."""

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
-from splitjit._files.formats.base import FilePart, Part, Source, Tensor
-from splitjit._files.transaction import Staged
+from splitjit.files.formats.base import FileWriter, PlainWriter, Tensor, TensorFile
+from splitjit.files.transaction import Staged
 
 HEAD = 1 << 16
 """Bytes that are read for a header. NumPy refuses headers above 10 000 bytes."""
 
 
-class Npy(Source):
+class Npy(TensorFile):
     """A .npy file: one tensor without a name."""
 
     suffix = ".npy"
@@ -33,10 +33,10 @@ class Npy(Source):
         """Return the description of the only tensor."""
         return self._tensor
 
-    def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
+    def create(self, file: Staged, tensors: Sequence[Tensor]) -> FileWriter:
         """Create a file for one tensor."""
         (tensor,) = tensors
-        return FilePart(file, make_header(tensor))
+        return PlainWriter(file, make_header(tensor))
 
 
 def parse_header(name: str, head: bytes, size: int) -> Tensor:

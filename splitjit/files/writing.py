@@ -12,12 +12,12 @@ from typing import IO
 
 import numpy as np
 
-from splitjit._files import tiles
-from splitjit._files.formats.base import Source, Tensor, identity
-from splitjit._files.joining import JoinedFile, JoinedFiles, JoinedTensor
-from splitjit._files.plans import FilePlan, SplitFiles
-from splitjit._files.transaction import Staged, transaction
 from splitjit.errors import SplitError
+from splitjit.files import tiles
+from splitjit.files.formats.base import Tensor, TensorFile, identity
+from splitjit.files.joining import JoinedFile, JoinedFiles, JoinedTensor
+from splitjit.files.plan import FilePlan, SplitFiles
+from splitjit.files.transaction import Staged, transaction
 
 Count = Callable[[int], object]
 """Called with the number of bytes written since the last call."""
@@ -45,12 +45,12 @@ def write_split(
         If a file is damaged, or changes while it is read.
     """
     needed = {
-        target: 0 if file.tensors[0].source.compressed else file.part_nbytes(i)
+        target: 0 if file.tensors[0].file.compressed else file.part_nbytes(i)
         for file in planned.files
         for i, target in enumerate(file.targets)
     }
-    sources = [plan.source for file in planned.files for plan in file.tensors]
-    key = _key(planned.targets, sources, planned)
+    inputs = [plan.file for file in planned.files for plan in file.tensors]
+    key = _key(planned.targets, inputs, planned)
     if not planned.targets or key in finished:
         return
     targets = _by_folder(planned.targets, planned.levels)
@@ -75,7 +75,7 @@ def write_join(
     tensors = [one for file in joined.files for one in file.tensors]
     key = _key(
         joined.targets,
-        [source for one in tensors for source, _ in one.parts],
+        [part for one in tensors for part, _ in one.parts],
         [one.plan for one in tensors],
     )
     if key in finished:
@@ -87,12 +87,9 @@ def write_join(
         _write_indexes(joined.indexes, staged)
 
 
-def _key(targets: Iterable[Path], sources: Iterable[Source], planned: object) -> str:
+def _key(targets: Iterable[Path], files: Iterable[TensorFile], planned: object) -> str:
     """Return a digest of the inputs, and of all that decides what is made of them."""
-    inputs = [
-        (os.path.realpath(source.path), identity(source.status))
-        for source in dict.fromkeys(sources)
-    ]
+    inputs = [(os.path.realpath(file.path), identity(file.status)) for file in dict.fromkeys(files)]
     described = inputs, [os.path.realpath(target) for target in targets], planned
     return hashlib.sha256(repr(described).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -116,14 +113,14 @@ def _split(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
     """Write the parts of one file."""
     buffer = np.empty(tiles.TILE, np.uint8)
     with contextlib.ExitStack() as stack:
-        create = file.tensors[0].source.create
+        create = file.tensors[0].file.create
         parts = [stack.enter_context(create(one, file.part(i))) for i, one in enumerate(staged)]
-        readers = _Readers(stack, [(plan.source, plan.tensor) for plan in file.tensors])
+        readers = _Readers(stack, [(plan.file, plan.tensor) for plan in file.tensors])
         readers.protect(staged)
         for plan in file.tensors:
             for i, part in enumerate(parts):
                 part.begin(plan.part(i))
-            take = functools.partial(_take, plan.source, readers.next(plan.source), buffer)
+            take = functools.partial(_take, plan.file, readers.next(plan.file), buffer)
             for piece, data in tiles.divide(plan, take):
                 for part in parts[piece * plan.copies :][: plan.copies]:
                     part.write(data)
@@ -131,9 +128,9 @@ def _split(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
         readers.check()
 
 
-def _take(source: Source, stream: IO[bytes], buffer: np.ndarray, nbytes: int) -> np.ndarray:
+def _take(file: TensorFile, stream: IO[bytes], buffer: np.ndarray, nbytes: int) -> np.ndarray:
     """Read the next bytes of a stream into the first bytes of a buffer."""
-    return source.fill(buffer[:nbytes], stream)
+    return file.fill(buffer[:nbytes], stream)
 
 
 def _join(file: JoinedFile, staged: Staged, count: Count) -> None:
@@ -145,7 +142,7 @@ def _join(file: JoinedFile, staged: Staged, count: Count) -> None:
         buffers = [np.empty(tiles.TILE, np.uint8) for _ in range(2)]
         for one in file.tensors:
             whole.begin(one.plan.tensor)
-            streams = [readers.next(source) for source, _ in one.parts]
+            streams = [readers.next(part) for part, _ in one.parts]
             for data in tiles.assemble(one.plan, _Taker(one, streams, buffers).take):
                 whole.write(data)
                 count(data.nbytes)
@@ -186,8 +183,8 @@ class _Taker:
         return data
 
     def _read(self, i: int, buffer: np.ndarray) -> np.ndarray:
-        source, _ = self._tensor.parts[i]
-        return source.fill(buffer, self._streams[i])
+        file, _ = self._tensor.parts[i]
+        return file.fill(buffer, self._streams[i])
 
 
 class _Readers:
@@ -197,33 +194,33 @@ class _Readers:
     ----------
     stack : ExitStack
         Closes the files.
-    tensors : iterable of (Source, Tensor)
+    tensors : iterable of (TensorFile, Tensor)
         The tensors in the order in which each file is read.
     """
 
     def __init__(
-        self, stack: contextlib.ExitStack, tensors: Iterable[tuple[Source, Tensor]]
+        self, stack: contextlib.ExitStack, tensors: Iterable[tuple[TensorFile, Tensor]]
     ) -> None:
-        wanted: dict[Source, list[Tensor]] = {}
-        for source, tensor in tensors:
-            wanted.setdefault(source, []).append(tensor)
+        wanted: dict[TensorFile, list[Tensor]] = {}
+        for file, tensor in tensors:
+            wanted.setdefault(file, []).append(tensor)
         self._streams = {
-            source: stack.enter_context(contextlib.closing(source.streams(held)))
-            for source, held in wanted.items()
+            file: stack.enter_context(contextlib.closing(file.streams(held)))
+            for file, held in wanted.items()
         }
 
-    def next(self, source: Source) -> IO[bytes]:
+    def next(self, file: TensorFile) -> IO[bytes]:
         """Return a stream of the data of the next tensor of a file."""
-        return next(self._streams[source])
+        return next(self._streams[file])
 
     def protect(self, staged: Iterable[Staged]) -> None:
         """Let no user read or write new files who cannot read or write all of these files."""
-        for file in staged:
-            file.protect(*[source.status for source in self._streams])
+        for one in staged:
+            one.protect(*[file.status for file in self._streams])
 
     def check(self) -> None:
         """Check the ends of all files, and that no file was changed while it was read."""
-        for source, stream in self._streams.items():
+        for file, stream in self._streams.items():
             next(stream, None)
-            if source.changed():
-                raise SplitError("files", str(source.path), "must not change while it is read")
+            if file.changed():
+                raise SplitError("files", str(file.path), "must not change while it is read")

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splitjit._files import formats
-from splitjit._files.formats.base import Source, Tensor
 from splitjit.errors import SplitError, shorten
+from splitjit.files import formats
+from splitjit.files.formats.base import Tensor, TensorFile
 
 SUFFIX = ".safetensors.index.json"
 """Suffix of the names of indexes."""
@@ -35,14 +35,14 @@ class Checkpoint:
     ----------
     path : Path
         The path that the user gave: a file, an index or a folder.
-    sources : tuple of Source
+    files : tuple of TensorFile
     index : dict, optional
         The content of the index.
     index_name : str
     """
 
     path: Path
-    sources: tuple[Source, ...]
+    files: tuple[TensorFile, ...]
     index: dict[str, Any] | None = None
     index_name: str = NAME
 
@@ -77,9 +77,9 @@ def read(path: Path) -> Checkpoint:
         return Checkpoint(path, (formats.read(path),))
     content = _parse(index)
     names = sorted({*content["weight_map"].values()})
-    sources = tuple([formats.read(index.parent / name) for name in names])
-    _check_files(index, content["weight_map"], sources)
-    return Checkpoint(path, sources, content, index.name)
+    files = tuple([formats.read(index.parent / name) for name in names])
+    _check_files(index, content["weight_map"], files)
+    return Checkpoint(path, files, content, index.name)
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -124,20 +124,20 @@ def _is_file_name(name: object) -> bool:
     return name.endswith(".safetensors") and name != ".safetensors"
 
 
-def _check_files(path: Path, weights: dict[str, str], sources: Sequence[Source]) -> None:
+def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile]) -> None:
     """Check that each file holds exactly the tensors that the index says."""
-    same: dict[tuple[int, ...], Source] = {}
-    for source in sources:
-        other = same.setdefault(source.inode, source)
-        if other is not source:
-            received = f"{other.path.name} and {source.path.name}"
+    same: dict[tuple[int, ...], TensorFile] = {}
+    for file in files:
+        other = same.setdefault(file.inode, file)
+        if other is not file:
+            received = f"{other.path.name} and {file.path.name}"
             raise SplitError("files", f"{path}: {received}", "two names must not be the same file")
-        held = {*source.names}
-        listed = {tensor for tensor, name in weights.items() if name == source.path.name}
+        held = {*file.names}
+        listed = {tensor for tensor, name in weights.items() if name == file.path.name}
         for tensor in sorted(held ^ listed):
             what = "lacks this tensor" if tensor in listed else "holds it, unlike the index"
             received = f"{path}: {shorten(tensor)}"
-            raise SplitError("files", received, f"{source.path.name} {what}")
+            raise SplitError("files", received, f"{file.path.name} {what}")
 
 
 def make_index(

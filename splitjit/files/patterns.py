@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from splitjit._files.formats.base import Source
 from splitjit.errors import SplitError, SplitTypeError, shorten
+from splitjit.files.formats.base import TensorFile
 
 _AXIS = re.compile(r"=(-?[0-9]+)(?:([:/])([0-9, ]+))?$")
 
@@ -49,12 +49,12 @@ class Choice:
         """Return whether the pattern matches a name."""
         return fnmatch.fnmatchcase(name, self.pattern)
 
-    def applies(self, source: Source, name: str) -> bool:
+    def applies(self, file: TensorFile, name: str) -> bool:
         """Return whether a tensor that the pattern matches is split.
 
         A 0-D tensor is copied, unless the pattern is its full name.
         """
-        return name in ("", self.pattern) or bool(source.tensor(name).shape)
+        return name in ("", self.pattern) or bool(file.tensor(name).shape)
 
 
 def parse(text: str, axis: int) -> Choice:

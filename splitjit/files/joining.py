@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splitjit._api.plan import cached_plan
-from splitjit._files import checkpoint
-from splitjit._files.checkpoint import Checkpoint
-from splitjit._files.formats.base import Source, Tensor
-from splitjit._files.patterns import Choice
-from splitjit._files.planning import Chooser, check_places
-from splitjit._files.plans import TensorPlan
 from splitjit._plan.rules import NUM_OUTPUTS
 from splitjit.errors import SplitError, shorten
+from splitjit.files import checkpoint
+from splitjit.files.checkpoint import Checkpoint
+from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.patterns import Choice
+from splitjit.files.plan import TensorPlan
+from splitjit.files.splitting import Chooser, check_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class JoinedTensor:
     ----------
     plan : TensorPlan
         The split of the whole tensor that made the parts.
-    parts : tuple of (Source, Tensor)
+    parts : tuple of (TensorFile, Tensor)
         Each part of the tensor, with its file.
     """
 
     plan: TensorPlan
-    parts: tuple[tuple[Source, Tensor], ...]
+    parts: tuple[tuple[TensorFile, Tensor], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class JoinedFile:
 
     Attributes
     ----------
-    like : Source
+    like : TensorFile
         The first part of the file. The joined file has its format and metadata.
     target : Path
     tensors : tuple of JoinedTensor
         In the order of the joined file.
     """
 
-    like: Source
+    like: TensorFile
     target: Path
     tensors: tuple[JoinedTensor, ...]
 
@@ -83,7 +83,7 @@ class JoinedFiles:
         return (*[file.target for file in self.files], *[path for path, _ in self.indexes])
 
 
-def plan_join(parts: Sequence[Checkpoint], choose: Chooser, out: Path) -> JoinedFiles:
+def plan_whole(parts: Sequence[Checkpoint], choose: Chooser, out: Path) -> JoinedFiles:
     """Plan how parts are joined.
 
     Parameters
@@ -105,23 +105,23 @@ def plan_join(parts: Sequence[Checkpoint], choose: Chooser, out: Path) -> Joined
         If the parts do not fit together.
     """
     _check_inputs(parts, out)
-    holders = [{name: source for source in part.sources for name in source.names} for part in parts]
+    holders = [{name: file for file in part.files for name in file.names} for part in parts]
     for part, holder in zip(parts, holders, strict=True):
         for name in sorted(holders[0].keys() ^ holder.keys()):
             lacking = part if name in holders[0] else parts[0]
             received = f"{lacking.path} without {shorten(name)}"
             raise SplitError("join", received, "all parts must hold the same tensors")
     files = []
-    for like in parts[0].sources:
+    for like in parts[0].files:
         target = out / like.path.name if _is_folder(parts[0]) else out
         tensors = [
             plan_tensor(name, [holder[name] for holder in holders], choose(name))
             for name in like.header_order
         ]
-        _check_metadata(like, [source for one in tensors for source, _ in one.parts])
+        _check_metadata(like, [part for one in tensors for part, _ in one.parts])
         files.append(JoinedFile(like, target, tuple(tensors)))
     joined = JoinedFiles(tuple(files), tuple(_make_index(parts[0], files, out)))
-    inputs = [source.path for part in parts for source in part.sources]
+    inputs = [file.path for part in parts for file in part.files]
     check_places("join", [(inputs, joined.targets)])
     return joined
 
@@ -132,15 +132,15 @@ def _is_folder(part: Checkpoint) -> bool:
 
 def _check_inputs(parts: Sequence[Checkpoint], out: Path) -> None:
     same: dict[tuple[int, ...], Path] = {}
-    first = parts[0].sources[0]
+    first = parts[0].files[0]
     for part in parts:
-        for source in part.sources:
-            if source.inode in same:
-                received = f"{same[source.inode]} and {source.path}"
+        for file in part.files:
+            if file.inode in same:
+                received = f"{same[file.inode]} and {file.path}"
                 raise SplitError("join", received, "a file must not be joined with itself")
-            same[source.inode] = source.path
-            if source.suffix != first.suffix:
-                received = f"{first.path} and {source.path}"
+            same[file.inode] = file.path
+            if file.suffix != first.suffix:
+                received = f"{first.path} and {file.path}"
                 raise SplitError("join", received, "all parts must have the same format")
     if _is_folder(parts[0]):
         if out.exists() and not out.is_dir():
@@ -152,14 +152,14 @@ def _check_inputs(parts: Sequence[Checkpoint], out: Path) -> None:
         raise SplitError("join", f"out={out}", rule)
 
 
-def _check_metadata(like: Source, sources: list[Source]) -> None:
-    for source in sources:
-        if source.metadata != like.metadata:
-            received = f"{like.path} and {source.path}"
+def _check_metadata(like: TensorFile, files: list[TensorFile]) -> None:
+    for file in files:
+        if file.metadata != like.metadata:
+            received = f"{like.path} and {file.path}"
             raise SplitError("join", received, "all parts must have the same metadata")
 
 
-def plan_tensor(name: str, sources: Sequence[Source], choice: Choice | None) -> JoinedTensor:
+def plan_tensor(name: str, files: Sequence[TensorFile], choice: Choice | None) -> JoinedTensor:
     """Plan how the parts of one tensor are joined.
 
     Raises
@@ -167,9 +167,9 @@ def plan_tensor(name: str, sources: Sequence[Source], choice: Choice | None) -> 
     SplitError
         If the parts do not fit together.
     """
-    if choice and not choice.applies(sources[0], name):
+    if choice and not choice.applies(files[0], name):
         choice = None
-    tensors = [one.tensor(name) if choice else one.verbatim(name) for one in sources]
+    tensors = [one.tensor(name) if choice else one.verbatim(name) for one in files]
     first = tensors[0]
     axis = None
     try:
@@ -178,18 +178,18 @@ def plan_tensor(name: str, sources: Sequence[Source], choice: Choice | None) -> 
         for i, tensor in enumerate(tensors):
             _check_alike(first, tensor, axis, i)
         if choice is None or axis is None:
-            plan = TensorPlan(first, sources[0], None, (), len(sources))
+            plan = TensorPlan(first, files[0], None, (), len(files))
         else:
             lengths = [tensor.shape[axis] for tensor in tensors]
             sections = _sections(choice, lengths)
             shape = (*first.shape[:axis], sum(map(sum, sections)), *first.shape[axis + 1 :])
             whole = replace(first, shape=shape)
-            plan = TensorPlan(whole, sources[0], axis, sections, choice.copies)
+            plan = TensorPlan(whole, files[0], axis, sections, choice.copies)
         plan.runs()
     except SplitError as error:
-        where = f"join {sources[0].path}" + (f", {name}" if name else "")
+        where = f"join {files[0].path}" + (f", {name}" if name else "")
         raise error.named(where) from None
-    return JoinedTensor(plan, tuple(zip(sources, tensors, strict=True)))
+    return JoinedTensor(plan, tuple(zip(files, tensors, strict=True)))
 
 
 def _check_alike(first: Tensor, tensor: Tensor, axis: int | None, i: int) -> None:
@@ -246,7 +246,7 @@ def _make_index(first: Checkpoint, files: list[JoinedFile], out: Path) -> list[t
     """Make the index of a folder. ``model.safetensors`` alone needs no index."""
     if not _is_folder(first) or [file.target.name for file in files] == ["model.safetensors"]:
         return []
-    parts = [tensor for source in first.sources for tensor in map(source.tensor, source.names)]
+    parts = [tensor for file in first.files for tensor in map(file.tensor, file.names)]
     whole = [tensor for file in files for tensor in file.whole]
     change = checkpoint.num_elements(whole) - checkpoint.num_elements(parts)
     content = [(file.target.name, file.whole) for file in files]

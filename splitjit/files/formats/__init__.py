@@ -1,21 +1,21 @@
-"""The file formats: each is a subclass of `Source` in a module of its own.
+"""The file formats: each is a subclass of `TensorFile` in a module of its own.
 
-To add a format, write its subclass of `Source` and list the class in `FORMATS`.
+To add a format, write its subclass of `TensorFile` and list the class in `FORMATS`.
 """
 
 import stat
 from pathlib import Path
 
-from splitjit._files.formats.base import Source, refusal
-from splitjit._files.formats.npy import Npy
-from splitjit._files.formats.npz import Npz
-from splitjit._files.formats.safetensors import Safetensors
 from splitjit.errors import SplitError
+from splitjit.files.formats.base import TensorFile, refusal
+from splitjit.files.formats.npy import Npy
+from splitjit.files.formats.npz import Npz
+from splitjit.files.formats.safetensors import Safetensors
 
-FORMATS: tuple[type[Source], ...] = (Npy, Npz, Safetensors)
+FORMATS: tuple[type[TensorFile], ...] = (Npy, Npz, Safetensors)
 
 
-def read(path: Path) -> Source:
+def read(path: Path) -> TensorFile:
     """Read the header of a file, in the format that its suffix names.
 
     A file with an unknown suffix is read as a .npy file.
@@ -26,7 +26,7 @@ def read(path: Path) -> Source:
 
     Returns
     -------
-    Source
+    TensorFile
 
     Raises
     ------

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splitjit._files.formats.base import FilePart, Part, Source, Tensor
-from splitjit._files.transaction import Staged
 from splitjit.errors import SplitError
+from splitjit.files.formats.base import FileWriter, PlainWriter, Tensor, TensorFile
+from splitjit.files.transaction import Staged
 
 
-class Safetensors(Source):
+class Safetensors(TensorFile):
     """A .safetensors file. The safetensors package reads and checks the header.
 
     The package cannot write a file piece by piece, so `create` writes the header
@@ -59,7 +59,7 @@ class Safetensors(Source):
         """Names of the tensors, in the order of the header."""
         return tuple(self._header)
 
-    def create(self, file: Staged, tensors: Sequence[Tensor]) -> Part:
+    def create(self, file: Staged, tensors: Sequence[Tensor]) -> FileWriter:
         """Create a file with the metadata of this file, for these tensors in this order.
 
         The header has the tensors in the order of their positions.
@@ -78,7 +78,7 @@ class Safetensors(Source):
             start = stop
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)  # aligns the data
-        return FilePart(file, struct.pack("<Q", len(text)) + text)
+        return PlainWriter(file, struct.pack("<Q", len(text)) + text)
 
 
 def _bits(dtype: str) -> int:

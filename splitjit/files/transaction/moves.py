@@ -6,17 +6,17 @@ import contextlib
 import os
 from pathlib import Path
 
-from splitjit._files import signals
-from splitjit._files.disk import Folder, change
-from splitjit._files.journal import COMMITTED, MOVING, OPEN, STATES, Home, Journal
+from splitjit.files.transaction import signals
+from splitjit.files.transaction.disk import Folder, change
+from splitjit.files.transaction.journal import COMMITTED, MOVING, OPEN, STATES, Journal, Staging
 
 
-class Work:
+class Moves:
     """A transaction on disk, of this process or of a killed one.
 
     Parameters
     ----------
-    homes : list of Home
+    stagings : list of Staging
         The staging folders. The first one holds the journal.
     journal : Journal
 
@@ -26,14 +26,14 @@ class Work:
         The name of the journal.
     """
 
-    def __init__(self, homes: list[Home], journal: Journal, state: str = OPEN) -> None:
-        self.homes = homes
+    def __init__(self, stagings: list[Staging], journal: Journal, state: str = OPEN) -> None:
+        self.stagings = stagings
         self.journal = journal
         self.state = state
         self._open: dict[tuple[int, str], Folder] = {}
 
     @classmethod
-    def load(cls, home: Home) -> Work:
+    def load(cls, staging: Staging) -> Moves:
         """Read the journal of a killed process.
 
         Raises
@@ -41,46 +41,46 @@ class Work:
         OSError
             If files were moved and a folder is missing, or if the journal is damaged.
         """
-        names = home.staging.names()
+        names = staging.inner.names()
         state = next((state for state in STATES if state in names), OPEN)
         try:
-            journal = Journal.load(home.staging.read(state))
+            journal = Journal.load(staging.inner.read(state))
         except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
             if state != OPEN:
-                raise OSError(f"{home.place / state} is damaged: {error!r}") from error
-            return cls([home], Journal("", [(str(home.path), home.name)], []))
-        homes = [home]
-        work = cls(homes, journal, state)
-        for path, name in journal.homes[1:]:
+                raise OSError(f"{staging.place / state} is damaged: {error!r}") from error
+            return cls([staging], Journal("", [(str(staging.path), staging.name)], []))
+        stagings = [staging]
+        moves = cls(stagings, journal, state)
+        for path, name in journal.stagings[1:]:
             try:
-                homes.append(Home(Path(path), name))
+                stagings.append(Staging(Path(path), name))
             except OSError as error:
                 if state == MOVING or not isinstance(error, FileNotFoundError):
-                    work.close()
+                    moves.close()
                     raise OSError(
-                        f"{Path(path, name)}, which {home.place} names: {error}"
+                        f"{Path(path, name)}, which {staging.place} names: {error}"
                     ) from error
-        return work
+        return moves
 
     @property
     def targets(self) -> list[Path]:
         """The target of each move."""
-        return [Path(self.journal.homes[home][0], name) for home, name in self.journal.moves]
+        return [Path(self.journal.stagings[i][0], name) for i, name in self.journal.moves]
 
     def close(self) -> None:
         """Close all folders."""
         for folder in self._open.values():
             folder.close()
         self._open.clear()
-        for home in self.homes:
-            home.close()
+        for staging in self.stagings:
+            staging.close()
 
-    def _place(self, home: int, target: str) -> tuple[Folder, str]:
+    def _place(self, number: int, target: str) -> tuple[Folder, str]:
         """Return the open folder of a target, and its name there. No folder may be a link."""
         *folders, name = target.split("/")
-        folder = self.homes[home].root
+        folder = self.stagings[number].outer
         for i, inner in enumerate(folders, 1):
-            key = home, "/".join(folders[:i])
+            key = number, "/".join(folders[:i])
             if key not in self._open:
                 self._open[key] = folder.folder(inner)
             folder = self._open[key]
@@ -88,8 +88,8 @@ class Work:
 
     def open_folders(self) -> None:
         """Open the folder of each target, before anything is written."""
-        for home, target in self.journal.moves:
-            self._place(home, target)
+        for number, target in self.journal.moves:
+            self._place(number, target)
 
     def move(self, force: bool) -> None:
         """Move the new files into place, and wait until all names are on disk."""
@@ -98,15 +98,15 @@ class Work:
                 parent.sync()
         self._sync()
         self._become(MOVING)
-        for i, (home, target) in enumerate(self.journal.moves):
-            staging = self.homes[home].staging
-            folder, name = self._place(home, target)
+        for i, (number, target) in enumerate(self.journal.moves):
+            staging = self.stagings[number].inner
+            folder, name = self._place(number, target)
             if force and folder.status(name) is not None:
                 folder.rename(name, staging, f"{i}.old")
             try:
                 staging.put(f"{i}.new", folder, name)
             except FileExistsError:
-                place = self.homes[home].path / target
+                place = self.stagings[number].path / target
                 raise FileExistsError(f"{place} exists: it appeared meanwhile") from None
         self._sync()
 
@@ -135,11 +135,11 @@ class Work:
         self._become(OPEN)
 
     def _undo(self, i: int) -> None:
-        home, target = self.journal.moves[i]
-        staging = self.homes[home].staging
+        number, target = self.journal.moves[i]
+        staging = self.stagings[number].inner
         new, old = f"{i}.new", f"{i}.old"
         try:
-            folder, name = self._place(home, target)
+            folder, name = self._place(number, target)
         except OSError:
             if staging.status(old) is None:  # its folder was removed, and nothing is lost
                 return
@@ -156,17 +156,17 @@ class Work:
             try:
                 staging.put(old, folder, name)
             except FileExistsError:
-                path, kept = self.homes[home].path / target, self.homes[home].place / old
+                path, kept = self.stagings[number].path / target, self.stagings[number].place / old
                 raise FileExistsError(f"{path} is in the place of {kept}") from None
 
     def remove(self) -> None:
         """Remove the staging folders, the journal as the last; then folders that were made."""
-        for home in reversed(self.homes):
-            last = self.state if home is self.homes[0] else "primary"
-            for name in home.staging.names():
+        for staging in reversed(self.stagings):
+            last = self.state if staging is self.stagings[0] else "primary"
+            for name in staging.inner.names():
                 if name not in (last, "lock"):
-                    home.staging.unlink(name)
-            home.discard(last)
+                    staging.inner.unlink(name)
+            staging.discard(last)
         if self.state == OPEN:
             for path in reversed(self.journal.made):
                 with contextlib.suppress(OSError):  # another process uses it
@@ -180,21 +180,21 @@ class Work:
                 self.remove()
             except OSError as failure:
                 if self.state != COMMITTED:  # otherwise, `recover` finishes
-                    what = f"{failure}; unfinished files are in {self.homes[0].place}"
+                    what = f"{failure}; unfinished files are in {self.stagings[0].place}"
                     raise OSError(what) from error
             finally:
                 self.close()
 
     def _become(self, state: str) -> None:
         """Rename the journal, and wait until this is on disk."""
-        staging = self.homes[0].staging
+        staging = self.stagings[0].inner
         staging.rename(self.state, staging, state)
         self.state = state
         staging.sync()
 
     def _sync(self) -> None:
-        for home in self.homes:
-            home.root.sync()
-            home.staging.sync()
+        for staging in self.stagings:
+            staging.outer.sync()
+            staging.inner.sync()
         for folder in self._open.values():
             folder.sync()

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from splitjit._files import signals
-from splitjit._files.disk import Changing, change
-from splitjit._files.journal import COMMITTED, OPEN, PREFIX, Home, Journal
-from splitjit._files.work import Work
+from splitjit.files.transaction import signals
+from splitjit.files.transaction.disk import Changing, change
+from splitjit.files.transaction.journal import COMMITTED, OPEN, PREFIX, Journal, Staging
+from splitjit.files.transaction.moves import Moves
 
 
 @contextlib.contextmanager
@@ -75,23 +75,23 @@ def transaction(
     _check_space(needed or {})
     with contextlib.ExitStack() as stack:
         with signals.deferred():
-            work = _begin(targets, key)
-            stack.push(work.end)
-        own = [(home.path, home.name) for home in work.homes]
+            moves = _begin(targets, key)
+            stack.push(moves.end)
+        own = [(staging.path, staging.name) for staging in moves.stagings]
         busy = recover(targets, own).busy
-        for target in work.targets:
+        for target in moves.targets:
             if target in busy:
                 raise FileExistsError(busy[target])
-        check(work.targets, force)
-        work.open_folders()
+        check(moves.targets, force)
+        moves.open_folders()
         given = [folder / name for folder, names in targets.items() for name in names]
-        staged = [Staged(work, i, target) for i, target in enumerate(given)]
+        staged = [Staged(moves, i, target) for i, target in enumerate(given)]
         yield dict(zip(given, staged, strict=True))
         for file in staged:
             file.finish()
         with signals.deferred():
-            work.move(force)
-            work.commit()
+            moves.move(force)
+            moves.commit()
 
 
 def check(targets: Iterable[Path], force: bool) -> None:
@@ -125,11 +125,11 @@ def _check_space(needed: Mapping[Path, int]) -> None:
 class Staged:
     """A new file that is not yet in its place."""
 
-    def __init__(self, work: Work, index: int, target: Path) -> None:
+    def __init__(self, moves: Moves, index: int, target: Path) -> None:
         self._target = target
-        self._folder = work.homes[work.journal.moves[index][0]].staging
+        self._folder = moves.stagings[moves.journal.moves[index][0]].inner
         self._name = f"{index}.new"
-        self._sources: list[os.stat_result] = []
+        self._inputs: list[os.stat_result] = []
 
     def open(self, mode: str = "wb") -> IO[bytes]:
         """Open the file to write it, in mode ``"wb"``, or to append to it, in mode ``"ab"``."""
@@ -142,26 +142,26 @@ class Staged:
         with self.open() as file:
             file.write(contents)
 
-    def protect(self, *sources: os.stat_result) -> None:
+    def protect(self, *inputs: os.stat_result) -> None:
         """Let no user read or write the file who cannot read or write all of these files.
 
         If all of them have one owner or one group, the file gets it if possible.
         """
-        self._sources += sources
+        self._inputs += inputs
 
     def finish(self) -> None:
         """Set the permissions, and wait until the file is on disk."""
         file = self._folder.open(self._name, os.O_WRONLY | os.O_CREAT)
         try:
-            if self._sources and sys.platform != "win32":
+            if self._inputs and sys.platform != "win32":
                 self._set_permissions(file)
             change(os.fsync, file)
         finally:
             os.close(file)
 
     def _set_permissions(self, file: int) -> None:
-        owners = {source.st_uid for source in self._sources}
-        groups = {source.st_gid for source in self._sources}
+        owners = {given.st_uid for given in self._inputs}
+        groups = {given.st_gid for given in self._inputs}
         own = os.fstat(file)
         with contextlib.suppress(OSError):  # users may give files only to groups of theirs
             if len(groups) == 1 and {own.st_gid} != groups:
@@ -169,7 +169,7 @@ class Staged:
         with contextlib.suppress(OSError):  # only root may give files away
             if len(owners) == 1 and {own.st_uid} != owners:
                 change(os.fchown, file, *owners, -1)
-        mode = functools.reduce(operator.and_, (source.st_mode for source in self._sources))
+        mode = functools.reduce(operator.and_, (given.st_mode for given in self._inputs))
         if groups != {os.fstat(file).st_gid}:  # the file has a group that could not read these
             mode &= ~0o070 | mode << 3
         change(os.fchmod, file, mode & 0o777)
@@ -218,60 +218,62 @@ def recover(folders: Iterable[Path], own: Sequence[tuple[Path, str]] = ()) -> Re
 def _recover(path: Path, name: str, finished: set[str], busy: dict[Path, str]) -> None:
     """Undo or finish one transaction, unless its process lives."""
     try:
-        home = Home(path, name)
+        staging = Staging(path, name)
     except OSError:  # a file, a link, a folder of another user, or it was just removed
         return
-    with contextlib.closing(home), contextlib.suppress(FileNotFoundError):  # just removed
-        if not home.is_ours():
+    with contextlib.closing(staging), contextlib.suppress(FileNotFoundError):  # just removed
+        if not staging.is_ours():
             return
-        primary = home.primary()
+        primary = staging.primary()
         if primary is not None:
             _recover(*primary, finished, busy)
-        locked = home.lock()
+        locked = staging.lock()
         if primary is not None:
-            if locked and home.staging.names() != ["lock", "primary"]:
-                raise OSError(f"the journal of {home.place} is missing: {Path(*primary)}")
-            work = Work([home], Journal("", [], []), state="primary")
+            if locked and staging.inner.names() != ["lock", "primary"]:
+                raise OSError(f"the journal of {staging.place} is missing: {Path(*primary)}")
+            moves = Moves([staging], Journal("", [], []), state="primary")
         else:
-            work = Work.load(home)
-        with contextlib.closing(work), signals.deferred():
+            moves = Moves.load(staging)
+        with contextlib.closing(moves), signals.deferred():
             if not locked:
-                what = f"another process is writing into {home.place}"
+                what = f"another process is writing into {staging.place}"
                 if locked is None:  # a file system without locks
                     what += "; if none is running, move its .old files back and delete it"
-                busy.update({target: f"{target}: {what}" for target in work.targets})
+                busy.update({target: f"{target}: {what}" for target in moves.targets})
                 return
-            if work.state == COMMITTED:
-                finished.add(work.journal.key)
-            work.undo()
-            work.remove()
+            if moves.state == COMMITTED:
+                finished.add(moves.journal.key)
+            moves.undo()
+            moves.remove()
 
 
 def _resolved(folder: Path) -> Path:
     return Path(os.path.realpath(folder))
 
 
-def _begin(targets: Mapping[Path, Sequence[str]], key: str) -> Work:
+def _begin(targets: Mapping[Path, Sequence[str]], key: str) -> Moves:
     """Make the folders and the staging folders, and write the journal."""
     folders = [*dict.fromkeys([_resolved(folder) for folder in targets])]
     moves: list[tuple[int, str]] = []
     for folder, names in targets.items():
         moves += [(folders.index(_resolved(folder)), name) for name in names]
     made: list[str] = []
-    homes: list[Home] = []
+    stagings: list[Staging] = []
     try:
         for folder in dict.fromkeys([*folders, *[(folders[i] / name).parent for i, name in moves]]):
             _make(folder, made)
         for folder in folders:
-            homes.append(Home.make(folder))
-            if len(homes) > 1:
-                pointer = str(homes[0].path), homes[0].name
-                homes[-1].staging.write("primary", json.dumps(pointer).encode())
-        journal = Journal(key, [(str(home.path), home.name) for home in homes], moves, made)
-        homes[0].staging.write(OPEN, journal.dump())
-        return Work(homes, journal)
+            stagings.append(Staging.make(folder))
+            if len(stagings) > 1:
+                pointer = str(stagings[0].path), stagings[0].name
+                stagings[-1].inner.write("primary", json.dumps(pointer).encode())
+        journal = Journal(
+            key, [(str(staging.path), staging.name) for staging in stagings], moves, made
+        )
+        stagings[0].inner.write(OPEN, journal.dump())
+        return Moves(stagings, journal)
     except BaseException:
-        Work(homes, Journal(key, [], [], made)).end()
+        Moves(stagings, Journal(key, [], [], made)).end()
         raise
 
 

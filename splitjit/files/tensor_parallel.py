@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splitjit._files import model_plan
-from splitjit._files.patterns import Choice
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError, shorten
+from splitjit.files import ask_transformers
+from splitjit.files.patterns import Choice
 
 _SECONDS = 600
 """The most seconds to wait for the plan of a model."""
@@ -89,7 +89,7 @@ def load(config: Path) -> ModelPlan:
         rule = "the plan of a model needs its config.json; config gives its path"
         raise SplitError("files", str(file), rule)
     # -P keeps the modules beside the script from hiding packages of the same names.
-    command = [sys.executable, "-P", model_plan.__file__, str(file.absolute())]
+    command = [sys.executable, "-P", ask_transformers.__file__, str(file.absolute())]
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONIOENCODING": "utf-8"}
     try:
         ended = subprocess.run(

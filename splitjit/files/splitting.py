@@ -7,23 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from splitjit._api.plan import cached_plan
-from splitjit._files import checkpoint, siblings
-from splitjit._files.checkpoint import Checkpoint
-from splitjit._files.formats.base import Source, Tensor
-from splitjit._files.patterns import Choice
-from splitjit._files.places import Place, places
-from splitjit._files.plans import FilePlan, SplitFiles, TensorPlan
 from splitjit._plan.rules import LENGTHS, Rule
 from splitjit.errors import SplitError
+from splitjit.files import checkpoint, siblings
+from splitjit.files.checkpoint import Checkpoint
+from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.patterns import Choice
+from splitjit.files.places import Place, places
+from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
 
 Chooser = Callable[[str], Choice | None]
 """Returns how to split the tensor of a name, or None if the tensor is not split."""
 
-Namer = Callable[[Checkpoint, Source, int], Path]
-"""Returns the file of a part of a source."""
+Namer = Callable[[Checkpoint, TensorFile, int], Path]
+"""Returns the path of a part of a file."""
 
 
-def plan_split(
+def plan_parts(
     checkpoints: Sequence[Checkpoint],
     rule: Rule,
     choose: Chooser,
@@ -58,20 +58,20 @@ def plan_split(
         If the rule does not fit a tensor or makes different numbers of parts, or if two
         parts would have the same file name.
     """
-    sources = [(one, source) for one in checkpoints for source in one.sources]
-    tensors = [_plan_tensors(source, rule, choose, copy_others) for _, source in sources]
+    inputs = [(one, file) for one in checkpoints for file in one.files]
+    tensors = [_plan_tensors(file, rule, choose, copy_others) for _, file in inputs]
     count = _count_parts([plan for plans in tensors for plan in plans])
     if not count:
-        for _, source in sources:  # if only 0-D tensors match, the first one is refused
-            _plan_tensors(source, rule, choose, copy_others=False, scalars=True)
+        for _, file in inputs:  # if only 0-D tensors match, the first one is refused
+            _plan_tensors(file, rule, choose, copy_others=False, scalars=True)
     files = []
-    for (one, source), plans in zip(sources, tensors, strict=True):
+    for (one, file), plans in zip(inputs, tensors, strict=True):
         whole = tuple([replace(p, copies=count) if p.axis is None else p for p in plans])
         parts = range(count if whole else 0)
-        targets = tuple([name_part(one, source, i) for i in parts])
+        targets = tuple([name_part(one, file, i) for i in parts])
         held = {plan.name for plan in whole}
-        left_out = tuple([name for name in source.names if name not in held])
-        files.append(FilePlan((source.path,), targets, whole, left_out))
+        left_out = tuple([name for name in file.names if name not in held])
+        files.append(FilePlan((file.path,), targets, whole, left_out))
     merged = _merge(files) if merge else files
     check_places("split", [(file.paths, file.targets) for file in merged])
     indexes = _make_indexes(checkpoints, merged, count) if ranks else []
@@ -80,26 +80,26 @@ def plan_split(
 
 
 def _plan_tensors(
-    source: Source, rule: Rule, choose: Chooser, copy_others: bool, scalars: bool = False
+    file: TensorFile, rule: Rule, choose: Chooser, copy_others: bool, scalars: bool = False
 ) -> list[TensorPlan]:
     plans = []
-    for name in source.names:
+    for name in file.names:
         choice = choose(name)
-        if choice and (scalars or choice.applies(source, name)):
-            tensor = source.tensor(name)
+        if choice and (scalars or choice.applies(file, name)):
+            tensor = file.tensor(name)
             try:
-                plan = plan_tensor(tensor, source, choice, rule)
+                plan = plan_tensor(tensor, file, choice, rule)
                 plan.runs()
             except SplitError as error:
-                where = f"split {source.path}" + (f", {name}" if name else "")
+                where = f"split {file.path}" + (f", {name}" if name else "")
                 raise error.named(where) from None
             plans.append(plan)
         elif copy_others:
-            plans.append(TensorPlan(source.verbatim(name), source, None, (), 1))
+            plans.append(TensorPlan(file.verbatim(name), file, None, (), 1))
     return plans
 
 
-def plan_tensor(tensor: Tensor, source: Source, choice: Choice, rule: Rule) -> TensorPlan:
+def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) -> TensorPlan:
     """Plan the parts of one tensor.
 
     Raises
@@ -115,7 +115,7 @@ def plan_tensor(tensor: Tensor, source: Source, choice: Choice, rule: Rule) -> T
         rule = kind, value // choice.copies
     if choice.sections is None:
         plan = cached_plan(tensor.shape, choice.axis, rule)
-        return TensorPlan(tensor, source, plan.axis, (plan.sizes,), choice.copies)
+        return TensorPlan(tensor, file, plan.axis, (plan.sizes,), choice.copies)
     whole = cached_plan(tensor.shape, choice.axis, (LENGTHS, choice.sections))
     before, after = tensor.shape[: whole.axis], tensor.shape[whole.axis + 1 :]
     sections = tuple(
@@ -124,13 +124,13 @@ def plan_tensor(tensor: Tensor, source: Source, choice: Choice, rule: Rule) -> T
     if len({len(sizes) for sizes in sections}) != 1:
         received = f"sections {choice.sections} into {[len(sizes) for sizes in sections]} parts"
         raise SplitError("split", received, "all sections must have the same number of parts")
-    return TensorPlan(tensor, source, whole.axis, sections, choice.copies)
+    return TensorPlan(tensor, file, whole.axis, sections, choice.copies)
 
 
 def _count_parts(plans: list[TensorPlan]) -> int:
     """Return the number of parts that all tensors have."""
     counts = {
-        len(plan.sections[0]) * plan.copies: plan.name or plan.source.path
+        len(plan.sections[0]) * plan.copies: plan.name or plan.file.path
         for plan in plans
         if plan.axis is not None
     }
@@ -155,13 +155,13 @@ def _merged(files: list[FilePlan]) -> FilePlan:
         return files[0]
     holders: dict[str, Path] = {}
     tensors = [plan for file in files for plan in file.tensors]
-    first = tensors[0].source
+    first = tensors[0].file
     for plan in tensors:
-        path = plan.source.path
+        path = plan.file.path
         if plan.name in holders:
             received = f"{plan.name} in {holders[plan.name]} and {path}"
             raise SplitError("split", received, "only one file of a rank may hold a tensor")
-        if plan.source.metadata != first.metadata:
+        if plan.file.metadata != first.metadata:
             rule = "files that are merged must have the same metadata; put {stem} into the name"
             raise SplitError("split", f"{first.path} and {path}", rule)
         holders[plan.name] = path
@@ -212,8 +212,8 @@ def _make_indexes(
             folders.setdefault(file.targets[0].parent, []).append(file)
     indexes = []
     for group in folders.values():
-        held = {plan.source for file in group for plan in file.tensors}
-        like = next((one for one in checkpoints if one.index and held & {*one.sources}), None)
+        held = {plan.file for file in group for plan in file.tensors}
+        like = next((one for one in checkpoints if one.index and held & {*one.files}), None)
         content, name = (like.index, like.index_name) if like else (None, checkpoint.NAME)
         whole = [plan.tensor for file in group for plan in file.tensors]
         for i in range(count):

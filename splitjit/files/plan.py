@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from splitjit._files.formats.base import Source, Tensor
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
+from splitjit.files.formats.base import Tensor, TensorFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class TensorPlan:
     ----------
     tensor : Tensor
         The whole tensor, as its file describes it.
-    source : Source
+    file : TensorFile
         The file of the tensor.
     axis : int or None
         The axis that is split, counted from 0. None if each part holds a copy of the
@@ -33,7 +33,7 @@ class TensorPlan:
     """
 
     tensor: Tensor = field(repr=False)
-    source: Source = field(repr=False)
+    file: TensorFile = field(repr=False)
     axis: int | None
     sections: tuple[tuple[int, ...], ...]
     copies: int

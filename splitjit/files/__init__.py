@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from splitjit._files import (
+from splitjit._plan.arguments import Shape, rule_of
+from splitjit._plan.rules import CHUNK, Rule
+from splitjit.errors import SplitError, shorten
+from splitjit.files import (
     checkpoint,
     joining,
     naming,
     patterns,
-    planning,
+    splitting,
     tensor_parallel,
     transaction,
     writing,
 )
-from splitjit._files.checkpoint import Checkpoint
-from splitjit._files.patterns import Choice
-from splitjit._files.plans import FilePlan, SplitFiles, TensorPlan
-from splitjit._plan.arguments import Shape, rule_of
-from splitjit._plan.rules import CHUNK, Rule
-from splitjit.errors import SplitError, shorten
+from splitjit.files.checkpoint import Checkpoint
+from splitjit.files.patterns import Choice
+from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
 
 __all__ = ["FilePlan", "SplitFiles", "TensorPlan", "join_files", "plan_files", "split_files"]
 
@@ -249,7 +249,7 @@ def join_files(
         folder = parts[0].folder
         model = tensor_parallel.load(_config(config, folder, folder.parent))
         planned = tensor_parallel.choices(model, len(parts), _matches(chosen))
-    joined = joining.plan_join(parts, _chooser(parts, chosen, axis, planned), out)
+    joined = joining.plan_whole(parts, _chooser(parts, chosen, axis, planned), out)
     if tp_plan:
         shapes = {tensor.name: tensor.shape for file in joined.files for tensor in file.whole}
         tensor_parallel.check_shapes(model, planned or (), shapes)
@@ -281,7 +281,7 @@ def _plan(
         model = tensor_parallel.load(_config(config, checkpoints[0].folder))
         planned = tensor_parallel.choices(model, ranks, _matches(chosen))
         tensor_parallel.check_shapes(model, planned, _shapes(checkpoints))
-    return planning.plan_split(
+    return splitting.plan_parts(
         checkpoints,
         rule,
         _chooser(checkpoints, chosen, axis, planned),
@@ -345,12 +345,12 @@ def _matches(chosen: list[Choice]) -> Callable[[str], bool]:
 def _shapes(checkpoints: Sequence[Checkpoint]) -> dict[str, Shape]:
     """Return the shapes of all tensors by name; no two may have the same name."""
     shapes: dict[str, Shape] = {}
-    for source in [source for one in checkpoints for source in one.sources]:
-        for name in source.names:
+    for file in [file for one in checkpoints for file in one.files]:
+        for name in file.names:
             if name in shapes:
                 rule = "two files hold it; with a tp_plan, give the files of one model"
                 raise SplitError("files", shorten(name), rule)
-            shapes[name] = source.tensor(name).shape
+            shapes[name] = file.tensor(name).shape
     return shapes
 
 
@@ -359,9 +359,9 @@ def _chooser(
     chosen: list[Choice],
     axis: int,
     planned: Mapping[str, Choice] | None,
-) -> planning.Chooser:
+) -> splitting.Chooser:
     """Return a function that says how to split the tensor of a name: patterns, then the plan."""
-    names = [name for one in checkpoints for source in one.sources for name in source.names]
+    names = [name for one in checkpoints for file in one.files for name in file.names]
     patterns.check_matches(chosen, names)
     default = None if chosen or planned is not None else Choice("*", axis)
 

@@ -19,10 +19,10 @@ import json
 import os
 import secrets
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from splitjit._files.disk import Folder
+from splitjit.files.transaction.disk import Folder
 
 PREFIX = ".splitjit-"
 
@@ -38,7 +38,7 @@ class Journal:
     ----------
     key : str
         Identifies what the transaction writes.
-    homes : list of (str, str)
+    stagings : list of (str, str)
         Each folder, and the name of its staging folder.
     moves : list of (int, str)
         For ``i.new``, the index of its folder, and its place relative to this folder,
@@ -48,24 +48,26 @@ class Journal:
     """
 
     key: str
-    homes: list[tuple[str, str]]
+    stagings: list[tuple[str, str]]
     moves: list[tuple[int, str]]
     made: list[str] = field(default_factory=list)
 
     def dump(self) -> bytes:
         """Return the contents of the file."""
-        return json.dumps(asdict(self)).encode()
+        # "homes" is the key of earlier versions, whose killed processes this one also recovers.
+        fields = {"key": self.key, "homes": self.stagings, "moves": self.moves, "made": self.made}
+        return json.dumps(fields).encode()
 
     @classmethod
     def load(cls, contents: bytes) -> Journal:
         """Parse the contents of the file."""
         fields = json.loads(contents)
-        homes = [(path, name) for path, name in fields["homes"]]
-        moves = [(int(home), target) for home, target in fields["moves"]]
-        return cls(fields["key"], homes, moves, fields["made"])
+        stagings = [(path, name) for path, name in fields["homes"]]
+        moves = [(int(staging), target) for staging, target in fields["moves"]]
+        return cls(fields["key"], stagings, moves, fields["made"])
 
 
-class Home:
+class Staging:
     """A folder that gets new files, and a staging folder in it.
 
     Parameters
@@ -78,7 +80,8 @@ class Home:
     ----------
     path : Path
     name : str
-    root, staging : Folder
+    outer, inner : Folder
+        The folder that gets new files, and the staging folder.
     place : Path
         The path of the staging folder.
 
@@ -94,28 +97,28 @@ class Home:
         self.place = path / name
         self._lock: int | None = None
         with contextlib.ExitStack() as stack:
-            self.root = stack.enter_context(Folder(path))
-            self.staging = stack.enter_context(self.root.folder(name))
+            self.outer = stack.enter_context(Folder(path))
+            self.inner = stack.enter_context(self.outer.folder(name))
             stack.pop_all()
 
     @classmethod
-    def make(cls, path: Path) -> Home:
+    def make(cls, path: Path) -> Staging:
         """Make a staging folder with a random name, and lock it."""
         while True:
             name = PREFIX + secrets.token_hex(8)
             with Folder(path) as root:
                 root.mkdir(name, 0o700)
             try:
-                home = cls(path, name)
-                if home.lock() is not False:
-                    return home
-                home.close()
+                staging = cls(path, name)
+                if staging.lock() is not False:
+                    return staging
+                staging.close()
             except FileNotFoundError:  # another process has just cleared the empty folder
                 continue
 
     def is_ours(self) -> bool:
         """Return whether the staging folder is this user's, and no other user can write to it."""
-        status = self.staging.status()
+        status = self.inner.status()
         if status is None or not hasattr(os, "geteuid"):
             return status is not None
         return status.st_uid == os.geteuid() and not status.st_mode & 0o022
@@ -123,7 +126,7 @@ class Home:
     def primary(self) -> tuple[Path, str] | None:
         """Return the folder and name of the staging folder with the journal, if not this one."""
         try:
-            path, name = json.loads(self.staging.read("primary"))
+            path, name = json.loads(self.inner.read("primary"))
         except (FileNotFoundError, ValueError, TypeError):
             return None
         return Path(path), name
@@ -141,11 +144,11 @@ class Home:
         FileNotFoundError
             If another process has just removed the staging folder.
         """
-        lock = self.staging.open("lock", os.O_RDWR | os.O_CREAT)
+        lock = self.inner.open("lock", os.O_RDWR | os.O_CREAT)
         try:
             locked = _lock(lock)
             if locked:
-                there = self.staging.status("lock")
+                there = self.inner.status("lock")
                 if there is None or not os.path.samestat(there, os.fstat(lock)):
                     raise FileNotFoundError(errno.ENOENT, "No such file", "lock")
                 self._lock, lock = lock, -1
@@ -157,12 +160,12 @@ class Home:
     def discard(self, journal: str) -> None:
         """Remove the staging folder, which holds only the journal and the lock."""
         with contextlib.suppress(FileNotFoundError):
-            self.staging.unlink(journal)
+            self.inner.unlink(journal)
         self._release()  # Windows does not remove open files
         with contextlib.suppress(FileNotFoundError):
-            self.staging.unlink("lock")
+            self.inner.unlink("lock")
         with contextlib.suppress(OSError):  # another process is removing it, too
-            self.root.rmdir(self.name)
+            self.outer.rmdir(self.name)
 
     def _release(self) -> None:
         if self._lock is not None:
@@ -172,8 +175,8 @@ class Home:
     def close(self) -> None:
         """Close the folders and release the lock."""
         self._release()
-        self.staging.close()
-        self.root.close()
+        self.inner.close()
+        self.outer.close()
 
 
 def _lock(file: int) -> bool | None:

@@ -1,1 +1,0 @@
-"""Files of tensors: what the command writes, all of it or nothing."""
