@@ -479,7 +479,7 @@ def test_join_npz(tmp_path, save):
     save(tmp_path / "x.npz", a=np.arange(24).reshape(4, 6), b=np.float32(2), c=np.arange(4))
     before = (tmp_path / "x.npz").read_bytes()
     targets = files.split_files(tmp_path / "x.npz", num_splits=2).targets
-    files.join_files(targets, tmp_path / "j.npz")
+    files.join_files(targets, tmp_path / "j.npz", axis=0)
     assert (tmp_path / "j.npz").read_bytes() == before
     targets = files.split_files(
         tmp_path / "x.npz", num_splits=2, tensors=["a=1"], force=True
@@ -553,6 +553,26 @@ def test_join_refuses_tensors_that_are_not_equal(tmp_path):
     refused(tmp_path, parts, "same metadata", tensors=["a"])
     sn.save_file({**tensors, "a": np.zeros(3, "f4")}, parts[1])
     refused(tmp_path, parts, "no rule splits the sections", tensors=["a=0:4,4", "norm"])
+
+
+@pytest.mark.parametrize("kind", ["ranks", "safetensors", "npz"])
+def test_join_does_not_guess(model, tmp_path, capsys, kind):
+    """Without patterns, a join would double each copied tensor."""
+    if kind == "ranks":
+        options = {"layout": "ranks", "out": tmp_path / "out", "tensors": TENSORS}
+        files.split_files(model, num_splits=2, **options)
+        parts = [tmp_path / "out" / f"rank-{i}" for i in range(2)]
+    else:
+        path = tmp_path / f"m.{kind}"
+        (np.savez if kind == "npz" else lambda path, **held: sn.save_file(held, path))(
+            path, a=np.arange(8), norm=np.ones(3)
+        )
+        parts = files.split_files(path, num_splits=2, tensors=["a"]).targets
+    out = tmp_path / f"joined.{kind}"
+    refused(tmp_path, parts, "do not say how they were split", out=out)
+    assert main(["join", *map(str, parts), "--out", str(out)]) == 2
+    assert "patterns" in capsys.readouterr().err
+    files.join_files(parts, out, tensors=TENSORS if kind == "ranks" else ["a"])
 
 
 def test_a_failed_join_leaves_nothing_behind(model, tmp_path):

@@ -229,7 +229,7 @@ def _parser() -> argparse.ArgumentParser:
         help="cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count "
         "from the end of the axis",
     )
-    _add_tensors(split).add_argument(
+    _add_tensors(split, 0).add_argument(
         "--others",
         choices=["copy", "skip"],
         default="copy",
@@ -271,7 +271,7 @@ def _add_join(commands: Any) -> None:
     join.add_argument(
         "paths", nargs="+", metavar="PART", help="a part: a file, or the folder of a rank"
     )
-    _add_tensors(join)
+    _add_tensors(join, None)
     output = join.add_argument_group("output")
     output.add_argument(
         "--out",
@@ -283,11 +283,11 @@ def _add_join(commands: Any) -> None:
     join.add_argument("--quiet", action="store_true", help="print only errors")
 
 
-def _add_tensors(parser: argparse.ArgumentParser) -> Any:
+def _add_tensors(parser: argparse.ArgumentParser, axis: int | None) -> Any:
     """Add the options that say which tensors are split, and along which axis."""
     which = parser.add_argument_group("tensors")
     which.add_argument(
-        "--axis", type=int, default=0, help="axis to split; -1 is the last axis (default: 0)"
+        "--axis", type=int, default=axis, help="axis to split; -1 is the last axis (default: 0)"
     )
     which.add_argument(
         "--tensor",

@@ -194,7 +194,7 @@ def join_files(
     paths: Iterable[StrPath],
     out: StrPath,
     *,
-    axis: int = 0,
+    axis: int | None = None,
     tensors: Sequence[str] | None = None,
     tp_plan: bool = False,
     config: StrPath | None = None,
@@ -211,8 +211,11 @@ def join_files(
         The parts in their order: files, or the folders of ranks.
     out : path
         The joined file. If the parts are folders, the folder of the joined files.
-    axis : int, default 0
-        The axis along which the parts were split, if no pattern gives it.
+    axis : int, optional
+        The axis along which the parts were split, if no pattern gives it. By default,
+        axis 0 for .npy files and patterns. For files that hold tensors by name, give
+        `axis`, `tensors` or `tp_plan`: some tensors may have been copied, or split
+        along another axis, and the parts do not say so.
     tensors, tp_plan, config
         The tensors that were split, as in `plan_files`. Every other tensor was copied,
         and must be equal in all parts. The configuration may also lie beside the
@@ -230,8 +233,9 @@ def join_files(
     Raises
     ------
     SplitError
-        If the parts do not fit together, if a tensor that was copied differs between
-        parts, or if a part is damaged or changes while it is read.
+        If nothing says how tensors with names were split, if the parts do not fit
+        together, if a tensor that was copied differs between parts, or if a part is
+        damaged or changes while it is read.
     OSError
         If a file cannot be read or written.
 
@@ -243,6 +247,9 @@ def join_files(
     is_folder = paths[0].is_dir() or paths[0].name.endswith(checkpoint.SUFFIX)
     finished = transaction.recover([out if is_folder else out.parent]).finished
     parts = [checkpoint.read(path) for path in paths]
+    if axis is None and not tensors and not tp_plan:
+        joining.check_unnamed(parts[0])
+    axis = axis or 0
     chosen = [patterns.parse(text, axis) for text in tensors or ()]
     planned = None
     if tp_plan:

@@ -126,6 +126,23 @@ def plan_whole(parts: Sequence[Checkpoint], choose: Chooser, out: Path) -> Joine
     return joined
 
 
+def check_unnamed(part: Checkpoint) -> None:
+    """Check that a part is one array without a name, which was certainly split.
+
+    A tensor with a name may have been copied, or split along any axis. A guess would
+    double the tensors that were copied.
+
+    Raises
+    ------
+    SplitError
+        If the part holds tensors by name.
+    """
+    if any(name for file in part.files for name in file.names):
+        rule = "these parts do not say how they were split: give the patterns or the tp_plan of"
+        rule += " the split, or axis if each tensor was split along this axis"
+        raise SplitError("join", str(part.path), rule)
+
+
 def _is_folder(part: Checkpoint) -> bool:
     return part.index is not None or part.path.is_dir()
 
