@@ -113,6 +113,7 @@ for name, arguments in {
     "splitjit": [],
     "split": ["split"],
     "join": ["join"],
+    "reshard": ["reshard"],
     "check": ["check"],
 }.items():
     command = [sys.executable, "-m", "splitjit", *arguments, "--help"]

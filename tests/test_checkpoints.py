@@ -70,6 +70,18 @@ def contents(folder):
     }
 
 
+def forget(part):
+    """Remove the records of a part, as if another program had written it."""
+    if part.is_dir():
+        (part / "splitjit.json").unlink()
+    for path in part.glob("*.safetensors") if part.is_dir() else [part]:
+        if path.suffix == ".safetensors":
+            with safetensors.safe_open(path, "numpy") as opened:
+                metadata = opened.metadata()
+            del metadata["splitjit"]
+            sn.save_file(sn.load_file(path), path, metadata)
+
+
 def fused(x, sections, count, axis=0):
     """Return the parts of a tensor in which sections lie along an axis, as NumPy makes them."""
     cuts = np.cumsum(sections)[:-1]
@@ -91,7 +103,8 @@ def test_ranks(model, tmp_path, given, tile, monkeypatch):
     whole = load(model)
     for rank in range(2):
         folder = out / f"rank-{rank}"
-        assert sorted(contents(folder)) == ["model-0.safetensors", "model-1.safetensors", INDEX]
+        names = ["model-0.safetensors", "model-1.safetensors", INDEX, "splitjit.json"]
+        assert sorted(contents(folder)) == names
         held = load(folder)
         for name, x in held.items():
             expected = whole[name]
@@ -127,9 +140,11 @@ def test_ranks_of_npy_and_npz(tmp_path):
     np.savez(tmp_path / "y.npz", a=x, b=np.float32(1))
     paths = [tmp_path / "x.npy", tmp_path / "y.npz"]
     planned = files.split_files(paths, num_splits=2, layout="ranks", out=tmp_path / "o")
-    assert planned.indexes == ()
+    assert [path.name for path, _ in planned.indexes] == ["splitjit.json"] * 2
     np.testing.assert_array_equal(np.load(tmp_path / "o/rank-1/x.npy"), x[2:])
     assert np.load(tmp_path / "o/rank-1/y.npz")["b"] == 1
+    files.join_files([tmp_path / "o/rank-0", tmp_path / "o/rank-1"], tmp_path / "j")
+    assert contents(tmp_path / "j") == {path.name: path.read_bytes() for path in paths}
 
 
 def test_links_into_a_cache(model, tmp_path):
@@ -568,6 +583,8 @@ def test_join_does_not_guess(model, tmp_path, capsys, kind):
             path, a=np.arange(8), norm=np.ones(3)
         )
         parts = files.split_files(path, num_splits=2, tensors=["a"]).targets
+    for part in parts:
+        forget(part)
     out = tmp_path / f"joined.{kind}"
     refused(tmp_path, parts, "do not say how they were split", out=out)
     assert main(["join", *map(str, parts), "--out", str(out)]) == 2

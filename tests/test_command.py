@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit._cli import check, report
-from splitjit._cli import main as command
+from splitjit._cli import check, parser, report
 from splitjit._cli.main import main
 from splitjit._copy import threads
 from splitjit.files import tiles
@@ -325,7 +324,7 @@ def test_examples_of_the_help_are_commands(capsys):
     examples = re.findall(r"^ +python -m splitjit (.*)", text, re.M)
     assert len(examples) == 5
     for example in examples:
-        command._parser().parse_args(shlex.split(example))
+        parser.make_parser().parse_args(shlex.split(example))
 
 
 # ---- progress -------------------------------------------------------------------------

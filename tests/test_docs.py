@@ -9,7 +9,8 @@ from pkgutil import resolve_name
 
 import pytest
 
-from splitjit._cli.main import _parser, main
+from splitjit._cli.main import main
+from splitjit._cli.parser import make_parser
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -50,7 +51,7 @@ def test_commands_are_those_of_the_parser():
     commands = re.findall("python -m splitjit (.*)", text)
     assert len(commands) > 3
     for command in commands:
-        _parser().parse_args(shlex.split(command, comments=True))
+        make_parser().parse_args(shlex.split(command, comments=True))
 
 
 @pytest.mark.parametrize(

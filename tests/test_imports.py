@@ -41,12 +41,15 @@ _operators
 onnx openvino dask
 files.transaction files.places
 files.formats
+files.patterns files.companions files.ask_transformers
+files.record files.tensor_parallel
 files.checkpoint files.plan
-files.patterns files.tiles files.siblings
-files.ask_transformers
-files.tensor_parallel files.splitting
+files.dividing files.tiles files.siblings
+files.ranks files.splitting
 files.naming files.joining
-files.writing
+files.reading
+files.writing files.whole
+files.verbs
 files
 splitjit
 _njit

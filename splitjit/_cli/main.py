@@ -1,4 +1,4 @@
-"""The command line: ``splitjit split``, ``join`` and ``check``, or ``python -m splitjit``."""
+"""The command line: ``splitjit split``, ``join``, ``reshard``, ``info`` and ``check``."""
 
 from __future__ import annotations
 
@@ -8,91 +8,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import splitjit
 from splitjit import files
 from splitjit._cli import check, report
-
-DESCRIPTION = """\
-Split the tensors in files along an axis into contiguous parts.
-
-Each part is a file of the same format: FILE.npy becomes FILE.0.npy, FILE.1.npy
-and so on. A .npz or .safetensors file holds many tensors by name: FILE.0.npz
-holds part 0 of each tensor, FILE.1.npz holds part 1, and so on.
-
-FILE may also be a model.safetensors.index.json, or a folder that has one: all
-files of the checkpoint are split. --layout ranks writes one folder for each rank.
-
-Files may be larger than memory. The command writes all parts of all files, or
-none. It needs the safetensors package for .safetensors files, transformers and
-torch for --tp-plan, and tqdm for a progress bar.
-"""
-
-EXAMPLES = """\
-examples:
-  Columns of a matrix, in three equal parts:
-    python -m splitjit split x.npy --axis 1 --num-splits 3
-
-  Chunks of 1000 rows, the last one smaller:
-    python -m splitjit split x.npy --split 1000
-
-  A checkpoint for four tensor-parallel ranks, as transformers would shard it:
-    python -m splitjit split model --tp-plan --num-splits 4 --layout ranks --out shards
-
-  The same by patterns. The rows of a weight are its output features, its columns
-  are input features. Query, key and value are fused into one weight here, and
-  each rank gets a quarter of each. Each rank also gets a whole copy of every
-  tensor that no pattern matches, such as norms. --dry-run shows what would be
-  written:
-    python -m splitjit split model --num-splits 4 --layout ranks --out shards \\
-        --tensor '*.qkv_proj.weight=0:4096,1024,1024' --tensor '*.o_proj.weight=1' \\
-        --tensor '*.gate_up_proj.weight=0:14336,14336' \\
-        --tensor '*.down_proj.weight=1' --dry-run
-
-  A fused projection into query, key and value:
-    python -m splitjit split m.safetensors --split 4096,1024,1024 \\
-        --tensor '*.qkv_proj.weight' --others skip
-
-exit status:
-  0 if the parts are written, 2 if the split is refused or fails, 128 + N if
-  signal N ends the command. If the status is not 0, no part is left behind,
-  unless the signal came while the parts were moved into place: then all parts
-  are there. After SIGKILL or a power failure, run the same command again: it
-  first undoes or finishes what the killed command began.
-"""
-
-JOIN_DESCRIPTION = """\
-Join parts along an axis, in the order in which they are given.
-
-Parts are files of one format, or the folders of ranks, whose files are joined
-by tensor name. If `split` wrote the parts, the joined files equal the original
-files byte for byte. Give the same --tensor patterns or --tp-plan as to `split`:
-a tensor that was copied must be equal in all parts, and is written once.
-
-The command writes all joined files, or none.
-"""
-
-JOIN_EXAMPLES = """\
-examples:
-  Columns of a matrix:
-    python -m splitjit join x.0.npy x.1.npy x.2.npy --axis 1 --out x.npy
-
-  The ranks of a checkpoint:
-    python -m splitjit join shards/rank-0 shards/rank-1 --out joined \\
-        --tp-plan --config model
-
-exit status:
-  0 if the files are written, 2 if the join is refused or fails, 128 + N if
-  signal N ends the command. If the status is not 0, nothing is left behind.
-"""
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that prints each error on one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see --help)\n")
+from splitjit._cli.parser import make_parser
+from splitjit._plan.arguments import rule_of
+from splitjit.files import transaction, verbs
+from splitjit.files.verbs import Where, Which
 
 
 def run() -> NoReturn:
@@ -133,11 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         With status 2, if the arguments are wrong.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     try:
         if arguments.command == "check":
             return check.run()
-        _split(arguments) if arguments.command == "split" else _join(arguments)
+        _COMMANDS[arguments.command](arguments, _options(arguments))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has ended, as in `… | head`; drop the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -150,184 +75,53 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _split(arguments: argparse.Namespace) -> None:
+def _split(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
     if arguments.dry_run:
-        planned = files.plan_files(**_options(arguments))
+        planned = files.plan_files(**options)
     else:
         with report.show_progress(arguments.quiet) as progress:
-            planned = files.split_files(**_options(arguments), progress=progress)
+            planned = files.split_files(**options, progress=progress)
     if not arguments.quiet:
         report.print_report(planned, arguments.dry_run)
 
 
-def _join(arguments: argparse.Namespace) -> None:
-    with report.show_progress(arguments.quiet) as progress:
-        targets = files.join_files(**_options(arguments), progress=progress)
+def _join(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
+    paths, out, force = verbs.as_paths(options["paths"]), Path(options["out"]), options["force"]
+    which = _which(options)
+    if arguments.dry_run:
+        joined = verbs.plan_join(paths, out, which)
+        transaction.check(joined.targets, force)
+    else:
+        with report.show_progress(arguments.quiet) as progress:
+            joined = verbs.join(paths, out, which, force, progress)
     if not arguments.quiet:
-        report.print_files(targets)
+        report.print_joined(joined, arguments.dry_run)
+
+
+def _reshard(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
+    if not arguments.dry_run:
+        with report.show_progress(arguments.quiet) as progress:
+            planned = files.reshard_files(**options, progress=progress)
+    else:
+        rule = rule_of(*[options[name] for name in _RULES])
+        names = ("layout", "name", "out", "copy_config")
+        where = Where("copy", *[options[name] for name in names])
+        planned = verbs.plan_reshard(verbs.as_paths(options["paths"]), rule, _which(options), where)
+        transaction.check(planned.targets, options["force"])
+    if not arguments.quiet:
+        report.print_report(planned, arguments.dry_run)
+
+
+def _which(options: dict[str, Any]) -> Which:
+    return Which(*[options[name] for name in ("axis", "tensors", "tp_plan", "config")])
+
+
+_RULES = ("split", "num_outputs", "num_splits", "indices", "num_sections")
+
+_COMMANDS = {"split": _split, "join": _join, "reshard": _reshard}
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments that functions of `splitjit.files` have under the same names."""
     own = ("command", "dry_run", "quiet")
     return {name: value for name, value in vars(arguments).items() if name not in own}
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog=report.program(), description="Split tensors into contiguous parts.")
-    parser.add_argument("--version", action="version", version=splitjit.__version__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser(
-        "check",
-        help="split typical arrays, compare with NumPy, print the speed",
-        description="Split typical arrays, compare each part byte for byte with NumPy's, and "
-        "print the speed, the versions and the machine. Checks the installed package, even if the "
-        "current directory has a folder splitjit. The exit status is 1 if a part is wrong.",
-    )
-    split = commands.add_parser(
-        "split",
-        help="split the tensors in files: .npy, .npz, .safetensors",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    split.add_argument(
-        "paths", nargs="+", metavar="FILE", help="a file to split, or an index or a folder"
-    )
-    rules = split.add_argument_group("rule (give exactly one)").add_mutually_exclusive_group(
-        required=True
-    )
-    rules.add_argument(
-        "--num-splits",
-        type=int,
-        metavar="N",
-        help="N equal parts; refused if the axis length is not a multiple of N",
-    )
-    rules.add_argument(
-        "--num-outputs",
-        type=int,
-        metavar="N",
-        help="N parts; the last ones are smaller if the axis length is not a multiple of N",
-    )
-    rules.add_argument(
-        "--split",
-        type=_lengths,
-        metavar="LENGTHS",
-        help="lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; 4 makes "
-        "parts of length 4, the last one smaller; '4,' (with a comma) makes one part of length 4",
-    )
-    rules.add_argument(
-        "--num-sections",
-        type=int,
-        metavar="N",
-        help="N parts whose lengths differ by at most one, longer ones first",
-    )
-    rules.add_argument(
-        "--indices",
-        type=_indices,
-        metavar="INDICES",
-        help="cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count "
-        "from the end of the axis",
-    )
-    _add_tensors(split, 0).add_argument(
-        "--others",
-        choices=["copy", "skip"],
-        default="copy",
-        help="copy each other tensor into every part, or leave it out (default: copy)",
-    )
-    output = split.add_argument_group("output")
-    output.add_argument("--out", metavar="DIR", help="folder of the parts (default: FILE's folder)")
-    output.add_argument(
-        "--layout",
-        choices=["files", "ranks"],
-        default="files",
-        help="files: FILE.0.npy, FILE.1.npy, …; ranks: rank-0/FILE.npy, rank-1/FILE.npy, …, and an "
-        "index of the .safetensors files in each folder (default: files)",
-    )
-    output.add_argument(
-        "--name",
-        metavar="NAME",
-        help="name of each part, with the fields {rank}, {stem} (the name of FILE without suffix) "
-        "and {part} (the number of the file in its checkpoint): 'rank{rank}.safetensors'. "
-        "Files of a checkpoint whose parts have the same name share one part",
-    )
-    output.add_argument("--force", action="store_true", help="overwrite existing files")
-    split.add_argument(
-        "--dry-run", action="store_true", help="print what would be written, and write nothing"
-    )
-    split.add_argument("--quiet", action="store_true", help="print only errors")
-    _add_join(commands)
-    return parser
-
-
-def _add_join(commands: Any) -> None:
-    join = commands.add_parser(
-        "join",
-        help="join the parts of files again",
-        description=JOIN_DESCRIPTION,
-        epilog=JOIN_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    join.add_argument(
-        "paths", nargs="+", metavar="PART", help="a part: a file, or the folder of a rank"
-    )
-    _add_tensors(join, None)
-    output = join.add_argument_group("output")
-    output.add_argument(
-        "--out",
-        metavar="FILE",
-        required=True,
-        help="the joined file; if the parts are folders, the folder of the joined files",
-    )
-    output.add_argument("--force", action="store_true", help="overwrite existing files")
-    join.add_argument("--quiet", action="store_true", help="print only errors")
-
-
-def _add_tensors(parser: argparse.ArgumentParser, axis: int | None) -> Any:
-    """Add the options that say which tensors are split, and along which axis."""
-    which = parser.add_argument_group("tensors")
-    which.add_argument(
-        "--axis", type=int, default=axis, help="axis to split; -1 is the last axis (default: 0)"
-    )
-    which.add_argument(
-        "--tensor",
-        dest="tensors",
-        action="append",
-        metavar="PATTERN[=AXIS]",
-        help="split the tensors whose names match PATTERN, along AXIS instead of --axis; "
-        "* matches any text, ? one character, [qk] one of these characters. "
-        "'PATTERN=AXIS:4096,1024,1024' is for fused tensors: along the axis lie sections of these "
-        "lengths, the rule splits each one, and a part holds its pieces of all sections. "
-        "PATTERN=AXIS/3,5 gives the lengths of the parts for these tensors only. This option may "
-        "be repeated: the first pattern that matches a name counts (default: all tensors)",
-    )
-    which.add_argument(
-        "--tp-plan",
-        action="store_true",
-        help="split the tensors that no pattern matches as the model's tensor-parallel plan in "
-        "transformers says, and copy the tensors that the plan does not name",
-    )
-    which.add_argument(
-        "--config",
-        metavar="PATH",
-        help="config.json of the model, or its folder, for --tp-plan (default: beside FILE)",
-    )
-    return which
-
-
-def _lengths(text: str) -> int | list[int]:
-    """Parse a chunk length, or part lengths if there is a comma."""
-    try:
-        if "," in text:
-            return [int(length) for length in text.removesuffix(",").split(",")]
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must be an integer, or integers separated by commas"
-        ) from None
-
-
-def _indices(text: str) -> list[int]:
-    """Parse one index, or several with commas."""
-    indices = _lengths(text)
-    return [indices] if isinstance(indices, int) else indices

@@ -7,10 +7,13 @@ import importlib.util
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from splitjit.files import FilePlan, Progress, SplitFiles, TensorPlan
+from splitjit.files import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.formats.base import Tensor
+from splitjit.files.joining import JoinedFiles
+from splitjit.files.verbs import Progress
 
 BAR_AFTER = 1.0
 """Seconds until a progress bar appears."""
@@ -80,22 +83,37 @@ def print_report(planned: SplitFiles, dry_run: bool) -> None:
             print(_printable(line))
     for path, content in planned.indexes:
         print(_printable(f"{path}: {len(content)} bytes"))
+    for path, copied in planned.copies:
+        print(_printable(f"{path}: a copy of {copied}"))
 
 
-def print_files(paths: Iterable[Path]) -> None:
-    """Print a line for each joined file."""
-    for path in paths:
-        print(_printable(f"{path}: {path.stat().st_size} bytes"))
+def print_joined(joined: JoinedFiles, dry_run: bool) -> None:
+    """Print a line for each joined file; if `dry_run`, also for each tensor."""
+    for note in joined.notes:
+        say(note)
+    for file in joined.files:
+        if dry_run:
+            count = f"{len(file.tensors)} tensors, " if file.whole[0].name else ""
+            nbytes = sum(tensor.nbytes for tensor in file.whole)
+            print(_printable(f"{file.target}: {count}{nbytes} bytes of data"))
+            for one, tensor in zip(file.tensors, file.whole, strict=True):
+                how = "equal in all parts"
+                if one.plan.axis is not None:
+                    how = f"axis {one.plan.axis}, from {one.plan.count} parts"
+                print(_printable(f"  {tensor.name or 'array'}: {_describe(tensor)}, {how}"))
+        else:
+            print(_printable(f"{file.target}: {file.target.stat().st_size} bytes"))
+    for path, content in joined.indexes:
+        print(_printable(f"{path}: {len(content)} bytes"))
 
 
 def _lines(file: FilePlan, dry_run: bool) -> Iterator[str]:
     paths = ", ".join(map(str, file.paths))
     if [plan.name for plan in file.tensors] == [""]:
         (plan,) = file.tensors
-        yield f"{paths}: {_describe(plan.shape, plan.dtype, plan.tensor.nbytes)}"
+        yield f"{paths}: {_describe(plan.tensor)}"
         for i, target in enumerate(file.targets):
-            part = plan.part(i)
-            yield f"{target}: {_describe(part.shape, plan.dtype, part.nbytes)}"
+            yield f"{target}: {_describe(plan.part(i))}"
         return
 
     divided = sum(plan.axis is not None for plan in file.tensors)
@@ -111,13 +129,13 @@ def _lines(file: FilePlan, dry_run: bool) -> Iterator[str]:
         yield f"{target}: {len(file.tensors)} tensors, {file.part_nbytes(i)} bytes"
 
 
-def _describe(shape: tuple[int, ...], dtype: str, nbytes: int) -> str:
-    return f"{shape} {dtype}, {nbytes} bytes"
+def _describe(tensor: Tensor) -> str:
+    return f"{tensor.shape} {tensor.dtype}, {tensor.nbytes} bytes"
 
 
 def _describe_split(plan: TensorPlan) -> str:
     if plan.axis is None:
-        return f"{_describe(plan.shape, plan.dtype, plan.tensor.nbytes)}, copied"
+        return f"{_describe(plan.tensor)}, copied"
     runs = itertools.groupby(plan.part_shapes)
     shapes = ", ".join([f"{len(list(same))} x {shape}" for shape, same in runs])
     fused = f" in {len(plan.sections)} sections" if len(plan.sections) > 1 else ""

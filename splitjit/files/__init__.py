@@ -7,35 +7,24 @@ or a folder that has such an index.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from splitjit._plan.arguments import Shape, rule_of
-from splitjit._plan.rules import CHUNK, Rule
-from splitjit.errors import SplitError, shorten
-from splitjit.files import (
-    checkpoint,
-    joining,
-    naming,
-    patterns,
-    splitting,
-    tensor_parallel,
-    transaction,
-    writing,
-)
-from splitjit.files.checkpoint import Checkpoint
-from splitjit.files.patterns import Choice
+from splitjit._plan.arguments import rule_of
+from splitjit.files import transaction, verbs
 from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.verbs import Progress, StrPath, Where, Which
 
-__all__ = ["FilePlan", "SplitFiles", "TensorPlan", "join_files", "plan_files", "split_files"]
-
-StrPath = str | os.PathLike[str]
-"""A path as users give it."""
-
-Progress = Callable[[int, int], object]
-"""Called with the number of bytes written so far, and the number of all bytes to write."""
+__all__ = [
+    "FilePlan",
+    "SplitFiles",
+    "TensorPlan",
+    "join_files",
+    "plan_files",
+    "reshard_files",
+    "split_files",
+]
 
 
 def plan_files(
@@ -54,6 +43,7 @@ def plan_files(
     layout: Literal["files", "ranks"] = "files",
     name: str | None = None,
     out: StrPath | None = None,
+    copy_config: bool | None = None,
     force: bool = False,
 ) -> SplitFiles:
     """Plan the split of files. This reads only their headers and writes nothing.
@@ -87,6 +77,9 @@ def plan_files(
         .safetensors files whose parts have the same name share one part.
     out : path, optional
         The folder of the parts. By default, the folder in which each file or link lies.
+    copy_config : bool, optional
+        Whether each folder of parts gets copies of the configuration and the tokenizer
+        that lie beside the files. By default, the folders of ranks get them.
     force : bool, default False
         Whether parts may overwrite existing files.
 
@@ -114,7 +107,9 @@ def plan_files(
     (((4, 3), (4, 3)), ['x.0.npy', 'x.1.npy'])
     """
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-    planned = _plan(paths, rule, axis, tensors, tp_plan, config, others, layout, name, out)
+    which = Which(axis, tensors, tp_plan, config)
+    where = Where(others, layout, name, out, copy_config)
+    planned = verbs.plan_split(verbs.as_paths(paths), rule, which, where)
     transaction.check(planned.targets, force)
     return planned
 
@@ -135,6 +130,7 @@ def split_files(
     layout: Literal["files", "ranks"] = "files",
     name: str | None = None,
     out: StrPath | None = None,
+    copy_config: bool | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> SplitFiles:
@@ -145,7 +141,7 @@ def split_files(
     paths, split, axis, num_outputs, num_splits, indices, num_sections, tensors, tp_plan, \
 config, others, layout
         What is split, and how, as in `plan_files`.
-    name, out, force
+    name, out, copy_config, force
         Where the parts are written, as in `plan_files`.
     progress : callable, optional
         Called with the number of bytes written so far, and the number of all bytes.
@@ -182,12 +178,9 @@ config, others, layout
     [0 1 2 3 4 5]
     """
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-    paths = _paths(paths)
-    folders = [path if path.is_dir() else path.parent for path in paths]
-    finished = transaction.recover(folders if out is None else [Path(out)]).finished
-    planned = _plan(paths, rule, axis, tensors, tp_plan, config, others, layout, name, out)
-    writing.write_split(planned, force, _counter(progress, planned.nbytes), finished)
-    return planned
+    which = Which(axis, tensors, tp_plan, config)
+    where = Where(others, layout, name, out, copy_config)
+    return verbs.split(verbs.as_paths(paths), rule, which, where, force, progress)
 
 
 def join_files(
@@ -208,18 +201,19 @@ def join_files(
     Parameters
     ----------
     paths : iterable of path
-        The parts in their order: files, or the folders of ranks.
+        The parts in their order: files, or the folders of ranks. If the parts say how
+        they were split, in any order.
     out : path
         The joined file. If the parts are folders, the folder of the joined files.
     axis : int, optional
         The axis along which the parts were split, if no pattern gives it. By default,
-        axis 0 for .npy files and patterns. For files that hold tensors by name, give
-        `axis`, `tensors` or `tp_plan`: some tensors may have been copied, or split
-        along another axis, and the parts do not say so.
+        axis 0 for .npy files and patterns.
     tensors, tp_plan, config
         The tensors that were split, as in `plan_files`. Every other tensor was copied,
         and must be equal in all parts. The configuration may also lie beside the
-        folders of the ranks.
+        folders of the ranks. .safetensors files and folders of ranks that `split_files`
+        wrote say themselves how they were split. For other files that hold tensors by
+        name, `axis`, `tensors` or `tp_plan` is needed.
     force : bool, default False
         Whether joined files may overwrite existing files.
     progress : callable, optional
@@ -243,137 +237,84 @@ def join_files(
     --------
     split_files : Split files, with an example.
     """
-    paths, out = _paths(paths), Path(out)
-    is_folder = paths[0].is_dir() or paths[0].name.endswith(checkpoint.SUFFIX)
-    finished = transaction.recover([out if is_folder else out.parent]).finished
-    parts = [checkpoint.read(path) for path in paths]
-    if axis is None and not tensors and not tp_plan:
-        joining.check_unnamed(parts[0])
-    axis = axis or 0
-    chosen = [patterns.parse(text, axis) for text in tensors or ()]
-    planned = None
-    if tp_plan:
-        folder = parts[0].folder
-        model = tensor_parallel.load(_config(config, folder, folder.parent))
-        planned = tensor_parallel.choices(model, len(parts), _matches(chosen))
-    joined = joining.plan_whole(parts, _chooser(parts, chosen, axis, planned), out)
-    if tp_plan:
-        shapes = {tensor.name: tensor.shape for file in joined.files for tensor in file.whole}
-        tensor_parallel.check_shapes(model, planned or (), shapes)
-    writing.write_join(joined, force, _counter(progress, joined.nbytes), finished)
-    return joined.targets
+    which = Which(axis, tensors, tp_plan, config)
+    return verbs.join(verbs.as_paths(paths), Path(out), which, force, progress).targets
 
 
-def _plan(
+def reshard_files(
     paths: StrPath | Iterable[StrPath],
-    rule: Rule,
-    axis: int,
-    tensors: Sequence[str] | None,
-    tp_plan: bool,
-    config: StrPath | None,
-    others: str,
-    layout: str,
-    name: str | None,
-    out: StrPath | None,
+    split: Any = None,
+    *,
+    num_outputs: int | None = None,
+    num_splits: int | None = None,
+    indices: Sequence[int] | None = None,
+    num_sections: int | None = None,
+    axis: int | None = None,
+    tensors: Sequence[str] | None = None,
+    tp_plan: bool = False,
+    config: StrPath | None = None,
+    layout: Literal["files", "ranks"] | None = None,
+    name: str | None = None,
+    out: StrPath,
+    copy_config: bool | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
 ) -> SplitFiles:
-    """Plan the split of files. This does not check whether the parts exist."""
-    _check_option("others", others, ("copy", "skip"))
-    _check_option("layout", layout, ("files", "ranks"))
-    namer = naming.namer(name, layout, None if out is None else Path(out))
-    checkpoints = [checkpoint.read(path) for path in _paths(paths)]
-    chosen = [patterns.parse(text, axis) for text in tensors or ()]
-    planned = None
-    if tp_plan:
-        ranks = _ranks_of(rule)
-        model = tensor_parallel.load(_config(config, checkpoints[0].folder))
-        planned = tensor_parallel.choices(model, ranks, _matches(chosen))
-        tensor_parallel.check_shapes(model, planned, _shapes(checkpoints))
-    return splitting.plan_parts(
-        checkpoints,
-        rule,
-        _chooser(checkpoints, chosen, axis, planned),
-        namer,
-        copy_others=others == "copy",
-        merge=name is not None,
-        ranks=layout == "ranks",
-    )
+    """Split parts again, into another number of parts, without a whole copy on disk.
 
+    The new parts equal those that `split_files` would make of the whole files.
 
-def _check_option(option: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        names = " or ".join(map(repr, allowed))
-        raise SplitError("files", f"{option}={shorten(value)}", f"must be {names}")
+    Parameters
+    ----------
+    paths : iterable of path
+        All parts of one split: files, or the folders of ranks.
+    split, num_outputs, num_splits, indices, num_sections
+        The new rule, as in `splitjit.split`.
+    axis, tensors, tp_plan, config
+        How the parts were split, as in `join_files`. Parts that `split_files` wrote say
+        it themselves. The new parts are split along the same axes.
+    layout, name
+        The names of the new parts, as in `plan_files`. By default, folders of ranks are
+        split into folders of ranks.
+    out : path
+        The folder of the new parts.
+    copy_config : bool, optional
+        As in `plan_files`.
+    force : bool, default False
+        Whether the new parts may overwrite existing files.
+    progress : callable, optional
+        Called with the number of bytes written so far, and the number of all bytes.
 
+    Returns
+    -------
+    SplitFiles
+        The plan that was carried out.
 
-def _counter(progress: Progress | None, total: int) -> Callable[[int], object]:
-    """Return a function that adds up the bytes written, and reports the sum."""
-    written = 0
+    Raises
+    ------
+    SplitError
+        If the parts do not fit together, as in `join_files`, or if the new split is
+        refused, as in `split_files`.
+    OSError
+        If a file cannot be read or written.
 
-    def count(nbytes: int) -> None:
-        nonlocal written
-        written += nbytes
-        if progress is not None:
-            progress(written, total)
+    See Also
+    --------
+    split_files : Split files.
+    join_files : Join the parts.
 
-    return count
-
-
-def _paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
-    """Return paths as a list; one path is a list of one."""
-    if isinstance(paths, (str, os.PathLike)):
-        return [Path(paths)]
-    found = [Path(path) for path in paths]
-    if not found:
-        raise SplitError("files", "paths=[]", "must name a file")
-    return found
-
-
-def _ranks_of(rule: Rule) -> int:
-    """Return the number of parts that a rule makes of every axis."""
-    kind, value = rule
-    if kind == CHUNK or isinstance(value, tuple):
-        raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
-    return value
-
-
-def _config(config: StrPath | None, *folders: Path) -> Path:
-    """Return the configuration of a model: the one given, or the first one in these folders."""
-    if config is not None:
-        return Path(config)
-    found = [folder for folder in folders if (folder / "config.json").exists()]
-    return [*found, folders[0]][0]
-
-
-def _matches(chosen: list[Choice]) -> Callable[[str], bool]:
-    """Return a function that tells whether a pattern matches a name."""
-    return lambda name: any(choice.matches(name) for choice in chosen)
-
-
-def _shapes(checkpoints: Sequence[Checkpoint]) -> dict[str, Shape]:
-    """Return the shapes of all tensors by name; no two may have the same name."""
-    shapes: dict[str, Shape] = {}
-    for file in [file for one in checkpoints for file in one.files]:
-        for name in file.names:
-            if name in shapes:
-                rule = "two files hold it; with a tp_plan, give the files of one model"
-                raise SplitError("files", shorten(name), rule)
-            shapes[name] = file.tensor(name).shape
-    return shapes
-
-
-def _chooser(
-    checkpoints: Sequence[Checkpoint],
-    chosen: list[Choice],
-    axis: int,
-    planned: Mapping[str, Choice] | None,
-) -> splitting.Chooser:
-    """Return a function that says how to split the tensor of a name: patterns, then the plan."""
-    names = [name for one in checkpoints for file in one.files for name in file.names]
-    patterns.check_matches(chosen, names)
-    default = None if chosen or planned is not None else Choice("*", axis)
-
-    def choose(name: str) -> Choice | None:
-        by_pattern = next((choice for choice in chosen if choice.matches(name)), None)
-        return by_pattern or (planned or {}).get(name, default)
-
-    return choose
+    Examples
+    --------
+    >>> import numpy as np, os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "x.npy")
+    ...     np.save(path, np.arange(12))
+    ...     done = split_files(path, num_splits=2)
+    ...     done = reshard_files(done.targets, num_splits=3, name="y.{rank}.npy", out=folder)
+    ...     print([target.name for target in done.targets], np.load(done.targets[2]))
+    ['y.0.npy', 'y.1.npy', 'y.2.npy'] [ 8  9 10 11]
+    """
+    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    which = Which(axis, tensors, tp_plan, config)
+    where = Where("copy", layout, name, out, copy_config)
+    return verbs.reshard(verbs.as_paths(paths), rule, which, where, force, progress)

@@ -6,8 +6,10 @@ lie beside the index. Its ``metadata`` has the sum of their data, ``total_size``
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,8 @@ from typing import Any
 
 from splitjit.errors import SplitError, shorten
 from splitjit.files import formats
-from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.formats.base import Tensor, TensorFile, identity
+from splitjit.files.record import MANIFEST
 
 SUFFIX = ".safetensors.index.json"
 """Suffix of the names of indexes."""
@@ -45,6 +48,7 @@ class Checkpoint:
     files: tuple[TensorFile, ...]
     index: dict[str, Any] | None = None
     index_name: str = NAME
+    made_of: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -68,6 +72,8 @@ def read(path: Path) -> Checkpoint:
         single = path / NAME.removesuffix(".index.json")
         if not found and single.exists():
             return Checkpoint(path, (formats.read(single),))
+        if not found and (path / MANIFEST).exists():
+            return Checkpoint(path, tuple([formats.read(one) for one in _listed(path / MANIFEST)]))
         if len(found) != 1 and path / NAME not in found:
             held = ", ".join([one.name for one in found[:3]]) or "no index"
             rule = f"a folder must hold {NAME} or {single.name}; this one holds {held}"
@@ -82,31 +88,69 @@ def read(path: Path) -> Checkpoint:
     return Checkpoint(path, files, content, index.name)
 
 
-def _parse(path: Path) -> dict[str, Any]:
-    """Read an index, and check all that needs no other file."""
-    formats.check_regular(path)
+def parse_json(path: Path, what: str, text: str | None = None) -> dict[str, Any]:
+    """Parse an object in JSON, from a file or from a text in it.
+
+    Parameters
+    ----------
+    path : Path
+    what : str
+        What the file or the text should be, for the refusal.
+    text : str, optional
+        By default, the content of the file.
+
+    Raises
+    ------
+    SplitError
+        If this is not one object in JSON, or if a name stands in an object twice.
+    """
 
     def refuse(rule: str) -> SplitError:
-        return SplitError("files", str(path), f"not an index of .safetensors files: {rule}")
+        return SplitError("files", str(path), f"not {what}: {rule}")
 
-    with open(path, "rb") as file:
-        text = file.read(_MOST + 1)
-    if len(text) > _MOST:
+    given: str | bytes | None = text
+    if given is None:
+        formats.check_regular(path)
+        with open(path, "rb") as file:
+            given = file.read(_MOST + 1)
+    if len(given) > _MOST:
         raise refuse(f"it has more than {_MOST} bytes")
     try:
-        content = json.loads(text, object_pairs_hook=_without_duplicates)
+        content = json.loads(given, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         raise refuse(str(error)) from error
-    if not isinstance(content, dict) or not isinstance(content.get("metadata", {}), dict):
-        raise refuse("it and its metadata must be objects")
+    if not isinstance(content, dict):
+        raise refuse("it must be an object")
+    return content
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    """Read an index, and check all that needs no other file."""
+    what = "an index of .safetensors files"
+
+    def refuse(rule: str) -> SplitError:
+        return SplitError("files", str(path), f"not {what}: {rule}")
+
+    content = parse_json(path, what)
+    if not isinstance(content.get("metadata", {}), dict):
+        raise refuse("its metadata must be an object")
     weights = content.get("weight_map")
     if not isinstance(weights, dict) or not weights:
         raise refuse("it has no weight_map")
     for tensor, name in weights.items():
-        if not _is_file_name(name):
+        if not is_file_name(name, ".safetensors"):
             where = f"{shorten(name)}, the file of {shorten(tensor)}"
             raise refuse(f"{where}, must be the name of a .safetensors file beside the index")
     return content
+
+
+def _listed(path: Path) -> list[Path]:
+    """Return the files that a manifest lists."""
+    files = parse_json(path, "a manifest of parts").get("files")
+    if not isinstance(files, dict) or not files or not all(map(is_file_name, files)):
+        rule = "not a manifest of parts: its files must be names of files beside it"
+        raise SplitError("files", str(path), rule)
+    return [path.with_name(name) for name in files]
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -118,10 +162,11 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _is_file_name(name: object) -> bool:
+def is_file_name(name: object, suffix: str = "") -> bool:
+    """Return whether a value from a file is the name of a file, and not a path elsewhere."""
     if not isinstance(name, str) or any(c in "/\\:" or not c.isprintable() for c in name):
         return False  # an unprintable character could also be one that no file name may have
-    return name.endswith(".safetensors") and name != ".safetensors"
+    return name.endswith(suffix) and name not in ("", ".", "..", suffix)
 
 
 def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile]) -> None:
@@ -138,6 +183,13 @@ def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile
             what = "lacks this tensor" if tensor in listed else "holds it, unlike the index"
             received = f"{path}: {shorten(tensor)}"
             raise SplitError("files", received, f"{file.path.name} {what}")
+
+
+def digest(files: Iterable[TensorFile]) -> str:
+    """Return a digest that tells checkpoints apart: names, sizes and times of their files."""
+    known = [(os.path.realpath(one.path), identity(one.status)[2:]) for one in files]
+    named = [(os.path.basename(path), *rest) for path, rest in known]
+    return hashlib.sha256(repr(named).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def make_index(

@@ -62,7 +62,8 @@ def _check_template(name: str, layout: str) -> None:
     except (ValueError, TypeError):
         parsed = [("", "", "", "")]
     names = {field for _, field, _, _ in parsed if field is not None}
-    plain = all(re.fullmatch("(0?[1-9])?", spec or "") for _, _, spec, _ in parsed)
+    plain = all(re.fullmatch("(0?[1-9]d?)?", spec or "") for _, _, spec, _ in parsed)
+    plain = plain and not any(field == "stem" and "d" in (s or "") for _, field, s, _ in parsed)
     plain = plain and not any(conversion for _, _, _, conversion in parsed)
     if not plain or not names <= _FIELDS or any(c in "/\\" for c in name):
         rule = "must be a file name with the fields {rank}, {part} or {stem}, and no others"

@@ -5,6 +5,9 @@
 ``PATTERN=AXIS``          split along this axis
 ``PATTERN=AXIS:8,2,2``    sections of lengths 8, 2 and 2 lie along the axis; the rule
                           splits each section, and part i holds piece i of each one
+``PATTERN=AXIS:8,2,2@2``  the same, but no cut goes through a head of length 2. If a
+                          section has fewer heads than there are parts, several parts
+                          hold the same head
 ``PATTERN=AXIS/3,5``      parts of lengths 3 and 5, instead of the rule
 ========================  ==========================================================
 """
@@ -19,7 +22,7 @@ from dataclasses import dataclass
 from splitjit.errors import SplitError, SplitTypeError, shorten
 from splitjit.files.formats.base import TensorFile
 
-_AXIS = re.compile(r"=(-?[0-9]+)(?:([:/])([0-9, ]+))?$")
+_AXIS = re.compile(r"=(-?[0-9]+)(?:([:/])([0-9, ]+)(?:@([0-9]+))?)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +38,18 @@ class Choice:
         Lengths of the sections along the axis. By default, one section.
     lengths : tuple of int, optional
         Lengths of the parts. By default, the rule gives them.
-    copies : int, default 1
-        Number of consecutive parts that hold the same piece.
+    head : int, optional
+        Length of a head along the axis. No cut goes through a head.
+    shared : bool, default False
+        Whether several parts may hold the same head, if there are fewer heads than parts.
     """
 
     pattern: str
     axis: int
     sections: tuple[int, ...] | None = None
     lengths: tuple[int, ...] | None = None
-    copies: int = 1
+    head: int | None = None
+    shared: bool = False
 
     def matches(self, name: str) -> bool:
         """Return whether the pattern matches a name."""
@@ -81,6 +87,8 @@ def parse(text: str, axis: int) -> Choice:
     --------
     >>> parse("*.qkv_proj.weight=0:4096,1024,1024", 0).sections
     (4096, 1024, 1024)
+    >>> parse("*.qkv_proj.weight=0:4096,1024,1024@128", 0).head
+    128
     >>> parse("*.norm[0]", -1).axis
     -1
     """
@@ -94,8 +102,14 @@ def parse(text: str, axis: int) -> Choice:
     except ValueError:
         rule = "the lengths after the axis must be integers separated by commas"
         raise SplitError("files", f"tensor pattern {text!r}", rule) from None
-    sections = lengths if found[2] == ":" else None
-    return Choice(text[: found.start()], int(found[1]), sections, None if sections else lengths)
+    pattern, axis = text[: found.start()], int(found[1])
+    if found[2] != ":":
+        if found[4]:
+            rule = "the length of heads, after @, needs the lengths of sections: AXIS:SECTIONS@HEAD"
+            raise SplitError("files", f"tensor pattern {text!r}", rule)
+        return Choice(pattern, axis, None, lengths)
+    head = int(found[4]) if found[4] else None
+    return Choice(pattern, axis, lengths, None, head, shared=head is not None)
 
 
 def check_matches(choices: Iterable[Choice], names: list[str]) -> None:

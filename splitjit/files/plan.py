@@ -9,6 +9,8 @@ from pathlib import Path
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
 from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.patterns import Choice
+from splitjit.files.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,13 @@ class TensorPlan:
         whole tensor.
     sections : tuple of tuple of int
         The lengths of the pieces along the axis, section by section. A tensor that is
-        not fused has one section, and a tensor that is copied has none.
+        not fused has one section, and a tensor that is copied has none. If a section has
+        fewer pieces than another one, several parts hold the same piece of it.
     copies : int
-        Number of consecutive parts that hold the same piece. A tensor that is copied
-        has one piece, and as many copies as there are parts.
+        Number of consecutive parts that are equal. A tensor that is copied has as many
+        copies as there are parts.
+    choice : Choice, optional
+        How the pattern or the plan divides the tensor. None if it is copied.
     """
 
     tensor: Tensor = field(repr=False)
@@ -37,6 +42,7 @@ class TensorPlan:
     axis: int | None
     sections: tuple[tuple[int, ...], ...]
     copies: int
+    choice: Choice | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -56,14 +62,29 @@ class TensorPlan:
     @property
     def part_shapes(self) -> tuple[Shape, ...]:
         """Shape of each part."""
-        pieces = len(self.sections[0]) if self.sections else 1
-        return tuple([self.part(i).shape for i in range(pieces * self.copies)])
+        return tuple([self.part(i).shape for i in range(self.count)])
+
+    @property
+    def groups(self) -> int:
+        """Number of parts that differ."""
+        return math.lcm(*map(len, self.sections))
+
+    @property
+    def count(self) -> int:
+        """Number of parts."""
+        return self.groups * self.copies
+
+    def holders(self, section: int, piece: int) -> range:
+        """Return the groups whose parts hold a piece of a section."""
+        share = self.groups // (len(self.sections[section]) if self.sections else 1)
+        return range(piece * share, (piece + 1) * share)
 
     def part(self, i: int) -> Tensor:
         """Return part `i` as the header of its file describes it."""
         if self.axis is None:
             return self.tensor
-        length = sum([sizes[i // self.copies] for sizes in self.sections])
+        group, groups = i // self.copies, self.groups
+        length = sum([sizes[group * len(sizes) // groups] for sizes in self.sections])
         shape = (*self.shape[: self.axis], length, *self.shape[self.axis + 1 :])
         return replace(self.tensor, shape=shape)
 
@@ -107,12 +128,15 @@ class FilePlan:
         The tensors that each part holds, in this order.
     left_out : tuple of str
         Names of tensors that no part holds.
+    record : Record, optional
+        What the parts say about themselves.
     """
 
     paths: tuple[Path, ...]
     targets: tuple[Path, ...]
     tensors: tuple[TensorPlan, ...]
     left_out: tuple[str, ...]
+    record: Record | None = field(default=None, repr=False)
 
     def part_nbytes(self, part: int) -> int:
         """Return the size of the data of a part, in bytes.
@@ -129,6 +153,11 @@ class FilePlan:
         """
         return sum(tensor.nbytes for tensor in self.part(part))
 
+    def metadata(self, i: int) -> dict[str, str] | None:
+        """Return the metadata of part `i`."""
+        whole = self.tensors[0].file.metadata
+        return whole if self.record is None else self.record.attached(whole, i)
+
     def part(self, i: int) -> list[Tensor]:
         """Return the tensors of part `i` as its header describes them."""
         return [plan.part(i) for plan in self.tensors]
@@ -143,10 +172,12 @@ class SplitFiles:
     files : tuple of FilePlan
         The parts of each file.
     indexes : tuple of (Path, bytes)
-        The index files of the ranks, with their contents.
+        The indexes and manifests of the ranks, with their contents.
     warnings : tuple of str
         Weights that are split although their bias, scale or zero point is copied, and
         the other way round.
+    copies : tuple of (Path, Path)
+        The copies of configurations and tokenizers, and what they are copies of.
     levels : int, default 0
         Number of folders of a part that the split makes: 1 for a folder of a rank.
     """
@@ -154,6 +185,7 @@ class SplitFiles:
     files: tuple[FilePlan, ...]
     indexes: tuple[tuple[Path, bytes], ...]
     warnings: tuple[str, ...]
+    copies: tuple[tuple[Path, Path], ...] = ()
     levels: int = field(default=0, repr=False)
 
     @property
@@ -165,4 +197,4 @@ class SplitFiles:
     def targets(self) -> tuple[Path, ...]:
         """All files that the split writes."""
         parts = [target for file in self.files for target in file.targets]
-        return (*parts, *[path for path, _ in self.indexes])
+        return (*parts, *[path for path, _ in (*self.indexes, *self.copies)])

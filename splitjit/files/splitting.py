@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from splitjit._api.plan import cached_plan
-from splitjit._plan.rules import LENGTHS, Rule
+from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError
-from splitjit.files import checkpoint, siblings
+from splitjit.files import checkpoint, companions, siblings
 from splitjit.files.checkpoint import Checkpoint
-from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.dividing import num_parts, plan_tensor
+from splitjit.files.formats.base import TensorFile
 from splitjit.files.patterns import Choice
 from splitjit.files.places import Place, places
 from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.record import MANIFEST, Record, manifest
 
-Chooser = Callable[[str], Choice | None]
-"""Returns how to split the tensor of a name, or None if the tensor is not split."""
+Chooser = Callable[[str, TensorFile], Choice | None]
+"""Returns how to split the tensor of a name in a file, or None if the tensor is not split."""
 
 Namer = Callable[[Checkpoint, TensorFile, int], Path]
 """Returns the path of a part of a file."""
@@ -32,6 +33,8 @@ def plan_parts(
     copy_others: bool,
     merge: bool,
     ranks: bool,
+    copy_config: bool = False,
+    operator: str = "split",
 ) -> SplitFiles:
     """Plan the split of files.
 
@@ -46,7 +49,11 @@ def plan_parts(
     merge : bool
         Whether .safetensors files whose parts have the same names share their parts.
     ranks : bool
-        Whether parts of .safetensors files get an index in each of their folders.
+        Whether each folder of parts gets an index of its .safetensors files, and a
+        manifest.
+    copy_config : bool, default False
+        Whether each folder of parts gets the configuration of the model.
+    operator : str, default "split"
 
     Returns
     -------
@@ -59,11 +66,12 @@ def plan_parts(
         parts would have the same file name.
     """
     inputs = [(one, file) for one in checkpoints for file in one.files]
-    tensors = [_plan_tensors(file, rule, choose, copy_others) for _, file in inputs]
-    count = _count_parts([plan for plans in tensors for plan in plans])
+    tensors = [_plan_tensors(file, rule, choose, copy_others, operator) for _, file in inputs]
+    count = _count_parts([plan for plans in tensors for plan in plans], rule)
     if not count:
         for _, file in inputs:  # if only 0-D tensors match, the first one is refused
-            _plan_tensors(file, rule, choose, copy_others=False, scalars=True)
+            _plan_tensors(file, rule, choose, copy_others=False, operator=operator, scalars=True)
+    made_of = checkpoints[0].made_of or checkpoint.digest(file for _, file in inputs)
     files = []
     for (one, file), plans in zip(inputs, tensors, strict=True):
         whole = tuple([replace(p, copies=count) if p.axis is None else p for p in plans])
@@ -71,27 +79,53 @@ def plan_parts(
         targets = tuple([name_part(one, file, i) for i in parts])
         held = {plan.name for plan in whole}
         left_out = tuple([name for name in file.names if name not in held])
-        files.append(FilePlan((file.path,), targets, whole, left_out))
+        own = Record(made_of, 0, count, rule, _choices(whole), file.path.name) if count else None
+        paths = tuple([read.path for read in file.inputs])
+        files.append(FilePlan(paths, targets, whole, left_out, own))
     merged = _merge(files) if merge else files
-    check_places("split", [(file.paths, file.targets) for file in merged])
+    folders = list(dict.fromkeys(path.parent for file in merged for path in file.targets))
+    copies = companions.find(checkpoints[0].folder, folders) if copy_config else []
     indexes = _make_indexes(checkpoints, merged, count) if ranks else []
+    outputs = [(file.paths, file.targets) for file in merged]
+    check_places(operator, [*outputs, *[((path,), (target,)) for target, path in copies]])
     warnings = siblings.find_mismatches([plan for file in merged for plan in file.tensors])
-    return SplitFiles(tuple(merged), tuple(indexes), warnings, int(ranks))
+    return SplitFiles(tuple(merged), tuple(indexes), warnings, tuple(copies), int(ranks))
+
+
+def _choices(plans: Iterable[TensorPlan]) -> dict[str, Choice | None]:
+    """Return how the tensors of a file are split, as records say it."""
+    choices: dict[str, Choice | None] = {}
+    for plan in plans:
+        choices[plan.name] = None
+        if plan.axis is not None:
+            sections = tuple(map(sum, plan.sections))
+            given = plan.choice or Choice(plan.name, plan.axis)
+            if given.head:  # several parts may hold the same head
+                sections = given.sections or sections
+            choices[plan.name] = replace(
+                given, pattern=plan.name, axis=plan.axis, sections=sections
+            )
+    return choices
 
 
 def _plan_tensors(
-    file: TensorFile, rule: Rule, choose: Chooser, copy_others: bool, scalars: bool = False
+    file: TensorFile,
+    rule: Rule,
+    choose: Chooser,
+    copy_others: bool,
+    operator: str,
+    scalars: bool = False,
 ) -> list[TensorPlan]:
     plans = []
     for name in file.names:
-        choice = choose(name)
+        choice = choose(name, file)
         if choice and (scalars or choice.applies(file, name)):
             tensor = file.tensor(name)
             try:
                 plan = plan_tensor(tensor, file, choice, rule)
                 plan.runs()
             except SplitError as error:
-                where = f"split {file.path}" + (f", {name}" if name else "")
+                where = f"{operator} {file.path}" + (f", {name}" if name else "")
                 raise error.named(where) from None
             plans.append(plan)
         elif copy_others:
@@ -99,45 +133,18 @@ def _plan_tensors(
     return plans
 
 
-def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) -> TensorPlan:
-    """Plan the parts of one tensor.
-
-    Raises
-    ------
-    SplitError
-        If the choice or the rule does not fit the shape.
-    """
-    if choice.lengths is not None:
-        rule = (LENGTHS, choice.lengths)
-    kind, value = rule
-    if choice.copies > 1:
-        assert isinstance(value, int)
-        rule = kind, value // choice.copies
-    if choice.sections is None:
-        plan = cached_plan(tensor.shape, choice.axis, rule)
-        return TensorPlan(tensor, file, plan.axis, (plan.sizes,), choice.copies)
-    whole = cached_plan(tensor.shape, choice.axis, (LENGTHS, choice.sections))
-    before, after = tensor.shape[: whole.axis], tensor.shape[whole.axis + 1 :]
-    sections = tuple(
-        [cached_plan((*before, length, *after), whole.axis, rule).sizes for length in whole.sizes]
-    )
-    if len({len(sizes) for sizes in sections}) != 1:
-        received = f"sections {choice.sections} into {[len(sizes) for sizes in sections]} parts"
-        raise SplitError("split", received, "all sections must have the same number of parts")
-    return TensorPlan(tensor, file, whole.axis, sections, choice.copies)
-
-
-def _count_parts(plans: list[TensorPlan]) -> int:
+def _count_parts(plans: list[TensorPlan], rule: Rule) -> int:
     """Return the number of parts that all tensors have."""
-    counts = {
-        len(plan.sections[0]) * plan.copies: plan.name or plan.file.path
-        for plan in plans
-        if plan.axis is not None
-    }
+    counts = {plan.count: plan.name or plan.file.path for plan in plans if plan.axis is not None}
     if len(counts) > 1:
         received = ", ".join(f"{what} into {count}" for count, what in sorted(counts.items())[:2])
-        rule = "all tensors must have the same number of parts; use num_outputs or num_splits"
-        raise SplitError("split", received, rule)
+        rest = "all tensors must have the same number of parts; use num_outputs or num_splits"
+        raise SplitError("split", received, rest)
+    asked = num_parts(rule)
+    for count, what in counts.items():
+        if asked is not None and count != asked:
+            rest = f"the rule makes {asked} parts of each tensor"
+            raise SplitError("split", f"{what} into {count}", rest)
     return next(iter(counts), 0)
 
 
@@ -170,6 +177,7 @@ def _merged(files: list[FilePlan]) -> FilePlan:
         files[0].targets,
         tuple(sorted(tensors, key=lambda plan: -plan.tensor.bits)),  # aligned, as in one file
         tuple([name for file in files for name in file.left_out]),
+        files[0].record and replace(files[0].record, tensors=_choices(tensors), file=None),
     )
 
 
@@ -205,21 +213,35 @@ def check_places(operator: str, files: Sequence[tuple[Sequence[Path], Sequence[P
 def _make_indexes(
     checkpoints: Sequence[Checkpoint], files: list[FilePlan], count: int
 ) -> list[tuple[Path, bytes]]:
-    """Make an index for each folder that gets parts of .safetensors files."""
+    """Make a manifest for each folder of parts, and an index of its .safetensors files."""
     folders: dict[Path, list[FilePlan]] = {}
     for file in files:
-        if file.targets and file.targets[0].suffix == ".safetensors":
+        if file.targets:
             folders.setdefault(file.targets[0].parent, []).append(file)
-    indexes = []
+    made = []
     for group in folders.values():
-        held = {plan.file for file in group for plan in file.tensors}
-        like = next((one for one in checkpoints if one.index and held & {*one.files}), None)
-        content, name = (like.index, like.index_name) if like else (None, checkpoint.NAME)
-        whole = [plan.tensor for file in group for plan in file.tensors]
+        indexed = [file for file in group if file.targets[0].suffix == ".safetensors"]
+        if indexed:
+            made += _index(checkpoints, indexed, count)
         for i in range(count):
-            parts = [(file.targets[i].name, file.part(i)) for file in group]
-            tensors = [tensor for _, part in parts for tensor in part]
-            change = checkpoint.num_elements(tensors) - checkpoint.num_elements(whole)
-            target = group[0].targets[i].with_name(name)
-            indexes.append((target, checkpoint.make_index(content, change, parts)))
+            records = {file.targets[i].name: file.record for file in group if file.record}
+            made.append((group[0].targets[i].with_name(MANIFEST), manifest(records, i)))
+    return made
+
+
+def _index(
+    checkpoints: Sequence[Checkpoint], group: list[FilePlan], count: int
+) -> list[tuple[Path, bytes]]:
+    """Make the index of each rank."""
+    held = {plan.file for file in group for plan in file.tensors}
+    like = next((one for one in checkpoints if one.index and held & {*one.files}), None)
+    content, name = (like.index, like.index_name) if like else (None, checkpoint.NAME)
+    whole = [plan.tensor for file in group for plan in file.tensors]
+    indexes = []
+    for i in range(count):
+        parts = [(file.targets[i].name, file.part(i)) for file in group]
+        tensors = [tensor for _, part in parts for tensor in part]
+        change = checkpoint.num_elements(tensors) - checkpoint.num_elements(whole)
+        target = group[0].targets[i].with_name(name)
+        indexes.append((target, checkpoint.make_index(content, change, parts)))
     return indexes

@@ -114,13 +114,12 @@ def load(config: Path) -> ModelPlan:
     return ModelPlan(styles=styles, tied=tuple(plan.pop("tied")), **plan)
 
 
-def choices(plan: ModelPlan, ranks: int, skip: Callable[[str], bool]) -> dict[str, Choice]:
+def choices(plan: ModelPlan, skip: Callable[[str], bool]) -> dict[str, Choice]:
     """Return how the plan splits each tensor that it splits.
 
     Parameters
     ----------
     plan : ModelPlan
-    ranks : int
     skip : callable
         Tells whether the plan does not count for the tensor of a name.
 
@@ -131,15 +130,17 @@ def choices(plan: ModelPlan, ranks: int, skip: Callable[[str], bool]) -> dict[st
     Raises
     ------
     SplitError
-        If the style of a tensor is unknown, or if a head would be cut.
+        If the style of a tensor is unknown.
     """
     made = {}
     for name, (style, shape) in plan.styles.items():
         if style not in _WHOLE and not skip(name):
             axis, sections = _axis_and_sections(name, style, shape)
             if axis is not None:
-                copies = _copies(plan, name, style, shape[axis], ranks)
-                made[name] = Choice(name, axis, sections, None, copies)
+                head, shared = _head(plan, name, style, shape[axis])
+                if head and sections is None:
+                    sections = (shape[axis],)
+                made[name] = Choice(name, axis, sections, None, head, shared)
     return made
 
 
@@ -185,8 +186,8 @@ def _axis_and_sections(
     return axis, (shape[axis] // 2,) * 2
 
 
-def _copies(plan: ModelPlan, name: str, style: str, length: int, ranks: int) -> int:
-    """Return how many ranks hold the same piece, so that no head is cut.
+def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | None, bool]:
+    """Return the length of the heads that no cut may go through, and whether ranks share heads.
 
     Key and value heads may be fewer than ranks. Then each one is needed whole by
     several ranks, if the ranks compute with their own heads.
@@ -194,14 +195,10 @@ def _copies(plan: ModelPlan, name: str, style: str, length: int, ranks: int) -> 
     *path, module, _ = ["", *name.split(".")]
     attention = any("attn" in part or "attention" in part for part in path)
     if not attention or style not in _BY_HEADS:
-        return 1
-    heads, kind = plan.heads, "heads"
+        return None, False
     separate = module in _KEY_VALUE
-    if separate or "qkv" in module or "query_key_value" in module:
-        heads, kind = plan.key_value_heads, "key-value heads"
-    if length % heads or heads % ranks == 0:
-        return 1
-    if separate and style == "colwise" and ranks % heads == 0:
-        return ranks // heads
-    rule = f"its {heads} {kind} do not go into {ranks} ranks whole"
-    raise SplitError("files", name, rule)
+    fused = "qkv" in module or "query_key_value" in module
+    heads = plan.key_value_heads if separate or fused else plan.heads
+    if length % heads:
+        return None, False
+    return length // heads, separate and style == "colwise"

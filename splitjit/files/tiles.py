@@ -9,6 +9,9 @@ bytes of each piece. Here two sections are split into two pieces:
     │ piece 0 │ piece 1 │  0  │  1  │  tile: whole rows, or a piece of one run; <= `TILE` bytes
     └─────────┴─────────┴─────┴─────┘
 
+Several parts may hold the same piece. A group is a number of consecutive parts that are
+equal as a whole; a piece may go to one group or to several.
+
 A Fortran-order tensor is a C-order tensor of the reversed shape, and so are its
 parts. Tile by tile, each file is read and written from start to end.
 """
@@ -27,7 +30,7 @@ TILE = 1 << 23
 
 
 def divide(plan: TensorPlan, take: Callable[[int], np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the number of a piece and its next bytes, until all pieces are complete.
+    """Yield the number of a group of equal parts and its next bytes, until all are complete.
 
     Parameters
     ----------
@@ -38,36 +41,46 @@ def divide(plan: TensorPlan, take: Callable[[int], np.ndarray]) -> Iterator[tupl
     Yields
     ------
     tuple of int and ndarray
-        The next iteration overwrites the array.
+        The next iteration may overwrite the array.
     """
     rows, widths = plan.runs()
     row = sum(map(sum, widths))
     if rows == 1 or row > TILE // 2:  # each run is contiguous: nothing to rearrange
         for _ in range(rows):
-            for section in widths:
-                for piece, width in enumerate(section):
-                    for nbytes in _cut(width, TILE):
-                        yield piece, take(nbytes)
+            for section, piece, width in _runs(widths):
+                for nbytes in _cut(width, TILE):
+                    data = take(nbytes)
+                    for group in plan.holders(section, piece):
+                        yield group, data
     elif row:
         columns = _Columns(plan, widths)
         parts = columns.buffers(min(rows, TILE // row))
         for nbytes in _cut(rows * row, TILE // row * row):
             count = nbytes // row
             tile = take(nbytes).view(columns.element).reshape(count, -1)
-            out = [parts[piece][:count, run] for piece, run, _ in columns.runs]
+            out = [parts[first][:count, own] for (first, own), *_ in columns.holders]
             splitjit.split(tile, columns.lengths, axis=1, out=out)
+            for (first, run), *others in columns.holders:
+                for group, own in others:
+                    parts[group][:count, own] = parts[first][:count, run]
             yield from enumerate([part[:count] for part in parts])
 
 
-def assemble(plan: TensorPlan, take: Callable[[int, int], np.ndarray]) -> Iterator[np.ndarray]:
+def assemble(
+    plan: TensorPlan,
+    take: Callable[[int, int, int], np.ndarray],
+    refuse: Callable[[int, int], Exception],
+) -> Iterator[np.ndarray]:
     """Yield the next bytes of a tensor, until the tensor is complete.
 
     Parameters
     ----------
     plan : TensorPlan
     take : callable
-        Reads the next bytes of a piece: its first argument is the piece, its second
-        argument the number of bytes.
+        Reads the next bytes of a group of equal parts. Its arguments are the group, the
+        number of bytes, and the number of the buffer to read into: 0 or 1.
+    refuse : callable
+        Returns the error for two groups that differ, although they hold the same piece.
 
     Yields
     ------
@@ -78,22 +91,51 @@ def assemble(plan: TensorPlan, take: Callable[[int, int], np.ndarray]) -> Iterat
     row = sum(map(sum, widths))
     if rows == 1 or row > TILE // 2:
         for _ in range(rows):
-            for section in widths:
-                for piece, width in enumerate(section):
-                    for nbytes in _cut(width, TILE):
-                        yield take(piece, nbytes)
+            for section, piece, width in _runs(widths):
+                first, *others = plan.holders(section, piece)
+                for nbytes in _cut(width, TILE):
+                    data = take(first, nbytes, 0)
+                    for group in others:
+                        if not np.array_equal(take(group, nbytes, 1), data):
+                            raise refuse(first, group)
+                    yield data
     elif row:
         columns = _Columns(plan, widths)
         tile = np.empty((min(rows, TILE // row), row // columns.element.itemsize), columns.element)
         for nbytes in _cut(rows * row, TILE // row * row):
             count = nbytes // row
-            for piece, width in enumerate(map(sum, zip(*widths, strict=True))):
+            for group, width in enumerate(columns.widths):
                 if width:
-                    part = take(piece, count * width).view(columns.element).reshape(count, -1)
-                    runs = [(own, whole) for i, own, whole in columns.runs if i == piece]
-                    out = [tile[:count, whole] for _, whole in runs]
-                    splitjit.split(part, [one.shape[1] for one in out], axis=1, out=out)
+                    part = take(group, count * width * columns.element.itemsize, 0)
+                    runs = columns.runs_of(group)
+                    own = part.view(columns.element).reshape(count, -1)
+                    _fill(tile[:count], own, group, runs, refuse)
             yield tile[:count]
+
+
+def _fill(
+    tile: np.ndarray,
+    part: np.ndarray,
+    group: int,
+    runs: list[tuple[int, slice, slice]],
+    refuse: Callable[[int, int], Exception],
+) -> None:
+    """Copy the runs of a part into a tile, and compare those that an earlier part has copied."""
+    out = [
+        tile[:, whole] if first == group else np.empty_like(part[:, own])
+        for first, own, whole in runs
+    ]
+    splitjit.split(part, [one.shape[1] for one in out], axis=1, out=out)
+    for (first, _, whole), held in zip(runs, out, strict=True):
+        if first != group and held.tobytes() != tile[:, whole].tobytes():
+            raise refuse(first, group)
+
+
+def _runs(widths: list[list[int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield the section, the piece and the bytes of each run of a row, in order."""
+    for section, pieces in enumerate(widths):
+        for piece, width in enumerate(pieces):
+            yield section, piece, width
 
 
 class _Columns:
@@ -105,28 +147,39 @@ class _Columns:
         Plain bytes: NumPy does not copy the padding of structured dtypes.
     lengths : list of int
         The length of each run, in the order of the row.
-    runs : list of tuple of int, slice and slice
-        The piece of each run, and its columns in the piece and in the row.
+    holders : list of list of (int, slice)
+        For each run, the groups whose parts hold it, with its columns in such a part.
+    widths : list of int
+        The length of a row of the parts of each group.
     """
 
     def __init__(self, plan: TensorPlan, widths: list[list[int]]) -> None:
         self.element = np.dtype((np.void, max(1, plan.tensor.bits // 8)))
-        self.lengths = [width // self.element.itemsize for section in widths for width in section]
-        pieces = len(widths[0])
-        self.runs: list[tuple[int, slice, slice]] = []
-        ends = [0] * pieces
-        start = 0
-        for i, length in enumerate(self.lengths):
-            piece = i % pieces
-            own = slice(ends[piece], ends[piece] + length)
-            self.runs.append((piece, own, slice(start, start + length)))
-            ends[piece] = own.stop
+        self.lengths: list[int] = []
+        self.holders: list[list[tuple[int, slice]]] = []
+        self.widths = [0] * plan.groups
+        for section, piece, width in _runs(widths):
+            length = width // self.element.itemsize
+            self.lengths.append(length)
+            held = []
+            for group in plan.holders(section, piece):
+                held.append((group, slice(self.widths[group], self.widths[group] + length)))
+                self.widths[group] += length
+            self.holders.append(held)
+
+    def runs_of(self, group: int) -> list[tuple[int, slice, slice]]:
+        """Return the first holder of each run of a group, and its columns in part and row."""
+        runs, start = [], 0
+        for length, held in zip(self.lengths, self.holders, strict=True):
+            own = dict(held).get(group)
+            if own is not None:
+                runs.append((held[0][0], own, slice(start, start + length)))
             start += length
-        self._widths = ends
+        return runs
 
     def buffers(self, rows: int) -> list[np.ndarray]:
-        """Make an array of rows for each piece."""
-        return [np.empty((rows, width), self.element) for width in self._widths]
+        """Make an array of rows for each group."""
+        return [np.empty((rows, width), self.element) for width in self.widths]
 
 
 def _cut(nbytes: int, most: int) -> Iterator[int]:

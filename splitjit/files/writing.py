@@ -6,17 +6,18 @@ import contextlib
 import functools
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from splitjit.errors import SplitError
 from splitjit.files import tiles
-from splitjit.files.formats.base import Tensor, TensorFile, identity
-from splitjit.files.joining import JoinedFile, JoinedFiles, JoinedTensor
+from splitjit.files.formats.base import TensorFile, identity
+from splitjit.files.joining import JoinedFile, JoinedFiles
 from splitjit.files.plan import FilePlan, SplitFiles
+from splitjit.files.reading import Readers, assemble, make_buffers
 from splitjit.files.transaction import Staged, transaction
 
 Count = Callable[[int], object]
@@ -59,6 +60,7 @@ def write_split(
             if file.targets:
                 _split(file, [staged[target] for target in file.targets], count)
         _write_indexes(planned.indexes, staged)
+        _copy_files(planned.copies, staged)
 
 
 def write_join(
@@ -109,20 +111,31 @@ def _write_indexes(indexes: Iterable[tuple[Path, bytes]], staged: Mapping[Path, 
             file.write(content)
 
 
+def _copy_files(copies: Iterable[tuple[Path, Path]], staged: Mapping[Path, Staged]) -> None:
+    """Write the copies of small files, such as configurations."""
+    for target, path in copies:
+        with open(path, "rb") as read, staged[target].open() as file:
+            staged[target].protect(os.fstat(read.fileno()))
+            shutil.copyfileobj(read, file)
+
+
 def _split(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
     """Write the parts of one file."""
     buffer = np.empty(tiles.TILE, np.uint8)
     with contextlib.ExitStack() as stack:
         create = file.tensors[0].file.create
-        parts = [stack.enter_context(create(one, file.part(i))) for i, one in enumerate(staged)]
-        readers = _Readers(stack, [(plan.file, plan.tensor) for plan in file.tensors])
+        parts = [
+            stack.enter_context(create(one, file.part(i), file.metadata(i)))
+            for i, one in enumerate(staged)
+        ]
+        readers = Readers(stack, [(plan.file, plan.tensor) for plan in file.tensors])
         readers.protect(staged)
         for plan in file.tensors:
             for i, part in enumerate(parts):
                 part.begin(plan.part(i))
             take = functools.partial(_take, plan.file, readers.next(plan.file), buffer)
-            for piece, data in tiles.divide(plan, take):
-                for part in parts[piece * plan.copies :][: plan.copies]:
+            for group, data in tiles.divide(plan, take):
+                for part in parts[group * plan.copies :][: plan.copies]:
                     part.write(data)
                     count(data.nbytes)
         readers.check()
@@ -136,91 +149,13 @@ def _take(file: TensorFile, stream: IO[bytes], buffer: np.ndarray, nbytes: int) 
 def _join(file: JoinedFile, staged: Staged, count: Count) -> None:
     """Write one joined file."""
     with contextlib.ExitStack() as stack:
-        whole = stack.enter_context(file.like.create(staged, file.whole))
-        readers = _Readers(stack, [part for one in file.tensors for part in one.parts])
+        whole = stack.enter_context(file.like.create(staged, file.whole, file.metadata))
+        readers = Readers(stack, [part for one in file.tensors for part in one.parts])
         readers.protect([staged])
-        buffers = [np.empty(tiles.TILE, np.uint8) for _ in range(2)]
+        buffers = make_buffers()
         for one in file.tensors:
             whole.begin(one.plan.tensor)
-            streams = [readers.next(part) for part, _ in one.parts]
-            for data in tiles.assemble(one.plan, _Taker(one, streams, buffers).take):
+            for data in assemble(one, readers, buffers):
                 whole.write(data)
                 count(data.nbytes)
         readers.check()
-
-
-class _Taker:
-    """Read the pieces of a tensor, and check that copies are equal.
-
-    Parameters
-    ----------
-    tensor : JoinedTensor
-    streams : sequence of file object
-        A stream for each part.
-    buffers : sequence of ndarray
-        Two arrays of `tiles.TILE` bytes.
-    """
-
-    def __init__(
-        self, tensor: JoinedTensor, streams: Sequence[IO[bytes]], buffers: Sequence[np.ndarray]
-    ) -> None:
-        self._tensor = tensor
-        self._streams = streams
-        self._buffers = buffers
-
-    def take(self, piece: int, nbytes: int) -> np.ndarray:
-        """Read the next bytes of a piece."""
-        copies = self._tensor.plan.copies
-        first = piece * copies
-        data = self._read(first, self._buffers[0][:nbytes])
-        for i in range(first + 1, first + copies):
-            if not np.array_equal(self._read(i, self._buffers[1][:nbytes]), data):
-                paths = [self._tensor.parts[k][0].path for k in (first, i)]
-                name = self._tensor.plan.name or "the array"
-                received = f"{name} in {paths[0]} and {paths[1]}"
-                rule = "a tensor that was copied must be equal in all parts"
-                raise SplitError("join", received, rule)
-        return data
-
-    def _read(self, i: int, buffer: np.ndarray) -> np.ndarray:
-        file, _ = self._tensor.parts[i]
-        return file.fill(buffer, self._streams[i])
-
-
-class _Readers:
-    """Files that are read from tensor to tensor, and stay open meanwhile.
-
-    Parameters
-    ----------
-    stack : ExitStack
-        Closes the files.
-    tensors : iterable of (TensorFile, Tensor)
-        The tensors in the order in which each file is read.
-    """
-
-    def __init__(
-        self, stack: contextlib.ExitStack, tensors: Iterable[tuple[TensorFile, Tensor]]
-    ) -> None:
-        wanted: dict[TensorFile, list[Tensor]] = {}
-        for file, tensor in tensors:
-            wanted.setdefault(file, []).append(tensor)
-        self._streams = {
-            file: stack.enter_context(contextlib.closing(file.streams(held)))
-            for file, held in wanted.items()
-        }
-
-    def next(self, file: TensorFile) -> IO[bytes]:
-        """Return a stream of the data of the next tensor of a file."""
-        return next(self._streams[file])
-
-    def protect(self, staged: Iterable[Staged]) -> None:
-        """Let no user read or write new files who cannot read or write all of these files."""
-        for one in staged:
-            one.protect(*[file.status for file in self._streams])
-
-    def check(self) -> None:
-        """Check the ends of all files, and that no file was changed while it was read."""
-        for file, stream in self._streams.items():
-            next(stream, None)
-            if file.changed():
-                raise SplitError("files", str(file.path), "must not change while it is read")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
@@ -149,7 +149,7 @@ class TensorFile(ABC):
         Names of the tensors, in the order of the header. Parts keep this order, so that
         a file that is joined again has the tensors in the order of the original.
     metadata : dict of str to str or None
-        The metadata that parts take over.
+        The metadata, if the format has metadata.
     status : stat_result
         The status of the file when its header was read.
     compressed : bool
@@ -164,6 +164,11 @@ class TensorFile(ABC):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.status = os.stat(path)
+
+    @property
+    def inputs(self) -> tuple[TensorFile, ...]:
+        """The files that are read. A file that exists only as parts has several."""
+        return (self,)
 
     @property
     def inode(self) -> tuple[int, int]:
@@ -229,8 +234,13 @@ class TensorFile(ABC):
         return buffer
 
     @abstractmethod
-    def create(self, file: Staged, tensors: Sequence[Tensor]) -> FileWriter:
-        """Create a file of this format for these tensors, which follow in this order."""
+    def create(
+        self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None
+    ) -> FileWriter:
+        """Create a file of this format for these tensors, which follow in this order.
+
+        Formats that have no metadata leave it out.
+        """
 
 
 def refusal(path: Path, suffix: str, error: Exception) -> SplitError:

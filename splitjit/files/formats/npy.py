@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,9 @@ class Npy(TensorFile):
         """Return the description of the only tensor."""
         return self._tensor
 
-    def create(self, file: Staged, tensors: Sequence[Tensor]) -> FileWriter:
+    def create(
+        self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None
+    ) -> FileWriter:
         """Create a file for one tensor."""
         (tensor,) = tensors
         return PlainWriter(file, make_header(tensor))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -67,7 +67,9 @@ class Npz(TensorFile):
         except zipfile.BadZipFile as error:
             raise SplitError("split", str(self.path), f"damaged: {error}") from error
 
-    def create(self, file: Staged, tensors: Sequence[Tensor]) -> FileWriter:
+    def create(
+        self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None
+    ) -> FileWriter:
         """Create an archive whose members have the attributes of this archive's members."""
         return _ZipWriter(file, self._infos)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +59,14 @@ class Safetensors(TensorFile):
         """Names of the tensors, in the order of the header."""
         return tuple(self._header)
 
-    def create(self, file: Staged, tensors: Sequence[Tensor]) -> FileWriter:
-        """Create a file with the metadata of this file, for these tensors in this order.
+    def create(
+        self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None
+    ) -> FileWriter:
+        """Create a file with this metadata, for these tensors in this order.
 
         The header has the tensors in the order of their positions.
         """
-        header: dict[str, Any] = {} if self.metadata is None else {"__metadata__": self.metadata}
+        header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
         for tensor in sorted(tensors, key=lambda tensor: tensor.position):
             header[tensor.name] = None
         start = 0

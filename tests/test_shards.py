@@ -1,0 +1,426 @@
+"""Parts that say how they were split: records, joins without patterns, and `reshard`."""
+
+import copy
+import json
+import re
+import struct
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit import files
+from splitjit._cli.main import main
+from splitjit.files import checkpoint, ranks, tiles
+from splitjit.files.record import KEY, MANIFEST
+
+from .test_checkpoints import TENSORS, contents, forget, load, model, refused
+
+sn = pytest.importorskip("safetensors.numpy")
+
+__all__ = ["model"]  # a fixture
+
+RULES = [
+    {"num_splits": 2},
+    {"num_splits": 4},
+    {"num_outputs": 3},
+    {"num_sections": 3},
+    {"num_splits": 1},
+]
+
+
+def shard(model, out, patterns=TENSORS, **rule):
+    """Split a checkpoint; return the folders of the ranks."""
+    files.split_files(model, tensors=patterns, layout="ranks", out=out, **rule)
+    return sorted(out.iterdir())
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_join_needs_no_patterns(model, tmp_path, rule):
+    parts = shard(model, tmp_path / "out", **rule)
+    files.join_files(parts, tmp_path / "joined")
+    assert contents(tmp_path / "joined") == contents(model)
+
+
+@pytest.mark.parametrize("rule", [{"split": 3}, {"split": [3, 5]}, {"indices": [1, -2]}], ids=str)
+@pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
+def test_every_rule_and_format(tmp_path, kind, rule):
+    a = np.arange(24, dtype="f4").reshape(8, 3)
+    path = tmp_path / f"m.{kind}"
+    if kind == "safetensors":
+        sn.save_file({"a": a, "n": np.ones(3, "f2")}, path)
+    elif kind == "npz":
+        np.savez(path, a=a, n=np.ones(3, "f2"))
+    else:
+        np.save(path, a)
+    patterns = None if kind == "npy" else ["a"]
+    done = files.split_files(path, layout="ranks", out=tmp_path / "o", tensors=patterns, **rule)
+    parts = sorted((tmp_path / "o").iterdir())
+    assert len(parts) == len(done.files[0].targets)
+    if kind == "safetensors":  # a folder needs an index, or this name
+        for part in parts:
+            (part / "model.safetensors.index.json").unlink()
+    files.join_files(parts[::-1], tmp_path / "j")
+    assert (tmp_path / "j" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_files_side_by_side(tmp_path):
+    tensors = {"a": np.arange(8, dtype="f4"), "norm": np.ones(3, "f4")}
+    sn.save_file(tensors, tmp_path / "m.safetensors")
+    targets = files.split_files(tmp_path / "m.safetensors", num_splits=4, tensors=["a"]).targets
+    assert not (tmp_path / MANIFEST).exists()
+    files.join_files(targets, tmp_path / "j.safetensors")
+    assert (tmp_path / "j.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
+
+
+def test_ranks_are_sorted(model, tmp_path, capsys):
+    parts = shard(model, tmp_path / "out", num_splits=4)
+    given = [str(parts[i]) for i in (2, 0, 3, 1)]
+    assert main(["join", *given, "--out", str(tmp_path / "joined")]) == 0
+    assert "in the order of their ranks" in capsys.readouterr().err
+    assert contents(tmp_path / "joined") == contents(model)
+
+
+def test_ranks_that_do_not_fit(model, tmp_path):
+    parts = shard(model, tmp_path / "two", num_splits=2)
+    four = shard(model, tmp_path / "four", num_splits=4)
+    axes = shard(model, tmp_path / "axes", ["*.o.weight=0"], num_splits=2)
+    out = tmp_path / "joined"
+    refused(tmp_path, [four[0], four[1], four[3]], r"3 of 4 ranks: rank 2 is missing", out=out)
+    refused(tmp_path, parts[:1], "rank 1 is missing", out=out)
+    refused(tmp_path, [parts[0], four[1]], "two different splits", out=out)
+    refused(tmp_path, [parts[0], axes[1]], "two different splits", out=out)
+    twice = tmp_path / "twice"
+    twice.mkdir()
+    for path in parts[1].iterdir():
+        (twice / path.name).write_bytes(path.read_bytes())
+    refused(tmp_path, [*parts, twice], "both are rank 1 of 2", out=out)
+    held = sn.load_file(model / "model-0.safetensors")
+    held["layers.0.o.weight"] += 1
+    sn.save_file(held, model / "model-0.safetensors", {"format": "pt", "b": "2", "a": "1"})
+    others = shard(model, tmp_path / "others", num_splits=2)
+    refused(tmp_path, [parts[0], others[1]], "two different splits", out=out)
+    forget(others[1])
+    refused(tmp_path, others, "only one of them says", out=out)
+
+
+def test_a_rank_whose_files_are_of_two_splits(model, tmp_path):
+    two = shard(model, tmp_path / "two", num_splits=2)
+    four = shard(model, tmp_path / "four", num_splits=4)
+    name = "model-1.safetensors"
+    (two[1] / name).write_bytes((four[1] / name).read_bytes())
+    refused(tmp_path, two, rf"contradicts {MANIFEST}", out=tmp_path / "j")
+    for part in two:
+        (part / MANIFEST).unlink()
+    refused(tmp_path, two, "of another rank or split", out=tmp_path / "j")
+
+
+def test_patterns_must_not_contradict_the_record(model, tmp_path):
+    parts = shard(model, tmp_path / "out", num_splits=2)
+    out = tmp_path / "joined"
+    refused(tmp_path, parts, "the record of the parts says", out=out, tensors=["*.o.weight=0"])
+    refused(tmp_path, parts, "the record of the parts says", out=out, axis=0)
+    files.join_files(parts, out, tensors=TENSORS)
+    assert contents(out) == contents(model)
+
+
+def test_parts_of_other_programs(model, tmp_path):
+    parts = shard(model, tmp_path / "out", num_splits=2)
+    for part in parts:
+        forget(part)
+    files.join_files(parts, tmp_path / "joined", tensors=TENSORS)
+    assert load(tmp_path / "joined").keys() == load(model).keys()
+
+
+@pytest.mark.parametrize("metadata", [None, {}, {"format": "pt"}, {KEY: "mine", "a": "b"}], ids=str)
+def test_metadata_comes_back(tmp_path, metadata):
+    path = tmp_path / "m.safetensors"
+    sn.save_file({"a": np.arange(8)}, path, metadata)
+    targets = files.split_files(path, num_splits=2).targets
+    files.join_files(targets, tmp_path / "j.safetensors")
+    assert (tmp_path / "j.safetensors").read_bytes() == path.read_bytes()
+
+
+def test_parts_of_parts(model, tmp_path):
+    parts = shard(model, tmp_path / "two", num_splits=2)
+    inner = shard(parts[0], tmp_path / "inner", ["*.o.weight=0"], num_splits=2)
+    files.join_files(inner, tmp_path / "outer")
+    before = contents(parts[0])
+    del before[MANIFEST]
+    assert contents(tmp_path / "outer") == before
+
+
+# ---- heads ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tile", [1, 64, 1 << 23])
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_key_heads_that_several_parts_share(tmp_path, monkeypatch, axis, count, tile):
+    """Eight heads of queries, two of keys and one of values, each of length 2."""
+    monkeypatch.setattr(tiles, "TILE", tile)
+    whole = np.arange(22 * 5, dtype="i4").reshape(22, 5)
+    x = whole if axis == 0 else np.ascontiguousarray(whole.T)
+    sn.save_file({"qkv": x, "n": np.ones(3, "f4")}, tmp_path / "m.safetensors")
+    pattern = f"qkv={axis}:16,4,2@2"
+    options = {"num_splits": count, "tensors": [pattern]}
+    done = files.split_files(tmp_path / "m.safetensors", **options)
+    for i, target in enumerate(done.targets):
+        queries = whole[:16].reshape(count, -1, 5)[i]
+        keys = whole[16:20].reshape(min(count, 2), -1, 5)[i * min(count, 2) // count]
+        expected = np.concatenate([queries, keys, whole[20:]])
+        held = sn.load_file(target)["qkv"]
+        np.testing.assert_array_equal(held if axis == 0 else held.T, expected)
+    joined = tmp_path / "j.safetensors"
+    for more in ({}, {"tensors": [pattern]}):
+        files.join_files(done.targets, joined, force=True, **more)
+        assert joined.read_bytes() == (tmp_path / "m.safetensors").read_bytes()
+    for other in (1, 2, 4, 8):
+        out = tmp_path / f"again-{other}"
+        files.reshard_files(done.targets, num_splits=other, out=out)
+        direct = files.split_files(
+            tmp_path / "m.safetensors", num_splits=other, tensors=[pattern], out=out / "direct"
+        )
+        for target in direct.targets:
+            assert (out / target.name).read_bytes() == target.read_bytes()
+    if count > 2:  # the copies of a head must be equal
+        held = sn.load_file(done.targets[1])
+        held["qkv"] = held["qkv"].copy()
+        held["qkv"].reshape(-1)[-1] += 1
+        with sn.safe_open(done.targets[1], "numpy") as opened:
+            sn.save_file(held, done.targets[1], opened.metadata())
+        refused(tmp_path, done.targets, "qkv in .* must be equal", out=tmp_path / "k.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rule", "message"),
+    [
+        ("a=0:12@4", {"num_splits": 2}, "its 3 heads of length 4 do not go into 2 parts whole"),
+        ("a=0:12@5", {"num_splits": 2}, "must be a multiple of the head length 5"),
+        ("a=0:8,4@4", {"num_splits": 4}, "a section at least must have a head for each part"),
+        ("a=0:12@4", {"split": 6}, "must be multiples of the head length 4"),
+        ("a=0:8,4@4", {"split": 4}, "same number of parts"),
+        ("a=0/6,6@4", {"num_splits": 2}, "needs the lengths of sections"),
+        ("a=0/3,3,6", {"num_splits": 2}, "the rule makes 2 parts of each tensor"),
+    ],
+)
+def test_heads_that_would_be_cut(tmp_path, pattern, rule, message):
+    np.savez(tmp_path / "m.npz", a=np.zeros((12, 2)))
+    with pytest.raises(splitjit.SplitError, match=re.escape(message)):
+        files.split_files(tmp_path / "m.npz", tensors=[pattern], **rule)
+    assert [path.name for path in tmp_path.iterdir()] == ["m.npz"]
+
+
+# ---- reshard --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tile", [1, 40, 1 << 23])
+@pytest.mark.parametrize(("before", "after"), [(2, 4), (4, 2), (4, 1), (1, 4), (2, 2)])
+def test_reshard_equals_a_split_of_the_whole(model, tmp_path, monkeypatch, before, after, tile):
+    monkeypatch.setattr(tiles, "TILE", tile)
+    (model / "config.json").write_text("{}")
+    parts = shard(model, tmp_path / "before", num_splits=before)
+    direct = shard(model, tmp_path / "direct", num_splits=after)
+    assert (direct[0] / "config.json").exists()
+    out = tmp_path / "after"
+    arguments = ["--num-splits", str(after), "--out", str(out), "--quiet"]
+    assert main(["reshard", *map(str, parts[::-1]), *arguments]) == 0
+    assert contents(out) == contents(tmp_path / "direct")
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_reshard_of_other_formats(tmp_path, kind):
+    x = np.asfortranarray(np.arange(48, dtype=">f4").reshape(12, 4))
+    if kind == "npy":
+        np.save(tmp_path / "x.npy", x)
+    else:
+        np.savez_compressed(tmp_path / "x.npz", a=x, b=np.arange(12), c=np.float32(1))
+    parts = files.split_files(tmp_path / f"x.{kind}", num_splits=2).targets
+    name = f"y.{{rank}}.{kind}"
+    done = files.reshard_files(parts, num_splits=3, axis=0, name=name, out=tmp_path / "o")
+    direct = files.split_files(tmp_path / f"x.{kind}", num_splits=3, out=tmp_path / "d").targets
+    for a, b in zip(done.targets, direct, strict=True):
+        assert a.read_bytes() == b.read_bytes()
+
+
+def test_reshard_by_patterns(model, tmp_path):
+    parts = shard(model, tmp_path / "out", num_splits=2)
+    for part in parts:
+        forget(part)
+    with pytest.raises(splitjit.SplitError, match="reshard: .*do not say how they were split"):
+        files.reshard_files(parts, num_splits=4, out=tmp_path / "four")
+    files.reshard_files(parts, num_splits=4, tensors=TENSORS, out=tmp_path / "four")
+    files.join_files(sorted((tmp_path / "four").iterdir()), tmp_path / "joined")
+    assert load(tmp_path / "joined").keys() == load(model).keys()
+
+
+def test_reshard_refuses(model, tmp_path, monkeypatch):
+    parts = shard(model, tmp_path / "out", num_splits=2)
+    before = contents(tmp_path)
+    for given, rule, message in [
+        (parts, {"num_splits": 3}, "must be a multiple of 3"),
+        (parts[:1], {"num_splits": 4}, "rank 1 is missing"),
+    ]:
+        with pytest.raises(splitjit.SplitError, match=message):
+            files.reshard_files(given, out=tmp_path / "new", **rule)
+    with pytest.raises(splitjit.SplitError, match="would replace an input"):
+        files.reshard_files(parts, num_splits=2, out=tmp_path / "out", force=True)
+    path = parts[1] / "model-1.safetensors"
+    held = sn.load_file(path)
+    held["layers.1.norm.weight"] = held["layers.1.norm.weight"] + 1
+    with sn.safe_open(path, "numpy") as opened:
+        sn.save_file(held, path, opened.metadata())
+    before = contents(tmp_path)
+    with pytest.raises(splitjit.SplitError, match="norm.weight in .* must be equal"):
+        files.reshard_files(parts, num_splits=4, out=tmp_path / "new")
+    assert contents(tmp_path) == before
+
+
+# ---- hostile records -------------------------------------------------------------------
+
+
+def records_of(part):
+    """Return a function that reads, and one that writes the record of a file."""
+    data = part.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+
+    def write(text):
+        header["__metadata__"][KEY] = text
+        made = json.dumps(header).encode()
+        part.write_bytes(struct.pack("<Q", len(made)) + made + data[8 + length :])
+
+    return json.loads(header["__metadata__"][KEY]), write
+
+
+def changed(record, path, value):
+    made = copy.deepcopy(record)
+    inner = made
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is KeyError:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return made
+
+
+HOSTILE = [None, True, -1, 1.0, 2**70, "", "0", [], {}, [[]], [0, 0], {"a": 1}, KeyError]
+PATHS = [
+    *[(key,) for key in ("version", "checkpoint", "rank", "count", "rule", "tensors", "file")],
+    ("bare",),
+    ("outer",),
+    ("more",),
+    ("rule", "num_splits"),
+    ("rule", "split"),
+    ("tensors", "a"),
+    ("tensors", "other"),
+    *[("tensors", "a", key) for key in ("axis", "sections", "lengths", "head", "shared", "x")],
+]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: ".".join(path))
+def test_hostile_records(tmp_path, path):
+    """Each wrong value is refused, or the parts are joined as they should be."""
+    whole = {"a": np.arange(8, dtype="f4"), "norm": np.ones(3, "f4")}
+    sn.save_file(whole, tmp_path / "m.safetensors")
+    parts = files.split_files(tmp_path / "m.safetensors", num_splits=2, tensors=["a"]).targets
+    (first, write_first), (second, write_second) = map(records_of, parts)
+    out = tmp_path / "j.safetensors"
+    refusals = 0
+    for value in HOSTILE:
+        for both in (False, True):
+            if value is KeyError and path[-1] not in str(first):
+                continue
+            try:
+                write_first(json.dumps(changed(first, path, value)))
+            except KeyError:
+                continue
+            write_second(json.dumps(changed(second, path, value) if both else second))
+            before = contents(tmp_path)
+            try:
+                files.join_files(parts, out)
+            except splitjit.SplitError as error:
+                refusals += 1
+                assert "\n" not in str(error)
+                assert len(str(error)) < 1000
+                assert contents(tmp_path) == before
+            else:
+                held = sn.load_file(out)
+                assert all(np.array_equal(held[name], x) for name, x in whole.items())
+                out.unlink()
+    assert refusals
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "[]", "{", "1", '{"a":1,"a":2}', '{"a":' * 100_000, "1" * 5000]
+)
+def test_records_that_are_no_objects(tmp_path, text):
+    sn.save_file({"a": np.arange(8, dtype="f4")}, tmp_path / "m.safetensors")
+    parts = files.split_files(tmp_path / "m.safetensors", num_splits=2).targets
+    for part in parts:
+        records_of(part)[1](text)
+    refused(tmp_path, parts, "not a record of a split", out=tmp_path / "j.safetensors")
+    files.split_files(parts[0], num_splits=2)  # nothing but a join reads it
+
+
+def test_records_that_ask_for_much_memory(tmp_path):
+    """A record may name any number of parts, but not make the process plan them."""
+    sn.save_file({"a": np.zeros((2, 0), "f4")}, tmp_path / "m.safetensors")
+    parts = files.split_files(tmp_path / "m.safetensors", num_splits=2).targets
+    for rule, count in [
+        ({"num_splits": 2**31 - 1}, 2**31 - 1),
+        ({"num_splits": 2**31 - 1}, 2),
+        ({"split": 1}, 2),
+    ]:
+        for part in parts:
+            record, write = records_of(part)
+            record |= {"rule": rule, "count": count}
+            record["tensors"]["a"]["sections"] = [2**62]
+            write(json.dumps(record))
+        refused(tmp_path, parts, "missing|make 2 parts|otherwise", out=tmp_path / "j.safetensors")
+
+
+BAD_MANIFESTS = [
+    b"",
+    b"[]",
+    b"{}",
+    b'{"files": []}',
+    b'{"files": {"../x.npy": {}}}',
+    b'{"files": {"/etc/x.npy": {}}}',
+    b'{"files": {"x.npy": []}}',
+    b'{"files": {"": {}}}',
+    b'{"files": {"..": {}}}',
+    b'{"version": 1, "files": {"x.npy": {"tensors": {}}}}',
+]
+
+
+@pytest.mark.parametrize("content", BAD_MANIFESTS)
+def test_hostile_manifests(tmp_path, content):
+    np.save(tmp_path / "x.npy", np.arange(8))
+    files.split_files(tmp_path / "x.npy", num_splits=2, layout="ranks", out=tmp_path / "o")
+    parts = sorted((tmp_path / "o").iterdir())
+    for part in parts:
+        (part / MANIFEST).write_bytes(content)
+    refused(tmp_path, parts, MANIFEST, out=tmp_path / "j")
+
+
+def test_a_whole_name_that_leads_elsewhere(model, tmp_path):
+    """The name of the whole file comes from the record, and must stay in the folder."""
+    parts = shard(model, tmp_path / "out", num_splits=2)
+    for name in ["../x.safetensors", "/tmp/x.safetensors", "a/b.safetensors", ".."]:
+        for part in parts:
+            content = json.loads((part / MANIFEST).read_bytes())
+            content["files"]["model-0.safetensors"]["file"] = name
+            (part / MANIFEST).write_text(json.dumps(content))
+        refused(tmp_path, parts, "a value is missing, or is not of its kind", out=tmp_path / "j")
+
+
+def test_ranks_are_read_from_a_checkpoint(model, tmp_path):
+    parts = shard(model, tmp_path / "out", num_splits=2)
+    records = ranks.read(checkpoint.read(parts[1]))
+    (record, *_) = records.values()
+    assert (record.rank, record.count, record.rule) == (1, 2, ("num_splits", 2))
+    assert record.tensors["layers.0.qkv.weight"].sections == (8, 4, 4)
+    assert record.tensors["layers.0.norm.weight"] is None
+    assert ranks.read(checkpoint.read(model)) == {}
