@@ -71,7 +71,7 @@ shutil.rmtree(Path(__file__).with_name("reference"), ignore_errors=True)  # page
 autosummary_generate = True
 autosummary_context = {  # the public members of classes that also have private ones
     "public": {
-        "splitjit.files.SplitFiles": "targets, nbytes",
+        "splitjit.files.SplitFiles": "targets, nbytes, share_split",
         "splitjit.files.FilePlan": "part_nbytes",
         "splitjit.files.TensorPlan": "name, shape, dtype, part_shapes",
     }
@@ -114,6 +114,7 @@ for name, arguments in {
     "split": ["split"],
     "join": ["join"],
     "reshard": ["reshard"],
+    "info": ["info"],
     "check": ["check"],
 }.items():
     command = [sys.executable, "-m", "splitjit", *arguments, "--help"]

@@ -1,6 +1,7 @@
 """The command line, in this process and as a process of its own."""
 
 import io
+import json
 import os
 import re
 import shlex
@@ -220,6 +221,7 @@ def test_checkpoint(checkpoint, capsys):
         "m.npz: 2 of 3 tensors split, 1 copied",
         "m.0.npz: 3 tensors, 220 bytes",
         "m.1.npz: 3 tensors, 220 bytes",
+        "49% of the bytes are split; each part holds 220 bytes",
     ]
 
 
@@ -247,7 +249,7 @@ def test_dry_run_names_every_tensor(checkpoint, capsys, others):
 
 def test_output_that_is_not_read_to_its_end(checkpoint, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "splitjit", "split", "m.npz", *ROWS_AND_COLUMNS],
+        [sys.executable, "-m", "splitjit", "split", "m.npz", *ROWS_AND_COLUMNS, "--others=skip"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -342,7 +344,7 @@ def at_once(monkeypatch):
     monkeypatch.setattr(tiles, "TILE", 48)
 
 
-LINES = r"(python -m splitjit: \d+% of 0\.0 GB written in \d+ s\n)+"
+LINES = r"(python -m splitjit: \d+% of 96 bytes written in \d+ s\n)+"
 
 
 def test_a_bar_on_a_terminal(x, at_once, monkeypatch):
@@ -616,3 +618,81 @@ def test_check_wants_the_same_objects():
     assert one is not other
     assert check._same(np.array([one], object), np.array([one], object))
     assert not check._same(np.array([one], object), np.array([other], object))
+
+
+# ---- info and JSON --------------------------------------------------------------------
+
+
+def test_info_of_an_array(x, capsys):
+    assert main(["info", "x.npy"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "x.npy: 1 tensor, 96 bytes",
+        "    array: (4, 6) float32, 96 bytes",
+    ]
+    assert main(["info", "x.npy", "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["checkpoints"]
+    assert one["files"][0]["tensors"][0]["shape"] == [4, 6]
+    assert main(["info", "no.npy"]) == 2
+
+
+def test_info_of_parts(checkpoint, capsys):
+    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--layout=ranks", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["info", "rank-1", "rank-0"]) == 0
+    printed = capsys.readouterr().out
+    assert re.match(r"rank-1: 3 tensors, \d+ bytes, rank 1 of 2 by num_splits=2\n", printed)
+    assert "    0.o: (4, 3) float16, 24 bytes, a part of 6 along axis 1\n" in printed
+    assert re.search(r"    norm: \(5,\) float\d+, \d+ bytes, a copy\n", printed)
+    assert printed.endswith("these are all parts of one split\n")
+    assert main(["info", "rank-0", "m.npz"]) == 0
+    assert "not all parts of one split" in capsys.readouterr().err
+    assert main(["info", "rank-0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["complete"] is False
+    assert "rank 1 is missing" in found["problem"]
+    assert found["checkpoints"][0]["split"]["rule"] == {"num_splits": 2}
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_json(checkpoint, capsys, dry_run):
+    more = ["--json", *["--dry-run"] * dry_run]
+    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--layout=ranks", "--out=o", *more]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    (file,) = planned["files"]
+    assert planned["dry_run"] is dry_run
+    assert [part["nbytes"] for part in file["parts"]] == [220, 220]
+    assert file["tensors"][1]["part_shapes"] == [[4, 3], [4, 3]]
+    assert all(Path(part["path"]).exists() is not dry_run for part in file["parts"])
+    if dry_run:
+        return
+    parts = ["o/rank-1", "o/rank-0"]
+    assert main(["join", *parts, "--out=j", *more]) == 0
+    joined = json.loads(capsys.readouterr().out)
+    assert joined["files"][0]["tensors"][0]["shape"] == [6, 4]
+    assert "order of their ranks" in joined["notes"][0]
+    assert main(["reshard", *parts, "--num-splits=1", "--out=r", *more]) == 0
+    assert json.loads(capsys.readouterr().out)["files"][0]["parts"][0]["nbytes"] == 292
+
+
+def test_dry_runs_of_join_and_reshard(checkpoint, capsys):
+    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--layout=ranks", "--quiet"]) == 0
+    before = names()
+    assert main(["join", "rank-0", "rank-1", "--out=j", "--dry-run"]) == 0
+    assert "  0.q: (6, 4) float32, 96 bytes, axis 0, from 2 parts" in capsys.readouterr().out
+    assert main(["reshard", "rank-0", "rank-1", "--num-splits=1", "--out=r", "--dry-run"]) == 0
+    assert "0.q: (6, 4) float32, axis 0, into 1 x (6, 4)" in capsys.readouterr().out
+    assert names() == before
+    Path("j").mkdir()
+    Path("j/m.npz").touch()
+    assert main(["join", "rank-0", "rank-1", "--out=j", "--dry-run"]) == 2
+
+
+def test_many_parts_are_summed_up(x, capsys):
+    assert main(["split", "x.npy", "--split", "1", "--axis=1", "--name={rank:02d}.npy"]) == 0
+    assert "05.npy: (4, 1) float32" in capsys.readouterr().out
+    for more in ([], ["-v"]):
+        np.save("y.npy", np.arange(40))
+        assert main(["split", "y.npy", "--split", "1", "--force", *more]) == 0
+        printed = capsys.readouterr().out
+        assert ("y.39.npy" in printed) == bool(more)
+        assert ("40 files" in printed) != bool(more)

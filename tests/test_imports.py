@@ -49,7 +49,7 @@ files.ranks files.splitting
 files.naming files.joining
 files.reading
 files.writing files.whole
-files.verbs
+files.verbs files.described
 files
 splitjit
 _njit

@@ -148,6 +148,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_running(split)
     _add_join(commands)
     _add_reshard(commands)
+    _add_info(commands)
     return parser
 
 
@@ -260,11 +261,30 @@ def _add_reshard(commands: Any) -> None:
     _add_running(reshard)
 
 
+def _add_info(commands: Any) -> None:
+    info = commands.add_parser(
+        "info",
+        help="list the tensors of files, and the split that they are parts of",
+        description="List the tensors of files, indexes or folders, with their dtypes, shapes and "
+        "bytes. For parts of a split, also print how they were split, and whether all parts are "
+        "given. Only headers are read.",
+    )
+    info.add_argument("paths", nargs="+", metavar="FILE", help="a file, an index or a folder")
+    info.add_argument("--json", action="store_true", help="print JSON, for other programs")
+
+
 def _add_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print what would be written, and write nothing"
     )
-    parser.add_argument("--quiet", action="store_true", help="print only errors")
+    printing = parser.add_mutually_exclusive_group()
+    printing.add_argument("--quiet", action="store_true", help="print only errors")
+    printing.add_argument(
+        "-v", "--verbose", action="store_true", help="list all files, even if there are many"
+    )
+    printing.add_argument(
+        "--json", action="store_true", help="print the plan as JSON, for other programs"
+    )
 
 
 def _add_tensors(parser: argparse.ArgumentParser, axis: int | None) -> Any:

@@ -1,14 +1,17 @@
-"""What the commands ``split`` and ``join`` print: progress, errors, and a report of the parts."""
+"""What the commands print: progress, errors, and reports, as text or as JSON."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
 import itertools
+import json
+import math
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from splitjit.files import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor
@@ -17,6 +20,9 @@ from splitjit.files.verbs import Progress
 
 BAR_AFTER = 1.0
 """Seconds until a progress bar appears."""
+
+MOST_LINES = 16
+"""The most files that are listed. If there are more, one line sums them up."""
 
 LINE_EVERY = 10.0
 """Seconds between two lines of progress, which are printed if there is no bar."""
@@ -70,49 +76,116 @@ class _Lines:
         now = time.monotonic()
         if now - self.printed >= LINE_EVERY:
             self.printed = now
-            share = f"{written / total:.0%} of {total / 1e9:.1f} GB"
+            share = f"{written / total:.0%} of {amount(total)}"
             say(f"{share} written in {now - self.begun:.0f} s")
 
 
-def print_report(planned: SplitFiles, dry_run: bool) -> None:
-    """Print a line for each file and each part; if `dry_run`, also for each tensor."""
+def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
+    """Print a line for each file and each part; if `dry_run`, also for each tensor.
+
+    If there are many parts, print only their number and their size, unless `verbose`.
+    """
     for warning in planned.warnings:
         say(f"warning: {warning}")
+    listed = verbose or dry_run or len(planned.targets) <= MOST_LINES
     for file in planned.files:
-        for line in _lines(file, dry_run):
+        for line in _lines(file, dry_run, listed):
             print(_printable(line))
-    for path, content in planned.indexes:
-        print(_printable(f"{path}: {len(content)} bytes"))
-    for path, copied in planned.copies:
-        print(_printable(f"{path}: a copy of {copied}"))
+    if listed:
+        for path, content in planned.indexes:
+            print(_printable(f"{path}: {amount(len(content))}"))
+        for path, copied in planned.copies:
+            print(_printable(f"{path}: a copy of {copied}"))
+    else:
+        count, first = len(planned.targets), planned.targets[0]
+        print(_printable(f"{count} files, {first} and others (-v lists them)"))
+    if len(planned.targets) > 1 and any(len(file.tensors) > 1 for file in planned.files):
+        share = planned.share_split
+        parts = max(len(file.targets) for file in planned.files)
+        each = planned.nbytes / parts
+        print(f"{share:.0%} of the bytes are split; each part holds {amount(each)}")
 
 
-def print_joined(joined: JoinedFiles, dry_run: bool) -> None:
+def print_joined(joined: JoinedFiles, dry_run: bool, verbose: bool) -> None:
     """Print a line for each joined file; if `dry_run`, also for each tensor."""
     for note in joined.notes:
         say(note)
+    many = len(joined.targets) > MOST_LINES and not verbose and not dry_run
+    if many:
+        count, nbytes = len(joined.targets), amount(joined.nbytes)
+        print(
+            _printable(f"{count} files, {nbytes}, {joined.targets[0]} and others (-v lists them)")
+        )
+        return
     for file in joined.files:
         if dry_run:
-            count = f"{len(file.tensors)} tensors, " if file.whole[0].name else ""
-            nbytes = sum(tensor.nbytes for tensor in file.whole)
-            print(_printable(f"{file.target}: {count}{nbytes} bytes of data"))
+            count_of = f"{len(file.tensors)} tensors, " if file.whole[0].name else ""
+            nbytes = amount(sum(tensor.nbytes for tensor in file.whole))
+            print(_printable(f"{file.target}: {count_of}{nbytes} of data"))
             for one, tensor in zip(file.tensors, file.whole, strict=True):
                 how = "equal in all parts"
                 if one.plan.axis is not None:
                     how = f"axis {one.plan.axis}, from {one.plan.count} parts"
                 print(_printable(f"  {tensor.name or 'array'}: {_describe(tensor)}, {how}"))
         else:
-            print(_printable(f"{file.target}: {file.target.stat().st_size} bytes"))
+            print(_printable(f"{file.target}: {amount(file.target.stat().st_size)}"))
     for path, content in joined.indexes:
-        print(_printable(f"{path}: {len(content)} bytes"))
+        print(_printable(f"{path}: {amount(len(content))}"))
 
 
-def _lines(file: FilePlan, dry_run: bool) -> Iterator[str]:
+def print_info(described: dict[str, Any]) -> None:
+    """Print the files and tensors of checkpoints, and the split that they are parts of."""
+    for one in described["checkpoints"]:
+        count = sum(len(file["tensors"]) for file in one["files"])
+        plural = "" if count == 1 else "s"
+        line = f"{one['path']}: {count} tensor{plural}, {amount(one['nbytes'])}"
+        if one["split"]:
+            ((rule, value),) = one["split"]["rule"].items()
+            line += f", rank {one['split']['rank']} of {one['split']['count']} by {rule}={value}"
+        print(_printable(line))
+        for file in one["files"]:
+            if file["path"] != one["path"]:
+                print(_printable(f"  {file['path']}: {amount(file['nbytes'])}"))
+            for tensor in file["tensors"]:
+                shape = tuple(tensor["shape"])
+                line = f"{shape} {tensor['dtype']}, {amount(tensor['nbytes'])}"
+                if tensor.get("axis") is not None:
+                    lengths = " + ".join(map(str, tensor["sections"]))
+                    line += f", a part of {lengths} along axis {tensor['axis']}"
+                elif "axis" in tensor:
+                    line += ", a copy"
+                print(_printable(f"    {tensor['name'] or 'array'}: {line}"))
+    if described["complete"]:
+        print("these are all parts of one split")
+    elif described["problem"] and len(described["checkpoints"]) > 1:
+        say(f"these are not all parts of one split: {described['problem']}")
+
+
+def print_json(described: dict[str, Any]) -> None:
+    """Print plain data for other programs."""
+    print(json.dumps(described, indent=1))
+
+
+def amount(nbytes: float) -> str:
+    """Write a number of bytes in the unit that fits.
+
+    Examples
+    --------
+    >>> amount(990), amount(25088), amount(7.6e9)
+    ('990 bytes', '25.1 kB', '7.6 GB')
+    """
+    if nbytes < 10_000:
+        return f"{nbytes:.0f} bytes"
+    power = min(int(math.log10(nbytes)) // 3, 4)
+    return f"{nbytes / 1000**power:.1f} {' kMGT'[power]}B"
+
+
+def _lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
     paths = ", ".join(map(str, file.paths))
     if [plan.name for plan in file.tensors] == [""]:
         (plan,) = file.tensors
         yield f"{paths}: {_describe(plan.tensor)}"
-        for i, target in enumerate(file.targets):
+        for i, target in enumerate(file.targets if listed else ()):
             yield f"{target}: {_describe(plan.part(i))}"
         return
 
@@ -125,12 +198,12 @@ def _lines(file: FilePlan, dry_run: bool) -> Iterator[str]:
             yield f"  {plan.name}: {_describe_split(plan)}"
         for name in file.left_out:
             yield f"  {name}: left out"
-    for i, target in enumerate(file.targets):
-        yield f"{target}: {len(file.tensors)} tensors, {file.part_nbytes(i)} bytes"
+    for i, target in enumerate(file.targets if listed else ()):
+        yield f"{target}: {len(file.tensors)} tensors, {amount(file.part_nbytes(i))}"
 
 
 def _describe(tensor: Tensor) -> str:
-    return f"{tensor.shape} {tensor.dtype}, {tensor.nbytes} bytes"
+    return f"{tensor.shape} {tensor.dtype}, {amount(tensor.nbytes)}"
 
 
 def _describe_split(plan: TensorPlan) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from splitjit._plan.arguments import rule_of
-from splitjit.files import transaction, verbs
+from splitjit.files import described, transaction, verbs
 from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.verbs import Progress, StrPath, Where, Which
 
@@ -20,6 +20,7 @@ __all__ = [
     "FilePlan",
     "SplitFiles",
     "TensorPlan",
+    "describe_files",
     "join_files",
     "plan_files",
     "reshard_files",
@@ -318,3 +319,40 @@ def reshard_files(
     which = Which(axis, tensors, tp_plan, config)
     where = Where("copy", layout, name, out, copy_config)
     return verbs.reshard(verbs.as_paths(paths), rule, which, where, force, progress)
+
+
+def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
+    """Describe files: their tensors, and the split that they are parts of.
+
+    Parameters
+    ----------
+    paths : path or iterable of path
+        Files, indexes, or folders, as in `plan_files`, or parts.
+
+    Returns
+    -------
+    dict
+        Plain data that ``json.dump`` can write. ``"checkpoints"`` has an entry for each
+        path: its ``"files"`` with their ``"tensors"``, and ``"split"``, which is None
+        or has the rank, the number of parts and the rule. ``"complete"`` tells whether
+        the paths are all parts of one split, and ``"problem"`` the reason if they are
+        not; both are None if no path is a part.
+
+    Raises
+    ------
+    SplitError
+        If a file is not of its format, or if what it says about its split is wrong.
+    OSError
+        If a file cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np, os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "x.npy")
+    ...     np.save(path, np.zeros((4, 6), np.float32))
+    ...     found = describe_files(path)
+    >>> found["checkpoints"][0]["files"][0]["tensors"]
+    [{'name': '', 'dtype': 'float32', 'shape': [4, 6], 'nbytes': 96}]
+    """
+    return described.describe_files(verbs.as_paths(paths))

@@ -194,6 +194,14 @@ class SplitFiles:
         return sum(file.part_nbytes(i) for file in self.files for i in range(len(file.targets)))
 
     @property
+    def share_split(self) -> float:
+        """Share of the data that is split; each part holds a copy of the rest."""
+        plans = [plan for file in self.files for plan in file.tensors]
+        total = sum(plan.tensor.nbytes for plan in plans)
+        split = sum(plan.tensor.nbytes for plan in plans if plan.axis is not None)
+        return split / total if total else 1.0
+
+    @property
     def targets(self) -> tuple[Path, ...]:
         """All files that the split writes."""
         parts = [target for file in self.files for target in file.targets]

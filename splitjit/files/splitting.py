@@ -89,7 +89,12 @@ def plan_parts(
     outputs = [(file.paths, file.targets) for file in merged]
     check_places(operator, [*outputs, *[((path,), (target,)) for target, path in copies]])
     warnings = siblings.find_mismatches([plan for file in merged for plan in file.tensors])
-    return SplitFiles(tuple(merged), tuple(indexes), warnings, tuple(copies), int(ranks))
+    planned = SplitFiles(tuple(merged), tuple(indexes), warnings, tuple(copies), int(ranks))
+    if count > 1 and planned.share_split < 0.5:
+        share = f"{planned.share_split:.0%} of the bytes are split"
+        warning = f"only {share}; each part holds a copy of the rest"
+        planned = replace(planned, warnings=(*warnings, warning))
+    return planned
 
 
 def _choices(plans: Iterable[TensorPlan]) -> dict[str, Choice | None]:
