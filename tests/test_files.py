@@ -236,7 +236,7 @@ def contents(folder):
 
 FAILURES = [
     (Npy, "create", 1),
-    (splitjit, "split", 1),
+    (tiles, "split", 1),
     (TensorFile, "fill", 2),
     (PlainWriter, "write", 4),
     (os, "fsync", 2),

@@ -44,10 +44,9 @@ files.formats
 files.patterns files.companions files.ask_transformers
 files.record files.tensor_parallel
 files.checkpoint files.plan
-files.dividing files.tiles files.siblings
+files.dividing files.tiles files.siblings files.joined
 files.ranks files.splitting
-files.naming files.joining
-files.reading
+files.naming files.joining files.reading
 files.writing files.whole
 files.verbs files.described
 files
@@ -86,8 +85,8 @@ def imported_by(module):
 
 def name_in_layers(module):
     name = module.removeprefix("splitjit.")
-    if name not in LAYER_OF:
-        name = name.split(".")[0]
+    while name not in LAYER_OF and "." in name:
+        name = name.rpartition(".")[0]
     assert name in LAYER_OF, f"LAYERS has no line for {module}: choose one"
     return name
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from splitjit.files import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor
-from splitjit.files.joining import JoinedFiles
+from splitjit.files.joined import JoinedFiles
 from splitjit.files.verbs import Progress
 
 BAR_AFTER = 1.0

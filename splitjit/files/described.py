@@ -10,7 +10,7 @@ from splitjit._plan.rules import PARAMETERS
 from splitjit.errors import SplitError
 from splitjit.files import checkpoint, ranks
 from splitjit.files.formats.base import Tensor, TensorFile
-from splitjit.files.joining import JoinedFiles
+from splitjit.files.joined import JoinedFiles
 from splitjit.files.patterns import Choice
 from splitjit.files.plan import SplitFiles, TensorPlan
 from splitjit.files.record import Record

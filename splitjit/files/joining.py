@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from splitjit._api.plan import cached_plan
@@ -13,82 +13,11 @@ from splitjit.files import checkpoint, ranks
 from splitjit.files.checkpoint import Checkpoint
 from splitjit.files.dividing import plan_tensor
 from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.joined import JoinedFile, JoinedFiles, JoinedTensor
 from splitjit.files.patterns import Choice
 from splitjit.files.plan import TensorPlan
 from splitjit.files.record import Record
 from splitjit.files.splitting import Chooser, check_places
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedTensor:
-    """A tensor to join.
-
-    Attributes
-    ----------
-    plan : TensorPlan
-        The split of the whole tensor that made the parts.
-    parts : tuple of (TensorFile, Tensor)
-        Each part of the tensor, with its file.
-    """
-
-    plan: TensorPlan
-    parts: tuple[tuple[TensorFile, Tensor], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedFile:
-    """A file to write.
-
-    Attributes
-    ----------
-    like : TensorFile
-        The first part of the file. The joined file has its format.
-    metadata : dict of str to str or None
-    target : Path
-    tensors : tuple of JoinedTensor
-        In the order of the joined file.
-    record : Record, optional
-        What the first part says about itself.
-    """
-
-    like: TensorFile
-    metadata: dict[str, str] | None
-    target: Path
-    tensors: tuple[JoinedTensor, ...]
-    record: Record | None = None
-
-    @property
-    def whole(self) -> list[Tensor]:
-        """The tensors as the header of the joined file describes them."""
-        return [replace(one.plan.tensor, position=i) for i, one in enumerate(self.tensors)]
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedFiles:
-    """The planned join of parts.
-
-    Attributes
-    ----------
-    files : tuple of JoinedFile
-    indexes : tuple of (Path, bytes)
-        The index of the joined files, if there is one.
-    notes : tuple of str
-        What the user should know, for example that the parts were sorted.
-    """
-
-    files: tuple[JoinedFile, ...]
-    indexes: tuple[tuple[Path, bytes], ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the data to write, in bytes."""
-        return sum(tensor.nbytes for file in self.files for tensor in file.whole)
-
-    @property
-    def targets(self) -> tuple[Path, ...]:
-        """All files that the join writes."""
-        return (*[file.target for file in self.files], *[path for path, _ in self.indexes])
 
 
 def match_parts(

@@ -11,7 +11,7 @@ import numpy as np
 from splitjit.errors import SplitError
 from splitjit.files import tiles
 from splitjit.files.formats.base import Tensor, TensorFile
-from splitjit.files.joining import JoinedTensor
+from splitjit.files.joined import JoinedTensor
 from splitjit.files.transaction import Staged
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-import splitjit
+from splitjit._api.split import split
 from splitjit.files.plan import TensorPlan
 
 TILE = 1 << 23
@@ -59,7 +59,7 @@ def divide(plan: TensorPlan, take: Callable[[int], np.ndarray]) -> Iterator[tupl
             count = nbytes // row
             tile = take(nbytes).view(columns.element).reshape(count, -1)
             out = [parts[first][:count, own] for (first, own), *_ in columns.holders]
-            splitjit.split(tile, columns.lengths, axis=1, out=out)
+            split(tile, columns.lengths, axis=1, out=out)
             for (first, run), *others in columns.holders:
                 for group, own in others:
                     parts[group][:count, own] = parts[first][:count, run]
@@ -125,7 +125,7 @@ def _fill(
         tile[:, whole] if first == group else np.empty_like(part[:, own])
         for first, own, whole in runs
     ]
-    splitjit.split(part, [one.shape[1] for one in out], axis=1, out=out)
+    split(part, [one.shape[1] for one in out], axis=1, out=out)
     for (first, _, whole), held in zip(runs, out, strict=True):
         if first != group and held.tobytes() != tile[:, whole].tobytes():
             raise refuse(first, group)

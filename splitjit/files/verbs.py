@@ -23,7 +23,7 @@ from splitjit.files import (
 )
 from splitjit.files.checkpoint import Checkpoint
 from splitjit.files.formats.base import TensorFile
-from splitjit.files.joining import JoinedFiles
+from splitjit.files.joined import JoinedFiles
 from splitjit.files.patterns import Choice
 from splitjit.files.plan import SplitFiles
 from splitjit.files.splitting import Chooser

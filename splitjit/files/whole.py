@@ -16,7 +16,8 @@ import numpy as np
 
 from splitjit.files.checkpoint import Checkpoint
 from splitjit.files.formats.base import FileWriter, Tensor, TensorFile
-from splitjit.files.joining import JoinedFile, make_index, match_parts
+from splitjit.files.joined import JoinedFile
+from splitjit.files.joining import make_index, match_parts
 from splitjit.files.patterns import Choice
 from splitjit.files.reading import Readers, assemble, make_buffers
 from splitjit.files.splitting import Chooser

@@ -15,7 +15,7 @@ import numpy as np
 
 from splitjit.files import tiles
 from splitjit.files.formats.base import TensorFile, identity
-from splitjit.files.joining import JoinedFile, JoinedFiles
+from splitjit.files.joined import JoinedFile, JoinedFiles
 from splitjit.files.plan import FilePlan, SplitFiles
 from splitjit.files.reading import Readers, assemble, make_buffers
 from splitjit.files.transaction import Staged, transaction
