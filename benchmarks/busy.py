@@ -20,7 +20,8 @@ if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.compare import OURS, Case
-from benchmarks.workers import BEFORE, CORES, ROOT, Worker, busy_programs, provenance, together
+from benchmarks.machine import CORES, ROOT, provenance
+from benchmarks.workers import BEFORE, Worker, busy_programs, together
 
 RIVALS = ("splitjit, one thread", "NumPy, slices", "NumPy, split")
 """The goals compare with the best of these."""

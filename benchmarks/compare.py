@@ -24,12 +24,11 @@ from pathlib import Path
 import numpy as np
 
 import splitjit
-from benchmarks.workers import rest_among
+from benchmarks.machine import THREADS, rest_among
 
 OURS = "splitjit"
 PEERS = ("numpy", "NumPy, slices", "torch", "onnxruntime", "openvino", "opencv")
 LIMIT = ("memcpy", "streaming")
-THREADS = 2
 
 Call = Callable[[], Iterable]  # splits once and returns the parts
 

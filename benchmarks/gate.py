@@ -24,7 +24,8 @@ if not __package__:  # run as a script: benchmark this checkout
 
 from benchmarks.busy import markdown
 from benchmarks.compare import OURS, Case
-from benchmarks.workers import ROOT, Worker, provenance
+from benchmarks.machine import ROOT, provenance
+from benchmarks.workers import Worker
 
 CASES = {
     "6 into 3, fresh": (Case((6,), 0, (2,) * 3), "fresh"),

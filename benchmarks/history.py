@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from .compare import LIMIT, OURS, Case, contenders, measure
+from benchmarks.compare import LIMIT, OURS, Case, contenders, measure
 
 STRIDED = "transposed"
 CASES = {

@@ -23,7 +23,8 @@ if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.compare import LIMIT, OURS, Case, measure
-from benchmarks.workers import CORES, allocate, preparations, provenance
+from benchmarks.machine import CORES, provenance
+from benchmarks.workers import allocate, preparations
 
 NUMPY = "NumPy, slices"
 RUNS = [4**k for k in range(11)]

@@ -18,7 +18,8 @@ if not __package__:  # run as a script: benchmark this checkout
 
 from benchmarks.busy import markdown
 from benchmarks.compare import OURS, Case
-from benchmarks.workers import BEFORE, ROOT, Worker, provenance, rest_among
+from benchmarks.machine import ROOT, provenance, rest_among
+from benchmarks.workers import BEFORE, Worker
 
 BIND = "splitjit, bind"
 VARIANTS = ("splitjit, plan", BIND)

@@ -3,7 +3,7 @@
 Ratios are comparable between machines and days; times are not.
 """
 
-from .compare import LIMIT, OURS, PEERS, Case, contenders, measure
+from benchmarks.compare import LIMIT, OURS, PEERS, Case, contenders, measure
 
 CASES = {
     "tiny": Case((6,), 0, (2,) * 3),

@@ -6,12 +6,7 @@ Run it from a checkout: ``python benchmarks/report.py --help``.
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import os
-import platform
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +15,8 @@ from statistics import geometric_mean
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-import splitjit
-from benchmarks.compare import LIMIT, OURS, PEERS, THREADS, Case, contenders, measure
+from benchmarks.compare import LIMIT, OURS, PEERS, Case, contenders, measure
+from benchmarks.machine import describe
 
 QUICK_BYTES = 40_000_000  # --quick skips larger cases
 
@@ -180,40 +175,7 @@ def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
     return results
 
 
-def commit() -> str:
-    """Return the commit of this checkout, marked if files differ from the commit."""
-    command = ["git", "describe", "--always", "--dirty"]
-    root = Path(__file__).resolve().parents[1]
-    git = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    return git.stdout.strip() or "unknown commit"
-
-
 # ---- Markdown -------------------------------------------------------------------------
-
-
-def machine() -> str:
-    """Return one line about the machine, the date, the load and the versions."""
-    processor = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text().splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-        processor = names[0] if names else processor
-    versions = [
-        f"Python {platform.python_version()}",
-        f"{OURS} {splitjit.__version__} ({commit()})",
-    ]
-    packages = ["numba", "numpy", "torch", "onnxruntime", "openvino"]
-    packages += ["opencv-python", "opencv-python-headless"]
-    for package in packages:
-        try:
-            versions.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    where = [f"{datetime.date.today()}", platform.system(), processor, f"{THREADS} threads"]
-    if hasattr(os, "getloadavg"):
-        where.append(f"load of {os.getloadavg()[0]:.1f} before")
-    return f"{', '.join(where)}; {', '.join(versions)}."
 
 
 def table(group: Group, results: list[Result]) -> str:
@@ -324,7 +286,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="measure sizes, too, and plot")
     options = parser.parse_args()
 
-    caption = machine() + (" A quick run: for a first look only." if options.quick else "")
+    caption = describe() + (" A quick run: for a first look only." if options.quick else "")
     groups = {name: GROUPS[name] for name in options.group or GROUPS}
     results = {name: run(g.cases, g.fresh, options.quick) for name, g in groups.items()}
     tables = [table(groups[name], found) for name, found in results.items() if found]

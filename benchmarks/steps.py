@@ -14,7 +14,7 @@ from pathlib import Path
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.workers import ROOT
+from benchmarks.machine import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 MACHINE = "xeon-2"

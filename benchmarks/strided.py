@@ -22,7 +22,8 @@ if not __package__:  # run as a script: benchmark this checkout
 from benchmarks.busy import markdown
 from benchmarks.compare import Case
 from benchmarks.landscape import parse_size, size
-from benchmarks.workers import ROOT, Worker, provenance
+from benchmarks.machine import ROOT, provenance
+from benchmarks.workers import Worker
 
 NUMPY = "NumPy, slices"
 COLD = "splitjit, cold"

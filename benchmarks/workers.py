@@ -25,18 +25,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-REST = 0.008
-REST_FROM_ORT = 0.04
-"""Seconds of sleep before a turn, in which thread pools come to rest. After their work, OpenMP's
-threads spin for 6 ms, and the threads of ONNX Runtime spin for 29 ms."""
+from benchmarks.machine import CORES, REST, ROOT
 
 PATIENCE = 120
 """Seconds after which a worker ends itself if it has not finished its order."""
@@ -121,18 +115,6 @@ def busy_programs(count: int) -> Iterator[None]:
             program.kill()
         for program in programs:
             program.wait()
-
-
-def provenance() -> dict[str, object]:
-    """Return the machine, the versions and the commit, on which a result depends."""
-    from benchmarks.report import commit, machine
-
-    return {"machine": machine(), "cores": CORES, "commit": commit()}
-
-
-def rest_among(contenders: Iterable[str]) -> float:
-    """Return how many seconds each of these contenders sleeps before its turn."""
-    return REST_FROM_ORT if "onnxruntime" in contenders else REST
 
 
 # ---- the worker's side ----------------------------------------------------------------

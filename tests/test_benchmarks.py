@@ -13,7 +13,8 @@ import pytest
 from benchmarks import busy, gate, landscape, processes, strided, workers
 from benchmarks.compare import Case
 from benchmarks.landscape import Cell, Found
-from benchmarks.workers import ROOT, Worker, allocate, busy_programs
+from benchmarks.machine import ROOT
+from benchmarks.workers import Worker, allocate, busy_programs
 
 CASE = Case((20, 12), 1, (4,) * 3)
 MS = 1_000_000  # nanoseconds

@@ -15,6 +15,7 @@ import pytest
 import splitjit
 
 PACKAGE = Path(splitjit.__file__).parent
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 # One layer per line, the lowest first; modules of one layer do not import each other either.
 # The name of a folder stands for its modules that have no line of their own.
@@ -57,29 +58,38 @@ __main__
 """
 LAYER_OF = {name: i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
 
-MODULES = {
-    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
+
+def modules_of(folder):
+    """Return the files of a package by the names of their modules."""
+    return {
+        ".".join(path.relative_to(folder.parent).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
+        for path in sorted(folder.rglob("*.py"))
+    }
+
+
+MODULES = modules_of(PACKAGE)
 KERNELS = [module for module in MODULES if module.startswith("splitjit._kernels")]
 
 
-def imported_by(module):
+def imported_by(module, modules=MODULES):
     """Return the modules of the package that a module imports, and those in functions alone."""
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    tree = ast.parse(modules[module].read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     inside = {node for function in functions for node in ast.walk(function)}
+    package = module.split(".")[0]
     found = {True: set(), False: set()}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports of the package are absolute"
             full = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [name if name in MODULES else node.module for name in full]
+            names = [name if name in modules else node.module for name in full]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         else:
             continue
-        found[node in inside] |= {name for name in names if name.split(".")[0] == "splitjit"}
+        found[node in inside] |= {name for name in names if name.split(".")[0] == package}
     return found[True] | found[False], found[True] - found[False]
 
 
@@ -110,11 +120,14 @@ def test_kernels_import_only_kernels(module):
     assert imported_by(module)[0] <= {*KERNELS}
 
 
-def test_no_module_imports_itself_by_way_of_others():
-    left = {module: imported_by(module)[0] & {*MODULES} - {module} for module in MODULES}
+@pytest.mark.parametrize("folder", [PACKAGE, BENCHMARKS], ids=lambda folder: folder.name)
+def test_no_module_imports_itself_by_way_of_others(folder):
+    modules = modules_of(folder)
+    left = {module: imported_by(module, modules)[0] & {*modules} - {module} for module in modules}
     while free := [module for module, imported in left.items() if not imported & {*left}]:
         for module in free:
             del left[module]
+    assert modules
     assert not left
 
 
