@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from splitjit._copy import governor as module
-from splitjit._copy import threads
+from splitjit._copy import pauses, threads
 from splitjit._copy.cores import Usage
 from splitjit._copy.governor import Governor
 from tests.processes import SPLIT, run
@@ -303,7 +303,7 @@ def test_programs_of_low_priority_pause_nothing_for_long(monkeypatch):
     machine.busy = 1
     machine.copies(2_400_000, 3)
     machine.time = lambda nbytes, parallel: (45e-6, 90e-6) if parallel else (75e-6, 75e-6)
-    machine.copies(2_400_000, module.LONGEST)
+    machine.copies(2_400_000, pauses.LONGEST)
     machine.parallel = machine.calls = 0
     machine.copies(2_400_000, 1)
     assert machine.parallel > 0.9 * machine.calls

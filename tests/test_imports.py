@@ -28,7 +28,7 @@ _plan.plan
 _plan.drawing _inputs.arrays
 _inputs.tensors _inputs.masked
 _inputs.sources
-_copy.addresses _copy.overlap _copy.loading _copy.cores _copy.structs
+_copy.addresses _copy.overlap _copy.loading _copy.cores _copy.structs _copy.pauses
 _copy.outputs _copy.layout _copy.governor _copy.objects _copy.crossovers
 _copy.buffers _copy.threads
 _copy.slices _copy.loops

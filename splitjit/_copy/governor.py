@@ -8,9 +8,9 @@ by a counter help: Numba's threads wait for each other all the same. So the gove
 the copies.
 
 **Cells.** A copy belongs to a class. The class is the loop that runs the copy, and the
-smallest power of two above the copy's number of bytes. Each class has a `Cell`, which
-holds the cost of one thread and a counter, `Cell.left`. Before a copy,
-`splitjit._copy.threads.copy` only looks at this counter:
+smallest power of two above the copy's number of bytes. Each class has a `Cell`
+(`splitjit/_copy/pauses.py`), which holds the cost of one thread and a counter, `Cell.left`.
+Before a copy, `splitjit._copy.threads.copy` only looks at this counter:
 
 =========  ==================================================================
 left > 0   the copy is parallel; `left` decreases by 1
@@ -66,6 +66,7 @@ import time
 from collections.abc import Callable
 
 from splitjit._copy.cores import Usage, usage
+from splitjit._copy.pauses import FIRST_SAMPLE, Cell, Cells, Pause
 
 STALL_RATIO = 1.5
 STALL_SLACK = 250e-6
@@ -82,15 +83,8 @@ OWED = 10.0
 parallel copies have to gain the loss multiplied by `OWED` until the stall is forgotten. With a
 smaller factor, beside a busy program, copies gained, but each hundredth copy stalled."""
 
-FIRST_PAUSE = 1.0
-GROWTH = 4.0
-LONGEST = 1.2
-LONGEST_IN_LOSSES = 32.0
 START_PAUSE = 0.025
-"""Length of the first pause as a multiple of the loss, and of each next pause as a multiple
-of the last one. The longest pause is `LONGEST` seconds, or `LONGEST_IN_LOSSES` times the
-loss if that is longer, because a slow copy of 1 GB may lose a second. The pause with which
-a process may begin lasts `START_PAUSE` seconds."""
+"""Loss in seconds that is assumed if a process begins with a pause. That pause lasts as long."""
 
 LOOK_EVERY = 0.1
 """Seconds between two readings of the idle time, which the system counts in steps of 0.01."""
@@ -99,9 +93,9 @@ TRUST_AGAIN = 0.5
 TOLERANCE = 0.3
 """Share of one core that other programs may use while the cores still count as idle."""
 
-FIRST_SAMPLE = 8
 SAMPLE_EVERY = 512
-"""Parallel copies of a class between two measurements of one thread."""
+"""Most parallel copies of a class between two measurements of one thread. `FIRST_SAMPLE` is the
+number before the second measurement; it grows eightfold with each one."""
 SETTLE = 1
 """Copies that one thread makes between its first copy and the measured copy. After parallel
 copies, half of the data is in another core's cache: 0.6 MB take 35 µs, and 15 µs later."""
@@ -112,12 +106,6 @@ DOUBT = 0.75
 """If a parallel copy of a `LARGE` array takes longer than this ratio of one thread's time, one
 thread is measured after at most `FIRST_SAMPLE` more copies. Smaller arrays are split so often
 that one thread is measured soon in any case."""
-ASSUMED_FROM = 1 << 26
-ASSUMED_COST = 0.5e-9
-"""From this size on, the first copies are parallel, because one thread would take too long.
-Until one thread is measured, this cost in seconds per byte is assumed. Measured costs are
-0.03e-9 for arrays in the cache and 0.35e-9 for larger arrays."""
-
 SKIP = 15
 SKIP_FOR = 2e-3
 """During a pause, the governor times a copy, and then lets at most `SKIP` copies pass untimed:
@@ -128,93 +116,6 @@ SLOW_AT_START = 0.6
 """`Cell.slow` sums the losses of a class relative to the expected times, less the gains. Above
 `SLOW`, parallel copies of the class do not pay. After a pause of the class the sum begins at
 `SLOW_AT_START`, so that one or two slow copies begin the next pause."""
-
-
-class Pause:
-    """A time during which one thread copies; of all classes, or of one class as its `Cell`.
-
-    Attributes
-    ----------
-    active : bool
-        Whether the pause lasts.
-    length : float
-        Seconds that the last pause was to last, 0 if there was none or it is forgotten.
-        The next pause is longer.
-    debt : float
-        Seconds of this pause that remain. Each copy by one thread reduces it.
-    owed : float
-        Seconds that parallel copies have to gain until the last loss is forgotten.
-    """
-
-    __slots__ = ("active", "debt", "length", "owed")
-
-    def __init__(self) -> None:
-        self.active = False
-        self.length = 0.0
-        self.debt = 0.0
-        self.owed = 0.0
-
-    def begin(self, loss: float) -> None:
-        """Begin a pause, because parallel copies took `loss` seconds more than one thread would."""
-        length = max(FIRST_PAUSE * loss, GROWTH * self.length)
-        self.length = self.debt = min(length, max(LONGEST, LONGEST_IN_LOSSES * loss))
-        self.owed = loss
-        self.active = True
-
-    def gain(self, seconds: float) -> bool:
-        """Count the gain of a parallel copy; return whether the last loss is forgotten."""
-        self.owed -= seconds
-        if self.owed > 0:
-            return False
-        self.length = 0.0
-        return True
-
-
-class Cell(Pause):
-    """What the governor knows of one class of copies, and how the next copies of it run.
-
-    As a `Pause`, it is the pause of this class alone.
-
-    Attributes
-    ----------
-    left : int
-        If positive, the next `left` copies are parallel. If negative, one thread runs the
-        next ``-left`` copies, and nobody times them. If 0, one thread runs the next copy,
-        and the governor learns its time.
-    limit : float
-        The governor learns from a parallel copy only if it took more seconds per byte. It
-        is 0 until all losses are forgotten, because until then gains must be counted.
-    one : float
-        Seconds per byte of one thread, 0 if unknown.
-    period : int
-        Parallel copies between two measurements of one thread.
-    settled : bool
-        Whether the data is in the caches of this thread, so that its next timed copy counts.
-    skipped : int
-        Copies that nobody times before the next timed copy of a pause.
-    slow : float
-        The sum of relative losses, less the gains; see `SLOW`.
-    """
-
-    __slots__ = ("left", "limit", "one", "period", "settled", "skipped", "slow")
-
-    def __init__(self, one: float) -> None:
-        super().__init__()
-        self.one = one
-        self.left = FIRST_SAMPLE if one else 0
-        self.limit = 0.0
-        self.period = 0
-        self.settled = False
-        self.skipped = 0
-        self.slow = 0.0
-
-
-class _Cells(dict[str, list[Cell]]):
-    """The cells of each loop, by its name: a list indexed by the `bit_length` of the size."""
-
-    def __missing__(self, loop: str) -> list[Cell]:
-        cells = [Cell(ASSUMED_COST if 1 << bits > ASSUMED_FROM else 0.0) for bits in range(65)]
-        return self.setdefault(loop, cells)
 
 
 class Governor:
@@ -241,7 +142,7 @@ class Governor:
 
     def forget(self) -> None:
         """Forget all copies. A forked child calls this method."""
-        self.cells = _Cells()
+        self.cells = Cells()
         self.machine = Pause()
         self._stalled_at = float("-inf")  # time of the last stall
         self._ended = float("-inf")  # time of the last copy that was reported
