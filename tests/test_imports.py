@@ -21,7 +21,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 # The name of a folder stands for its modules that have no line of their own.
 LAYERS = """
 errors _plan _inputs _copy _api
-_plan.cache _plan.protocols _plan.rules _plan.dtypes
+_plan.cache _plan.protocols _plan.rules _plan.dtypes _plan.classes
 _plan.arguments
 _plan.sizes
 _plan.plan

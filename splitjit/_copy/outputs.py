@@ -10,6 +10,7 @@ import numpy as np
 from splitjit._copy.addresses import address_of, addressof, from_buffer, span
 from splitjit._copy.overlap import find_shared, overlaps_itself, share_memory
 from splitjit._plan.arguments import sequence
+from splitjit._plan.classes import carries_meaning
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, SplitTypeError, describe, kind_of
 
@@ -108,6 +109,10 @@ def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Tar
             f"out of {len(given)} arrays",
             f"must have an array for each of {len(plan)} parts",
         )
+    for i, part in enumerate(given):
+        if carries_meaning(type(part)):
+            rule = f"its class adds more to it than values; pass np.asarray(out[{i}])"
+            raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
     parts = [np.asarray(part) for part in given]
     contiguous = True
     for i, (part, shape) in enumerate(zip(parts, plan.output_shapes, strict=True)):

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from splitjit._plan.classes import carries_meaning
 from splitjit._plan.plan import Plan
-from splitjit.errors import SplitTypeError, reason
+from splitjit.errors import SplitTypeError, kind_of, reason
 
 
 class Copies(Protocol):
@@ -43,10 +44,12 @@ def as_array(x: Any) -> np.ndarray:
     Raises
     ------
     SplitTypeError
-        If NumPy cannot make an array of `x`.
+        If NumPy cannot make an array of `x`, or would lose what an item of a list carries.
     """
     if type(x) is np.ndarray:
         return x
+    if isinstance(x, (list, tuple)):
+        refuse_items(x, set())
     try:
         return np.asarray(x)
     except MemoryError:
@@ -60,3 +63,43 @@ def as_array(x: Any) -> np.ndarray:
 def is_dask_array(x: object) -> bool:
     """Return whether `x` is a Dask array. If Dask was never imported, `x` cannot be one."""
     return issubclass(type(x), getattr(sys.modules.get("dask.array"), "Array", ()))
+
+
+def refuse_meaning(x: Any, name: str = "x") -> None:
+    """Refuse an array that carries a unit, a mask or the like, which its parts would lose.
+
+    Parameters
+    ----------
+    x : array_like
+    name : str
+        The name of the array in the refusal.
+    """
+    if carries_meaning(type(x)):
+        asarray = "np.ma.asarray" if isinstance(x, np.ma.MaskedArray) else "np.asarray"
+        fix = f"pass {asarray}({name if name.isidentifier() else 'it'})"
+        rule = f"only its values would be split, without what its class adds to them; {fix}"
+        raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule)
+
+
+def refuse_items(values: Sequence[Any], checked: set[type], depth: int = 1) -> None:
+    """Refuse nested lists that hold such an array. `numpy.asarray` would read its values alone.
+
+    Parameters
+    ----------
+    values : list or tuple
+    checked : set of type
+        The classes that need no check any more.
+    depth : int
+        How deep `values` is nested; `numpy.asarray` refuses lists beyond a depth of 64.
+    """
+    kinds = set(map(type, values)) - checked
+    for kind in kinds - {list, tuple}:
+        refuse_meaning(next(item for item in values if type(item) is kind), "an item of x")
+        checked.add(kind)
+    if kinds & {list, tuple} and depth < _DEEPEST:
+        for item in values:
+            if type(item) is list or type(item) is tuple:
+                refuse_items(item, checked, depth + 1)
+
+
+_DEEPEST = 64

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._inputs.arrays import Copies
+from splitjit._inputs.arrays import Copies, refuse_meaning
 from splitjit._plan.arguments import check_views, sequence
 from splitjit._plan.dtypes import tensor_type
 from splitjit._plan.plan import Plan
@@ -86,4 +86,5 @@ def _masked_arrays(out: Any) -> list[Any]:
             hint = "numpy.ma.getdata(x) has no mask"
             received = f"out[{i}] of type {kind_of(part)}"
             raise SplitTypeError("split", received, rule, hint=hint)
+        refuse_meaning(part, f"out[{i}]")
     return list(parts)

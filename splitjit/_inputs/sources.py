@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._inputs.arrays import Copies, as_array, is_dask_array
+from splitjit._inputs.arrays import Copies, as_array, is_dask_array, refuse_meaning
 from splitjit._inputs.masked import MaskedSource
 from splitjit._inputs.tensors import TensorSource, is_tensor
 from splitjit._plan.arguments import check_views
@@ -31,6 +31,7 @@ _HOST_DEVICES = (1, 3, 11, 13)
 
 _LABELLED = {
     "pandas": "pass its .to_numpy()",
+    "polars": "pass its .to_numpy()",
     "xarray": "pass its .data",
 }
 """Libraries whose objects have labels, by the first part of their modules' names."""
@@ -119,10 +120,11 @@ def source_of(x: Any) -> AnySource:
     if is_tensor(x):
         return TensorSource(x)
     kind = type(x)
-    if issubclass(kind, np.ma.MaskedArray):
-        return MaskedSource(x)
-    if issubclass(kind, (np.ndarray, np.generic)) or is_dask_array(x):
+    if is_dask_array(x):
         return Source(as_array(x))  # the operators compute Dask arrays
+    if issubclass(kind, (np.ndarray, np.generic)):
+        refuse_meaning(x)
+        return MaskedSource(x) if issubclass(kind, np.ma.MaskedArray) else Source(as_array(x))
     _refuse_labelled(x)
     if hasattr(kind, "__array_namespace__") and hasattr(kind, "__dlpack_device__"):
         try:
@@ -132,6 +134,7 @@ def source_of(x: Any) -> AnySource:
         except Exception as error:  # a sharded array, or any error of a foreign class
             rule = f"must be an array in the memory of the CPU: {reason(error)}"
             raise SplitTypeError("split", f"x of type {kind_of(x)}", rule) from error
+    refuse_meaning(x)
     array = as_array(x)
     if array.ndim == 0 and array.dtype.kind in "OSUT":  # NumPy wraps what it cannot read
         hint = "pass list(x)" if hasattr(kind, "__next__") else ""

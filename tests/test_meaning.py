@@ -1,0 +1,170 @@
+"""Arrays that carry a unit, a mask or a name are refused; arrays that are known to be plain are not."""
+
+import warnings
+
+import numpy as np
+import numpy.ma.mrecords
+import pytest
+
+import splitjit
+from splitjit import SplitTypeError, plan_split, split, split_into
+
+
+class Unit(np.ndarray):
+    """An array with a unit, as astropy and unyt have it."""
+
+    def __array_finalize__(self, other):
+        self.unit = getattr(other, "unit", None)
+
+
+class Traced(np.ndarray):
+    """An array that overrides ufuncs, and nothing else."""
+
+    def __array_ufunc__(self, *args, **kwargs):
+        return NotImplemented
+
+
+class Mapped(np.memmap):
+    """A subclass of a plain class that has a hook of its own."""
+
+    def __array_finalize__(self, other):
+        super().__array_finalize__(other)
+
+
+class Named(np.ma.MaskedArray):
+    """A masked array with a name, as astropy has columns of tables."""
+
+    def __array_finalize__(self, other):
+        super().__array_finalize__(other)
+        self.name = getattr(other, "name", None)
+
+
+class Duck:
+    """An array that is no ndarray, as those of pint."""
+
+    dtype, shape, ndim = np.dtype("f8"), (4,), 1
+
+    def __array_function__(self, *args, **kwargs):
+        return NotImplemented
+
+    def __array__(self, dtype=None, copy=None):
+        return np.arange(4.0)
+
+
+class Plain(np.ndarray):
+    """A subclass without a hook."""
+
+
+class NoUfuncs:
+    """An object that tells NumPy to leave its operators alone, and is a plain array."""
+
+    __array_ufunc__ = None
+
+    def __array__(self, dtype=None, copy=None):
+        return np.arange(4.0)
+
+
+def astropy_quantity():
+    return np.arange(4.0) * pytest.importorskip("astropy.units").m
+
+
+def astropy_masked():
+    masked = pytest.importorskip("astropy.utils.masked").Masked
+    return masked(np.arange(4.0), mask=[True, False, True, False])
+
+
+def astropy_column():
+    return pytest.importorskip("astropy.table").MaskedColumn([1.0, 2.0, 3.0, 4.0], unit="m")
+
+
+def unyt_array():
+    return pytest.importorskip("unyt").unyt_array([1.0, 2.0, 3.0, 4.0], "m")
+
+
+def pint_quantity():
+    return np.arange(4.0) * pytest.importorskip("pint").UnitRegistry().m
+
+
+def polars_series():
+    return pytest.importorskip("polars").Series([1.0, 2.0, 3.0, 4.0])
+
+
+ARRAYS = {
+    "unit": lambda: np.arange(4.0).view(Unit),
+    "ufunc": lambda: np.arange(4.0).view(Traced),
+    "memmap": lambda: np.arange(4.0).view(Mapped),
+    "masked": lambda: np.ma.arange(4.0).view(Named),
+    "astropy.Quantity": astropy_quantity,
+    "astropy.Masked": astropy_masked,
+    "astropy.Column": astropy_column,
+    "unyt": unyt_array,
+}
+DUCKS = {"duck": Duck, "pint": pint_quantity, "polars": polars_series}
+
+CALLS = {
+    "split": lambda x: split(x, 2),
+    "views": lambda x: split(x, 2, copy=False),
+    "plan": lambda x: plan_split((4,), 2)(x),
+    "out": lambda x: split(x, 2, out=[np.zeros(2), np.zeros(2)]),
+    "split_into": lambda x: split_into(x, [np.zeros(2), np.zeros(2)], 2),
+    "bind": lambda x: plan_split((4,), 2).bind([np.zeros(2), np.zeros(2)])(x),
+    "onnx": lambda x: splitjit.onnx.Split(num_outputs=2)(x),
+    "sequence": lambda x: splitjit.onnx.SplitToSequence()(x),
+    "openvino": lambda x: splitjit.openvino.Split(num_splits=2)(x, 0),
+    "variadic": lambda x: splitjit.openvino.VariadicSplit()(x, 0, [2, -1]),
+    "list": lambda x: split([x, x], 1),
+    "nested": lambda x: split([[[1.0] * 4], (x,)], 1),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("kind", [*ARRAYS, *DUCKS])
+def test_arrays_that_carry_meaning_are_refused(kind, call):
+    x = {**ARRAYS, **DUCKS}[kind]()
+    says = r"pass its \.to_numpy|pass np\.(ma\.)?asarray\((x|input|data|it)\)"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SplitTypeError, match=f"of type {type(x).__name__}.*: .*({says})"):
+            CALLS[call](x)
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_the_fix_splits_the_values(kind):
+    x = ARRAYS[kind]()
+    plain = np.ma.asarray(x) if isinstance(x, np.ma.MaskedArray) else np.asarray(x)
+    first, second = split(plain, 2)
+    assert [*first.tolist(), *second.tolist()] == plain.tolist()
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_outputs_that_carry_meaning_are_refused(kind):
+    wrong = ARRAYS[kind]()[:2]
+    wrong[...] = np.asarray(wrong)[...] * 0 if not hasattr(wrong, "unit") else wrong * 0
+    masked = isinstance(wrong, np.ma.MaskedArray)
+    x = np.ma.arange(4.0) + 1 if masked else np.arange(4.0) + 1
+    out = [np.ma.zeros(2) if masked else np.zeros(2), wrong]
+    for call in (lambda: split(x, 2, out=out), lambda: plan_split((4,), 2).bind(out)(x),
+                 lambda: split_into(x, out, 2), lambda: plan_split((4,), 2)(x, out),
+                 lambda: split(np.arange(4.0) + 1, 2, out=out)):  # fmt: skip
+        with pytest.raises(SplitTypeError, match=rf"outs?\[1\] of type {type(wrong).__name__}"):
+            call()
+    assert not np.asarray(out[0]).any()
+    assert not np.asarray(wrong).any()
+
+
+def test_plain_classes_are_split():
+    x = np.arange(4.0)
+    for plain in (x.view(Plain), x.view(np.recarray), x.reshape(4, 1).view(np.matrix), x.view(np.memmap),
+                  np.ma.array(x), NoUfuncs(), np.char.array(["a", "b", "c", "d"]),
+                  np.ma.mrecords.fromarrays([x]), [x.view(Plain)[i] for i in range(4)],
+                  [np.float64(1), 2, True, 3.0]):  # fmt: skip
+        assert len(split(plain, 2)) == 2
+    out = [np.zeros(2).view(Plain), np.zeros(2).view(np.memmap)]
+    assert split(x, 2, out=out)[1].tolist() == [2, 3]
+
+
+def test_a_list_that_holds_itself_is_refused():
+    x = [1]
+    x.append(x)
+    with pytest.raises(SplitTypeError, match="x of type list"):
+        split(x, 1)
