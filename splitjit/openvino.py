@@ -209,7 +209,7 @@ class VariadicSplit:
         """
         try:
             x = source_of(data)
-            shape = x.array.shape
+            shape = x.shape
             index = _single_axis(axis)
             length = length_of(index, shape)
             lengths = _with_rest(_read_lengths(split_lengths), length, index, shape)

@@ -14,7 +14,14 @@ from splitjit._copy.outputs import check_apart, check_out
 from splitjit._copy.recipe import Outputs, check_shape, recipe_of
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.sources import Source, source_of
-from splitjit._inputs.tensors import is_compiling, is_tensor, mark_written, out_arrays, uncompiled
+from splitjit._inputs.tensors import (
+    TensorSource,
+    is_compiling,
+    is_tensor,
+    mark_written,
+    out_arrays,
+    tensor_source,
+)
 from splitjit._plan.arguments import sequence
 from splitjit._plan.plan import Plan
 from splitjit._plan.protocols import Part, SupportsSlices
@@ -28,7 +35,8 @@ def bind(plan: Plan, out: Any) -> Binding[Any]:
     """Bind outputs of any library, see `SplitPlan.bind`."""
     given = sequence(out)  # read once: a second reading may give other arrays
     if given and is_tensor(given[0]):
-        return TensorBinding(plan, given)
+        foreign = type(tensor_source(given[0])) is not TensorSource
+        return ForeignBinding(plan, given) if foreign else TensorBinding(plan, given)
     if given and issubclass(type(given[0]), np.ma.MaskedArray):
         return MaskedBinding(plan, given)
     return Binding(plan, out if given is None else given)
@@ -156,20 +164,36 @@ class TensorBinding(Binding[Part]):
     def __call__(self, x: Any) -> list[Part]:
         """Split a tensor into the tensors of the binding, see `Binding.__call__`."""
         if is_compiling():
-            return uncompiled(TensorBinding.__call__)(self, x)
+            return run_plan(self._plan, x, self._tensors, True)
         for part, address, shape in self._memory:
             if part.data_ptr() != address or part.shape != shape:
                 raise SplitError("split", "a bound tensor", "was resized since; bind it again")
         if not is_tensor(x) or x.dtype is not self._tensor_dtype:
             rule = f"the bound tensors have dtype {self._tensor_dtype}"
             raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)
-        super().__call__(source_of(x).array)
+        source = tensor_source(x)
+        if not isinstance(source, TensorSource):
+            return run_plan(self._plan, x, self._tensors, True)
+        super().__call__(source.array)
         mark_written(self._tensors)
         return self._tensors.copy()
 
     def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
         """Let a copy bind the copied tensors."""
         return bind, (self._plan, self._tensors)
+
+
+class ForeignBinding(Binding[Part]):
+    """A split into tensors that torch writes; each call checks them."""
+
+    __slots__ = ()
+
+    def __init__(self, plan: Plan, out: tuple[Any, ...]) -> None:
+        self._plan, self._parts, self._out = plan, [], list(out)
+
+    def __call__(self, x: Any) -> list[Part]:
+        """Split a tensor into the tensors of the binding, see `Binding.__call__`."""
+        return run_plan(self._plan, x, self._out, True)
 
 
 class MaskedBinding(Binding[Part]):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from splitjit._copy import recipe
 from splitjit._inputs.arrays import is_dask_array
+from splitjit._inputs.foreign import ForeignTensor, PlanOf
 from splitjit._inputs.sources import AnySource, source_of
-from splitjit._inputs.tensors import is_compiling, is_tensor, uncompiled
 from splitjit._plan.plan import Plan
-
-PlanOf = Callable[[tuple[int, ...]], Plan]
-"""Returns the plan for arrays of a shape, or refuses the shape."""
+from splitjit._plan.rules import Rule
 
 
 def run_plan(plan: Plan, x: Any, out: Sequence[Any] | None, copy: bool) -> list[Any]:
@@ -25,7 +23,7 @@ def run_plan(plan: Plan, x: Any, out: Sequence[Any] | None, copy: bool) -> list[
     if is_dask_array(x):
         parts: list[Any] = dask().run_plan(plan, x, out, copy)
         return parts
-    return split_other(x, lambda shape: _checked(plan, shape), out, copy)
+    return split_source(source_of(x), lambda shape: _checked(plan, shape), 0, None, out, copy)
 
 
 def _checked(plan: Plan, shape: tuple[int, ...]) -> Plan:
@@ -38,13 +36,28 @@ def dask() -> Any:
     return import_module("splitjit.dask")
 
 
-def split_other(x: Any, plan_of: PlanOf, out: Any, copy: Any) -> list[Any]:
-    """Split an object that is neither of the class ndarray nor a Dask array."""
-    if is_tensor(x) and is_compiling():
-        return uncompiled(split_other)(x, plan_of, out, copy)
-    return split_source(source_of(x), plan_of, out, copy)
+def split_source(
+    source: AnySource,
+    plan_of: PlanOf,
+    axis: SupportsIndex,
+    rule: Rule | None,
+    out: Any = None,
+    copy: Any = True,
+) -> list[Any]:
+    """Split an object that is neither of the class ndarray nor a Dask array.
 
-
-def split_source(source: AnySource, plan_of: PlanOf, out: Any, copy: Any) -> list[Any]:
-    """Split a source; the operators call this."""
-    return source.split(plan_of(source.array.shape), out, copy, recipe)
+    Parameters
+    ----------
+    source : Source or another
+        The object, as `source_of` returns it.
+    plan_of : callable
+        Returns the plan for arrays of a shape, or refuses the shape.
+    axis : int
+    rule : Rule or None
+        None if `plan_of` has one plan, and only checks the shape.
+    out, copy
+        See `splitjit.split`.
+    """
+    if isinstance(source, ForeignTensor):
+        return source.split(plan_of, axis, rule, out, copy)
+    return source.split(plan_of(source.shape), out, copy, recipe)

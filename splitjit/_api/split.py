@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._api.plan import cached_plan
-from splitjit._api.run import dask, split_other, split_source
+from splitjit._api.run import dask, split_source
 from splitjit._copy import recipe
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.sources import AnySource
+from splitjit._inputs.sources import AnySource, source_of
 from splitjit._plan.arguments import (
     NOT_GIVEN,
     Indices,
@@ -193,14 +193,17 @@ def split(
         if is_dask_array(x):
             parts: list[Any] = dask().split_by_rule(x, axis, rule, out, copy)
             return parts
-        return split_other(x, lambda shape: cached_plan(shape, axis, rule), out, copy)
+        source = source_of(x)
+        return split_source(
+            source, lambda shape: cached_plan(shape, axis, rule), axis, rule, out, copy
+        )
     plan = cached_plan(x.shape, axis, rule)
     return recipe.run(plan, x, out, copy)
 
 
 def split_by_rule(x: AnySource, axis: int, rule: Rule) -> list[Any]:
     """Split a source into new parts; the operators call this."""
-    return split_source(x, lambda shape: cached_plan(shape, axis, rule), None, True)
+    return split_source(x, lambda shape: cached_plan(shape, axis, rule), axis, rule)
 
 
 @overload
@@ -295,7 +298,8 @@ def split_into(
         if type(x) is np.ndarray:
             recipe.run(cached_plan(x.shape, axis, rule), x, outs, True)
         else:
-            split_other(x, lambda shape: cached_plan(shape, axis, rule), outs, True)
+            source = source_of(x)
+            split_source(source, lambda shape: cached_plan(shape, axis, rule), axis, rule, outs)
     except SplitError as error:
         refusal = error.named("split_into", out="outs")
         refusal.hint = error.hint  # the parameters have the same names

@@ -37,6 +37,11 @@ class MaskedSource:
         return self.array.dtype
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `x`."""
+        return self.array.shape
+
+    @property
     def tensor_type(self) -> str | None:
         """The ONNX name of the type, or None if ONNX Split has no such type."""
         return tensor_type(self.array.dtype)

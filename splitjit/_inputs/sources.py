@@ -6,6 +6,7 @@ source         parts
 Source         ndarrays, of ndarrays and of all that NumPy makes arrays of
 MaskedSource   masked arrays
 TensorSource   tensors of torch
+ForeignTensor  tensors of torch, made by torch
 ArraySource    arrays of another library with the Array API, such as JAX
 =============  =================================================================
 
@@ -19,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from splitjit._inputs.arrays import Copies, as_array, is_dask_array, refuse_meaning
+from splitjit._inputs.foreign import ForeignTensor
 from splitjit._inputs.masked import MaskedSource
-from splitjit._inputs.tensors import TensorSource, is_tensor
+from splitjit._inputs.tensors import TensorSource, is_tensor, tensor_source
 from splitjit._plan.arguments import check_views
 from splitjit._plan.dtypes import tensor_type
 from splitjit._plan.plan import Plan
@@ -52,6 +54,11 @@ class Source:
     def dtype(self) -> np.dtype:
         """The dtype of `x`."""
         return self.array.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `x`."""
+        return self.array.shape
 
     @property
     def tensor_type(self) -> str | None:
@@ -98,7 +105,7 @@ class ArraySource(Source):
             return list(map(namespace.asarray, parts))
 
 
-AnySource = Source | MaskedSource | TensorSource
+AnySource = Source | MaskedSource | TensorSource | ForeignTensor
 
 
 def source_of(x: Any) -> AnySource:
@@ -110,7 +117,7 @@ def source_of(x: Any) -> AnySource:
 
     Returns
     -------
-    Source, MaskedSource, TensorSource or ArraySource
+    Source, MaskedSource, ArraySource, TensorSource or ForeignTensor
 
     Raises
     ------
@@ -118,7 +125,7 @@ def source_of(x: Any) -> AnySource:
         If `x` is not an array, or has labels.
     """
     if is_tensor(x):
-        return TensorSource(x)
+        return tensor_source(x)
     kind = type(x)
     if is_dask_array(x):
         return Source(as_array(x))  # the operators compute Dask arrays

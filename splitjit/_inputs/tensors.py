@@ -1,4 +1,4 @@
-"""Tensors of torch: split as arrays of the same bits, without importing torch.
+"""Tensors of torch whose memory kernels reach: split as arrays of the same bits.
 
 ========  ====================================================================
 tensor    ``x.numpy()``, or the same bits as integers if NumPy lacks the dtype
@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from splitjit._inputs.arrays import Copies
+from splitjit._inputs.foreign import ForeignTensor, views
+from splitjit._inputs.reach import kernels_reach
 from splitjit._plan.arguments import check_views, sequence
 from splitjit._plan.dtypes import tensor_type
 from splitjit._plan.plan import Plan
-from splitjit.errors import SplitTypeError, kind_of, reason
+from splitjit.errors import SplitTypeError, kind_of
 
 
 def is_tensor(x: object) -> bool:
@@ -41,26 +43,26 @@ class TensorSource:
     Parameters
     ----------
     x : torch.Tensor
-
-    Raises
-    ------
-    SplitTypeError
-        If the memory of `x` does not hold its values, or a split would lose the gradient.
+    array : ndarray
+        The memory of the tensor.
+    word : torch.dtype or None
+        The dtype of the array if NumPy lacks the dtype of `x`.
 
     Attributes
     ----------
-    array : ndarray
-        The memory of the tensor.
     dtype : torch.dtype
     """
 
     __slots__ = ("array", "dtype", "tensor", "word")
 
-    def __init__(self, x: Any) -> None:
-        self.tensor = x
+    def __init__(self, x: Any, array: np.ndarray, word: Any) -> None:
+        self.tensor, self.array, self.word = x, array, word
         self.dtype = x.dtype
-        self.word = _words().get(x.dtype)
-        self.array = _memory(x, self.word)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor."""
+        return self.array.shape
 
     @property
     def tensor_type(self) -> str | None:
@@ -73,7 +75,7 @@ class TensorSource:
         """Split the tensor, see `splitjit.split`."""
         if copy is not True:
             check_views(out, copy)
-            return _views(plan, self.tensor)
+            return views(self.tensor, plan.sizes, plan.axis)
         if out is None:
             parts = copies.run(plan, self.array, None, True)
             return _tensors(parts, self.dtype if self.word else None)
@@ -101,61 +103,68 @@ def _words() -> dict[Any, Any]:
     }
 
 
-def _memory(x: Any, word: Any, name: str = "x") -> np.ndarray:
-    """Return the memory of a tensor as an array.
+def tensor_source(x: Any) -> TensorSource | ForeignTensor:
+    """Return the source that splits a tensor: by kernels if they reach its memory.
+
+    Raises
+    ------
+    SplitTypeError
+        If neither kernels nor torch can make the parts.
+    """
+    if is_compiling():
+        return ForeignTensor(x)
+    if kernels_reach(x):
+        word = _words().get(x.dtype)
+        array = _memory(x, word)
+        if array is not None:
+            return TensorSource(x, array, word)
+    _refuse(x, "x")
+    return ForeignTensor(x)
+
+
+def _memory(x: Any, word: Any) -> np.ndarray | None:
+    """Return the memory of a tensor as an array, or None if it does not hold all of the tensor.
 
     Parameters
     ----------
     x : torch.Tensor
     word : torch.dtype or None
         The dtype of equal size if NumPy lacks the dtype of `x`.
-    name : str
-        The name of the tensor in refusals.
     """
     array: np.ndarray
-    cause = None
     try:
         if word is None:
-            array = x.numpy()  # refuses all tensors that `_fix` names
-            return array
-        if not (x.requires_grad and sys.modules["torch"].is_grad_enabled()):
+            array = x.numpy()  # refuses gradients, other devices and lazy conjugates
+        elif x.requires_grad and sys.modules["torch"].is_grad_enabled():
+            return None
+        else:
             array = x.view(word).numpy()
-            return array
-    except Exception as error:
-        cause = error
-    rule, hint = _fix(x) or ("must be a CPU tensor with memory", reason(cause) if cause else "")
-    rule = f"{rule}; {hint}"  # not a hint, which operators drop
-    raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule) from cause
+    except MemoryError:
+        raise
+    except Exception:
+        return None
+    return array if x.data_ptr() or not array.size else None
 
 
-def _fix(x: Any) -> tuple[str, str] | None:
-    """Return why a tensor is refused, and the fix."""
+def _refuse(x: Any, name: str) -> None:
+    """Refuse tensors that torch cannot split, and those whose memory was freed."""
     torch = sys.modules["torch"]
+    rule = ""
     if x.is_nested:
-        return "must not be nested", "split each tensor of its .unbind()"
-    if x.layout is not torch.strided:
-        return f"must not have the layout {x.layout}", "pass its .to_dense()"
-    if x.device.type == "meta":
-        return "must have data", "splitjit.plan_split takes its shape"
-    if x.device.type != "cpu":
-        return f"must be on the CPU, not on {x.device}", "pass its .cpu()"
-    if x.is_quantized:
-        return "must not be quantized", "pass its .int_repr()"
-    if x.requires_grad and torch.is_grad_enabled():
-        rule = "a split records no gradient"
-        return rule, "pass its .detach(), split under torch.no_grad(), or call torch.split"
-    if x.is_conj():
-        return "must not be conjugated lazily", "pass its .resolve_conj()"
-    if x.is_neg():
-        return "must not be negated lazily", "pass its .resolve_neg()"
-    return None
+        rule = "must not be nested; split each tensor of its .unbind()"
+    elif x.layout is not torch.strided:
+        rule = f"must not have the layout {x.layout}; pass its .to_dense()"
+    elif type(x) is torch.Tensor and kernels_reach(x) and _has_lost_memory(torch, x):
+        rule = "its memory was freed"
+    if rule:
+        raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule)
 
 
-def _views(plan: Plan, x: Any) -> list[Any]:
-    torch = sys.modules["torch"]
-    if type(x) is not torch.Tensor:  # base class, like the parts that are copies
-        x = x.detach().as_subclass(torch.Tensor)
-    return list(torch.split_with_sizes(x, plan.sizes, plan.axis))
+def _has_lost_memory(torch: Any, x: Any) -> bool:
+    """Return whether the storage of a tensor was freed. Operators of torch would crash then."""
+    if x.device.type == "meta" or torch._is_functional_tensor(x) or x._is_zerotensor():
+        return False
+    return bool(x.numel()) and not x.untyped_storage().nbytes()
 
 
 def _tensors(parts: list[np.ndarray], dtype: Any) -> list[Any]:
@@ -176,7 +185,7 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
         received = f"out of type {kind_of(out)}"
         raise SplitTypeError("split", received, "must be a sequence of torch tensors, as x is one")
     word = _words().get(dtype)
-    arrays = []
+    arrays: list[np.ndarray] = []
     for i, part in enumerate(tensors):
         if not is_tensor(part):
             hint = "torch.from_numpy makes tensors of arrays"
@@ -185,7 +194,12 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
         if part.dtype is not dtype:
             rule = f"the dtype must be the dtype of x, {dtype}"
             raise SplitTypeError("split", f"out[{i}] of dtype {part.dtype}", rule)
-        arrays.append(_memory(part, word, f"out[{i}]"))
+        array = _memory(part, word) if kernels_reach(part) else None
+        if array is None:
+            _refuse(part, f"out[{i}]")
+            rule = "must be a CPU tensor that needs no gradient, as x is"
+            raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
+        arrays.append(array)
     return list(tensors), arrays
 
 
@@ -198,24 +212,14 @@ def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) 
     """Return new arrays, made by `empty_parts`, as tensors of a dtype; see `SplitPlan.empty`."""
     torch = sys.modules["torch"]
     word = _words().get(dtype)
-    memory = _memory(torch.empty(0, dtype=dtype, device="cpu"), word, "dtype")
+    item = torch.empty(0, dtype=dtype, device="cpu")
+    memory = _memory(item, word) if kernels_reach(item) else None
+    if memory is None:  # FakeTensorMode makes tensors without memory
+        return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
     return _tensors(empty_parts(plan, memory.dtype), dtype if word else None)
-
-
-# ---- torch.compile -----------------------------------------------------------------------
 
 
 def is_compiling() -> bool:
     """Return whether torch.compile traces this call."""
     compiling: bool = sys.modules["torch"].compiler.is_compiling()
     return compiling
-
-
-@functools.cache
-def uncompiled(function: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """Return a function that torch.compile calls between two graphs, and does not trace."""
-    torch = sys.modules["torch"]
-    disabled: Callable[..., list[Any]] = torch.compiler.disable(
-        function, reason="splitjit copies memory by its address"
-    )
-    return disabled

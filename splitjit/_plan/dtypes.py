@@ -28,6 +28,13 @@ TENSOR_TYPES = (*_NUMERIC, _STRING, _BFLOAT16)
 """The 16 tensor types of ONNX Split, by their ONNX names."""
 
 _NAMES = {np.dtype(scalar): name for name, scalar in _NUMERIC.items()}
+
+NAMES_IN_TORCH = {
+    **{f"torch.{dtype.name}": name for dtype, name in _NAMES.items()},
+    "torch.bfloat16": _BFLOAT16,
+}
+"""The ONNX names of tensor types by the text of torch's dtypes."""
+
 # The key is `dtype.num`, which is the same for both byte orders.
 _NAMES_BY_NUMBER = {
     np.dtype(code).num: name

@@ -1,0 +1,367 @@
+"""Tensors inside of transforms of torch: torch makes the parts, by the rules of splitjit."""
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
+forward_ad = torch.autograd.forward_ad
+
+RULES = {
+    "lengths": {"split": [1, 0, 5]},
+    "chunk": {"split": 4},
+    "num_outputs": {"num_outputs": 4},
+    "num_splits": {"num_splits": 3},
+    "indices": {"indices": [1, -2, 10**30]},
+    "num_sections": {"num_sections": 4},
+}
+rules = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
+
+
+def numbers(*shape):
+    return torch.arange(1.0, 1 + torch.Size(shape).numel()).reshape(shape)
+
+
+def expected(x, rule, axis):
+    """Return the parts by NumPy's slices."""
+    plan = plan_split(tuple(x.shape), axis=axis, **rule)
+    return [x[index] for index in plan.slices]
+
+
+def same(parts, others):
+    assert isinstance(parts, (list, tuple))
+    assert len(parts) == len(others)
+    for part, other in zip(parts, others, strict=True):
+        assert part.shape == other.shape
+        assert part.dtype == other.dtype
+        assert torch.equal(part, other)
+    return True
+
+
+def total(parts):
+    """Return a number whose derivative differs for each element."""
+    return sum((part * (i + 1) * part).sum() for i, part in enumerate(parts))
+
+
+CALLS = {
+    "split": lambda x, rule: split(x, axis=1, **rule),
+    "views": lambda x, rule: split(x, axis=1, copy=False, **rule),
+    "plan": lambda x, rule: plan_split(tuple(map(int, x.shape)), axis=1, **rule)(x),
+}
+calls = pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+
+
+# ---- traces -----------------------------------------------------------------------------
+
+
+@rules
+def test_a_trace_is_right_for_other_inputs(rule):
+    traced = torch.jit.trace(lambda x: tuple(split(x * 1, axis=1, **rule)), numbers(4, 6))
+    for rows in (4, 7):
+        assert same(traced(numbers(rows, 6) * 3), expected(numbers(rows, 6) * 3, rule, 1))
+
+
+@pytest.mark.parametrize(("name", "length"), [("num_outputs", 15), ("num_outputs", 5),
+                                              ("num_splits", 9), ("num_sections", 11)])  # fmt: skip
+def test_a_trace_is_right_for_other_lengths(name, length):
+    """The number of parts is given, so their lengths follow the input."""
+    rule = RULES[name]
+    traced = torch.jit.trace(lambda x: tuple(split(x, axis=1, **rule)), numbers(4, 6))
+    assert same(traced(numbers(2, length)), expected(numbers(2, length), rule, 1))
+
+
+@pytest.mark.parametrize("name", ["lengths", "num_splits"])
+def test_a_trace_refuses_a_length_that_the_rule_refuses(name):
+    traced = torch.jit.trace(lambda x: tuple(split(x, axis=1, **RULES[name])), numbers(4, 6))
+    with pytest.raises(RuntimeError):
+        traced(numbers(4, 7))
+
+
+@rules
+@calls
+def test_traced_calls(call, rule):
+    if call is not CALLS["plan"]:  # whose shape a trace would read
+        traced = torch.jit.trace(lambda x: tuple(call(x, rule)), numbers(4, 6), check_trace=False)
+        assert same(traced(numbers(4, 6) * 2), expected(numbers(4, 6) * 2, rule, 1))
+    plan = plan_split((4, 6), axis=1, **rule)
+    traced = torch.jit.trace(lambda x: tuple(plan(x)), numbers(4, 6), check_trace=False)
+    assert same(traced(numbers(4, 6) * 2), expected(numbers(4, 6) * 2, rule, 1))
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic", "pre_dispatch"])
+@rules
+def test_make_fx_records_nodes(rule, mode):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    options = {"pre_dispatch": True} if mode == "pre_dispatch" else {"tracing_mode": mode}
+    graph = make_fx(lambda x: split(x, axis=1, **rule), **options)(numbers(4, 6))
+    for rows in (4, 9) if mode == "symbolic" else (4,):
+        assert same(graph(-numbers(rows, 6)), expected(-numbers(rows, 6), rule, 1))
+
+
+# ---- wrappers of functorch --------------------------------------------------------------
+
+
+@rules
+@calls
+def test_functionalize(call, rule):
+    function = torch.func.functionalize(lambda x: call(x, rule))
+    assert same(function(numbers(4, 6)), expected(numbers(4, 6), rule, 1))
+    inner = torch._to_functional_tensor(numbers(4, 6))
+    for part, other in zip(call(inner, rule), expected(numbers(4, 6), rule, 1), strict=True):
+        torch._sync(part)
+        assert torch.equal(torch._from_functional_tensor(part), other)
+
+
+@rules
+@calls
+def test_vmap(call, rule):
+    x = numbers(3, 4, 6)
+    assert same(torch.vmap(lambda x: tuple(call(x, rule)))(x), expected(x, rule, 2))
+
+
+@rules
+@calls
+def test_vmap_of_a_batch_in_the_middle(call, rule):
+    x = numbers(4, 3, 6)
+    parts = torch.vmap(lambda x: tuple(call(x, rule)), in_dims=1, out_dims=1)(x)
+    assert same(parts, expected(x, rule, 2))
+
+
+@rules
+@calls
+def test_gradients(call, rule):
+    x = numbers(4, 6)
+    slices = total(expected(x.requires_grad_(), rule, 1))
+    (wanted,) = torch.autograd.grad(slices, x)
+    leaf = numbers(4, 6).requires_grad_()
+    parts = call(leaf, rule)
+    assert all(part.requires_grad for part in parts)
+    total(parts).backward()
+    assert torch.equal(leaf.grad, wanted)
+    x = numbers(4, 6)
+    assert torch.equal(torch.func.grad(lambda x: total(call(x, rule)))(x), wanted)
+    for jacobian in (torch.func.jacrev, torch.func.jacfwd):
+        made = jacobian(lambda x: tuple(call(x, rule)))(x)
+        assert same(made, jacobian(lambda x: tuple(expected(x, rule, 1)))(x))
+    hessian = torch.func.hessian(lambda x: total(call(x, rule)))(x)
+    assert torch.equal(hessian, torch.func.hessian(lambda x: total(expected(x, rule, 1)))(x))
+
+
+@rules
+@calls
+def test_forward_mode_keeps_the_tangent(call, rule):
+    x, tangent = numbers(4, 6), numbers(4, 6) * 10
+    parts, tangents = torch.func.jvp(lambda x: tuple(call(x, rule)), (x,), (tangent,))
+    assert same(parts, expected(x, rule, 1))
+    assert same(tangents, expected(tangent, rule, 1))
+    with forward_ad.dual_level():
+        parts = call(forward_ad.make_dual(x, tangent), rule)
+        unpacked = [forward_ad.unpack_dual(part) for part in parts]
+        assert same([part.tangent for part in unpacked], expected(tangent, rule, 1))
+    assert same(call(x, rule), expected(x, rule, 1))
+
+
+# ---- tensors without data, and of other classes -----------------------------------------
+
+
+@rules
+@calls
+def test_meta_and_fake_tensors(call, rule):
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    shapes = [part.shape for part in expected(numbers(4, 6), rule, 1)]
+    meta = torch.empty(4, 6, device="meta")
+    parts = call(meta, rule)
+    assert [part.shape for part in parts] == shapes
+    assert all(part.is_meta for part in parts)
+    with FakeTensorMode():
+        fake = torch.empty(4, 6)
+        inside = call(fake, rule)
+    for parts in (inside, call(fake, rule)):
+        assert [part.shape for part in parts] == shapes
+        assert all(isinstance(part, FakeTensor) for part in parts)
+
+
+class Counted(torch.Tensor):
+    """A subclass that sees each operator."""
+
+    calls = 0
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.calls += 1
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_a_subclass_makes_its_own_parts():
+    x = numbers(4, 6).as_subclass(Counted)
+    before = Counted.calls
+    parts = split(x, 3, axis=1)
+    assert [type(part) for part in parts] == [Counted] * 2
+    assert Counted.calls > before
+    assert same([torch.Tensor(part) for part in parts], list(torch.split(numbers(4, 6), 3, 1)))
+
+
+def test_modes_that_only_set_the_device_leave_the_copy_to_kernels(monkeypatch):
+    from splitjit._inputs import reach
+
+    x = numbers(4, 6)
+    assert reach.kernels_reach(x)
+    with torch.device("cpu"):
+        assert reach.kernels_reach(x)
+        with torch.overrides.BaseTorchFunctionMode():
+            assert not reach.kernels_reach(x)
+            assert same(split(x, 3, axis=1), list(torch.split(x, 3, 1)))
+    with torch.inference_mode(), torch.autocast("cpu"):
+        assert reach.kernels_reach(x)
+
+
+def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
+    from splitjit._inputs import reach
+
+    monkeypatch.delattr(torch._C, "_are_functorch_transforms_active")
+    monkeypatch.setattr(reach, "_question", reach._question.__wrapped__)
+    assert not reach.kernels_reach(numbers(4))
+    assert same(split(numbers(4), 2), list(torch.split(numbers(4), 2)))
+
+
+def test_freed_memory_is_refused():
+    x = torch.ones(4)
+    x.untyped_storage().resize_(0)
+    for copy in (True, False):
+        with pytest.raises(SplitTypeError, match="its memory was freed"):
+            split(x, 2, copy=copy)
+
+
+def test_parts_share_no_memory_with_the_tensor():
+    for x in (numbers(4, 6).requires_grad_(), numbers(4, 6).as_subclass(Counted)):
+        for part in split(x, [4, 0]):
+            assert part.is_contiguous()
+            assert part.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+# ---- outputs ----------------------------------------------------------------------------
+
+WRITES = {
+    "out": lambda x, out: split(x, 3, axis=1, out=out),
+    "split_into": lambda x, out: split_into(x, out, 3, axis=1),
+    "plan": lambda x, out: plan_split((4, 6), 3, axis=1)(x, out),
+    "bind": lambda x, out: plan_split((4, 6), 3, axis=1).bind(out)(x),
+}
+writes = pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+
+
+def doubled(write):
+    """Return a function that writes parts to two buffers, and returns them."""
+
+    def function(x):
+        out = [torch.zeros(4, 3), torch.zeros(4, 3)]
+        write(x, out)
+        return tuple(part * 2 for part in out)
+
+    return function
+
+
+@writes
+def test_outputs_inside_of_transforms(write):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    function, x = doubled(write), numbers(4, 6)
+    wanted = [part * 2 for part in torch.split(-x, 3, 1)]
+    assert same(torch.jit.trace(function, x)(-x), wanted)
+    assert same(make_fx(function)(x)(-x), wanted)
+    assert same(torch.func.functionalize(function)(-x), wanted)
+    _, tangents = torch.func.jvp(function, (x,), (-x,))
+    assert same(tangents, wanted)
+
+
+@writes
+def test_outputs_that_a_transform_cannot_write_are_refused(write):
+    x, out = numbers(4, 6), [torch.zeros(4, 3), torch.zeros(4, 3)]
+    with pytest.raises(SplitTypeError, match="records no gradient"):
+        write(x.requires_grad_(), out)
+    with pytest.raises(SplitTypeError, match="torch refuses: vmap: inplace"):
+        torch.vmap(lambda x: write(x, out))(numbers(2, 4, 6))
+    meta = [torch.zeros(4, 3), torch.zeros(4, 3, device="meta")]
+    for given in (meta, [torch.zeros(4, 3).requires_grad_()] * 2):
+        with pytest.raises(SplitError, match=r"outs?\[[01]\].*device|gradient"):
+            write(numbers(4, 6), given)
+    assert not any(part.any() for part in out)
+
+
+WRONG = [
+    ([torch.zeros(4, 3, device="meta")], "out of 1 arrays: must have an array for each of 2"),
+    ([torch.zeros(4, 2, device="meta")] * 2, r"out\[0\] of shape \(4, 2\): part 0 has shape"),
+    ([torch.zeros(4, 3)] * 2, r"out\[0\] on the device cpu"),
+    ([torch.zeros(4, 3, device="meta").double()] * 2, r"out\[0\] of dtype torch.float64"),
+    ([np.zeros((4, 3), "f4")] * 2, r"out\[0\] of type ndarray .*must be a torch tensor"),
+    (5, "out of type int"),
+]
+
+
+@pytest.mark.parametrize(("out", "says"), WRONG, ids=[says[:12] for _, says in WRONG])
+def test_wrong_outputs_are_refused(out, says):
+    with pytest.raises(SplitError, match=f"^split: {says}"):
+        split(torch.zeros(4, 6, device="meta"), 3, axis=1, out=out)
+
+
+def test_an_output_of_the_storage_of_the_tensor_is_refused():
+    x = numbers(4, 6)
+    with forward_ad.dual_level(), pytest.raises(SplitError, match="must not share a storage"):
+        split(x, 3, axis=1, out=[x[:, :3], torch.zeros(4, 3)])
+    assert torch.equal(x, numbers(4, 6))
+
+
+# ---- refusals, and operators ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [
+    {"split": [1, 2]}, {"split": [-1, 7]}, {"split": 0}, {"num_splits": 4}, {"num_outputs": 0},
+    {"num_sections": -1}, {"indices": [4, 2]}, {"axis": 2, "split": 1},
+], ids=str)  # fmt: skip
+def test_refusals_are_those_of_arrays(rule):
+    """A transform changes no word of a refusal, but for the type of the shape."""
+    rule = {"axis": 1, **rule}
+    with pytest.raises(SplitError) as of_arrays:
+        split(np.ones((4, 6)), **rule)
+    meta = torch.empty(4, 6, device="meta")
+    for call in (
+        lambda: split(meta, **rule),
+        lambda: torch.jit.trace(lambda x: split(x, **rule), numbers(4, 6)),
+        lambda: torch.vmap(lambda x: split(x, **rule))(numbers(2, 4, 6)),
+    ):
+        with pytest.raises(SplitError) as refusal:
+            call()
+        assert str(refusal.value) == str(of_arrays.value)
+        assert type(refusal.value) is type(of_arrays.value)
+
+
+def test_an_empty_axis():
+    for rule in ({"split": 2}, {"num_splits": 3}, {"num_outputs": 3}, {"num_sections": 3},
+                 {"indices": [1, 2]}, {"split": []}):  # fmt: skip
+        parts = split(torch.empty(4, 0, device="meta"), axis=1, **rule)
+        wanted = split(np.empty((4, 0)), axis=1, **rule)
+        assert [tuple(part.shape) for part in parts] == [part.shape for part in wanted]
+
+
+def test_operators_inside_of_transforms():
+    x = numbers(4, 6)
+    wanted = list(torch.split(x, 2, 1))
+    for operator in (
+        splitjit.onnx.Split(axis=1, num_outputs=3),
+        lambda x: splitjit.onnx.SplitToSequence(axis=1)(x, 2),
+        lambda x: splitjit.openvino.Split(num_splits=3)(x, 1),
+        lambda x: splitjit.openvino.VariadicSplit()(x, 1, [2, -1, 2]),
+    ):
+        parts, tangents = torch.func.jvp(lambda x, run=operator: tuple(run(x)), (x,), (x,))
+        assert same(parts, wanted)
+        assert same(tangents, wanted)
+        batch = torch.vmap(lambda x, run=operator: tuple(run(x)))(x[None])
+        assert same([part[0] for part in batch], wanted)
+        assert all(part.requires_grad for part in operator(numbers(4, 6).requires_grad_()))
+    with pytest.raises(SplitTypeError, match="torch.bfloat16.*opset=13"):
+        splitjit.onnx.Split(opset=11, outputs=2)(x.bfloat16().requires_grad_())
