@@ -25,7 +25,7 @@ _plan.cache _plan.protocols _plan.rules _plan.dtypes _plan.classes
 _plan.arguments
 _plan.sizes
 _plan.plan
-_plan.drawing _inputs.arrays _inputs.foreign _inputs.reach
+_plan.drawing _inputs.arrays _inputs.foreign _inputs.owners _inputs.reach
 _inputs.tensors _inputs.masked
 _inputs.sources
 _copy.addresses _copy.overlap _copy.loading _copy.cores _copy.structs _copy.pauses

@@ -1,4 +1,4 @@
-"""Arrays that carry a unit, a mask or a name are refused; arrays that are known to be plain are not."""
+"""Arrays that carry a unit, a mask or a name are refused; plain arrays of any class are split."""
 
 import warnings
 
@@ -154,8 +154,8 @@ def test_outputs_that_carry_meaning_are_refused(kind):
 
 def test_plain_classes_are_split():
     x = np.arange(4.0)
-    for plain in (x.view(Plain), x.view(np.recarray), x.reshape(4, 1).view(np.matrix), x.view(np.memmap),
-                  np.ma.array(x), NoUfuncs(), np.char.array(["a", "b", "c", "d"]),
+    for plain in (x.view(Plain), x.view(np.recarray), x.reshape(4, 1).view(np.matrix),
+                  x.view(np.memmap), np.ma.array(x), NoUfuncs(), np.char.array([*"abcd"]),
                   np.ma.mrecords.fromarrays([x]), [x.view(Plain)[i] for i in range(4)],
                   [np.float64(1), 2, True, 3.0]):  # fmt: skip
         assert len(split(plain, 2)) == 2

@@ -311,26 +311,6 @@ def test_parts_of_a_subclass_are_those_that_torch_makes():
         assert [type(part) for part in parts] == [Labelled] * 2
 
 
-@pytest.mark.slow
-def test_compiled_by_torch():
-    """torch.compile leaves a split between two graphs; with ``fullgraph``, torch refuses it."""
-    plan = plan_split((4, 6), num_splits=2, axis=1)
-    out = plan.empty(torch.float32)
-    into = plan.bind(plan.empty(torch.float32))
-
-    def function(x):
-        first, second = split(x * 2, num_splits=2, axis=1)
-        plan(x, out)
-        return first + second + plan(x)[0] + out[0] + into(x)[1]
-
-    x = torch.ones(4, 6)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # raised inside of torch
-        assert torch.compile(function, backend="eager")(x).tolist() == [[7.0] * 3] * 4
-        with pytest.raises(Exception, match="disable|skipped"):
-            torch.compile(lambda x: split(x, 2)[0], backend="eager", fullgraph=True)(x)
-
-
 def test_a_part_costs_no_more_than_what_torch_needs_to_make_it():
     """The number of calls of Python functions does not depend on the number of parts."""
 

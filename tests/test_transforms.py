@@ -5,6 +5,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
+from splitjit._inputs import tensors
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
@@ -210,22 +211,22 @@ def test_modes_that_only_set_the_device_leave_the_copy_to_kernels(monkeypatch):
     from splitjit._inputs import reach
 
     x = numbers(4, 6)
-    assert reach.kernels_reach(x)
+    assert reach.reach_of_kernels()(x)
     with torch.device("cpu"):
-        assert reach.kernels_reach(x)
+        assert reach.reach_of_kernels()(x)
         with torch.overrides.BaseTorchFunctionMode():
-            assert not reach.kernels_reach(x)
+            assert not reach.reach_of_kernels()(x)
             assert same(split(x, 3, axis=1), list(torch.split(x, 3, 1)))
     with torch.inference_mode(), torch.autocast("cpu"):
-        assert reach.kernels_reach(x)
+        assert reach.reach_of_kernels()(x)
 
 
 def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
     from splitjit._inputs import reach
 
     monkeypatch.delattr(torch._C, "_are_functorch_transforms_active")
-    monkeypatch.setattr(reach, "_question", reach._question.__wrapped__)
-    assert not reach.kernels_reach(numbers(4))
+    assert not reach.reach_of_kernels.__wrapped__()(numbers(4))
+    monkeypatch.setattr(tensors, "reader", lambda: lambda x: None)
     assert same(split(numbers(4), 2), list(torch.split(numbers(4), 2)))
 
 
@@ -365,3 +366,147 @@ def test_operators_inside_of_transforms():
         assert all(part.requires_grad for part in operator(numbers(4, 6).requires_grad_()))
     with pytest.raises(SplitTypeError, match="torch.bfloat16.*opset=13"):
         splitjit.onnx.Split(opset=11, outputs=2)(x.bfloat16().requires_grad_())
+
+
+# ---- exported and compiled --------------------------------------------------------------
+
+
+class Split(torch.nn.Module):
+    """A module that splits along an axis."""
+
+    def __init__(self, rule, axis=1, **options):
+        super().__init__()
+        self.rule, self.axis, self.options = rule, axis, options
+
+    def forward(self, x):
+        return tuple(split(x * 2, axis=self.axis, **self.rule, **self.options))
+
+
+def run_onnx(path, x):
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(path)
+    (given,) = session.get_inputs()
+    return [torch.from_numpy(part) for part in session.run(None, {given.name: x.numpy()})]
+
+
+def check_exported(run, rule, rows, length):
+    x = numbers(rows, length)
+    assert same(run(x), expected(x * 2, rule, 1))
+
+
+OTHER_LENGTHS = {"num_outputs": (8, 5), "num_splits": (9,), "indices": (8,), "num_sections": (8, 9)}
+quiet = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*legacy TorchScript",
+                                   "ignore:.*dynamic_axes.*", "ignore:.*LeafSpec")  # fmt: skip
+
+
+@quiet
+@pytest.mark.parametrize("name", RULES)
+def test_exported_by_the_tracer(name, tmp_path):
+    onnx, path, rule = pytest.importorskip("onnx"), tmp_path / "model.onnx", RULES[name]
+    for axes, lengths in (({0: "rows"}, (6,)),
+                          ({0: "rows", 1: "length"}, OTHER_LENGTHS.get(name, (6,)))):  # fmt: skip
+        torch.onnx.export(Split(rule).eval(), (numbers(4, 6),), path, dynamo=False,
+                          input_names=["x"], dynamic_axes={"x": axes})  # fmt: skip
+        nodes = {node.op_type for node in onnx.load(path).graph.node}
+        assert nodes & {"Split", "Slice", "SplitToSequence"}
+        for length in lengths:
+            check_exported(lambda x: run_onnx(path, x), rule, 9, length)
+
+
+class SplitByAll(torch.nn.Module):
+    """A module that splits by several rules: one export takes seconds."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.rules = [RULES[name] for name in names]
+
+    def forward(self, x):
+        return tuple(part for rule in self.rules for part in split(x * 2, axis=1, **rule))
+
+
+@quiet
+@pytest.mark.slow
+@pytest.mark.parametrize(("names", "axes"), [(tuple(RULES), (0,)), (tuple(OTHER_LENGTHS), (0, 1))])
+def test_exported_by_dynamo(names, axes, tmp_path):
+    pytest.importorskip("onnxscript")
+    onnx, path = pytest.importorskip("onnx"), tmp_path / "model.onnx"
+    shapes = dict.fromkeys(axes, torch.export.Dim.AUTO)
+    torch.onnx.export(SplitByAll(names).eval(), (numbers(4, 6),), path, dynamo=True,
+                      verbose=False, dynamic_shapes=(shapes,))  # fmt: skip
+    nodes = {node.op_type for node in onnx.load(path).graph.node}
+    assert nodes == {"Mul", "Split"} if axes == (0,) else nodes > {"Slice", "Split"}
+    for length in (6, 9) if 1 in axes else (6,):
+        x = numbers(9, length)
+        wanted = [part for name in names for part in expected(x * 2, RULES[name], 1)]
+        assert same(run_onnx(path, x), wanted)
+
+
+@quiet
+@pytest.mark.slow
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", RULES)
+def test_export(name, strict):
+    dim, rule = torch.export.Dim, RULES[name]
+    program = torch.export.export(
+        Split(rule).eval(), (numbers(4, 6),), dynamic_shapes=({0: dim("rows")},), strict=strict
+    )
+    check_exported(program.module(), rule, 9, 6)
+    program = torch.export.export(
+        Split(rule).eval(),
+        (numbers(4, 6),),
+        dynamic_shapes=({0: dim.AUTO, 1: dim.AUTO},),
+        strict=strict,
+    )
+    for length in (6, 8, 9, 5):  # refused, if the graph is not right for this length
+        try:
+            parts = program.module()(numbers(9, length))
+        except (SplitError, AssertionError, RuntimeError):
+            assert length != 6
+            continue
+        assert same(parts, expected(numbers(9, length) * 2, rule, 1))
+
+
+@quiet
+@pytest.mark.slow
+@rules
+def test_compiled_without_a_break(rule):
+    plan = plan_split((4, 6), axis=1, **rule)
+    out = plan.empty(torch.float32)
+    into = plan.bind(plan.empty(torch.float32))
+    operator = splitjit.openvino.VariadicSplit()
+
+    def function(x):
+        x = x * 2
+        parts = split(x, axis=1, **rule), split(x, axis=1, copy=False, **rule)
+        return *parts, plan(x), plan(x, out), into(x), operator(x, 1, [2, -1])
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    for x in (numbers(4, 6), -numbers(4, 6)):
+        *all_parts, by_operator = compiled(x)
+        for parts in all_parts:
+            assert same(parts, expected(x * 2, rule, 1))
+        assert same(by_operator, list(torch.split(x * 2, [2, 4], 1)))
+    assert all(a is b for a, b in zip(all_parts[3], out, strict=True))
+
+
+@quiet
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RULES)
+def test_compiled_for_shapes_that_change(name):
+    rule, lengths = RULES[name], (6,) if name == "lengths" else (6, 9, 12)
+    torch._dynamo.reset()
+    options = {"backend": "eager", "fullgraph": True, "dynamic": True}
+    compiled = torch.compile(lambda x: split(x * 2, axis=1, **rule), **options)
+    for rows, length in zip((4, 5, 6), lengths, strict=False):
+        x = numbers(rows, length)
+        assert same(compiled(x), expected(x * 2, rule, 1))
+
+
+@quiet
+@pytest.mark.slow
+def test_refusals_of_compiled_functions():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: split(x * 2, [1, 2], axis=1), backend="eager")
+    with pytest.raises(SplitError, match=r"lengths must sum to the axis length 6, not to 3"):
+        compiled(numbers(4, 6))

@@ -20,6 +20,7 @@ from splitjit._inputs.tensors import (
     is_tensor,
     mark_written,
     out_arrays,
+    reader,
     tensor_source,
 )
 from splitjit._plan.arguments import sequence
@@ -171,8 +172,8 @@ class TensorBinding(Binding[Part]):
         if not is_tensor(x) or x.dtype is not self._tensor_dtype:
             rule = f"the bound tensors have dtype {self._tensor_dtype}"
             raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)
-        source = tensor_source(x)
-        if not isinstance(source, TensorSource):
+        source = reader()(x)
+        if source is None:
             return run_plan(self._plan, x, self._tensors, True)
         super().__call__(source.array)
         mark_written(self._tensors)

@@ -9,9 +9,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from splitjit._copy import recipe
-from splitjit._inputs.arrays import is_dask_array
+from splitjit._inputs.arrays import as_array, is_dask_array
 from splitjit._inputs.foreign import ForeignTensor, PlanOf
+from splitjit._inputs.owners import ForeignArray
 from splitjit._inputs.sources import AnySource, source_of
+from splitjit._inputs.tensors import is_tensor, tensor_source
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import Rule
 
@@ -20,6 +22,10 @@ def run_plan(plan: Plan, x: Any, out: Sequence[Any] | None, copy: bool) -> list[
     """Split an object by a plan of its shape; see `SplitPlan.__call__`."""
     if type(x) is np.ndarray:
         return recipe.run(plan, x, out, copy)
+    if is_tensor(x):
+        return split_source(
+            tensor_source(x), lambda shape: _checked(plan, shape), 0, None, out, copy
+        )
     if is_dask_array(x):
         parts: list[Any] = dask().run_plan(plan, x, out, copy)
         return parts
@@ -58,6 +64,17 @@ def split_source(
     out, copy
         See `splitjit.split`.
     """
+    if isinstance(source, (ForeignTensor, ForeignArray)):
+        return _split_by_owner(source, plan_of, axis, rule, out, copy)
+    return source.split(plan_of(source.array.shape), out, copy, recipe)
+
+
+def _split_by_owner(
+    source: ForeignTensor | ForeignArray, plan_of: PlanOf, axis: Any, rule: Any, out: Any, copy: Any
+) -> list[Any]:
     if isinstance(source, ForeignTensor):
         return source.split(plan_of, axis, rule, out, copy)
-    return source.split(plan_of(source.shape), out, copy, recipe)
+    if out is None:
+        return source.split(plan_of, axis, rule, copy)
+    array = as_array(source.x)  # NumPy reads the values, or refuses
+    return recipe.run(plan_of(array.shape), array, out, copy)

@@ -13,6 +13,7 @@ from splitjit._api.run import dask, split_source
 from splitjit._copy import recipe
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.sources import AnySource, source_of
+from splitjit._inputs.tensors import is_tensor, tensor_source
 from splitjit._plan.arguments import (
     NOT_GIVEN,
     Indices,
@@ -190,10 +191,13 @@ def split(
         raise axis_not_by_name("split", by_position, dim)
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is not np.ndarray:
-        if is_dask_array(x):
+        if is_tensor(x):  # before Dask, because each question takes a part of the time
+            source: AnySource = tensor_source(x)
+        elif is_dask_array(x):
             parts: list[Any] = dask().split_by_rule(x, axis, rule, out, copy)
             return parts
-        source = source_of(x)
+        else:
+            source = source_of(x)
         return split_source(
             source, lambda shape: cached_plan(shape, axis, rule), axis, rule, out, copy
         )

@@ -14,7 +14,18 @@ from typing import Any, SupportsIndex
 from splitjit._plan.arguments import check_views, normalize_axis, sequence
 from splitjit._plan.dtypes import NAMES_IN_TORCH
 from splitjit._plan.plan import Plan
-from splitjit._plan.rules import CHUNK, INDICES, LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
+from splitjit._plan.rules import (
+    CHUNK,
+    CHUNKED,
+    INDICES,
+    LENGTHS,
+    NUM_SECTIONS,
+    NUM_SPLITS,
+    Rule,
+    count_longer,
+    lengths_between,
+    size_of_part,
+)
 from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
 
 PlanOf = Callable[[tuple[int, ...]], Plan]
@@ -86,15 +97,22 @@ class ForeignTensor:
             plan = plan_of(shape)
             axis, rule = plan.axis, (LENGTHS, plan.sizes)
         index = normalize_axis(axis, shape)
-        if torch.compiler.is_compiling() or [n for n in shape if type(n) is not int]:
+        compiling = torch.compiler.is_compiling()
+        if compiling or [n for n in shape if type(n) is not int]:
             if not _fits(rule, shape[index]):
                 plan_of(tuple([int(n) for n in shape]))  # raises
+            sizes = None
         else:
-            plan_of(shape)
-        parts = _views(torch, x, index, rule, shape[index])
+            sizes = plan_of(shape).sizes
+        if isinstance(shape[index], torch.SymInt):
+            parts = _symbolic_views(torch, x, index, rule)
+        elif compiling or not torch.jit.is_tracing():
+            parts = torch.split_with_sizes(x, sizes or _sizes(rule, shape[index]), index)
+        else:
+            parts = _traced_views(torch, x, index, rule, sizes)
         if copy is not True:
             check_views(out, copy)
-            return parts
+            return list(parts)
         if out is not None:
             return _into(torch, x, parts, out)
         return [part.clone(memory_format=torch.contiguous_format) for part in parts]
@@ -108,33 +126,72 @@ def _shape(torch: Any, x: Any) -> tuple[int, ...]:
         return tuple([int(n) for n in x.shape])
 
 
-def _views(torch: Any, x: Any, axis: int, rule: Rule, length: int) -> list[Any]:
-    """Return the parts as views. The rule fits the length.
+def _sizes(rule: Rule, length: int) -> list[int]:
+    """Return the sizes of the parts. This is for torch.compile, which cannot trace the planner."""
+    kind, value = rule
+    if isinstance(value, tuple):
+        lengths = list(value)
+        if kind == INDICES:
+            lengths = [0] * (len(value) + 1)
+            lengths_between(value, length, lengths)
+        return lengths
+    chunk, count, _ = CHUNKED[kind](value, length)
+    longer = count_longer(chunk, count, length)
+    return [size_of_part(chunk, longer, i, length) for i in range(count)]
 
-    Where the number of parts does not depend on the length, the operators do not either: a
-    trace with such a split is right for other lengths, too.
+
+def _symbolic_views(torch: Any, x: Any, axis: int, rule: Rule) -> Any:
+    """Return the parts of an axis whose length is a symbol, with as few guards as possible."""
+    kind, value = rule
+    length = x.shape[axis]
+    if isinstance(value, tuple):
+        return _traced_views(torch, x, axis, rule, None)
+    if kind == CHUNK:  # the number of parts depends on the length, as in torch.split
+        return torch.split(x, value, axis)
+    if kind == NUM_SPLITS:
+        return torch.split_with_sizes(x, [length // value] * value, axis)
+    if kind == NUM_SECTIONS:
+        cuts = [i * (length // value) + torch.sym_min(i, length % value) for i in range(1, value)]
+        return _slices(x, axis, cuts)
+    return _traced_views(torch, x, axis, rule, None)
+
+
+def _traced_views(torch: Any, x: Any, axis: int, rule: Rule, sizes: Any) -> Any:
+    """Return the parts by operators whose trace is right for other lengths, if it can be.
+
+    The length of a part is computed from ``x.shape``, so that torch.jit.trace records how.
     """
     kind, value = rule
     if isinstance(value, tuple):
-        if kind == INDICES:
-            largest = torch.iinfo(torch.int64).max
-            indices = [min(max(i, -largest), largest) for i in value]
-            return list(torch.tensor_split(x, indices, axis))
-        return list(torch.split_with_sizes(x, value, axis))
-    if length == 0:
-        count = 0 if kind == CHUNK else value
-        return [x.narrow(axis, 0, 0) for _ in range(count)]
+        if kind == LENGTHS:
+            return torch.split_with_sizes(x, value, axis)
+        return _slices(x, axis, _as_int64(value))
+    to_onnx = torch.onnx.is_in_onnx_export()
+    if sizes is not None and (sum(sizes) == 0 or (kind == CHUNK and to_onnx)):
+        return torch.split_with_sizes(x, sizes, axis)  # ONNX has no node for a last chunk
     if kind == CHUNK:
-        return list(torch.split(x, value, axis))
-    length = x.shape[axis]  # torch.jit.trace records how lengths derive from this one
+        return torch.split(x, value, axis)
     if kind == NUM_SPLITS:
-        is_number = torch.compiler.is_compiling() or not torch.jit.is_tracing()
-        split = torch.split if is_number else torch.unsafe_split  # torch.split makes it a number
-        return list(split(x, length // value, axis))
-    if kind == NUM_OUTPUTS:
-        chunk, whole = (length + value - 1) // value, (slice(None),) * axis
-        return [x[(*whole, slice(i * chunk, (i + 1) * chunk))] for i in range(value)]
-    return list(torch.tensor_split(x, value, axis))
+        if to_onnx:
+            return torch.chunk(x, value, axis)  # a node Split, if the length is known
+        # A length that is no multiple makes more parts, which the trace refuses. torch.split
+        # would not record how the length of a part is computed.
+        return torch.unsafe_split(x, x.shape[axis] // value, axis)
+    if kind == NUM_SECTIONS:
+        return torch.tensor_split(x, value, axis)
+    chunk = (x.shape[axis] + value - 1) // value
+    return _slices(x, axis, [i * chunk for i in range(1, value)])
+
+
+def _as_int64(indices: Sequence[int]) -> list[int]:
+    """Return indices as torch and ONNX can hold them; all of them are clamped to an axis."""
+    return [min(max(i, 1 - (1 << 63)), (1 << 63) - 1) for i in indices]
+
+
+def _slices(x: Any, axis: int, cuts: list[Any]) -> list[Any]:
+    """Cut before each index. Slices are clamped to the axis."""
+    whole, ends = (slice(None),) * axis, [0, *cuts, None]
+    return [x[(*whole, slice(ends[i], ends[i + 1]))] for i in range(len(ends) - 1)]
 
 
 def _fits(rule: Rule, length: int) -> bool:
@@ -144,10 +201,10 @@ def _fits(rule: Rule, length: int) -> bool:
         return value >= 1 and (kind != NUM_SPLITS or length % value == 0)
     if kind == LENGTHS:
         return not [n for n in value if n < 0] and sum(value) == length
-    cuts = list(value)
+    cuts = _as_int64(value)
     if [i for i in cuts if i < 0]:
         cuts = [min(max(i + length if i < 0 else i, 0), length) for i in cuts]
-    return cuts == sorted(cuts)
+    return not [i for i in range(1, len(cuts)) if cuts[i] < cuts[i - 1]]
 
 
 def _into(torch: Any, x: Any, parts: list[Any], out: Any) -> list[Any]:

@@ -7,7 +7,8 @@ Source         ndarrays, of ndarrays and of all that NumPy makes arrays of
 MaskedSource   masked arrays
 TensorSource   tensors of torch
 ForeignTensor  tensors of torch, made by torch
-ArraySource    arrays of another library with the Array API, such as JAX
+ArraySource    arrays of JAX
+ForeignArray   arrays with the Array API, made by their library
 =============  =================================================================
 
 Objects whose labels a split would lose, and lazy objects, are refused.
@@ -22,14 +23,12 @@ import numpy as np
 from splitjit._inputs.arrays import Copies, as_array, is_dask_array, refuse_meaning
 from splitjit._inputs.foreign import ForeignTensor
 from splitjit._inputs.masked import MaskedSource
+from splitjit._inputs.owners import ForeignArray, is_array, memory_is_plain
 from splitjit._inputs.tensors import TensorSource, is_tensor, tensor_source
 from splitjit._plan.arguments import check_views
 from splitjit._plan.dtypes import tensor_type
 from splitjit._plan.plan import Plan
-from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
-
-_HOST_DEVICES = (1, 3, 11, 13)
-"""The device types of DLPack whose memory the CPU can read: CPU, and pinned or managed memory."""
+from splitjit.errors import SplitTypeError, kind_of
 
 _LABELLED = {
     "pandas": "pass its .to_numpy()",
@@ -71,18 +70,14 @@ class Source:
 
 
 class ArraySource(Source):
-    """An array of another library; the parts are arrays of this library.
+    """An array of JAX on the CPU; the parts are arrays of JAX.
 
-    Such arrays may be immutable, so the arrays of `out` are ndarrays.
+    Such arrays are immutable, so the arrays of `out` are ndarrays.
     """
 
     __slots__ = ("x",)
 
     def __init__(self, x: Any) -> None:
-        device = x.__dlpack_device__()[0]
-        if device not in _HOST_DEVICES:
-            rule = f"must be on the CPU, not on a device of DLPack type {int(device)}"
-            raise SplitTypeError("split", f"x of type {kind_of(x)}", rule, hint="copy it there")
         self.x = x
         try:
             array = np.from_dlpack(x)
@@ -105,7 +100,7 @@ class ArraySource(Source):
             return list(map(namespace.asarray, parts))
 
 
-AnySource = Source | MaskedSource | TensorSource | ForeignTensor
+AnySource = Source | MaskedSource | TensorSource | ForeignTensor | ForeignArray
 
 
 def source_of(x: Any) -> AnySource:
@@ -117,12 +112,12 @@ def source_of(x: Any) -> AnySource:
 
     Returns
     -------
-    Source, MaskedSource, ArraySource, TensorSource or ForeignTensor
+    Source or another of the table above
 
     Raises
     ------
-    SplitError, SplitTypeError
-        If `x` is not an array, or has labels.
+    SplitTypeError
+        If `x` is not an array, or carries more than values.
     """
     if is_tensor(x):
         return tensor_source(x)
@@ -133,14 +128,8 @@ def source_of(x: Any) -> AnySource:
         refuse_meaning(x)
         return MaskedSource(x) if issubclass(kind, np.ma.MaskedArray) else Source(as_array(x))
     _refuse_labelled(x)
-    if hasattr(kind, "__array_namespace__") and hasattr(kind, "__dlpack_device__"):
-        try:
-            return ArraySource(x)
-        except SplitError:
-            raise
-        except Exception as error:  # a sharded array, or any error of a foreign class
-            rule = f"must be an array in the memory of the CPU: {reason(error)}"
-            raise SplitTypeError("split", f"x of type {kind_of(x)}", rule) from error
+    if is_array(x):
+        return ArraySource(x) if memory_is_plain(x) else ForeignArray(x)
     refuse_meaning(x)
     array = as_array(x)
     if array.ndim == 0 and array.dtype.kind in "OSUT":  # NumPy wraps what it cannot read

@@ -20,16 +20,20 @@ import numpy as np
 
 from splitjit._inputs.arrays import Copies
 from splitjit._inputs.foreign import ForeignTensor, views
-from splitjit._inputs.reach import kernels_reach
+from splitjit._inputs.reach import reach_of_kernels
 from splitjit._plan.arguments import check_views, sequence
 from splitjit._plan.dtypes import tensor_type
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitTypeError, kind_of
 
+_KNOWN: set[type] = set()
+"""The classes Tensor and Parameter, once a tensor was split."""
+
 
 def is_tensor(x: object) -> bool:
     """Return whether `x` is a tensor of torch. If torch was never imported, it cannot be one."""
-    return issubclass(type(x), getattr(sys.modules.get("torch"), "Tensor", ()))
+    kind = type(x)
+    return kind in _KNOWN or issubclass(kind, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def is_dtype(dtype: object) -> bool:
@@ -45,19 +49,15 @@ class TensorSource:
     x : torch.Tensor
     array : ndarray
         The memory of the tensor.
+    dtype : torch.dtype
     word : torch.dtype or None
         The dtype of the array if NumPy lacks the dtype of `x`.
-
-    Attributes
-    ----------
-    dtype : torch.dtype
     """
 
     __slots__ = ("array", "dtype", "tensor", "word")
 
-    def __init__(self, x: Any, array: np.ndarray, word: Any) -> None:
-        self.tensor, self.array, self.word = x, array, word
-        self.dtype = x.dtype
+    def __init__(self, x: Any, array: np.ndarray, dtype: Any, word: Any) -> None:
+        self.tensor, self.array, self.dtype, self.word = x, array, dtype, word
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -113,13 +113,32 @@ def tensor_source(x: Any) -> TensorSource | ForeignTensor:
     """
     if is_compiling():
         return ForeignTensor(x)
-    if kernels_reach(x):
-        word = _words().get(x.dtype)
+    source = reader()(x)
+    if source is None:
+        _refuse(x, "x")
+        return ForeignTensor(x)
+    return source
+
+
+@functools.cache
+def reader() -> Callable[[Any], TensorSource | None]:
+    """Return the function that returns the source of a tensor, or None if kernels do not reach it.
+
+    It keeps what it needs of torch: to look it up in each call would take as long as to ask it.
+    """
+    word_of, in_reach = _words().get, reach_of_kernels()
+    torch = sys.modules["torch"]
+    _KNOWN.update([torch.Tensor, torch.nn.Parameter])
+
+    def read(x: Any) -> TensorSource | None:
+        if not in_reach(x):
+            return None
+        dtype = x.dtype
+        word = word_of(dtype)
         array = _memory(x, word)
-        if array is not None:
-            return TensorSource(x, array, word)
-    _refuse(x, "x")
-    return ForeignTensor(x)
+        return None if array is None else TensorSource(x, array, dtype, word)
+
+    return read
 
 
 def _memory(x: Any, word: Any) -> np.ndarray | None:
@@ -154,7 +173,7 @@ def _refuse(x: Any, name: str) -> None:
         rule = "must not be nested; split each tensor of its .unbind()"
     elif x.layout is not torch.strided:
         rule = f"must not have the layout {x.layout}; pass its .to_dense()"
-    elif type(x) is torch.Tensor and kernels_reach(x) and _has_lost_memory(torch, x):
+    elif reach_of_kernels()(x) and _has_lost_memory(torch, x):
         rule = "its memory was freed"
     if rule:
         raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule)
@@ -194,7 +213,7 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
         if part.dtype is not dtype:
             rule = f"the dtype must be the dtype of x, {dtype}"
             raise SplitTypeError("split", f"out[{i}] of dtype {part.dtype}", rule)
-        array = _memory(part, word) if kernels_reach(part) else None
+        array = _memory(part, word) if type(part) in _KNOWN else None  # modes: see tensor_source
         if array is None:
             _refuse(part, f"out[{i}]")
             rule = "must be a CPU tensor that needs no gradient, as x is"
@@ -213,7 +232,7 @@ def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) 
     torch = sys.modules["torch"]
     word = _words().get(dtype)
     item = torch.empty(0, dtype=dtype, device="cpu")
-    memory = _memory(item, word) if kernels_reach(item) else None
+    memory = _memory(item, word) if reach_of_kernels()(item) else None
     if memory is None:  # FakeTensorMode makes tensors without memory
         return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
     return _tensors(empty_parts(plan, memory.dtype), dtype if word else None)
