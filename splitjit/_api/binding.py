@@ -190,7 +190,7 @@ class ForeignBinding(Binding[Part]):
     __slots__ = ()
 
     def __init__(self, plan: Plan, out: tuple[Any, ...]) -> None:
-        self._plan, self._parts, self._out = plan, [], list(out)
+        self._plan, self._dtype, self._out = plan, out[0].dtype, list(out)
 
     def __call__(self, x: Any) -> list[Part]:
         """Split a tensor into the tensors of the binding, see `Binding.__call__`."""

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._copy import structs, threads
-from splitjit._copy.buffers import POOL
+from splitjit._copy import buffers, structs, threads
 from splitjit._copy.layout import ALIGNMENT, CopyLayout
 from splitjit._copy.loading import jit_disabled, load, loaded
 from splitjit._copy.loops import Loops
@@ -116,9 +115,9 @@ class LargeEntry:
         """Copy `x` to new parts; return no parts if `x` is not as expected."""
         if not self._source(x):
             return []
-        block = POOL.take(self._nbytes)
+        block = buffers.POOL.take(self._nbytes)
         parts: list[np.ndarray] = self._parts(x, block.memory, block.address)
-        POOL.lend(block, parts.pop())
+        buffers.POOL.lend(block, parts.pop())
         source = self._source(x)  # again: a finalizer may have changed `x`
         if not source or not self._loops.copy(source, block.address, self._loops.layout):
             return []
