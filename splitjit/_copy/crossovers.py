@@ -46,7 +46,7 @@ def suits_numpy(plan: Plan, itemsize: int, strides: tuple[int, ...], nbytes: int
         if strides[-1] != itemsize and nbytes >= _FEW_ITEMS * itemsize:
             return False
         axis = -1
-    return math.prod(plan.shape[:axis]) * len(plan) < _FEW_RUNS
+    return math.prod(plan.shape[:axis]) * plan._count < _FEW_RUNS
 
 
 def suits_object_loop(nbytes: int) -> bool:

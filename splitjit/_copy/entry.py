@@ -159,7 +159,7 @@ def entry_of(
     SmallEntry, LargeEntry or None
         None if the code is not loaded, or cannot read arrays here, or if there are too many parts.
     """
-    if len(plan) > MOST_PARTS or not structs.READS_ARRAYS or structs.API is None:
+    if plan._count > MOST_PARTS or not structs.READS_ARRAYS or structs.API is None:
         return None
     code = (loaded if if_loaded else load)(_code)
     if code is None:
@@ -175,7 +175,7 @@ def entry_of(
         flags=table.C_CONTIGUOUS | table.WRITEABLE,
         rank=len(plan.shape),
         axis=plan.axis,
-        count=len(plan),
+        count=plan._count,
         start=bounds[0],
         stop=bounds[1],
         stream=loops.stream,

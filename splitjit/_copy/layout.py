@@ -100,14 +100,14 @@ def _block_layout(plan: Plan, itemsize: int) -> BlockLayout:
 
 def _count_stacked(plan: Plan) -> tuple[int, int]:
     """Return how many of the first parts form a stack, and their size along the axis."""
-    if not len(plan):
+    if not plan._count:
         return 0, 0
     size = plan._part(0)[1]
     if plan._runs is not None:
         equal = plan._runs[0][1]
     else:
         equal = sum(1 for _ in itertools.takewhile(lambda other: other == size, plan.sizes))
-    stacked = equal == len(plan) or equal >= _STACKED_FROM
+    stacked = equal == plan._count or equal >= _STACKED_FROM
     if not stacked or len(plan.shape) == table.MAX_RANK:  # a stack has one dim more
         return 0, size
     return equal, size
@@ -120,7 +120,7 @@ def _aligned(nbytes: Any) -> Any:
 
 def _sizes(plan: Plan) -> np.ndarray:
     """Return the sizes of the parts as an array; the plan keeps no tuple for that."""
-    return np.fromiter(plan._each_size(), np.int64, len(plan))
+    return np.fromiter(plan._each_size(), np.int64, plan._count)
 
 
 @dataclass(slots=True, eq=False)
@@ -194,12 +194,12 @@ def fresh_layout(plan: Plan, strides: tuple[int, ...], itemsize: int) -> CopyLay
     CopyLayout
         Target offsets count from the start of the block, see `allocate_parts`.
     """
-    shape = np.repeat(np.array(plan.shape, np.int64)[:, None], len(plan), axis=1)
+    shape = np.repeat(np.array(plan.shape, np.int64)[:, None], plan._count, axis=1)
     shape[plan.axis] = _sizes(plan)
     lengths = _aligned(itemsize * np.prod(shape, axis=0))
     positions = np.cumsum(lengths) - lengths
     inner = np.cumprod(shape[:0:-1], axis=0)[::-1]
-    target_strides = itemsize * np.vstack([inner, np.ones((1, len(plan)), np.int64)])
+    target_strides = itemsize * np.vstack([inner, np.ones((1, plan._count), np.int64)])
     return _layout(plan, strides, itemsize, positions, target_strides)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,22 +31,6 @@ class Targets(NamedTuple):
     given: list[np.ndarray]
     parts: list[np.ndarray]
     addresses: tuple[int, ...] | None
-
-    def spans(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the starts and the stops of the address ranges in which the parts lie.
-
-        The ranges are sorted and do not overlap: parts with overlapping ranges share
-        one range.
-        """
-        starts: list[int] = []
-        stops: list[int] = []
-        for start, stop in sorted(span(part) for part in self.parts if part.size):
-            if stops and start < stops[-1]:
-                stops[-1] = max(stop, stops[-1])
-            else:
-                starts.append(start)
-                stops.append(stop)
-        return tuple(starts), tuple(stops)
 
 
 def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
@@ -107,7 +90,7 @@ def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Tar
         raise SplitError(
             "split",
             f"out of {len(given)} arrays",
-            f"must have an array for each of {len(plan)} parts",
+            f"must have an array for each of {plan._count} parts",
         )
     for i, part in enumerate(given):
         if carries_meaning(type(part)):
@@ -136,14 +119,26 @@ def _refused_part(i: int, part: np.ndarray, shape: tuple[int, ...], dtype: np.dt
     return SplitError("split", f"out[{i}] is read-only", "must be writeable")
 
 
-def check_apart(parts: list[np.ndarray]) -> None:
-    """Refuse parts that share an element; interleaved memory is fine."""
-    spans = sorted([span(part) for part in parts if part.size])
-    if all(start >= stop for (_, stop), (start, _) in itertools.pairwise(spans)):
-        return
-    pair = find_shared(parts)
-    if pair:
-        raise SplitError("split", f"out[{pair[0]}] and out[{pair[1]}]", "must not share memory")
+def check_apart(parts: list[np.ndarray]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Refuse parts that share an element; interleaved memory is fine.
+
+    Return the starts and the stops of the address ranges in which the parts lie. The ranges are
+    sorted and do not overlap: parts with overlapping ranges share one range.
+    """
+    starts: list[int] = []
+    stops: list[int] = []
+    for start, stop in sorted([span(part) for part in parts if part.size]):
+        if stops and start < stops[-1]:
+            stops[-1] = max(stop, stops[-1])
+        else:
+            starts.append(start)
+            stops.append(stop)
+    if len(starts) < sum([part.size > 0 for part in parts]):
+        pair = find_shared(parts)
+        if pair:
+            received = f"out[{pair[0]}] and out[{pair[1]}]"
+            raise SplitError("split", received, "must not share memory")
+    return tuple(starts), tuple(stops)
 
 
 def check_source(x: np.ndarray, parts: list[np.ndarray]) -> None:

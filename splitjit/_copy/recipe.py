@@ -128,7 +128,7 @@ class Outputs:
     Attributes
     ----------
     starts, stops : tuple of int
-        The outputs lie in these ranges of addresses; see `Targets.spans`.
+        The outputs lie in these ranges of addresses; see `check_apart`.
     layout : CopyLayout or None
         None if NumPy copies.
     """
@@ -188,7 +188,7 @@ class Recipe:
     def kept_bytes(self) -> int:
         """An estimate of the bytes of this recipe with its entry, without its outputs."""
         row = table.row_words(len(self._strides)) * table.WORD
-        rows = len(self._plan) if self.loops or len(self._plan) <= MOST_PARTS else 0
+        rows = self._plan._count if self.loops or self._plan._count <= MOST_PARTS else 0
         return 4 * OBJECT_BYTES + 8 * len(self._strides) + 2 * row * rows
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
@@ -260,8 +260,7 @@ class Recipe:
             )
 
     def _checked(self, targets: Targets) -> Outputs:
-        check_apart(targets.parts)
-        return Outputs(*targets.spans(), self._layout_to(targets))
+        return Outputs(*check_apart(targets.parts), self._layout_to(targets))
 
     def _layout_to(self, targets: Targets) -> CopyLayout | None:
         if self.loops is None:

@@ -79,7 +79,7 @@ class Slices:
 
 def _cut(plan: Plan) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
     """Return the function that makes the parts of an array as views."""
-    if len(plan) > _MANY_PARTS:
+    if plan._count > _MANY_PARTS:
         return lambda x: [x[index] for index in plan._each_slice()]
     slices: Sequence[Any] = plan.slices
     if len(slices) > 1:  # `itemgetter` indexes in C; it returns no tuple for a single index
@@ -107,7 +107,7 @@ class _Stack(NamedTuple):
 
 def _stack(plan: Plan, strides: tuple[int, ...], itemsize: int) -> _Stack | None:
     """Return how to copy equal parts of a contiguous array at once, or None for other parts."""
-    count, axis, shape = len(plan), plan.axis, plan.shape
+    count, axis, shape = plan._count, plan.axis, plan.shape
     if not 1 < count <= _MANY_PARTS or len(shape) == MAX_RANK or len(set(plan.sizes)) > 1:
         return None
     if not is_contiguous(shape, strides, itemsize):

@@ -64,6 +64,8 @@ class Parts(Keeper):
     shape: tuple[int, ...]
     axis: int
     sizes: tuple[int, ...]
+    output_shapes: tuple[tuple[int, ...], ...]
+    slices: tuple[tuple[slice, ...], ...]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Parts):
@@ -94,8 +96,8 @@ class Parts(Keeper):
             return tuple(itertools.islice(self._each_offset(), self._count))
         items = {
             "sizes": self._each_size,
-            "output_shapes": self._each_shape,
-            "slices": self._each_slice,
+            "output_shapes": self._make_shapes,
+            "slices": self._make_slices,
         }
         return tuple(items[name]())
 
@@ -110,7 +112,7 @@ class Parts(Keeper):
 
     def _each_size(self) -> Iterator[int]:
         """Yield the length of each part."""
-        if self._runs is None:
+        if self._runs is None or self._count <= FEW_PARTS:
             return iter(self.sizes)
         return itertools.chain.from_iterable(itertools.starmap(itertools.repeat, self._runs))
 
@@ -124,6 +126,11 @@ class Parts(Keeper):
 
     def _each_shape(self) -> Iterator[Shape]:
         """Yield the shape of each part; parts of equal size share one tuple."""
+        if self._count <= FEW_PARTS:
+            return iter(self.output_shapes)
+        return self._make_shapes()
+
+    def _make_shapes(self) -> Iterator[Shape]:
         before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
         shapes: dict[int, Shape] = {}
         for n in self._each_size():
@@ -131,6 +138,11 @@ class Parts(Keeper):
 
     def _each_slice(self) -> Iterator[tuple[slice, ...]]:
         """Yield the index of each part."""
+        if self._count <= FEW_PARTS:
+            return iter(self.slices)
+        return self._make_slices()
+
+    def _make_slices(self) -> Iterator[tuple[slice, ...]]:
         whole = (slice(None),) * self.axis
         for start, stop in itertools.pairwise(self._each_offset()):
             yield (*whole, slice(start, stop))
