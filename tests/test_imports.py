@@ -6,6 +6,7 @@ type checkers only. The one exception: `_copy` loads compiled kernels inside fun
 """
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 import splitjit
 
 PACKAGE = Path(splitjit.__file__).parent
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+TESTS = Path(__file__).parent
+BENCHMARKS = TESTS.parent / "benchmarks"
+CONTRIBUTING = TESTS.parent / "CONTRIBUTING.md"
 
 # One layer per line, the lowest first; modules of one layer do not import each other either.
 # The name of a folder stands for its modules that have no line of their own.
@@ -134,6 +137,40 @@ def test_no_module_imports_itself_by_way_of_others(folder):
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_is_read_in_one_sitting(module):
     assert MODULES[module].read_text(encoding="utf-8").count("\n") <= 400
+
+
+def rows_of_the_map():
+    """Return the rows of the table of modules: the paths of the first column, and the tests."""
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    table = text.partition("<!-- modules -->\n")[2].partition("<!-- end of modules -->")[0]
+    rows = []
+    for line in table.splitlines()[2:]:
+        modules, _, tests = line.strip("| ").split(" | ")
+        paths, folder = [], ""
+        for name in re.findall("`(.+?)`", modules):  # a name without a folder is in the last one
+            if "/" in name:
+                folder = name.rpartition("/")[0] + "/"
+            paths.append(name if "/" in name else folder + name)
+        rows.append((paths, re.findall("`(.+?)`", tests)))
+    return rows
+
+
+def test_the_map_has_each_module_once():
+    named = [path for paths, _ in rows_of_the_map() for path in paths]
+    assert sorted(set(named)) == sorted(named)
+    assert not [path for path in named if not (PACKAGE / path).exists()]
+    for module, path in MODULES.items():
+        if len(ast.parse(path.read_text(encoding="utf-8")).body) < 2:  # a docstring alone
+            continue
+        file = path.relative_to(PACKAGE)
+        places = {file.as_posix(), *[f"{folder.as_posix()}/" for folder in file.parents]}
+        assert places & {*named}, f"the table of modules has no row for {module}"
+
+
+def test_the_map_names_tests_that_exist():
+    for modules, tests in rows_of_the_map():
+        assert tests, f"no tests for {modules}"
+        assert not [test for test in tests if not (TESTS / test).is_file()]
 
 
 @pytest.mark.parametrize("package", ["dask", "numba", "onnx"])
