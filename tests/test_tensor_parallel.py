@@ -56,7 +56,7 @@ def _one_process_for_each_configuration():
     run, ended = tensor_parallel.subprocess.run, {}
 
     def run_once(command, **options):
-        content = Path(command[-1]).read_text()
+        content = Path(command[-1]).read_text() + options["input"]
         if content not in ended:
             ended[content] = run(command, **options)
         return ended[content]
@@ -262,7 +262,7 @@ def test_a_checkpoint_that_is_not_of_the_model(tmp_path):
 
 def plan_of(**styles):
     made = {name: (style, shape) for name, (style, shape) in styles.items()}
-    return tensor_parallel.ModelPlan("Model", made, 8, 2, ())
+    return tensor_parallel.ModelPlan("Model", "model", made, 8, 2)
 
 
 STYLES = [
@@ -281,7 +281,7 @@ STYLES = [
 
 @pytest.mark.parametrize(("style", "shape", "axis", "sections"), STYLES, ids=str)
 def test_styles(style, shape, axis, sections):
-    made = tensor_parallel.choices(plan_of(x=(style, shape)), lambda name: False)
+    made = tensor_parallel.choices(plan_of(x=(style, shape)), ["x"], lambda name: False)
     if axis is None:
         assert made == {}
     else:
@@ -290,7 +290,7 @@ def test_styles(style, shape, axis, sections):
 
 def test_unknown_styles_are_refused():
     with pytest.raises(splitjit.SplitError, match="x, style 'new'"):
-        tensor_parallel.choices(plan_of(x=("new", [8, 4])), lambda name: False)
+        tensor_parallel.choices(plan_of(x=("new", [8, 4])), ["x"], lambda name: False)
 
 
 def test_every_style_of_transformers_is_known():
@@ -310,3 +310,75 @@ def test_the_style_of_a_parameter():
     assert ask_transformers.style_of("layers.12.q.bias", plan) == "colwise"
     assert ask_transformers.style_of("experts.up", plan) == "packed_colwise"
     assert ask_transformers.style_of("layers.1.q2.bias", plan) is None
+
+
+# ---- names of published checkpoints ----------------------------------------------------
+
+CONVERTED = [
+    ([["MergeModulelist", 0], ["Concatenate", 1]], 1, [4, 8, 6], 1, (4, 4), (0, None)),
+    ([["MergeModulelist", 0]], 1, [4, 8, 6], 2, None, (1, None)),
+    ([["Transpose", 0, 1]], 1, [8, 6], 0, None, (1, None)),
+    ([["Transpose", -1, -2]], 1, [4, 8, 6], 2, None, (1, None)),
+    ([["Chunk", 0]], 3, [8, 6], 0, None, (0, (8, 8, 8))),
+    ([["Chunk", 0]], 3, [8, 6], 1, None, (1, None)),
+    ([["Concatenate", 0]], 1, [8, 6], 1, None, (1, None)),
+]
+
+
+@pytest.mark.parametrize(
+    ("operations", "count", "shape", "axis", "sections", "expected"), CONVERTED
+)
+def test_the_axis_before_a_conversion(operations, count, shape, axis, sections, expected):
+    assert tensor_parallel._before("x", operations, count, axis, sections, shape) == expected
+
+
+def test_conversions_that_parts_cannot_follow():
+    for operations, axis in [([["Interleave", 0]], 0), ([["MergeModulelist", 0]], 0)]:
+        with pytest.raises(splitjit.SplitError, match="give a pattern"):
+            tensor_parallel._before("x", operations, 1, axis, None, [4, 8, 6])
+
+
+def test_experts_by_name(tmp_path):
+    """The checkpoint has a tensor for each expert, and the model one for all of them."""
+    folder, out = tmp_path / "model", tmp_path / "out"
+    model = make("Mixtral", folder, num_local_experts=4)
+    files.split_files(folder, num_splits=2, tp_plan=True, layout="ranks", out=out)
+    names = {name for name in shards(out, 2)[0] if "experts" in name}
+    assert any(name.endswith(".experts.3.w2.weight") for name in names)
+    whole = model.state_dict()
+    for rank in range(2):
+        config = json.loads((out / f"rank-{rank}" / "config.json").read_text())
+        for key in ("num_attention_heads", "num_key_value_heads", "intermediate_size"):
+            config[key] //= 2
+        config["vocab_size"] //= 2
+        (out / f"rank-{rank}" / "config.json").write_text(json.dumps(config))
+        own = type(model).from_pretrained(out / f"rank-{rank}").state_dict()
+        for name, x in own.items():
+            expected = whole[name]
+            if "gate_up_proj" in name:
+                expected = torch.cat([y.chunk(2, 1)[rank] for y in expected.chunk(2, 1)], 1)
+            elif "down_proj" in name or "o_proj" in name:
+                expected = expected.chunk(2, -1)[rank]
+            elif "_proj" in name or "embed" in name or "lm_head" in name:
+                expected = expected.chunk(2, 0)[rank]
+            torch.testing.assert_close(x, expected, rtol=0, atol=0)
+    assert_joined(out, folder, 2, "--tp-plan", "--config", str(folder))
+
+
+def test_names_with_another_prefix(tmp_path):
+    """GPT-NeoX names its head embed_out; transformers calls it lm_head."""
+    sizes = {"num_key_value_heads": None, "head_dim": None}
+    make("GPTNeoX", tmp_path / "model", **sizes)
+    planned = files.plan_files(tmp_path / "model", num_splits=2, tp_plan=True)
+    plans = {plan.name: plan for file in planned.files for plan in file.tensors}
+    assert plans["embed_out.weight"].axis == 0
+    with pytest.raises(splitjit.SplitError, match="num_outputs=3 allows a shorter last part"):
+        files.plan_files(tmp_path / "model", num_splits=3, tensors=["embed_out.weight"])
+
+
+def test_a_model_without_attention(tmp_path):
+    sizes = {key: SIZES[key] for key in ("hidden_size", "vocab_size")}
+    config = transformers.MambaConfig(**sizes, num_hidden_layers=1)
+    transformers.MambaForCausalLM(config).save_pretrained(tmp_path / "model")
+    with pytest.raises(splitjit.SplitError, match="the plan of MambaForCausalLM names no tensor"):
+        files.plan_files(tmp_path / "model", num_splits=2, tp_plan=True)

@@ -13,8 +13,15 @@ import sys
 from typing import Any
 
 
-def main(path: str) -> None:
-    """Print the plan of the model that a ``config.json`` describes."""
+def main(path: str, names: list[str]) -> None:
+    """Print the plan of the model that a ``config.json`` describes.
+
+    Parameters
+    ----------
+    path : str
+    names : list of str
+        The tensors of the checkpoint, whose names may differ from those of the model.
+    """
     import torch
     import transformers
 
@@ -26,7 +33,7 @@ def main(path: str) -> None:
     with torch.device("meta"):
         model = architecture._from_config(config)
     text = config.get_text_config()
-    heads = text.num_attention_heads
+    heads = getattr(text, "num_attention_heads", None) or 0
     parameters = dict(model.named_parameters(remove_duplicate=False))
     styles = {
         parameter: [style, list(tensor.shape)]
@@ -36,12 +43,53 @@ def main(path: str) -> None:
     holders = collections.Counter(map(id, parameters.values()))
     plan: dict[str, Any] = {
         "model": name,
+        "family": config.model_type,
         "styles": styles,
         "heads": heads,
         "tied": [name for name, tensor in parameters.items() if holders[id(tensor)] > 1],
         "key_value_heads": getattr(text, "num_key_value_heads", None) or heads,
+        "origins": origins(model, names, parameters),
+        "quantization": getattr(config, "quantization_config", None),
     }
-    print(json.dumps(plan))
+    print(json.dumps(plan, default=str))
+
+
+def origins(model: Any, names: list[str], parameters: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return what transformers makes of the tensors of a checkpoint when it loads them.
+
+    Returns
+    -------
+    dict of str to list
+        For each tensor: its parameter in the model; the operations that make the
+        parameter, with their dimensions; and the number of parameters made of it. A
+        tensor that belongs to no parameter, such as a scale, has the name that it would
+        have in the model, and no operations.
+    """
+    try:
+        from transformers import core_model_loading as loading
+        from transformers.conversion_mapping import get_model_conversion_mapping
+    except ImportError:  # an earlier version, whose names are those of the model
+        return {name: [name, [], 1] for name in names}
+    mapping = get_model_conversion_mapping(model)
+    renamings = [one for one in mapping if isinstance(one, loading.WeightRenaming)]
+    converters = [one for one in mapping if isinstance(one, loading.WeightConverter)]
+    by_pattern = {pattern: one for one in converters for pattern in one.source_patterns}
+    prefix, state = model.base_model_prefix, model.state_dict()
+    found = {}
+    for name in names:
+        target, pattern = loading.rename_source_key(name, renamings, converters, prefix, state)
+        if target not in state and name in state:
+            target, pattern = loading.rename_source_key(name, [], [], prefix, state)
+        operations: list[list[Any]] = []
+        count = 1
+        if pattern is not None and target in parameters:
+            converter = by_pattern[pattern]
+            count = len(converter.target_patterns)
+            for one in converter.operations:
+                dims = [getattr(one, key) for key in ("dim", "dim0", "dim1") if hasattr(one, key)]
+                operations.append([type(one).__name__, *dims])
+        found[name] = [target, operations, count]
+    return found
 
 
 def style_of(parameter: str, plan: dict[str, str]) -> str | None:
@@ -58,8 +106,10 @@ def style_of(parameter: str, plan: dict[str, str]) -> str | None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1])
+        main(sys.argv[1], json.load(sys.stdin))
     except ModuleNotFoundError as error:
-        sys.exit(f"needs the package {error.name}: pip install splitjit[transformers]")
+        if error.name in ("torch", "transformers"):
+            sys.exit(f"needs the package {error.name}: pip install splitjit[transformers]")
+        sys.exit(" ".join(f"{error}".split()))
     except Exception as error:
         sys.exit(" ".join(f"{error}".split()) or type(error).__name__)

@@ -254,9 +254,15 @@ def _check_agreement(part: Tensor, choice: Choice | None, known: Choice | None) 
         lengths = choice.lengths or known.lengths
         agree = (axis, fused, lengths) == (known.axis, known.sections, known.lengths)
     if not agree:
-        says = f"is split along axis {known.axis}, sections {known.sections}" if known else "a copy"
-        rule = f"the record of the parts says: {says}; give no pattern, and the record counts"
-        raise SplitError("join", f"{choice}" if choice else "no pattern", rule)
+        rest = f"the record of the parts says {_say(known)}; give no pattern, and the record counts"
+        raise SplitError("join", f"the pattern or the plan says {_say(choice)}", rest)
+
+
+def _say(choice: Choice | None) -> str:
+    if choice is None:
+        return "that it was copied"
+    fused = f" in sections {choice.sections}" if choice.sections else ""
+    return f"axis {choice.axis}{fused}"
 
 
 def _check_alike(first: Tensor, tensor: Tensor, axis: int | None, i: int) -> None:

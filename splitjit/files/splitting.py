@@ -131,7 +131,8 @@ def _plan_tensors(
                 plan.runs()
             except SplitError as error:
                 where = f"{operator} {file.path}" + (f", {name}" if name else "")
-                raise error.named(where) from None
+                hint = error.hint  # `named` leaves it out
+                raise type(error)(where, error.received, error.rule, hint=hint) from None
             plans.append(plan)
         elif copy_others:
             plans.append(TensorPlan(file.verbatim(name), file, None, (), 1))

@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,28 +56,41 @@ class ModelPlan:
     ----------
     model : str
         Name of the class in transformers.
+    family : str
+        The type of the model, as its configuration names it.
     styles : dict of str to (str, list of int)
-        The style and the shape of each tensor that the plan names.
+        The style and the shape of each parameter that the plan names.
     heads : int
+        0 if the model has no attention.
     key_value_heads : int
     tied : tuple of str
-        Tensors that share their data with another one. A checkpoint may lack them.
+        Parameters that share their data with another one. A checkpoint may lack them.
+    origins : dict of str to (str, list, int)
+        For each tensor of the checkpoint, the parameter, the operations and the number
+        of parameters that transformers makes of it.
+    quantization : dict, optional
+        The quantization of the checkpoint, as its configuration describes it.
     """
 
     model: str
-    styles: dict[str, tuple[str, list[int]]]
+    family: str
+    styles: Mapping[str, tuple[str, list[int]]]
     heads: int
     key_value_heads: int
-    tied: tuple[str, ...]
+    tied: tuple[str, ...] = ()
+    origins: Mapping[str, tuple[str, list[list[Any]], int]] = field(default_factory=dict)
+    quantization: Mapping[str, Any] | None = None
 
 
-def load(config: Path) -> ModelPlan:
+def load(config: Path, names: Sequence[str]) -> ModelPlan:
     """Ask transformers for the plan of a model.
 
     Parameters
     ----------
     config : Path
         ``config.json`` of the model, or its folder.
+    names : sequence of str
+        The tensors of the checkpoint.
 
     Raises
     ------
@@ -97,7 +110,7 @@ def load(config: Path) -> ModelPlan:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            stdin=subprocess.DEVNULL,
+            input=json.dumps([*names]),
             env={**os.environ, **quiet},
             timeout=_SECONDS,
         )
@@ -108,18 +121,21 @@ def load(config: Path) -> ModelPlan:
         lines = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
         raise SplitError("files", str(file), f"no tensor-parallel plan: {lines[-1]}")
     plan: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    styles = {name: (style, shape) for name, (style, shape) in plan.pop("styles").items()}
-    if not styles:
+    if not plan["styles"]:
         raise SplitError("files", str(file), f"the plan of {plan['model']} names no tensor")
-    return ModelPlan(styles=styles, tied=tuple(plan.pop("tied")), **plan)
+    return ModelPlan(**{**plan, "tied": tuple(plan["tied"])})
 
 
-def choices(plan: ModelPlan, skip: Callable[[str], bool]) -> dict[str, Choice]:
-    """Return how the plan splits each tensor that it splits.
+def choices(
+    plan: ModelPlan, names: Sequence[str], skip: Callable[[str], bool]
+) -> dict[str, Choice]:
+    """Return how the plan splits each tensor of a checkpoint that it splits.
 
     Parameters
     ----------
     plan : ModelPlan
+    names : sequence of str
+        The tensors of the checkpoint.
     skip : callable
         Tells whether the plan does not count for the tensor of a name.
 
@@ -130,28 +146,87 @@ def choices(plan: ModelPlan, skip: Callable[[str], bool]) -> dict[str, Choice]:
     Raises
     ------
     SplitError
-        If the style of a tensor is unknown.
+        If the style of a tensor is unknown, or if transformers makes the parameter of
+        the model in a way that a part of the tensor cannot follow.
     """
     made = {}
-    for name, (style, shape) in plan.styles.items():
-        if style not in _WHOLE and not skip(name):
-            axis, sections = _axis_and_sections(name, style, shape)
-            if axis is not None:
-                head, shared = _head(plan, name, style, shape[axis])
-                if head and sections is None:
-                    sections = (shape[axis],)
-                made[name] = Choice(name, axis, sections, None, head, shared)
+    for name in names:
+        target, operations, count = plan.origins.get(name, (name, [], 1))
+        if target not in plan.styles or skip(name):
+            continue
+        style, whole = plan.styles[target]
+        if style in _WHOLE:
+            continue
+        axis, sections = _axis_and_sections(name, style, whole)
+        if axis is None:
+            continue
+        if operations:
+            axis, sections = _before(name, operations, count, axis, sections, whole)
+            head, shared = None, False
+        else:
+            head, shared = _head(plan, target, style, whole[axis])
+            if head and sections is None:
+                sections = (whole[axis],)
+        made[name] = Choice(name, axis, sections, None, head, shared)
     return made
 
 
-def check_shapes(plan: ModelPlan, names: Iterable[str], shapes: Mapping[str, Shape]) -> None:
+def _before(
+    name: str,
+    operations: list[list[Any]],
+    count: int,
+    axis: int,
+    sections: tuple[int, ...] | None,
+    shape: list[int],
+) -> tuple[int, tuple[int, ...] | None]:
+    """Return the axis and the fused sections of a tensor before transformers converts it.
+
+    Parameters
+    ----------
+    name : str
+    operations : list
+        What transformers does with the tensor to make the parameter.
+    count : int
+        Number of parameters that it makes of the tensor.
+    axis, sections
+        Those of the parameter.
+    shape : list of int
+        The shape of the parameter.
+    """
+    rank, length = len(shape), shape[axis]
+    for operation, *dims in reversed(operations):
+        dims = [dim % rank for dim in dims]
+        if operation == "Concatenate":
+            if dims[0] == axis:  # the tensor is one of the sections
+                sections = None
+        elif operation == "MergeModulelist" and dims == [0] and axis > 0:
+            axis, rank = axis - 1, rank - 1  # the tensor is that of one expert
+        elif operation == "Transpose":
+            axis = {dims[0]: dims[1], dims[1]: dims[0]}.get(axis, axis)
+        elif operation == "Chunk" and sections is None:
+            if dims[0] == axis:
+                sections = (length,) * count
+        else:
+            rest = f"transformers makes its parameter by {operation}, which parts cannot follow; "
+            raise SplitError("files", name, rest + "give a pattern that says how to split it")
+    return axis, sections
+
+
+def check_shapes(
+    plan: ModelPlan,
+    planned: Mapping[str, Choice],
+    skip: Callable[[str], bool],
+    shapes: Mapping[str, Shape],
+) -> None:
     """Check that a checkpoint is of the model.
 
     Parameters
     ----------
     plan : ModelPlan
-    names : iterable of str
+    planned : mapping of str to Choice
         The tensors that the plan splits.
+    skip : callable
+        Tells whether a pattern counts for a tensor.
     shapes : mapping of str to tuple of int
         The shapes of the whole tensors of the checkpoint.
 
@@ -160,14 +235,20 @@ def check_shapes(plan: ModelPlan, names: Iterable[str], shapes: Mapping[str, Sha
     SplitError
         If a tensor is missing or has another shape.
     """
-    for name in names:
-        shape = tuple(plan.styles[name][1])
-        if name not in shapes and name in plan.tied:
-            continue
-        if shapes.get(name) != shape:
-            found = f"of shape {shapes[name]}" if name in shapes else "missing"
-            rule = f"the model {plan.model} has it with shape {shape}; give the whole checkpoint"
-            raise SplitError("files", f"{name}, {found}", rule)
+    targets = {name: plan.origins.get(name, (name, [], 1))[0] for name in shapes}
+    found = {*targets.values(), *plan.tied}
+    by_pattern = any(target not in plan.styles and skip(name) for name, target in targets.items())
+    for target, (style, whole) in plan.styles.items():
+        if style not in _WHOLE and target not in found and not by_pattern:
+            rest = f"the model {plan.model} has it with shape {tuple(whole)}; give the whole "
+            rest += "checkpoint, or a pattern for the tensor that stands for it"
+            raise SplitError("files", f"{target}, missing", rest)
+    for name in planned:
+        _, operations, _ = plan.origins.get(name, (name, [], 1))
+        whole = plan.styles[targets[name]][1]
+        if not operations and shapes[name] != tuple(whole):
+            rest = f"the model {plan.model} has it with shape {tuple(whole)}; give the whole "
+            raise SplitError("files", f"{name}, of shape {shapes[name]}", rest + "checkpoint")
 
 
 def _axis_and_sections(
@@ -199,6 +280,6 @@ def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | No
     separate = module in _KEY_VALUE
     fused = "qkv" in module or "query_key_value" in module
     heads = plan.key_value_heads if separate or fused else plan.heads
-    if length % heads:
+    if not heads or length % heads:
         return None, False
     return length // heads, separate and style == "colwise"

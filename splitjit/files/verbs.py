@@ -35,6 +35,9 @@ StrPath = str | os.PathLike[str]
 Progress = Callable[[int, int], object]
 """Called with the number of bytes written so far, and the number of all bytes to write."""
 
+Planned = tuple[ModelPlan, Mapping[str, Choice], Callable[[str], bool]]
+"""The plan of a model, what it splits, and whether a pattern counts for a name instead."""
+
 
 @dataclass(frozen=True, slots=True)
 class Which:
@@ -217,7 +220,7 @@ def _shapes(checkpoints: Sequence[Checkpoint]) -> dict[str, Shape]:
 
 def _chooser_of_parts(
     parts: list[Checkpoint], which: Which
-) -> tuple[Chooser | None, tuple[ModelPlan, Mapping[str, Choice]] | None]:
+) -> tuple[Chooser | None, Planned | None]:
     """Return how the user says that parts were split; None if the user does not say it."""
     if not which.given:
         return None, None
@@ -227,24 +230,28 @@ def _chooser_of_parts(
 
 def _chooser(
     checkpoints: Sequence[Checkpoint], which: Which, *folders: Path
-) -> tuple[Chooser, tuple[ModelPlan, Mapping[str, Choice]] | None]:
+) -> tuple[Chooser, Planned | None]:
     """Return how to split the tensor of a name: by patterns, then by the plan of the model."""
     axis = which.axis or 0
     chosen = [patterns.parse(text, axis) for text in which.tensors or ()]
+    names = [name for one in checkpoints for file in one.files for name in file.names]
+    patterns.check_matches(chosen, names)
+
+    def by_pattern(name: str) -> bool:
+        return any(choice.matches(name) for choice in chosen)
+
     model = None
     planned: Mapping[str, Choice] = {}
     if which.tp_plan:
-        model = tensor_parallel.load(_config(which.config, *folders))
-        planned = tensor_parallel.choices(model, lambda name: any(c.matches(name) for c in chosen))
-    names = [name for one in checkpoints for file in one.files for name in file.names]
-    patterns.check_matches(chosen, names)
+        model = tensor_parallel.load(_config(which.config, *folders), names)
+        planned = tensor_parallel.choices(model, names, by_pattern)
     default = None if chosen or model else Choice("*", axis)
 
     def choose(name: str, file: TensorFile) -> Choice | None:
-        by_pattern = next((choice for choice in chosen if choice.matches(name)), None)
-        return by_pattern or planned.get(name, default)
+        first = next((choice for choice in chosen if choice.matches(name)), None)
+        return first or planned.get(name, default)
 
-    return choose, (model, planned) if model else None
+    return choose, (model, planned, by_pattern) if model else None
 
 
 def _config(config: StrPath | None, *folders: Path) -> Path:
