@@ -436,8 +436,8 @@ MUTATIONS = [
     Mutation(
         "warnings: a bias follows its weight along any axis",
         "files/siblings.py",
-        "        return weight.axis == output",
-        "        return True",
+        "not in weight.shape:\n        return weight.axis == output",
+        "not in weight.shape:\n        return True",
         "test_checkpoints.py",
     ),
     Mutation(

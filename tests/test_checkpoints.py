@@ -429,14 +429,14 @@ def test_sections_with_other_numbers_of_parts(tmp_path):
 
 WEIGHT = np.zeros((8, 4), "f4")
 MISMATCHES = [
-    ({"bias": (8,)}, ["*.weight"], "bias is copied whole, but its weight is split along axis 0"),
+    ({"bias": (8,)}, ["*.weight"], "bias is copied whole, but l.*.q.weight is split along axis 0"),
     ({"bias": (8,)}, ["*.weight=1"], None),
-    ({"bias": (8,)}, ["*.bias"], "bias is split, but its weight is copied whole"),
+    ({"bias": (8,)}, ["*.bias"], "bias is split, but l.*.q.weight is copied whole"),
     ({"bias": (8,)}, ["*"], None),
     (
         {"bias": (8,)},
         ["*.weight=1", "*.bias"],
-        "bias is split, but its weight is split along axis 1",
+        "bias is split, but l.*.q.weight is split along axis 1",
     ),
     ({"weight_scale": (8, 1)}, ["*.weight"], "weight_scale is copied whole"),
     ({"weight_scale": (8, 1)}, ["*.weight=1"], None),
@@ -444,7 +444,16 @@ MISMATCHES = [
     ({"scales": (1,)}, ["*.weight"], None),
     ({"scale": ()}, ["*.weight"], None),
     ({"zero_point": (8,)}, ["*.weight"], "zero_point is copied whole"),
-    ({"zeros": (8,)}, ["*.zeros"], "zeros is split, but its weight is copied"),
+    ({"zeros": (8,)}, ["*.zeros"], "zeros is split, but l.*.q.weight is copied"),
+    (
+        {"weight_scale": (8, 2)},
+        ["*.weight", "*_scale=1"],
+        "weight_scale is split along axis 1, but",
+    ),
+    ({"g_idx": (4,)}, ["*.weight=1", "*.g_idx"], None),
+    ({"g_idx": (4,)}, ["*.weight=1"], "g_idx is copied whole, but l.*.q.weight is split along"),
+    ({"g_idx": (4,)}, ["*.weight"], None),
+    ({"g_idx": (4,)}, ["*.weight", "*.g_idx"], "g_idx is split, but l.*.q.weight is split along"),
 ]
 
 
@@ -466,6 +475,31 @@ def test_warnings(tmp_path, capsys, others, patterns, message):
             assert f"warning: l.*.q.{message}" in warning
             assert warning.endswith("(3 tensors)")
             assert all("of the bytes are split" in line for line in rest)
+
+
+FUSED = [
+    ("qkv_proj", (12, 4), (12,), ["*.weight", "*.bias"], True),
+    ("gate_up_proj", (12, 4), (12,), ["*.weight", "*.bias"], True),
+    ("query_key_value", (12, 4), (12,), ["*=0:4,4,4"], False),
+    ("query_key_value", (12, 4), (12,), ["*=0:12@6"], False),
+    ("qkv_proj", (12, 4), (12,), ["*.weight=1"], False),
+    ("c_attn", (4, 12), (12,), ["*.weight=1", "*.bias"], True),
+    ("c_attn", (4, 12), (12,), ["*.weight=1:4,4,4", "*.bias=0:4,4,4"], False),
+    ("c_proj", (8, 8), (8,), ["*.weight", "*c_fc.weight=1", "*c_fc.bias"], False),
+]
+
+
+@pytest.mark.parametrize(("module", "weight", "bias", "patterns", "warns"), FUSED)
+def test_warnings_about_fused_weights(tmp_path, module, weight, bias, patterns, warns):
+    tensors = {f"l.{module}.weight": np.zeros(weight, "f4"), f"l.{module}.bias": np.zeros(bias)}
+    if module == "c_proj":  # another module shows that rows are input features
+        tensors |= {"l.c_fc.weight": np.zeros((4, 12), "f4"), "l.c_fc.bias": np.zeros(12)}
+        patterns = [*patterns[1:], patterns[0]]
+    sn.save_file(tensors, tmp_path / "m.safetensors")
+    planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=patterns)
+    fused = [line for line in planned.warnings if "usually fused" in line]
+    assert bool(fused) == warns
+    assert len(planned.warnings) == len(fused)
 
 
 # ---- join -----------------------------------------------------------------------------

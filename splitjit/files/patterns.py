@@ -42,6 +42,8 @@ class Choice:
         Length of a head along the axis. No cut goes through a head.
     shared : bool, default False
         Whether several parts may hold the same head, if there are fewer heads than parts.
+    planned : bool, default False
+        Whether the plan of a model or a record says this, and no pattern.
     """
 
     pattern: str
@@ -50,6 +52,7 @@ class Choice:
     lengths: tuple[int, ...] | None = None
     head: int | None = None
     shared: bool = False
+    planned: bool = False
 
     def matches(self, name: str) -> bool:
         """Return whether the pattern matches a name."""

@@ -211,5 +211,5 @@ def _choice(path: Path, name: str, value: object) -> Choice | None:
             and (head is None or (_is_length(head) and head > 0))
             and type(shared) is bool
         ):
-            return Choice(name, axis, sections, lengths, head, shared)
+            return Choice(name, axis, sections, lengths, head, shared, planned=True)
     raise _damaged(path, f"{shorten(value)} does not say how {shorten(name)} is divided")

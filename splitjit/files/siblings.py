@@ -1,9 +1,9 @@
-"""Find weights whose bias, scale or zero point is not split as the weight is."""
+"""Find tensors that do not fit together: a bias, a scale or a zero point, and fused weights."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from splitjit.files.plan import TensorPlan
 
@@ -11,9 +11,16 @@ _WEIGHTS = ("weight", "qweight", "weight_packed")
 """Last names of weights."""
 
 _FOLLOWS = re.compile(
-    r"bias|((weight|input|output)_)?(scales?|zeros?|zero_points?)(_inv|_inverse)?|qzeros?|g_idx"
+    r"bias|((weight|input|output)_)?(scales?|zeros?|zero_points?)(_inv|_inverse)?|qzeros?"
+    r"|(weight_)?g_idx"
 )
 """Last names of tensors that belong to the weight of their module."""
+
+_FUSED = re.compile(r"qkv(_proj)?|Wqkv|gate_up_proj|query_key_value|c_attn|in_proj")
+"""Names of modules in whose weight several projections are usually fused."""
+
+_CONV1D = re.compile(r"c_attn|c_proj|c_fc|q_attn")
+"""Names of modules that may be a Conv1D, whose rows are input features, as in GPT-2."""
 
 
 def find_mismatches(tensors: Sequence[TensorPlan]) -> tuple[str, ...]:
@@ -33,13 +40,28 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> tuple[str, ...]:
     for plan in tensors:
         module, _, name = plan.name.rpartition(".")
         modules.setdefault(module, {})[name] = plan
+    conv1d = any(_is_conv1d(module, held) for module, held in modules.items())
     counts: dict[tuple[str, str], int] = {}
+
+    def warn(name: str, fault: str) -> None:
+        key = _general(name), fault
+        counts[key] = counts.get(key, 0) + 1
+
     for module, held in modules.items():
+        last = module.rpartition(".")[2]
         weight = next((held[name] for name in _WEIGHTS if name in held), None)
+        if weight is None:
+            continue
+        output = _output_axis(weight, conv1d and bool(_CONV1D.fullmatch(last)))
+        if _FUSED.fullmatch(last) and _is_cut_as_one(weight, output):
+            warn(
+                weight.name,
+                "is split as one, but several projections are usually fused in it: "
+                "give their lengths, as in PATTERN=AXIS:LENGTHS",
+            )
         for name, other in held.items():
-            if weight and _FOLLOWS.fullmatch(name) and (fault := _fault(weight, other)):
-                general = re.sub(r"(?<![^.])\d+(?![^.])", "*", f"{module}.{name}".lstrip("."))
-                counts[general, fault] = counts.get((general, fault), 0) + 1
+            if _FOLLOWS.fullmatch(name) and (fault := _fault(weight, other, output)):
+                warn(other.name, fault)
     return tuple(
         [
             f"{name} {fault}" + (f" ({count} tensors)" if count > 1 else "")
@@ -48,31 +70,64 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> tuple[str, ...]:
     )
 
 
-def _fault(weight: TensorPlan, other: TensorPlan) -> str | None:
+def _general(name: str) -> str:
+    """Return a name without the numbers of layers."""
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
+
+
+def _is_conv1d(module: str, held: Mapping[str, TensorPlan]) -> bool:
+    """Return whether the bias shows that the columns of a weight are its output features."""
+    if not _CONV1D.fullmatch(module.rpartition(".")[2]) or not {"weight", "bias"} <= held.keys():
+        return False
+    weight, bias = held["weight"].shape, held["bias"].shape
+    return len(weight) == 2 and weight[0] != weight[1] and bias == weight[1:]
+
+
+def _output_axis(weight: TensorPlan, conv1d: bool) -> int:
+    """Return the axis of the output features."""
+    if conv1d or weight.name.endswith("qweight"):
+        return len(weight.shape) - 1
+    return max(len(weight.shape) - 2, 0)
+
+
+def _is_cut_as_one(weight: TensorPlan, output: int) -> bool:
+    """Return whether a pattern cuts the output features without regard to fused sections."""
+    choice = weight.choice
+    if weight.axis != output or choice is None or choice.planned or choice.head:
+        return False
+    return len(weight.sections) == 1
+
+
+def _fault(weight: TensorPlan, other: TensorPlan, output: int) -> str | None:
     """Say how the treatment of a tensor does not fit its weight; None if it fits."""
+    name = _general(weight.name)
     if weight.axis is None:
-        return None if other.axis is None else "is split, but its weight is copied whole"
-    along = f"its weight is split along axis {weight.axis}"
-    if other.axis is None and _follows(weight, other):
+        return None if other.axis is None else f"is split, but {name} is copied whole"
+    along = f"{name} is split along axis {weight.axis}"
+    follows = _follows(weight, other, output)
+    if other.axis is None and follows:
         return f"is copied whole, but {along}"
-    if other.axis is not None and not _follows(weight, other):
+    if other.axis is not None and not follows:
         return f"is split, but {along}, which it does not have"
+    if other.axis is not None and len(other.shape) > 1 and other.axis != weight.axis:
+        return f"is split along axis {other.axis}, but {along}"
     return None
 
 
-def _follows(weight: TensorPlan, other: TensorPlan) -> bool:
+def _follows(weight: TensorPlan, other: TensorPlan, output: int) -> bool:
     """Return whether a tensor has the axis along which its weight is split.
 
     A one-dimensional tensor has the axis of the weight with as many elements. If both
-    axes have as many, this is the axis of the output features: the first axis, or in
-    packed weights the last one.
+    axes have as many, this is the axis of the output features. ``g_idx`` gives the group
+    of each input feature.
     """
     assert weight.axis is not None
     if len(other.shape) > 1:
         return weight.axis < len(other.shape) and other.shape[weight.axis] > 1
     if other.shape in ((), (1,)):
         return False
-    output = len(weight.shape) - 1 if weight.name.endswith("qweight") else 0
+    if other.name.endswith("g_idx"):
+        return weight.axis != output
     if weight.shape[output] == other.shape[0] or other.shape[0] not in weight.shape:
         return weight.axis == output
     return weight.shape[weight.axis] == other.shape[0]

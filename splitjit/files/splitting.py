@@ -108,7 +108,7 @@ def _choices(plans: Iterable[TensorPlan]) -> dict[str, Choice | None]:
             if given.head:  # several parts may hold the same head
                 sections = given.sections or sections
             choices[plan.name] = replace(
-                given, pattern=plan.name, axis=plan.axis, sections=sections
+                given, pattern=plan.name, axis=plan.axis, sections=sections, planned=True
             )
     return choices
 

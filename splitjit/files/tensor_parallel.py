@@ -167,7 +167,7 @@ def choices(
             head, shared = _head(plan, target, style, whole[axis])
             if head and sections is None:
                 sections = (whole[axis],)
-        made[name] = Choice(name, axis, sections, None, head, shared)
+        made[name] = Choice(name, axis, sections, None, head, shared, planned=True)
     return made
 
 

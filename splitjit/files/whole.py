@@ -60,7 +60,7 @@ class WholeFile(TensorFile):
     def choice(self, name: str) -> Choice | None:
         """Return how the parts of a tensor were split, but not into how many."""
         choice = self._joined[name].plan.choice
-        return choice and replace(choice, pattern=name, lengths=None)
+        return choice and replace(choice, pattern=name, lengths=None, planned=True)
 
     def streams(self, tensors: Sequence[Tensor]) -> Generator[IO[bytes]]:
         """Open the parts and yield the data of each tensor."""
