@@ -458,7 +458,7 @@ def test_interrupted(half_way, x, name):
     assert re.fullmatch(r"\.splitjit-\w+", *names("a/b"))
     process.send_signal(number)
     printed = process.communicate()
-    assert printed == ("", "python -m splitjit: interrupted\n")
+    assert printed == ("", "python -m splitjit: interrupted; no file was written\n")
     assert process.returncode == 128 + number
     assert names() == ["x.1.npy", "x.npy"]
 
@@ -696,3 +696,21 @@ def test_many_parts_are_summed_up(x, capsys):
         printed = capsys.readouterr().out
         assert ("y.39.npy" in printed) == bool(more)
         assert ("40 files" in printed) != bool(more)
+
+
+@pytest.mark.parametrize("name", ["m.pt", "m.bin", "m.gguf", "s3://bucket/m.safetensors"])
+def test_files_of_other_formats(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    if "//" not in name:
+        Path(name).touch()
+    for arguments in (["split", name, "--num-splits=2"], ["info", name]):
+        assert main(arguments) == 2
+        expected = "must be a local path" if "//" in name else "by safetensors, then split that"
+        assert expected in capsys.readouterr().err
+
+
+def test_a_file_without_tensors(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savez("m.npz")
+    assert main(["split", "m.npz", "--num-splits=2"]) == 0
+    assert "m.npz is empty: it holds no tensor" in capsys.readouterr().err

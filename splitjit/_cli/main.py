@@ -70,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         report.say(str(error))
         return 2
     except KeyboardInterrupt as interrupt:
-        report.say("interrupted")
+        complete = transaction.COMPLETE in getattr(interrupt, "__notes__", ())
+        report.say(f"interrupted; {transaction.COMPLETE if complete else 'no file was written'}")
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     return 0
 

@@ -89,6 +89,8 @@ def plan_parts(
     outputs = [(file.paths, file.targets) for file in merged]
     check_places(operator, [*outputs, *[((path,), (target,)) for target, path in copies]])
     warnings = siblings.find_mismatches([plan for file in merged for plan in file.tensors])
+    empty = [f"{file.path} is empty: it holds no tensor" for _, file in inputs if not file.names]
+    warnings = (*warnings, *empty)
     planned = SplitFiles(tuple(merged), tuple(indexes), warnings, tuple(copies), int(ranks))
     if count > 1 and planned.share_split < 0.5:
         share = f"{planned.share_split:.0%} of the bytes are split"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,9 +68,12 @@ class Where:
 
 def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
     """Return paths as a list; one path is a list of one."""
-    if isinstance(paths, (str, os.PathLike)):
-        return [Path(paths)]
-    found = [Path(path) for path in paths]
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
+    for path in given:
+        if isinstance(path, str) and re.match(r"[a-z][a-z0-9+.-]+://", path):
+            rule = "must be a local path; fetch the file first, with the tool of its storage"
+            raise SplitError("files", shorten(path), rule)
+    found = [Path(path) for path in given]
     if not found:
         raise SplitError("files", "paths=[]", "must name a file")
     return found

@@ -12,6 +12,16 @@ from splitjit.files.formats.npy import Npy
 from splitjit.files.formats.npz import Npz
 from splitjit.files.formats.safetensors import Safetensors
 
+_OF_OTHERS = {
+    **dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), "torch.load(path, weights_only=True)"),
+    ".gguf": "the gguf package",
+    ".h5": "h5py",
+    ".msgpack": "flax",
+    ".onnx": "onnx.load(path)",
+    ".tflite": "its own package",
+}
+"""Suffixes of files that hold tensors in other formats, and what reads them."""
+
 FORMATS: tuple[type[TensorFile], ...] = (Npy, Npz, Safetensors)
 
 
@@ -38,6 +48,10 @@ def read(path: Path) -> TensorFile:
     """
     kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix, Npy)
     check_regular(path)
+    if path.suffix in _OF_OTHERS and not _is_npy(path):
+        rule = "only .npy, .npz and .safetensors files are split: read the tensors by "
+        rule += f"{_OF_OTHERS[path.suffix]} and write them by safetensors, then split that file"
+        raise SplitError("split", str(path), rule)
     try:
         return kind(path)
     except (MemoryError, SplitError):
@@ -46,6 +60,11 @@ def read(path: Path) -> TensorFile:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise refusal(path, kind.suffix, error) from error
+
+
+def _is_npy(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(6) == b"\x93NUMPY"
 
 
 def check_regular(path: Path) -> None:

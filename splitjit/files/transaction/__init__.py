@@ -74,6 +74,8 @@ def transaction(
     """
     _check_space(needed or {})
     with contextlib.ExitStack() as stack:
+        stack.push(lambda kind, error, trace: _say_how_it_ended(error, moves))
+        moves: Moves | None = None
         with signals.deferred():
             moves = _begin(targets, key)
             stack.push(moves.end)
@@ -92,6 +94,15 @@ def transaction(
         with signals.deferred():
             moves.move(force)
             moves.commit()
+
+
+COMPLETE = "all files are complete"
+"""A note of the error if an interrupt came after the commit."""
+
+
+def _say_how_it_ended(error: BaseException | None, moves: Moves | None) -> None:
+    if isinstance(error, KeyboardInterrupt) and moves and moves.state == COMMITTED:
+        error.add_note(COMPLETE)
 
 
 def check(targets: Iterable[Path], force: bool) -> None:
