@@ -1,0 +1,78 @@
+"""Pictures that the package draws, and charts of figures that pages show.
+
+``python docs/pictures.py`` writes the pictures of README.md to docs/_static. The build of the site
+draws the others from README.md itself, so their figures are those of the tables.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from pathlib import Path
+
+import splitjit
+
+ROOT = Path(__file__).parents[1]
+STATIC = Path(__file__).with_name("_static")
+INKS = {"light": "#1f2328", "dark": "#e6edf3"}
+"""The color of lines and text on a light and on a dark page."""
+
+CHARTED = ("splitjit", "`np.split`, copied", "fastest other library", "limit")
+"""The columns of the table of costs that the chart shows."""
+
+
+def picture(ink: str) -> str:
+    """Draw the split of the first example of README.md."""
+    plan = splitjit.plan_split((512, 6144), [4096, 1024, 1024], axis=1)
+    return plan._repr_html_().replace("currentColor", ink) + "\n"
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """Return the first table between ``<!-- name -->`` and its end in README.md, by column."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    section = text.split(f"<!-- {name} -->")[1].split(f"<!-- end of {name} -->")[0]
+    lines = [line.strip("| \n") for line in section.splitlines() if line.startswith("|")]
+    head, _, *rows = [re.split(r"\s*\|\s*", line) for line in lines]
+    return [dict(zip(head, [*row, ""], strict=False)) for row in rows]
+
+
+def milliseconds(cell: str) -> float | None:
+    """Return the time at the end of a cell, or None if it has none."""
+    found = re.search(r"([\d.]+) (µs|ms)", cell)
+    return float(found[1]) * {"µs": 1e-3, "ms": 1.0}[found[2]] if found else None
+
+
+def chart(most: int = 3) -> str:
+    """Return bars of the first splits of the table of costs, as HTML; the page has the colors."""
+    groups = []
+    for row in [row for row in table("cost") if milliseconds(row["splitjit"])][: most + 1]:
+        times = {name: milliseconds(row[name]) for name in CHARTED}
+        if times["limit"] is None or times["splitjit"] is None:
+            continue
+        longest = max(time for time in times.values() if time is not None)
+        bars = "".join(
+            f'<div class="bar"><span>{escape(_label(name, row[name]))}</span>'
+            f'<i class="{"ours" if name == "splitjit" else "limit" if name == "limit" else ""}" '
+            f'style="width:{58 * time / longest:.1f}%"></i><b>{time:.3g} ms</b></div>'
+            for name, time in times.items()
+            if time is not None
+        )
+        groups.append(f'<div class="case">{escape(row["split"].replace("`", ""))}</div>{bars}')
+    return f'<div class="speeds" role="img" aria-label="Times of splits">{"".join(groups)}</div>'
+
+
+def _label(name: str, cell: str) -> str:
+    """Return a short name of a contender: of the other library, its own."""
+    if name == "fastest other library":
+        return re.sub(r"\s*[\d.]+ (µs|ms).*", "", cell)
+    return {"limit": "plain copy in C"}.get(name, name.replace("`", ""))
+
+
+def main() -> None:
+    """Write the pictures of README.md."""
+    for name, ink in INKS.items():
+        (STATIC / f"split-{name}.svg").write_text(picture(ink), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
