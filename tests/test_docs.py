@@ -72,3 +72,11 @@ def test_names_of_other_libraries_exist(inventory):
     lines = inventory.read_text("utf-8").splitlines()
     for name in [line.split()[0] for line in lines if not line.startswith("#")]:
         assert resolve_name(name)
+
+
+def test_pre_commit_runs_the_linters_of_ci():
+    yaml = pytest.importorskip("yaml")
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+    hooks = {hook["entry"].split()[0] for repo in config["repos"] for hook in repo["hooks"]}
+    steps = (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+    assert hooks == {step.split()[0] for step in steps if re.match("ruff|mypy|basedpyright", step)}
