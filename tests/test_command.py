@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -495,7 +496,13 @@ def test_killed_and_given_again(half_way, x, capsys):
 @needs_kernels
 def test_check_as_a_user_runs_it():
     ended = run("check")
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.returncode == 0
+    first, *others = ended.stderr.splitlines()
+    assert "loading the kernels" in first
+    assert [line for line in others if "still compiling" not in line] == [
+        f"python -m splitjit: {i} of {len(check.WORKLOADS)}: {workload.name}"
+        for i, workload in enumerate(check.WORKLOADS, 1)
+    ]
     rows = ended.stdout.split("\n\n")[0].splitlines()[1:]
     assert [row[:28].strip() for row in rows] == [w.name for w in check.WORKLOADS]
     for row in rows:
@@ -563,7 +570,36 @@ def small(monkeypatch):
 @pytest.mark.slow
 def test_check_passes(small, capsys):
     assert main(["check"]) == 0
-    assert "Every part equals" in capsys.readouterr().out
+    assert re.search(r"Every part equals .* took [\d.]+ s", capsys.readouterr().out)
+
+
+@pytest.mark.slow
+def test_check_prints_json(small, capsys):
+    assert check.run(as_json=True) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"]
+    assert found["seconds"] > 0
+    assert found["machine"]["numpy"] == np.__version__
+    assert [workload["name"] for workload in found["workloads"]] == ["strings", "slices", "kernels"]
+    assert all(workload["seconds"]["fresh"] > 0 for workload in found["workloads"])
+
+
+def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
+    loads = []
+
+    def load():
+        loads.append(capsys.readouterr().err)
+        time.sleep(0.1)
+        return []
+
+    monkeypatch.setattr(check, "_time_first_use", load)
+    monkeypatch.setattr(check, "_environment", list)
+    monkeypatch.setattr(check, "SAY_EVERY", 0.01)
+    threads_before = threading.active_count()
+    assert check.run() == 0
+    assert "loading the kernels" in loads[0]
+    assert "still compiling" in capsys.readouterr().err
+    assert threading.active_count() == threads_before  # else one thread might copy
 
 
 @needs_kernels

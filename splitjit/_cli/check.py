@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.machinery
 import itertools
+import json
 import math
 import os
 import platform
 import random
 import statistics
 import sys
+import threading
 import time
 import timeit
 from collections.abc import Callable, Iterator
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import splitjit
+from splitjit._cli.report import say
 from splitjit._copy import cores
 from splitjit._copy.addresses import address_of
 from splitjit._copy.loading import jit_disabled
@@ -31,6 +35,9 @@ SCALING_SHAPE = (2048, 8192)
 
 SECONDS = 0.4
 """Seconds for which each workload is timed."""
+
+SAY_EVERY = 5.0
+"""Seconds between two lines that say that kernels are still compiled."""
 
 _FILE = Path(splitjit.__file__)
 
@@ -62,13 +69,17 @@ class Workload:
     rule: dict[str, Any]
     sections: int | list[int]
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the array."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
     def make(self) -> np.ndarray:
         """Make an array of random bits, or of strings if the dtype is object."""
         if self.dtype == "object":
             words = [f"token {i}" for i in range(math.prod(self.shape))]
             return np.array(words, object).reshape(self.shape)
-        nbytes = math.prod(self.shape) * np.dtype(self.dtype).itemsize
-        bits = np.frombuffer(np.random.default_rng(0).bytes(nbytes), self.dtype)
+        bits = np.frombuffer(np.random.default_rng(0).bytes(self.nbytes), self.dtype)
         return bits.reshape(self.shape)
 
 
@@ -106,33 +117,98 @@ def shadows_installation() -> bool:
     return bool(installed and installed.origin and not _FILE.samefile(installed.origin))
 
 
-def run() -> int:
+def run(as_json: bool = False) -> int:
     """Check and time every workload, and print a table of the results.
+
+    Parameters
+    ----------
+    as_json : bool, default False
+        Print one JSON object instead of the table. Times are seconds.
 
     Returns
     -------
     int
         The exit status: 1 if a part differs from NumPy's in any byte, else 0.
     """
-    first_use = _time_first_use()
-    columns = "{:<28} {:>5}  {:>9} {:>9} {:>7} {:>8} {:>9}"
-    print(columns.format("", "parts", "fresh", "out=", "GB/s", "x NumPy", "of memcpy"))
-    wrong = 0
-    for workload in WORKLOADS:
-        x = workload.make()
-        equal = parts_equal(workload, x)
-        wrong += not equal
-        figures = _figures(x, measure(workload, x))
-        print(columns.format(workload.name, "ok" if equal else "WRONG", *figures), flush=True)
+    begun = time.monotonic()
+    say(
+        "loading the kernels; the first time on this machine, splitjit compiles this version of "
+        "them, which takes about 10 s on a quiet machine"
+    )
+    with _counting():
+        first_use = dict(_time_first_use())
+    rows = []
+    if not as_json:
+        print(_COLUMNS.format("", "parts", "fresh", "out=", "GB/s", "x NumPy", "of memcpy"))
+    for i, workload in enumerate(WORKLOADS, 1):
+        if as_json or not sys.stdout.isatty():  # the table does not show the progress
+            say(f"{i} of {len(WORKLOADS)}: {workload.name}")
+        row = _Row(workload, parts_equal(workload, x := workload.make()), measure(workload, x))
+        rows.append(row)
+        if not as_json:
+            print(row, flush=True)
+    machine = {**dict(_environment()), **first_use}
+    (_print_json if as_json else _print_end)(rows, machine, time.monotonic() - begun)
+    return 0 if all(row.ok for row in rows) else 1
+
+
+_COLUMNS = "{:<28} {:>5}  {:>9} {:>9} {:>7} {:>8} {:>9}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The results of a workload; see `measure` for the seconds."""
+
+    workload: Workload
+    ok: bool
+    seconds: dict[str, float]
+
+    def __str__(self) -> str:
+        figures = _figures(self.workload.nbytes, self.seconds)
+        return _COLUMNS.format(self.workload.name, "ok" if self.ok else "WRONG", *figures)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the results for JSON."""
+        of = self.workload
+        rule = {"shape": of.shape, "dtype": of.dtype, "axis": of.axis, **of.rule}
+        return {"name": of.name, **rule, "ok": self.ok, "seconds": self.seconds}
+
+
+def _print_end(rows: list[_Row], machine: dict[str, str], seconds: float) -> None:
     print(
         "\nfresh: into new arrays; out=: into arrays that exist; GB/s: read + written, out=;\n"
         "x NumPy: fresh, against [part.copy() for part in np.split(...)]; of memcpy: out=,\n"
         "against np.copyto of as many bytes, which is one thread.\n"
     )
-    for name, value in [*_environment(), *first_use]:
+    for name, value in machine.items():
         print(f"{name:<16} {value}")
-    print(f"\n{wrong} workloads WRONG" if wrong else "\nEvery part equals NumPy's, byte for byte.")
-    return 1 if wrong else 0
+    wrong = sum(not row.ok for row in rows)
+    verdict = f"{wrong} workloads WRONG." if wrong else "Every part equals NumPy's, byte for byte."
+    print(f"\n{verdict} This check took {seconds:.1f} s.")
+
+
+def _print_json(rows: list[_Row], machine: dict[str, str], seconds: float) -> None:
+    ok = all(row.ok for row in rows)
+    found = {"ok": ok, "seconds": seconds, "machine": machine}
+    print(json.dumps({**found, "workloads": [row.as_dict() for row in rows]}, indent=1))
+
+
+@contextlib.contextmanager
+def _counting() -> Iterator[None]:
+    """Say every few seconds that the block still runs."""
+    ended, begun = threading.Event(), time.monotonic()
+
+    def count() -> None:
+        while not ended.wait(SAY_EVERY):
+            say(f"still compiling, {time.monotonic() - begun:.0f} s")
+
+    thread = threading.Thread(target=count, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()  # another Python thread would change how many threads may copy
 
 
 def parts_equal(workload: Workload, x: np.ndarray) -> bool:
@@ -210,10 +286,10 @@ def measure(workload: Workload, x: np.ndarray) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in samples.items()}
 
 
-def _figures(x: np.ndarray, seconds: dict[str, float]) -> Iterator[str]:
+def _figures(nbytes: int, seconds: dict[str, float]) -> Iterator[str]:
     yield _duration(seconds["fresh"])
     yield _duration(seconds["out"])
-    yield f"{2 * x.nbytes / seconds['out'] / 1e9:.1f}" if "memcpy" in seconds else "-"
+    yield f"{2 * nbytes / seconds['out'] / 1e9:.1f}" if "memcpy" in seconds else "-"
     yield f"{seconds['numpy'] / seconds['fresh']:.2f}"
     yield f"{seconds['memcpy'] / seconds['out']:.0%}" if "memcpy" in seconds else "-"
 
