@@ -15,7 +15,7 @@ from benchmarks.compare import LIMIT, OURS, Case, contenders, measure
 
 STRIDED = "transposed"
 CASES = {
-    # Each step in "Optimizations and their effects", docs/performance.md, changed one of these.
+    # Each step in "Optimizations and their effects", docs/history.md, changed one of these.
     "long runs, out": (Case((512, 22016), 1, (11008,) * 2), "out"),
     "long runs, fresh": (Case((512, 22016), 1, (11008,) * 2), "fresh"),
     "runs of 40 bytes, out": (Case((150_000, 100), 1, (10,) * 10), "out"),

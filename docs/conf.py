@@ -4,11 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import splitjit
 
-sys.path.insert(0, str(Path(__file__).parent))  # for site_pages
+sys.path.insert(0, str(Path(__file__).parent))
+import pictures  # beside this file
 
 project = "splitjit"
 author = copyright = "The splitjit developers"
@@ -89,15 +91,30 @@ numpydoc_validation_exclude = {  # the base classes of the first two have the do
 html_theme = "pydata_sphinx_theme"
 html_title = "splitjit"
 html_theme_options = {
+    "logo": {
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+        "text": f"splitjit {version}",
+        "alt_text": "",
+    },
     "header_links_before_dropdown": 7,
     "navbar_persistent": ["search-button"],  # the search field is too wide for the bar
     "navigation_with_keys": False,
+    "article_footer_items": ["run-examples"],
     "secondary_sidebar_items": {
-        "**": ["page-toc", "run-examples"],
+        "**": ["page-toc"],
+        "index": [],
         "conformance": [],
         "performance": [],
+        "results": [],
     },
 }
+pyproject = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8"))
+repository = pyproject["project"].get("urls", {}).get("Repository")
+if repository:
+    html_theme_options["icon_links"] = [
+        {"name": "Repository", "url": repository, "icon": "fa-solid fa-code-branch"}
+    ]
 html_sidebars = {"*": []}  # only the how-to pages have siblings to list; tables need the width
 html_show_sourcelink = False
 html_domain_indices = False  # the reference lists the modules
@@ -122,6 +139,8 @@ for name, arguments in {
     (MADE / f"{name}.txt").write_bytes(printed)
 plan = splitjit.plan_split((4096, 6144), [4096, 1024, 1024], axis=1)
 (MADE / "plan.html").write_text(f"<figure>{plan._repr_html_()}</figure>", "utf-8")
+(MADE / "split.html").write_text(f'<figure class="hero">{pictures.picture()}</figure>', "utf-8")
+(MADE / "chart.html").write_text(pictures.chart(), "utf-8")
 
 
 def publish_history(app, error):

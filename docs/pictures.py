@@ -21,10 +21,16 @@ CHARTED = ("splitjit", "`np.split`, copied", "fastest other library", "limit")
 """The columns of the table of costs that the chart shows."""
 
 
-def picture(ink: str) -> str:
+def picture(ink: str = "currentColor") -> str:
     """Draw the split of the first example of README.md."""
     plan = splitjit.plan_split((512, 6144), [4096, 1024, 1024], axis=1)
     return plan._repr_html_().replace("currentColor", ink) + "\n"
+
+
+def bar(sizes: list[int]) -> str:
+    """Return a bar with a cell for each part, as HTML; the page has the colors."""
+    cells = "".join(f'<span style="flex:{size}">{size}</span>' for size in sizes)
+    return f'<div class="parts" aria-hidden="true">{cells}</div>'
 
 
 def table(name: str) -> list[dict[str, str]]:
@@ -53,7 +59,7 @@ def chart(most: int = 3) -> str:
         bars = "".join(
             f'<div class="bar"><span>{escape(_label(name, row[name]))}</span>'
             f'<i class="{"ours" if name == "splitjit" else "limit" if name == "limit" else ""}" '
-            f'style="width:{58 * time / longest:.1f}%"></i><b>{time:.3g} ms</b></div>'
+            f'style="width:{50 * time / longest:.1f}%"></i><b>{time:.3g} ms</b></div>'
             for name, time in times.items()
             if time is not None
         )

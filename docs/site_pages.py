@@ -1,7 +1,8 @@
-"""What Sphinx does for this site only: signs of the conformance tables, commands of examples."""
+"""What Sphinx does for this site only: signs, bars and cards of tables, commands of examples."""
 
 import importlib
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 
+import pictures
 import splitjit
 
 PACKAGE = Path(splitjit.__file__).parent
@@ -39,10 +41,26 @@ def color_conformance(app: Sphinx, doctree: nodes.document, docname: str) -> Non
                     rule["classes"].append("has-difference")
 
 
+def draw_rules(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Draw a bar for each row of the table of rules; in a narrow window the rows are cards."""
+    if docname != "rules":
+        return
+    for table in doctree.findall(nodes.table):
+        header, *rows = table.findall(nodes.row)
+        column = [cell.astext() for cell in header.children].index("7 into 3 gives")
+        table["classes"].append("rules")
+        for row in rows:
+            cell = row.children[column]
+            found = re.search(r": ([\d, ]+)$", cell.astext())
+            if found:
+                sizes = [int(size) for size in found[1].split(",")]
+                cell += nodes.raw("", pictures.bar(sizes), format="html")
+
+
 def name_test_of_page(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Pass the command that runs the examples of a page to its sidebar."""
+    """Add the command that runs the examples of a page to its foot, for contributors."""
     if doctree is None or ">>> " not in doctree.astext():
         return
     source = Path(app.env.doc2path(pagename))
@@ -67,6 +85,7 @@ def describe_data(
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the functions of this module."""
     app.connect("doctree-resolved", color_conformance)
+    app.connect("doctree-resolved", draw_rules)
     app.connect("html-page-context", name_test_of_page)
     app.connect("autodoc-process-docstring", describe_data, priority=1)
     return {"parallel_read_safe": True}
