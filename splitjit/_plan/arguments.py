@@ -250,8 +250,18 @@ def most_parts() -> int:
 
     If a plan had more parts, the system could kill the process.
     """
+    return max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
+
+
+def _memory() -> int:
+    """Return the bytes of memory of this machine, or 0 if the system does not report them."""
     try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # the system does not report its memory
-        memory = sys.maxsize
-    return max(_MANY_PARTS, memory // 2 // _BYTES_PER_PART)
+        if sys.platform == "win32":
+            import ctypes
+
+            status = (ctypes.c_uint64 * 8)(64)  # a MEMORYSTATUSEX; its first field is its length
+            done = ctypes.windll.kernel32.GlobalMemoryStatusEx(status)
+            return status[1] if done else 0
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ImportError, OSError, ValueError):
+        return 0
