@@ -5,6 +5,7 @@ n-th call and all later calls do nothing but raise: no cleanup can change a file
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -321,9 +322,10 @@ def test_without_locks_nothing_is_recovered(scene, inject, monkeypatch):
     assert_complete_after_another_run(root, force)
 
 
-def test_without_links(scene, inject, monkeypatch):
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EINVAL], ids=["Linux", "Windows"])
+def test_without_links(code, scene, inject, monkeypatch):
     def unsupported(*_, **__):
-        raise PermissionError(1, "Operation not permitted")
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "link", unsupported)
     make, force, _ = scene

@@ -26,7 +26,10 @@ _OPEN_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _PLAIN = _NO_LINK | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
-_LINKS_UNSUPPORTED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
+_LINKS_UNSUPPORTED = {
+    *(errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK),
+    errno.EINVAL,  # Windows, on exFAT and on network shares
+}
 """Errors of `os.link` on file systems that have no hard links, such as FAT."""
 
 
