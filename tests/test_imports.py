@@ -57,7 +57,7 @@ files
 splitjit
 _njit
 _cli
-__main__
+__main__ _pyinstaller
 """
 LAYER_OF = {name: i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
 

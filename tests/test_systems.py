@@ -21,7 +21,7 @@ class Kernel32:
     def __init__(self, reports):
         self.reports = reports
 
-    def GlobalMemoryStatusEx(self, status):  # noqa: N802
+    def GlobalMemoryStatusEx(self, status):
         assert (status[0], ctypes.sizeof(status)) == (64, 64)
         if self.reports:
             status[1] = 8 << 30
