@@ -560,6 +560,19 @@ def test_which_package_is_installed(tmp_path, monkeypatch, first, others, safe, 
     assert check.shadows_installation() == shadows
 
 
+@pytest.mark.parametrize(
+    ("runs", "installed", "shadows"),
+    [("a.zip", ["a.zip"], False), ("here", ["a.zip"], True), ("a.zip", ["a.zip", "here"], False)],
+)
+def test_which_package_is_installed_in_a_zip(tmp_path, monkeypatch, runs, installed, shadows):
+    here = package(tmp_path / "here")
+    shutil.make_archive(str(tmp_path / "a"), "zip", here)
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(check, "_FILE", tmp_path / runs / "splitjit" / "__init__.py")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / name) for name in ("here", *installed)])
+    assert check.shadows_installation() == shadows
+
+
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(check, "WORKLOADS", SMALL)

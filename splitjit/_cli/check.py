@@ -114,7 +114,12 @@ def shadows_installation() -> bool:
     if sys.flags.safe_path or Path(first).resolve() != Path.cwd():
         return False
     installed = importlib.machinery.PathFinder.find_spec("splitjit", others)
-    return bool(installed and installed.origin and not _FILE.samefile(installed.origin))
+    if not installed or not installed.origin:
+        return False
+    try:
+        return not _FILE.samefile(installed.origin)
+    except OSError:  # one of them is in a zip
+        return str(_FILE) != installed.origin
 
 
 def run(as_json: bool = False) -> int:
