@@ -33,6 +33,14 @@ else:
         lockf(file, LOCK_EX | LOCK_NB)
 
 
+def _delete(path):
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True
+
+
 PATIENCE = 60.0
 """Seconds after which this process compiles a function that another process still compiles.
 The system releases the lock of a process that ends, so only a stopped process holds one so long."""
@@ -103,13 +111,18 @@ class CachedFiles:
         except OSError:  # no space, or no rights
             yield
             return
-        with file:
-            self._acquire(file, wait)
-            try:
-                yield
-            finally:
-                with contextlib.suppress(OSError):  # Windows deletes no open file
-                    path.unlink()
+        is_deleted = True
+        try:
+            with file:
+                self._acquire(file, wait)
+                try:
+                    yield
+                finally:
+                    # Before the file is closed: afterwards, another process may have the lock.
+                    is_deleted = _delete(path)
+        finally:
+            if not is_deleted:  # Windows deletes no open file, and hence no lock that is taken
+                _delete(path)
 
     def _acquire(self, file, wait):
         while True:
