@@ -446,6 +446,36 @@ def test_arrays_that_lie_otherwise_are_not_read(monkeypatch):
     assert not structs._reads_arrays()
 
 
+def test_no_item_of_a_list_is_read_before_its_length(monkeypatch):
+    """In another version of CPython, the word with the items may hold another value."""
+
+    def word(address, index):
+        assert address > 1 << 12, "a read of address 0"
+        return 0 if index in (table.LIST_LENGTH, table.LIST_ITEMS) else read(address, index)
+
+    read = structs._word
+    monkeypatch.setattr(structs, "_api", lambda: structs.API)
+    monkeypatch.setattr(structs, "_word", word)
+    assert not structs._reads_arrays()
+
+
+@pytest.mark.parametrize("version", [(3, 16, 0), (4, 0, 0)], ids=str)
+def test_a_version_of_python_that_was_not_tested_is_not_read(version, monkeypatch):
+    def word(address, index):
+        raise AssertionError("a read")
+
+    monkeypatch.setattr(sys, "version_info", version)
+    monkeypatch.setattr(structs, "_word", word)
+    assert not structs._reads_arrays()
+    assert structs._api() is None
+
+
+def test_nothing_is_read_if_numpys_structs_may_differ(monkeypatch):
+    monkeypatch.setattr(structs, "_VERSION", 0x03000000)
+    monkeypatch.setattr(structs, "_lies_as_expected", None)
+    assert not structs._reads_arrays()
+
+
 def test_an_interpreter_without_a_lock_is_not_trusted(monkeypatch):
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
     assert not structs._reads_arrays()

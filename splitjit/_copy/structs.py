@@ -3,6 +3,11 @@
 The C structs of arrays and lists, and NumPy's table of C functions, are the same in all
 versions of CPython and NumPy that splitjit supports. This module verifies that once, at
 import. If something differs, no compiled code reads arrays.
+
+A later version of CPython may change its structs. Then even the check could read
+outside of an object and crash, so nothing is read in versions that no test has seen. A
+later version of NumPy cannot change its struct and its table without another version of
+the table, since the extension modules that were compiled for NumPy 2 read both.
 """
 
 from __future__ import annotations
@@ -17,23 +22,32 @@ import numpy as np
 from splitjit._kernels import table
 
 _VERSION = 0x02000000  # of the table of NumPy 2
+_LAST_PYTHON = (3, 15)
+"""The latest version of CPython with which the tests have passed."""
 
 
 def _word(address: int, index: int) -> int:
     return ctypes.c_ssize_t.from_address(address + table.WORD * index).value
 
 
+def _is_tested() -> bool:
+    """Return whether the tests have passed with this version of CPython."""
+    return sys.implementation.name == "cpython" and sys.version_info[:2] <= _LAST_PYTHON
+
+
 def _reads_arrays() -> bool:
     """Return whether arrays and lists lie in memory as the compiled functions expect."""
     is_gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)
-    if sys.implementation.name != "cpython" or not is_gil_enabled():
+    if not _is_tested() or not is_gil_enabled() or _api() is None:
         return False
     if np.dtype(np.intp).itemsize != table.WORD:
         return False
     strided = np.zeros((4, 6), np.int8)[::2, 1:4].T
     arrays: list[np.ndarray] = [np.zeros((2, 3)), strided, np.frombuffer(b"read-only", np.uint8)]
+    if _word(id(arrays), table.LIST_LENGTH) != len(arrays):
+        return False  # so the next line reads only memory of the list
     items = [_word(_word(id(arrays), table.LIST_ITEMS), i) for i in range(len(arrays))]
-    if _word(id(arrays), table.LIST_LENGTH) != len(arrays) or items != list(map(id, arrays)):
+    if items != list(map(id, arrays)):
         return False
     return all(_lies_as_expected(array) for array in arrays)
 
@@ -55,15 +69,18 @@ def _lies_as_expected(array: np.ndarray) -> bool:
 
 def _api() -> Sequence[int] | None:
     """Return the addresses of NumPy's C functions, or None if they are those of another version."""
+    if not _is_tested():
+        return None
     try:
         capsule = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API
     except (ImportError, AttributeError):
         return None
     kind = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     address = kind(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
-    functions = (ctypes.c_ssize_t * (table.SET_BASE_OBJECT + 1)).from_address(address)
-    version = ctypes.PYFUNCTYPE(ctypes.c_uint)(functions[table.API_VERSION])
-    return list(functions) if version() == _VERSION else None
+    version = ctypes.PYFUNCTYPE(ctypes.c_uint)(_word(address, table.API_VERSION))
+    if version() != _VERSION:
+        return None  # so the next line reads only memory of the table
+    return list((ctypes.c_ssize_t * (table.SET_BASE_OBJECT + 1)).from_address(address))
 
 
 READS_ARRAYS = _reads_arrays()
