@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pictures
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 
-import pictures
 import splitjit
 
 PACKAGE = Path(splitjit.__file__).parent

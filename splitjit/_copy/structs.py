@@ -1,4 +1,4 @@
-"""Whether compiled code may read and make NumPy's arrays, as `splitjit._kernels.known` does.
+"""Whether compiled code may read and make NumPy's arrays, as `splitjit._kernels.entry` does.
 
 The C structs of arrays and lists, and NumPy's table of C functions, are the same in all
 versions of CPython and NumPy that splitjit supports. This module verifies that once, at
