@@ -20,8 +20,10 @@ from splitjit.errors import SplitError, SplitTypeError
 if TYPE_CHECKING:
     from splitjit import dask as dask
     from splitjit import files as files
+    from splitjit import numpy as numpy
     from splitjit import onnx as onnx
     from splitjit import openvino as openvino
+    from splitjit import torch as torch
 
 __all__ = [
     "SplitError",
@@ -36,7 +38,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_SUBMODULES = ("dask", "files", "onnx", "openvino")
+_SUBMODULES = ("dask", "files", "numpy", "onnx", "openvino", "torch")
 
 
 def __dir__() -> list[str]:

@@ -23,9 +23,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
-from dask.array import Array
-from dask.base import tokenize
-from dask.highlevelgraph import HighLevelGraph
+
+try:
+    from dask.array import Array
+    from dask.base import tokenize
+    from dask.highlevelgraph import HighLevelGraph
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "dask":
+        raise
+    raise ImportError("splitjit.dask needs the dask package: pip install splitjit[dask]") from error
 
 from splitjit._api.plan import SplitPlan, cached_plan, plan_split
 from splitjit._copy.threads import one_thread
@@ -34,9 +40,9 @@ from splitjit._plan.arguments import (
     Indices,
     Lengths,
     axis_by_name,
-    axis_not_by_name,
     normalize_axis,
     rule_of,
+    wrong_names,
 )
 from splitjit._plan.rules import Rule
 from splitjit._plan.sizes import describe_rule
@@ -57,7 +63,7 @@ def split(
     num_sections: SupportsIndex | None = None,
     out: None = None,
     copy: bool = True,
-    dim: Any = NOT_GIVEN,
+    **others: Any,
 ) -> list[Array]:
     """Split a Dask array lazily. `splitjit.split` calls this function for Dask arrays.
 
@@ -112,8 +118,8 @@ def split(
     >>> [part.chunks for part in splitjit.split(x, [3, 3], axis=1)]
     [((2, 2), (3,)), ((2, 2), (1, 2))]
     """
-    if by_position is not NOT_GIVEN or dim is not NOT_GIVEN:
-        raise axis_not_by_name("split", by_position, dim)
+    if others or by_position is not NOT_GIVEN:
+        raise wrong_names("split", by_position, others)
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     return split_by_rule(x, axis, rule, out, copy)
 

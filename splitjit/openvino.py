@@ -159,7 +159,7 @@ class VariadicSplit:
 
     See Also
     --------
-    splitjit.split : A function for all rules. It does not accept -1.
+    splitjit.split : A function for all rules.
 
     Notes
     -----

@@ -35,6 +35,11 @@ CASES = [
     Case((0,), {"split": []}, ()),
     Case((0,), {"split": [0, 0, 0]}, (0, 0, 0)),
     Case((2, 6), {"split": np.array([2, 4]), "axis": 1}, (2, 4)),
+    Case((6,), {"split": [1, -1, 2]}, (1, 3, 2)),
+    Case((6,), {"split": [-1]}, (6,)),
+    Case((6,), {"split": [2, -1, 4]}, (2, 0, 4)),
+    Case((0,), {"split": [-1, 0]}, (0, 0)),
+    Case((2, 6), {"split": np.array([-1, 4]), "axis": -1}, (2, 4)),
     Case((2, 6), {"split": np.array([2, 4], np.uint8), "axis": -1}, (2, 4)),
     Case((2, 6), {"split": [np.int64(2), np.int8(4)], "axis": np.int32(1)}, (2, 4)),
     Case((6, 0), {"split": [5, 1]}, (5, 1)),
@@ -95,6 +100,7 @@ EXACT = [
     Case((2**53 + 1,), {"num_sections": 2}, (2**52 + 1, 2**52)),
     Case((2**63 + 5,), {"num_sections": 3}, (2**63 // 3 + 3, 2**63 // 3 + 2, 2**63 // 3 + 2)),
     Case((2**63 + 5,), {"indices": [-5, 10**30]}, (2**63, 5, 0)),
+    Case((2**63 + 5,), {"split": [5, -1]}, (5, 2**63)),
     Case((6,), {"indices": [-(10**30), np.uint64(2**64 - 1), 2**64]}, (0, 6, 0, 0)),
 ]
 
@@ -115,11 +121,21 @@ class Refusal:
 
 REFUSALS = [
     # exactly one rule
-    Refusal((6,), {}, SplitError, "split=None, num_outputs=None.*, num_sections=None: exactly one"),
+    Refusal((6,), {}, SplitError, "no rule: exactly one of"),
     Refusal((6,), {"split": 2, "num_outputs": 3}, SplitError, "split=2, num_outputs=3.*exactly"),
-    Refusal((6,), {"num_splits": 3, "num_outputs": 3}, SplitError, "num_splits=3,.*: exactly one"),
-    Refusal((6,), {"num_splits": 3, "indices": [3]}, SplitError, r"indices=\[3\],.*: exactly one"),
-    Refusal((6,), {"split": [3, 3], "indices": []}, SplitError, r"indices=\[\],.*: exactly one"),
+    Refusal(
+        (6,),
+        {"num_splits": 3, "num_outputs": 3},
+        SplitError,
+        "num_splits=3: exactly one",
+    ),
+    Refusal(
+        (6,),
+        {"num_splits": 3, "indices": [3]},
+        SplitError,
+        r"indices=\[3\]: exactly one",
+    ),
+    Refusal((6,), {"split": [3, 3], "indices": []}, SplitError, r"indices=\[\]: exactly one"),
     Refusal((6,), {"indices": [3], "num_sections": 2}, SplitError, "num_sections=2: exactly one"),
     Refusal((6,), {"split": 3, "num_sections": 2}, SplitError, "num_sections=2: exactly one"),
     Refusal((0,), {"split": [], "num_splits": 3}, SplitError, r"split=\[\].*exactly one"),
@@ -134,10 +150,11 @@ REFUSALS = [
     Refusal((6,), {"split": [2, 5]}, SplitError, "not to 7; if these are indices .* indices= "),
     Refusal((6,), {"split": [5, 2]}, SplitError, "not to 7; .* indices= in ascending order"),
     Refusal((6,), {"split": [2, -2]}, SplitError, "not -2; if these are indices .* indices= "),
-    Refusal((6,), {"split": [2, -1]}, SplitError, r"not -1; splitjit\.openvino\.VariadicSplit"),
-    Refusal(
-        (6,), {"split": -1}, SplitError, r"at least 1; splitjit\.openvino\.VariadicSplit takes"
-    ),
+    Refusal((6,), {"split": [7, -1]}, SplitError, "not -1; one length .* may be -1, for the rest"),
+    Refusal((6,), {"split": [-1, -1]}, SplitError, "not -1; one length of a list may be -1"),
+    Refusal((6,), {"split": [2, -1, -3]}, SplitError, "lengths must be at least 0, not -"),
+    Refusal((6,), {"split": -1}, SplitError, "at least 1; one length of a list may be -1"),
+    Refusal((6,), {"split": [0.5, 0.5]}, SplitTypeError, r"pass split=\[int\(0.5 \* n\), -1\]"),
     # indices
     Refusal((6,), {"indices": [4, 2]}, SplitError, r"indices=\(4, 2\).*descend, but 2 cuts before"),
     Refusal((6,), {"indices": [4, -4]}, SplitError, "descend, but -4 cuts before the preceding"),

@@ -113,6 +113,9 @@ def sizes_of(
         check(chunk >= 1)
         check_memory(-(-length // chunk))
         return [min(chunk, length - start) for start in range(0, length, chunk)]
+    if sizes.count(-1) == 1:
+        rest = length - sum(size for size in sizes if size != -1)
+        sizes = [rest if size == -1 else size for size in sizes]
     check(all(size >= 0 for size in sizes))
     check(sum(sizes) == length)
     return sizes
@@ -213,6 +216,7 @@ def onnx_split(
         given = lengths_of(split, x.dtype)
         check(lengths in (None, given) and given and outputs in (None, len(given)))
         lengths = given
+    check(lengths is None or -1 not in lengths)
     num_splits = outputs if version < 18 and lengths is None else None
     return parts_of(x, axis, lengths, num_outputs, num_splits)[:outputs]
 
@@ -243,7 +247,9 @@ def onnx_split_to_sequence(input, split=None, *, opset=11, axis=0, keepdims=1):
     if split is None:
         parts = parts_of(x, axis, 1)
         return parts if keepdims else [part.squeeze(axis) for part in parts]
-    return parts_of(x, axis, integer_input(split, "ilq", (0, 1)))
+    lengths = integer_input(split, "ilq", (0, 1))
+    check(not isinstance(lengths, list) or -1 not in lengths)
+    return parts_of(x, axis, lengths)
 
 
 def openvino_split(data, axis, *, num_splits):

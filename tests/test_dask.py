@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, openvino, plan_split, split
+from tests import processes
 from tests.cases import CASES, REFUSALS, random_cases
 
 da = pytest.importorskip("dask.array")
@@ -383,3 +384,13 @@ def test_operators_take_the_array_that_it_computes():
     parts = openvino.Split(num_splits=2)(da.from_array(x, 4), 0)
     assert [type(part) for part in parts] == [np.ndarray] * 2
     assert [part.tolist() for part in parts] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_without_dask_the_import_names_the_package(tmp_path):
+    code = (
+        "import sys; sys.modules['dask.array'] = sys.modules['dask'] = None\n"
+        "try: import splitjit.dask\n"
+        "except ImportError as error: assert 'pip install splitjit[dask]' in str(error), error\n"
+        "else: raise AssertionError"
+    )
+    processes.run(tmp_path, code)

@@ -42,7 +42,7 @@ _api.binding
 _api.plan
 _api.split
 _operators
-onnx openvino dask
+onnx openvino numpy torch dask
 files.transaction files.places
 files.formats
 files.patterns files.companions files.ask_transformers

@@ -218,7 +218,7 @@ def test_importing_the_package_imports_no_numba():
 def test_dir_lists_the_public_names_alone():
     code = (
         "import sys, splitjit\n"
-        "submodules = ['dask', 'files', 'onnx', 'openvino']\n"
+        "submodules = ['dask', 'files', 'numpy', 'onnx', 'openvino', 'torch']\n"
         "names = dir(splitjit)\n"
         "assert not {f'splitjit.{name}' for name in submodules} & {*sys.modules}\n"
         "assert names == sorted([*splitjit.__all__, *submodules]), names\n"
@@ -246,3 +246,44 @@ def test_split_into_has_the_hints_of_split():
         splitjit.split_into(np.arange(6.0), out, [2, 5])
     splitjit.split_into(np.arange(6.0), out, indices=[-4])
     assert [part.tolist() for part in out] == [[0, 1], [2, 3, 4, 5]]
+
+
+# ---- names of other libraries, and iterating --------------------------------------------
+
+MISSPELLED = {
+    "num_split": "num_splits=", "sections": "num_sections=", "chunks": "num_splits=",
+    "indices_or_sections": "indices=", "split_size_or_sections": "split=", "keepdim": "squeeze",
+    "num_or_size_splits": "num_splits=",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISSPELLED)
+def test_parameters_of_other_libraries_name_the_fix(name):
+    x = np.zeros(6)
+    for operator, call in {
+        "split": lambda: splitjit.split(x, **{name: 3}),
+        "split_into": lambda: splitjit.split_into(x, [x], **{name: 3}),
+        "plan": lambda: splitjit.plan_split((6,), **{name: 3}),
+    }.items():
+        says = "split" if operator == "plan" else operator
+        with pytest.raises(SplitTypeError, match=f"^{says}: {name}=3: .*{MISSPELLED[name]}"):
+            call()
+
+
+def test_other_unknown_parameters_are_refused_as_python_does():
+    for call, operator in ((lambda: splitjit.split(np.zeros(6), 2, copies=1), "split"),
+                           (lambda: splitjit.plan_split((6,), 2, copies=1), "split"),
+                           (lambda: splitjit.split_into(0, 0, 2, copies=1), "split_into")):  # fmt: skip
+        with pytest.raises(TypeError, match=rf"^{operator}\(\) got an unexpected .*'copies'$"):
+            call()
+
+
+def test_a_plan_yields_offsets_and_sizes():
+    for plan in (splitjit.plan_split((2, 7), [3, 0, 4], axis=1), splitjit.plan_split((100,), 1)):
+        pairs = list(plan)
+        assert pairs == list(zip(plan.offsets, plan.sizes, strict=True))
+        assert len(pairs) == len(plan)
+    assert [list(range(6))[a : a + n] for a, n in splitjit.plan_split((6,), 4)] == [
+        [0, 1, 2, 3],
+        [4, 5],
+    ]

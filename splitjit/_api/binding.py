@@ -159,15 +159,17 @@ class TensorBinding(Binding[Part]):
         self._tensors, _ = out_arrays(out, self._tensor_dtype)
         # Arrays of detached tensors keep the memory alive if a tensor is given other memory.
         _, arrays = out_arrays([part.detach() for part in out], self._tensor_dtype)
-        self._memory = [(part, part.data_ptr(), part.shape) for part in self._tensors]
+        self._memory = [
+            (part, part.data_ptr(), part.shape, part.stride()) for part in self._tensors
+        ]
         super().__init__(plan, tuple(arrays))
 
     def __call__(self, x: Any) -> list[Part]:
         """Split a tensor into the tensors of the binding, see `Binding.__call__`."""
         if is_compiling():
             return run_plan(self._plan, x, self._tensors, True)
-        for part, address, shape in self._memory:
-            if part.data_ptr() != address or part.shape != shape:
+        for part, address, shape, strides in self._memory:
+            if part.data_ptr() != address or part.shape != shape or part.stride() != strides:
                 raise SplitError("split", "a bound tensor", "was resized since; bind it again")
         if not is_tensor(x) or x.dtype is not self._tensor_dtype:
             rule = f"the bound tensors have dtype {self._tensor_dtype}"

@@ -18,10 +18,10 @@ from splitjit._plan.arguments import (
     Lengths,
     Shape,
     axis_by_name,
-    axis_not_by_name,
     integer,
     rule_of,
     shape_of,
+    wrong_names,
 )
 from splitjit._plan.cache import PLANS
 from splitjit._plan.plan import BYTES_PER_PART, Plan
@@ -34,7 +34,8 @@ class SplitPlan(Plan):
 
     :func:`plan_split` makes plans. A plan is frozen and hashable, and fits every
     array of its shape, of any dtype. Call a plan on an array to split the array;
-    print a plan to draw it. Notebooks show the drawing.
+    print a plan to draw it. Notebooks show the drawing. ``len(plan)`` is the number
+    of parts; iterating a plan gives the offset and the size of each part.
 
     Parameters
     ----------
@@ -84,6 +85,8 @@ class SplitPlan(Plan):
     0           3           6   7
     >>> [part.shape for part in plan(np.zeros((2, 7)))]
     [(2, 3), (2, 3), (2, 1)]
+    >>> list(plan)
+    [(0, 3), (3, 3), (6, 1)]
     """
 
     __slots__ = ()
@@ -248,7 +251,7 @@ def plan_split(
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
-    dim: Any = NOT_GIVEN,
+    **others: Any,
 ) -> SplitPlan:
     """Plan the split of an axis by exactly one rule.
 
@@ -259,9 +262,10 @@ def plan_split(
     split : sequence of int, 1-D integer array, int or 0-D integer array, optional
         A sequence gives the length of each part. Each length is >= 0, and
         they sum to the axis length (ONNX Split, OpenVINO VariadicSplit,
-        ``torch.split``). An integer k >= 1 gives parts of length k, the last
-        one smaller (ONNX SplitToSequence; also ``torch.split``, except that it
-        gives one empty part if the axis length is 0, and this rule gives no part).
+        ``torch.split``). One length may be -1, which stands for the rest. An
+        integer k >= 1 gives parts of length k, the last one smaller (ONNX
+        SplitToSequence; also ``torch.split``, except that it gives one empty part
+        if the axis length is 0, and this rule gives no part).
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
     num_outputs : int, optional
@@ -312,8 +316,8 @@ def plan_split(
     >>> splitjit.plan_split((6,), indices=[1, -2]).sizes
     (1, 3, 2)
     """
-    if by_position is not NOT_GIVEN or dim is not NOT_GIVEN:
-        raise axis_not_by_name("split", by_position, dim)
+    if others or by_position is not NOT_GIVEN:
+        raise wrong_names("split", by_position, others)
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     return cached_plan(shape_of(shape), axis, rule)
 

@@ -19,8 +19,8 @@ from splitjit._plan.arguments import (
     Indices,
     Lengths,
     axis_by_name,
-    axis_not_by_name,
     rule_of,
+    wrong_names,
 )
 from splitjit._plan.protocols import Lazy, Part, SupportsSlices
 from splitjit._plan.rules import Rule
@@ -94,7 +94,7 @@ def split(
     num_sections: SupportsIndex | None = None,
     out: Sequence[Any] | None = None,
     copy: bool = True,
-    dim: Any = NOT_GIVEN,
+    **others: Any,
 ) -> list[Any]:
     """Split an array into contiguous parts along an axis.
 
@@ -112,9 +112,10 @@ def split(
     split : sequence of int, 1-D integer array, int or 0-D integer array, optional
         A sequence gives the length of each part. Each length is >= 0, and
         they sum to the axis length (ONNX Split, OpenVINO VariadicSplit,
-        ``torch.split``). An integer k >= 1 gives parts of length k, the last
-        one smaller (ONNX SplitToSequence; also ``torch.split``, except that it
-        gives one empty part if the axis length is 0, and this rule gives no part).
+        ``torch.split``). One length may be -1, which stands for the rest. An
+        integer k >= 1 gives parts of length k, the last one smaller (ONNX
+        SplitToSequence; also ``torch.split``, except that it gives one empty part
+        if the axis length is 0, and this rule gives no part).
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
     num_outputs : int, optional
@@ -178,6 +179,8 @@ def split(
     >>> first
     array([[0, 1],
            [6, 7]])
+    >>> [part.shape for part in splitjit.split(x, [1, -1, 2], axis=1)]
+    [(2, 1), (2, 3), (2, 2)]
     >>> [part.shape for part in splitjit.split(x, 4, axis=1)]
     [(2, 4), (2, 2)]
     >>> [part.shape for part in splitjit.split(x, num_splits=3, axis=1)]
@@ -187,8 +190,8 @@ def split(
     >>> [part.shape for part in splitjit.split(x, num_sections=4, axis=1)]
     [(2, 2), (2, 2), (2, 1), (2, 1)]
     """
-    if by_position is not NOT_GIVEN or dim is not NOT_GIVEN:
-        raise axis_not_by_name("split", by_position, dim)
+    if others or by_position is not NOT_GIVEN:
+        raise wrong_names("split", by_position, others)
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is not np.ndarray:
         if is_tensor(x):  # before Dask, because each question takes a part of the time
@@ -239,7 +242,7 @@ def split_into(
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
-    dim: Any = NOT_GIVEN,
+    **others: Any,
 ) -> None:
     """Split an array into existing arrays, and allocate no array.
 
@@ -289,8 +292,8 @@ def split_into(
     >>> tail
     array([2., 3., 4.])
     """
-    if dim is not NOT_GIVEN:
-        raise axis_not_by_name("split_into", None, dim)
+    if others:
+        raise wrong_names("split_into", NOT_GIVEN, others)
     if outs is None:
         raise SplitTypeError("split_into", "outs=None", "must be a sequence of ndarrays")
     if is_dask_array(x):

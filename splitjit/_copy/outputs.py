@@ -11,7 +11,7 @@ from splitjit._copy.overlap import find_shared, overlaps_itself, share_memory
 from splitjit._plan.arguments import sequence
 from splitjit._plan.classes import carries_meaning
 from splitjit._plan.plan import Plan
-from splitjit.errors import SplitError, SplitTypeError, describe, kind_of
+from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 
 class Targets(NamedTuple):
@@ -83,9 +83,10 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
 
 def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Targets:
     """Check outputs of any strides and any class, and refuse those that do not fit."""
-    if [part for part in given if not issubclass(type(part), np.ndarray)]:
-        kinds = [kind_of(part) for part in given]
-        raise SplitTypeError("split", describe(out=kinds), "must be a sequence of ndarrays")
+    for i, part in enumerate(given):
+        if not issubclass(type(part), np.ndarray):
+            received = f"out[{i}] of type {kind_of(part)}"
+            raise SplitTypeError("split", received, "out must be a sequence of ndarrays")
     if len(given) != len(plan.sizes):
         raise SplitError(
             "split",

@@ -48,11 +48,11 @@ def as_array(x: Any) -> np.ndarray:
     """
     if type(x) is np.ndarray:
         return x
-    if isinstance(x, (list, tuple)):
-        refuse_items(x, set())
     try:
+        if isinstance(x, (list, tuple)):
+            refuse_items(x, set())
         return np.asarray(x)
-    except MemoryError:
+    except (MemoryError, SplitTypeError):
         raise
     except Exception as error:  # __array__ of a foreign class may raise anything
         raise SplitTypeError(

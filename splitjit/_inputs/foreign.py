@@ -97,6 +97,7 @@ class ForeignTensor:
             plan = plan_of(shape)
             axis, rule = plan.axis, (LENGTHS, plan.sizes)
         index = normalize_axis(axis, shape)
+        rule = _with_rest(rule, shape[index], x.shape[index])
         compiling = torch.compiler.is_compiling()
         if compiling or [n for n in shape if type(n) is not int]:
             if not _fits(rule, shape[index]):
@@ -124,6 +125,17 @@ def _shape(torch: Any, x: Any) -> tuple[int, ...]:
     with warnings.catch_warnings():  # the trace does not depend on these numbers
         warnings.simplefilter("ignore", torch.jit.TracerWarning)
         return tuple([int(n) for n in x.shape])
+
+
+def _with_rest(rule: Rule, length: int, traced: Any) -> Rule:
+    """Replace a length of -1 by what the others leave of an axis, as `replace_rest` does."""
+    kind, value = rule
+    if kind != LENGTHS or not isinstance(value, tuple) or -1 not in value:
+        return rule
+    others = [n for n in value if n != -1]
+    if len(others) + 1 != len(value) or [n for n in others if n < 0] or sum(others) > length:
+        return rule  # refused later
+    return LENGTHS, tuple([traced - sum(others) if n == -1 else n for n in value])
 
 
 def _sizes(rule: Rule, length: int) -> list[int]:

@@ -89,8 +89,7 @@ def rule_of(
     values = split, num_outputs, num_splits, indices, num_sections
     given = [(name, value) for name, value in zip(_NAMES, values, strict=True) if value is not None]
     if len(given) != 1:
-        received = describe(**dict(zip(_NAMES, values, strict=True)))
-        raise SplitError("split", received, ONE_RULE)
+        raise SplitError("split", describe(**dict(given)) or "no rule", ONE_RULE)
     (name, value) = given[0]
     if name == "split":
         return _lengths_or_chunk(value)
@@ -106,26 +105,40 @@ def _lengths_or_chunk(split: Any) -> Rule:
         is_scalar = False
     if is_scalar:
         return CHUNK, integer("split", split, _KINDS_OF_SPLIT)
-    return LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
+    try:
+        return LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
+    except SplitTypeError as error:
+        error.hint = _lengths_of_fractions(split)
+        raise
+
+
+def _lengths_of_fractions(split: Any) -> str:
+    """Return how to get lengths if `split` holds the fractions of an axis, such as 0.8 and 0.2."""
+    values = sequence(split) or ()
+    if not values or not all(isinstance(n, float) and 0 <= n <= 1 for n in values):
+        return ""
+    lengths = ", ".join([f"int({n} * n)" for n in values[:-1]])
+    return f"for an axis of length n, pass split=[{lengths}, -1]"
 
 
 # ---- shapes and axes ---------------------------------------------------------------------
 
 
 def axis_by_name(function: Function) -> Function:
-    """Show a signature in which `axis` is keyword-only; `by_position` and `dim` are hidden.
+    """Show a signature in which `axis` is keyword-only; `by_position` and `others` are hidden.
 
     The function has these two parameters so that it can name the fix if a user passes
-    the axis in another way. Its real signature has no keyword-only parameters, because
-    Python takes longer to fill the defaults of these.
+    the axis in another way, or a parameter by its name in another library. Its real
+    signature has no keyword-only parameters, because Python takes longer to fill the
+    defaults of these.
     """
     signature = inspect.signature(function)
     shown: list[inspect.Parameter] = []
     keyword_only = False
     for name, parameter in signature.parameters.items():
-        if name in ("by_position", "dim"):
+        if name == "by_position":
             keyword_only = True
-        else:
+        elif name != "others":
             shown.append(
                 parameter.replace(kind=parameter.KEYWORD_ONLY) if keyword_only else parameter
             )
@@ -133,12 +146,35 @@ def axis_by_name(function: Function) -> Function:
     return function
 
 
-def axis_not_by_name(operator: str, by_position: Any, dim: Any) -> SplitTypeError:
-    """Return the refusal of an axis that was passed by position or as `dim`."""
-    if dim is NOT_GIVEN:
+_NAMES_ELSEWHERE = {
+    "num_split": "pass num_splits= for equal parts",
+    "num_or_size_splits": "pass num_splits= for equal parts, or split= for lengths",
+    "sections": "pass num_splits= for equal parts, or num_sections= for parts that differ by one",
+    "chunks": "pass num_splits= for equal parts, num_sections= for parts that differ by one, or "
+    "split= for the length of a part",
+    "indices_or_sections": "pass indices= to cut before indices, num_splits= for equal parts, or "
+    "num_sections= for parts that differ by one",
+    "split_size_or_sections": "pass split=",
+    "split_size": "pass split=",
+    "split_sizes": "pass split=",
+    "keepdim": "the parts keep the axis; part.squeeze(axis) drops it",
+    "keepdims": "the parts keep the axis; part.squeeze(axis) drops it",
+}
+"""What to pass instead of parameters that functions of other libraries have."""
+
+
+def wrong_names(operator: str, by_position: Any, others: dict[str, Any]) -> Exception:
+    """Return the refusal of an axis passed by position, or of names that are no parameters."""
+    if by_position is not NOT_GIVEN:
         axis, received = by_position, f"{describe(axis=by_position)} by position"
+    elif "dim" in others:
+        axis, received = others["dim"], describe(dim=others["dim"])
     else:
-        axis, received = dim, describe(dim=dim)
+        for name, hint in _NAMES_ELSEWHERE.items():
+            if name in others:
+                received = describe(**{name: others[name]})
+                return SplitTypeError(operator, received, "is no parameter", hint=hint)
+        return TypeError(f"{operator}() got an unexpected keyword argument {next(iter(others))!r}")
     hint = f"pass {describe(axis=axis)}"
     return SplitTypeError(operator, received, "the axis must be given by its name", hint=hint)
 

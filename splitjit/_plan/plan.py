@@ -84,6 +84,10 @@ class Parts(Keeper):
         """Return the number of parts."""
         return self._count
 
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Yield where each part starts, and its length."""
+        return zip(self._each_offset(), self._each_size(), strict=False)
+
     def __repr__(self) -> str:
         sizes = self._first_sizes()
         shapes = tuple(itertools.islice(self._each_shape(), len(sizes)))

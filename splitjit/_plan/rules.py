@@ -5,16 +5,16 @@ and `splitjit._njit` compiles the same functions for users' ``@njit`` code. So a
 neither raises an error nor builds text. It returns a *fault*, which is 0 or a key of
 ``FAULTS[kind]``, and its caller raises the error.
 
-========================  =======================  ==============================
+========================  =======================  ===============================
 rule                      value                    function
-========================  =======================  ==============================
-``split=[a, b, …]``       length of each part      `check_lengths`
+========================  =======================  ===============================
+``split=[a, b, …]``       length of each part      `replace_rest`, `check_lengths`
 ``split=k``               length of a part         `by_chunk`
 ``num_outputs=n``         number of parts          `by_num_outputs`
 ``num_splits=n``          number of parts          `by_num_splits`
 ``indices=[i, j, …]``     where to cut             `lengths_between`
 ``num_sections=n``        number of parts          `by_num_sections`
-========================  =======================  ==============================
+========================  =======================  ===============================
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ For indices, ``{0}`` is the index of a `WRONG_VALUE`.
 
 _INDICES_INSTEAD = "if these are indices to cut at, pass them as indices= in ascending order"
 
-_REST = "splitjit.openvino.VariadicSplit takes -1 for the rest of the axis"
+_REST = "one length of a list may be -1, for the rest that the others leave"
 
 HINTS: dict[tuple[str | int, ...], str] = {
     (NUM_SPLITS, WRONG_LENGTH): "num_outputs={0} allows a shorter last part",
@@ -124,6 +124,24 @@ def check_lengths(lengths: Sequence[int], length: int, most: int) -> tuple[int, 
             return n, WRONG_VALUE
         total = total + n if n <= most - total else most
     return total, 0 if total == length else WRONG_LENGTH
+
+
+def replace_rest(lengths: MutableSequence[int], length: int, most: int) -> None:
+    """Replace one length of -1 by the rest of the axis, if the other lengths leave a rest.
+
+    `check_lengths` refuses a -1 that is left.
+    """
+    at, total = -1, 0
+    for i in range(len(lengths)):
+        n = lengths[i]
+        if n == -1 and at < 0:
+            at = i
+        elif n < 0:
+            return
+        else:
+            total = total + n if n <= most - total else most
+    if at >= 0 and total <= length:
+        lengths[at] = length - total
 
 
 def lengths_between(

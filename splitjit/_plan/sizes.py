@@ -15,6 +15,7 @@ from splitjit._plan.rules import (
     Runs,
     check_lengths,
     lengths_between,
+    replace_rest,
     runs_of_chunks,
 )
 from splitjit.errors import SplitError, describe, shorten
@@ -44,6 +45,10 @@ def sizes_of(shape: Shape, axis: int, rule: Rule) -> tuple[Shape | None, Runs]:
             number, fault = lengths_between(value, length, lengths)
             value = tuple(lengths)
         else:
+            if -1 in value:
+                lengths = list(value)
+                replace_rest(lengths, length, sum(value) + len(value))
+                value = tuple(lengths)
             number, fault = check_lengths(value, length, sum(value))
         if not fault and count > MAX_PARTS:
             fault = TOO_MANY

@@ -14,7 +14,7 @@ from splitjit._inputs.sources import source_of
 from splitjit._operators import Dim, InferredShape, Unknown
 from splitjit._plan.arguments import integer
 from splitjit._plan.dtypes import TENSOR_TYPES
-from splitjit._plan.rules import Rule
+from splitjit._plan.rules import LENGTHS, Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 FLOATS = frozenset({"tensor(float16)", "tensor(float)", "tensor(double)"})
@@ -105,7 +105,7 @@ class VersionedOperator:
             kind = x.tensor_type
             if kind not in self._version.types:
                 raise self._type_refused(x.dtype, kind)
-            rule = self._rule if split is None else self._rule_of(split, kind)
+            rule = self._rule if split is None else _without_rest(self._rule_of(split, kind))
             if rule is None:
                 raise self._nothing_given()
             return split_by_rule(x, self._axis, rule)
@@ -120,7 +120,7 @@ class VersionedOperator:
             elif type(split) is Unknown:
                 rule = self._rule_at_run_time(split)
             else:
-                rule = self._rule_of(split, None)
+                rule = _without_rest(self._rule_of(split, None))
             if rule is None:
                 raise self._nothing_given()
             return operators.infer_shapes(input_shape, self._axis, rule)
@@ -145,3 +145,12 @@ class VersionedOperator:
             rule = f"only {operator}-{min(later)} and later take this type"
             hint = f"pass opset={min(later)}"
         return SplitTypeError(self._name, received, rule, hint=hint)
+
+
+def _without_rest(rule: Rule) -> Rule:
+    """Refuse a length of -1, which `splitjit.split` takes for the rest of the axis."""
+    kind, value = rule
+    if kind == LENGTHS and isinstance(value, tuple) and -1 in value:
+        text = "lengths must be at least 0, not -1; ONNX has no length for the rest of an axis"
+        raise SplitError("split", describe(split=value), text)
+    return rule

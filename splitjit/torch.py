@@ -1,0 +1,201 @@
+"""torch's functions that split, with contiguous parts instead of views.
+
+Move a program by one import: ``import splitjit.torch as st``, then ``st.split`` for
+``torch.split``. Signatures, results and errors are those of torch: tuples of tensors. Where kernels
+do not reach the memory of a tensor, such as in a graph or on a device, torch splits and copies.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from splitjit._api.split import split as split_by_rule
+from splitjit._inputs.tensors import TensorSource, is_compiling, is_tensor, tensor_source
+from splitjit.errors import SplitError
+
+__all__ = [
+    "chunk",
+    "dsplit",
+    "hsplit",
+    "split",
+    "split_with_sizes",
+    "tensor_split",
+    "unbind",
+    "vsplit",
+]
+
+
+def split(
+    tensor: Any, split_size_or_sections: int | Sequence[int], dim: int = 0
+) -> tuple[Any, ...]:
+    """Split a tensor into parts of a length, or of given lengths; see ``torch.split``.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+    split_size_or_sections : int or list of int
+        The length of each part, the last one smaller; or the lengths of all parts.
+    dim : int, default 0
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with `tensor`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
+    """
+    return _parts(
+        "split", {"split": split_size_or_sections}, tensor, dim, split_size_or_sections, dim
+    )
+
+
+def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """Split a tensor into parts of given lengths; see `split` and ``torch.split_with_sizes``."""
+    rule = {"split": split_sizes} if isinstance(split_sizes, (list, tuple)) else None
+    return _parts("split_with_sizes", rule, input, dim, split_sizes, dim)
+
+
+def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """Split a tensor into at most so many parts of equal length; see ``torch.chunk``.
+
+    The last part is smaller if the length is no multiple. See `split` for the results.
+    """
+    rule = None
+    if type(chunks) is int and chunks > 0 and _reached(input) and -input.ndim <= dim < input.ndim:
+        rule = {"split": -(-input.shape[dim] // chunks)}
+    return _parts("chunk", rule, input, dim, chunks, dim)
+
+
+def tensor_split(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Split a tensor into parts that differ by one, or before indices; see ``torch.tensor_split``.
+
+    Parameters
+    ----------
+    input : torch.Tensor
+    *args, **kwargs
+        ``indices_or_sections, dim=0``. By name: `indices`, `sections` or
+        `tensor_indices_or_sections`, as in torch.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with `input`.
+    """
+    value, dim = _value_and_dim(args, kwargs, 0)
+    return _parts("tensor_split", _rule("num_sections", value), input, dim, *args, **kwargs)
+
+
+def hsplit(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Split a tensor along its second dimension, or a 1-D tensor along its only one.
+
+    See `tensor_split` for the parameters except `dim`, and ``torch.hsplit``; a number of
+    parts must divide the length.
+    """
+    dim = 0 if getattr(input, "ndim", 0) == 1 else 1
+    value, _ = _value_and_dim(args, kwargs, None)
+    return _parts("hsplit", _rule("num_splits", value), input, dim, *args, **kwargs)
+
+
+def vsplit(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Split a tensor of two or more dimensions along the first; see `hsplit`, ``torch.vsplit``."""
+    value, _ = _value_and_dim(args, kwargs, None)
+    rule = _rule("num_splits", value) if getattr(input, "ndim", 0) >= 2 else None
+    return _parts("vsplit", rule, input, 0, *args, **kwargs)
+
+
+def dsplit(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Split a tensor of three or more dimensions along the third.
+
+    See `hsplit`, and ``torch.dsplit``.
+    """
+    value, _ = _value_and_dim(args, kwargs, None)
+    return _parts("dsplit", _rule("num_splits", value), input, 2, *args, **kwargs)
+
+
+def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
+    """Split a tensor into tensors of one dimension less; see ``torch.unbind``.
+
+    Parameters
+    ----------
+    input : torch.Tensor
+    dim : int, default 0
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with `input`.
+    """
+    if _reached(input):
+        try:
+            parts = split_by_rule(input, 1, axis=dim)
+        except SplitError:
+            pass
+        else:
+            return tuple([part.squeeze(dim) for part in parts])
+    return _clones(_torch().unbind(input, dim))
+
+
+def _torch() -> Any:
+    return sys.modules.get("torch") or import_module("torch")
+
+
+def _reached(x: Any) -> bool:
+    """Return whether kernels read the tensor, so that `splitjit.split` is faster than torch."""
+    return is_tensor(x) and not is_compiling() and isinstance(tensor_source(x), TensorSource)
+
+
+def _parts(
+    name: str, rule: dict[str, Any] | None, x: Any, dim: Any, /, *args: Any, **kwargs: Any
+) -> tuple[Any, ...]:
+    """Split by `splitjit.split` if it takes the arguments, and otherwise by torch.
+
+    Parameters
+    ----------
+    name : str
+        The name of torch's function. It refuses, or makes parts that `splitjit.split` does not
+        make: between descending indices, or one empty part of an axis of length 0.
+    rule : dict or None
+        The rule as an argument of `splitjit.split`, or None if only torch knows.
+    x, dim
+        The tensor, and the dimension of the rule.
+    *args, **kwargs
+        The arguments of torch's function after the tensor.
+    """
+    if rule and _reached(x):
+        (value,) = rule.values()
+        if not (isinstance(value, (list, tuple)) and "split" in rule and -1 in value):
+            try:
+                parts = split_by_rule(x, axis=dim, **rule)
+            except SplitError:
+                parts = []
+            if parts:
+                return tuple(parts)
+    original: Callable[..., Any] = getattr(_torch(), name)
+    return _clones(original(x, *args, **kwargs))
+
+
+def _clones(views: Sequence[Any]) -> tuple[Any, ...]:
+    contiguous = _torch().contiguous_format
+    return tuple([view.clone(memory_format=contiguous) for view in views])
+
+
+def _value_and_dim(args: tuple[Any, ...], kwargs: dict[str, Any], dim: int | None) -> Any:
+    """Return the number or the indices, and the dimension; None if only torch can read them."""
+    if len(args) == 1 and not kwargs:
+        return args[0], dim
+    if dim is not None and len(args) == 2 and not kwargs:
+        return args
+    if dim is not None and len(args) == 1 and kwargs.keys() == {"dim"}:
+        return args[0], kwargs["dim"]
+    return None, None
+
+
+def _rule(count: str, value: Any) -> dict[str, Any] | None:
+    if type(value) is int:
+        return {count: value}
+    return {"indices": value} if isinstance(value, (list, tuple)) else None

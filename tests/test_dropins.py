@@ -1,0 +1,200 @@
+"""`splitjit.numpy` and `splitjit.torch`: contiguous parts, by the rules of NumPy and torch."""
+
+import importlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit import numpy as ours
+
+
+def outcome(function, *args, **kwargs):
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def same(parts, views, x):
+    """Compare the outcome of a call with that of the original."""
+    if isinstance(views, tuple) and views and isinstance(views[0], type):
+        assert parts == views
+        return
+    assert type(parts) is type(views)
+    assert len(parts) == len(views)
+    for part, view in zip(parts, views, strict=True):
+        assert type(part) is type(view)
+        if not isinstance(view, np.ndarray):  # a scalar of np.unstack
+            assert part == view
+            continue
+        assert part.dtype == view.dtype
+        assert np.array_equal(part, view)
+        assert part.flags.c_contiguous
+        assert not np.shares_memory(part, x)
+
+
+# ---- NumPy ------------------------------------------------------------------------------
+
+SECTIONS = [3, 4, 0, -1, np.int64(3), 2.0, True, [1, 4], (2,), [], [4, 1], [-2, 10**6], [-9, 2],
+            np.array([1, 2]), np.array(3), [[1, 2]], "ab", None, [1.5], 7, {2},
+            range(1, 3)]  # fmt: skip
+ARRAYS = [np.arange(6), np.arange(12).reshape(2, 6), np.zeros((6, 3, 6)), np.zeros((2, 0)),
+          np.float64(1), np.array(1), np.arange(36.0).reshape(6, 6).T,
+          np.matrix_transpose(np.arange(6).reshape(1, 6)), np.ma.masked_less(np.arange(6), 2),
+          np.array(["a", "bc", "d", "e", "f", "g"]), np.array([1, None] * 3, object)]  # fmt: skip
+
+
+@pytest.mark.parametrize("sections", SECTIONS, ids=str)
+@pytest.mark.parametrize("name", ["split", "array_split", "hsplit", "vsplit", "dsplit"])
+def test_functions_of_numpy(name, sections):
+    function, original = getattr(ours, name), getattr(np, name)
+    for x in ARRAYS:
+        same(outcome(function, x, sections), outcome(original, x, sections), x)
+        if name in ("split", "array_split"):
+            for axis in (1, -1, 5, None, 1.0):
+                expected = outcome(original, x, sections, axis)
+                same(outcome(function, x, sections, axis), expected, x)
+            same(outcome(function, ary=x, indices_or_sections=sections, axis=0),
+                 outcome(original, ary=x, indices_or_sections=sections, axis=0), x)  # fmt: skip
+
+
+def test_lists_are_split_as_numpy_does():
+    for name in ("split", "array_split", "hsplit"):
+        assert str(outcome(getattr(ours, name), [1, 2], 2)) == str(
+            outcome(getattr(np, name), [1, 2], 2)
+        )
+
+
+def test_unstack():
+    for x in ARRAYS:
+        for axis in (0, 1, -1, 3, 1.0):
+            same(outcome(ours.unstack, x, axis=axis), outcome(np.unstack, x, axis=axis), x)
+
+
+def test_the_tests_of_numpy_itself(monkeypatch):
+    """The test classes of NumPy pass with the functions of splitjit in place of NumPy's."""
+    tests = pytest.importorskip("numpy.lib.tests.test_shape_base")
+    for name in ("split", "array_split", "hsplit", "vsplit", "dsplit"):
+        monkeypatch.setattr(tests, name, getattr(ours, name))
+    count = 0
+    for kind in (tests.TestArraySplit, tests.TestSplit, tests.TestHsplit, tests.TestVsplit,
+                 tests.TestDsplit):  # fmt: skip
+        for name in dir(kind):
+            if name.startswith("test") and "max_int32" not in name:  # whose parts have 64 GB
+                getattr(kind(), name)()
+                count += 1
+    assert count > 20
+
+
+def test_no_library_is_imported():
+    code = (
+        "import sys, splitjit.torch, splitjit.numpy; "
+        "sys.exit(bool({'torch', 'numba'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert {"numpy", "torch"} <= set(dir(splitjit))
+    assert importlib.import_module("splitjit.numpy") is splitjit.numpy
+
+
+# ---- torch ------------------------------------------------------------------------------
+
+CALLS = {
+    "split": [(4, 1), (4,), ([2, 4], 1), ([2, 3], 1), (-1, 1), (0, 1), (2.0, 1), (2, 5),
+              ((2, 4), 1), ([-1, 6], 1), ([2, 4], -1), (True, 1), ([6, 0], 1), (None,),
+              ([1.0, 5.0], 1)],
+    "split_with_sizes": [([2, 4], 1), ((2, 4), -1), ([2], 0), ([2],), ([-1, 7], 1), (3, 1)],
+    "chunk": [(4, 1), (0, 1), (3,), (4, -1), (2, 5), (-1,), (2.0,), (True, 1), (9, 1)],
+    "tensor_split": [(4, 1), ((2, 4), 1), ([4, 2], 1), (0, 1), ([-2], -1), (3,), (2.0,), ([],)],
+    "hsplit": [(3,), (4,), ([2, 3],), ((3, 1),), (0,), (2.0,)],
+    "vsplit": [(2,), (4,), ([1],)],
+    "dsplit": [(2,), ([1],)],
+    "unbind": [(1,), (), (-1,), (5,), (1.0,)],
+}  # fmt: skip
+NAMED = {
+    "split": [{"split_size_or_sections": 2, "dim": 1}, {"split_size": 2}],
+    "chunk": [{"chunks": 2, "dim": 1}],
+    "tensor_split": [{"sections": 3, "dim": 1}, {"indices": (2,), "dim": 1}, {"dim": 1},
+                     {"indices_or_sections": 2}],
+    "hsplit": [{"sections": 3}, {"indices": (2,)}, {"indices_or_sections": 2}],
+    "unbind": [{"dim": 1}],
+}  # fmt: skip
+
+
+jit = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def same_tensors(torch, parts, views, x):
+    assert type(parts) is tuple
+    if views and isinstance(views[0], type):
+        assert parts[0] is views[0]
+        assert parts[1].partition("\n")[0] == views[1].partition("\n")[0]
+        return
+    assert len(parts) == len(views)
+    for part, view in zip(parts, views, strict=True):
+        assert part.dtype == view.dtype
+        assert torch.equal(part, view)
+        assert part.is_contiguous()
+        if part.numel():
+            assert part.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_functions_of_torch(torch, name):
+    function, original = getattr(splitjit.torch, name), getattr(torch, name)
+    x = torch.arange(12.0).reshape(2, 6)
+    tensors = [x, x[0], x.T, torch.zeros(2, 0), torch.zeros(0), torch.tensor(1.0),
+               torch.zeros(6, 3, 6), x.clone().requires_grad_(), x.bfloat16(),
+               torch.complex(x, x).conj()]  # fmt: skip
+    for x in tensors:
+        for args in CALLS[name]:
+            same_tensors(torch, outcome(function, x, *args), outcome(original, x, *args), x)
+        for kwargs in NAMED.get(name, ()):
+            same_tensors(torch, outcome(function, x, **kwargs), outcome(original, x, **kwargs), x)
+    assert outcome(function, [1, 2], 1)[0] is outcome(original, [1, 2], 1)[0]
+
+
+def test_tensors_of_sections(torch):
+    x = torch.arange(12).reshape(2, 6)
+    for sections in (torch.tensor([2, 4]), torch.tensor(3)):
+        same_tensors(torch, splitjit.torch.tensor_split(x, sections, 1),
+                     torch.tensor_split(x, sections, 1), x)  # fmt: skip
+    same_tensors(torch, splitjit.torch.split(x, torch.tensor(2), 1), torch.split(x, 2, 1), x)
+
+
+@jit
+def test_functions_of_torch_inside_of_transforms(torch):
+    st, x = splitjit.torch, torch.arange(12.0).reshape(2, 6)
+    for function, original in (
+        (lambda x: st.chunk(x, 4, 1), lambda x: torch.chunk(x, 4, 1)),
+        (lambda x: st.unbind(x, 1), lambda x: torch.unbind(x, 1)),
+        (lambda x: st.tensor_split(x, 4, 1), lambda x: torch.tensor_split(x, 4, 1)),
+        (lambda x: st.split(x, [2, 4], 1), lambda x: torch.split(x, [2, 4], 1)),
+    ):
+        parts, tangents = torch.func.jvp(function, (x,), (x * 2,))
+        same_tensors(torch, parts, original(x), x)
+        same_tensors(torch, tangents, original(x * 2), x)
+        batched = torch.vmap(function)(x[None])
+        same_tensors(torch, tuple(part[0] for part in batched), original(x), x)
+
+
+@jit
+@pytest.mark.slow
+def test_functions_of_torch_compiled(torch):
+    st = splitjit.torch
+
+    def function(x):
+        return st.chunk(x, 4, 1), st.unbind(x, 1), st.hsplit(x, 3), st.split(x, [2, 4], 1)
+
+    torch._dynamo.reset()
+    x = torch.arange(12.0).reshape(2, 6)
+    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    for parts, expected in zip(compiled(x), function(x), strict=True):
+        same_tensors(torch, parts, expected, x)
