@@ -37,11 +37,11 @@ from splitjit._api.plan import SplitPlan, cached_plan, plan_split
 from splitjit._copy.threads import one_thread
 from splitjit._plan.arguments import (
     NOT_GIVEN,
-    Indices,
     Lengths,
     axis_by_name,
+    named_rule,
     normalize_axis,
-    rule_of,
+    shows_rules,
     wrong_names,
 )
 from splitjit._plan.rules import Rule
@@ -51,16 +51,13 @@ from splitjit.errors import SplitError, SplitTypeError, describe
 __all__ = ["split"]
 
 
+@shows_rules
 @axis_by_name
 def split(
     x: Array,
     split: Lengths | None = None,
     by_position: Any = NOT_GIVEN,
     axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
     out: None = None,
     copy: bool = True,
     **others: Any,
@@ -118,9 +115,9 @@ def split(
     >>> [part.chunks for part in splitjit.split(x, [3, 3], axis=1)]
     [((2, 2), (3,)), ((2, 2), (1, 2))]
     """
-    if others or by_position is not NOT_GIVEN:
+    if by_position is not NOT_GIVEN:
         raise wrong_names("split", by_position, others)
-    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    rule = named_rule("split", split, others)
     return split_by_rule(x, axis, rule, out, copy)
 
 

@@ -1257,8 +1257,8 @@ MUTATIONS = [
     Mutation(
         "overloads: lengths whose sum overflows",
         "_plan/rules.py",
-        "if n <= most - total else most",
-        "if n <= most else most",
+        "n <= most - total else most\n    return total",
+        "n <= most else most\n    return total",
         f"{OVERLOADS}::test_lengths_that_only_seem_to_sum_to_the_axis_length",
     ),
     Mutation(

@@ -271,9 +271,12 @@ def test_parameters_of_other_libraries_name_the_fix(name):
 
 
 def test_other_unknown_parameters_are_refused_as_python_does():
-    for call, operator in ((lambda: splitjit.split(np.zeros(6), 2, copies=1), "split"),
-                           (lambda: splitjit.plan_split((6,), 2, copies=1), "split"),
-                           (lambda: splitjit.split_into(0, 0, 2, copies=1), "split_into")):  # fmt: skip
+    calls = [
+        (lambda: splitjit.split(np.zeros(6), 2, copies=1), "split"),
+        (lambda: splitjit.plan_split((6,), 2, copies=1), "split"),
+        (lambda: splitjit.split_into(0, 0, 2, copies=1), "split_into"),
+    ]
+    for call, operator in calls:
         with pytest.raises(TypeError, match=rf"^{operator}\(\) got an unexpected .*'copies'$"):
             call()
 

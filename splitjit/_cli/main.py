@@ -16,6 +16,7 @@ from splitjit import files
 from splitjit._cli import check, report
 from splitjit._cli.parser import make_parser
 from splitjit._plan.arguments import rule_of
+from splitjit._plan.rules import NAMES
 from splitjit.files import described, transaction, verbs
 from splitjit.files.verbs import Where, Which
 
@@ -108,7 +109,7 @@ def _join(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
 
 def _reshard(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
     if arguments.dry_run:
-        rule = rule_of(*[options[name] for name in _RULES])
+        rule = rule_of(*[options[name] for name in NAMES])
         where = Where("copy", *[options[name] for name in ("layout", "name", "out", "copy_config")])
         planned = verbs.plan_reshard(verbs.as_paths(options["paths"]), rule, _which(options), where)
         transaction.check(planned.targets, options["force"])
@@ -126,8 +127,6 @@ def _info(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
 def _which(options: dict[str, Any]) -> Which:
     return Which(*[options[name] for name in ("axis", "tensors", "tp_plan", "config")])
 
-
-_RULES = ("split", "num_outputs", "num_splits", "indices", "num_sections")
 
 _COMMANDS = {"split": _split, "join": _join, "reshard": _reshard, "info": _info}
 

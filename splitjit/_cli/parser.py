@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import splitjit
 from splitjit._cli import report
+from splitjit._plan.rules import EITHER, INTEGER, INTEGERS, TABLE
 
 DESCRIPTION = """\
 Split the tensors in files along an axis into contiguous parts.
@@ -157,38 +159,13 @@ def _add_rule(parser: argparse.ArgumentParser) -> None:
     rules = parser.add_argument_group("rule (give exactly one)").add_mutually_exclusive_group(
         required=True
     )
-    rules.add_argument(
-        "--num-splits",
-        type=int,
-        metavar="N",
-        help="N equal parts; refused if the axis length is not a multiple of N",
-    )
-    rules.add_argument(
-        "--num-outputs",
-        type=int,
-        metavar="N",
-        help="N parts; the last ones are smaller if the axis length is not a multiple of N",
-    )
-    rules.add_argument(
-        "--split",
-        type=_lengths,
-        metavar="LENGTHS",
-        help="lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; 4 makes "
-        "parts of length 4, the last one smaller; '4,' (with a comma) makes one part of length 4",
-    )
-    rules.add_argument(
-        "--num-sections",
-        type=int,
-        metavar="N",
-        help="N parts whose lengths differ by at most one, longer ones first",
-    )
-    rules.add_argument(
-        "--indices",
-        type=_indices,
-        metavar="INDICES",
-        help="cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count "
-        "from the end of the axis",
-    )
+    for parameter in TABLE:
+        rules.add_argument(
+            "--" + parameter.name.replace("_", "-"),
+            type=_TYPES[parameter.takes],
+            metavar={INTEGER: "N", INTEGERS: "INDICES", EITHER: "LENGTHS"}[parameter.takes],
+            help=parameter.help,
+        )
 
 
 def _add_output(parser: argparse.ArgumentParser, resharding: bool) -> None:
@@ -340,3 +317,7 @@ def _indices(text: str) -> list[int]:
     """Parse one index, or several with commas."""
     indices = _lengths(text)
     return [indices] if isinstance(indices, int) else indices
+
+
+_TYPES: dict[str, Callable[[str], Any]] = {INTEGER: int, INTEGERS: _indices, EITHER: _lengths}
+"""The functions that read the value of an option, by what its parameter takes."""

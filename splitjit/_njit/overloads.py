@@ -79,7 +79,7 @@ def _split(
         d, axis_fault = wrap_axis(intp(axis), x.ndim)
         if axis_fault != 0:
             raise SplitError("split", "", AXIS_FAULTS, axis_fault, intp(axis), x.ndim, x.ndim - 1)
-        value = value_of(split, num_outputs, num_splits, indices, num_sections)
+        value = value_of((split, num_outputs, num_splits, indices, num_sections))
         sizes, count, fault, number = sizes_of(value, x.shape[d])
         if fault != 0:
             raise SplitError("split", "", faults, fault, number, x.shape[d], count)
@@ -128,7 +128,7 @@ def _split_into(
             raise SplitError(
                 "split_into", "", AXIS_FAULTS, axis_fault, intp(axis), x.ndim, x.ndim - 1
             )
-        value = value_of(split, num_outputs, num_splits, indices, num_sections)
+        value = value_of((split, num_outputs, num_splits, indices, num_sections))
         sizes, count, fault, number = sizes_of(value, x.shape[d])
         if fault != 0:
             raise SplitError("split_into", "", faults, fault, number, x.shape[d], count)

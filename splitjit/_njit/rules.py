@@ -75,13 +75,13 @@ _size_of_part = register_jitable(rules.size_of_part)
 
 AXIS_FAULTS = f"axis={{0}} of rank {{1}}: {rules.AXIS_FAULT}"
 
-_VALUE_OF = {
-    "split": register_jitable(lambda split, outputs, splits, indices, sections: split),
-    "num_outputs": register_jitable(lambda split, outputs, splits, indices, sections: outputs),
-    "num_splits": register_jitable(lambda split, outputs, splits, indices, sections: splits),
-    "indices": register_jitable(lambda split, outputs, splits, indices, sections: indices),
-    "num_sections": register_jitable(lambda split, outputs, splits, indices, sections: sections),
-}
+
+def _item(i):
+    """Return the function that takes the values of all parameters, and returns the i-th one."""
+    return register_jitable(lambda values: values[i])
+
+
+_VALUE_OF = {name: _item(i) for i, name in enumerate(rules.NAMES)}
 """The functions that return the value of one parameter."""
 
 

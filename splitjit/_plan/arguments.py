@@ -12,17 +12,17 @@ import inspect
 import operator
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, TypeVar
 
 from splitjit._plan.rules import (
     AXIS_FAULT,
     CHUNK,
     INDICES,
     LENGTHS,
+    NAMES,
     NUM_SPLITS,
     ONE_RULE,
-    PARAMETERS,
     Rule,
     wrap_axis,
 )
@@ -41,7 +41,15 @@ Shape = tuple[int, ...]
 Lengths = SupportsIndex | Sequence[SupportsIndex]
 """The type of `split`. To type checkers, integer arrays of any rank have ``__index__``, too."""
 
-_NAMES = tuple(dict.fromkeys(PARAMETERS.values()))
+
+class OtherRules(TypedDict, total=False):
+    """The parameters that give a rule, except `split`, see `named_rule`."""
+
+    num_outputs: SupportsIndex | None
+    num_splits: SupportsIndex | None
+    indices: Indices | None
+    num_sections: SupportsIndex | None
+
 
 NOT_GIVEN: Any = object()
 """The default of parameters that a function has only to refuse them, see `axis_by_name`."""
@@ -87,7 +95,7 @@ def rule_of(
     elif split is num_outputs is indices is num_sections is None and type(num_splits) is int:
         return NUM_SPLITS, num_splits
     values = split, num_outputs, num_splits, indices, num_sections
-    given = [(name, value) for name, value in zip(_NAMES, values, strict=True) if value is not None]
+    given = [(name, value) for name, value in zip(NAMES, values, strict=True) if value is not None]
     if len(given) != 1:
         raise SplitError("split", describe(**dict(given)) or "no rule", ONE_RULE)
     (name, value) = given[0]
@@ -96,6 +104,32 @@ def rule_of(
     if name == "indices":
         return INDICES, integers(name, value, _KINDS_OF_INDICES)
     return name, integer(name, value)
+
+
+def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> Rule:
+    """Return the rule of a function that takes all rules but `split` by ``**others``."""
+    unknown = {name: value for name, value in others.items() if name not in NAMES}
+    if unknown:
+        raise wrong_names(operator, NOT_GIVEN, unknown)
+    return rule_of(split, **others)
+
+
+def shows_rules(function: Function) -> Function:
+    """Show a signature that has a parameter for each rule, after the first keyword-only one.
+
+    The function takes them by ``**others``, so a new rule does not change it.
+    """
+    signature = inspect.signature(function)
+    shown = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    at = 1 + next(i for i, p in enumerate(shown) if p.kind is p.KEYWORD_ONLY)
+    shown[at:at] = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__
+        )
+        for name, kind in OtherRules.__annotations__.items()
+    ]
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function
 
 
 def _lengths_or_chunk(split: Any) -> Rule:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
-from splitjit._plan.arguments import rule_of
+from splitjit._plan.arguments import OtherRules, named_rule, shows_rules
 from splitjit.files import described, transaction, verbs
 from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.verbs import Progress, StrPath, Where, Which
@@ -28,15 +28,12 @@ __all__ = [
 ]
 
 
+@shows_rules
 def plan_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,
     *,
     axis: int = 0,
-    num_outputs: int | None = None,
-    num_splits: int | None = None,
-    indices: Sequence[int] | None = None,
-    num_sections: int | None = None,
     tensors: Sequence[str] | None = None,
     tp_plan: bool = False,
     config: StrPath | None = None,
@@ -46,6 +43,7 @@ def plan_files(
     out: StrPath | None = None,
     copy_config: bool | None = None,
     force: bool = False,
+    **rule: Unpack[OtherRules],
 ) -> SplitFiles:
     """Plan the split of files. This reads only their headers and writes nothing.
 
@@ -107,23 +105,20 @@ def plan_files(
     >>> plan.files[0].tensors[0].part_shapes, [target.name for target in plan.targets]
     (((4, 3), (4, 3)), ['x.0.npy', 'x.1.npy'])
     """
-    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    given = named_rule("plan_files", split, rule)
     which = Which(axis, tensors, tp_plan, config)
     where = Where(others, layout, name, out, copy_config)
-    planned = verbs.plan_split(verbs.as_paths(paths), rule, which, where)
+    planned = verbs.plan_split(verbs.as_paths(paths), given, which, where)
     transaction.check(planned.targets, force)
     return planned
 
 
+@shows_rules
 def split_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,
     *,
     axis: int = 0,
-    num_outputs: int | None = None,
-    num_splits: int | None = None,
-    indices: Sequence[int] | None = None,
-    num_sections: int | None = None,
     tensors: Sequence[str] | None = None,
     tp_plan: bool = False,
     config: StrPath | None = None,
@@ -134,6 +129,7 @@ def split_files(
     copy_config: bool | None = None,
     force: bool = False,
     progress: Progress | None = None,
+    **rule: Unpack[OtherRules],
 ) -> SplitFiles:
     """Split files: write all parts of all files, or none.
 
@@ -178,10 +174,10 @@ config, others, layout
     [3 4 5]
     [0 1 2 3 4 5]
     """
-    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    given = named_rule("split_files", split, rule)
     which = Which(axis, tensors, tp_plan, config)
     where = Where(others, layout, name, out, copy_config)
-    return verbs.split(verbs.as_paths(paths), rule, which, where, force, progress)
+    return verbs.split(verbs.as_paths(paths), given, which, where, force, progress)
 
 
 def join_files(
@@ -242,14 +238,11 @@ def join_files(
     return verbs.join(verbs.as_paths(paths), Path(out), which, force, progress).targets
 
 
+@shows_rules
 def reshard_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,
     *,
-    num_outputs: int | None = None,
-    num_splits: int | None = None,
-    indices: Sequence[int] | None = None,
-    num_sections: int | None = None,
     axis: int | None = None,
     tensors: Sequence[str] | None = None,
     tp_plan: bool = False,
@@ -260,6 +253,7 @@ def reshard_files(
     copy_config: bool | None = None,
     force: bool = False,
     progress: Progress | None = None,
+    **rule: Unpack[OtherRules],
 ) -> SplitFiles:
     """Split parts again, into another number of parts, without a whole copy on disk.
 
@@ -315,10 +309,10 @@ def reshard_files(
     ...     print([target.name for target in done.targets], np.load(done.targets[2]))
     ['y.0.npy', 'y.1.npy', 'y.2.npy'] [ 8  9 10 11]
     """
-    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    given = named_rule("reshard_files", split, rule)
     which = Which(axis, tensors, tp_plan, config)
     where = Where("copy", layout, name, out, copy_config)
-    return verbs.reshard(verbs.as_paths(paths), rule, which, where, force, progress)
+    return verbs.reshard(verbs.as_paths(paths), given, which, where, force, progress)
 
 
 def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
