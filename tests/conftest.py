@@ -34,8 +34,8 @@ ROUTES = {
 needs_kernels = pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled")
 
 
-def forget_routes(setattr):
-    """Let plans forget their routes: the thresholds between routes are other ones from now on."""
+def forget_recipes(setattr):
+    """Let plans forget their recipes: the crossovers are other ones from now on."""
     kept = {}
 
     def kept_of(plan):
@@ -66,7 +66,7 @@ class AlwaysParallel:
 def send_down(route, monkeypatch):
     """Make every split take one route, independent of its size."""
     slices, task, stream = ROUTES[route]
-    forget_routes(monkeypatch.setattr)
+    forget_recipes(monkeypatch.setattr)
     monkeypatch.setattr(crossovers, "_NUMPY_BELOW", slices)
     monkeypatch.setattr(crossovers, "_NUMPY_BELOW_IF_FEW_RUNS", 0)
     monkeypatch.setattr(crossovers, "_STREAM_FROM", stream)

@@ -23,7 +23,7 @@ import splitjit
 from splitjit._copy import buffers, crossovers, structs, threads
 from splitjit._kernels import table
 from splitjit._njit import copying
-from tests.conftest import ROUTES, AlwaysParallel, forget_routes
+from tests.conftest import ROUTES, AlwaysParallel, forget_recipes
 
 PAGE = mmap.PAGESIZE
 CANARY = 0xA5
@@ -248,7 +248,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
         copying._STREAM_FROM = from_bytes, from_bytes
     else:
         slices, task, stream = ROUTES[route]
-        forget_routes(setattr)
+        forget_recipes(setattr)
         crossovers._NUMPY_BELOW = slices
         crossovers._NUMPY_BELOW_IF_FEW_RUNS = 0
         crossovers._STREAM_FROM = stream

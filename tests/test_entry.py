@@ -18,7 +18,7 @@ from splitjit._copy import buffers, crossovers, recipe, structs, threads
 from splitjit._copy.entry import LargeEntry
 from splitjit._copy.recipe import recipe_of
 from splitjit._kernels import table
-from tests.conftest import AlwaysParallel, forget_routes, needs_kernels
+from tests.conftest import AlwaysParallel, forget_recipes, needs_kernels
 from tests.guarded import guarded
 
 pytestmark = needs_kernels
@@ -26,11 +26,11 @@ pytestmark = needs_kernels
 
 @pytest.fixture(autouse=True, params=["small", "large"])
 def kind(request, monkeypatch):
-    """Load the kernels, let plans forget their routes, and count all copies as small or large."""
+    """Load the kernels, let plans forget their recipes, and count all copies as small or large."""
     if not structs.READS_ARRAYS:
         pytest.skip("arrays and lists lie otherwise in memory here")
     splitjit.warmup(["u1"])
-    forget_routes(monkeypatch.setattr)
+    forget_recipes(monkeypatch.setattr)
     if request.param == "large":
         monkeypatch.setattr(threads, "_BYTES_PER_TASK", 1)
         monkeypatch.setattr(threads, "governor", AlwaysParallel())
@@ -180,7 +180,7 @@ def test_the_outcome_is_as_without_entries(defect, monkeypatch):
     plan = plan_split((2, 6), [2, 2, 2], axis=1)
     for reads in (True, False):
         monkeypatch.setattr(structs, "READS_ARRAYS", reads)
-        forget_routes(monkeypatch.setattr)
+        forget_recipes(monkeypatch.setattr)
         x, out = prepared(plan)
         assert (recipe_of(plan, x.dtype, x.strides).entry is not None) == reads
         for part in out:

@@ -78,7 +78,7 @@ import numpy as np, splitjit
 from splitjit._copy import crossovers
 from splitjit._copy.layout import fresh_layout
 
-splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no routes
+splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
 for stream_from in (0, 1 << 62):
     crossovers._STREAM_FROM = stream_from
     for itemsize in (1, 2, 4):

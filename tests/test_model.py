@@ -21,7 +21,7 @@ from splitjit import SplitError, openvino, plan_split
 from splitjit._copy import buffers, crossovers
 from splitjit.onnx import Split, SplitToSequence
 from tests import model
-from tests.conftest import forget_routes
+from tests.conftest import forget_recipes
 from tests.hostile import HOSTILE, foreign
 from tests.test_split import random_array
 
@@ -402,7 +402,7 @@ class Memory(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(buffers, "_MAPPED_FROM", 1)
         self.patch.setattr(buffers, "POOL", buffers._Pool(2**16))
-        forget_routes(self.patch.setattr)
+        forget_recipes(self.patch.setattr)
         self.patch.setattr(crossovers, "_NUMPY_BELOW", 1)
         self.patch.setattr(crossovers, "_NUMPY_BELOW_IF_FEW_RUNS", 1)
         self.boxes = []

@@ -181,7 +181,7 @@ from splitjit._copy import crossovers
 from splitjit._copy.layout import fresh_layout
 
 faulthandler.enable()
-splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no routes
+splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
 crossovers._STREAM_FROM = 0
 
 def split():

@@ -1,1 +1,1 @@
-"""Memory: the layout of a copy, its outputs and buffers, and the threads that copy."""
+"""Memory: how arrays are copied, where the parts lie, and which threads copy."""

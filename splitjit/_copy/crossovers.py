@@ -5,7 +5,7 @@ parts of                                   copied by
 =========================================  ==============================================
 less than 16 KB                            NumPy
 less than 512 KB, with few runs            NumPy: it copies long runs as fast on one thread
-Python objects, 512 KB or more             the object-mode loop
+Python objects                             NumPy; from 512 KB on, the object-mode loop
 all others                                 the compiled loops
 15 MB or more (36 MB: see `stream_from`)   the compiled loops, with stores past the cache
 =========================================  ==============================================

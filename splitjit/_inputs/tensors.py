@@ -5,7 +5,7 @@ tensor    ``x.numpy()``, or the same bits as integers if NumPy lacks the dtype
 parts     ``torch.from_numpy(part)``, viewed as the dtype of `x`
 ========  ====================================================================
 
-Both directions share the memory. The planner, the routes and the kernels see only
+Both directions share the memory. The planner, the recipes and the kernels see only
 the arrays. A tensor exists only if torch was imported, so `sys.modules` has torch.
 """
 

@@ -21,7 +21,7 @@
             ▼
     intrinsics.py        LLVM: move, stream, prefetch, fence
 
-The other modules: `known.py` checks arrays and makes them, and copies small ones with the loops
+The other modules: `entry.py` checks arrays and makes them, and copies small ones with the loops
 above; `references.py` has Python objects for it. `table.py` has what both sides share, namely
 the record that describes a copy, the names of the loops, and sizes. `records.py` reads the
 record in compiled code. `compiling.py` names, compiles and caches functions; `cached_files.py`

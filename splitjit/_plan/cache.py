@@ -33,14 +33,14 @@ Result = TypeVar("Result", bound=_Result)
 
 
 class Keeper:
-    """The base class of `SplitPlan`: it has slots that are not fields of the dataclass.
+    """The base class of plans that keeps results: its slots are not fields of the dataclass.
 
     `dataclasses.asdict` would copy the results in a field.
 
     Attributes
     ----------
     _kept : dict
-        Results: routes and layouts, and the last copy of a small array.
+        Results: recipes, layouts of blocks, and the last recipe that copied by its entry.
     _nbytes, _kept_nbytes : int
         Estimates of the bytes of this plan with its results, and of its results alone.
     _key : hashable or None
@@ -136,7 +136,7 @@ class PlanCache:
             self.nbytes -= plan._nbytes
             object.__setattr__(plan, "_key", None)
             if plan._kept:
-                plan._kept.clear()  # routes refer to their plan: this frees them at once
+                plan._kept.clear()  # recipes refer to their plan: this frees them at once
                 plan._count_kept(-plan._kept_nbytes)
 
 
