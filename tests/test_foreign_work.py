@@ -196,6 +196,7 @@ def test_nobody_waits(during, tmp_path):
     run(tmp_path, SPLIT + code, timeout=40)
 
 
+@pytest.mark.slow
 def test_half_made_modules(tmp_path):
     run(tmp_path, SPLIT + NESTED)
 

@@ -281,6 +281,7 @@ def checkpoints(draw):
     return axis, tensors
 
 
+@pytest.mark.slow
 @given(
     checkpoints(),
     st.integers(1, 4),
@@ -432,6 +433,7 @@ def test_without_the_safetensors_package(tmp_path, monkeypatch):
         formats.read(tmp_path / "none.safetensors")
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_damage_is_refused_or_harmless(data):
     """Change one byte of a file: the split works, or it is refused and leaves no parts."""

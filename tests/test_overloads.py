@@ -261,6 +261,7 @@ def test_split_into_takes_empty_parts_from_anywhere():
     assert np.array_equal(out, X)
 
 
+@pytest.mark.slow
 def test_split_into_refuses_what_does_not_fit():
     a, b = np.zeros((6, 4)), np.zeros((6, 6))
     whole = np.zeros((6, 10))
@@ -551,6 +552,7 @@ def _write_before_and_after(x):
     return [a, b, x]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function", [_scale_rows, _store_in_rows, _fill_rows, _write_before_and_after]
 )

@@ -110,7 +110,8 @@ def test_no_reference_is_left(kind):
         parts = plan(x, out if kind == "out" else None, kind != "views")
     watched += map(weakref.ref, parts)
     del x, out, parts
-    gc.collect()
+    if any(ref() is not None for ref in watched):
+        gc.collect()  # torch makes so many objects that this takes a second
     assert [ref() for ref in watched] == [None] * len(watched)
 
 

@@ -107,6 +107,7 @@ def test_without_a_threading_layer_one_thread_copies(tmp_path):
     run(tmp_path, SPLIT + code, layer="no such layer")
 
 
+@pytest.mark.slow
 def test_without_jit_numpy_copies(tmp_path):
     code = "check(); splitjit.warmup(); check()"
     run(tmp_path, SPLIT + code, NUMBA_DISABLE_JIT="1")
@@ -207,6 +208,7 @@ def test_small_stacks(tmp_path):
     run(tmp_path, SPLIT + SMALL_STACKS, layer="omp", OMP_STACKSIZE="32K")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux is asked to move threads")
 def test_a_thread_that_leaves_its_core_keeps_its_affinity(tmp_path):
     code = """

@@ -160,6 +160,7 @@ def test_a_kill_at_each_call(scene, inject):
         assert_complete_after_another_run(root, force)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [Killed(), OSError(5, "Input/output error")], ids=["kill", "error"]
 )
