@@ -87,6 +87,8 @@ def test_lazy_attributes_are_those_of_a_plan_of_lengths(count, length):
         assert value == getattr(twin, name)
         assert getattr(plan, name) is value
     assert plan.offsets == tuple(np.cumsum((0, *plan.sizes))[:-1])
+    each = list(zip(plan.offsets, plan.sizes, strict=True))
+    assert [plan._part(i) for i in range(count)] == each  # what the drawing asks for
     assert [s[1] for s in plan.slices] == [
         slice(o, o + n) for o, n in zip(plan.offsets, plan.sizes, strict=True)
     ]

@@ -96,3 +96,23 @@ def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
     monkeypatch.setattr(crossovers, "cache_bytes", lambda: cache)
     plan = plan_split(shape, num_splits=2, axis=1)
     assert Loops(plan, 2, (2 * shape[1], 2)).stream == streams
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "parts", "by_numpy"),
+    [
+        ((1000, 4), "C", 4, True),  # 16 000 bytes
+        ((2000, 4), "C", 4, False),  # short runs
+        ((50, 2000), "C", 2, True),  # few runs
+        ((100, 2000), "C", 2, False),  # 800 KB
+        ((20, 2000), "F", 2, True),  # strided, but 40 000 items in 40 rows of the parts
+        ((50, 2000), "F", 2, False),  # strided
+        ((2000, 20), "F", 2, False),  # strided, in 4000 rows of the parts
+        ((50, 2000), "gaps", 2, True),
+    ],
+)
+def test_what_numpy_copies(shape, order, parts, by_numpy):
+    plan = plan_split(shape, num_splits=parts, axis=1)
+    whole = np.zeros((shape[0], 2 * shape[1]), np.float32)
+    x = whole[:, : shape[1]] if order == "gaps" else np.zeros(shape, np.float32, order)
+    assert crossovers.suits_numpy(plan, x.itemsize, x.strides, x.nbytes) == by_numpy
