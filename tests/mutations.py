@@ -1300,7 +1300,7 @@ MUTATIONS = [
         "files/dividing.py",
         "        return len(value) + (kind == INDICES)",
         "        return len(value)",
-        "test_files.py::test_rules_and_orders",
+        "test_shards.py::test_every_rule_and_format",
     ),
     Mutation(
         "files: a head that is cut",
@@ -1454,8 +1454,8 @@ MUTATIONS = [
     Mutation(
         "overloads: lengths whose sum overflows",
         "_plan/rules.py",
-        "n <= most - total else most\n    return total",
-        "n <= most else most\n    return total",
+        "            return n, WRONG_VALUE\n        total = total + n if n <= most - total else most",
+        "            return n, WRONG_VALUE\n        total = total + n if n <= most else most",
         f"{OVERLOADS}::test_lengths_that_only_seem_to_sum_to_the_axis_length",
     ),
     Mutation(

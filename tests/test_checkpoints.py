@@ -359,6 +359,9 @@ def test_a_tensor_in_two_files_of_a_rank(model):
     paths = [model / "model-0.safetensors", model / "copy.safetensors"]
     with pytest.raises(splitjit.SplitError, match="only one file of a rank"):
         files.plan_files(paths, num_splits=2, tensors=TENSORS, layout="ranks")
+    for layout, name in [("ranks", "all.safetensors"), ("files", "{rank}.safetensors")]:
+        with pytest.raises(splitjit.SplitError, match="^split: .* only one file of a rank"):
+            files.plan_files(paths, num_splits=2, tensors=TENSORS, layout=layout, name=name)
 
 
 # ---- patterns -------------------------------------------------------------------------
