@@ -1370,7 +1370,7 @@ MUTATIONS = [
         "_copy/slices.py",
         "        if self.bits is not None:\n            x, parts",
         "        if False:\n            x, parts",
-        "test_split.py test_out.py",
+        DTYPES,
     ),
     Mutation(
         "governor: pauses do not grow",
@@ -1454,8 +1454,8 @@ MUTATIONS = [
     Mutation(
         "overloads: lengths whose sum overflows",
         "_plan/rules.py",
-        "            return n, WRONG_VALUE\n        total = total + n if n <= most - total else most",
-        "            return n, WRONG_VALUE\n        total = total + n if n <= most else most",
+        "n, WRONG_VALUE\n        total = total + n if n <= most - total",
+        "n, WRONG_VALUE\n        total = total + n if n <= most",
         f"{OVERLOADS}::test_lengths_that_only_seem_to_sum_to_the_axis_length",
     ),
     Mutation(
@@ -1689,7 +1689,8 @@ def main() -> int:
             shutil.copytree(
                 ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__")
             )
-        shutil.copy(ROOT / "pyproject.toml", folder)
+        for file in ("pyproject.toml", "README.md"):  # a test of test_split.py reads the README
+            shutil.copy(ROOT / file, folder)
         if failure := test(folder, chosen):
             sys.exit(f"without a defect: {failure}")
         for mutation, source in sources.items():

@@ -166,6 +166,7 @@ print(growth(call, 100, warm=2))
 def test_results_of_a_plan_are_limited(shape, monkeypatch):
     """Views of other strides and other outputs each need a recipe or a layout of their own."""
     monkeypatch.setattr("splitjit._plan.cache.RESULTS_LIMIT", 500_000)
+    monkeypatch.setattr("splitjit._copy.structs.READS_ARRAYS", False)  # entries keep no outputs
     plan = plan_split(shape, 1)
     whole = np.ones((shape[0], shape[1] * 40))
     outs = [plan.empty(whole.dtype) for _ in range(10)]
