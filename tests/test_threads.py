@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.processes import HANDLER, SPLIT, run
+from tests.processes import HANDLER, SPLIT, finish, run, start
 
 # First, eight threads make their first split at once. Then eight threads that the module threading
 # does not know split during parallel regions of the user. Then calls that run alone must be
@@ -237,3 +237,22 @@ for rest in [0, 0.001, 0.02, 0.05] * 5:
     check()
 """
     run(tmp_path, SPLIT + code, layer=layer)
+
+
+READ_ONLY = """
+import errno, multiprocessing.context
+
+def rlock(context):
+    raise OSError(errno.EROFS, "Read-only file system")
+
+multiprocessing.context.BaseContext.RLock = rlock
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("warnings", ["error", "ignore"])
+def test_a_read_only_shared_memory(warnings, tmp_path):
+    """Numba warns that it cannot make a lock there. If warnings are errors, one thread copies."""
+    code = f"{READ_ONLY}{SPLIT}check(); check(); splitjit.warmup(); check()\n"
+    code += f"assert (threads._threads() == 1) == ({warnings!r} == 'error')"
+    finish(start(tmp_path, "-W", warnings, "-c", code))

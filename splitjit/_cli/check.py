@@ -336,7 +336,7 @@ def _environment() -> Iterator[tuple[str, str]]:
     try:
         threads = numba.get_num_threads()  # starts the threading layer
         layer = numba.threading_layer()
-    except ValueError as error:  # no threading layer can be loaded
+    except (ValueError, Warning) as error:  # no threading layer can be loaded
         threads, layer = 1, str(error)
     yield "threading layer", layer
     limits = cores.describe(threads)

@@ -144,7 +144,7 @@ def _threads() -> int:
 def _started(*, wait: bool = False) -> tuple[str, Callable[[], int]] | None:
     try:
         return load(_start_threads, wait=wait)
-    except ValueError:  # Numba can load no threading layer
+    except (ValueError, Warning):  # Numba can load no layer; or it warns, and warnings are errors
         return None
 
 
