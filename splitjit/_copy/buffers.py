@@ -147,13 +147,15 @@ class _Block:
     __slots__ = ("address", "export", "memory", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
-        flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
         try:
-            self.memory = mmap.mmap(-1, nbytes, **flags)
+            if sys.platform == "win32":
+                self.memory = mmap.mmap(-1, nbytes)
+            else:
+                self.memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError, ValueError) as error:
             raise MemoryError(f"splitjit: {nbytes} bytes for the parts: {error}") from error
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            with contextlib.suppress(OSError):  # a system without huge pages
+        if sys.platform == "linux":
+            with contextlib.suppress(AttributeError, OSError):  # a system without huge pages
                 self.memory.madvise(mmap.MADV_HUGEPAGE)
         # While this export exists, users cannot close or resize the memory, which they can
         # reach by ``part.base.base``.

@@ -10,6 +10,7 @@ malformed, the functions here report no limit.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -110,10 +111,10 @@ def describe(numba_threads: int) -> Cores:
 
 def affinity() -> int:
     """Return on how many cores the system may run this thread now."""
-    try:
-        return len(os.sched_getaffinity(0)) or 1
-    except (AttributeError, OSError):  # macOS, Windows
-        return os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        with contextlib.suppress(OSError):
+            return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
 
 
 # ---- quota of control groups -------------------------------------------------------------
@@ -248,6 +249,8 @@ def usage(root: str = "/") -> Usage | None:
     Usage or None
         None if this system has no such counters.
     """
+    if sys.platform != "linux":
+        return None
     try:
         mine = {b"cpu%d" % core for core in os.sched_getaffinity(0)}
         tick = 1 / os.sysconf("SC_CLK_TCK")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ class PlainWriter(FileWriter):
         """Append the bytes of a contiguous array of any dtype."""
         with self._file.open("ab") as opened:
             opened.write(data.data)
-            if data.nbytes >= _LARGE and hasattr(os, "posix_fadvise"):
+            if data.nbytes >= _LARGE and sys.platform == "linux":
                 opened.flush()
                 start = opened.tell() - data.nbytes
                 # Linux then begins to write to the disk, which works while the next bytes are read.

@@ -164,13 +164,15 @@ class Staged:
         """Set the permissions, and wait until the file is on disk."""
         file = self._folder.open(self._name, os.O_WRONLY | os.O_CREAT)
         try:
-            if self._inputs and sys.platform != "win32":
+            if self._inputs:
                 self._set_permissions(file)
             change(os.fsync, file)
         finally:
             os.close(file)
 
     def _set_permissions(self, file: int) -> None:
+        if sys.platform == "win32":  # files have other permissions there
+            return
         owners = {given.st_uid for given in self._inputs}
         groups = {given.st_gid for given in self._inputs}
         own = os.fstat(file)
