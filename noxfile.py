@@ -56,6 +56,31 @@ def free_threaded(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "tests/test_platforms.py", *session.posargs)
 
 
+@nox.session(python=["3.14"])
+def prereleases(session: nox.Session) -> None:
+    """Run the tests with the next versions of NumPy and Numba, as far as there are any."""
+    session.install(*WHEELS, ".", "--group", "test")
+    session.install("--upgrade", "--prerelease", "allow", *WHEELS, "numpy", "numba")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def simulated(session: nox.Session) -> None:
+    """Run the tests that take away what Windows and macOS lack."""
+    session.install(".", "pytest", "hypothesis", "ml-dtypes", "safetensors", "tqdm")
+    files = ["tests/test_systems.py", "tests/test_private.py", "tests/test_transaction.py"]
+    session.run("python", "-m", "pytest", *files, *session.posargs)
+
+
+@nox.session
+def typing(session: nox.Session) -> None:
+    """Check the types, as they are on each system."""
+    session.install(".", "--group", "dev")
+    for mypy, basedpyright in [("linux", "Linux"), ("win32", "Windows"), ("darwin", "Darwin")]:
+        session.run("mypy", "--platform", mypy)
+        session.run("basedpyright", "--pythonplatform", basedpyright)
+
+
 @nox.session
 def site(session: nox.Session) -> None:
     """Build the documentation, and open each page in a browser; keep the screenshots."""
