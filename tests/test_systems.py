@@ -13,7 +13,9 @@ from pathlib import Path
 import numba
 import pytest
 
+from splitjit import SplitError
 from splitjit._plan import arguments
+from splitjit.files import transaction
 
 # ---- memory ------------------------------------------------------------------------------
 
@@ -98,3 +100,45 @@ def test_a_lock_of_another_process_is_not_deleted(tmp_path, monkeypatch):
     with pytest.raises(BlockingIOError), files.lock(wait=False):
         pass
     assert [*files.folder.glob("*.lock")]
+
+
+REFUSED = ["CON", "nul.npy", "com1 .npy", "LPT9", "a:b.npy", "a?.npy", "a.", "a ", "rank-0/aux.npy"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_names_that_windows_takes_for_others_are_refused(name, tmp_path, monkeypatch):
+    with transaction.transaction({tmp_path / "linux": [name]}) as staged:
+        for file in staged.values():
+            file.write_bytes(b"")
+    monkeypatch.setattr(sys, "platform", "win32")
+    folder = tmp_path / "windows"
+    with pytest.raises(SplitError, match="Windows has no files"):
+        transaction.transaction({folder: ["a.npy", name]}).__enter__()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["console.npy", "a.con", "com10", "rank-0/a b.npy", ".a"])
+def test_other_names_are_not_refused(name, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    transaction._check_names({Path("o"): [name]})
+
+
+@pytest.mark.parametrize("has_it", [True, False], ids=["APFS", "network"])
+def test_files_reach_the_disk_on_macos(has_it, tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    calls = []
+
+    def full(file, command):
+        calls.append(command)
+        if not has_it:
+            raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", full)
+    monkeypatch.setattr(os, "fsync", lambda file: calls.append("fsync"))
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with transaction.transaction({tmp_path: ["a"]}) as staged:
+        staged[tmp_path / "a"].write_bytes(b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert calls
+    assert set(calls) == ({51} if has_it else {51, "fsync"})

@@ -23,6 +23,7 @@ import io
 import json
 import operator
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,10 +31,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from splitjit.errors import SplitError
 from splitjit.files.transaction import signals
-from splitjit.files.transaction.disk import Changing, change
+from splitjit.files.transaction.disk import Changing, change, flush
 from splitjit.files.transaction.journal import COMMITTED, OPEN, PREFIX, Journal, Staging
 from splitjit.files.transaction.moves import Moves
+
+_REFUSED_BY_WINDOWS = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\..*)?"  # devices
+    r'|.*[<>:"|?*\0-\x1f].*'  # `a:b` is a stream of the file `a`
+    r"|.*[. ]",  # Windows leaves these out
+    re.IGNORECASE | re.DOTALL,
+)
+"""Names that Windows does not take as they are."""
 
 
 @contextlib.contextmanager
@@ -67,11 +77,14 @@ def transaction(
 
     Raises
     ------
+    SplitError
+        If Windows would write to a device, or to a file of another name.
     FileExistsError
         If a target exists, or if another process is writing one.
     OSError
         If something else prevents the files from being written.
     """
+    _check_names(targets)
     _check_space(needed or {})
     with contextlib.ExitStack() as stack:
         stack.push(lambda kind, error, trace: _say_how_it_ended(error, moves))
@@ -120,6 +133,17 @@ def check(targets: Iterable[Path], force: bool) -> None:
             raise FileExistsError(f"{target} exists; --force overwrites it")
 
 
+def _check_names(targets: Mapping[Path, Sequence[str]]) -> None:
+    """Check that the system makes files of these very names."""
+    if sys.platform != "win32":
+        return
+    for folder, names in targets.items():
+        for name in names:
+            if any(_REFUSED_BY_WINDOWS.fullmatch(one) for one in re.split(r"[/\\]", name)):
+                rule = "Windows has no files of this name: it is a device, or has other characters"
+                raise SplitError("files", f"{folder / name}", rule)
+
+
 def _check_space(needed: Mapping[Path, int]) -> None:
     """Check that each file system has space for all of its new files."""
     total: dict[int, int] = {}
@@ -166,7 +190,7 @@ class Staged:
         try:
             if self._inputs:
                 self._set_permissions(file)
-            change(os.fsync, file)
+            change(flush, file)
         finally:
             os.close(file)
 

@@ -10,11 +10,13 @@ make the n-th change fail.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -36,6 +38,17 @@ _LINKS_UNSUPPORTED = {
 def change(call: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
     """Make a call that changes a file."""
     return call(*arguments, **keywords)
+
+
+def flush(file: int) -> None:
+    """Wait until an open file or folder is on disk."""
+    if sys.platform == "darwin":  # os.fsync would not wait for the disk's own cache
+        import fcntl
+
+        with contextlib.suppress(OSError):  # network file systems know only os.fsync
+            fcntl.fcntl(file, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(file)
 
 
 class Folder:
@@ -117,7 +130,7 @@ class Folder:
         with Changing(descriptor, "wb", self.path / name) as file:
             while contents:
                 contents = contents[file.write(contents) :]
-            change(os.fsync, file.fileno())
+            change(flush, file.fileno())
 
     def mkdir(self, name: str, mode: int = 0o777) -> None:
         """Make a folder."""
@@ -159,7 +172,7 @@ class Folder:
         """Wait until the names in this folder are on disk, if the system can say so."""
         if self.fd is not None:
             try:
-                change(os.fsync, self.fd)
+                change(flush, self.fd)
             except OSError as error:
                 if error.errno != errno.EINVAL:  # folders of some file systems
                     raise
