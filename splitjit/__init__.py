@@ -11,6 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from splitjit._api.explain import Explanation, explain
 from splitjit._api.plan import SplitPlan, plan_split
 from splitjit._api.split import split, split_into
 from splitjit._copy.buffers import clear_caches, set_buffer_limit
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from splitjit import torch as torch
 
 __all__ = [
+    "Explanation",
     "SplitError",
     "SplitPlan",
     "SplitTypeError",
     "clear_caches",
+    "explain",
     "plan_split",
     "set_buffer_limit",
     "split",

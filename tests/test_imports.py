@@ -40,7 +40,7 @@ _copy.recipe _copy.warmup
 _api.run
 _api.binding
 _api.plan
-_api.split
+_api.split _api.explain
 _operators
 onnx openvino numpy torch dask
 files.transaction files.places

@@ -186,6 +186,20 @@ class Governor:
         else:
             cell.limit = cell.one if nbytes < LARGE else DOUBT * cell.one
 
+    def reason_for_one(self, cell: Cell) -> str:
+        """Return why one thread runs the next copy of a class, or nothing if it is parallel."""
+        if cell.left > 0:
+            return ""
+        if self.machine.active:
+            rest = max(self.machine.debt, 0.0)
+            return (
+                "parallel copies stalled, because other programs use the cores; "
+                f"a pause for another {rest * 1e3:.0f} ms of copies"
+            )
+        if cell.active:
+            return "several threads did not pay for copies of this loop and size; a pause"
+        return "this copy measures the speed of one thread; others use more"
+
     def _learn_many(self, cell: Cell, nbytes: int, began: float, ended: float) -> None:
         """Learn the time of a parallel copy: it stalled, or it gained or lost a little."""
         machine, expected = self.machine, cell.one * nbytes

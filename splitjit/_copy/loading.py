@@ -180,6 +180,13 @@ def jit_disabled() -> bool:
     return bool(numba.config.DISABLE_JIT)
 
 
+def never_compiles() -> bool:
+    """Return whether Numba would compile nothing. If Numba is not imported, do not import it."""
+    if "numba" in sys.modules:
+        return jit_disabled()
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
 def is_forked_child() -> bool:
     """Return whether this process is a forked child, whose threads the fork did not copy."""
     return _is_forked_child

@@ -119,6 +119,31 @@ def recipe_of(plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> Recipe:
     return plan._keep((dtype, strides), lambda: Recipe(plan, dtype, strides))
 
 
+def strategy(plan: Plan, x: np.ndarray, given: bool, contiguous: bool) -> str:
+    """Return how `run` would copy an array now.
+
+    Parameters
+    ----------
+    plan : Plan
+    x : ndarray
+        An array of the shape of the plan.
+    given : bool
+        Whether the parts are given arrays.
+    contiguous : bool
+        Whether all parts are C-contiguous.
+
+    Returns
+    -------
+    str
+        ``"entry"``, ``"loops"``, ``"slices"`` or ``"object loop"``.
+    """
+    recipe = recipe_of(plan, x.dtype, x.strides)
+    enters = plan._kept.get(_LAST) is recipe if given else recipe.enters(x.dtype)
+    if enters and contiguous:
+        return "entry"
+    return "loops" if recipe.loops is not None else recipe.slices.strategy
+
+
 @dataclass(slots=True, eq=False)
 class Outputs:
     """What a recipe knows of checked outputs: their addresses, and the layout of the copy.
@@ -243,6 +268,12 @@ class Recipe:
         if self.entry is None:
             self._set_entry(dtype, if_loaded=False)
         return self.entry
+
+    def enters(self, dtype: np.dtype) -> bool:
+        """Return whether the next copy to fresh parts takes the entry. Nothing is loaded here."""
+        if self.entry is None and self._calls % _ASK_EVERY == 0:
+            self._set_entry(dtype, if_loaded=True)
+        return self.entry is not None
 
     def _ask(self, dtype: np.dtype) -> Entry | None:
         """Return the entry if its code is loaded, or if it pays to load the code now."""

@@ -52,6 +52,11 @@ class Slices:
         self._by_object_loop = dtype.hasobject and suits_object_loop(nbytes)
         self.cut = _cut(plan)
 
+    @property
+    def strategy(self) -> str:
+        """The name of the strategy: ``"object loop"`` or ``"slices"``."""
+        return "object loop" if self._by_object_loop else "slices"
+
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
         if self._whole:

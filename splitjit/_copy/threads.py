@@ -15,9 +15,9 @@ import threading
 from collections.abc import Callable, Iterator
 from time import perf_counter
 
-from splitjit._copy.cores import usable
+from splitjit._copy.cores import describe, usable
 from splitjit._copy.governor import governor
-from splitjit._copy.loading import is_forked_child, jit_disabled, load
+from splitjit._copy.loading import is_forked_child, jit_disabled, load, loaded
 from splitjit._kernels.table import LOOPS
 
 _BYTES_PER_TASK = 1 << 18
@@ -129,16 +129,60 @@ def loop_address(loop: str) -> int | None:
 
 def _threads() -> int:
     """Return how many threads may copy at this moment."""
-    if is_forked_child() or _here.alone:
-        return 1
+    return _allowed()[0]
+
+
+def _allowed() -> tuple[int, str]:
+    """Return how many threads may copy at this moment, and why only one, if a rule says so."""
+    if is_forked_child():
+        return 1, "this process is a forked child, which Numba's threads could end"
+    if _here.alone:
+        return 1, "this thread runs a task of Dask, which uses the other cores"
     started = _started()
     if started is None:
-        return 1
+        return 1, "Numba can load no threading layer, or another thread loads it now"
     layer, threads = started
     # Any other Python thread may be in a parallel region, even a thread of another library.
     if layer == "workqueue" and len(sys._current_frames()) > 1:
-        return 1
-    return min(threads(), usable(perf_counter()))
+        return 1, "this process has other Python threads, beside which workqueue could abort it"
+    return min(threads(), usable(perf_counter())), ""
+
+
+def explain(loop: str, nbytes: int) -> tuple[int, str]:
+    """Return how many threads the next copy would have, and why.
+
+    Parameters
+    ----------
+    loop : str
+        The name of the loop.
+    nbytes : int
+        Bytes of all parts.
+
+    Returns
+    -------
+    (int, str)
+        The number of threads, and the reason for it.
+    """
+    if is_small(nbytes):
+        return 1, f"a second thread does not pay below {2 * _BYTES_PER_TASK} bytes"
+    threads, why = _allowed()
+    limits = describe(threads_of_numba())
+    limited = f"limited by {limits.limited_by}"
+    if threads == 1:
+        return 1, why or limited
+    why = governor.reason_for_one(governor.cells[loop][nbytes.bit_length()])
+    if why:
+        return 1, why
+    tasks = nbytes // _BYTES_PER_TASK
+    if tasks < threads:
+        return tasks, f"one thread for each {_BYTES_PER_TASK} bytes"
+    return threads, limited
+
+
+def threads_of_numba() -> int:
+    """Return how many threads Numba allows, or 1 if its threads have not started."""
+    started = loaded(_start_threads)
+    return started[1]() if started else 1
 
 
 def _started(*, wait: bool = False) -> tuple[str, Callable[[], int]] | None:

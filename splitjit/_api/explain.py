@@ -1,0 +1,250 @@
+"""Say how a split would run now, and why, without copying anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from splitjit._api.plan import cached_plan
+from splitjit._api.run import dask
+from splitjit._copy import recipe, threads
+from splitjit._copy.layout import strided_layout
+from splitjit._copy.loading import never_compiles
+from splitjit._copy.loops import Loops
+from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
+from splitjit._inputs.arrays import is_dask_array
+from splitjit._inputs.foreign import ForeignTensor
+from splitjit._inputs.owners import ForeignArray
+from splitjit._inputs.sources import Source, source_of
+from splitjit._plan.arguments import (
+    NOT_GIVEN,
+    Indices,
+    Lengths,
+    axis_by_name,
+    axis_not_by_name,
+    check_views,
+    rule_of,
+)
+from splitjit._plan.plan import Plan
+from splitjit.errors import SplitError
+
+_REASONS = {
+    "views": "copy=False: the parts are views of x, and no data is copied",
+    "library": "splitjit cannot reach the memory of x, so its own library makes the parts",
+    "dask": "tasks of Dask split the chunks when the parts are computed",
+    "entry": "one compiled call checks the arrays, makes the parts and copies",
+    "loops": "a compiled loop copies",
+    "object loop": "a compiled loop assigns the objects",
+    "slices": "NumPy copies arrays of this size and layout as fast, and needs no compiled code",
+}
+_NO_BYTES = "NumPy copies, because there are no bytes to copy"
+_OBJECTS = "NumPy copies, because x has few objects"
+_NO_KERNELS = "NumPy copies, because Numba compiles nothing: NUMBA_DISABLE_JIT is set"
+_ONE_BY_NUMPY = "NumPy copies on the thread that calls split"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a split would run now, and why; `explain` returns it, and `print` shows it.
+
+    Attributes
+    ----------
+    strategy : str
+        ``"entry"``, ``"loops"``, ``"slices"``, ``"object loop"``, ``"views"``,
+        ``"library"`` or ``"dask"``; `reason` says what it means.
+    reason : str
+        Why this strategy.
+    loop : str or None
+        The compiled loop, if one copies.
+    past_cache : bool
+        Whether the loop writes to memory past the cache, because the array is large.
+    threads : int or None
+        The number of threads that copy; None if another library decides.
+    threads_reason : str
+        Why as many threads.
+    parts : int
+        The number of parts.
+    bytes_read, bytes_written, bytes_allocated : int or None
+        The bytes that the split reads, writes, and needs for new parts; None if
+        another library decides.
+    """
+
+    strategy: str
+    reason: str
+    loop: str | None
+    past_cache: bool
+    threads: int | None
+    threads_reason: str
+    parts: int
+    bytes_read: int | None
+    bytes_written: int | None
+    bytes_allocated: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the attributes as a dict, for JSON or a table.
+
+        Returns
+        -------
+        dict of str to object
+            The attributes by name: strings, integers, bools and None.
+        """
+        return asdict(self)
+
+    def __str__(self) -> str:
+        loop = self.loop or "none"
+        count = "unknown" if self.threads is None else self.threads
+        sizes = {
+            "read": self.bytes_read,
+            "written": self.bytes_written,
+            "allocated": self.bytes_allocated,
+        }
+        known = [f"{size} {what}" for what, size in sizes.items() if size is not None]
+        return "\n".join(
+            [
+                f"strategy  {self.strategy}: {self.reason}",
+                f"loop      {loop}{', with stores past the cache' * self.past_cache}",
+                f"threads   {count}: {self.threads_reason}",
+                f"bytes     {', '.join(known) or 'unknown'}",
+                f"parts     {self.parts}",
+            ]
+        )
+
+
+@axis_by_name
+def explain(
+    x: Any,
+    split: Lengths | None = None,
+    by_position: Any = NOT_GIVEN,
+    axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
+    out: Sequence[Any] | None = None,
+    copy: bool = True,
+    dim: Any = NOT_GIVEN,
+) -> Explanation:
+    """Say how `split` would split an array now: strategy, loop, threads, bytes, and why.
+
+    The function takes the arguments of `split`, and copies nothing. To count the
+    threads, it may import Numba and start Numba's threads, as the split would. The
+    answer holds for this moment: the load of the machine, and the code that this
+    process has loaded, change it.
+
+    Parameters
+    ----------
+    x : array_like
+        The array to split, see `split`.
+    split : sequence of int, 1-D integer array, int or 0-D integer array, optional
+        The length of each part, or one length for all parts; see `split`.
+    axis : int, default 0
+        The axis along which to split, in ``[-rank, rank - 1]``.
+    num_outputs, num_splits, indices, num_sections : optional
+        The other rules, see `split`. Exactly one rule is given.
+    out : sequence of array, optional
+        The arrays to write the parts to, see `split`.
+    copy : bool, default True
+        False explains views.
+
+    Returns
+    -------
+    Explanation
+        Print it, or read its attributes, or call ``.as_dict()``.
+
+    Raises
+    ------
+    SplitError, SplitTypeError
+        In the cases in which `split` refuses the same arguments.
+
+    See Also
+    --------
+    split : Split the array.
+    plan_split : Where the parts start and how long they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> print(splitjit.explain(np.zeros((4, 6)), 2, copy=False))
+    strategy  views: copy=False: the parts are views of x, and no data is copied
+    loop      none
+    threads   0: no thread copies
+    bytes     0 read, 0 written, 0 allocated
+    parts     2
+    >>> splitjit.explain(np.zeros((4, 6)), 2, copy=False).as_dict()["strategy"]
+    'views'
+    """
+    if by_position is not NOT_GIVEN or dim is not NOT_GIVEN:
+        raise axis_not_by_name("explain", by_position, dim)
+    try:
+        rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+        if is_dask_array(x):
+            parts = dask().split_by_rule(x, axis, rule, out, copy)  # lazily: nothing is computed
+            return _by_library(len(parts), "dask")
+        source = source_of(x)
+        plan = cached_plan(source.shape, axis, rule)
+        if copy is not True:
+            check_views(out, copy)
+            return _nothing_copied(plan)
+        if isinstance(source, (ForeignTensor, ForeignArray)):
+            return _by_library(len(plan), "library")
+        array = source.array
+        targets = _targets(plan, array, out) if isinstance(source, Source) else None
+        return _of_array(plan, array, targets, given=out is not None)
+    except SplitError as error:
+        refusal = error.named("explain")
+        refusal.hint = error.hint  # the parameters have the same names
+        raise refusal from None
+
+
+def _nothing_copied(plan: Plan) -> Explanation:
+    reason = _REASONS["views"]
+    return Explanation("views", reason, None, False, 0, "no thread copies", len(plan), 0, 0, 0)
+
+
+def _by_library(parts: int, strategy: str) -> Explanation:
+    reason, why = _REASONS[strategy], "the library decides"
+    return Explanation(strategy, reason, None, False, None, why, parts, None, None, None)
+
+
+def _targets(plan: Plan, array: np.ndarray, out: Any) -> Targets | None:
+    """Check `out` as a split does; return None if the parts are new."""
+    if out is None:
+        return None
+    targets = check_out(plan, array.dtype, out)
+    check_apart(targets.parts)
+    check_source(array, targets.parts)
+    return targets
+
+
+def _of_array(plan: Plan, array: np.ndarray, targets: Targets | None, given: bool) -> Explanation:
+    """Explain the copy of an array to new parts, or to targets."""
+    nbytes = math.prod(plan.shape) * array.dtype.itemsize
+    contiguous = targets is None or targets.addresses is not None
+    strategy = recipe.strategy(plan, array, given, contiguous)
+    reason = _REASONS[strategy]
+    if strategy == "slices" and not nbytes:
+        reason = _NO_BYTES
+    elif strategy == "slices" and array.dtype.hasobject:
+        reason = _OBJECTS
+    elif strategy in ("entry", "loops") and never_compiles():
+        strategy, reason = "slices", _NO_KERNELS
+    loop, past_cache, count, why = None, False, 1, _ONE_BY_NUMPY
+    if strategy in ("entry", "loops"):
+        loops = Loops(plan, array.itemsize, array.strides)
+        loop = loops.layout.loop
+        if targets is not None and not contiguous:
+            loop = strided_layout(plan, array.strides, array.itemsize, targets.parts).loop
+        past_cache = bool(loops.stream)
+        count, why = threads.explain(loop, nbytes)
+    allocated = 0 if given else nbytes
+    return Explanation(
+        strategy, reason, loop, past_cache, count, why, len(plan), nbytes, nbytes, allocated
+    )
+
+
+Explanation.__module__ = "splitjit"

@@ -1,0 +1,188 @@
+"""`explain` says how a split would run, and copies nothing."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit import SplitError, explain, split
+from splitjit._copy import governor, recipe, threads
+from tests.conftest import needs_kernels
+
+LARGE = (1024, 768)  # 3 MB of float32
+
+
+@pytest.fixture(autouse=True)
+def new_plans(monkeypatch):
+    splitjit.clear_caches()
+    monkeypatch.setattr(threads, "governor", governor.Governor())
+    yield
+    splitjit.clear_caches()
+
+
+def test_views():
+    x = np.zeros(LARGE)
+    found = explain(x, 100, copy=False)
+    assert (found.strategy, found.threads, found.bytes_allocated) == ("views", 0, 0)
+    assert found.parts == 11
+    with pytest.raises(SplitError, match="views are not written"):
+        explain(x, 512, out=split(x, 512), copy=False)
+
+
+def test_few_objects_are_copied_by_numpy_and_many_by_a_loop():
+    found = explain(np.zeros(6, object), 2)
+    assert (found.strategy, found.loop, found.threads) == ("slices", None, 1)
+    assert "objects" in found.reason
+    assert explain(np.zeros(1 << 16, object), 2).strategy == "object loop"
+
+
+def test_no_bytes():
+    assert "no bytes" in explain(np.zeros((0, 3)), num_splits=3, axis=1).reason
+
+
+@needs_kernels
+def test_loops_then_the_entry():
+    splitjit.warmup()
+    x = np.zeros(LARGE, np.float32)
+    kept = splitjit.plan_split(x.shape, num_splits=3, axis=1)
+    found = explain(x, num_splits=3, axis=1, out=kept.empty(x.dtype))
+    assert (found.strategy, found.loop, found.past_cache) == ("loops", "copy", False)
+    assert (found.bytes_read, found.bytes_written, found.bytes_allocated) == (x.nbytes, x.nbytes, 0)
+    assert explain(x, num_splits=3, axis=1).strategy == "entry"
+    split(x, num_splits=3, axis=1)
+    found = explain(x, num_splits=3, axis=1, out=kept.empty(x.dtype))
+    assert found.strategy == "entry"
+    strided = [np.zeros((1024, 512), np.float32)[:, ::2] for _ in range(3)]
+    assert explain(x, num_splits=3, axis=1, out=strided).strategy == "loops"
+
+
+@needs_kernels
+def test_the_strategy_is_that_of_the_split(monkeypatch):
+    splitjit.warmup()
+    taken = []
+    for owner, name in [(recipe.Slices, "slices"), (recipe.Loops, "loops")]:
+        method = "fresh" if name == "slices" else "copy"
+        original = getattr(owner, method)
+
+        def spy(self, *arguments, name=name, original=original):
+            taken.append(name)
+            return original(self, *arguments)
+
+        monkeypatch.setattr(owner, method, spy)
+    monkeypatch.setattr(recipe, "entry_of", lambda *arguments, **keywords: None)
+    for shape in [(6,), (600, 600), LARGE, (3, 1 << 20)]:
+        x = np.zeros(shape, np.float32)
+        expected = explain(x, num_sections=3, axis=-1).strategy
+        assert not taken, "explain copied"
+        split(x, num_sections=3, axis=-1)
+        assert taken.pop() == expected
+
+
+@needs_kernels
+def test_large_arrays_are_written_past_the_cache():
+    found = explain(np.zeros((4096, 6144), np.float32), num_splits=3, axis=1)
+    assert found.past_cache
+    assert "past the cache" in str(found)
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    ("left", "machine", "cell", "why"),
+    [
+        (0, True, False, "other programs use the cores; a pause for another 30 ms"),
+        (0, False, True, "did not pay"),
+        (0, False, False, "measures"),
+        (1, False, False, "limited by"),
+    ],
+)
+def test_why_one_thread(monkeypatch, left, machine, cell, why):
+    splitjit.warmup()
+    monkeypatch.setattr(threads, "_allowed", lambda: (2, ""))
+    x = np.zeros(LARGE, np.float32)
+    found = explain(x, num_splits=3, axis=1)
+    known = threads.governor.cells[found.loop][x.nbytes.bit_length()]
+    known.left, known.active = left, cell
+    threads.governor.machine.active, threads.governor.machine.debt = machine, 0.03
+    found = explain(x, num_splits=3, axis=1)
+    assert found.threads == 1 + (left > 0)
+    assert why in found.threads_reason
+
+
+@needs_kernels
+def test_too_few_bytes_for_threads(monkeypatch):
+    splitjit.warmup()
+    found = explain(np.zeros((64, 300), np.float32), num_splits=3, axis=1)
+    assert (found.threads, "does not pay below 524288" in found.threads_reason) == (1, True)
+    monkeypatch.setattr(threads, "_allowed", lambda: (16, ""))
+    x = np.zeros((256, 768), np.float32)
+    threads.governor.cells["copy"][x.nbytes.bit_length()].left = 1
+    found = explain(x, num_splits=3, axis=1)
+    assert (found.threads, found.threads_reason) == (3, "one thread for each 262144 bytes")
+
+
+@needs_kernels
+def test_one_thread_in_a_task_of_dask():
+    splitjit.warmup()
+    with threads.one_thread():
+        found = explain(np.zeros(LARGE, np.float32), num_splits=3, axis=1)
+    assert (found.threads, "Dask" in found.threads_reason) == (1, True)
+
+
+def test_without_compiler_numpy_copies():
+    code = (
+        "import numpy as np, splitjit;"
+        "print(splitjit.explain(np.zeros((1024, 768)), num_splits=3, axis=1))"
+    )
+    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    printed = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
+    assert printed.startswith("strategy  slices: NumPy copies, because Numba compiles nothing")
+
+
+def test_a_library_makes_its_own_parts():
+    torch = pytest.importorskip("torch")
+    found = explain(torch.zeros(4, 6, device="meta"), 2)
+    assert (found.strategy, found.threads, found.bytes_read) == ("library", None, None)
+    assert "unknown" in str(found)
+    assert explain(torch.zeros(4, 6), 2).bytes_read == 96
+
+
+def test_dask_splits_in_tasks():
+    array = pytest.importorskip("dask.array")
+    assert explain(array.zeros((4, 6), chunks=2), 2).strategy == "dask"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords"),
+    [
+        ((np.zeros(4), 0), {}),
+        ((np.zeros(4),), {}),
+        ((np.zeros(4), [1, 2]), {}),
+        ((np.zeros(4), 2), {"axis": 1}),
+        ((np.zeros(4), 2, 0), {}),
+        ((np.zeros(4), 2), {"dim": 0}),
+        ((np.zeros(4), 2), {"out": [np.zeros(2)]}),
+        ((np.zeros(4), 2), {"copy": 1}),
+        (("text", 2), {}),
+    ],
+)
+def test_it_refuses_what_split_refuses(arguments, keywords):
+    with pytest.raises(SplitError) as refused:
+        split(*arguments, **keywords)
+    with pytest.raises(type(refused.value)) as explained:
+        explain(*arguments, **keywords)
+    assert str(explained.value) == str(refused.value).replace("split: ", "explain: ", 1)
+
+
+def test_shared_memory_is_refused():
+    x = np.zeros(4)
+    with pytest.raises(SplitError, match="share"):
+        explain(x, 2, out=[x[:2], np.zeros(2)])
+
+
+def test_a_dict():
+    found = explain(np.zeros(6), 2).as_dict()
+    assert found["parts"] == 3
+    assert set(found) == set(splitjit.Explanation.__slots__)
