@@ -20,6 +20,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
 
+from splitjit._copy.events import debug
+
 _T = TypeVar("_T")
 
 _RETRY_AFTER = 0.01
@@ -71,12 +73,16 @@ def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = Fals
         return None
     try:
         _loading.append(thread)
+        began = time.monotonic()
         result = _call(kernel, arguments, wait and not _is_forked_child)
         if result is not None:
             _loaded[key] = result
+            seconds = time.monotonic() - began
+            debug("compiled or loaded %s%r in %.3f s", kernel.__name__, arguments, seconds)
         return result
     except BlockingIOError:
         _busy_until = time.monotonic() + _RETRY_AFTER
+        debug("Numba is busy, so NumPy copies instead of %s%r", kernel.__name__, arguments)
         return None
     finally:
         _loading.remove(thread)

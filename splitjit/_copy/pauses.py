@@ -6,6 +6,8 @@ pauses, and the state with which a class of copies begins.
 
 from __future__ import annotations
 
+from splitjit._copy.events import debug
+
 FIRST_PAUSE = 1.0
 GROWTH = 4.0
 LONGEST = 1.2
@@ -54,6 +56,7 @@ class Pause:
         self.length = self.debt = min(length, max(LONGEST, LONGEST_IN_LOSSES * loss))
         self.owed = loss
         self.active = True
+        debug("parallel copies lost %.6f s; one thread copies for %.6f s", loss, self.length)
 
     def gain(self, seconds: float) -> bool:
         """Count the gain of a parallel copy; return whether the last loss is forgotten."""
