@@ -18,7 +18,7 @@ from benchmarks.machine import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 MACHINE = "xeon-2"
-RATIO, SHARE = "track_time_over_numpy", "track_share_of_limit"
+RATIO, LIMIT = "track_time_over_numpy", "track_time_over_limit"
 PROCESS = "track_process"
 
 Values = dict[str, list[float]]  # by case or number: one value a milestone, NaN if it has none
@@ -47,7 +47,8 @@ def draw(file: Path) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    ratios, shares, processes = (history(track) for track in (RATIO, SHARE, PROCESS))
+    ratios, limits, processes = (history(track) for track in (RATIO, LIMIT, PROCESS))
+    shares = {name: [1 / value for value in values] for name, values in limits.items()}
     count = len(ratios) + len(processes)
     # 4 inches are 400 px at the usual 100 px an inch, where 7 points can be read.
     rows = math.ceil(count / 2)
@@ -57,6 +58,7 @@ def draw(file: Path) -> None:
         measured = [values[i - 1] for i in steps]
         panel.plot(steps, measured, "o-", markersize=2.5, linewidth=1, label="time over NumPy's")
         if name in shares:
+            steps = [i for i, value in enumerate(shares[name], 1) if not math.isnan(value)]
             measured = [shares[name][i - 1] for i in steps]
             panel.plot(steps, measured, "s--", markersize=2, label="share of the limit")
         panel.set_ylim(0, 1.1 * panel.get_ylim()[1])

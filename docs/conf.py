@@ -147,8 +147,22 @@ def publish_history(app, error):
     """Let asv write its pages, with the committed results, beside the pages of the site."""
     root = Path(__file__).parents[1]
     if error is None and app.builder.name == "html" and (root / ".git").exists():
-        command = [sys.executable, "-m", "asv", "publish", "--html-dir", Path(app.outdir, "asv")]
-        subprocess.run(command, cwd=root, check=True, stdout=subprocess.DEVNULL)
+        settings = (root / "asv.conf.json").read_text("utf-8")
+        # asv reads paths from the folder of its settings.
+        for name, old, new in [
+            ("repo", ".", ""),
+            ("benchmark_dir", "benchmarks", "benchmarks"),
+            ("results_dir", ".asv/results", "benchmarks/results"),
+        ]:
+            settings = settings.replace(
+                f'"{name}": "{old}"', f'"{name}": "{(root / new).as_posix()}"'
+            )
+        (MADE / "asv.conf.json").write_text(settings, "utf-8")
+        command = [sys.executable, "-m", "asv", "--config", MADE / "asv.conf.json", "publish"]
+        pages = Path(app.outdir, "asv")
+        subprocess.run(
+            [*command, "--html-dir", pages], cwd=root, check=True, stdout=subprocess.DEVNULL
+        )
 
 
 def setup(app):

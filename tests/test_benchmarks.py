@@ -10,7 +10,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from benchmarks import busy, gate, landscape, processes, strided, workers
+from benchmarks import busy, gate, history, landscape, processes, strided, workers
 from benchmarks.compare import Case
 from benchmarks.landscape import Cell, Found
 from benchmarks.machine import ROOT
@@ -289,3 +289,19 @@ def test_maps_are_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     landscape.draw(FOUND, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["landscape-16MB.png"]
+
+
+def test_each_milestone_has_results_of_the_whole_history():
+    tracks = {
+        f"history.History.{name}" for name in vars(history.History) if name.startswith("track_")
+    }
+    commits = (ROOT / "benchmarks" / "milestones.txt").read_text("utf-8").split()
+    for commit in commits:
+        (file,) = (ROOT / "benchmarks" / "results").glob(f"*/{commit[:8]}-*.json")
+        results = json.loads(file.read_text("utf-8"))["results"]
+        assert tracks <= set(results), commit
+        for name in tracks:
+            values, params = results[name][:2]
+            current = getattr(history.History, name.rpartition(".")[2]).params[0]
+            assert params[0] == [repr(param) for param in current]
+            assert all(isinstance(value, float | int) for value in values), (commit, name)

@@ -51,11 +51,13 @@ _ONE_BY_NUMPY = "NumPy copies on the thread that calls split"
 class Explanation:
     """How a split would run now, and why; `explain` returns it, and `print` shows it.
 
-    Attributes
+    The parameters are also its attributes.
+
+    Parameters
     ----------
     strategy : str
         ``"entry"``, ``"loops"``, ``"slices"``, ``"object loop"``, ``"views"``,
-        ``"library"`` or ``"dask"``; `reason` says what it means.
+        ``"library"`` or ``"dask"``; the reason says what it means.
     reason : str
         Why this strategy.
     loop : str or None
@@ -68,9 +70,23 @@ class Explanation:
         Why as many threads.
     parts : int
         The number of parts.
-    bytes_read, bytes_written, bytes_allocated : int or None
-        The bytes that the split reads, writes, and needs for new parts; None if
-        another library decides.
+    bytes_read : int or None
+        The bytes that the split reads; None if another library decides.
+    bytes_written : int or None
+        The bytes that it writes.
+    bytes_allocated : int or None
+        The bytes of new parts.
+
+    See Also
+    --------
+    explain : Explain a split.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> splitjit.explain(np.zeros(6), 2, copy=False).parts
+    3
     """
 
     strategy: str
