@@ -46,7 +46,7 @@ _operators
 onnx openvino numpy torch dask
 files.transaction files.places
 files.formats
-files.patterns files.companions files.ask_transformers
+files.patterns files.companions files.ask_transformers files.presets
 files.record files.tensor_parallel
 files.checkpoint files.plan
 files.dividing files.tiles files.siblings files.joined

@@ -291,7 +291,8 @@ def _add_tensors(parser: argparse.ArgumentParser, axis: int | None) -> Any:
         "--tp-plan",
         action="store_true",
         help="split the tensors that no pattern matches as the model's tensor-parallel plan in "
-        "transformers says, and copy the tensors that the plan does not name",
+        "transformers says, or a preset of splitjit if transformers has none, and copy the tensors "
+        "that the plan does not name",
     )
     which.add_argument(
         "--config",

@@ -34,6 +34,11 @@ def main(path: str, names: list[str]) -> None:
         model = architecture._from_config(config)
     text = config.get_text_config()
     heads = getattr(text, "num_attention_heads", None) or 0
+    towers = {  # parts of a model that have their own number of heads
+        f"{key.removesuffix('config')}model": getattr(own, "num_attention_heads", 0)
+        for key, own in vars(config).items()
+        if key.endswith("_config") and key != "text_config"
+    }
     parameters = dict(model.named_parameters(remove_duplicate=False))
     styles = {
         parameter: [style, list(tensor.shape)]
@@ -46,8 +51,10 @@ def main(path: str, names: list[str]) -> None:
         "family": config.model_type,
         "styles": styles,
         "heads": heads,
+        "towers": {key: own for key, own in towers.items() if type(own) is int and own},
         "tied": [name for name, tensor in parameters.items() if holders[id(tensor)] > 1],
         "key_value_heads": getattr(text, "num_key_value_heads", None) or heads,
+        "parameters": {name: [*tensor.shape] for name, tensor in parameters.items()},
         "origins": origins(model, names, parameters),
         "quantization": getattr(config, "quantization_config", None),
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError, shorten
-from splitjit.files import ask_transformers
+from splitjit.files import ask_transformers, presets
 from splitjit.files.patterns import Choice
 
 _SECONDS = 600
@@ -44,6 +44,9 @@ _WHOLE = {
 _BY_HEADS = {"colwise", "rowwise"}
 """Styles under which each rank computes its own heads. Other styles gather all heads first."""
 
+_CONV1D = {"conv1d_colwise", "conv1d_rowwise", "conv1d_qkv"}
+"""Styles of presets for layers whose columns are the output features."""
+
 _KEY_VALUE = {"k_proj", "v_proj", "key", "value"}
 """Names of modules that compute only keys or only values."""
 
@@ -68,8 +71,13 @@ class ModelPlan:
     origins : dict of str to (str, list, int)
         For each tensor of the checkpoint, the parameter, the operations and the number
         of parameters that transformers makes of it.
+    towers : dict of str to int
+        The numbers of heads in modules that have their own number, such as the vision
+        model of CLIP.
     quantization : dict, optional
         The quantization of the checkpoint, as its configuration describes it.
+    preset : bool, default False
+        Whether transformers has no plan, and a preset of splitjit is used.
     """
 
     model: str
@@ -79,7 +87,9 @@ class ModelPlan:
     key_value_heads: int
     tied: tuple[str, ...] = ()
     origins: Mapping[str, tuple[str, list[list[Any]], int]] = field(default_factory=dict)
+    towers: Mapping[str, int] = field(default_factory=dict)
     quantization: Mapping[str, Any] | None = None
+    preset: bool = False
 
 
 def load(config: Path, names: Sequence[str]) -> ModelPlan:
@@ -121,6 +131,10 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
         lines = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
         raise SplitError("files", str(file), f"no tensor-parallel plan: {lines[-1]}")
     plan: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    parameters = plan.pop("parameters")
+    if not plan["styles"]:
+        plan["preset"] = True
+        plan["styles"] = presets.styles(plan["family"], parameters)
     if not plan["styles"]:
         raise SplitError("files", str(file), f"the plan of {plan['model']} names no tensor")
     return ModelPlan(**{**plan, "tied": tuple(plan["tied"])})
@@ -259,12 +273,22 @@ def _axis_and_sections(
         axis: int | None = max(len(shape) - 2, 0)  # experts are stacked along the first axis
     elif kind & _INPUT:
         axis = len(shape) - 1 if len(shape) > 1 else None  # each rank has the whole bias
+    elif style in _CONV1D:
+        return _conv1d(style, shape)
     else:
         rule = "a style of transformers that splitjit does not know; split this tensor by patterns"
         raise SplitError("files", f"{name}, style {shorten(style)}", rule)
     if style not in _PACKED or axis is None:
         return axis, None
     return axis, (shape[axis] // 2,) * 2
+
+
+def _conv1d(style: str, shape: list[int]) -> tuple[int | None, tuple[int, ...] | None]:
+    """Return the axis and the sections of a Conv1D, whose columns are the output features."""
+    axis = len(shape) - 1
+    if style == "conv1d_rowwise":
+        return (0 if axis else None), None
+    return axis, (shape[axis] // 3,) * 3 if style == "conv1d_qkv" else None
 
 
 def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | None, bool]:
@@ -274,12 +298,15 @@ def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | No
     several ranks, if the ranks compute with their own heads.
     """
     *path, module, _ = ["", *name.split(".")]
-    attention = any("attn" in part or "attention" in part for part in path)
-    if not attention or style not in _BY_HEADS:
+    attention = any("attn" in part or "attention" in part.lower() for part in path)
+    if not attention or style not in _BY_HEADS | _CONV1D:
         return None, False
+    if style == "conv1d_qkv":
+        length //= 3
     separate = module in _KEY_VALUE
     fused = "qkv" in module or "query_key_value" in module
     heads = plan.key_value_heads if separate or fused else plan.heads
+    heads = next((own for tower, own in plan.towers.items() if tower in path), heads)
     if not heads or length % heads:
         return None, False
     return length // heads, separate and style == "colwise"

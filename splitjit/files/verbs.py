@@ -89,7 +89,12 @@ def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> Spl
     choose, planned = _chooser(checkpoints, which, checkpoints[0].folder)
     if planned:
         tensor_parallel.check_shapes(*planned, _shapes(checkpoints))
-    return _plan_parts(checkpoints, rule, choose, where, "split")
+    parts = _plan_parts(checkpoints, rule, choose, where, "split")
+    if planned and planned[0].preset:
+        model, family = planned[0].model, planned[0].family
+        note = f"transformers has no plan for {model}; the preset of splitjit for {family} is used"
+        parts = replace(parts, warnings=(note, *parts.warnings))
+    return parts
 
 
 def split(

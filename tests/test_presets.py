@@ -1,0 +1,185 @@
+"""Presets for families without a plan in transformers: models computed by ranks in lockstep.
+
+Each rank is a thread that runs the model with its own parts. Where a part has only a share of the
+input features, the ranks add up what they compute, as an engine does.
+"""
+
+import copy
+import threading
+
+import pytest
+
+from splitjit import files
+from splitjit.files import presets
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", "5.0")
+st = pytest.importorskip("safetensors.torch")
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+IDS = torch.tensor([[5, 9, 2, 63, 17, 30]])
+TEXT = {"input_ids": IDS}
+SEQUENCES = {"input_ids": IDS, "decoder_input_ids": IDS[:, :4]}
+BERT = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "vocab_size": 64,
+    "max_position_embeddings": 32,
+}
+WHISPER = {
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "num_mel_bins": 8,
+    "max_source_positions": 8,
+    "max_target_positions": 16,
+    "vocab_size": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+}
+TOWER = {key: BERT[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers")}
+T5 = {"d_model": 32, "d_kv": 4, "d_ff": 48, "num_layers": 2, "num_heads": 8, "vocab_size": 64}
+GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 8, "vocab_size": 64, "n_positions": 32}
+
+# The configuration, the inputs, and the attributes of attentions that count heads or features.
+FAMILIES = {
+    "BertModel": (BERT, TEXT, ["num_attention_heads", "all_head_size"]),
+    "BloomForCausalLM": (
+        {"hidden_size": 32, "n_layer": 2, "n_head": 8, "vocab_size": 64},
+        TEXT,
+        ["num_heads"],
+    ),
+    "CLIPModel": (
+        {
+            "text_config": {**BERT, "eos_token_id": 30},
+            "vision_config": {**TOWER, "num_attention_heads": 4, "image_size": 8, "patch_size": 4},
+            "projection_dim": 16,
+        },
+        {**TEXT, "pixel_values": torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8)},
+        ["num_heads", "embed_dim"],
+    ),
+    "GPT2LMHeadModel": (GPT2, TEXT, ["num_heads", "split_size", "embed_dim"]),
+    "OPTForCausalLM": (
+        {
+            **{key: BERT[key] for key in BERT if key != "intermediate_size"},
+            "ffn_dim": 48,
+            "word_embed_proj_dim": 32,
+        },
+        TEXT,
+        ["num_heads", "embed_dim"],
+    ),
+    "T5ForConditionalGeneration": (T5, SEQUENCES, ["n_heads", "inner_dim"]),
+    "WhisperForConditionalGeneration": (
+        WHISPER,
+        {"input_features": torch.linspace(-1, 1, 128).reshape(1, 8, 16), "decoder_input_ids": IDS},
+        ["num_heads", "embed_dim"],
+    ),
+}
+
+
+class Sum:
+    """Adds up what all ranks compute."""
+
+    def __init__(self, count):
+        self.values = [None] * count
+        self.barrier = threading.Barrier(count, timeout=60)
+
+    def __call__(self, rank, value):
+        self.values[rank] = value
+        self.barrier.wait()
+        total = sum(self.values)
+        self.barrier.wait()
+        return total
+
+
+def rank_model(model, held, rank, count, attributes, plans, total):
+    """Give a copy of the model the parts of a rank, and let it add up partial results."""
+    own = copy.deepcopy(model)
+    for name, module in own.named_modules():
+        if {f"{name}.weight", f"{name}.bias"} & plans.keys():
+            axis = plans[f"{name}.weight"].axis
+            conv1d = type(module).__name__ == "Conv1D"
+            for kind in ("weight", "bias"):
+                if getattr(module, kind, None) is not None:
+                    part = held[f"{name}.{kind}"]
+                    setattr(module, kind, torch.nn.Parameter(part, requires_grad=False))
+            if conv1d:
+                module.nf = module.weight.shape[1]
+            if axis is not None and axis == (0 if conv1d else 1) and "relative" not in name:
+
+                def compute(x, module=module, conv1d=conv1d):
+                    y = total(rank, x @ (module.weight if conv1d else module.weight.T))
+                    return y if module.bias is None else y + module.bias
+
+                module.forward = compute
+        if type(module).__name__ == "BloomAttention":  # the slopes of heads are no parameters
+
+            def take_slopes(module, arguments, keywords):
+                own = keywords["alibi"].chunk(count)[rank]
+                return arguments, {**keywords, "alibi": own}
+
+            module.register_forward_pre_hook(take_slopes, with_kwargs=True)
+        if "attention" in type(module).__name__.lower():
+            for key in attributes:
+                if isinstance(getattr(module, key, None), int):
+                    setattr(module, key, getattr(module, key) // count)
+    return own
+
+
+@torch.no_grad()
+def run(models, inputs):
+    """Run the model of each rank in a thread of its own; return the first output of each."""
+    results = [None] * len(models)
+
+    def start(rank):
+        with torch.no_grad():
+            results[rank] = models[rank](**inputs)[0]
+
+    threads = [threading.Thread(target=start, args=(rank,)) for rank in range(len(models))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_ranks_compute_what_the_model_computes(tmp_path, name):
+    config, inputs, attributes = FAMILIES[name]
+    torch.manual_seed(1)
+    kind = getattr(transformers, name)
+    made = kind.config_class(**config)
+    model = kind._from_config(made, attn_implementation="eager").eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    model.save_pretrained(tmp_path / "model")
+    with torch.no_grad():
+        expected = model(**inputs)[0]
+    for count in (2, 4):
+        out = tmp_path / f"out-{count}"
+        options = {"num_splits": count, "tp_plan": True, "layout": "ranks", "out": out}
+        planned = files.split_files(tmp_path / "model", **options)
+        assert f"the preset of splitjit for {made.model_type} is used" in planned.warnings[0]
+        plans = {plan.name: plan for file in planned.files for plan in file.tensors}
+        assert sum(plan.axis is not None for plan in plans.values()) >= 8
+        total = Sum(count)
+        ranks = []
+        for rank in range(count):
+            held = st.load_file(out / f"rank-{rank}" / "model.safetensors")
+            ranks.append(rank_model(model, held, rank, count, attributes, plans, total))
+        for result in run(ranks, inputs):
+            torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_every_preset_names_modules():
+    for family, rows in presets.PRESETS.items():
+        assert len({pattern for pattern, _ in rows}) == len(rows), family
