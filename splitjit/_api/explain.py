@@ -25,9 +25,9 @@ from splitjit._plan.arguments import (
     Indices,
     Lengths,
     axis_by_name,
-    axis_not_by_name,
     check_views,
     rule_of,
+    wrong_names,
 )
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError
@@ -142,7 +142,7 @@ def explain(
     num_sections: SupportsIndex | None = None,
     out: Sequence[Any] | None = None,
     copy: bool = True,
-    dim: Any = NOT_GIVEN,
+    **others: Any,
 ) -> Explanation:
     """Say how `split` would split an array now: strategy, loop, threads, bytes, and why.
 
@@ -194,8 +194,8 @@ def explain(
     >>> splitjit.explain(np.zeros((4, 6)), 2, copy=False).as_dict()["strategy"]
     'views'
     """
-    if by_position is not NOT_GIVEN or dim is not NOT_GIVEN:
-        raise axis_not_by_name("explain", by_position, dim)
+    if others or by_position is not NOT_GIVEN:
+        raise wrong_names("explain", by_position, others)
     try:
         rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
         if is_dask_array(x):
