@@ -20,6 +20,7 @@ NEEDS = {
     "dask.md": "dask.array",
     "models.md": "onnx",
     "operators.md": "onnx",
+    "transforms.md": "torch jax",
     "tutorial.md": "safetensors",
 }
 
@@ -34,7 +35,8 @@ pytestmark = pytest.mark.skipif(not PAGES[0].exists(), reason="needs a checkout 
 def test_examples(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")  # the width of drawings of plans
-    pytest.importorskip(NEEDS.get(page.name, "numpy"))
+    for module in NEEDS.get(page.name, "numpy").split():
+        pytest.importorskip(module)
     text = page.read_text("utf-8").replace("\\\n", "")
     examples = re.sub("^ *```.*", "", text, flags=re.M)  # a blank line ends the expected output
     command = re.compile(r"^\$ python -m splitjit (.*)", re.M)
@@ -55,7 +57,15 @@ def test_commands_are_those_of_the_parser():
 
 
 @pytest.mark.parametrize(
-    "module", ["splitjit", "splitjit.files", "splitjit.onnx", "splitjit.openvino"]
+    "module",
+    [
+        "splitjit",
+        "splitjit.files",
+        "splitjit.numpy",
+        "splitjit.onnx",
+        "splitjit.openvino",
+        "splitjit.torch",
+    ],
 )
 def test_the_reference_has_everything_public(module):
     text = (ROOT / "docs" / "reference.md").read_text("utf-8")

@@ -9,6 +9,7 @@ from tests import processes
 
 RULES = {
     "lengths": {"split": [1, 0, 5]},
+    "rest": {"split": [1, -1, 2]},
     "chunk": {"split": 4},
     "num_outputs": {"num_outputs": 4},
     "num_splits": {"num_splits": 3},

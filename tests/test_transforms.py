@@ -13,6 +13,7 @@ forward_ad = torch.autograd.forward_ad
 
 RULES = {
     "lengths": {"split": [1, 0, 5]},
+    "rest": {"split": [1, -1, 2]},
     "chunk": {"split": 4},
     "num_outputs": {"num_outputs": 4},
     "num_splits": {"num_splits": 3},
@@ -65,7 +66,7 @@ def test_a_trace_is_right_for_other_inputs(rule):
         assert same(traced(numbers(rows, 6) * 3), expected(numbers(rows, 6) * 3, rule, 1))
 
 
-@pytest.mark.parametrize(("name", "length"), [("num_outputs", 15), ("num_outputs", 5),
+@pytest.mark.parametrize(("name", "length"), [("num_outputs", 15), ("num_outputs", 5), ("rest", 8),
                                               ("num_splits", 9), ("num_sections", 11)])  # fmt: skip
 def test_a_trace_is_right_for_other_lengths(name, length):
     """The number of parts is given, so their lengths follow the input."""
@@ -394,7 +395,13 @@ def check_exported(run, rule, rows, length):
     assert same(run(x), expected(x * 2, rule, 1))
 
 
-OTHER_LENGTHS = {"num_outputs": (8, 5), "num_splits": (9,), "indices": (8,), "num_sections": (8, 9)}
+OTHER_LENGTHS = {
+    "rest": (8, 3),
+    "num_outputs": (8, 5),
+    "num_splits": (9,),
+    "indices": (8,),
+    "num_sections": (8, 9),
+}
 quiet = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*legacy TorchScript",
                                    "ignore:.*dynamic_axes.*", "ignore:.*LeafSpec")  # fmt: skip
 
