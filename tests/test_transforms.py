@@ -227,7 +227,7 @@ def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
 
     monkeypatch.delattr(torch._C, "_are_functorch_transforms_active")
     assert not reach.reach_of_kernels.__wrapped__()(numbers(4))
-    monkeypatch.setattr(tensors, "reader", lambda: lambda x: None)
+    monkeypatch.setattr(tensors, "_ASKED", [lambda: False, lambda x: None])
     assert same(split(numbers(4), 2), list(torch.split(numbers(4), 2)))
 
 
@@ -517,3 +517,66 @@ def test_refusals_of_compiled_functions():
     compiled = torch.compile(lambda x: split(x * 2, [1, 2], axis=1), backend="eager")
     with pytest.raises(SplitError, match=r"lengths must sum to the axis length 6, not to 3"):
         compiled(numbers(4, 6))
+
+
+class Attention(torch.nn.Module):
+    """Attention with fused weights, and a gated layer: both split the output of one product."""
+
+    def __init__(self, divide):
+        super().__init__()
+        torch.manual_seed(0)
+        self.divide = divide
+        self.qkv, self.gate_up = torch.nn.Linear(8, 24), torch.nn.Linear(8, 32)
+        self.down = torch.nn.Linear(16, 8)
+
+    def forward(self, x):
+        q, k, v = self.divide(self.qkv(x), 3)
+        x = x + torch.softmax(q @ k.transpose(-1, -2), -1) @ v
+        gate, up = self.divide(self.gate_up(x), 2)
+        return self.down(torch.nn.functional.silu(gate) * up)
+
+
+@quiet
+@pytest.mark.slow
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_an_exported_block_of_attention(dynamo, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    if dynamo:
+        pytest.importorskip("onnxscript")
+    block = Attention(lambda x, n: split(x, num_splits=n, axis=-1)).eval()
+    plain = Attention(lambda x, n: torch.chunk(x, n, -1)).eval()
+    path, x = tmp_path / "block.onnx", torch.randn(2, 5, 8)
+    dynamic = (
+        {"dynamic_shapes": ({0: torch.export.Dim("batch")},)}
+        if dynamo
+        else {"dynamic_axes": {"x": {0: "batch"}}, "input_names": ["x"]}
+    )
+    torch.onnx.export(block, (x,), path, dynamo=dynamo, verbose=False, **dynamic)
+    model = onnx.load(path)
+    nodes = [node.op_type for node in model.graph.node]
+    assert nodes.count("Split") == 2 if dynamo else nodes.count("Slice") == 5
+    evaluator = onnx.reference.ReferenceEvaluator(model, new_ops=splitjit.onnx.reference_ops)
+    for batch in (2, 7):
+        x = torch.randn(batch, 5, 8)
+        wanted = plain(x)
+        assert torch.allclose(block(x), wanted, atol=1e-6)
+        assert torch.allclose(run_onnx(path, x)[0], wanted, atol=1e-5)
+        (result,) = evaluator.run(None, {model.graph.input[0].name: x.numpy()})
+        assert np.allclose(result, wanted.detach(), atol=1e-5)
+
+
+@quiet
+@pytest.mark.slow
+def test_a_block_trains_like_one_with_views():
+    block = Attention(lambda x, n: split(x, num_splits=n, axis=-1))
+    plain = Attention(lambda x, n: torch.chunk(x, n, -1))
+    torch._dynamo.reset()
+    compiled = torch.compile(block, backend="aot_eager", fullgraph=True)
+    x = torch.randn(3, 5, 8)
+    for model in (block, plain, compiled):
+        model.zero_grad()
+        model(x).square().sum().backward()
+        gradients = [p.grad.clone() for p in model.parameters()]
+        if model is block:
+            wanted = gradients
+        assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(gradients, wanted, strict=True))

@@ -13,7 +13,7 @@ from splitjit._inputs.arrays import as_array, is_dask_array
 from splitjit._inputs.foreign import ForeignTensor, PlanOf
 from splitjit._inputs.owners import ForeignArray
 from splitjit._inputs.sources import AnySource, source_of
-from splitjit._inputs.tensors import is_tensor, tensor_source
+from splitjit._inputs.tensors import TensorSource, is_tensor, tensor_source
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import Rule
 
@@ -64,6 +64,8 @@ def split_source(
     out, copy
         See `splitjit.split`.
     """
+    if isinstance(source, TensorSource):  # first, since the other questions take time
+        return source.split(plan_of(source.array.shape), out, copy, recipe)
     if isinstance(source, (ForeignTensor, ForeignArray)):
         return _split_by_owner(source, plan_of, axis, rule, out, copy)
     return source.split(plan_of(source.array.shape), out, copy, recipe)

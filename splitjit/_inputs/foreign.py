@@ -130,11 +130,11 @@ def _shape(torch: Any, x: Any) -> tuple[int, ...]:
 def _with_rest(rule: Rule, length: int, traced: Any) -> Rule:
     """Replace a length of -1 by what the others leave of an axis, as `replace_rest` does."""
     kind, value = rule
-    if kind != LENGTHS or not isinstance(value, tuple) or -1 not in value:
+    if kind != LENGTHS or not isinstance(value, tuple):
         return rule
-    others = [n for n in value if n != -1]
+    others = [n for n in value if n != -1]  # torch.compile does not find -1 by `in`
     if len(others) + 1 != len(value) or [n for n in others if n < 0] or sum(others) > length:
-        return rule  # refused later
+        return rule  # no rest, or refused later
     return LENGTHS, tuple([traced - sum(others) if n == -1 else n for n in value])
 
 

@@ -103,6 +103,10 @@ def _words() -> dict[Any, Any]:
     }
 
 
+_ASKED: list[Callable[..., Any]] = []
+"""`is_compiling` of torch, and the `reader`, once a tensor was split: to find them takes longer."""
+
+
 def tensor_source(x: Any) -> TensorSource | ForeignTensor:
     """Return the source that splits a tensor: by kernels if they reach its memory.
 
@@ -111,9 +115,11 @@ def tensor_source(x: Any) -> TensorSource | ForeignTensor:
     SplitTypeError
         If neither kernels nor torch can make the parts.
     """
-    if is_compiling():
+    if not _ASKED and not is_compiling():
+        _ASKED.extend([sys.modules["torch"].compiler.is_compiling, reader()])
+    if not _ASKED or _ASKED[0]():
         return ForeignTensor(x)
-    source = reader()(x)
+    source: TensorSource | None = _ASKED[1](x)
     if source is None:
         _refuse(x, "x")
         return ForeignTensor(x)
