@@ -135,7 +135,13 @@ def test_vmap_of_a_batch_in_the_middle(call, rule):
 
 @rules
 @calls
-def test_gradients(call, rule):
+@pytest.mark.parametrize("by_kernels", [False, True])
+def test_gradients(call, rule, by_kernels, monkeypatch):
+    if by_kernels:
+        monkeypatch.setattr(tensors, "GRADIENT_FROM", 0)
+        assert type(tensors.tensor_source(torch.ones(4, requires_grad=True))) is (
+            tensors.GradientSource
+        )
     x = numbers(4, 6)
     slices = total(expected(x.requires_grad_(), rule, 1))
     (wanted,) = torch.autograd.grad(slices, x)
@@ -151,6 +157,18 @@ def test_gradients(call, rule):
         assert same(made, jacobian(lambda x: tuple(expected(x, rule, 1)))(x))
     hessian = torch.func.hessian(lambda x: total(call(x, rule)))(x)
     assert torch.equal(hessian, torch.func.hessian(lambda x: total(expected(x, rule, 1)))(x))
+
+
+def test_gradients_of_large_tensors(monkeypatch):
+    monkeypatch.setattr(tensors, "GRADIENT_FROM", 0)
+    for x in (numbers(4, 6).bfloat16(), numbers(4, 6).double(), numbers(6, 4).T):
+        weight = torch.nn.Parameter(x)
+        first, _ = split(weight, [2, 4], axis=1)  # no gradient for the second part
+        assert not first._is_view()
+        (gradient,) = torch.autograd.grad((first**3).sum(), weight, create_graph=True)
+        (second,) = torch.autograd.grad(gradient.sum(), weight)
+        wanted = torch.cat([6 * x[:, :2], 0 * x[:, 2:]], 1)
+        assert torch.equal(second, wanted)
 
 
 @rules
@@ -282,7 +300,10 @@ def test_outputs_inside_of_transforms(write):
 
 
 @writes
-def test_outputs_that_a_transform_cannot_write_are_refused(write):
+@pytest.mark.parametrize("by_kernels", [False, True])
+def test_outputs_that_a_transform_cannot_write_are_refused(write, by_kernels, monkeypatch):
+    if by_kernels:
+        monkeypatch.setattr(tensors, "GRADIENT_FROM", 0)
     x, out = numbers(4, 6), [torch.zeros(4, 3), torch.zeros(4, 3)]
     with pytest.raises(SplitTypeError, match="records no gradient"):
         write(x.requires_grad_(), out)
@@ -541,6 +562,7 @@ class Attention(torch.nn.Module):
 @pytest.mark.parametrize("dynamo", [False, True])
 def test_an_exported_block_of_attention(dynamo, tmp_path):
     onnx = pytest.importorskip("onnx")
+    reference = pytest.importorskip("onnx.reference")
     if dynamo:
         pytest.importorskip("onnxscript")
     block = Attention(lambda x, n: split(x, num_splits=n, axis=-1)).eval()
@@ -555,7 +577,7 @@ def test_an_exported_block_of_attention(dynamo, tmp_path):
     model = onnx.load(path)
     nodes = [node.op_type for node in model.graph.node]
     assert nodes.count("Split") == 2 if dynamo else nodes.count("Slice") == 5
-    evaluator = onnx.reference.ReferenceEvaluator(model, new_ops=splitjit.onnx.reference_ops)
+    evaluator = reference.ReferenceEvaluator(model, new_ops=splitjit.onnx.reference_ops)
     for batch in (2, 7):
         x = torch.randn(batch, 5, 8)
         wanted = plain(x)

@@ -35,6 +35,9 @@ _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexErro
 """Errors by which operators of torch refuse a tensor. Tracers use other classes to stop a trace."""
 
 
+NO_GRADIENT = "a split with out= records no gradient; call it without out=, or under no_grad"
+
+
 class ForeignTensor:
     """A tensor to split by the operators of torch.
 
@@ -250,8 +253,7 @@ def _check_target(torch: Any, x: Any, part: Any, target: Any, i: int) -> None:
     if given != shape:
         raise SplitError("split", f"out[{i}] of shape {given}", f"part {i} has shape {shape}")
     if torch.is_grad_enabled() and (x.requires_grad or target.requires_grad):
-        rule = "a split with out= records no gradient; call it without out=, or under no_grad"
-        raise SplitTypeError("split", f"x or out[{i}] that requires a gradient", rule)
+        raise SplitTypeError("split", f"x or out[{i}] that requires a gradient", NO_GRADIENT)
     if not torch.compiler.is_compiling() and 0 not in shape and _share_storage(x, target):
         rule = "must not share a storage where torch makes the parts"
         raise SplitError("split", f"out[{i}] and x", rule)
