@@ -22,11 +22,11 @@ from splitjit._inputs.owners import ForeignArray
 from splitjit._inputs.sources import Source, source_of
 from splitjit._plan.arguments import (
     NOT_GIVEN,
-    Indices,
     Lengths,
     axis_by_name,
     check_views,
-    rule_of,
+    named_rule,
+    shows_rules,
     wrong_names,
 )
 from splitjit._plan.plan import Plan
@@ -130,16 +130,13 @@ class Explanation:
         )
 
 
+@shows_rules
 @axis_by_name
 def explain(
     x: Any,
     split: Lengths | None = None,
     by_position: Any = NOT_GIVEN,
     axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
     out: Sequence[Any] | None = None,
     copy: bool = True,
     **others: Any,
@@ -194,10 +191,10 @@ def explain(
     >>> splitjit.explain(np.zeros((4, 6)), 2, copy=False).as_dict()["strategy"]
     'views'
     """
-    if others or by_position is not NOT_GIVEN:
+    if by_position is not NOT_GIVEN:
         raise wrong_names("explain", by_position, others)
     try:
-        rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+        rule = named_rule("explain", split, others)
         if is_dask_array(x):
             parts = dask().split_by_rule(x, axis, rule, out, copy)  # lazily: nothing is computed
             return _by_library(len(parts), "dask")
