@@ -588,13 +588,18 @@ def test_check_passes(small, capsys):
 
 @pytest.mark.slow
 def test_check_prints_json(small, capsys):
-    assert check.run(as_json=True) == 0
+    assert main(["check", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["ok"]
     assert found["seconds"] > 0
     assert found["machine"]["numpy"] == np.__version__
     assert [workload["name"] for workload in found["workloads"]] == ["strings", "slices", "kernels"]
     assert all(workload["seconds"]["fresh"] > 0 for workload in found["workloads"])
+
+
+def test_warmup(capsys):
+    assert main(["warmup"]) == 0
+    assert re.fullmatch(r"All kernels are .* this took [\d.]+ s\.\n", capsys.readouterr().out)
 
 
 def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""The command line: ``splitjit split``, ``join``, ``reshard``, ``info`` and ``check``."""
+"""The command line: `split`, `join`, `reshard`, `info`, `check` and `warmup`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -62,7 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
     try:
         if arguments.command == "check":
-            return check.run()
+            return check.run(arguments.json)
+        if arguments.command == "warmup":
+            return _warmup()
         _COMMANDS[arguments.command](arguments, _options(arguments))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has ended, as in `… | head`; drop the rest
@@ -105,6 +108,13 @@ def _join(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
         report.print_json({"dry_run": arguments.dry_run, **described.describe_join(joined)})
     elif not arguments.quiet:
         report.print_joined(joined, arguments.dry_run, arguments.verbose)
+
+
+def _warmup() -> int:
+    began = time.perf_counter()
+    splitjit.warmup()
+    print(f"All kernels are compiled and loaded; this took {time.perf_counter() - began:.1f} s.")
+    return 0
 
 
 def _reshard(arguments: argparse.Namespace, options: dict[str, Any]) -> None:

@@ -122,12 +122,21 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog=report.program(), description="Split tensors into contiguous parts.")
     parser.add_argument("--version", action="version", version=splitjit.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser(
+    check = commands.add_parser(
         "check",
         help="split typical arrays, compare with NumPy, print the speed",
         description="Split typical arrays, compare each part byte for byte with NumPy's, and "
         "print the speed, the versions and the machine. Checks the installed package, even if the "
         "current directory has a folder splitjit. The exit status is 1 if a part is wrong.",
+    )
+    check.add_argument(
+        "--json", action="store_true", help="print one JSON object, for other programs"
+    )
+    commands.add_parser(
+        "warmup",
+        help="compile all kernels now, for example when a container is built",
+        description="Compile all kernels, or load them from the cache. A later process with the "
+        "same cache then compiles nothing; NUMBA_CACHE_DIR says where the cache is.",
     )
     split = commands.add_parser(
         "split",
