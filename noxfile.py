@@ -73,6 +73,16 @@ def simulated(session: nox.Session) -> None:
 
 
 @nox.session
+def large(session: nox.Session) -> None:
+    """Run the tests that need large packages: published models, and a frozen program."""
+    session.install(
+        ".", "--group", "test", "torch==2.13.0", "transformers>=5.0", "pyinstaller>=6.10"
+    )
+    files = ["tests/test_tensor_parallel.py", "tests/test_presets.py", "tests/test_frozen.py"]
+    session.run("python", "-m", "pytest", *files, *session.posargs)
+
+
+@nox.session
 def typing(session: nox.Session) -> None:
     """Check the types, as they are on each system."""
     session.install(".", "--group", "dev")

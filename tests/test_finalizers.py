@@ -123,7 +123,7 @@ FINALIZERS = {
 def test_a_finalizer_inside_of_a_split(finalizer, size):
     if finalizer == "forks" and not hasattr(os, "fork"):
         pytest.skip("this system does not fork")
-    calls = 3000 if size == 64 else 300
+    calls = 600 if size == 64 else 100
     code = LOOP.format(size=size, calls=calls, finalizer=FINALIZERS[finalizer].strip())
     command = [sys.executable, "-W", "ignore", "-X", "faulthandler", "-c", code]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
