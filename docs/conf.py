@@ -133,6 +133,7 @@ for name, arguments in {
     "reshard": ["reshard"],
     "info": ["info"],
     "check": ["check"],
+    "warmup": ["warmup"],
 }.items():
     command = [sys.executable, "-m", "splitjit", *arguments, "--help"]
     printed = subprocess.check_output(command, env={**os.environ, "COLUMNS": "80"})
