@@ -22,14 +22,16 @@ __all__ = ["array_split", "dsplit", "hsplit", "split", "unstack", "vsplit"]
 def split(
     ary: Any, indices_or_sections: SupportsIndex | Indices, axis: SupportsIndex = 0
 ) -> list[Any]:
-    """Split an array into equal parts, or before indices; see `numpy.split`.
+    """Split an array into equal parts, or before indices; see ``numpy.split``.
 
     Parameters
     ----------
-    ary : ndarray
-    indices_or_sections : int or sequence of int
-        A number of equal parts, or the indices to cut before.
+    ary : array_like
+        The array to split.
+    indices_or_sections : int or 1-D array
+        The number of equal parts, or the indices before which to cut.
     axis : int, default 0
+        The axis along which to split.
 
     Returns
     -------
@@ -58,19 +60,25 @@ def split(
 def array_split(
     ary: Any, indices_or_sections: SupportsIndex | Indices, axis: SupportsIndex = 0
 ) -> list[Any]:
-    """Split an array into parts that differ by one, or before indices; see `numpy.array_split`.
+    """Split an array into parts that differ by one, or before indices; see ``numpy.array_split``.
 
     Parameters
     ----------
-    ary : ndarray
-    indices_or_sections : int or sequence of int
-        A number of parts, longer ones first, or the indices to cut before.
+    ary : array_like
+        The array to split.
+    indices_or_sections : int or 1-D array
+        The number of parts, or the indices before which to cut.
     axis : int, default 0
+        The axis along which to split.
 
     Returns
     -------
     list of ndarray
         Contiguous arrays that share no memory with `ary`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------
@@ -83,9 +91,23 @@ def array_split(
 
 
 def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
-    """Split an array along its second axis, or a 1-D array along its only one.
+    """Split an array along its second axis, or its only one; see ``numpy.hsplit``.
 
-    See `split` for the parameters and results, and `numpy.hsplit`.
+    Parameters
+    ----------
+    ary : array_like
+        The array to split.
+    indices_or_sections : int or 1-D array
+        The number of equal parts, or the indices before which to cut.
+
+    Returns
+    -------
+    list of ndarray
+        Contiguous arrays that share no memory with `ary`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------
@@ -99,9 +121,23 @@ def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
 
 
 def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
-    """Split an array of rank 2 or more along its first axis.
+    """Split an array of two or more dimensions along the first; see ``numpy.vsplit``.
 
-    See `split` for the parameters and results, and `numpy.vsplit`.
+    Parameters
+    ----------
+    ary : array_like
+        The array to split.
+    indices_or_sections : int or 1-D array
+        The number of equal parts, or the indices before which to cut.
+
+    Returns
+    -------
+    list of ndarray
+        Contiguous arrays that share no memory with `ary`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------
@@ -115,9 +151,23 @@ def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
 
 
 def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
-    """Split an array of rank 3 or more along its third axis.
+    """Split an array of three or more dimensions along the third; see ``numpy.dsplit``.
 
-    See `split` for the parameters and results, and `numpy.dsplit`.
+    Parameters
+    ----------
+    ary : array_like
+        The array to split.
+    indices_or_sections : int or 1-D array
+        The number of equal parts, or the indices before which to cut.
+
+    Returns
+    -------
+    list of ndarray
+        Contiguous arrays that share no memory with `ary`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------
@@ -130,12 +180,14 @@ def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
 
 
 def unstack(x: Any, /, *, axis: SupportsIndex = 0) -> tuple[Any, ...]:
-    """Split an array into arrays of one dimension less; see `numpy.unstack`.
+    """Split an array into arrays of one dimension less; see ``numpy.unstack``.
 
     Parameters
     ----------
-    x : ndarray
+    x : array_like
+        The array to split.
     axis : int, default 0
+        The axis that the parts do not have.
 
     Returns
     -------
@@ -146,6 +198,10 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0) -> tuple[Any, ...]:
     ------
     ValueError
         If `x` has rank 0, or no such axis.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------

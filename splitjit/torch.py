@@ -36,9 +36,11 @@ def split(
     Parameters
     ----------
     tensor : torch.Tensor
+        The tensor to split.
     split_size_or_sections : int or list of int
         The length of each part, the last one smaller; or the lengths of all parts.
     dim : int, default 0
+        The dimension along which to split.
 
     Returns
     -------
@@ -55,7 +57,26 @@ def split(
 
 
 def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
-    """Split a tensor into parts of given lengths; see `split` and ``torch.split_with_sizes``."""
+    """Split a tensor into parts of given lengths; see ``torch.split_with_sizes``.
+
+    Parameters
+    ----------
+    input : torch.Tensor
+        The tensor to split.
+    split_sizes : sequence of int
+        The length of each part.
+    dim : int, default 0
+        The dimension along which to split.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with `input`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
+    """
     rule = {"split": split_sizes} if isinstance(split_sizes, (list, tuple)) else None
     return _parts("split_with_sizes", rule, input, dim, split_sizes, dim)
 
@@ -63,7 +84,23 @@ def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tu
 def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """Split a tensor into at most so many parts of equal length; see ``torch.chunk``.
 
-    The last part is smaller if the length is no multiple. See `split` for the results.
+    Parameters
+    ----------
+    input : torch.Tensor
+        The tensor to split.
+    chunks : int
+        The largest number of parts. The last part is smaller if the length is no multiple.
+    dim : int, default 0
+        The dimension along which to split.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with `input`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     rule = None
     if type(chunks) is int and chunks > 0 and _reached(input) and -input.ndim <= dim < input.ndim:
@@ -77,6 +114,7 @@ def tensor_split(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
     Parameters
     ----------
     input : torch.Tensor
+        The tensor to split.
     *args, **kwargs
         ``indices_or_sections, dim=0``. By name: `indices`, `sections` or
         `tensor_indices_or_sections`, as in torch.
@@ -85,6 +123,10 @@ def tensor_split(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
     -------
     tuple of torch.Tensor
         Contiguous tensors that share no memory with `input`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     value, dim = _value_and_dim(args, kwargs, 0)
     return _parts("tensor_split", _rule("num_sections", value), input, dim, *args, **kwargs)
@@ -93,8 +135,23 @@ def tensor_split(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
 def hsplit(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
     """Split a tensor along its second dimension, or a 1-D tensor along its only one.
 
-    See `tensor_split` for the parameters except `dim`, and ``torch.hsplit``; a number of
-    parts must divide the length.
+    The same as ``torch.hsplit``: a number of parts must divide the length.
+
+    Parameters
+    ----------
+    input : torch.Tensor
+        The tensor to split.
+    *args, **kwargs
+        ``indices_or_sections``, or by name `indices` or `sections`, as in torch.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with `input`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     dim = 0 if getattr(input, "ndim", 0) == 1 else 1
     value, _ = _value_and_dim(args, kwargs, None)
@@ -102,16 +159,47 @@ def hsplit(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
 
 
 def vsplit(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """Split a tensor of two or more dimensions along the first; see `hsplit`, ``torch.vsplit``."""
+    """Split a tensor of two or more dimensions along the first; see ``torch.vsplit``.
+
+    Parameters
+    ----------
+    input : torch.Tensor
+        The tensor to split.
+    *args, **kwargs
+        ``indices_or_sections``, or by name `indices` or `sections`, as in torch.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with `input`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
+    """
     value, _ = _value_and_dim(args, kwargs, None)
     rule = _rule("num_splits", value) if getattr(input, "ndim", 0) >= 2 else None
     return _parts("vsplit", rule, input, 0, *args, **kwargs)
 
 
 def dsplit(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """Split a tensor of three or more dimensions along the third.
+    """Split a tensor of three or more dimensions along the third; see ``torch.dsplit``.
 
-    See `hsplit`, and ``torch.dsplit``.
+    Parameters
+    ----------
+    input : torch.Tensor
+        The tensor to split.
+    *args, **kwargs
+        ``indices_or_sections``, or by name `indices` or `sections`, as in torch.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with `input`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     value, _ = _value_and_dim(args, kwargs, None)
     return _parts("dsplit", _rule("num_splits", value), input, 2, *args, **kwargs)
@@ -123,12 +211,18 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     Parameters
     ----------
     input : torch.Tensor
+        The tensor to split.
     dim : int, default 0
+        The dimension that the parts do not have.
 
     Returns
     -------
     tuple of torch.Tensor
         Contiguous tensors that share no memory with `input`.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     if _reached(input):
         try:

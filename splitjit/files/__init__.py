@@ -263,9 +263,13 @@ def reshard_files(
     ----------
     paths : iterable of path
         All parts of one split: files, or the folders of ranks.
-    split, num_outputs, num_splits, indices, num_sections
-        The new rule, as in `splitjit.split`.
-    axis, tensors, tp_plan, config
+    split
+        The length of each part, as in `splitjit.split`.
+    axis : int, optional
+        As `tensors`.
+    num_outputs, num_splits, indices, num_sections
+        The other rules, as in `splitjit.split`.
+    tensors, tp_plan, config
         How the parts were split, as in `join_files`. Parts that `split_files` wrote say
         it themselves. The new parts are split along the same axes.
     layout, name
