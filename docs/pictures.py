@@ -1,7 +1,7 @@
 """Pictures that the package draws, and charts of figures that pages show.
 
 ``python docs/pictures.py`` writes the pictures of README.md to docs/_static. The build of the site
-draws the others from README.md itself, so their figures are those of the tables.
+draws the others from the tables of README.md, so both show the same figures.
 """
 
 from __future__ import annotations
