@@ -36,15 +36,26 @@ needs_kernels = pytest.mark.skipif(loading.jit_disabled(), reason="nothing is co
 
 def forget_recipes(setattr):
     """Let plans forget their recipes: the crossovers are other ones from now on."""
-    kept = {}
+    kept, entries = {}, {}
 
     def kept_of(plan):
         if len(kept) > 100:  # a fuzzer makes plans without end
             kept.clear()
+            entries.clear()
         return kept.setdefault(plan, {})
 
-    # The slot itself is set, too: plans are cached, and outlive the test.
+    def entry_of(plan):
+        return entries.get(id(plan), (None, None))[1]
+
+    def put_entry(plan, entry):
+        if entry is None:
+            vars(Keeper)["_entry"].__set__(plan, None)
+        entries[id(plan)] = plan, entry
+
+    # The slots themselves hold what they held: plans are cached, and outlive the test. New plans
+    # set both to nothing.
     setattr(SplitPlan, "_kept", property(kept_of, vars(Keeper)["_kept"].__set__))
+    setattr(SplitPlan, "_entry", property(entry_of, put_entry))
 
 
 class AlwaysParallel:

@@ -86,7 +86,7 @@ FINALIZERS = {
     splitjit.clear_caches()
     [np.full(n, 0x4141414141) for n in range(1, 100)]""",
     "drops the recipes": """
-    plan._kept.clear()
+    plan._forget()
     [np.full(n, 0x4141414141) for n in range(1, 100)]""",
     "changes the source": """
     if finalized % 2:

@@ -183,6 +183,7 @@ from splitjit._copy.layout import fresh_layout
 
 faulthandler.enable()
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
+splitjit.SplitPlan._entry = property(lambda plan: None, lambda plan, entry: None)
 crossovers._STREAM_FROM = 0
 
 def split():

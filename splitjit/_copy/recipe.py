@@ -39,11 +39,6 @@ from splitjit._plan.cache import OBJECT_BYTES, WORD_BYTES
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError
 
-_LAST = "last"
-"""The key of the last recipe with an entry among the recipes that a plan keeps."""
-
-_LISTS = (list, tuple)
-
 _ASK_EVERY = 64
 _IMPORT_FROM = 10_000
 """An entry saves 0.5 µs a copy of fresh parts, and 5 µs if arrays are given. To import Numba takes
@@ -55,14 +50,13 @@ _OUTPUTS_KEPT = 16
 
 def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
     """Split an array by a plan; see `splitjit.split` for `out` and `copy`."""
-    last: Recipe | None = plan._kept.get(_LAST)
-    if last is not None and copy is True:
-        entry: Any = last.entry
+    entry: Entry | None = plan._entry
+    if entry is not None and copy is True:
         if out is None:
-            parts: list[np.ndarray] = entry.fresh(x)
+            parts = entry.fresh(x)
             if parts:
                 return parts
-        elif type(out) in _LISTS:
+        elif type(out) is list or type(out) is tuple:
             given = list(out)
             if entry.into(x, given):
                 return given
@@ -73,7 +67,7 @@ def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
     recipe = recipe_of(plan, x.dtype, x.strides)
     parts = recipe.fresh(x) if out is None else recipe.into(x, out)
     if recipe.entry is not None:
-        plan._kept[_LAST] = recipe
+        object.__setattr__(plan, "_entry", recipe.entry)  # plans are frozen
     return parts
 
 
@@ -138,7 +132,7 @@ def strategy(plan: Plan, x: np.ndarray, given: bool, contiguous: bool) -> str:
         ``"entry"``, ``"loops"``, ``"slices"`` or ``"object loop"``.
     """
     recipe = recipe_of(plan, x.dtype, x.strides)
-    enters = plan._kept.get(_LAST) is recipe if given else recipe.enters(x.dtype)
+    enters = plan._entry is recipe.entry is not None if given else recipe.enters(x.dtype)
     if enters and contiguous:
         return "entry"
     return "loops" if recipe.loops is not None else recipe.slices.strategy

@@ -40,15 +40,18 @@ class Keeper:
     Attributes
     ----------
     _kept : dict
-        Results: recipes, layouts of blocks, and the last recipe that copied by its entry.
+        Results: recipes, and layouts of blocks.
+    _entry : object or None
+        The compiled entry of the recipe that copied last. A slot is read faster than a dict.
     _nbytes, _kept_nbytes : int
         Estimates of the bytes of this plan with its results, and of its results alone.
     _key : hashable or None
         The key of this plan in the cache, or None if this plan is not cached.
     """
 
-    __slots__ = ("_kept", "_kept_nbytes", "_key", "_nbytes")
+    __slots__ = ("_entry", "_kept", "_kept_nbytes", "_key", "_nbytes")
 
+    _entry: Any
     _kept: dict[Any, Any]
     _kept_nbytes: int
     _key: Hashable
@@ -71,10 +74,15 @@ class Keeper:
         if nbytes > RESULTS_LIMIT:
             return False
         if self._kept_nbytes + nbytes > RESULTS_LIMIT:
-            self._kept.clear()
-            self._count_kept(-self._kept_nbytes)
+            self._forget()
         self._count_kept(nbytes)
         return True
+
+    def _forget(self) -> None:
+        """Drop all results. Recipes refer to their plan, so this frees them at once."""
+        self._kept.clear()
+        object.__setattr__(self, "_entry", None)
+        self._count_kept(-self._kept_nbytes)
 
     def _count_kept(self, nbytes: int) -> None:
         """Count bytes of results."""
@@ -136,8 +144,7 @@ class PlanCache:
             self.nbytes -= plan._nbytes
             object.__setattr__(plan, "_key", None)
             if plan._kept:
-                plan._kept.clear()  # recipes refer to their plan: this frees them at once
-                plan._count_kept(-plan._kept_nbytes)
+                plan._forget()
 
 
 PLANS = PlanCache()

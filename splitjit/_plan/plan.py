@@ -190,6 +190,7 @@ class Plan(Parts):
         few = count <= FEW_PARTS
         put = functools.partial(object.__setattr__, self)  # the dataclass is frozen
         put("_kept", {})
+        put("_entry", None)
         put("_kept_nbytes", 0)
         put("_key", None)
         put("_nbytes", PLAN_BYTES + (WORD_BYTES + 16 * count if few else WORD_BYTES) * len(shape))
