@@ -203,7 +203,7 @@ def test_flipped_bits_in_kernels(tmp_path):
 def test_processes_share_one_compilation(tmp_path):
     code = """
 from splitjit._copy import loading
-while not any("copy" in key for key in loading._loaded):
+while not any("copy" in key for key in loading.LOADED):
     check()
     time.sleep(0.02)
 from splitjit._kernels.launch import copy_loop
@@ -237,7 +237,7 @@ import pathlib, subprocess
 from splitjit._copy import loading
 
 def is_loaded():
-    return any("copy" in key for key in loading._loaded)
+    return any("copy" in key for key in loading.LOADED)
 
 def hold():
     process = subprocess.Popen([sys.executable, "-c", {hold!r}])
@@ -257,7 +257,7 @@ assert is_loaded() and not held.exists()
 process.wait()
 
 process = hold()
-loading._loaded.clear()
+loading.LOADED.clear()
 from splitjit._kernels import cached_files, launch
 launch.copy_loop.cache_clear()
 cached_files.PATIENCE = -1

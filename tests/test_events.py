@@ -19,7 +19,7 @@ def busy():
 
 @pytest.fixture
 def messages(caplog, monkeypatch):
-    monkeypatch.setattr(loading, "_loaded", {})
+    monkeypatch.setattr(loading, "LOADED", {})
     monkeypatch.setattr(loading, "_busy_until", 0.0)
     caplog.set_level(logging.DEBUG, "splitjit")
     return caplog

@@ -36,7 +36,7 @@ def finish():
     foreign.join()
     time.sleep(2 * loading._RETRY_AFTER)
     check()
-    assert loading._loaded
+    assert loading.LOADED
 """
 
 # Foreign work that sleeps, so that no other work disturbs the clock: in the import of Numba, which
@@ -72,12 +72,12 @@ for _ in range(3):
         check()
         times.append(time.perf_counter() - began)
     DURING
-    assert not loading._loaded
+    assert not loading.LOADED
     end.set()
 foreign.join()
 time.sleep(2 * loading._RETRY_AFTER)
 check()
-assert loading._loaded
+assert loading.LOADED
 """
 
 FORKS = """
@@ -102,9 +102,9 @@ child()
 THREADS = """
 def split():
     for _ in range(50):
-        began, loaded = time.perf_counter(), len(loading._loaded)
+        began, loaded = time.perf_counter(), len(loading.LOADED)
         check()
-        if len(loading._loaded) == loaded and not loading._loading:
+        if len(loading.LOADED) == loaded and not loading._loading:
             times.append(time.perf_counter() - began)
 
 times, errors = [], []
@@ -134,7 +134,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 assert handled > 10
 time.sleep(2 * loading._RETRY_AFTER)
 check()
-assert loading._loaded
+assert loading.LOADED
 """
 )
 
@@ -153,7 +153,7 @@ class Finder:
             splitjit.warmup()
             Finder.nested = False
             Finder.count += 1
-            assert not loading._loaded, name
+            assert not loading.LOADED, name
 
 sys.meta_path.insert(0, Finder)
 import ctypes.util, numba
@@ -208,7 +208,7 @@ from splitjit._copy import loading
 
 def load():
     check()
-    assert loading._loaded
+    assert loading.LOADED
 
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 child(load)

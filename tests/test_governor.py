@@ -41,6 +41,7 @@ class Machine:
         self.governor = Governor(self.usage, lambda: self.own, lambda: self.now)
         monkeypatch.setattr(threads, "governor", self.governor)
         monkeypatch.setattr(threads, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(threads, "LOADED", {})
         monkeypatch.setattr(threads, "load", lambda kernel, loop, parallel: self.kernel(parallel))
         monkeypatch.setattr(threads, "_threads", lambda: 2)
 

@@ -56,7 +56,7 @@ def spy(kernel, *arguments, wait=False):
     return load(kernel, *arguments, wait=wait)
 
 parallel = []
-load, threads.load = threads.load, spy
+load, threads.load, threads.LOADED = threads.load, spy, {}
 end = threading.Event()
 check()
 thread = threading.Thread(target=end.wait)
@@ -95,7 +95,7 @@ from splitjit._copy import loading
 
 numba.set_num_threads(1)
 check()
-assert [key[1:] for key in loading._loaded if key[1:]] == [("copy", False)]
+assert [key[1:] for key in loading.LOADED if key[1:]] == [("copy", False)]
 assert numba.get_num_threads() == 1
 """
     run(tmp_path, SPLIT + code)
@@ -121,10 +121,10 @@ from splitjit._copy import loading
 
 numba.set_num_threads(1)
 splitjit.warmup()
-known = set(loading._loaded)
+known = set(loading.LOADED)
 numba.set_num_threads(2)
 check()
-assert set(loading._loaded) == known
+assert set(loading.LOADED) == known
 """
     run(tmp_path, SPLIT + code, NUMBA_NUM_THREADS="2")
 
@@ -167,10 +167,10 @@ thread = threading.Thread(target=loading.load, args=(load,))
 thread.start()
 started.wait()
 check()
-assert not loading._loaded
+assert not loading.LOADED
 threading.Timer(0.2, end.set).start()
 splitjit.warmup()
-assert len(loading._loaded) > 4
+assert len(loading.LOADED) > 4
 """
     run(tmp_path, SPLIT + code)
 

@@ -194,13 +194,14 @@ def fresh_layout(plan: Plan, strides: tuple[int, ...], itemsize: int) -> CopyLay
     CopyLayout
         Target offsets count from the start of the block, see `allocate_parts`.
     """
+    sizes = _sizes(plan)
     shape = np.repeat(np.array(plan.shape, np.int64)[:, None], plan._count, axis=1)
-    shape[plan.axis] = _sizes(plan)
+    shape[plan.axis] = sizes
     lengths = _aligned(itemsize * np.prod(shape, axis=0))
     positions = np.cumsum(lengths) - lengths
     inner = np.cumprod(shape[:0:-1], axis=0)[::-1]
     target_strides = itemsize * np.vstack([inner, np.ones((1, plan._count), np.int64)])
-    return _layout(plan, strides, itemsize, positions, target_strides)
+    return _layout(plan, sizes, strides, itemsize, positions, target_strides)
 
 
 def strided_layout(
@@ -226,18 +227,18 @@ def strided_layout(
     """
     addresses = np.array([address_of(part) for part in parts], np.int64)
     target_strides = np.array([part.strides for part in parts], np.int64).T
-    return _layout(plan, strides, itemsize, addresses, target_strides)
+    return _layout(plan, _sizes(plan), strides, itemsize, addresses, target_strides)
 
 
 def _layout(
     plan: Plan,
+    sizes: np.ndarray,
     strides: tuple[int, ...],
     itemsize: int,
     targets: np.ndarray,
     target_strides: np.ndarray,
 ) -> CopyLayout:
     """Lay out a copy from the strides of both sides, without the empty parts."""
-    sizes = _sizes(plan)
     source_offsets = (np.cumsum(sizes) - sizes) * strides[plan.axis]
     full = sizes > 0
     sizes, source_offsets, targets, target_strides = (

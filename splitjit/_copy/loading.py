@@ -27,7 +27,10 @@ _T = TypeVar("_T")
 _RETRY_AFTER = 0.01
 """Seconds after which a split asks again, since the question takes up to a millisecond."""
 
-_loaded: dict[tuple[Any, ...], Any] = {}
+LOADED: dict[tuple[Any, ...], Any] = {}
+"""What functions have loaded, by the function and its arguments. `load` adds to it; a large copy
+reads it without a call."""
+
 _loading: list[int] = []
 """Identifiers of the threads in `load`; the first one loads. This is a list, not a lock,
 because Ctrl-C between the `acquire` of a lock and its `try` would leave the lock taken."""
@@ -65,7 +68,7 @@ def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = Fals
     """
     global _busy_until
     key = (kernel, *arguments)
-    result: _T | None = _loaded.get(key)
+    result: _T | None = LOADED.get(key)
     if result is not None:
         return result
     thread = threading.get_ident()
@@ -76,7 +79,7 @@ def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = Fals
         began = time.monotonic()
         result = _call(kernel, arguments, wait and not _is_forked_child)
         if result is not None:
-            _loaded[key] = result
+            LOADED[key] = result
             seconds = time.monotonic() - began
             debug("compiled or loaded %s%r in %.3f s", kernel.__name__, arguments, seconds)
         return result
@@ -90,13 +93,13 @@ def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = Fals
 
 def loaded(kernel: Callable[..., _T | None], *arguments: object) -> _T | None:
     """Return what `load` has loaded, or None if it has not."""
-    result: _T | None = _loaded.get((kernel, *arguments))
+    result: _T | None = LOADED.get((kernel, *arguments))
     return result
 
 
 def has_loaded() -> bool:
     """Return whether `load` has loaded anything, and thereby imported Numba."""
-    return bool(_loaded)
+    return bool(LOADED)
 
 
 # A separate function, because an interrupt on a loop's backward jump would escape

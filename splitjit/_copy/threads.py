@@ -17,7 +17,7 @@ from time import perf_counter
 
 from splitjit._copy.cores import describe, usable
 from splitjit._copy.governor import governor
-from splitjit._copy.loading import is_forked_child, jit_disabled, load, loaded
+from splitjit._copy.loading import LOADED, is_forked_child, jit_disabled, load
 from splitjit._kernels.table import LOOPS
 
 _BYTES_PER_TASK = 1 << 18
@@ -83,7 +83,7 @@ def copy(loop: str, nbytes: int, arguments: tuple[int, int, int, int]) -> bool:
     parallel = left > 0
     if parallel:
         cell.left = left - 1
-    kernel = load(_kernel, loop, parallel)
+    kernel = LOADED.get((_kernel, loop, parallel)) or load(_kernel, loop, parallel)
     if kernel is None:
         return False
     began = perf_counter()
@@ -138,7 +138,7 @@ def _allowed() -> tuple[int, str]:
         return 1, "this process is a forked child, which Numba's threads could end"
     if _here.alone:
         return 1, "this thread runs a task of Dask, which uses the other cores"
-    started = _started()
+    started = LOADED.get((_start_threads,)) or _started()
     if started is None:
         return 1, "Numba can load no threading layer, or another thread loads it now"
     layer, threads = started
@@ -181,7 +181,7 @@ def explain(loop: str, nbytes: int) -> tuple[int, str]:
 
 def threads_of_numba() -> int:
     """Return how many threads Numba allows, or 1 if its threads have not started."""
-    started = loaded(_start_threads)
+    started = LOADED.get((_start_threads,))
     return started[1]() if started else 1
 
 
