@@ -39,6 +39,7 @@ CASES = {
     )
 }
 OUTPUTS = ("fresh", "out")
+MODELS = ("onnxruntime", "torch")
 
 Medians = dict[tuple[str, str, str], list[float]]  # by outputs, contender and case: one a process
 
@@ -57,11 +58,12 @@ def measure(options: argparse.Namespace, medians: Medians) -> None:
                     for contender, worker in workers.items()
                     if not worker.ask("prepare", CASES[case], outputs)
                 ]
-                rest = rest_among(ready)
+                rest = rest_among([*ready, options.after])
                 bursts = {contender: [] for contender in ready}
                 for _ in range(options.rounds):
                     for contender in random.sample(ready, len(ready)):
-                        bursts[contender].append(workers[contender].ask("burst", False, rest))
+                        order = ["after", options.after] if options.after else ["burst", False]
+                        bursts[contender].append(workers[contender].ask(*order, rest))
                 for contender, seconds in bursts.items():
                     medians.setdefault((outputs, contender, case), []).append(median(seconds))
 
@@ -105,6 +107,7 @@ def main() -> None:
     add("--case", nargs="+", choices=CASES, default=list(CASES))
     add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS))
     add("--contender", nargs="+", choices=CONTENDERS[1:], default=list(CONTENDERS[1:]))
+    add("--after", choices=MODELS, help="time each call right after a model of this library")
     add("--before", type=Path, metavar="DIR", help="a checkout of splitjit to measure as well")
     add("--processes", type=int, default=7, help="processes per contender, one after the other")
     add("--rounds", type=int, default=9, help="bursts of each contender in a case and process")
@@ -122,7 +125,8 @@ def main() -> None:
         results = [dict(zip(names, (*key, found), strict=True)) for key, found in medians.items()]
         text = json.dumps({**origin, "results": results}, indent=1)
         options.json.write_text(text + "\n", encoding="utf-8")
-    report = f"{origin['machine']}\n{tables(medians)}\n"
+    after = f"Each call came right after a model of {options.after}.\n" if options.after else ""
+    report = f"{origin['machine']}\n{after}{tables(medians)}\n"
     print(report)
     if options.markdown:
         options.markdown.write_text(report, encoding="utf-8")

@@ -22,6 +22,7 @@ import json
 import mmap
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -37,6 +38,10 @@ PATIENCE = 120
 
 BEFORE = "splitjit, before"
 """The contender that runs the splitjit of another checkout."""
+
+
+_CALLS_AFTER = 15
+"""Calls of a turn of `Contender.after`."""
 
 
 # ---- the parent's side ----------------------------------------------------------------
@@ -167,6 +172,35 @@ def _bind(case, x, out, threads):
     return lambda: into(x)
 
 
+@functools.cache
+def model_of(library: str):
+    """Return a call of another library that works on all cores: a product of two matrices.
+
+    Its threads spin after the work, see `benchmarks.machine.REST`.
+    """
+    matrix = np.ones((512, 512), np.float32)
+    if library == "torch":
+        import torch
+
+        torch.set_num_threads(CORES)
+        tensor = torch.from_numpy(matrix)
+        return lambda: tensor @ tensor
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, matrix.shape) for name in "xy"]
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "x"], ["y"])], "product", values[:1], values[1:]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = CORES
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return lambda: session.run(None, {"x": matrix})
+
+
 def allocate(case, outputs: str) -> list[np.ndarray] | None:
     """Allocate the arrays to split into, and touch their pages.
 
@@ -247,6 +281,17 @@ class Contender:
 
         self._rest(rest)
         return burst(self.call, time.process_time if cpu else time.perf_counter)
+
+    def after(self, library: str, rest: float = REST) -> float:
+        """Sleep; then return the median seconds of calls, each right after a model of a library."""
+        model, times = model_of(library), []
+        self._rest(rest)
+        for _ in range(_CALLS_AFTER):
+            model()
+            start = time.perf_counter()
+            self.call()
+            times.append(time.perf_counter() - start)
+        return statistics.median(times)
 
     def slow(self, factor: float) -> None:
         """Repeat some calls, so that a call takes longer by a factor on average."""

@@ -200,6 +200,19 @@ def test_the_best_peer_is_compared():
     assert "splitjit, bind: least 3.00" in table
 
 
+@pytest.mark.parametrize("library", processes.MODELS)
+def test_each_call_comes_right_after_a_model(library, monkeypatch):
+    pytest.importorskip(library)
+    model, order = workers.model_of(library), []
+    monkeypatch.setattr(workers, "model_of", lambda _: lambda: order.append("model") or model())
+    contender = workers.Contender("NumPy, slices")
+    contender.prepare([(4, 6), 1, [2, 4], "float32", "C"], "fresh")
+    call = contender.call
+    contender.call = lambda: order.append("call") or call()
+    assert contender.after(library, rest=0) > 0
+    assert order == ["call", *(["model", "call"] * workers._CALLS_AFTER)]
+
+
 # ---- strided --------------------------------------------------------------------------
 
 
