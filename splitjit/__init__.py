@@ -11,7 +11,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from splitjit._api.explain import Explanation, explain
+from splitjit._api.explain import explain
+from splitjit._api.explanation import Explanation
 from splitjit._api.plan import SplitPlan, plan_split
 from splitjit._api.split import split, split_into
 from splitjit._copy.buffers import clear_caches, set_buffer_limit

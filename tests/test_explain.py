@@ -182,6 +182,41 @@ def test_shared_memory_is_refused():
         explain(x, 2, out=[x[:2], np.zeros(2)])
 
 
+@pytest.mark.parametrize("shape", [(6,), LARGE])
+@pytest.mark.parametrize("given", [False, True])
+def test_a_plan_explains_as_the_function_does(shape, given):
+    x = np.zeros(shape, np.float32)
+    plan = splitjit.plan_split(shape, num_splits=3, axis=-1)
+    out = plan.empty(x.dtype) if given else None
+    assert plan.explain(x, out) == explain(x, num_splits=3, axis=-1, out=out)
+    assert str(plan.explain(x, copy=False)).startswith("strategy  views")
+    assert plan.explain(x).as_dict()["parts"] == 3
+
+
+def test_a_plan_explains_lazy_arrays():
+    array = pytest.importorskip("dask.array")
+    plan = splitjit.plan_split((4, 6), 2)
+    assert plan.explain(array.zeros((4, 6), chunks=2)).strategy == "dask"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords"),
+    [
+        ((np.zeros(5),), {}),
+        (("text",), {}),
+        ((np.zeros(4), [np.zeros(2)]), {}),
+        ((np.zeros(4),), {"copy": 1}),
+    ],
+)
+def test_a_plan_refuses_what_it_would_not_split(arguments, keywords):
+    plan = splitjit.plan_split((4,), 2)
+    with pytest.raises(SplitError) as refused:
+        plan(*arguments, **keywords)
+    with pytest.raises(type(refused.value)) as explained:
+        plan.explain(*arguments, **keywords)
+    assert str(explained.value) == str(refused.value).replace("split: ", "explain: ", 1)
+
+
 def test_a_dict():
     found = explain(np.zeros(6), 2).as_dict()
     assert found["parts"] == 3

@@ -39,7 +39,7 @@ _copy.slices _copy.loops
 _copy.entry
 _copy.recipe _copy.warmup
 _api.run
-_api.binding
+_api.binding _api.explanation
 _api.plan
 _api.split _api.explain
 _operators

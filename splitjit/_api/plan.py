@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from splitjit._api.binding import Binding, bind
+from splitjit._api.explanation import Explanation, explain_plan
 from splitjit._api.run import run_plan
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs import tensors
@@ -225,6 +226,42 @@ class SplitPlan(Plan):
                [1., 1., 1.]])
         """
         return bind(self, out)
+
+    def explain(self, x: Any, out: Sequence[Any] | None = None, copy: bool = True) -> Explanation:
+        """Say how this plan would split an array now: strategy, loop, threads, bytes, and why.
+
+        Parameters
+        ----------
+        x : array_like
+            The array to split, of shape ``plan.shape``. Nothing is copied.
+        out : sequence of ndarray, optional
+            The arrays to write the parts to, see :func:`splitjit.split`.
+        copy : bool, default True
+            False explains views.
+
+        Returns
+        -------
+        Explanation
+            Print it, or read its attributes, or call ``.as_dict()``.
+
+        Raises
+        ------
+        SplitError, SplitTypeError
+            In the cases in which the plan refuses to split with the same arguments.
+
+        See Also
+        --------
+        splitjit.explain : The same without a plan.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import splitjit
+        >>> plan = splitjit.plan_split((4, 6), num_splits=2)
+        >>> plan.explain(np.zeros((4, 6)), copy=False).strategy
+        'views'
+        """
+        return explain_plan(self, x, out, copy)
 
 
 @overload
