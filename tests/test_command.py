@@ -20,6 +20,7 @@ import pytest
 
 import splitjit
 from splitjit._cli import check, parser, report
+from splitjit._cli import main as command
 from splitjit._cli.main import main
 from splitjit._copy import threads
 from splitjit.files import tiles
@@ -554,10 +555,10 @@ def test_which_package_is_installed(tmp_path, monkeypatch, first, others, safe, 
     here = package(tmp_path / "here")
     package(tmp_path / "there")
     monkeypatch.chdir(here)
-    monkeypatch.setattr(check, "_FILE", here / "splitjit" / "__init__.py")
+    monkeypatch.setattr(command, "_FILE", here / "splitjit" / "__init__.py")
     monkeypatch.setattr(sys, "path", [str(tmp_path / name) for name in (first, *others)])
     monkeypatch.setattr(sys, "flags", SimpleNamespace(safe_path=safe))
-    assert check.shadows_installation() == shadows
+    assert command.shadows_installation() == shadows
 
 
 @pytest.mark.parametrize(
@@ -568,9 +569,9 @@ def test_which_package_is_installed_in_a_zip(tmp_path, monkeypatch, runs, instal
     here = package(tmp_path / "here")
     shutil.make_archive(str(tmp_path / "a"), "zip", here)
     monkeypatch.chdir(here)
-    monkeypatch.setattr(check, "_FILE", tmp_path / runs / "splitjit" / "__init__.py")
+    monkeypatch.setattr(command, "_FILE", tmp_path / runs / "splitjit" / "__init__.py")
     monkeypatch.setattr(sys, "path", [str(tmp_path / name) for name in ("here", *installed)])
-    assert check.shadows_installation() == shadows
+    assert command.shadows_installation() == shadows
 
 
 @pytest.fixture
@@ -614,7 +615,7 @@ def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
     monkeypatch.setattr(check, "_environment", list)
     monkeypatch.setattr(check, "SAY_EVERY", 0.01)
     threads_before = threading.active_count()
-    assert check.run() == 0
+    assert main(["check"]) == 0
     assert "loading the kernels" in loads[0]
     assert "still compiling" in capsys.readouterr().err
     assert threading.active_count() == threads_before  # else one thread might copy

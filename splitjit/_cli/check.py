@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.machinery
 import itertools
 import json
 import math
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import splitjit
-from splitjit._cli.report import say
+from splitjit._cli.lines import say
 from splitjit._copy import cores
 from splitjit._copy.addresses import address_of
 from splitjit._copy.loading import jit_disabled
@@ -105,23 +104,6 @@ WORKLOADS = (
 )
 
 
-def shadows_installation() -> bool:
-    """Return whether this package is in the current directory, and another one is installed.
-
-    ``python -m`` finds a package in the current directory first.
-    """
-    first, *others = sys.path
-    if sys.flags.safe_path or Path(first).resolve() != Path.cwd():
-        return False
-    installed = importlib.machinery.PathFinder.find_spec("splitjit", others)
-    if not installed or not installed.origin:
-        return False
-    try:
-        return not _FILE.samefile(installed.origin)
-    except OSError:  # one of them is in a zip
-        return str(_FILE) != installed.origin
-
-
 def run(as_json: bool = False) -> int:
     """Check and time every workload, and print a table of the results.
 
@@ -136,10 +118,6 @@ def run(as_json: bool = False) -> int:
         The exit status: 1 if a part differs from NumPy's in any byte, else 0.
     """
     begun = time.monotonic()
-    say(
-        "loading the kernels; the first time on this machine, splitjit compiles this version of "
-        "them, which takes about 10 s on a quiet machine"
-    )
     with _counting():
         first_use = dict(_time_first_use())
     rows = []

@@ -1,25 +1,26 @@
-"""The command line: `split`, `join`, `reshard`, `info`, `check` and `warmup`."""
+"""The command line. It imports what a command needs only when the command runs."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NoReturn
 
 import splitjit
-from splitjit import files
-from splitjit._cli import check, report
+from splitjit._cli.lines import say
 from splitjit._cli.parser import make_parser
-from splitjit._plan.arguments import rule_of
-from splitjit._plan.rules import NAMES
-from splitjit.files import described, transaction, verbs
-from splitjit.files.verbs import Where, Which
+
+_FILE = Path(splitjit.__file__)
+
+_LOADING = (
+    "loading the kernels; the first time on this machine, splitjit compiles this version of them, "
+    "which takes about 10 s on a quiet machine"
+)
 
 
 def run() -> NoReturn:
@@ -29,11 +30,31 @@ def run() -> NoReturn:
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # not under nohup
             signal.signal(number, _interrupt)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    if sys.argv[1:2] == ["check"] and check.shadows_installation():
+    if sys.argv[1:2] == ["check"] and shadows_installation():
+        import subprocess
+
+        say("checking the installed splitjit, not the folder splitjit in the current directory")
         # -P: do not look for packages in the current directory
         command = [sys.executable, "-P", "-m", "splitjit", *sys.argv[1:]]
         sys.exit(subprocess.run(command, check=False).returncode)
     sys.exit(main())
+
+
+def shadows_installation() -> bool:
+    """Return whether this package is in the current directory, and another one is installed.
+
+    ``python -m`` finds a package in the current directory first.
+    """
+    first, *others = sys.path
+    if sys.flags.safe_path or Path(first).resolve() != Path.cwd():
+        return False
+    installed = PathFinder.find_spec("splitjit", others)
+    if not installed or not installed.origin:
+        return False
+    try:
+        return not _FILE.samefile(installed.origin)
+    except OSError:  # one of them is in a zip
+        return str(_FILE) != installed.origin
 
 
 def _interrupt(number: int, frame: Any) -> NoReturn:
@@ -63,85 +84,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
     try:
         if arguments.command == "check":
-            return check.run(arguments.json)
+            return _check(arguments.json)
         if arguments.command == "warmup":
             return _warmup()
-        _COMMANDS[arguments.command](arguments, _options(arguments))
+        from splitjit._cli import on_files
+
+        on_files.run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has ended, as in `… | head`; drop the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (splitjit.SplitError, OSError, MemoryError) as error:
-        report.say(str(error))
+        say(str(error))
         return 2
     except KeyboardInterrupt as interrupt:
-        complete = transaction.COMPLETE in getattr(interrupt, "__notes__", ())
-        report.say(f"interrupted; {transaction.COMPLETE if complete else 'no file was written'}")
+        from splitjit.files.transaction import COMPLETE
+
+        complete = COMPLETE in getattr(interrupt, "__notes__", ())
+        say(f"interrupted; {COMPLETE if complete else 'no file was written'}")
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     return 0
 
 
-def _split(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
-    if arguments.dry_run:
-        planned = files.plan_files(**options)
-    else:
-        with report.show_progress(arguments.quiet) as progress:
-            planned = files.split_files(**options, progress=progress)
-    _report_split(arguments, planned)
+def _check(as_json: bool) -> int:
+    say(_LOADING)
+    from splitjit._cli import check  # after the first line, since this import takes time
 
-
-def _report_split(arguments: argparse.Namespace, planned: files.SplitFiles) -> None:
-    if arguments.json:
-        report.print_json({"dry_run": arguments.dry_run, **described.describe_split(planned)})
-    elif not arguments.quiet:
-        report.print_report(planned, arguments.dry_run, arguments.verbose)
-
-
-def _join(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
-    paths, out, force = verbs.as_paths(options["paths"]), Path(options["out"]), options["force"]
-    if arguments.dry_run:
-        joined = verbs.plan_join(paths, out, _which(options))
-        transaction.check(joined.targets, force)
-    else:
-        with report.show_progress(arguments.quiet) as progress:
-            joined = verbs.join(paths, out, _which(options), force, progress)
-    if arguments.json:
-        report.print_json({"dry_run": arguments.dry_run, **described.describe_join(joined)})
-    elif not arguments.quiet:
-        report.print_joined(joined, arguments.dry_run, arguments.verbose)
+    return check.run(as_json)
 
 
 def _warmup() -> int:
+    say(_LOADING)
     began = time.perf_counter()
     splitjit.warmup()
     print(f"All kernels are compiled and loaded; this took {time.perf_counter() - began:.1f} s.")
     return 0
-
-
-def _reshard(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
-    if arguments.dry_run:
-        rule = rule_of(*[options[name] for name in NAMES])
-        where = Where("copy", *[options[name] for name in ("layout", "name", "out", "copy_config")])
-        planned = verbs.plan_reshard(verbs.as_paths(options["paths"]), rule, _which(options), where)
-        transaction.check(planned.targets, options["force"])
-    else:
-        with report.show_progress(arguments.quiet) as progress:
-            planned = files.reshard_files(**options, progress=progress)
-    _report_split(arguments, planned)
-
-
-def _info(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
-    found = files.describe_files(**options)
-    report.print_json(found) if arguments.json else report.print_info(found)
-
-
-def _which(options: dict[str, Any]) -> Which:
-    return Which(*[options[name] for name in ("axis", "tensors", "tp_plan", "config")])
-
-
-_COMMANDS = {"split": _split, "join": _join, "reshard": _reshard, "info": _info}
-
-
-def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments that functions of `splitjit.files` have under the same names."""
-    own = ("command", "dry_run", "quiet", "verbose", "json")
-    return {name: value for name, value in vars(arguments).items() if name not in own}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import splitjit
-from splitjit._cli import report
+from splitjit._cli.lines import program
 from splitjit._plan.rules import EITHER, INTEGER, INTEGERS, TABLE
 
 DESCRIPTION = """\
@@ -119,7 +119,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog=report.program(), description="Split tensors into contiguous parts.")
+    parser = Parser(prog=program(), description="Split tensors into contiguous parts.")
     parser.add_argument("--version", action="version", version=splitjit.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser(

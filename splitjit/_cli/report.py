@@ -1,4 +1,4 @@
-"""What the commands print: progress, errors, and reports, as text or as JSON."""
+"""What the commands for files print: progress and reports, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from splitjit._cli.lines import printable, say
 from splitjit.files import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor
 from splitjit.files.joined import JoinedFiles
@@ -26,22 +26,6 @@ MOST_LINES = 16
 
 LINE_EVERY = 10.0
 """Seconds between two lines of progress, which are printed if there is no bar."""
-
-
-def program() -> str:
-    """Return the name by which the user called the command."""
-    return "splitjit" if Path(sys.argv[0]).stem == "splitjit" else "python -m splitjit"
-
-
-def say(message: str) -> None:
-    """Print one line on standard error, if someone still reads it."""
-    with contextlib.suppress(BrokenPipeError):
-        print(f"{program()}:", _printable(" ".join(message.split())), file=sys.stderr)
-
-
-def _printable(text: str) -> str:
-    """Escape control characters: names come from files and could control the terminal."""
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 @contextlib.contextmanager
@@ -90,15 +74,15 @@ def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
     listed = verbose or dry_run or len(planned.targets) <= MOST_LINES
     for file in planned.files:
         for line in _lines(file, dry_run, listed):
-            print(_printable(line))
+            print(printable(line))
     if listed:
         for path, content in planned.indexes:
-            print(_printable(f"{path}: {amount(len(content))}"))
+            print(printable(f"{path}: {amount(len(content))}"))
         for path, copied in planned.copies:
-            print(_printable(f"{path}: a copy of {copied}"))
+            print(printable(f"{path}: a copy of {copied}"))
     else:
         count, first = len(planned.targets), planned.targets[0]
-        print(_printable(f"{count} files, {first} and others (-v lists them)"))
+        print(printable(f"{count} files, {first} and others (-v lists them)"))
     if len(planned.targets) > 1 and any(len(file.tensors) > 1 for file in planned.files):
         share = planned.share_split
         parts = max(len(file.targets) for file in planned.files)
@@ -113,24 +97,22 @@ def print_joined(joined: JoinedFiles, dry_run: bool, verbose: bool) -> None:
     many = len(joined.targets) > MOST_LINES and not verbose and not dry_run
     if many:
         count, nbytes = len(joined.targets), amount(joined.nbytes)
-        print(
-            _printable(f"{count} files, {nbytes}, {joined.targets[0]} and others (-v lists them)")
-        )
+        print(printable(f"{count} files, {nbytes}, {joined.targets[0]} and others (-v lists them)"))
         return
     for file in joined.files:
         if dry_run:
             count_of = f"{len(file.tensors)} tensors, " if file.whole[0].name else ""
             nbytes = amount(sum(tensor.nbytes for tensor in file.whole))
-            print(_printable(f"{file.target}: {count_of}{nbytes} of data"))
+            print(printable(f"{file.target}: {count_of}{nbytes} of data"))
             for one, tensor in zip(file.tensors, file.whole, strict=True):
                 how = "equal in all parts"
                 if one.plan.axis is not None:
                     how = f"axis {one.plan.axis}, from {one.plan.count} parts"
-                print(_printable(f"  {tensor.name or 'array'}: {_describe(tensor)}, {how}"))
+                print(printable(f"  {tensor.name or 'array'}: {_describe(tensor)}, {how}"))
         else:
-            print(_printable(f"{file.target}: {amount(file.target.stat().st_size)}"))
+            print(printable(f"{file.target}: {amount(file.target.stat().st_size)}"))
     for path, content in joined.indexes:
-        print(_printable(f"{path}: {amount(len(content))}"))
+        print(printable(f"{path}: {amount(len(content))}"))
 
 
 def print_info(described: dict[str, Any]) -> None:
@@ -142,10 +124,10 @@ def print_info(described: dict[str, Any]) -> None:
         if one["split"]:
             ((rule, value),) = one["split"]["rule"].items()
             line += f", rank {one['split']['rank']} of {one['split']['count']} by {rule}={value}"
-        print(_printable(line))
+        print(printable(line))
         for file in one["files"]:
             if file["path"] != one["path"]:
-                print(_printable(f"  {file['path']}: {amount(file['nbytes'])}"))
+                print(printable(f"  {file['path']}: {amount(file['nbytes'])}"))
             for tensor in file["tensors"]:
                 shape = tuple(tensor["shape"])
                 line = f"{shape} {tensor['dtype']}, {amount(tensor['nbytes'])}"
@@ -154,7 +136,7 @@ def print_info(described: dict[str, Any]) -> None:
                     line += f", a part of {lengths} along axis {tensor['axis']}"
                 elif "axis" in tensor:
                     line += ", a copy"
-                print(_printable(f"    {tensor['name'] or 'array'}: {line}"))
+                print(printable(f"    {tensor['name'] or 'array'}: {line}"))
     if described["complete"]:
         print("these are all parts of one split")
     elif described["problem"] and len(described["checkpoints"]) > 1:

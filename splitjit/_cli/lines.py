@@ -1,0 +1,23 @@
+"""Lines on standard error. This module imports little, so that the command speaks at once."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+
+def program() -> str:
+    """Return the name by which the user called the command."""
+    return "splitjit" if Path(sys.argv[0]).stem == "splitjit" else "python -m splitjit"
+
+
+def say(message: str) -> None:
+    """Print one line on standard error, if someone still reads it."""
+    with contextlib.suppress(BrokenPipeError):
+        print(f"{program()}:", printable(" ".join(message.split())), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """Escape control characters: names come from files and could control the terminal."""
+    return text if text.isprintable() else repr(text)[1:-1]
