@@ -7,6 +7,8 @@ Llama 3 has 32 query heads, 8 key heads and 8 value heads of width 128: lengths 
 This example uses a quarter of the heads. It requires only splitjit.
 """
 
+# sphinx_gallery_thumbnail_path = '_made/thumbnails/attention_qkv.svg'
+
 import numpy as np
 
 import splitjit

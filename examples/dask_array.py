@@ -6,6 +6,8 @@ Split an array that may be larger than memory: Dask makes, splits and reduces it
 Requires Dask: pip install .[dask]
 """
 
+# sphinx_gallery_thumbnail_path = '_made/thumbnails/dask_array.svg'
+
 import dask
 import dask.array as da
 import numpy as np

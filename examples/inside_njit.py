@@ -7,6 +7,8 @@ No other import or registration is necessary, and Numba can cache such functions
 splitjit.
 """
 
+# sphinx_gallery_thumbnail_path = '_made/thumbnails/inside_njit.svg'
+
 import numba
 import numpy as np
 from numba import njit, prange

@@ -8,6 +8,8 @@ exports a transformer block and compares the result with ONNX Runtime. Otherwise
 linear unit from the tests of onnx and compares the result with PyTorch's.
 """
 
+# sphinx_gallery_thumbnail_path = '_made/thumbnails/reference_evaluator.svg'
+
 import importlib.util
 from pathlib import Path
 

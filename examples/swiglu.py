@@ -7,6 +7,8 @@ A model calls this layer for every batch of tokens. Each split therefore writes 
 the same memory, and allocates nothing. Requires only splitjit.
 """
 
+# sphinx_gallery_thumbnail_path = '_made/thumbnails/swiglu.svg'
+
 import numpy as np
 
 import splitjit
