@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import itertools
 import json
 import random
@@ -22,6 +23,7 @@ import numpy as np
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from benchmarks import figures
 from benchmarks.compare import LIMIT, OURS, Case, measure
 from benchmarks.machine import CORES, provenance
 from benchmarks.workers import allocate, preparations
@@ -223,29 +225,30 @@ def parse_size(text: str) -> int:
 
 def draw(found: list[Found], folder: Path) -> None:
     """Draw one figure per total size, one map per kind of outputs; cells hold per cent."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
     folder.mkdir(parents=True, exist_ok=True)
     for total, group in itertools.groupby(
         sorted(found, key=lambda f: f.cell.total), key=lambda f: f.cell.total
     ):
         cells = {f.cell: f for f in group}
-        kinds = [kind for kind in OUTPUTS if any(cell.outputs == kind for cell in cells)]
-        # 4 inches are 400 px at the usual 100 px an inch, where 7 points can be read.
-        figure, panels = pyplot.subplots(
-            len(kinds), figsize=(4, 0.6 + 2.1 * len(kinds)), squeeze=False, layout="constrained"
-        )
-        for kind, panel in zip(kinds, panels[:, 0], strict=True):
-            _map(panel, {cell: f for cell, f in cells.items() if cell.outputs == kind})
-            panel.set_title(OUTPUTS[kind], fontsize=8)
-        panels[-1, 0].set_xlabel("bytes of a run", fontsize=8)
-        figure.suptitle(f"{size(total)}: % of the speed of a plain copy", fontsize=9)
-        figure.supxlabel(f"framed: slower than {RATIO} of NumPy", fontsize=7)
-        figure.savefig(folder / f"landscape-{size(total).replace(' ', '')}.png", dpi=200)
-        pyplot.close(figure)
+        file = folder / f"landscape-{size(total).replace(' ', '')}.svg"
+        figures.save(functools.partial(_figure, total, cells), file)
+
+
+def _figure(total: int, cells: dict[Cell, Found]):
+    from matplotlib import pyplot
+
+    kinds = [kind for kind in OUTPUTS if any(cell.outputs == kind for cell in cells)]
+    # 4 inches are 400 px at the usual 100 px an inch, where 7 points can be read.
+    figure, panels = pyplot.subplots(
+        len(kinds), figsize=(4, 0.6 + 2.1 * len(kinds)), squeeze=False, layout="constrained"
+    )
+    for kind, panel in zip(kinds, panels[:, 0], strict=True):
+        _map(panel, {cell: f for cell, f in cells.items() if cell.outputs == kind})
+        panel.set_title(OUTPUTS[kind], fontsize=8)
+        panel.set_xlabel("bytes of a run", fontsize=8)
+    figure.suptitle(f"{size(total)}: % of the speed of a plain copy", fontsize=9)
+    figure.supxlabel(f"framed: slower than {RATIO} of NumPy", fontsize=7)
+    return figure
 
 
 def _map(panel, cells: dict[Cell, Found]) -> None:
@@ -258,13 +261,16 @@ def _map(panel, cells: dict[Cell, Found]) -> None:
         grid[y, x] = found.share
         color = "black" if found.share > 0.6 else "white"  # cividis is light above the middle
         percent = f"{100 * found.share:.0f}"
-        panel.text(x, y, percent, ha="center", va="center", color=color, fontsize=7)
+        panel.text(x + 0.5, y + 0.5, percent, ha="center", va="center", color=color, fontsize=7)
         if found.ratio < RATIO:
             style = {"fill": False, "edgecolor": "#d55e00", "linewidth": 1.8}
-            panel.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, **style))
-    panel.imshow(grid, cmap="cividis", vmin=0.2, vmax=1, aspect="auto")
-    panel.set_xticks(range(len(runs)), [size(run).replace(" ", "")[:-1] for run in runs])
-    panel.set_yticks(range(len(parts)), parts)
+            panel.add_patch(Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, **style))
+    panel.pcolormesh(grid, cmap="cividis", vmin=0.2, vmax=1)
+    panel.invert_yaxis()
+    panel.set_xticks(
+        [x + 0.5 for x in range(len(runs))], [size(run).replace(" ", "")[:-1] for run in runs]
+    )
+    panel.set_yticks([y + 0.5 for y in range(len(parts))], parts)
     panel.tick_params(labelsize=7, length=0)
     panel.set_ylabel("parts", fontsize=8)
 

@@ -15,6 +15,7 @@ from statistics import geometric_mean
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from benchmarks import figures
 from benchmarks.compare import LIMIT, OURS, PEERS, Case, contenders, measure
 from benchmarks.machine import describe
 
@@ -241,9 +242,10 @@ def _against(value: float, goal: float | None) -> str:
 
 def plot(sweeps: dict[str, list[Result]], file: Path) -> None:
     """Plot GB/s, read plus written, over the array size, for each contender and the limit."""
-    import matplotlib
+    figures.save(lambda: _figure(sweeps), file)
 
-    matplotlib.use("agg")
+
+def _figure(sweeps: dict[str, list[Result]]):
     from matplotlib import pyplot
 
     # One panel below the other, so that the text is readable on a narrow screen.
@@ -263,12 +265,13 @@ def plot(sweeps: dict[str, list[Result]], file: Path) -> None:
                 panel.plot(sizes, values, label=name, marker="o", markersize=4, **style)
         limits = [max(speed.get(name, 0) for name in LIMIT) for speed in speeds]
         if all(limits):
-            panel.plot(sizes, limits, "k--", label="limit: plain copy in C")
+            ink = pyplot.rcParams["text.color"]
+            panel.plot(sizes, limits, "--", color=ink, label="limit: plain copy in C")
         panel.set(title=title, xlabel="bytes of the array", xscale="log", yscale="log")
         panel.grid(alpha=0.3)
         panel.set_ylabel("GB/s, read and written")
     panels[0].legend(fontsize="small")
-    figure.savefig(file, dpi=150)
+    return figure
 
 
 # ---- command --------------------------------------------------------------------------
@@ -283,7 +286,12 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all times")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="measure sizes, too, and plot")
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="measure sizes, too, and plot them: FILE-light.svg and FILE-dark.svg",
+    )
     options = parser.parse_args()
 
     caption = describe() + (" A quick run: for a first look only." if options.quick else "")

@@ -1,6 +1,6 @@
 """Draw the history at the milestones, from the results of asv that are committed.
 
-Run it from a checkout: ``python benchmarks/steps.py docs/history.png``.
+Run it from a checkout: ``python benchmarks/steps.py docs/history.svg``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from benchmarks import figures
 from benchmarks.machine import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -40,11 +41,8 @@ def history(track: str) -> Values:
     return {case: [column[i] for column in columns] for i, case in enumerate(names)}
 
 
-def draw(file: Path) -> None:
+def draw():
     """Draw a panel for each case, and for each number of new processes."""
-    import matplotlib
-
-    matplotlib.use("agg")
     from matplotlib import pyplot
 
     ratios, limits, processes = (history(track) for track in (RATIO, LIMIT, PROCESS))
@@ -71,10 +69,10 @@ def draw(file: Path) -> None:
     handles, labels = panels.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=2, fontsize=7)
     figure.supxlabel("milestone", fontsize=7)
-    figure.savefig(file, dpi=200)
+    return figure
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", type=Path, metavar="FILE", help="of the picture")
-    draw(parser.parse_args().file)
+    parser.add_argument("file", type=Path, metavar="FILE", help="FILE-light.svg and FILE-dark.svg")
+    figures.save(draw, parser.parse_args().file)

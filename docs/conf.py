@@ -1,5 +1,8 @@
 """Sphinx settings: ``sphinx-build -W -b html docs docs/_build/html``."""
 
+import importlib.util
+import json
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -11,6 +14,7 @@ import splitjit
 
 sys.path.insert(0, str(Path(__file__).parent))
 import pictures  # beside this file
+import thumbnails
 
 project = "splitjit"
 author = copyright = "The splitjit developers"
@@ -56,11 +60,19 @@ intersphinx_mapping = {
 copybutton_prompt_text = r">>> |\.\.\. |\$ "  # copy what a reader types, without the output
 copybutton_prompt_is_regexp = True
 
+# The build runs all examples, except those that need what is missing here. Their pages then have no
+# output. Workers that are new processes cannot import an example out of this build.
+runs = {path.stem + "[.]py" for path in Path(__file__).parents[1].glob("examples/*.py")}
+if not importlib.util.find_spec("torch"):
+    runs -= {"data_loader[.]py", "torch_module[.]py"}
+elif multiprocessing.get_start_method() != "fork":
+    runs -= {"data_loader[.]py"}
+
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "within_subsection_order": "FileNameSortKey",
-    "filename_pattern": r"\.py$",  # run all of them
+    "filename_pattern": "|".join(runs),
     "download_all_examples": False,
     "default_thumb_file": str(Path(__file__).parent / "_static" / "example.svg"),
     "show_memory": False,
@@ -110,11 +122,18 @@ html_theme_options = {
     },
 }
 pyproject = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8"))
-repository = pyproject["project"].get("urls", {}).get("Repository")
-if repository:
+urls = pyproject["project"].get("urls", {})  # the only place of the project's addresses
+if "Repository" in urls:
     html_theme_options["icon_links"] = [
-        {"name": "Repository", "url": repository, "icon": "fa-solid fa-code-branch"}
+        {"name": "Repository", "url": urls["Repository"], "icon": "fa-solid fa-code-branch"}
     ]
+if "Documentation" in urls:  # each version of the site is a folder there, named by the version
+    site = urls["Documentation"].rstrip("/")
+    html_theme_options |= {
+        "navbar_start": ["navbar-logo", "version-switcher"],
+        "switcher": {"json_url": f"{site}/switcher.json", "version_match": version},
+        "check_switcher": False,  # it may not be published yet
+    }
 html_sidebars = {"*": []}  # only the how-to pages have siblings to list; tables need the width
 html_show_sourcelink = False
 html_domain_indices = False  # the reference lists the modules
@@ -142,30 +161,31 @@ plan = splitjit.plan_split((4096, 6144), [4096, 1024, 1024], axis=1)
 (MADE / "plan.html").write_text(f"<figure>{plan._repr_html_()}</figure>", "utf-8")
 (MADE / "split.html").write_text(f'<figure class="hero">{pictures.picture()}</figure>', "utf-8")
 (MADE / "chart.html").write_text(pictures.chart(), "utf-8")
+(MADE / "rules.html").write_text(pictures.rules(), "utf-8")
+for name, drawing in pictures.tutorial().items():
+    (MADE / f"tutorial-{name}.html").write_text(drawing, "utf-8")
+thumbnails.write(MADE / "thumbnails")
 
 
 def publish_history(app, error):
-    """Let asv write its pages, with the committed results, beside the pages of the site."""
+    """Let asv write its pages, with the kept results, beside the pages of the site."""
     root = Path(__file__).parents[1]
     if error is None and app.builder.name == "html" and (root / ".git").exists():
-        settings = (root / "asv.conf.json").read_text("utf-8")
-        # asv reads paths from the folder of its settings.
-        for name, old, new in [
-            ("repo", ".", ""),
-            ("benchmark_dir", "benchmarks", "benchmarks"),
-            ("results_dir", ".asv/results", "benchmarks/results"),
-        ]:
-            settings = settings.replace(
-                f'"{name}": "{old}"', f'"{name}": "{(root / new).as_posix()}"'
-            )
-        (MADE / "asv.conf.json").write_text(settings, "utf-8")
-        command = [sys.executable, "-m", "asv", "--config", MADE / "asv.conf.json", "publish"]
-        pages = Path(app.outdir, "asv")
-        subprocess.run(
-            [*command, "--html-dir", pages], cwd=root, check=True, stdout=subprocess.DEVNULL
-        )
+        script = root / "benchmarks" / "publish.py"
+        subprocess.run([sys.executable, script, Path(app.outdir, "asv")], check=True)
+
+
+def write_versions(app, error):
+    """Write the list of versions for the switcher: this one, and each tag of a release."""
+    if error is None and app.builder.name == "html" and "Documentation" in urls:
+        command = ["git", "tag", "--list", "v*", "--sort=-version:refname"]
+        tags = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
+        names = dict.fromkeys([version, *[tag.removeprefix("v") for tag in tags]])
+        entries = [{"version": name, "url": f"{site}/{name}/"} for name in names]
+        Path(app.outdir, "switcher.json").write_text(json.dumps(entries), "utf-8")
 
 
 def setup(app):
     """Connect the functions of this file to Sphinx."""
+    app.connect("build-finished", write_versions)
     app.connect("build-finished", publish_history)

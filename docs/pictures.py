@@ -6,6 +6,7 @@ draws the others from the tables of README.md, so both show the same figures.
 
 from __future__ import annotations
 
+import ast
 import re
 from html import escape
 from pathlib import Path
@@ -25,6 +26,37 @@ def picture(ink: str = "currentColor") -> str:
     """Draw the split of the first example of README.md."""
     plan = splitjit.plan_split((512, 6144), [4096, 1024, 1024], axis=1)
     return plan._repr_html_().replace("currentColor", ink) + "\n"
+
+
+def rules() -> str:
+    """Draw each rule of the table of rules by the package, as HTML."""
+    figures = []
+    for row in table("rules"):
+        rule = row["7 into 3 gives"].removeprefix("`").split("`: ")[0]
+        keyword, _, value = rule.rpartition("=")
+        call = f"split(x, {rule})"
+        try:
+            plan = splitjit.plan_split((7,), **{keyword or "split": ast.literal_eval(value)})
+            shown = plan._repr_html_()
+        except splitjit.SplitError as error:
+            shown = f"<p>{escape(str(error))}</p>"
+        figures.append(
+            f"<figure><figcaption><code>{escape(call)}</code></figcaption>{shown}</figure>"
+        )
+    return f'<div class="pictures">{"".join(figures)}</div>'
+
+
+def tutorial() -> dict[str, str]:
+    """Draw the splits of the tutorial by the package, as HTML by the name of the section."""
+    plans = {
+        "qkv": splitjit.plan_split((10, 768), [512, 128, 128], axis=1),
+        "gate": splitjit.plan_split((10, 2752), num_splits=2, axis=1),
+        "clamped": splitjit.plan_split((5,), num_outputs=4),
+        "channels": splitjit.plan_split((480, 640, 3), num_splits=3, axis=2),
+        "batches": splitjit.plan_split((1000, 28), 256),
+        "weights": splitjit.plan_split((1376, 512), num_splits=4),
+    }
+    return {name: f"<figure>{plan._repr_html_()}</figure>" for name, plan in plans.items()}
 
 
 def bar(sizes: list[int]) -> str:

@@ -57,6 +57,19 @@ def draw_rules(app: Sphinx, doctree: nodes.document, docname: str) -> None:
                 cell += nodes.raw("", pictures.bar(sizes), format="html")
 
 
+def fit_drawings(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Tell the page how many columns a drawing in text has, so that it fits a narrow window."""
+    blocks = list(doctree.findall(nodes.literal_block))  # a list, since the loop adds nodes
+    for block in blocks:
+        lines = block.astext().splitlines()
+        if any(sign in block.astext() for sign in "┌│▼"):
+            columns = max(map(len, lines))
+            opening = f'<div class="boxes" style="--columns: {columns}">'
+            parent, place = block.parent, block.parent.index(block)
+            parent.insert(place, nodes.raw("", opening, format="html"))
+            parent.insert(place + 2, nodes.raw("", "</div>", format="html"))
+
+
 def name_test_of_page(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
@@ -86,6 +99,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the functions of this module."""
     app.connect("doctree-resolved", color_conformance)
     app.connect("doctree-resolved", draw_rules)
+    app.connect("doctree-resolved", fit_drawings)
     app.connect("html-page-context", name_test_of_page)
     app.connect("autodoc-process-docstring", describe_data, priority=1)
     return {"parallel_read_safe": True}

@@ -22,6 +22,7 @@ class Attention(torch.nn.Module):
         self.qkv = torch.nn.Linear(width, sum(self.sizes))
 
     def forward(self, x):
+        """Return the attended values, as wide as `x`."""
         q, k, v = splitjit.split(self.qkv(x), self.sizes, axis=-1)
         heads = q.view(*q.shape[:-1], -1, self.head).transpose(-3, -2)  # q is contiguous
         scores = heads @ k.unsqueeze(-3).transpose(-2, -1) / self.head**0.5
@@ -34,7 +35,7 @@ module = Attention()
 x = torch.randn(2, 10, 64)
 
 # %%
-# For inference, the compiled loops of splitjit or NumPy copy the parts, in the memory of the tensor.
+# For inference, splitjit copies the memory of the tensor into new tensors.
 with torch.inference_mode():
     y = module(x)
     fused = module.qkv(x)

@@ -301,7 +301,8 @@ def test_a_survey_resumes_where_it_ended(tmp_path, monkeypatch):
 def test_maps_are_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     landscape.draw(FOUND, tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["landscape-16MB.png"]
+    names = ["landscape-16MB-dark.svg", "landscape-16MB-light.svg"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
 
 
 def test_each_milestone_has_results_of_the_whole_history():
