@@ -153,6 +153,7 @@ for name, arguments in {
     "info": ["info"],
     "check": ["check"],
     "warmup": ["warmup"],
+    "completion": ["completion"],
 }.items():
     command = [sys.executable, "-m", "splitjit", *arguments, "--help"]
     printed = subprocess.check_output(command, env={**os.environ, "COLUMNS": "80"})

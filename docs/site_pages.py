@@ -61,9 +61,11 @@ def fit_drawings(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Tell the page how many columns a drawing in text has, so that it fits a narrow window."""
     blocks = list(doctree.findall(nodes.literal_block))  # a list, since the loop adds nodes
     for block in blocks:
-        lines = block.astext().splitlines()
-        if any(sign in block.astext() for sign in "┌│▼"):
-            columns = max(map(len, lines))
+        text = block.astext()
+        if any(sign in text for sign in "┌│▼"):
+            # Lines of code beside a drawing may wrap.
+            drawn = [line for line in text.splitlines() if ">>> " not in text or line[:1] in "┌│└"]
+            columns = max(map(len, drawn))
             opening = f'<div class="boxes" style="--columns: {columns}">'
             parent, place = block.parent, block.parent.index(block)
             parent.insert(place, nodes.raw("", opening, format="html"))

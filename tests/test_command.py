@@ -179,6 +179,20 @@ def test_help(capsys, arguments):
     assert "usage: python -m splitjit" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion(capsys, shell):
+    pytest.importorskip("shtab")
+    assert main(["completion", shell]) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("reshard", "num-splits", "tp-plan", "splitjit"))
+
+
+def test_completion_names_the_package_that_it_needs(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 2
+    assert "pip install shtab" in capsys.readouterr().err
+
+
 def test_the_console_script(x, tmp_path):
     code = (
         "import sys; from splitjit._cli.main import run\n"

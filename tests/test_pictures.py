@@ -15,9 +15,15 @@ SCRIPT = ROOT / "docs" / "pictures.py"
 if not SCRIPT.exists():
     pytest.skip("needs docs/ beside tests/", allow_module_level=True)
 
-spec = importlib.util.spec_from_file_location("pictures", SCRIPT)
-pictures = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(pictures)
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, SCRIPT.with_stem(name))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+pictures, thumbnails = load("pictures"), load("thumbnails")
 
 
 def test_the_table_of_rules_shows_what_the_rules_give():
@@ -40,6 +46,29 @@ def test_the_package_draws_the_pictures_of_the_readme(name):
     file = ROOT / "docs" / "_static" / f"split-{name}.svg"
     assert file.read_text("utf-8") == pictures.picture(pictures.INKS[name])
     assert "[4096, 1024, 1024], axis=1" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_each_rule_has_a_picture():
+    drawn = pictures.rules()
+    assert drawn.count("<figure>") == len(PARAMETERS)
+    assert drawn.count("<svg") == len(PARAMETERS) - 1  # and one refusal
+    assert "the axis length 7 must be a multiple of 3" in drawn
+
+
+def test_the_pictures_of_the_tutorial_are_on_its_page():
+    text = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+    for name, drawing in pictures.tutorial().items():
+        assert f":file: _made/tutorial-{name}.html" in text
+        assert "<svg" in drawing
+
+
+@pytest.mark.parametrize("script", [path.stem for path in sorted((ROOT / "examples").glob("*.py"))])
+def test_each_example_has_a_picture_of_its_own(script):
+    text = (ROOT / "examples" / f"{script}.py").read_text("utf-8")
+    if "plt.show()" in text:
+        return  # the gallery shows its plot
+    assert f"sphinx_gallery_thumbnail_path = '_made/thumbnails/{script}.svg'" in text
+    assert script in thumbnails.DRAWINGS
 
 
 def test_the_chart_shows_the_times_of_the_table():

@@ -87,6 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _check(arguments.json)
         if arguments.command == "warmup":
             return _warmup()
+        if arguments.command == "completion":
+            from splitjit._cli.completion import script
+
+            print(script(arguments.shell))
+            return 0
         from splitjit._cli import on_files
 
         on_files.run(arguments)

@@ -118,8 +118,9 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog=program(), description="Split tensors into contiguous parts.")
+def make_parser(name: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the command, by the name of the user or by another one."""
+    parser = Parser(prog=name or program(), description="Split tensors into contiguous parts.")
     parser.add_argument("--version", action="version", version=splitjit.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser(
@@ -138,6 +139,14 @@ def make_parser() -> argparse.ArgumentParser:
         description="Compile all kernels, or load them from the cache. A later process with the "
         "same cache then compiles nothing; NUMBA_CACHE_DIR says where the cache is.",
     )
+    completion = commands.add_parser(
+        "completion",
+        help="print the script by which a shell completes this command",
+        description="Print the script by which a shell completes the command splitjit. It needs "
+        "the package shtab. In bash: splitjit completion bash > "
+        "~/.local/share/bash-completion/completions/splitjit",
+    )
+    completion.add_argument("shell", choices=["bash", "zsh", "tcsh"], help="the shell")
     split = commands.add_parser(
         "split",
         help="split the tensors in files: .npy, .npz, .safetensors",

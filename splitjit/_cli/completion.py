@@ -1,0 +1,33 @@
+"""``splitjit completion``: the script by which a shell completes the command, written by shtab."""
+
+from __future__ import annotations
+
+import argparse
+
+from splitjit._cli.parser import make_parser
+from splitjit.errors import SplitError
+
+
+def script(shell: str) -> str:
+    """Return the script for a shell. It has all options, so that no Python starts at a TAB."""
+    try:
+        import shtab
+    except ImportError:
+        rule, hint = "this command needs the package shtab", "pip install shtab"
+        raise SplitError("completion", f"shell={shell!r}", rule, hint=hint) from None
+    parser = make_parser("splitjit")
+    for command in _commands(parser):
+        for action in command._actions:
+            if action.dest in ("paths", "config", "out"):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    written: str = shtab.complete(parser, shell)
+    return written
+
+
+def _commands(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    return [
+        command
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for command in action.choices.values()
+    ]
