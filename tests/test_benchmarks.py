@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 import subprocess
 from argparse import Namespace
 from dataclasses import asdict
@@ -10,7 +11,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from benchmarks import busy, gate, history, landscape, processes, strided, workers
+from benchmarks import busy, gate, history, landscape, processes, publish, strided, workers
 from benchmarks.compare import Case
 from benchmarks.landscape import Cell, Found
 from benchmarks.machine import ROOT
@@ -319,3 +320,56 @@ def test_each_milestone_has_results_of_the_whole_history():
             current = getattr(history.History, name.rpartition(".")[2]).params[0]
             assert params[0] == [repr(param) for param in current]
             assert all(isinstance(value, float | int) for value in values), (commit, name)
+
+
+def test_a_result_inside_of_a_merge_is_shown_at_the_merge(tmp_path, monkeypatch):
+    if not shutil.which("git"):
+        pytest.skip("needs git")
+
+    def git(*arguments):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        return subprocess.check_output(["git", *who, *arguments], cwd=tmp_path, text=True).strip()
+
+    def commit(message):
+        git("commit", "--quiet", "--allow-empty", "--message", message)
+        return git("rev-parse", "HEAD")
+
+    git("init", "--quiet", "--initial-branch=main")
+    first = commit("first")
+    git("switch", "--quiet", "--create", "side")
+    inside = commit("inside")
+    git("switch", "--quiet", "main")
+    commit("second")
+    git("merge", "--quiet", "--no-ff", "--message", "merge", "side")
+    merge = git("rev-parse", "HEAD")
+    commit("later")
+
+    results = tmp_path / "benchmarks" / "results"
+    (results / "machine").mkdir(parents=True)
+    (results / "benchmarks.json").write_text('{"kept": {}, "never measured": {}, "version": 2}')
+    for shown in (first, inside):
+        content = {"commit_hash": shown, "date": 1, "results": {"kept": []}}
+        (results / "machine" / f"{shown[:8]}-env.json").write_text(json.dumps(content))
+    monkeypatch.setattr(publish, "ROOT", tmp_path)
+    publish.copy_results(tmp_path / "copy")
+    files = {path.name: json.loads(path.read_text()) for path in tmp_path.glob("copy/machine/*")}
+    assert set(files) == {f"{first[:8]}-env.json", f"{merge[:8]}-env.json"}
+    assert files[f"{merge[:8]}-env.json"]["commit_hash"] == merge
+    assert set(json.loads((tmp_path / "copy/benchmarks.json").read_text())) == {"kept", "version"}
+
+
+def test_pages_load_fetched_scripts(tmp_path, monkeypatch):
+    monkeypatch.setattr(publish, "SCRIPTS", tmp_path / "scripts")
+    (tmp_path / "scripts").mkdir()
+    for name in ("jquery.min.js", "stupidtable.js"):
+        (tmp_path / "scripts" / name).touch()
+    (tmp_path / "index.html").write_text(
+        '<script src="https://a/jquery-3.3.1.min.js" integrity="x"></script>\n'
+        '<script src="https://b/1.0.1/stupidtable.min.js" integrity="y"></script>\n'
+        '<a href="https://c/">asv</a> <script src="asv.js"></script>'
+    )
+    publish.use_copies(tmp_path)
+    assert (tmp_path / "index.html").read_text() == (
+        '<script src="jquery.min.js"></script>\n<script src="stupidtable.js"></script>\n'
+        '<a href="https://c/">asv</a> <script src="asv.js"></script>'
+    )
