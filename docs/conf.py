@@ -129,6 +129,7 @@ if "Repository" in urls:
     ]
 if "Documentation" in urls:  # each version of the site is a folder there, named by the version
     site = urls["Documentation"].rstrip("/")
+    html_theme_options["logo"]["text"] = "splitjit"  # the switcher shows the version
     html_theme_options |= {
         "navbar_start": ["navbar-logo", "version-switcher"],
         "switcher": {"json_url": f"{site}/switcher.json", "version_match": version},
