@@ -15,6 +15,7 @@ import pytest
 from numba import cfunc, njit, types
 
 import splitjit
+from splitjit._kernels import compiling
 from splitjit._kernels.compiling import compile_cached
 from tests.processes import SPLIT, finish, run, start
 
@@ -68,8 +69,10 @@ def files_in(folder, suffix=""):
 
 
 @pytest.mark.parametrize("decorator", [njit, cfunc])
-def test_a_kernel_is_compiled_once(load, decorator):
+def test_a_kernel_is_compiled_once(load, decorator, monkeypatch):
+    monkeypatch.setattr(compiling, "COMPILED", names := [])
     compiled, loaded = load(ONE, decorator), load(ONE, decorator)
+    assert [name.partition("_")[0] for name in names] == ["kernel"]
     assert value_of(compiled) == value_of(loaded) == 1
     assert (hits_of(compiled), hits_of(loaded)) == (0, 1)
 

@@ -617,6 +617,17 @@ def test_warmup(capsys):
     assert re.fullmatch(r"All kernels are .* this took [\d.]+ s\.\n", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("names", [[], ["_serial_0123", "copy_0123"]])
+def test_warmup_says_which_kernels_were_not_cached(names, monkeypatch, capsys):
+    from splitjit._kernels import compiling
+
+    monkeypatch.setattr(splitjit, "warmup", lambda: None)
+    monkeypatch.setattr(compiling, "COMPILED", names)
+    assert main(["warmup", "--check"]) == (1 if names else 0)
+    last = "Not in the cache, so compiled now: _serial, copy." if names else "All kernels were in"
+    assert last in capsys.readouterr().out
+
+
 def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
     loads = []
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import splitjit
 from splitjit._cli.lines import say
 from splitjit._cli.parser import make_parser
+from splitjit._copy.loading import never_compiles
 
 _FILE = Path(splitjit.__file__)
 
@@ -73,8 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 1 if `check` found a wrong part, 2 if `split` or `join` was
-        refused or failed, 128 + N if signal N interrupted the command, else 0.
+        The exit status: 1 if `check` found a wrong part, or ``warmup --check`` a kernel that was
+        not in the cache, 2 if `split` or `join` was refused or failed, 128 + N if signal N
+        interrupted the command, else 0.
 
     Raises
     ------
@@ -86,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "check":
             return _check(arguments.json)
         if arguments.command == "warmup":
-            return _warmup()
+            return _warmup(arguments.check)
         if arguments.command == "completion":
             from splitjit._cli.completion import script
 
@@ -117,9 +119,25 @@ def _check(as_json: bool) -> int:
     return check.run(as_json)
 
 
-def _warmup() -> int:
+def _warmup(check: bool) -> int:
     say(_LOADING)
     began = time.perf_counter()
     splitjit.warmup()
     print(f"All kernels are compiled and loaded; this took {time.perf_counter() - began:.1f} s.")
-    return 0
+    if not check:
+        return 0
+    compiled = _compiled()
+    if compiled:
+        print(f"Not in the cache, so compiled now: {', '.join(sorted(compiled))}.")
+    else:
+        print("All kernels were in the cache.")
+    return int(bool(compiled))
+
+
+def _compiled() -> set[str]:
+    """Return the names of the kernels that this process compiled."""
+    if never_compiles():
+        return set()
+    from splitjit._kernels.compiling import COMPILED
+
+    return {name.rpartition("_")[0] for name in COMPILED}  # without the digest

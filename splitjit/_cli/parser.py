@@ -133,11 +133,16 @@ def make_parser(name: str | None = None) -> argparse.ArgumentParser:
     check.add_argument(
         "--json", action="store_true", help="print one JSON object, for other programs"
     )
-    commands.add_parser(
+    warmup = commands.add_parser(
         "warmup",
         help="compile all kernels now, for example when a container is built",
         description="Compile all kernels, or load them from the cache. A later process with the "
         "same cache then compiles nothing; NUMBA_CACHE_DIR says where the cache is.",
+    )
+    warmup.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with status 1 if a kernel was not in the cache, and had to be compiled",
     )
     completion = commands.add_parser(
         "completion",

@@ -29,6 +29,9 @@ from splitjit._kernels.cached_files import CachedFiles
 
 _log = logging.getLogger(__name__)
 
+COMPILED = []
+"""The names of the functions that this process compiled, and did not load from the cache."""
+
 
 def jit(function=None, *, tag="", **options):
     """Compile a helper of the loops on its first call, as `numba.njit` does.
@@ -111,11 +114,11 @@ def compile_cached(decorator, signature, function, *, wait=False, **options):
     try:
         files = CachedFiles(function)
         if files.are_intact():
-            return decorator(signature, cache=True, **options)(function)
+            return _cached(decorator, signature, function, options)
         with files.lock(wait=wait):
             if not files.are_intact():  # else the other process has finished meanwhile
                 files.discard()
-            compiled = decorator(signature, cache=True, **options)(function)
+            compiled = _cached(decorator, signature, function, options)
             files.seal()
             return compiled
     except BlockingIOError:
@@ -124,4 +127,17 @@ def compile_cached(decorator, signature, function, *, wait=False, **options):
         _log.debug("%s is not cached", function.__qualname__, exc_info=True)
     if files is not None:
         files.discard()
+    COMPILED.append(function.__qualname__)
     return decorator(signature, **options)(function)
+
+
+def _cached(decorator, signature, function, options):
+    """Load a function from Numba's cache, or compile it and save it there."""
+    compiled = decorator(signature, cache=True, **options)(function)
+    try:
+        hits = compiled.cache_hits  # of a C callback
+    except AttributeError:
+        hits = sum(compiled.stats.cache_hits.values())
+    if not hits:
+        COMPILED.append(function.__qualname__)
+    return compiled
