@@ -1,21 +1,41 @@
 """What Windows and macOS lack or do otherwise, simulated on the system that runs the tests.
 
-``nox -s simulated`` runs these tests, and others of the boundary to the system.
+``nox -s simulated`` runs these tests. It also runs the quick tests of all files with the modules
+of splitjit on a simulated system: tests/elsewhere.
 """
 
 import ctypes
 import errno
 import os
+import signal
+import subprocess
 import sys
+import textwrap
 import types
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
 
 from splitjit import SplitError
 from splitjit._plan import arguments
 from splitjit.files import transaction
+from tests.test_command import HALF_WAY
+
+ELSEWHERE = Path(__file__).parent / "elsewhere"
+
+
+def start_on(system, code, folder):
+    """Start Python in a folder, where the modules of splitjit see another system."""
+    paths = [str(ELSEWHERE), str(ELSEWHERE.parents[1]), os.environ.get("PYTHONPATH")]
+    settings = {"SPLITJIT_SYSTEM": system, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=folder, env={**os.environ, **settings},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
 
 # ---- memory ------------------------------------------------------------------------------
 
@@ -102,11 +122,23 @@ def test_a_lock_of_another_process_is_not_deleted(tmp_path, monkeypatch):
     assert [*files.folder.glob("*.lock")]
 
 
-REFUSED = ["CON", "nul.npy", "com1 .npy", "LPT9", "a:b.npy", "a?.npy", "a.", "a ", "rank-0/aux.npy"]
+REFUSED = [
+    "CON",
+    "C:/a.npy",
+    "nul.npy",
+    "com1 .npy",
+    "LPT9",
+    "a:b.npy",
+    "a?.npy",
+    "a.",
+    "a ",
+    "rank-0/aux.npy",
+]
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_names_that_windows_takes_for_others_are_refused(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
     with transaction.transaction({tmp_path / "linux": [name]}) as staged:
         for file in staged.values():
             file.write_bytes(b"")
@@ -142,3 +174,45 @@ def test_files_reach_the_disk_on_macos(has_it, tmp_path, monkeypatch):
     assert (tmp_path / "a").read_bytes() == b"new"
     assert calls
     assert set(calls) == ({51} if has_it else {51, "fsync"})
+
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="simulates Windows on Linux only")
+
+
+@needs_linux
+def test_ctrl_break_ends_the_command_as_ctrl_c_does(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(4.0))
+    with start_on("windows", HALF_WAY, tmp_path) as process:
+        assert process.stdout.readline() == "half-way\n"
+        process.send_signal(signal.SIGXCPU)  # which is SIGBREAK there
+        printed = process.communicate()
+    assert printed == ("", "python -m splitjit: interrupted; no file was written\n")
+    assert process.returncode == 128 + signal.SIGXCPU
+    assert os.listdir(tmp_path) == ["x.npy"]
+
+
+@needs_linux
+def test_a_file_that_is_open_is_kept_on_windows(tmp_path):
+    """Windows neither renames nor deletes it. So the command fails, and all old files stay."""
+    code = """
+        import os
+        import numpy as np
+        from splitjit._cli.main import main
+
+        command = ["split", "x.npy", "--num-splits", "2", "--quiet"]
+        for x, kept in [(np.arange(4), []), (np.arange(4, 8), ["x.0.npy", "x.1.npy"])]:
+            np.save("x.npy", x)
+            for name in kept:
+                with open(name, "rb") as file:
+                    before = file.read()
+                    assert main([*command, "--force"]) == 2
+                    file.seek(0)
+                    assert file.read() == before
+                    assert sorted(os.listdir()) == ["x.0.npy", "x.1.npy", "x.npy"]
+            assert main([*command, "--force"]) == 0
+            assert [*np.load("x.0.npy"), *np.load("x.1.npy")] == [*x]
+    """
+    process = start_on("windows", code, tmp_path)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert errors.count("The process cannot access the file") == 2

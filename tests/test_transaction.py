@@ -113,7 +113,7 @@ def count_calls(make, force, inject):
     with inject() as calls:
         command(root, force)
     assert contents(root) == FOREIGN | NEW
-    assert 40 < calls.made < 80
+    assert 30 < calls.made < 80  # fewer on Windows, where files have other permissions
     return calls.made
 
 

@@ -25,9 +25,9 @@ _LOADING = (
 
 
 def run() -> NoReturn:
-    """Run the command as a process: SIGTERM and SIGHUP end it as Ctrl-C does."""
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
+    """Run the command as a process: SIGTERM, SIGHUP and Ctrl-Break end it as Ctrl-C does."""
+    for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):
+        number = getattr(signal, name, None)  # only Windows has SIGBREAK, and it has no SIGHUP
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # not under nohup
             signal.signal(number, _interrupt)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

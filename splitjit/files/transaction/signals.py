@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator
 
 _ENDING = {
     getattr(signal, name, None)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2")
+    for name in (
+        *("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2"),
+        "SIGBREAK",  # Windows: Ctrl-Break
+    )
 }
 """Signals that end a process by default, and that users and schedulers send."""
 
