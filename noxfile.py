@@ -19,8 +19,22 @@ nox.options.default_venv_backend = "uv"  # only uv can install the oldest allowe
 WHEELS = ["--only-binary=:all:", "--no-binary=splitjit"]
 """Use only wheels: the oldest version is then the oldest one with a wheel for this Python."""
 
+
+def run_tests(session: nox.Session, what: str, *arguments: str, **keywords) -> None:
+    """Run pytest. If the user chose no tests, write the row of docs/reliability.md."""
+    session.run("python", "-m", "pytest", *arguments, *session.posargs, **keywords)
+    if not session.posargs:
+        session.run("python", "tests/platforms/record.py", what, **keywords)
+
+
 TEST_PACKAGES = ["pytest>=9.0", "hypothesis", "ml-dtypes"]
 """What tests need if they compare with no other library."""
+
+FREE_THREADED = [
+    *("platforms", "threads", "buffers", "kept", "finalizers", "caches", "governor", "kernels"),
+    *("entry", "binding", "split", "out", "objects", "planner"),
+]
+"""The tests that need no peers, and of all that threads share."""
 
 
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])
@@ -31,7 +45,7 @@ TEST_PACKAGES = ["pytest>=9.0", "hypothesis", "ml-dtypes"]
 def tests(session: nox.Session, resolution: str) -> None:
     """Run the tests with the oldest or the newest versions of the dependencies."""
     session.install("--resolution", resolution, *WHEELS, ".", "--group", "test")
-    session.run("python", "-m", "pytest", *session.posargs)
+    run_tests(session, "all")
 
 
 @nox.session(python=["3.11"])
@@ -49,14 +63,15 @@ def oldest(session: nox.Session, versions: list[str]) -> None:
     """Run all tests of users' compiled code, the slow ones too, with older versions of Numba."""
     session.install(*WHEELS, ".", *versions, *TEST_PACKAGES)
     files = ["tests/test_overloads.py", "tests/test_njit_neighbours.py"]
-    session.run("python", "-m", "pytest", *files, *session.posargs)
+    run_tests(session, "compiled code of users", *files)
 
 
 @nox.session(python=["3.14t"])
 def free_threaded(session: nox.Session) -> None:
-    """Split from many threads on a free-threaded Python; the peers have no wheels for it."""
-    session.install(*WHEELS, ".", *TEST_PACKAGES)
-    session.run("python", "-m", "pytest", "tests/test_platforms.py", *session.posargs)
+    """Run the tests on a free-threaded Python, as far as they need no peers: they lack wheels."""
+    session.install(*WHEELS, ".", *TEST_PACKAGES, "tqdm")
+    files = [f"tests/test_{name}.py" for name in FREE_THREADED]
+    run_tests(session, "threads, memory, kernels", *files)
 
 
 @nox.session(python=["3.14"])
@@ -64,7 +79,7 @@ def prereleases(session: nox.Session) -> None:
     """Run the tests with the next versions of NumPy and Numba, as far as there are any."""
     session.install(*WHEELS, ".", "--group", "test")
     session.install("--upgrade", "--prerelease", "allow", *WHEELS, "numpy", "numba")
-    session.run("python", "-m", "pytest", *session.posargs)
+    run_tests(session, "all")
 
 
 @nox.session
@@ -77,8 +92,7 @@ def simulated(session: nox.Session, system: str) -> None:
         "PYTHONPATH": "tests/elsewhere",
         "NUMBA_CACHE_DIR": str(pathlib.Path(session.create_tmp()).absolute() / "kernels"),
     }
-    select = session.posargs or ["-m", "not slow"]
-    session.run("python", "-m", "pytest", *select, env=settings)
+    run_tests(session, "quick tests", "-m", "not slow", env=settings)
 
 
 @nox.session
@@ -110,7 +124,7 @@ def large(session: nox.Session) -> None:
         ".", "--group", "test", "torch==2.13.0", "transformers>=5.0", "pyinstaller>=6.10"
     )
     files = ["tests/test_tensor_parallel.py", "tests/test_presets.py", "tests/test_frozen.py"]
-    session.run("python", "-m", "pytest", *files, *session.posargs)
+    run_tests(session, "published models, a frozen program", *files)
 
 
 @nox.session

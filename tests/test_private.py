@@ -4,10 +4,12 @@ If a new version takes one of them away, the test that has its name fails. The t
 uses it, and what happens without it.
 """
 
+import ast
 import importlib
 import sys
 import types
 import weakref
+from pathlib import Path
 
 import llvmlite.binding
 import numba
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 from numba import njit
 
+import splitjit
 from splitjit._copy import loading
 
 
@@ -42,6 +45,9 @@ def has_locks(name):
     return hasattr(vars(type(attribute("numba.core.registry:cpu_target")))[name], "_lock")
 
 
+CGUTILS = (
+    *("alloca_once_value", "for_range", "get_or_insert_function", "raw_memcpy", "unpack_tuple"),
+)
 MAY_DIFFER = np.intp(0).nbytes != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 PRIVATE = {
@@ -73,10 +79,12 @@ PRIVATE = {
     ),
     "numba.core.cgutils": (
         "_kernels", "splits raise an error",
-        lambda: all(
-            attribute(f"numba.core.cgutils:{name}")
-            for name in ("alloca_once_value", "get_or_insert_function", "unpack_tuple")
-        ),
+        lambda: all(attribute(f"numba.core.cgutils:{name}") for name in CGUTILS),
+    ),
+    "numba.core.errors": (
+        "_kernels.intrinsics, _njit", "splits raise an error",
+        lambda: attribute("numba.core.errors:RequireLiteralValue")
+        and attribute("numba.core.errors:TypingError"),
     ),
     "numba.core.imputils.impl_ret_borrowed": (
         "_njit", "compiled code of users cannot split",
@@ -109,6 +117,28 @@ PRIVATE = {
 def test_it_is_there(name):
     user, otherwise, is_there = PRIVATE[name]
     assert is_there(), f"{name}, which {user} uses, is gone: {otherwise}"
+
+
+def test_the_table_has_all_private_parts_of_numba():
+    """Also the functions of `cgutils`, each by its name."""
+    listed = {*PRIVATE, *(f"numba.core.cgutils.{name}" for name in CGUTILS)}
+    listed |= {
+        "numba.core.compiler_lock.global_compiler_lock",  # its lock is listed
+        "numba.core.registry.cpu_target",  # its locks and its codegen are
+        "numba.core.caching.FunctionCache",  # its path is
+        "numba.core.errors.RequireLiteralValue",
+        "numba.core.errors.TypingError",
+    }
+    used = set()
+    for path in Path(splitjit.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("numba."):
+                used |= {f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "cgutils":
+                used.add(f"numba.core.cgutils.{node.attr}")
+    public = {name for name in used if name.startswith("numba.extending.")}
+    assert used - public <= listed
+    assert {name for name in listed if "cgutils" in name} <= used | {"numba.core.cgutils"}
 
 
 # ---- what happens without it -------------------------------------------------------------

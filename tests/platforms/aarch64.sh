@@ -63,3 +63,4 @@ exec(processes.SPLIT + t.THREADS)"
     esac
     echo "$step: passed"
 done
+[ $# -gt 1 ] || python tests/platforms/record.py "kernels, forks, threads" "emulated by QEMU"
