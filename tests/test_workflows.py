@@ -1,7 +1,8 @@
-"""The workflows of hosted machines call sessions of nox, and nothing else."""
+"""The workflows of hosted machines call sessions of nox, and nothing else. Sessions note runs."""
 
 import ast
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,13 @@ def test_a_workflow_calls_sessions_of_nox(path):
     called += re.findall(r"--session (\w+)$", text, re.MULTILINE)
     assert called
     assert {re.match(r"\w+", name)[0] for name in called} <= sessions_of_nox()
+
+
+def test_a_session_replaces_its_row_of_the_table_of_runs():
+    record = runpy.run_path(str(ROOT / "tests" / "platforms" / "record.py"))
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    row = record["row"]("none", "run")
+    once = record["with_row"](page, row)
+    assert once.replace(row + "\n", "") == page
+    later = row.replace(row[-12:-2], "2100-01-01")
+    assert record["with_row"](once, later) == once.replace(row, later)
