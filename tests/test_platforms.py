@@ -98,9 +98,10 @@ def check_operators():
 # ---- free-threaded builds -----------------------------------------------------------------
 
 # Eight threads split at once: through the same plan and through many, into fresh memory, which the
-# pool lends and takes back, and into existing arrays.
+# pool lends and takes back, and into existing arrays. Each thread also checks and frees parts that
+# another thread made, and all caches are cleared meanwhile.
 THREADS = """
-import sys, threading
+import gc, sys, threading
 import numpy as np
 import splitjit
 
@@ -113,12 +114,20 @@ def work(number):
         y = x[: 512 - i, number:]
         for plan, source in [(same, x), (splitjit.plan_split(y.shape, 100 + i, axis=1), y)]:
             fresh = plan(source)
-            for parts in (fresh, plan(source, [np.empty_like(part) for part in fresh])):
-                for part, index in zip(parts, plan.slices, strict=True):
-                    assert np.array_equal(part, source[index])
+            check(fresh, plan, source)
+            check(plan(source, [np.empty_like(part) for part in fresh]), plan, source)
+            check(*shared.get(i % 3, (fresh, plan, source)))
+            shared[i % 3] = fresh, plan, source
+        if i % 20 == number:
+            splitjit.clear_caches()
+            gc.collect()
     done.append(number)
 
-done = []
+def check(parts, plan, source):
+    for part, index in zip(parts, plan.slices, strict=True):
+        assert np.array_equal(part, source[index])
+
+done, shared = [], {}
 threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
 for thread in threads:
     thread.start()
