@@ -67,7 +67,8 @@ def assemble(module, target):
 
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    machine = binding.Target.from_triple(target).create_target_machine(opt=numba.config.OPT)
+    level = numba.config.OPT if "windows" in target else 0  # the frames are those of Numba's level
+    machine = binding.Target.from_triple(target).create_target_machine(opt=level)
     module = module.clone()
     module.triple, module.data_layout = target, str(machine.target_data)
     return machine.emit_object(module)
