@@ -16,16 +16,14 @@ from splitjit._plan.dtypes import NAMES_IN_TORCH
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import (
     CHUNK,
-    CHUNKED,
     INDICES,
     LENGTHS,
+    NUM_OUTPUTS,
     NUM_SECTIONS,
     NUM_SPLITS,
     Rule,
-    count_longer,
-    lengths_between,
-    size_of_part,
 )
+from splitjit._plan.sizes import sizes_of
 from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
 
 PlanOf = Callable[[tuple[int, ...]], Plan]
@@ -101,19 +99,12 @@ class ForeignTensor:
             axis, rule = plan.axis, (LENGTHS, plan.sizes)
         index = normalize_axis(axis, shape)
         rule = _with_rest(rule, shape[index], x.shape[index])
-        compiling = torch.compiler.is_compiling()
-        if compiling or [n for n in shape if type(n) is not int]:
+        if torch.compiler.is_compiling() or [n for n in shape if type(n) is not int]:
             if not _fits(rule, shape[index]):
                 plan_of(tuple([int(n) for n in shape]))  # raises
-            sizes = None
         else:
-            sizes = plan_of(shape).sizes
-        if isinstance(shape[index], torch.SymInt):
-            parts = _symbolic_views(torch, x, index, rule)
-        elif compiling or not torch.jit.is_tracing():
-            parts = torch.split_with_sizes(x, sizes or _sizes(rule, shape[index]), index)
-        else:
-            parts = _traced_views(torch, x, index, rule, sizes)
+            plan_of(shape)  # may raise
+        parts = _views_by_rule(torch, x, index, rule, shape[index])
         if copy is not True:
             check_views(out, copy)
             return list(parts)
@@ -141,61 +132,41 @@ def _with_rest(rule: Rule, length: int, traced: Any) -> Rule:
     return LENGTHS, tuple([traced - sum(others) if n == -1 else n for n in value])
 
 
-def _sizes(rule: Rule, length: int) -> list[int]:
-    """Return the sizes of the parts. This is for torch.compile, which cannot trace the planner."""
-    kind, value = rule
-    if isinstance(value, tuple):
-        lengths = list(value)
-        if kind == INDICES:
-            lengths = [0] * (len(value) + 1)
-            lengths_between(value, length, lengths)
-        return lengths
-    chunk, count, _ = CHUNKED[kind](value, length)
-    longer = count_longer(chunk, count, length)
-    return [size_of_part(chunk, longer, i, length) for i in range(count)]
+def _views_by_rule(torch: Any, x: Any, axis: int, rule: Rule, length: Any) -> Any:
+    """Return the parts, in a graph by operators that are right for other lengths or refuse them.
 
-
-def _symbolic_views(torch: Any, x: Any, axis: int, rule: Rule) -> Any:
-    """Return the parts of an axis whose length is a symbol, with as few guards as possible."""
-    kind, value = rule
-    length = x.shape[axis]
-    if isinstance(value, tuple):
-        return _traced_views(torch, x, axis, rule, None)
-    if kind == CHUNK:  # the number of parts depends on the length, as in torch.split
-        return torch.split(x, value, axis)
-    if kind == NUM_SPLITS:
-        return torch.split_with_sizes(x, [length // value] * value, axis)
-    if kind == NUM_SECTIONS:
-        cuts = [i * (length // value) + torch.sym_min(i, length % value) for i in range(1, value)]
-        return _slices(x, axis, cuts)
-    return _traced_views(torch, x, axis, rule, None)
-
-
-def _traced_views(torch: Any, x: Any, axis: int, rule: Rule, sizes: Any) -> Any:
-    """Return the parts by operators whose trace is right for other lengths, if it can be.
-
-    The length of a part is computed from ``x.shape``, so that torch.jit.trace records how.
+    The sizes are computed from ``x.shape``, so that a graph records how. If another length does
+    not fit the rule, the sizes do not sum to the length: torch and ONNX Runtime refuse it then.
+    They are computed without `min`, which would make torch.export add guards.
     """
     kind, value = rule
-    if isinstance(value, tuple):
-        if kind == LENGTHS:
-            return torch.split_with_sizes(x, value, axis)
+    tracing = not torch.compiler.is_compiling() and torch.jit.is_tracing()
+    to_slices = tracing and torch.onnx.is_in_onnx_export()  # ONNX slices refuse no length
+    if to_slices and kind == NUM_SPLITS and length:
+        return torch.chunk(x, value, axis)  # so no item is lost
+    if not torch.compiler.is_dynamo_compiling() and type(length) is int:
+        if not tracing or not length or (to_slices and kind == CHUNK):
+            lengths, runs = sizes_of((length,), 0, rule)
+            sizes = list(lengths or [n for n, count in runs for _ in range(count)])
+            return torch.split_with_sizes(x, sizes, axis)
+    traced = x.shape[axis]
+    if kind == INDICES:
         return _slices(x, axis, _as_int64(value))
-    to_onnx = torch.onnx.is_in_onnx_export()
-    if sizes is not None and (sum(sizes) == 0 or (kind == CHUNK and to_onnx)):
-        return torch.split_with_sizes(x, sizes, axis)  # ONNX has no node for a last chunk
-    if kind == CHUNK:
-        return torch.split(x, value, axis)
-    if kind == NUM_SPLITS:
-        if to_onnx:
-            return torch.chunk(x, value, axis)  # a node Split, if the length is known
-        # A length that is no multiple makes more parts, which the trace refuses. torch.split
-        # would not record how the length of a part is computed.
-        return torch.unsafe_split(x, x.shape[axis] // value, axis)
-    if kind == NUM_SECTIONS:
-        return torch.tensor_split(x, value, axis)
-    chunk = (x.shape[axis] + value - 1) // value
-    return _slices(x, axis, [i * chunk for i in range(1, value)])
+    if kind == NUM_OUTPUTS:
+        chunk = (traced + value - 1) // value
+        return _slices(x, axis, [i * chunk for i in range(1, value)])
+    if kind == LENGTHS:
+        sizes = list(value)
+    elif kind == NUM_SPLITS:
+        sizes = [traced // value for _ in range(value)]
+    elif kind == NUM_SECTIONS:
+        sizes = [(traced + value - 1 - i) // value for i in range(value)]
+    else:
+        count = (length + value - 1) // value  # the graph is for this number of parts
+        sizes = [value for _ in range(count)]
+        if count > 0:
+            sizes[-1] = (traced - 1) % value + 1
+    return torch.split_with_sizes(x, sizes, axis)
 
 
 def _as_int64(indices: Sequence[int]) -> list[int]:

@@ -26,7 +26,7 @@ from splitjit._plan.dtypes import tensor_type
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitTypeError, kind_of
 
-_KNOWN: set[type] = set()
+_KNOWN: list[type] = []
 """The classes Tensor and Parameter, once a tensor was split."""
 
 
@@ -180,7 +180,7 @@ def reader() -> Callable[[Any], TensorSource | None]:
     """
     word_of, in_reach = _words().get, reach_of_kernels()
     torch = sys.modules["torch"]
-    _KNOWN.update([torch.Tensor, torch.nn.Parameter])
+    _KNOWN.extend([torch.Tensor, torch.nn.Parameter])
 
     def read(x: Any) -> TensorSource | None:
         if not in_reach(x):
