@@ -66,6 +66,16 @@ def oldest(session: nox.Session, versions: list[str]) -> None:
     run_tests(session, "compiled code of users", *files)
 
 
+@nox.session(python=["3.11"])
+def oldest_torch(session: nox.Session) -> None:
+    """Run the tests of tensors with the oldest torch that docs/howto/transforms.md promises."""
+    packages = ["torch==2.5.1", "numba==0.61.0", "onnx==1.17.0", "onnxruntime==1.20.1"]
+    session.install(*WHEELS, ".", *packages, *TEST_PACKAGES)
+    names = ["transforms", "tensors", "owners", "dropins"]
+    files = [f"tests/test_{name}.py" for name in names]
+    session.run("python", "-m", "pytest", *files, *session.posargs)
+
+
 @nox.session(python=["3.14t"])
 def free_threaded(session: nox.Session) -> None:
     """Run the tests on a free-threaded Python, as far as they need no peers: they lack wheels."""

@@ -13,8 +13,9 @@ from importlib import import_module
 from typing import Any
 
 from splitjit._api.split import split as split_by_rule
+from splitjit._inputs.sources import SYMBOLIC_TRACE
 from splitjit._inputs.tensors import TensorSource, is_compiling, is_tensor, tensor_source
-from splitjit.errors import SplitError
+from splitjit.errors import SplitError, SplitTypeError
 
 __all__ = [
     "chunk",
@@ -274,6 +275,8 @@ def _parts(
 
 
 def _clones(views: Sequence[Any]) -> tuple[Any, ...]:
+    if not isinstance(views, (tuple, list)):  # a proxy of torch.fx.symbolic_trace
+        raise SplitTypeError("split", f"x of type {type(views).__name__}", SYMBOLIC_TRACE)
     contiguous = _torch().contiguous_format
     return tuple([view.clone(memory_format=contiguous) for view in views])
 

@@ -6,9 +6,11 @@ import pytest
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._inputs import tensors
+from tests import processes
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
+IS_OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6)
 forward_ad = torch.autograd.forward_ad
 
 RULES = {
@@ -198,12 +200,91 @@ def test_meta_and_fake_tensors(call, rule):
     parts = call(meta, rule)
     assert [part.shape for part in parts] == shapes
     assert all(part.is_meta for part in parts)
-    with FakeTensorMode():
-        fake = torch.empty(4, 6)
-        inside = call(fake, rule)
-    for parts in (inside, call(fake, rule)):
-        assert [part.shape for part in parts] == shapes
-        assert all(isinstance(part, FakeTensor) for part in parts)
+    for device in ("cpu", "cuda"):
+        with FakeTensorMode():
+            fake = torch.empty(4, 6, device=device)
+            inside = call(fake, rule)
+        for parts in (inside, call(fake, rule)):
+            assert [part.shape for part in parts] == shapes
+            assert all(isinstance(part, FakeTensor) for part in parts)
+            assert all(part.device == fake.device for part in parts)
+
+
+DEVICE = """
+import numpy as np, torch, splitjit
+from torch.utils import backend_registration
+
+backend_registration._setup_privateuseone_for_python_backend("npu")
+library = torch.library.Library("aten", "IMPL")
+
+def tensor(values):
+    x = torch._C._acc.create_empty_tensor(list(values.shape), torch.float32)
+    x.values = values  # what the memory of the device holds
+    return x
+
+def views(x, sizes, axis=0):
+    return [tensor(part) for part in np.split(x.values, np.cumsum(sizes)[:-1], axis)]
+
+def write(x, values, non_blocking=False):
+    x.values[...] = values.values
+    return x
+
+library.impl("split_with_sizes", views, "PrivateUse1")
+library.impl("clone", lambda x, *, memory_format: tensor(x.values.copy()), "PrivateUse1")
+library.impl("copy_", write, "PrivateUse1")
+values = np.arange(24, dtype="f4").reshape(4, 6)
+x = tensor(values)
+assert type(x) is torch.Tensor
+for copy in (True, False):
+    left, right = splitjit.split(x, [2, -1], axis=1, copy=copy)
+    assert left.device == x.device
+    assert np.array_equal(right.values, values[:, 2:])
+    assert np.shares_memory(right.values, values) != copy
+out = [tensor(np.zeros((4, 3), "f4")) for _ in range(2)]
+splitjit.plan_split((4, 6), 3, axis=1).bind(out)(x)
+assert np.array_equal(out[1].values, values[:, 3:])
+assert splitjit.torch.split_with_sizes(x, [2, 4], 1)[0].device == x.device
+try:
+    splitjit.split(torch.zeros(4, 6), 3, axis=1, out=out)
+except splitjit.SplitTypeError as error:
+    assert "must be a CPU tensor" in str(error)
+else:
+    raise AssertionError
+"""
+
+
+@pytest.mark.slow
+def test_a_device_that_python_implements(tmp_path):
+    """Its tensors are of the class Tensor, and their storages have no bytes."""
+    registration = pytest.importorskip("torch.utils.backend_registration")
+    if not hasattr(registration, "_setup_privateuseone_for_python_backend"):
+        pytest.skip("this torch has no devices in Python")
+    processes.run(tmp_path, DEVICE)
+
+
+@torch.fx.wrap
+def divide(x):
+    return split(x, num_splits=2)
+
+
+def test_symbolic_traces_are_refused_with_the_fix():
+    for function in (
+        lambda x: split(x, 2),
+        lambda x: plan_split((4,), 2)(x),
+        lambda x: split_into(x, [torch.zeros(2)] * 2, 2),
+        lambda x: splitjit.torch.chunk(x, 2),
+        lambda x: splitjit.torch.unbind(x),
+    ):
+        with pytest.raises(SplitTypeError, match=r"x of type Proxy: .*decorator torch.fx.wrap, or"):
+            torch.fx.symbolic_trace(function)
+
+    def difference(x):
+        left, right = divide(x)
+        return left - right
+
+    graph = torch.fx.symbolic_trace(difference)
+    for length in (4, 6):
+        assert graph(torch.arange(length)).tolist() == [-length // 2] * (length // 2)
 
 
 class Counted(torch.Tensor):
@@ -411,20 +492,17 @@ def run_onnx(path, x):
     return [torch.from_numpy(part) for part in session.run(None, {given.name: x.numpy()})]
 
 
-def check_exported(run, rule, rows, length):
-    x = numbers(rows, length)
-    assert same(run(x), expected(x * 2, rule, 1))
-
-
 OTHER_LENGTHS = {
     "rest": (8, 3),
+    "chunk": (8, 5),
     "num_outputs": (8, 5),
     "num_splits": (9,),
     "indices": (8,),
     "num_sections": (8, 9),
 }
 quiet = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*legacy TorchScript",
-                                   "ignore:.*dynamic_axes.*", "ignore:.*LeafSpec")  # fmt: skip
+                                   "ignore:.*dynamic_axes.*", "ignore:.*LeafSpec",
+                                   "ignore:.*param_schemas", "ignore:Graph break")  # fmt: skip
 
 
 @quiet
@@ -438,7 +516,15 @@ def test_exported_by_the_tracer(name, tmp_path):
         nodes = {node.op_type for node in onnx.load(path).graph.node}
         assert nodes & {"Split", "Slice", "SplitToSequence"}
         for length in lengths:
-            check_exported(lambda x: run_onnx(path, x), rule, 9, length)
+            x = numbers(9, length)
+            if name == "chunk" and length != 6:
+                with pytest.raises(Exception, match="Split"):
+                    run_onnx(path, x)
+            else:
+                assert same(run_onnx(path, x), expected(x * 2, rule, 1))
+
+
+unfinished = pytest.mark.skipif(IS_OLD, reason="this torch exports few models by dynamo=True")
 
 
 class SplitByAll(torch.nn.Module):
@@ -454,7 +540,11 @@ class SplitByAll(torch.nn.Module):
 
 @quiet
 @pytest.mark.slow
-@pytest.mark.parametrize(("names", "axes"), [(tuple(RULES), (0,)), (tuple(OTHER_LENGTHS), (0, 1))])
+@pytest.mark.parametrize(
+    ("names", "axes"),
+    [(tuple(RULES), (0,)), (tuple(n for n in OTHER_LENGTHS if n != "chunk"), (0, 1))],
+)
+@unfinished
 def test_exported_by_dynamo(names, axes, tmp_path):
     pytest.importorskip("onnxscript")
     onnx, path = pytest.importorskip("onnx"), tmp_path / "model.onnx"
@@ -467,27 +557,50 @@ def test_exported_by_dynamo(names, axes, tmp_path):
         x = numbers(9, length)
         wanted = [part for name in names for part in expected(x * 2, RULES[name], 1)]
         assert same(run_onnx(path, x), wanted)
+    if 1 in axes:  # a Split node refuses lengths that do not fit num_splits
+        with pytest.raises(Exception, match="Split"):
+            run_onnx(path, numbers(9, 8))
+
+
+strictness = pytest.mark.parametrize("strict", [False, True])
 
 
 @quiet
 @pytest.mark.slow
-@pytest.mark.parametrize("strict", [False, True])
+@strictness
+def test_export(strict):
+    rules = dict(RULES)
+    if IS_OLD and strict:  # it refuses slices if another dim may change
+        del rules["num_outputs"], rules["indices"]
+    shapes = ({0: torch.export.Dim("rows")},)
+    program = torch.export.export(
+        SplitByAll(rules).eval(), (numbers(4, 6),), dynamic_shapes=shapes, strict=strict
+    )
+    x = numbers(9, 6)
+    wanted = [part for rule in rules.values() for part in expected(x * 2, rule, 1)]
+    assert same(program.module()(x), wanted)
+
+
+@quiet
+@pytest.mark.slow
+@strictness
 @pytest.mark.parametrize("name", RULES)
-def test_export(name, strict):
+def test_export_for_other_lengths(name, strict):
     dim, rule = torch.export.Dim, RULES[name]
-    program = torch.export.export(
-        Split(rule).eval(), (numbers(4, 6),), dynamic_shapes=({0: dim("rows")},), strict=strict
-    )
-    check_exported(program.module(), rule, 9, 6)
-    program = torch.export.export(
-        Split(rule).eval(),
-        (numbers(4, 6),),
-        dynamic_shapes=({0: dim.AUTO, 1: dim.AUTO},),
-        strict=strict,
-    )
-    for length in (6, 8, 9, 5):  # refused, if the graph is not right for this length
+    try:
+        program = torch.export.export(
+            Split(rule).eval(),
+            (numbers(4, 6),),
+            dynamic_shapes=({0: dim.AUTO, 1: dim.AUTO},),
+            strict=strict,
+        )
+    except KeyError:
+        assert IS_OLD
+        pytest.skip("this torch fails at slices of computed lengths")
+    run = program.module()
+    for length in (6, 8, 9, 5, 3):  # refused, if the graph is not right for this length
         try:
-            parts = program.module()(numbers(9, length))
+            parts = run(numbers(9, length))
         except (SplitError, AssertionError, RuntimeError):
             assert length != 6
             continue
@@ -496,26 +609,51 @@ def test_export(name, strict):
 
 @quiet
 @pytest.mark.slow
-@rules
-def test_compiled_without_a_break(rule):
-    plan = plan_split((4, 6), axis=1, **rule)
+@strictness
+def test_a_plan_fixes_the_shape_of_a_graph(strict):
+    class Planned(torch.nn.Module):
+        def forward(self, x):
+            return tuple(plan(x * 2))
+
+    plan = plan_split((4, 6), num_splits=3, axis=1)
+    if IS_OLD and strict:
+        pytest.skip("torch.compile of this torch cannot read plans")
+    shapes = ({0: torch.export.Dim("rows")},)
+    with pytest.raises(Exception, match="rows"):
+        torch.export.export(Planned(), (numbers(4, 6),), dynamic_shapes=shapes, strict=strict)
+    program = torch.export.export(Planned(), (numbers(4, 6),), strict=strict)
+    assert same(program.module()(-numbers(4, 6)), list(torch.split(-2 * numbers(4, 6), 2, 1)))
+    with pytest.raises((AssertionError, RuntimeError)):
+        program.module()(numbers(5, 6))
+
+
+@quiet
+@pytest.mark.slow
+def test_compiled_without_a_break():
+    plan = plan_split((4, 6), 3, axis=1)
     out = plan.empty(torch.float32)
     into = plan.bind(plan.empty(torch.float32))
     operator = splitjit.openvino.VariadicSplit()
 
     def function(x):
         x = x * 2
-        parts = split(x, axis=1, **rule), split(x, axis=1, copy=False, **rule)
-        return *parts, plan(x), plan(x, out), into(x), operator(x, 1, [2, -1])
+        by_rule = [part for rule in RULES.values() for part in split(x, axis=1, **rule)]
+        views = [part for rule in RULES.values() for part in split(x, axis=1, copy=False, **rule)]
+        if IS_OLD:  # whose torch.compile cannot read plans
+            return by_rule, views, operator(x, 1, [2, -1])
+        return by_rule, views, operator(x, 1, [2, -1]), plan(x), plan(x, out), into(x)
 
     torch._dynamo.reset()
     compiled = torch.compile(function, backend="eager", fullgraph=True)
     for x in (numbers(4, 6), -numbers(4, 6)):
-        *all_parts, by_operator = compiled(x)
-        for parts in all_parts:
-            assert same(parts, expected(x * 2, rule, 1))
+        by_rule, views, by_operator, *by_plan = compiled(x)
+        wanted = [part for rule in RULES.values() for part in expected(x * 2, rule, 1)]
+        assert same(by_rule, wanted)
+        assert same(views, wanted)
         assert same(by_operator, list(torch.split(x * 2, [2, 4], 1)))
-    assert all(a is b for a, b in zip(all_parts[3], out, strict=True))
+        for parts in by_plan:
+            assert same(parts, list(torch.split(x * 2, 3, 1)))
+    assert IS_OLD or all(a is b for a, b in zip(by_plan[1], out, strict=True))
 
 
 @quiet
@@ -559,7 +697,7 @@ class Attention(torch.nn.Module):
 
 @quiet
 @pytest.mark.slow
-@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize("dynamo", [False, pytest.param(True, marks=unfinished)])
 def test_an_exported_block_of_attention(dynamo, tmp_path):
     onnx = pytest.importorskip("onnx")
     reference = pytest.importorskip("onnx.reference")

@@ -144,11 +144,11 @@ def _views_by_rule(torch: Any, x: Any, axis: int, rule: Rule, length: Any) -> An
     to_slices = tracing and torch.onnx.is_in_onnx_export()  # ONNX slices refuse no length
     if to_slices and kind == NUM_SPLITS and length:
         return torch.chunk(x, value, axis)  # so no item is lost
-    if not torch.compiler.is_dynamo_compiling() and type(length) is int:
-        if not tracing or not length or (to_slices and kind == CHUNK):
-            lengths, runs = sizes_of((length,), 0, rule)
-            sizes = list(lengths or [n for n, count in runs for _ in range(count)])
-            return torch.split_with_sizes(x, sizes, axis)
+    is_fixed = not tracing or not length or (to_slices and kind == CHUNK)
+    if is_fixed and not torch.compiler.is_dynamo_compiling() and type(length) is int:
+        lengths, runs = sizes_of((length,), 0, rule)
+        sizes = list(lengths or [n for n, count in runs for _ in range(count)])
+        return torch.split_with_sizes(x, sizes, axis)
     traced = x.shape[axis]
     if kind == INDICES:
         return _slices(x, axis, _as_int64(value))

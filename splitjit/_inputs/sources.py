@@ -37,6 +37,11 @@ _LABELLED = {
 }
 """Libraries whose objects have labels, by the first part of their modules' names."""
 
+SYMBOLIC_TRACE = (
+    "torch.fx.symbolic_trace knows no shapes; split in a function with the decorator "
+    "torch.fx.wrap, or trace by make_fx or torch.export.export"
+)
+
 
 class Source:
     """An array to split; the parts are ndarrays.
@@ -139,7 +144,7 @@ def source_of(x: Any) -> AnySource:
 
 
 def _refuse_labelled(x: Any) -> None:
-    """Refuse objects with labels, and sparse matrices, by the module of their class."""
+    """Refuse objects with labels, sparse matrices and proxies, by the module of their class."""
     for base in type(x).__mro__:
         module = str(vars(base).get("__module__"))
         fix = _LABELLED.get(module.partition(".")[0])
@@ -147,6 +152,8 @@ def _refuse_labelled(x: Any) -> None:
             rule = f"the parts would lose its labels; {fix}"
         elif module.startswith("scipy.sparse"):
             rule = "must not be sparse; pass its .toarray()"
+        elif module == "torch.fx.proxy":
+            raise SplitTypeError("split", "x of type Proxy", SYMBOLIC_TRACE)
         else:
             continue
         raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)

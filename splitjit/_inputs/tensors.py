@@ -233,9 +233,15 @@ def _refuse(x: Any, name: str) -> None:
 
 def _has_lost_memory(torch: Any, x: Any) -> bool:
     """Return whether the storage of a tensor was freed. Operators of torch would crash then."""
-    if x.device.type == "meta" or torch._is_functional_tensor(x) or x._is_zerotensor():
+    if x.device.type not in _WITH_STORAGES or torch._is_functional_tensor(x):
+        return False
+    if x._is_zerotensor():
         return False
     return bool(x.numel()) and not x.untyped_storage().nbytes()
+
+
+_WITH_STORAGES = ("cpu", "cuda", "mps", "xpu")
+"""Devices whose tensors have their memory in a storage. Others may have storages of 0 bytes."""
 
 
 def _tensors(parts: list[np.ndarray], dtype: Any) -> list[Any]:
