@@ -282,7 +282,15 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
 
 def mark_written(tensors: Sequence[Any]) -> None:
     """Tell torch that tensors were written to, so that autograd refuses values it has saved."""
-    sys.modules["torch"].autograd.graph.increment_version(tensors)
+    _increment_version()(tensors)
+
+
+@functools.cache  # to look it up takes longer than to call it
+def _increment_version() -> Callable[[Sequence[Any]], None]:
+    increment: Callable[[Sequence[Any]], None] = sys.modules[
+        "torch"
+    ].autograd.graph.increment_version
+    return increment
 
 
 def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
@@ -298,5 +306,6 @@ def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) 
 
 def is_compiling() -> bool:
     """Return whether torch.compile traces this call."""
-    compiling: bool = sys.modules["torch"].compiler.is_compiling()
+    ask = _ASKED[0] if _ASKED else sys.modules["torch"].compiler.is_compiling
+    compiling: bool = ask()
     return compiling
