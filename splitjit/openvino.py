@@ -332,7 +332,7 @@ def _with_rest(lengths: tuple[int, ...], length: Dim, axis: Any, shape: object) 
         return lengths
     low, high = bounds(length)
     others = sum(lengths) + 1
-    if len([n for n in lengths if n == -1]) > 1:  # torch.compile of torch 2.5 has no `count`
+    if len([n for n in lengths if n == -1]) > 1:  # torch 2.5 compiles no `count`
         rule = "at most one length may be -1"
     elif min(lengths) < -1:
         rule = f"lengths other than -1 must be at least 0, not {shorten(min(lengths))}"

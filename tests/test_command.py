@@ -116,6 +116,19 @@ def test_force(x, capsys):
     np.testing.assert_array_equal(np.load("x.0.npy"), -x[:2])
 
 
+def test_one_length_is_the_rest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("y.npy", np.arange(10))
+    assert main(["split", "y.npy", "--split=2,-1,3"]) == 0
+    assert [len(np.load(f"y.{i}.npy")) for i in range(3)] == [2, 5, 3]
+    safetensors = pytest.importorskip("safetensors.numpy")
+    safetensors.save_file({"a": np.arange(20.0).reshape(10, 2), "b": np.ones(4)}, "m.safetensors")
+    options = ["--tensor", "a=0/3,-1", "--tensor", "b=0", "--num-splits", "2"]
+    assert main(["split", "m.safetensors", *options]) == 0
+    lengths = [len(safetensors.load_file(f"m.{i}.safetensors")["a"]) for i in range(2)]
+    assert lengths == [3, 7]
+
+
 REFUSED = [
     (["x.npy", "--num-splits", "3"], "must be a multiple of 3"),
     (["x.npy", "--num-outputs", "0"], "must be at least 1"),

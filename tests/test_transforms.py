@@ -69,7 +69,8 @@ def test_a_trace_is_right_for_other_inputs(rule):
 
 
 @pytest.mark.parametrize(("name", "length"), [("num_outputs", 15), ("num_outputs", 5), ("rest", 8),
-                                              ("num_splits", 9), ("num_sections", 11)])  # fmt: skip
+                                              ("num_splits", 9), ("num_sections", 11),
+                                              ("chunk", 8)])  # fmt: skip
 def test_a_trace_is_right_for_other_lengths(name, length):
     """The number of parts is given, so their lengths follow the input."""
     rule = RULES[name]
@@ -77,11 +78,12 @@ def test_a_trace_is_right_for_other_lengths(name, length):
     assert same(traced(numbers(2, length)), expected(numbers(2, length), rule, 1))
 
 
-@pytest.mark.parametrize("name", ["lengths", "num_splits"])
-def test_a_trace_refuses_a_length_that_the_rule_refuses(name):
+@pytest.mark.parametrize(("name", "length"), [("lengths", 7), ("num_splits", 7), ("chunk", 9)])
+def test_a_trace_refuses_other_lengths(name, length):
+    """Those that the rule refuses, and those that have more parts than the example."""
     traced = torch.jit.trace(lambda x: tuple(split(x, axis=1, **RULES[name])), numbers(4, 6))
     with pytest.raises(RuntimeError):
-        traced(numbers(4, 7))
+        traced(numbers(4, length))
 
 
 @rules
@@ -319,6 +321,19 @@ def test_modes_that_only_set_the_device_leave_the_copy_to_kernels(monkeypatch):
             assert same(split(x, 3, axis=1), list(torch.split(x, 3, 1)))
     with torch.inference_mode(), torch.autocast("cpu"):
         assert reach.reach_of_kernels()(x)
+
+
+def test_a_mode_sees_the_operators():
+    class Listing(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            names.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    names = []
+    with Listing():
+        parts = split(numbers(4, 6), 3, axis=1)
+    assert same(parts, list(torch.split(numbers(4, 6), 3, 1)))
+    assert names.count("clone.default") == 2
 
 
 def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):

@@ -139,7 +139,8 @@ def _views_by_rule(torch: Any, x: Any, axis: int, rule: Rule, length: Any) -> An
     not fit the rule, the sizes do not sum to the length: torch and ONNX Runtime refuse it then.
     They are computed without `min`, which would make torch.export add guards.
     """
-    kind, value = rule
+    kind: str = rule[0]
+    value: Any = rule[1]
     tracing = not torch.compiler.is_compiling() and torch.jit.is_tracing()
     to_slices = tracing and torch.onnx.is_in_onnx_export()  # ONNX slices refuse no length
     if to_slices and kind == NUM_SPLITS and length:

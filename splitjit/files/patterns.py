@@ -8,7 +8,7 @@
 ``PATTERN=AXIS:8,2,2@2``  the same, but no cut goes through a head of length 2. If a
                           section has fewer heads than there are parts, several parts
                           hold the same head
-``PATTERN=AXIS/3,5``      parts of lengths 3 and 5, instead of the rule
+``PATTERN=AXIS/3,5``      parts of lengths 3 and 5, instead of the rule; one may be -1, the rest
 ========================  ==========================================================
 """
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from splitjit.errors import SplitError, SplitTypeError, shorten
 from splitjit.files.formats.base import TensorFile
 
-_AXIS = re.compile(r"=(-?[0-9]+)(?:([:/])([0-9, ]+)(?:@([0-9]+))?)?$")
+_AXIS = re.compile(r"=(-?[0-9]+)(?:([:/])((?<=/)[-0-9, ]+|[0-9, ]+)(?:@([0-9]+))?)?$")
 
 
 @dataclass(frozen=True, slots=True)
