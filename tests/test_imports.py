@@ -47,7 +47,8 @@ onnx openvino numpy torch dask
 files.transaction files.places
 files.formats
 files.patterns files.companions files.ask_transformers files.presets
-files.record files.tensor_parallel
+files.record files.quantised
+files.tensor_parallel
 files.checkpoint files.plan
 files.dividing files.tiles files.siblings files.joined
 files.ranks files.splitting

@@ -1,5 +1,6 @@
 """The tensor-parallel plans of transformers: tiny models, computed from the shards of ranks."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit.files import ask_transformers, tensor_parallel
+from splitjit.files import ask_transformers, patterns, tensor_parallel
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5.0")
@@ -322,6 +323,7 @@ CONVERTED = [
     ([["Chunk", 0]], 3, [8, 6], 0, None, (0, (8, 8, 8))),
     ([["Chunk", 0]], 3, [8, 6], 1, None, (1, None)),
     ([["Concatenate", 0]], 1, [8, 6], 1, None, (1, None)),
+    ([["Interleave", 1]], 1, [4, 8, 6], 2, None, (2, None)),
 ]
 
 
@@ -329,13 +331,46 @@ CONVERTED = [
     ("operations", "count", "shape", "axis", "sections", "expected"), CONVERTED
 )
 def test_the_axis_before_a_conversion(operations, count, shape, axis, sections, expected):
-    assert tensor_parallel._before("x", operations, count, axis, sections, shape) == expected
+    choice = patterns.Choice("x", axis, sections)
+    made = tensor_parallel._before("x", operations, count, choice, shape)
+    assert (made.axis, made.sections, made.head) == (*expected, None)
+
+
+@pytest.mark.parametrize(
+    ("operations", "sections"),
+    [
+        ([["Interleave", 1]], (4, 4)),
+        ([["Interleave", 1]], None),
+        ([["Interleave", 1], ["Chunk", 1]], None),
+    ],
+)
+def test_rows_of_two_sections_in_turn(operations, sections):
+    """A part holds pairs of rows, so no cut goes through a pair."""
+    choice = patterns.Choice("x", 1, sections)
+    made = tensor_parallel._before("x", operations, 2, choice, [4, 8, 6])
+    assert (made.axis, made.sections, made.head) == (1, None, 2)
 
 
 def test_conversions_that_parts_cannot_follow():
-    for operations, axis in [([["Interleave", 0]], 0), ([["MergeModulelist", 0]], 0)]:
+    for operations in ([["PermuteForRope"]], [["MergeModulelist", 0]], [["InverseInterleave", 0]]):
         with pytest.raises(splitjit.SplitError, match="give a pattern"):
-            tensor_parallel._before("x", operations, 1, axis, None, [4, 8, 6])
+            tensor_parallel._before("x", operations, 1, patterns.Choice("x", 0), [4, 8, 6])
+
+
+def test_parameters_of_one_tensor_that_are_split_differently():
+    plan = tensor_parallel.ModelPlan(
+        "Model", "model", {"q": ("colwise", [8, 4]), "k": ("replicate", [8, 4])}, 8, 8
+    )
+    plan = dataclasses.replace(plan, origins={"qk": (["q", "k"], [["Chunk", 0]])})
+    with pytest.raises(splitjit.SplitError, match="qk: .* makes q and k of it"):
+        tensor_parallel.choices(plan, ["qk"], lambda name: False)
+
+
+def test_layers_with_different_numbers_of_heads():
+    styles = {f"layers.{i}.self_attn.k_proj.weight": ("colwise", [32, 4]) for i in range(2)}
+    plan = tensor_parallel.ModelPlan("Model", "model", styles, 0, 0, layers=[(8, 4), (8, 2)])
+    made = tensor_parallel.choices(plan, [*styles], lambda name: False)
+    assert [choice.head for choice in made.values()] == [8, 16]
 
 
 def test_experts_by_name(tmp_path):

@@ -33,11 +33,16 @@ def main(path: str, names: list[str]) -> None:
     with torch.device("meta"):
         model = architecture._from_config(config)
     text = config.get_text_config()
-    heads = getattr(text, "num_attention_heads", None) or 0
+    layers = []
+    try:
+        heads, key_value_heads = heads_of(text)
+    except RuntimeError:  # the layers of the model have different numbers of heads
+        layers = [heads_of(one) for one in text.per_layer_config]
+        heads, key_value_heads = 0, 0
     towers = {  # parts of a model that have their own number of heads
         f"{key.removesuffix('config')}model": getattr(own, "num_attention_heads", 0)
         for key, own in vars(config).items()
-        if key.endswith("_config") and key != "text_config"
+        if key.endswith("_config") and own is not text
     }
     parameters = dict(model.named_parameters(remove_duplicate=False))
     styles = {
@@ -51,14 +56,21 @@ def main(path: str, names: list[str]) -> None:
         "family": config.model_type,
         "styles": styles,
         "heads": heads,
+        "layers": layers,
         "towers": {key: own for key, own in towers.items() if type(own) is int and own},
         "tied": [name for name, tensor in parameters.items() if holders[id(tensor)] > 1],
-        "key_value_heads": getattr(text, "num_key_value_heads", None) or heads,
+        "key_value_heads": key_value_heads,
         "parameters": {name: [*tensor.shape] for name, tensor in parameters.items()},
         "origins": origins(model, names, parameters),
         "quantization": getattr(config, "quantization_config", None),
     }
     print(json.dumps(plan, default=str))
+
+
+def heads_of(config: Any) -> tuple[int, int]:
+    """Return the numbers of attention heads, and of heads of keys and values."""
+    heads = getattr(config, "num_attention_heads", None) or 0
+    return heads, getattr(config, "num_key_value_heads", None) or heads
 
 
 def origins(model: Any, names: list[str], parameters: dict[str, Any]) -> dict[str, list[Any]]:
@@ -67,16 +79,15 @@ def origins(model: Any, names: list[str], parameters: dict[str, Any]) -> dict[st
     Returns
     -------
     dict of str to list
-        For each tensor: its parameter in the model; the operations that make the
-        parameter, with their dimensions; and the number of parameters made of it. A
-        tensor that belongs to no parameter, such as a scale, has the name that it would
-        have in the model, and no operations.
+        For each tensor: its parameters in the model, and the operations that make the
+        parameters, with their dimensions. A tensor that belongs to no parameter, such
+        as a scale, has the name that it would have in the model, and no operations.
     """
     try:
         from transformers import core_model_loading as loading
         from transformers.conversion_mapping import get_model_conversion_mapping
     except ImportError:  # an earlier version, whose names are those of the model
-        return {name: [name, [], 1] for name in names}
+        return {name: [[name], []] for name in names}
     mapping = get_model_conversion_mapping(model)
     renamings = [one for one in mapping if isinstance(one, loading.WeightRenaming)]
     converters = [one for one in mapping if isinstance(one, loading.WeightConverter)]
@@ -87,15 +98,17 @@ def origins(model: Any, names: list[str], parameters: dict[str, Any]) -> dict[st
         target, pattern = loading.rename_source_key(name, renamings, converters, prefix, state)
         if target not in state and name in state:
             target, pattern = loading.rename_source_key(name, [], [], prefix, state)
+        targets = [target]
         operations: list[list[Any]] = []
-        count = 1
         if pattern is not None and target in parameters:
             converter = by_pattern[pattern]
-            count = len(converter.target_patterns)
+            first = converter.target_patterns[0]
+            targets = [target.replace(first, other) for other in converter.target_patterns]
             for one in converter.operations:
+                inverse = "Inverse" if getattr(one, "inverse", False) else ""
                 dims = [getattr(one, key) for key in ("dim", "dim0", "dim1") if hasattr(one, key)]
-                operations.append([type(one).__name__, *dims])
-        found[name] = [target, operations, count]
+                operations.append([inverse + type(one).__name__, *dims])
+        found[name] = [targets, operations]
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from splitjit._api.plan import cached_plan
 from splitjit._plan.rules import CHUNK, INDICES, LENGTHS, Rule
@@ -22,6 +23,8 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
     """
     if choice.lengths is not None:
         rule = (LENGTHS, choice.lengths)
+    if choice.head and choice.sections is None:
+        choice = replace(choice, sections=(tensor.shape[choice.axis],))
     if choice.sections is None:
         plan = cached_plan(tensor.shape, choice.axis, rule)
         return TensorPlan(tensor, file, plan.axis, (plan.sizes,), 1, choice)
@@ -32,7 +35,7 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
         own = _rule_for_heads(length, choice, rule) if choice.head else rule
         sizes = cached_plan((*before, length, *after), whole.axis, own).sizes
         if choice.head and any(size % choice.head for size in sizes):
-            rest = f"must be multiples of the head length {choice.head}"
+            rest = f"must be multiples of the {_length(choice)}"
             raise SplitError("split", f"parts of lengths {list(sizes)}", rest)
         sections.append(sizes)
     copies = _copies(choice, [len(sizes) for sizes in sections], rule)
@@ -58,7 +61,7 @@ def _rule_for_heads(length: int, choice: Choice, rule: Rule) -> Rule:
     assert choice.head
     kind, parts = rule
     if length % choice.head:
-        rest = f"must be a multiple of the head length {choice.head}"
+        rest = f"must be a multiple of the {_length(choice)}"
         raise SplitError("split", f"section of length {length}", rest)
     if isinstance(parts, tuple) or kind == CHUNK or parts < 1:
         return rule
@@ -67,8 +70,16 @@ def _rule_for_heads(length: int, choice: Choice, rule: Rule) -> Rule:
         return rule
     if choice.shared and heads and parts % heads == 0:
         return kind, heads
-    rest = f"its {heads} heads of length {choice.head} do not go into {parts} parts whole"
+    what = choice.block or f"heads of length {choice.head}"
+    rest = f"its {heads} {what} do not go into {parts} parts whole"
     raise SplitError("split", f"section of length {length}", rest)
+
+
+def _length(choice: Choice) -> str:
+    """Name the length that all pieces must be multiples of, for refusals."""
+    if choice.block:
+        return f"length {choice.head}: its {choice.block} must be whole"
+    return f"head length {choice.head}"
 
 
 def _copies(choice: Choice, pieces: list[int], rule: Rule) -> int:

@@ -44,6 +44,9 @@ class Choice:
         Whether several parts may hold the same head, if there are fewer heads than parts.
     planned : bool, default False
         Whether the plan of a model or a record says this, and no pattern.
+    block : str, optional
+        What a cut would break if it went through a head, for refusals: the blocks of a
+        quantised weight.
     """
 
     pattern: str
@@ -53,6 +56,7 @@ class Choice:
     head: int | None = None
     shared: bool = False
     planned: bool = False
+    block: str | None = None
 
     def matches(self, name: str) -> bool:
         """Return whether the pattern matches a name."""

@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError, shorten
-from splitjit.files import ask_transformers, presets
+from splitjit.files import ask_transformers, presets, quantised
 from splitjit.files.patterns import Choice
 
 _SECONDS = 600
@@ -66,11 +66,14 @@ class ModelPlan:
     heads : int
         0 if the model has no attention.
     key_value_heads : int
+    layers : sequence of (int, int)
+        The numbers of heads, and of heads of keys and values, in each layer, if they
+        are not the same in all layers.
     tied : tuple of str
         Parameters that share their data with another one. A checkpoint may lack them.
-    origins : dict of str to (str, list, int)
-        For each tensor of the checkpoint, the parameter, the operations and the number
-        of parameters that transformers makes of it.
+    origins : dict of str to (list, list)
+        For each tensor of the checkpoint, the parameters that transformers makes of it,
+        and the operations that make them.
     towers : dict of str to int
         The numbers of heads in modules that have their own number, such as the vision
         model of CLIP.
@@ -85,11 +88,16 @@ class ModelPlan:
     styles: Mapping[str, tuple[str, list[int]]]
     heads: int
     key_value_heads: int
+    layers: Sequence[tuple[int, int]] = ()
     tied: tuple[str, ...] = ()
-    origins: Mapping[str, tuple[str, list[list[Any]], int]] = field(default_factory=dict)
+    origins: Mapping[str, tuple[list[str], list[list[Any]]]] = field(default_factory=dict)
     towers: Mapping[str, int] = field(default_factory=dict)
     quantization: Mapping[str, Any] | None = None
     preset: bool = False
+
+    def origin(self, name: str) -> tuple[list[str], list[list[Any]]]:
+        """Return the parameters that a tensor becomes, and the operations."""
+        return self.origins.get(name, ([name], []))
 
 
 def load(config: Path, names: Sequence[str]) -> ModelPlan:
@@ -120,7 +128,7 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            input=json.dumps([*names]),
+            input=json.dumps([*dict.fromkeys([*names, *quantised.weights_of(names).values()])]),
             env={**os.environ, **quiet},
             timeout=_SECONDS,
         )
@@ -163,37 +171,65 @@ def choices(
         If the style of a tensor is unknown, or if transformers makes the parameter of
         the model in a way that a part of the tensor cannot follow.
     """
+    config = plan.quantization
+    weights = quantised.weights_of(names) if config else {}
+    modules: dict[str, list[str]] = {}
+    for name, weight in weights.items():
+        if not name.endswith(".bias"):
+            modules.setdefault(weight, []).append(name)
     made = {}
     for name in names:
-        target, operations, count = plan.origins.get(name, (name, [], 1))
-        if target not in plan.styles or skip(name):
+        held = modules.get(weights.get(name, ""), [])
+        if skip(name) or held not in ([], [name]):
             continue
-        style, whole = plan.styles[target]
-        if style in _WHOLE:
-            continue
-        axis, sections = _axis_and_sections(name, style, whole)
-        if axis is None:
-            continue
-        if operations:
-            axis, sections = _before(name, operations, count, axis, sections, whole)
-            head, shared = None, False
-        else:
-            head, shared = _head(plan, target, style, whole[axis])
-            if head and sections is None:
-                sections = (whole[axis],)
-        made[name] = Choice(name, axis, sections, None, head, shared, planned=True)
+        choice = _choice(plan, name)
+        if choice:
+            made[name] = choice
+    for weight, held in modules.items():
+        if config and held not in ([], [weight]) and (choice := _choice(plan, weight)):
+            free = [name for name in held if not skip(name)]
+            made |= quantised.follow(free, weight, choice, config)
     return made
 
 
+def _choice(plan: ModelPlan, name: str) -> Choice | None:
+    """Return how the plan splits a tensor that is not quantised; None if it is copied.
+
+    If transformers makes several parameters of the tensor, all must be split alike.
+    """
+    targets, operations = plan.origin(name)
+    found = [_choice_of(plan, name, target, operations, len(targets)) for target in targets]
+    if any(one != found[0] for one in found):
+        rest = f"transformers makes {' and '.join(targets[:4])} of it, and its plan does not split "
+        raise SplitError(
+            "files", name, rest + "them alike; give a pattern that says how to split it"
+        )
+    return found[0]
+
+
+def _choice_of(
+    plan: ModelPlan, name: str, target: str, operations: list[list[Any]], count: int
+) -> Choice | None:
+    """Return how the plan splits a tensor, for one of its parameters."""
+    if target not in plan.styles or plan.styles[target][0] in _WHOLE:
+        return None
+    style, whole = plan.styles[target]
+    axis, sections = _axis_and_sections(name, style, whole)
+    if axis is None:
+        return None
+    head, shared = _head(plan, target, style, whole[axis])
+    choice = Choice(name, axis, sections, None, head, shared and not operations, planned=True)
+    if operations:
+        return _before(name, operations, count, choice, whole)
+    if head and sections is None:
+        return replace(choice, sections=(whole[axis],))
+    return choice
+
+
 def _before(
-    name: str,
-    operations: list[list[Any]],
-    count: int,
-    axis: int,
-    sections: tuple[int, ...] | None,
-    shape: list[int],
-) -> tuple[int, tuple[int, ...] | None]:
-    """Return the axis and the fused sections of a tensor before transformers converts it.
+    name: str, operations: list[list[Any]], count: int, choice: Choice, shape: list[int]
+) -> Choice:
+    """Return how a tensor is split before transformers converts it.
 
     Parameters
     ----------
@@ -202,11 +238,12 @@ def _before(
         What transformers does with the tensor to make the parameter.
     count : int
         Number of parameters that it makes of the tensor.
-    axis, sections
-        Those of the parameter.
+    choice : Choice
+        How the parameter is split.
     shape : list of int
         The shape of the parameter.
     """
+    axis, sections, head = choice.axis, choice.sections, choice.head
     rank, length = len(shape), shape[axis]
     for operation, *dims in reversed(operations):
         dims = [dim % rank for dim in dims]
@@ -220,10 +257,14 @@ def _before(
         elif operation == "Chunk" and sections is None:
             if dims[0] == axis:
                 sections = (length,) * count
+        elif operation == "Interleave" and dims[0] != axis:
+            pass
+        elif operation == "Interleave" and sections in (None, (length // 2,) * 2, (length,) * 2):
+            sections, head = None, 2  # the rows of two sections lie in turn, two by two
         else:
             rest = f"transformers makes its parameter by {operation}, which parts cannot follow; "
             raise SplitError("files", name, rest + "give a pattern that says how to split it")
-    return axis, sections
+    return replace(choice, axis=axis, sections=sections, head=head)
 
 
 def check_shapes(
@@ -249,20 +290,30 @@ def check_shapes(
     SplitError
         If a tensor is missing or has another shape.
     """
-    targets = {name: plan.origins.get(name, (name, [], 1))[0] for name in shapes}
-    found = {*targets.values(), *plan.tied}
-    by_pattern = any(target not in plan.styles and skip(name) for name, target in targets.items())
+    made = {name: [*plan.origin(name)[0]] for name in shapes}
+    for name, weight in quantised.weights_of(shapes).items():
+        if quantised.is_packed(name):
+            made[name] += plan.origin(weight)[0]
+    found = {target for targets in made.values() for target in targets} | {*plan.tied}
+    by_pattern = any(plan.styles.keys().isdisjoint(made[name]) and skip(name) for name in made)
     for target, (style, whole) in plan.styles.items():
         if style not in _WHOLE and target not in found and not by_pattern:
             rest = f"the model {plan.model} has it with shape {tuple(whole)}; give the whole "
             rest += "checkpoint, or a pattern for the tensor that stands for it"
             raise SplitError("files", f"{target}, missing", rest)
-    for name in planned:
-        _, operations, _ = plan.origins.get(name, (name, [], 1))
-        whole = plan.styles[targets[name]][1]
-        if not operations and shapes[name] != tuple(whole):
+    for name, choice in planned.items():
+        (target, *_), operations = plan.origin(name)
+        shape = shapes[name]
+        if choice.block:
+            length = sum(choice.sections or ())
+            if len(shape) <= choice.axis or (length and shape[choice.axis] != length):
+                rest = f"must have length {length or 'of whole blocks'} along axis {choice.axis}, "
+                rest += f"since the plan of {plan.model} splits it in {choice.block}"
+                raise SplitError("files", f"{name}, of shape {shape}", rest)
+        elif not operations and target in plan.styles and shape != tuple(plan.styles[target][1]):
+            whole = plan.styles[target][1]
             rest = f"the model {plan.model} has it with shape {tuple(whole)}; give the whole "
-            raise SplitError("files", f"{name}, of shape {shapes[name]}", rest + "checkpoint")
+            raise SplitError("files", f"{name}, of shape {shape}", rest + "checkpoint")
 
 
 def _axis_and_sections(
@@ -291,6 +342,17 @@ def _conv1d(style: str, shape: list[int]) -> tuple[int | None, tuple[int, ...] |
     return axis, (shape[axis] // 3,) * 3 if style == "conv1d_qkv" else None
 
 
+def _heads(plan: ModelPlan, path: Sequence[str]) -> tuple[int, int]:
+    """Return the number of heads at a place in the model, and of heads of keys and values."""
+    for tower, own in plan.towers.items():
+        if tower in path:
+            return own, own
+    if plan.layers and "layers" in path:
+        number = path[path.index("layers") + 1]
+        return plan.layers[int(number)] if number.isdecimal() else (0, 0)
+    return plan.heads, plan.key_value_heads
+
+
 def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | None, bool]:
     """Return the length of the heads that no cut may go through, and whether ranks share heads.
 
@@ -305,8 +367,7 @@ def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | No
         length //= 3
     separate = module in _KEY_VALUE
     fused = "qkv" in module or "query_key_value" in module
-    heads = plan.key_value_heads if separate or fused else plan.heads
-    heads = next((own for tower, own in plan.towers.items() if tower in path), heads)
+    heads = _heads(plan, path)[separate or fused]
     if not heads or length % heads:
         return None, False
     return length // heads, separate and style == "colwise"

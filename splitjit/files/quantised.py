@@ -1,0 +1,267 @@
+"""Which axes of scales, zero points and packed weights belong to the features of a weight.
+
+A weight of a linear layer has output features and input features. A quantised layer has
+several tensors instead, or beside the weight. Each axis of them counts features, or blocks of
+features: the 128 rows and columns that share a scale, the features of a group, or the values
+that are packed into one element. So the plan for the weight says how to split all of them.
+
+=====================  ====================================================================
+method                 source of the layout
+=====================  ====================================================================
+`fp8`                  transformers, ``integrations/finegrained_fp8.py``
+`fbgemm_fp8`           transformers, ``integrations/fbgemm_fp8.py``
+`gptq`, `awq`          the packages gptqmodel and autoawq; `awq` only in the version GEMM
+`compressed-tensors`   the package compressed-tensors, ``compressors``
+=====================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from splitjit.errors import SplitError, shorten
+from splitjit.files.patterns import Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """How an axis of a tensor counts the features of its weight.
+
+    Attributes
+    ----------
+    axis : int
+    per : Fraction
+        Number of features that one element of the axis stands for.
+    why : str
+        What makes it more than one, for refusals.
+    """
+
+    axis: int
+    per: Fraction = Fraction(1)
+    why: str = ""
+
+
+Layout = tuple[Feature | None, Feature | None]
+"""The output and the input features of a tensor; None if it has no axis for them."""
+
+_PACKED = ("qweight", "weight_packed")
+"""Last names of tensors that stand for a weight."""
+
+_PLAIN: Layout = Feature(0), Feature(1)
+_WHOLE: Layout = None, None
+
+
+def weights_of(names: Iterable[str]) -> dict[str, str]:
+    """Return, for each tensor, the name of the weight of its module.
+
+    Examples
+    --------
+    >>> weights_of(["q_proj.qweight", "q_proj.scales", "norm"])
+    {'q_proj.qweight': 'q_proj.weight', 'q_proj.scales': 'q_proj.weight'}
+    """
+    return {name: f"{name.rpartition('.')[0]}.weight" for name in names if "." in name}
+
+
+def is_packed(name: str) -> bool:
+    """Return whether a tensor stands for the weight of its module."""
+    return name.rpartition(".")[2] in _PACKED
+
+
+def layouts(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
+    """Return the layout of each tensor of a module, by the last part of its name.
+
+    Parameters
+    ----------
+    config : mapping
+        The quantization of the checkpoint, as its config.json describes it.
+    weight : str
+        The name of the weight of the module.
+
+    Returns
+    -------
+    mapping of str to Layout, or None
+        None if the layouts of the method are unknown.
+    """
+    make = _METHODS.get(str(config.get("quant_method")))
+    return make(config, weight) if make else None
+
+
+def _fp8(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout]:
+    block = config.get("weight_block_size")
+    scale = _blocks(block, "weight_block_size") if block else _WHOLE
+    return {"weight": _PLAIN, "weight_scale_inv": scale, "activation_scale": _WHOLE}
+
+
+def _fbgemm_fp8(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout]:
+    return {
+        "weight": _PLAIN,
+        "weight_scale": (Feature(0), None),
+        "input_scale": _WHOLE,
+        "input_scale_ub": _WHOLE,
+    }
+
+
+def _gptq(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
+    if config.get("checkpoint_format", config.get("format", "gptq")) not in ("gptq", "gptq_v2"):
+        return None
+    packed = _values(config["bits"], 32)
+    groups = None if config.get("desc_act") else _group(config["group_size"], 0)
+    return {
+        "qweight": (Feature(1), replace(packed, axis=0)),
+        "qzeros": (replace(packed, axis=1), groups),
+        "scales": (Feature(1), groups),
+        "g_idx": (None, Feature(0)),
+    }
+
+
+def _awq(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
+    if str(config.get("version", config.get("format", "gemm"))).lower() != "gemm":
+        return None
+    packed = replace(_values(config.get("bits", config.get("w_bit")), 32), axis=1)
+    groups = _group(config.get("group_size", config.get("q_group_size")), 0)
+    return {
+        "qweight": (packed, Feature(0)),
+        "qzeros": (packed, groups),
+        "scales": (Feature(1), groups),
+    }
+
+
+def _compressed(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
+    group = _group_of(config, weight)
+    if group is None:
+        return None
+    scheme, form = group["weights"], group.get("format") or config.get("format")
+    strategy, bits = scheme.get("strategy"), scheme["num_bits"]
+    by_input = None if scheme.get("actorder") else _group(scheme.get("group_size") or -1, 1)
+    scales: dict[str | None, Layout] = {
+        "tensor": _WHOLE,
+        "channel": (Feature(0), None),
+        "group": (Feature(0), by_input),
+        "block": _blocks(scheme.get("block_structure") or [1, 1], "block_structure"),
+    }
+    if strategy not in scales:
+        return None
+    scale = scales[strategy]
+    held = {"weight_scale": scale, "weight_zero_point": scale, "weight_shape": _WHOLE}
+    held |= {"weight_g_idx": (None, Feature(0)), "input_scale": _WHOLE, "output_scale": _WHOLE}
+    held["input_zero_point"] = _WHOLE
+    if form == "pack-quantized":
+        packed = _values(bits, 32)
+        held["weight_packed"] = Feature(0), replace(packed, axis=1)
+        if scale[0]:  # the zero points of as many rows lie in one element
+            held["weight_zero_point"] = replace(packed, axis=0), scale[1]
+    elif form in ("float-quantized", "int-quantized", "naive-quantized"):
+        held["weight"] = _PLAIN
+    else:
+        return None
+    return held
+
+
+_METHODS = {
+    "fp8": _fp8,
+    "fbgemm_fp8": _fbgemm_fp8,
+    "gptq": _gptq,
+    "awq": _awq,
+    "compressed-tensors": _compressed,
+}
+
+
+def _group_of(config: Mapping[str, Any], weight: str) -> Mapping[str, Any] | None:
+    """Return the group of compressed-tensors that quantises the weight of a module."""
+    module = weight.rpartition(".")[0]
+    given: Mapping[str, Mapping[str, Any]] = config.get("config_groups") or {}
+    groups = [one for one in given.values() if one.get("weights")]
+    for group in groups:
+        for target in group.get("targets", ()):
+            if target == module or (target[:3] == "re:" and re.match(target[3:], module)):
+                return group
+    linear = [group for group in groups if "Linear" in group.get("targets", ())]
+    return linear[0] if len(linear) == 1 else None
+
+
+def _blocks(sizes: Iterable[int], why: str) -> Layout:
+    made = [Feature(i, Fraction(size), f"{why} {size}") for i, size in enumerate(sizes)]
+    return made[0], made[1]
+
+
+def _group(size: Any, axis: int) -> Feature | None:
+    """Return the axis of the groups; all input features are one group if their size is -1."""
+    return Feature(axis, Fraction(size), f"group_size {size}") if int(size) > 0 else None
+
+
+def _values(bits: Any, width: int) -> Feature:
+    per = Fraction(width, int(bits))
+    return Feature(0, per, f"{bits}-bit values packed into int{width}")
+
+
+def follow(
+    names: Iterable[str], weight: str, choice: Choice, config: Mapping[str, Any]
+) -> dict[str, Choice]:
+    """Return how the tensors of a quantised module are split as its weight is.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The tensors of the module, without its bias.
+    weight : str
+        The name of its weight.
+    choice : Choice
+        How the weight would be split if it were not quantised.
+    config : mapping
+        As for `layouts`.
+
+    Returns
+    -------
+    dict of str to Choice
+        Tensors that each part holds whole have no choice.
+
+    Raises
+    ------
+    SplitError
+        If the layout of a tensor is unknown, or if a section of the weight ends within a
+        block.
+    """
+    known = layouts(config, weight)
+    found: dict[str, Feature] = {}
+    for name in names:
+        last = name.rpartition(".")[2]
+        if known is None or last not in known or choice.axis > 1:
+            method = shorten(config.get("quant_method"))
+            rest = f"splitjit does not know this tensor of the quantization {method}; give a "
+            rest += f"pattern for each tensor of {weight.rpartition('.')[0]}"
+            raise SplitError("files", name, rest)
+        feature = known[last][choice.axis]
+        if feature is not None:
+            found[name] = feature
+    unit = math.lcm(choice.head or 1, *[one.per.numerator for one in found.values()])
+    whys = list(dict.fromkeys(one.why for one in found.values() if one.why))
+    side = ("output", "input")[choice.axis]
+    if choice.head:
+        whys.append(f"heads of {choice.head}")
+    block = f"blocks of {unit} {side} features ({', '.join(whys)})"
+    return {name: _scaled(name, choice, one, unit, block) for name, one in found.items()}
+
+
+def _scaled(name: str, choice: Choice, feature: Feature, unit: int, block: str) -> Choice:
+    """Return the choice for a tensor whose axis counts blocks of features."""
+    if unit == 1:
+        return replace(choice, pattern=name, axis=feature.axis)
+    for length in choice.sections or ():
+        if length % unit:
+            rest = f"the section of its weight has length {length}, which must be whole {block}"
+            raise SplitError("files", name, rest)
+    sections = choice.sections and tuple([int(n / feature.per) for n in choice.sections])
+    return replace(
+        choice,
+        pattern=name,
+        axis=feature.axis,
+        sections=sections,
+        head=int(unit / feature.per),
+        shared=choice.shared and unit == choice.head,
+        block=block,
+    )
