@@ -56,15 +56,24 @@ _PLAIN: Layout = Feature(0), Feature(1)
 _WHOLE: Layout = None, None
 
 
-def weights_of(names: Iterable[str]) -> dict[str, str]:
-    """Return, for each tensor, the name of the weight of its module.
+def modules(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the tensors of each quantised module, without its bias, by the name of its weight.
 
     Examples
     --------
-    >>> weights_of(["q_proj.qweight", "q_proj.scales", "norm"])
-    {'q_proj.qweight': 'q_proj.weight', 'q_proj.scales': 'q_proj.weight'}
+    >>> modules(["q.qweight", "q.scales", "q.bias", "o.weight", "o.bias"])
+    {'q.weight': ['q.qweight', 'q.scales']}
     """
-    return {name: f"{name.rpartition('.')[0]}.weight" for name in names if "." in name}
+    found: dict[str, list[str]] = {}
+    for name in names:
+        module, _, last = name.rpartition(".")
+        if module and last != "bias":
+            found.setdefault(f"{module}.weight", []).append(name)
+    return {
+        weight: held
+        for weight, held in found.items()
+        if (weight in held and len(held) > 1) or any(map(is_packed, held))
+    }
 
 
 def is_packed(name: str) -> bool:

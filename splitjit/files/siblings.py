@@ -59,7 +59,10 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> tuple[str, ...]:
                 "is split as one, but several projections are usually fused in it: "
                 "give their lengths, as in PATTERN=AXIS:LENGTHS",
             )
+        index = held.get("g_idx") or held.get("weight_g_idx")
         for name, other in held.items():
+            if index and index.axis is not None and other.axis is None:
+                continue  # the index finds the groups of each rank among all groups
             if _FOLLOWS.fullmatch(name) and (fault := _fault(weight, other, output)):
                 warn(other.name, fault)
     return tuple(

@@ -128,7 +128,7 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            input=json.dumps([*dict.fromkeys([*names, *quantised.weights_of(names).values()])]),
+            input=json.dumps([*dict.fromkeys([*names, *quantised.modules(names)])]),
             env={**os.environ, **quiet},
             timeout=_SECONDS,
         )
@@ -171,24 +171,19 @@ def choices(
         If the style of a tensor is unknown, or if transformers makes the parameter of
         the model in a way that a part of the tensor cannot follow.
     """
-    config = plan.quantization
-    weights = quantised.weights_of(names) if config else {}
-    modules: dict[str, list[str]] = {}
-    for name, weight in weights.items():
-        if not name.endswith(".bias"):
-            modules.setdefault(weight, []).append(name)
+    modules = quantised.modules(names) if plan.quantization else {}
+    apart = {name for held in modules.values() for name in held}
     made = {}
     for name in names:
-        held = modules.get(weights.get(name, ""), [])
-        if skip(name) or held not in ([], [name]):
-            continue
-        choice = _choice(plan, name)
-        if choice:
+        if name not in apart and not skip(name) and (choice := _choice(plan, name)):
             made[name] = choice
     for weight, held in modules.items():
-        if config and held not in ([], [weight]) and (choice := _choice(plan, weight)):
+        if choice := _choice(plan, weight):
+            (target, *_), operations = plan.origin(weight)
+            if choice.sections is None and not operations:
+                choice = replace(choice, sections=(plan.styles[target][1][choice.axis],))
             free = [name for name in held if not skip(name)]
-            made |= quantised.follow(free, weight, choice, config)
+            made |= quantised.follow(free, weight, choice, plan.quantization or {})
     return made
 
 
@@ -291,9 +286,9 @@ def check_shapes(
         If a tensor is missing or has another shape.
     """
     made = {name: [*plan.origin(name)[0]] for name in shapes}
-    for name, weight in quantised.weights_of(shapes).items():
-        if quantised.is_packed(name):
-            made[name] += plan.origin(weight)[0]
+    for weight, held in quantised.modules(shapes).items():
+        if any(map(quantised.is_packed, held)):
+            made[held[0]] += plan.origin(weight)[0]
     found = {target for targets in made.values() for target in targets} | {*plan.tied}
     by_pattern = any(plan.styles.keys().isdisjoint(made[name]) and skip(name) for name in made)
     for target, (style, whole) in plan.styles.items():
