@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+import splitjit
 from splitjit import files
 from splitjit.files import presets
 
@@ -50,6 +51,12 @@ TOWER = {key: BERT[key] for key in ("hidden_size", "intermediate_size", "num_hid
 T5 = {"d_model": 32, "d_kv": 4, "d_ff": 48, "num_layers": 2, "num_heads": 8, "vocab_size": 64}
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 8, "vocab_size": 64, "n_positions": 32}
 
+FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 64}
+FALCON |= {"bos_token_id": 1, "eos_token_id": 2, "bias": True}
+MAMBA = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64, "state_size": 8}
+MAMBA |= {"time_step_rank": 4, "use_bias": True}
+MIXER = ["intermediate_size"]
+
 # The configuration, the inputs, and the attributes of attentions that count heads or features.
 FAMILIES = {
     "BertModel": (BERT, TEXT, ["num_attention_heads", "all_head_size"]),
@@ -67,6 +74,19 @@ FAMILIES = {
         {**TEXT, "pixel_values": torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8)},
         ["num_heads", "embed_dim"],
     ),
+    "FalconForCausalLM": (FALCON, TEXT, ["num_heads"]),
+    "FalconForCausalLM with groups": (
+        {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 4},
+        TEXT,
+        ["num_heads", "num_kv_heads"],
+    ),
+    "FalconForCausalLM with alibi": (
+        {**FALCON, "multi_query": False, "alibi": True, "parallel_attn": False},
+        TEXT,
+        ["num_heads", "num_kv_heads"],
+    ),
+    "FalconMambaForCausalLM": ({**MAMBA, "mixer_rms_eps": 1e-6}, TEXT, MIXER),
+    "MambaForCausalLM": (MAMBA, TEXT, MIXER),
     "GPT2LMHeadModel": (GPT2, TEXT, ["num_heads", "split_size", "embed_dim"]),
     "OPTForCausalLM": (
         {
@@ -105,6 +125,10 @@ def rank_model(model, held, rank, count, attributes, plans, total):
     """Give a copy of the model the parts of a rank, and let it add up partial results."""
     own = copy.deepcopy(model)
     for name, module in own.named_modules():
+        for kind in ("A_log", "D"):
+            if hasattr(module, kind):
+                part = torch.nn.Parameter(held[f"{name}.{kind}"], requires_grad=False)
+                setattr(module, kind, part)
         if {f"{name}.weight", f"{name}.bias"} & plans.keys():
             axis = plans[f"{name}.weight"].axis
             conv1d = type(module).__name__ == "Conv1D"
@@ -112,6 +136,8 @@ def rank_model(model, held, rank, count, attributes, plans, total):
                 if getattr(module, kind, None) is not None:
                     part = held[f"{name}.{kind}"]
                     setattr(module, kind, torch.nn.Parameter(part, requires_grad=False))
+            if isinstance(module, torch.nn.Conv1d) and module.groups > 1:
+                module.groups = len(module.weight)
             if conv1d:
                 module.nf = module.weight.shape[1]
             if axis is not None and axis == (0 if conv1d else 1) and "relative" not in name:
@@ -121,14 +147,19 @@ def rank_model(model, held, rank, count, attributes, plans, total):
                     return y if module.bias is None else y + module.bias
 
                 module.forward = compute
-        if type(module).__name__ == "BloomAttention":  # the slopes of heads are no parameters
+        if type(module).__name__ in (
+            "BloomAttention",
+            "FalconAttention",
+        ):  # the slopes of heads are no parameters
 
             def take_slopes(module, arguments, keywords):
+                if keywords["alibi"] is None:
+                    return None
                 own = keywords["alibi"].chunk(count)[rank]
                 return arguments, {**keywords, "alibi": own}
 
             module.register_forward_pre_hook(take_slopes, with_kwargs=True)
-        if "attention" in type(module).__name__.lower():
+        if type(module).__name__.lower().endswith(("attention", "mixer")):
             for key in attributes:
                 if isinstance(getattr(module, key, None), int):
                     setattr(module, key, getattr(module, key) // count)
@@ -156,7 +187,7 @@ def run(models, inputs):
 def test_ranks_compute_what_the_model_computes(tmp_path, name):
     config, inputs, attributes = FAMILIES[name]
     torch.manual_seed(1)
-    kind = getattr(transformers, name)
+    kind = getattr(transformers, name.partition(" ")[0])
     made = kind.config_class(**config)
     model = kind._from_config(made, attn_implementation="eager").eval()
     for parameter in model.parameters():
@@ -178,6 +209,14 @@ def test_ranks_compute_what_the_model_computes(tmp_path, name):
             ranks.append(rank_model(model, held, rank, count, attributes, plans, total))
         for result in run(ranks, inputs):
             torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_family_that_has_no_preset(tmp_path):
+    sizes = {"hidden_size": 32, "num_heads": 8, "head_dim": 8, "num_hidden_layers": 1}
+    config = transformers.Mamba2Config(**sizes, vocab_size=64, n_groups=1)
+    transformers.Mamba2ForCausalLM(config).save_pretrained(tmp_path / "model")
+    with pytest.raises(splitjit.SplitError, match="the whole B and C .* give patterns"):
+        files.plan_files(tmp_path / "model", num_splits=2, tp_plan=True)
 
 
 def test_every_preset_names_modules():

@@ -70,7 +70,10 @@ def main(path: str, names: list[str]) -> None:
 def heads_of(config: Any) -> tuple[int, int]:
     """Return the numbers of attention heads, and of heads of keys and values."""
     heads = getattr(config, "num_attention_heads", None) or 0
-    return heads, getattr(config, "num_key_value_heads", None) or heads
+    if getattr(config, "multi_query", False) and not getattr(config, "new_decoder_architecture", 0):
+        return heads, 1
+    own = ("num_key_value_heads", "num_kv_heads")  # the latter in Falcon
+    return heads, next((n for key in own if (n := getattr(config, key, None))), heads)
 
 
 def origins(model: Any, names: list[str], parameters: dict[str, Any]) -> dict[str, list[Any]]:

@@ -144,7 +144,9 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
         plan["preset"] = True
         plan["styles"] = presets.styles(plan["family"], parameters)
     if not plan["styles"]:
-        raise SplitError("files", str(file), f"the plan of {plan['model']} names no tensor")
+        reason = presets.REASONS.get(plan["family"])
+        rest = f"the plan of {plan['model']} names no tensor" + (f": {reason}" if reason else "")
+        raise SplitError("files", str(file), f"{rest}; give patterns")
     return ModelPlan(**{**plan, "tied": tuple(plan["tied"])})
 
 
@@ -209,6 +211,8 @@ def _choice_of(
     if target not in plan.styles or plan.styles[target][0] in _WHOLE:
         return None
     style, whole = plan.styles[target]
+    if style == "fused_groups":
+        return _fused_groups(plan, name, target, whole[0])
     axis, sections = _axis_and_sections(name, style, whole)
     if axis is None:
         return None
@@ -321,6 +325,8 @@ def _axis_and_sections(
         axis = len(shape) - 1 if len(shape) > 1 else None  # each rank has the whole bias
     elif style in _CONV1D:
         return _conv1d(style, shape)
+    elif style == "channels":
+        return 0, None
     else:
         rule = "a style of transformers that splitjit does not know; split this tensor by patterns"
         raise SplitError("files", f"{name}, style {shorten(style)}", rule)
@@ -335,6 +341,15 @@ def _conv1d(style: str, shape: list[int]) -> tuple[int | None, tuple[int, ...] |
     if style == "conv1d_rowwise":
         return (0 if axis else None), None
     return axis, (shape[axis] // 3,) * 3 if style == "conv1d_qkv" else None
+
+
+def _fused_groups(plan: ModelPlan, name: str, target: str, length: int) -> Choice:
+    """Return how a weight is split whose queries, keys and values lie group by group."""
+    heads, groups = _heads(plan, target.split("."))
+    if groups > 1:
+        return Choice(name, 0, (length,), None, length // groups, planned=True)
+    head = length // (heads + 2)
+    return Choice(name, 0, (heads * head, head, head), None, head, True, planned=True)
 
 
 def _heads(plan: ModelPlan, path: Sequence[str]) -> tuple[int, int]:
