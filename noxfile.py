@@ -134,7 +134,8 @@ def large(session: nox.Session) -> None:
         ".", "--group", "test", "torch==2.13.0", "transformers>=5.0", "pyinstaller>=6.10"
     )
     files = ["tests/test_tensor_parallel.py", "tests/test_presets.py", "tests/test_frozen.py"]
-    run_tests(session, "published models, a frozen program", *files)
+    env = {"SPLITJIT_LARGE": "1"}
+    run_tests(session, "published models, a frozen program", *files, env=env)
 
 
 @nox.session

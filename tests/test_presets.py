@@ -5,6 +5,7 @@ input features, the ranks add up what they compute, as an engine does.
 """
 
 import copy
+import os
 import threading
 
 import pytest
@@ -17,6 +18,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5.0")
 st = pytest.importorskip("safetensors.torch")
 
+IN_CI = "GPT2LMHeadModel"
+LARGE = pytest.mark.skipif(
+    "SPLITJIT_LARGE" not in os.environ, reason="takes long; nox -s large runs it"
+)
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 IDS = torch.tensor([[5, 9, 2, 63, 17, 30]])
@@ -183,7 +188,9 @@ def run(models, inputs):
     return results
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name", [name if name == IN_CI else pytest.param(name, marks=LARGE) for name in FAMILIES]
+)
 def test_ranks_compute_what_the_model_computes(tmp_path, name):
     config, inputs, attributes = FAMILIES[name]
     torch.manual_seed(1)
@@ -211,6 +218,7 @@ def test_ranks_compute_what_the_model_computes(tmp_path, name):
             torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-4)
 
 
+@LARGE
 def test_a_family_that_has_no_preset(tmp_path):
     sizes = {"hidden_size": 32, "num_heads": 8, "head_dim": 8, "num_hidden_layers": 1}
     config = transformers.Mamba2Config(**sizes, vocab_size=64, n_groups=1)

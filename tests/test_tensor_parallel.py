@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5.0")
 st = pytest.importorskip("safetensors.torch")
 
+LARGE = pytest.mark.skipif(
+    "SPLITJIT_LARGE" not in os.environ, reason="takes long; nox -s large runs it"
+)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("default"),  # transformers warns of its own deprecations
@@ -177,6 +181,7 @@ def assert_joined(out, folder, count, *options):
 CASES = [("Llama", {}), ("Qwen2", {}), ("Qwen2", {"tie_word_embeddings": True}), ("Phi3", {})]
 
 
+@LARGE
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("how", ["plan", "patterns"])
 @pytest.mark.parametrize(("name", "more"), CASES, ids=str)
@@ -201,6 +206,7 @@ def test_ranks_compute_what_the_model_computes(tmp_path, name, more, how, count)
     assert_joined(out, folder, count, *options)
 
 
+@LARGE
 def test_key_value_heads_are_replicated(tmp_path):
     folder, out = tmp_path / "model", tmp_path / "out"
     model = make("Qwen2", folder, num_key_value_heads=2)
@@ -215,6 +221,7 @@ def test_key_value_heads_are_replicated(tmp_path):
     assert_joined(out, folder, 4, "--tp-plan", "--config", str(folder))
 
 
+@LARGE
 @pytest.mark.parametrize(
     ("count", "sizes", "message"),
     [
@@ -231,6 +238,7 @@ def test_heads_are_not_cut(tmp_path, count, sizes, message):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@LARGE
 def test_patterns_come_before_the_plan(tmp_path):
     make("Phi3", tmp_path / "model")
     patterns = PATTERNS["Phi3"][:2]
@@ -241,6 +249,7 @@ def test_patterns_come_before_the_plan(tmp_path):
     assert plans["model.norm.weight"].axis is None
 
 
+@LARGE
 def test_a_checkpoint_that_is_not_of_the_model(tmp_path):
     folder = tmp_path / "model"
     make("Llama", folder)
@@ -411,9 +420,43 @@ def test_names_with_another_prefix(tmp_path):
         files.plan_files(tmp_path / "model", num_splits=3, tensors=["embed_out.weight"])
 
 
+@LARGE
 def test_a_model_without_attention(tmp_path):
     sizes = {key: SIZES[key] for key in ("hidden_size", "vocab_size")}
     config = transformers.MambaConfig(**sizes, num_hidden_layers=1)
     transformers.MambaForCausalLM(config).save_pretrained(tmp_path / "model")
     with pytest.raises(splitjit.SplitError, match="the plan of MambaForCausalLM names no tensor"):
         files.plan_files(tmp_path / "model", num_splits=2, tp_plan=True)
+
+
+def test_a_quantised_checkpoint(tmp_path):
+    """The plan names a weight, and the checkpoint holds it with scales or in another form."""
+    folder = tmp_path / "model"
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "head_dim": 16}
+    make("Llama", folder, **sizes, num_hidden_layers=1)
+    held = {}
+    for path in folder.glob("*.safetensors*"):
+        held |= st.load_file(path) if path.suffix == ".safetensors" else {}
+        path.unlink()
+    for name in [name for name in held if name.endswith("_proj.weight")]:
+        rows, columns = held[name].shape
+        held[name] = held[name].to(torch.float8_e4m3fn)
+        held[f"{name}_scale_inv"] = torch.rand(rows // 32, columns // 32)
+    st.save_file(held, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [32, 32]}
+    (folder / "config.json").write_text(json.dumps(config))
+    out = tmp_path / "out"
+    done = files.split_files(folder, num_splits=2, tp_plan=True, layout="ranks", out=out)
+    assert done.warnings == ()
+    for rank in range(2):
+        own = st.load_file(out / f"rank-{rank}" / "model.safetensors")
+        for name in own:
+            axis = 1 if "o_proj" in name or "down_proj" in name else 0
+            expected = held[name] if "norm" in name else held[name].chunk(2, axis)[rank]
+            assert torch.equal(own[name].float(), expected.float())
+    assert_joined(out, folder, 2, "--tp-plan", "--config", str(folder))
+    with pytest.raises(
+        splitjit.SplitError, match=r"k_proj\S*: .*its 2 blocks of 32 .*into 4 parts"
+    ):
+        files.plan_files(folder, num_splits=4, tp_plan=True)
