@@ -108,6 +108,10 @@ def origins(model: Any, names: list[str], parameters: dict[str, Any]) -> dict[st
             first = converter.target_patterns[0]
             targets = [target.replace(first, other) for other in converter.target_patterns]
             for one in converter.operations:
+                if hasattr(one, "stack_dim") and hasattr(one, "concat_dim"):  # Ernie's experts
+                    operations.append(["MergeModulelist", one.stack_dim])
+                    operations.append(["Concatenate", one.concat_dim])
+                    continue
                 inverse = "Inverse" if getattr(one, "inverse", False) else ""
                 dims = [getattr(one, key) for key in ("dim", "dim0", "dim1") if hasattr(one, key)]
                 operations.append([inverse + type(one).__name__, *dims])
