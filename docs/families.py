@@ -238,6 +238,11 @@ def main(names: list[str]) -> None:
         for name, kind in kinds.items():
             cells = [cell(root / f"{name}-{n}", n, refused[name, n]) for n in COUNTS]
             rows.append([name, kind, *cells])
+    write(rows)
+
+
+def write(rows: list[list[str]]) -> None:
+    """Write the page, a row for each family."""
     cells = [one for row in rows for one in row[2:]]
     page = INTRODUCTION.format(
         version=transformers.__version__,
