@@ -5,7 +5,6 @@ input features, the ranks add up what they compute, as an engine does.
 """
 
 import copy
-import os
 import threading
 
 import pytest
@@ -14,14 +13,15 @@ import splitjit
 from splitjit import files
 from splitjit.files import presets
 
+from .test_tensor_parallel import LARGE, _one_process_for_each_configuration
+
+__all__ = ["_one_process_for_each_configuration"]  # a fixture
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5.0")
 st = pytest.importorskip("safetensors.torch")
 
 IN_CI = "GPT2LMHeadModel"
-LARGE = pytest.mark.skipif(
-    "SPLITJIT_LARGE" not in os.environ, reason="takes long; nox -s large runs it"
-)
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 IDS = torch.tensor([[5, 9, 2, 63, 17, 30]])
