@@ -23,13 +23,19 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from splitjit._api.split import split
+from splitjit.files.formats.base import Data
 from splitjit.files.plan import TensorPlan
 
 TILE = 1 << 23
 """The most bytes of a tensor in memory at a time; the same limit applies to its parts together."""
 
+LONG = 128
+"""Mean length of runs, in bytes, from which on it does not pay to load the kernels."""
 
-def divide(plan: TensorPlan, take: Callable[[int], np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+
+def divide(
+    plan: TensorPlan, take: Callable[[int], np.ndarray], run: Callable[[int], Data]
+) -> Iterator[tuple[int, Data]]:
     """Yield the number of a group of equal parts and its next bytes, until all are complete.
 
     Parameters
@@ -37,19 +43,23 @@ def divide(plan: TensorPlan, take: Callable[[int], np.ndarray]) -> Iterator[tupl
     plan : TensorPlan
     take : callable
         Reads the next bytes of the tensor, as many as its argument says.
+    run : callable
+        Returns the next bytes of the tensor, as many as its argument says or fewer. They
+        need not be read.
 
     Yields
     ------
-    tuple of int and ndarray
-        The next iteration may overwrite the array.
+    tuple of int and Data
+        The next iteration may overwrite an array.
     """
     rows, widths = plan.runs()
     row = sum(map(sum, widths))
     if rows == 1 or row > TILE // 2:  # each run is contiguous: nothing to rearrange
         for _ in range(rows):
             for section, piece, width in _runs(widths):
-                for nbytes in _cut(width, TILE):
-                    data = take(nbytes)
+                while width:
+                    data = run(min(width, TILE))
+                    width -= data.nbytes
                     for group in plan.holders(section, piece):
                         yield group, data
     elif row:
@@ -59,18 +69,19 @@ def divide(plan: TensorPlan, take: Callable[[int], np.ndarray]) -> Iterator[tupl
             count = nbytes // row
             tile = take(nbytes).view(columns.element).reshape(count, -1)
             out = [parts[first][:count, own] for (first, own), *_ in columns.holders]
-            split(tile, columns.lengths, axis=1, out=out)
-            for (first, run), *others in columns.holders:
+            columns.split(tile, out)
+            for (first, held), *others in columns.holders:
                 for group, own in others:
-                    parts[group][:count, own] = parts[first][:count, run]
+                    parts[group][:count, own] = parts[first][:count, held]
             yield from enumerate([part[:count] for part in parts])
 
 
 def assemble(
     plan: TensorPlan,
     take: Callable[[int, int, int], np.ndarray],
+    run: Callable[[int, int], Data],
     refuse: Callable[[int, int], Exception],
-) -> Iterator[np.ndarray]:
+) -> Iterator[Data]:
     """Yield the next bytes of a tensor, until the tensor is complete.
 
     Parameters
@@ -79,13 +90,16 @@ def assemble(
     take : callable
         Reads the next bytes of a group of equal parts. Its arguments are the group, the
         number of bytes, and the number of the buffer to read into: 0 or 1.
+    run : callable
+        Returns the next bytes of a group, as many as its argument says or fewer. They
+        need not be read.
     refuse : callable
         Returns the error for two groups that differ, although they hold the same piece.
 
     Yields
     ------
-    ndarray
-        The next iteration overwrites the array.
+    Data
+        The next iteration overwrites an array.
     """
     rows, widths = plan.runs()
     row = sum(map(sum, widths))
@@ -93,8 +107,10 @@ def assemble(
         for _ in range(rows):
             for section, piece, width in _runs(widths):
                 first, *others = plan.holders(section, piece)
-                for nbytes in _cut(width, TILE):
-                    data = take(first, nbytes, 0)
+                while width:
+                    nbytes = min(width, TILE)
+                    data = take(first, nbytes, 0) if others else run(first, nbytes)
+                    width -= data.nbytes
                     for group in others:
                         if not np.array_equal(take(group, nbytes, 1), data):
                             raise refuse(first, group)
@@ -109,7 +125,7 @@ def assemble(
                     part = take(group, count * width * columns.element.itemsize, 0)
                     runs = columns.runs_of(group)
                     own = part.view(columns.element).reshape(count, -1)
-                    _fill(tile[:count], own, group, runs, refuse)
+                    _fill(tile[:count], own, group, runs, columns, refuse)
             yield tile[:count]
 
 
@@ -118,6 +134,7 @@ def _fill(
     part: np.ndarray,
     group: int,
     runs: list[tuple[int, slice, slice]],
+    columns: _Columns,
     refuse: Callable[[int, int], Exception],
 ) -> None:
     """Copy the runs of a part into a tile, and compare those that an earlier part has copied."""
@@ -125,7 +142,7 @@ def _fill(
         tile[:, whole] if first == group else np.empty_like(part[:, own])
         for first, own, whole in runs
     ]
-    split(part, [one.shape[1] for one in out], axis=1, out=out)
+    columns.split(part, out)
     for (first, _, whole), held in zip(runs, out, strict=True):
         if first != group and held.tobytes() != tile[:, whole].tobytes():
             raise refuse(first, group)
@@ -143,6 +160,8 @@ class _Columns:
 
     Attributes
     ----------
+    long : bool
+        Whether the runs are so long that NumPy copies them at the speed of memory.
     element : dtype
         Plain bytes: NumPy does not copy the padding of structured dtypes.
     lengths : list of int
@@ -154,7 +173,10 @@ class _Columns:
     """
 
     def __init__(self, plan: TensorPlan, widths: list[list[int]]) -> None:
-        self.element = np.dtype((np.void, max(1, plan.tensor.bits // 8)))
+        counts = [width for pieces in widths for width in pieces]
+        self.long = sum(counts) >= LONG * len(counts)
+        item = max(1, plan.tensor.bits // 8)
+        self.element = np.dtype(np.uint8 if self.long else (np.void, item))
         self.lengths: list[int] = []
         self.holders: list[list[tuple[int, slice]]] = []
         self.widths = [0] * plan.groups
@@ -176,6 +198,16 @@ class _Columns:
                 runs.append((held[0][0], own, slice(start, start + length)))
             start += length
         return runs
+
+    def split(self, tile: np.ndarray, out: list[np.ndarray]) -> None:
+        """Copy the columns of a tile into arrays, which are as wide together."""
+        if not self.long:
+            split(tile, [one.shape[1] for one in out], axis=1, out=out)
+            return
+        start = 0
+        for one in out:
+            one[:] = tile[:, start : start + one.shape[1]]
+            start += one.shape[1]
 
     def buffers(self, rows: int) -> list[np.ndarray]:
         """Make an array of rows for each group."""

@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from splitjit.files.checkpoint import Checkpoint
-from splitjit.files.formats.base import FileWriter, Tensor, TensorFile
+from splitjit.files.formats.base import Data, FileWriter, Run, Tensor, TensorFile
 from splitjit.files.joined import JoinedFile
 from splitjit.files.joining import make_index, match_parts
 from splitjit.files.patterns import Choice
@@ -72,6 +72,10 @@ class WholeFile(TensorFile):
                 yield cast(IO[bytes], _Stream(assemble(one, readers, buffers)))
             readers.check()
 
+    def run(self, nbytes: int, stream: IO[bytes], buffer: np.ndarray) -> Data:
+        """Return the next bytes of a tensor, as many as asked or fewer."""
+        return cast(_Stream, stream).next(nbytes)
+
     def create(
         self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None
     ) -> FileWriter:
@@ -80,24 +84,30 @@ class WholeFile(TensorFile):
 
 
 class _Stream:
-    """Arrays one after the other, read as a file."""
+    """The data of a tensor, read as a file."""
 
-    def __init__(self, arrays: Iterator[np.ndarray]) -> None:
-        self._arrays = arrays
-        self._rest = memoryview(b"")
+    def __init__(self, assembled: Iterator[Data]) -> None:
+        self._assembled = assembled
+        self._rest: Data = np.empty(0, np.uint8)
+
+    def next(self, nbytes: int) -> Data:
+        """Return the next bytes, as many as asked or fewer; none at the end."""
+        while not self._rest.nbytes:
+            data = next(self._assembled, None)
+            if data is None:
+                break
+            self._rest = data if isinstance(data, Run) else data.reshape(-1).view(np.uint8)
+        rest = self._rest
+        first, self._rest = (
+            rest.cut(nbytes) if isinstance(rest, Run) else (rest[:nbytes], rest[nbytes:])
+        )
+        return first
 
     def readinto(self, room: memoryview) -> int:
         """Fill the first bytes of a buffer, and return how many; 0 at the end."""
-        while not self._rest:
-            data = next(self._arrays, None)
-            if data is None:
-                return 0
-            if data.size:
-                self._rest = data.reshape(-1).view(np.uint8).data
-        count = min(len(room), len(self._rest))
-        room[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
+        data = self.next(len(room))
+        room[: data.nbytes] = data.read().data if isinstance(data, Run) else data.data
+        return data.nbytes
 
 
 def read_parts(parts: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoint:

@@ -133,8 +133,10 @@ def _split(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
         for plan in file.tensors:
             for i, part in enumerate(parts):
                 part.begin(plan.part(i))
-            take = functools.partial(_take, plan.file, readers.next(plan.file), buffer)
-            for group, data in tiles.divide(plan, take):
+            stream = readers.next(plan.file)
+            take = functools.partial(_take, plan.file, stream, buffer)
+            run = functools.partial(plan.file.run, stream=stream, buffer=buffer)
+            for group, data in tiles.divide(plan, take, run):
                 for part in parts[group * plan.copies :][: plan.copies]:
                     part.write(data)
                     count(data.nbytes)

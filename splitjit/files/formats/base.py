@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,6 +60,56 @@ class Tensor:
         return math.prod(self.shape) * self.bits // 8
 
 
+class Run:
+    """Consecutive bytes of an open file, which are read only if the system cannot copy them.
+
+    Parameters
+    ----------
+    file : TensorFile
+    stream : file object
+        One of `TensorFile.streams`.
+    start, stop : int
+        The first byte in the file, and the byte after the last.
+    buffer : ndarray
+        Where to read the bytes. Other runs may use the same buffer.
+    """
+
+    def __init__(
+        self, file: TensorFile, stream: IO[bytes], start: int, stop: int, buffer: np.ndarray
+    ) -> None:
+        self._file = file
+        self._stream = stream
+        self.start = start
+        self.nbytes = stop - start
+        self._buffer = buffer
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor of the open file."""
+        return self._stream.fileno()
+
+    def cut(self, nbytes: int) -> tuple[Run, Run]:
+        """Return the first bytes and the rest."""
+        stop = self.start + self.nbytes
+        middle = min(self.start + nbytes, stop)
+        return tuple(
+            Run(self._file, self._stream, *ends, self._buffer)
+            for ends in ((self.start, middle), (middle, stop))
+        )
+
+    def read(self) -> np.ndarray:
+        """Read the bytes."""
+        after = self._stream.tell()
+        self._stream.seek(self.start)
+        data = self._file.fill(self._buffer[: self.nbytes], self._stream)
+        self._stream.seek(after)
+        return data
+
+
+Data = np.ndarray | Run
+"""The next bytes of a tensor: a contiguous array of any dtype, or a run of a file."""
+
+
 class FileWriter(ABC):
     """A file to write, used as a context manager.
 
@@ -80,8 +129,8 @@ class FileWriter(ABC):
         """Begin the next tensor, whose data `write` then appends."""
 
     @abstractmethod
-    def write(self, data: np.ndarray) -> None:
-        """Append the bytes of a contiguous array of any dtype."""
+    def write(self, data: Data) -> None:
+        """Append the next bytes of the tensor."""
 
     @abstractmethod
     def close(self) -> None:
@@ -95,7 +144,7 @@ class FileWriter(ABC):
 
 
 _LARGE = 1 << 20
-"""Bytes from which on it pays to write them to the disk at once."""
+"""Bytes from which on it pays to write them to the disk at once, or to reserve space."""
 
 
 class PlainWriter(FileWriter):
@@ -108,25 +157,38 @@ class PlainWriter(FileWriter):
     ----------
     file : Staged
     header : bytes
+    nbytes : int
+        Size of the data that follow.
     """
 
-    def __init__(self, file: Staged, header: bytes) -> None:
+    def __init__(self, file: Staged, header: bytes, nbytes: int) -> None:
         super().__init__(file)
         with file.open() as opened:
             opened.write(header)
+        self._end = len(header)
+        if nbytes >= _LARGE:
+            with file.append(self._end) as raw:
+                raw.allocate(self._end + nbytes)
 
     def begin(self, tensor: Tensor) -> None:
         """Do nothing: the header already says where each tensor starts."""
 
-    def write(self, data: np.ndarray) -> None:
-        """Append the bytes of a contiguous array of any dtype."""
-        with self._file.open("ab") as opened:
-            opened.write(data.data)
-            if data.nbytes >= _LARGE and sys.platform == "linux":
-                opened.flush()
-                start = opened.tell() - data.nbytes
-                # Linux then begins to write to the disk, which works while the next bytes are read.
-                os.posix_fadvise(opened.fileno(), start, data.nbytes, os.POSIX_FADV_DONTNEED)
+    def write(self, data: Data) -> None:
+        """Append the next bytes of the tensor. The system copies a run if it can."""
+        with self._file.append(self._end) as opened:
+            done = 0
+            if isinstance(data, Run):
+                file = data.descriptor
+                while count := opened.copy(file, data.start + done, data.nbytes - done):
+                    done += count
+            if done < data.nbytes:
+                array = data.read() if isinstance(data, Run) else data
+                rest = array.reshape(-1).view(np.uint8).data[done:]
+                while rest:
+                    rest = rest[opened.write(rest) :]
+            if data.nbytes >= _LARGE:
+                opened.flush_early(self._end, data.nbytes)
+            self._end += data.nbytes
 
     def close(self) -> None:
         """Do nothing: `write` has already closed the file."""
@@ -233,6 +295,22 @@ class TensorFile(ABC):
             rule = f"truncated: {len(room)} bytes are missing"
             raise SplitError("split", str(self.path), rule)
         return buffer
+
+    def run(self, nbytes: int, stream: IO[bytes], buffer: np.ndarray) -> Data:
+        """Return the next bytes of a stream, as many as asked or fewer; read them if need be.
+
+        Parameters
+        ----------
+        nbytes : int
+            More than 0.
+        stream : file object
+            One of `streams`.
+        buffer : ndarray
+            Where to read the bytes.
+        """
+        start = stream.tell()
+        stream.seek(start + nbytes)
+        return Run(self, stream, start, start + nbytes, buffer)
 
     @abstractmethod
     def create(

@@ -38,7 +38,7 @@ class Npy(TensorFile):
     ) -> FileWriter:
         """Create a file for one tensor."""
         (tensor,) = tensors
-        return PlainWriter(file, make_header(tensor))
+        return PlainWriter(file, make_header(tensor), tensor.nbytes)
 
 
 def parse_header(name: str, head: bytes, size: int) -> Tensor:

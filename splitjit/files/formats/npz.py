@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from splitjit.errors import SplitError
-from splitjit.files.formats.base import FileWriter, Tensor, TensorFile, refusal
+from splitjit.files.formats.base import Data, FileWriter, Run, Tensor, TensorFile, refusal
 from splitjit.files.formats.npy import HEAD, Npy, make_header, parse_header
 from splitjit.files.transaction import Staged
 
@@ -59,6 +59,10 @@ class Npz(TensorFile):
                     yield member
                     self._read_rest(member)
 
+    def run(self, nbytes: int, stream: IO[bytes], buffer: np.ndarray) -> np.ndarray:
+        """Read the next bytes of a member: their checksum must be checked."""
+        return self.fill(buffer[:nbytes], stream)
+
     def _read_rest(self, member: IO[bytes]) -> None:
         """Read bytes that follow the data of a tensor: the checksum is checked at their end."""
         try:
@@ -93,9 +97,10 @@ class _ZipWriter(FileWriter):
         if tensor.version is not None:
             self._member.write(make_header(tensor))
 
-    def write(self, data: np.ndarray) -> None:
+    def write(self, data: Data) -> None:
         assert self._member is not None
-        self._member.write(data.data)
+        array = data.read() if isinstance(data, Run) else data
+        self._member.write(array.data)
 
     def close(self) -> None:
         with self._opened, self._archive:

@@ -80,7 +80,7 @@ class Safetensors(TensorFile):
             start = stop
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)  # aligns the data
-        return PlainWriter(file, struct.pack("<Q", len(text)) + text)
+        return PlainWriter(file, struct.pack("<Q", len(text)) + text, start)
 
 
 def _bits(dtype: str) -> int:

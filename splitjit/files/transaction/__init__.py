@@ -166,11 +166,16 @@ class Staged:
         self._name = f"{index}.new"
         self._inputs: list[os.stat_result] = []
 
-    def open(self, mode: str = "wb") -> IO[bytes]:
-        """Open the file to write it, in mode ``"wb"``, or to append to it, in mode ``"ab"``."""
-        start = os.O_APPEND if mode == "ab" else os.O_TRUNC
-        file = self._folder.open(self._name, os.O_WRONLY | os.O_CREAT | start)
-        return io.BufferedWriter(Changing(file, mode, self._target))
+    def open(self) -> IO[bytes]:
+        """Open the file to write it from its start."""
+        file = self._folder.open(self._name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        return io.BufferedWriter(Changing(file, "wb", self._target))
+
+    def append(self, start: int) -> Changing:
+        """Open the file to go on at its end, which is known to be here."""
+        file = Changing(self._folder.open(self._name, os.O_WRONLY), "wb", self._target)
+        file.seek(start)
+        return file
 
     def write_bytes(self, contents: bytes) -> None:
         """Write the whole file."""
