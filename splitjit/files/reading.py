@@ -57,7 +57,12 @@ class Readers:
 
 def make_buffers() -> list[np.ndarray]:
     """Make the buffers that `assemble` needs."""
-    return [np.empty(tiles.TILE, np.uint8) for _ in range(3)]
+    return [make_buffer() for _ in range(3)]
+
+
+def make_buffer() -> np.ndarray:
+    """Make a buffer for the longest tile."""
+    return np.empty(tiles.MOST * tiles.TILE, np.uint8)
 
 
 def assemble(
@@ -99,7 +104,7 @@ def assemble(
 
     def run(group: int, nbytes: int) -> Data:
         if copies > 1:  # must be equal
-            return take(group, nbytes, 0)
-        return tensor.parts[group][0].run(nbytes, streams[group], buffers[0])
+            return take(group, min(nbytes, tiles.TILE), 0)
+        return tensor.parts[group][0].run(nbytes, streams[group], buffers[0][: tiles.TILE])
 
     return tiles.assemble(tensor.plan, take, run, lambda a, b: differ(a * copies, b * copies))

@@ -26,8 +26,17 @@ from splitjit._api.split import split
 from splitjit.files.formats.base import Data
 from splitjit.files.plan import TensorPlan
 
-TILE = 1 << 23
-"""The most bytes of a tensor in memory at a time; the same limit applies to its parts together."""
+TILE = 1 << 20
+"""Bytes of a tensor in memory at a time, and of its parts together; at most `MOST` times as many.
+
+Tiles of 8 MB leave the cache of the processor, and took two to four times as long.
+"""
+
+MOST = 4
+"""The longest tile, for long rows and for many parts, in units of `TILE`."""
+
+RUN = 1 << 23
+"""The most bytes that the system copies at a time."""
 
 LONG = 128
 """Mean length of runs, in bytes, from which on it does not pay to load the kernels."""
@@ -54,18 +63,19 @@ def divide(
     """
     rows, widths = plan.runs()
     row = sum(map(sum, widths))
-    if rows == 1 or row > TILE // 2:  # each run is contiguous: nothing to rearrange
+    if _is_copied_by_runs(rows, widths):
         for _ in range(rows):
             for section, piece, width in _runs(widths):
                 while width:
-                    data = run(min(width, TILE))
+                    data = run(min(width, RUN))
                     width -= data.nbytes
                     for group in plan.holders(section, piece):
                         yield group, data
     elif row:
         columns = _Columns(plan, widths)
-        parts = columns.buffers(min(rows, TILE // row))
-        for nbytes in _cut(rows * row, TILE // row * row):
+        most = _rows_of_tile(row, plan.groups)
+        parts = columns.buffers(min(rows, most))
+        for nbytes in _cut(rows * row, most * row):
             count = nbytes // row
             tile = take(nbytes).view(columns.element).reshape(count, -1)
             out = [parts[first][:count, own] for (first, own), *_ in columns.holders]
@@ -103,22 +113,27 @@ def assemble(
     """
     rows, widths = plan.runs()
     row = sum(map(sum, widths))
-    if rows == 1 or row > TILE // 2:
+    if _is_copied_by_runs(rows, widths):
         for _ in range(rows):
             for section, piece, width in _runs(widths):
                 first, *others = plan.holders(section, piece)
                 while width:
-                    nbytes = min(width, TILE)
-                    data = take(first, nbytes, 0) if others else run(first, nbytes)
+                    data: Data
+                    if others:
+                        nbytes = min(width, TILE)
+                        data = array = take(first, nbytes, 0)
+                        for group in others:
+                            if not np.array_equal(take(group, nbytes, 1), array):
+                                raise refuse(first, group)
+                    else:
+                        data = run(first, min(width, RUN))
                     width -= data.nbytes
-                    for group in others:
-                        if not np.array_equal(take(group, nbytes, 1), data):
-                            raise refuse(first, group)
                     yield data
     elif row:
         columns = _Columns(plan, widths)
-        tile = np.empty((min(rows, TILE // row), row // columns.element.itemsize), columns.element)
-        for nbytes in _cut(rows * row, TILE // row * row):
+        most = _rows_of_tile(row, plan.groups)
+        tile = np.empty((min(rows, most), row // columns.element.itemsize), columns.element)
+        for nbytes in _cut(rows * row, most * row):
             count = nbytes // row
             for group, width in enumerate(columns.widths):
                 if width:
@@ -127,6 +142,18 @@ def assemble(
                     own = part.view(columns.element).reshape(count, -1)
                     _fill(tile[:count], own, group, runs, columns, refuse)
             yield tile[:count]
+
+
+def _is_copied_by_runs(rows: int, widths: list[list[int]]) -> bool:
+    """Return whether the runs are so long that each of them is copied by itself."""
+    lengths = [width for pieces in widths for width in pieces]
+    row = sum(lengths)
+    return rows == 1 or row > MOST * TILE or row * MOST >= TILE * len(lengths)
+
+
+def _rows_of_tile(row: int, groups: int) -> int:
+    """Return how many rows are in memory at a time; with many parts more, for fewer writes."""
+    return max(1, min(MOST * TILE, max(TILE, groups * TILE // 32)) // row)
 
 
 def _fill(

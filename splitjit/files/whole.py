@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from splitjit.files.checkpoint import Checkpoint
-from splitjit.files.formats.base import Data, FileWriter, Run, Tensor, TensorFile
+from splitjit.files.formats.base import Data, FileWriter, Run, Tensor, TensorFile, arrays
 from splitjit.files.joined import JoinedFile
 from splitjit.files.joining import make_index, match_parts
 from splitjit.files.patterns import Choice
@@ -106,7 +106,9 @@ class _Stream:
     def readinto(self, room: memoryview) -> int:
         """Fill the first bytes of a buffer, and return how many; 0 at the end."""
         data = self.next(len(room))
-        room[: data.nbytes] = data.read().data if isinstance(data, Run) else data.data
+        for array in arrays(data):
+            room[: array.nbytes] = array.data
+            room = room[array.nbytes :]
         return data.nbytes
 
 

@@ -17,7 +17,7 @@ from splitjit.files import tiles
 from splitjit.files.formats.base import TensorFile, identity
 from splitjit.files.joined import JoinedFile, JoinedFiles
 from splitjit.files.plan import FilePlan, SplitFiles
-from splitjit.files.reading import Readers, assemble, make_buffers
+from splitjit.files.reading import Readers, assemble, make_buffer, make_buffers
 from splitjit.files.transaction import Staged, transaction
 
 Count = Callable[[int], object]
@@ -121,7 +121,7 @@ def _copy_files(copies: Iterable[tuple[Path, Path]], staged: Mapping[Path, Stage
 
 def _split(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
     """Write the parts of one file."""
-    buffer = np.empty(tiles.TILE, np.uint8)
+    buffer = make_buffer()
     with contextlib.ExitStack() as stack:
         create = file.tensors[0].file.create
         parts = [
@@ -135,7 +135,7 @@ def _split(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
                 part.begin(plan.part(i))
             stream = readers.next(plan.file)
             take = functools.partial(_take, plan.file, stream, buffer)
-            run = functools.partial(plan.file.run, stream=stream, buffer=buffer)
+            run = functools.partial(plan.file.run, stream=stream, buffer=buffer[: tiles.TILE])
             for group, data in tiles.divide(plan, take, run):
                 for part in parts[group * plan.copies :][: plan.copies]:
                     part.write(data)

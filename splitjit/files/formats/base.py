@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
@@ -20,6 +20,7 @@ import numpy as np
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
 from splitjit.files.transaction import Staged
+from splitjit.files.transaction.disk import Changing
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Run:
     start, stop : int
         The first byte in the file, and the byte after the last.
     buffer : ndarray
-        Where to read the bytes. Other runs may use the same buffer.
+        Where to read bytes. Other runs may use the same buffer.
     """
 
     def __init__(
@@ -79,35 +80,44 @@ class Run:
     ) -> None:
         self._file = file
         self._stream = stream
-        self.start = start
+        self._start = start
         self.nbytes = stop - start
         self._buffer = buffer
 
-    @property
-    def descriptor(self) -> int:
-        """The descriptor of the open file."""
-        return self._stream.fileno()
-
     def cut(self, nbytes: int) -> tuple[Run, Run]:
         """Return the first bytes and the rest."""
-        stop = self.start + self.nbytes
-        middle = min(self.start + nbytes, stop)
-        return tuple(
-            Run(self._file, self._stream, *ends, self._buffer)
-            for ends in ((self.start, middle), (middle, stop))
-        )
+        stop = self._start + self.nbytes
+        middle = min(self._start + nbytes, stop)
+        first = Run(self._file, self._stream, self._start, middle, self._buffer)
+        return first, Run(self._file, self._stream, middle, stop, self._buffer)
 
-    def read(self) -> np.ndarray:
-        """Read the bytes."""
+    def copy_to(self, file: Changing) -> int:
+        """Let the system copy the bytes; return how many it has copied before it gave up."""
+        done = 0
+        while done < self.nbytes:
+            count = file.copy(self._stream.fileno(), self._start + done, self.nbytes - done)
+            if not count:
+                break
+            done += count
+        return done
+
+    def read(self) -> Iterator[np.ndarray]:
+        """Read the bytes, as many at a time as the buffer holds."""
         after = self._stream.tell()
-        self._stream.seek(self.start)
-        data = self._file.fill(self._buffer[: self.nbytes], self._stream)
+        self._stream.seek(self._start)
+        for done in range(0, self.nbytes, self._buffer.size):
+            room = self._buffer[: self.nbytes - done]
+            yield self._file.fill(room, self._stream)
         self._stream.seek(after)
-        return data
 
 
 Data = np.ndarray | Run
 """The next bytes of a tensor: a contiguous array of any dtype, or a run of a file."""
+
+
+def arrays(data: Data) -> Iterable[np.ndarray]:
+    """Return the next bytes of a tensor as arrays."""
+    return data.read() if isinstance(data, Run) else [data]
 
 
 class FileWriter(ABC):
@@ -143,7 +153,7 @@ class FileWriter(ABC):
         self.close()
 
 
-_LARGE = 1 << 20
+_LARGE = 1 << 18
 """Bytes from which on it pays to write them to the disk at once, or to reserve space."""
 
 
@@ -176,19 +186,14 @@ class PlainWriter(FileWriter):
     def write(self, data: Data) -> None:
         """Append the next bytes of the tensor. The system copies a run if it can."""
         with self._file.append(self._end) as opened:
-            done = 0
-            if isinstance(data, Run):
-                file = data.descriptor
-                while count := opened.copy(file, data.start + done, data.nbytes - done):
-                    done += count
-            if done < data.nbytes:
-                array = data.read() if isinstance(data, Run) else data
-                rest = array.reshape(-1).view(np.uint8).data[done:]
-                while rest:
-                    rest = rest[opened.write(rest) :]
+            rest = data
+            if isinstance(rest, Run):
+                rest = rest.cut(rest.copy_to(opened))[1]
+            for array in arrays(rest):
+                opened.write_all(array.reshape(-1).view(np.uint8).data)
             if data.nbytes >= _LARGE:
                 opened.flush_early(self._end, data.nbytes)
-            self._end += data.nbytes
+        self._end += data.nbytes
 
     def close(self) -> None:
         """Do nothing: `write` has already closed the file."""

@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from splitjit.errors import SplitError
-from splitjit.files.formats.base import Data, FileWriter, Run, Tensor, TensorFile, refusal
+from splitjit.files.formats.base import Data, FileWriter, Tensor, TensorFile, arrays, refusal
 from splitjit.files.formats.npy import HEAD, Npy, make_header, parse_header
 from splitjit.files.transaction import Staged
 
@@ -99,8 +99,8 @@ class _ZipWriter(FileWriter):
 
     def write(self, data: Data) -> None:
         assert self._member is not None
-        array = data.read() if isinstance(data, Run) else data
-        self._member.write(array.data)
+        for array in arrays(data):
+            self._member.write(array.data)
 
     def close(self) -> None:
         with self._opened, self._archive:

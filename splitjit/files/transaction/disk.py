@@ -180,8 +180,7 @@ class Folder:
         """Write a new file, and wait until it is on disk."""
         descriptor = self.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with Changing(descriptor, "wb", self.path / name) as file:
-            while contents:
-                contents = contents[file.write(contents) :]
+            file.write_all(contents)
             change(flush, file.fileno())
 
     def mkdir(self, name: str, mode: int = 0o777) -> None:
@@ -249,6 +248,11 @@ class Changing(io.FileIO):
         """Write bytes, or the first of them, and return how many."""
         with self._named_errors(memoryview(data).nbytes):
             return change(super().write, data) or 0
+
+    def write_all(self, data: bytes | memoryview) -> None:
+        """Write bytes."""
+        while data:
+            data = data[self.write(data) :]
 
     def allocate(self, size: int) -> None:
         """Reserve space on the disk for a whole file, if the file system can.
