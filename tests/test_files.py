@@ -1,6 +1,8 @@
 """Splitting files: rules, orders, dtypes, and what a failure leaves on disk."""
 
 import contextlib
+import ctypes
+import errno
 import os
 import shutil
 import subprocess
@@ -16,6 +18,7 @@ from splitjit import files
 from splitjit.files import places, tiles, writing
 from splitjit.files.formats.base import PlainWriter, TensorFile
 from splitjit.files.formats.npy import Npy
+from splitjit.files.transaction import disk
 
 
 @pytest.fixture
@@ -332,6 +335,121 @@ def test_progress_adds_up(tmp_path, monkeypatch):
     assert {*totals} == {planned.nbytes} == {written[-1]}
     assert max(np.diff(written)) <= 1000
     assert planned.nbytes == 24_000 + 3 * (99 * 8 + 128)  # a member is copied with its header
+
+
+# ---- copies by the system --------------------------------------------------------------
+
+
+def cannot(code):
+    def copy(source, target, count, start):
+        raise OSError(code, os.strerror(code))
+
+    return copy
+
+
+def short(source, target, count, start):
+    return COPY(source, target, min(count, 1000), start)
+
+
+def once(limit):
+    """Return a copy that stops for good after some bytes."""
+    done = []
+
+    def copy(source, target, count, start):
+        count = min(count, limit - sum(done))
+        done.append(COPY(source, target, count, start) if count else 0)
+        return done[-1]
+
+    return copy
+
+
+COPY = getattr(os, "copy_file_range", None)
+COPIES = {
+    "short": short,
+    "zero": lambda *_: 0,
+    "stops": once(70_000),
+    **{name: cannot(getattr(errno, name)) for name in ("EXDEV", "ENOSYS", "EINVAL", "EOPNOTSUPP")},
+    "missing": None,
+}
+
+
+@pytest.mark.skipif(COPY is None, reason="needs os.copy_file_range")
+@pytest.mark.parametrize("name", COPIES)
+def test_what_the_system_does_not_copy_is_read(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(tiles, "TILE", 10_000)  # smaller than a run
+    if COPIES[name] is None:
+        monkeypatch.delattr(os, "copy_file_range")
+    else:
+        monkeypatch.setattr(os, "copy_file_range", COPIES[name])
+    x = np.random.default_rng(0).integers(0, 1 << 31, (300, 200), "i4")
+    np.save(tmp_path / "x.npy", x)
+    seen = []
+    done = files.split_files(
+        tmp_path / "x.npy", num_splits=2, progress=lambda *now: seen.append(now)
+    )
+    assert seen[-1] == (x.nbytes, x.nbytes)
+    assert_parts(x, done.targets, num_splits=2)
+    files.join_files(done.targets, tmp_path / "j.npy", axis=0)
+    assert (tmp_path / "j.npy").read_bytes() == (tmp_path / "x.npy").read_bytes()
+    again = files.reshard_files(done.targets, num_splits=3, axis=0, out=tmp_path / "o")
+    assert_parts(x, again.targets, num_splits=3)
+
+
+@pytest.mark.skipif(COPY is None, reason="needs os.copy_file_range")
+@pytest.mark.parametrize("verb", ["split", "join", "reshard"])
+@pytest.mark.parametrize("code", ["ENOSPC", "EIO"])
+def test_a_failure_of_the_system_to_copy(tmp_path, monkeypatch, verb, code):
+    np.save(tmp_path / "x.npy", np.arange(60_000))
+    parts = split_file(tmp_path / "x.npy", num_splits=2)
+    before = contents(tmp_path)
+    message = r"no space for .*bytes are free" if code == "ENOSPC" else r"Input/output error: .*npy"
+    out = {"out": tmp_path / "o"}
+    call = {
+        "split": lambda: split_file(tmp_path / "x.npy", num_splits=3, **out),
+        "join": lambda: files.join_files(parts, tmp_path / "j.npy", axis=0),
+        "reshard": lambda: files.reshard_files(parts, num_splits=3, axis=0, **out),
+    }[verb]
+    for last in range(2):
+        made = []
+
+        def failing(*arguments, last=last, made=made):
+            made.append(arguments)
+            return (
+                COPY(*arguments) if len(made) <= last else cannot(getattr(errno, code))(*arguments)
+            )
+
+        monkeypatch.setattr(os, "copy_file_range", failing)
+        with pytest.raises(OSError, match=message):
+            call()
+        assert len(made) == last + 1
+        assert contents(tmp_path) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reserves space")
+@pytest.mark.parametrize("code", ["EOPNOTSUPP", "ENOSYS", "ENOSPC", "EIO", "EINTR", "missing"])
+def test_space_is_reserved(tmp_path, monkeypatch, code):
+    x = np.arange(1 << 17)
+    np.save(tmp_path / "x.npy", x)
+    calls = []
+
+    def call(file, mode, start, size):
+        calls.append((mode, start, size))
+        if code == "EINTR" and len(calls) % 3 == 0:
+            return 0
+        ctypes.set_errno(getattr(errno, code))
+        return -1
+
+    monkeypatch.setattr(disk, "_fallocate", lambda: None if code == "missing" else call)
+    if code in ("ENOSPC", "EIO"):
+        message = "no space for .*bytes are free" if code == "ENOSPC" else "Input/output error"
+        with pytest.raises(OSError, match=message):
+            split_file(tmp_path / "x.npy", num_splits=2)
+        assert listing(tmp_path) == [Path("x.npy")]
+    else:
+        paths = split_file(tmp_path / "x.npy", num_splits=2)
+        assert_parts(x, paths, num_splits=2)
+        sizes = {(1, 0, path.stat().st_size) for path in paths}
+        assert {*calls} == (set() if code == "missing" else sizes)
 
 
 # ---- memory ---------------------------------------------------------------------------

@@ -1,16 +1,19 @@
 """The command under strace, which kills it or makes a system call fail."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from splitjit._cli.main import main
 
-CALLS = "rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,fsync,fchmod"
+CALLS = "rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,fsync,fchmod,"
+CALLS += "copy_file_range,fallocate"
 
 
 COMMANDS = {
@@ -19,14 +22,17 @@ COMMANDS = {
 }
 
 
-def traced(folder, inject, arguments):
-    """Run the command under strace; return its exit status, and whether anything was injected."""
+def traced(folder, arguments, inject=None):
+    """Run the command under strace; return its exit status, and the names of its calls."""
     command = [sys.executable, "-B", "-m", "splitjit", *arguments]
     log = folder.with_suffix(".strace")
-    strace = ["strace", "-f", "-o", log, "-e", f"trace={CALLS}", "-e", f"inject={inject}"]
+    strace = ["strace", "-f", "-o", log, "-e", f"trace={CALLS}"]
+    strace += ["-e", f"inject={inject}"] if inject else []
     ended = subprocess.run([*strace, *command, "--quiet"], cwd=folder, stderr=subprocess.DEVNULL)
     text = log.read_text()
-    return ended.returncode, any(word in text for word in ("INJECTED", "SIGTERM", "SIGKILL"))
+    injected = any(word in text for word in ("INJECTED", "SIGTERM", "SIGKILL"))
+    assert injected == bool(inject)
+    return ended.returncode, Counter(re.findall(r"^\d+ +(\w+)\(", text, re.MULTILINE))
 
 
 def works():
@@ -51,7 +57,7 @@ def contents(folder):
 @pytest.mark.parametrize(("name", "force"), [("split", False), ("split", True), ("reshard", False)])
 def test_every_system_call(tmp_path, monkeypatch, inject, name, force):
     monkeypatch.chdir(tmp_path)
-    np.save("x.npy", np.arange(6))
+    np.save("x.npy", np.arange(1 << 17))  # large enough for space to be reserved
     if name == "reshard":
         assert main([*COMMANDS["split"], "--quiet"]) == 0
     for path in tmp_path.iterdir():
@@ -62,15 +68,23 @@ def test_every_system_call(tmp_path, monkeypatch, inject, name, force):
     assert main(COMMANDS[name]) == 0
     new = contents(tmp_path)
     arguments = [*COMMANDS[name], "--force"] if force else COMMANDS[name]
-    tried = 0
-    for call in CALLS.split(","):
-        for when in range(1, 100):
-            for path in tmp_path.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            for place, content in old.items():
-                (tmp_path / place).write_bytes(content)
-                os.utime(tmp_path / place, (0, 0))
-            status, injected = traced(tmp_path, f"{call}:{inject}:when={when}", arguments)
+
+    def prepare():
+        for path in tmp_path.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for place, content in old.items():
+            (tmp_path / place).write_bytes(content)
+            os.utime(tmp_path / place, (0, 0))
+
+    prepare()
+    status, calls = traced(tmp_path, arguments)
+    assert status == 0
+    assert calls["copy_file_range"] >= 2
+    assert calls["fallocate"] >= 2
+    for call, count in calls.items():
+        for when in range(1, count + 1):
+            prepare()
+            status, _ = traced(tmp_path, arguments, f"{call}:{inject}:when={when}")
             clean = contents(tmp_path)
             if "KILL" not in inject:
                 assert clean in ([old, new] if status else [new]), (call, when)
@@ -79,7 +93,3 @@ def test_every_system_call(tmp_path, monkeypatch, inject, name, force):
             assert again == 0 or finished
             assert contents(tmp_path) == new, (call, when)
             assert not [*tmp_path.rglob(".splitjit-*")]
-            tried += injected
-            if not injected:
-                break
-    assert tried > 20
