@@ -189,7 +189,7 @@ class PlainWriter(FileWriter):
             rest = data
             if isinstance(rest, Run):
                 rest = rest.cut(rest.copy_to(opened))[1]
-            for array in arrays(rest):
+            for array in arrays(rest) if rest.nbytes else ():
                 opened.write_all(array.reshape(-1).view(np.uint8).data)
             if data.nbytes >= _LARGE:
                 opened.flush_early(self._end, data.nbytes)
