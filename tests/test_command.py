@@ -432,18 +432,17 @@ def test_a_missing_package_is_one_line(tmp_path, capsys, monkeypatch):
 
 HALF_WAY = """
     import runpy, sys, time
-    from splitjit.files.formats.base import TensorFile
+    from splitjit.files.formats.base import PlainWriter
 
-    fill, tiles = TensorFile.fill, []
+    write, parts = PlainWriter.write, []
 
     def waiting(*args):
-        tiles.append(fill(*args))
-        if len(tiles) == 2:
+        if parts:
             print("half-way", flush=True)
             time.sleep(60)
-        return tiles[-1]
+        parts.append(write(*args))
 
-    TensorFile.fill = waiting
+    PlainWriter.write = waiting
     sys.argv = ["__main__.py", "split", "x.npy", "--num-splits", "2", *sys.argv[1:]]
     runpy.run_module("splitjit", run_name="__main__")
 """
@@ -451,7 +450,7 @@ HALF_WAY = """
 
 @pytest.fixture
 def half_way(x, tmp_path):
-    """Start a split that waits half-way: one part is written and the other has begun."""
+    """Start a split that waits half-way: one part is written and the other is empty."""
     started = []
 
     def start(*arguments, **keywords):
