@@ -173,6 +173,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, li
                     times[contender].append(take_turn(call, checkout, paths, options.cold))
                     if contender == OURS and not number:
                         verify(out, parts if verb == "split" else folder)
+            print(table(results), file=sys.stderr)  # an interrupted run has told what it knows
     return results
 
 
