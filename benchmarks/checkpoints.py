@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -147,7 +148,10 @@ def take_turn(call: list[str], checkout: Path, paths: list[Path], cold: bool) ->
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, list]]:
     """Measure all cases: in each round, all contenders in random order."""
     whole, out = folder / "m.safetensors", folder / "out"
-    make_checkpoint(whole)
+    # In another process: the peak memory of a child begins with the memory of its parent.
+    maker = multiprocessing.Process(target=make_checkpoint, args=(whole,))
+    maker.start()
+    maker.join()
     contenders = [COPY, OURS, *options.peer, *([BEFORE] if options.before else [])]
     results: dict[str, dict[str, list]] = {}
     for case in options.case:
