@@ -283,7 +283,7 @@ class Changing(io.FileIO):
         """
         if hasattr(os, "copy_file_range"):
             with self._named_errors(nbytes), _tolerated():
-                return change(os.copy_file_range, source, self.fileno(), nbytes, start)
+                return int(change(os.copy_file_range, source, self.fileno(), nbytes, start))
         return 0
 
     def flush_early(self, start: int, nbytes: int) -> None:
