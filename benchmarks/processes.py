@@ -22,7 +22,7 @@ from benchmarks.machine import ROOT, provenance, rest_among
 from benchmarks.workers import BEFORE, Worker
 
 BIND = "splitjit, bind"
-VARIANTS = ("splitjit, plan", BIND)
+VARIANTS = ("splitjit, plan", BIND, "splitjit, one thread")
 PEERS = ("NumPy, slices", "torch", "onnxruntime")
 CONTENDERS = (OURS, *VARIANTS, "NumPy, split", *PEERS)
 CASES = {

@@ -8,11 +8,8 @@
 """
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from splitjit._api.explain import explain
-from splitjit._api.explanation import Explanation
 from splitjit._api.plan import SplitPlan, plan_split
 from splitjit._api.split import split, split_into
 from splitjit._copy.buffers import clear_caches, set_buffer_limit
@@ -26,6 +23,8 @@ if TYPE_CHECKING:
     from splitjit import onnx as onnx
     from splitjit import openvino as openvino
     from splitjit import torch as torch
+    from splitjit._api.explain import explain as explain
+    from splitjit._api.explanation import Explanation as Explanation
 
 __all__ = [
     "Explanation",
@@ -42,6 +41,9 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
+_LATER = {"explain": "splitjit._api.explain", "Explanation": "splitjit._api.explanation"}
+"""Public names that few programs use, and their modules: `import splitjit` takes less time."""
+
 _SUBMODULES = ("dask", "files", "numpy", "onnx", "openvino", "torch")
 
 
@@ -52,8 +54,10 @@ def __dir__() -> list[str]:
 
 if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute
 
-    def __getattr__(name: str) -> ModuleType:
-        """Import a public submodule when it is first used."""
+    def __getattr__(name: str) -> Any:
+        """Import a public submodule, or the module of a public name, when it is first used."""
         if name in _SUBMODULES:
             return import_module(f"splitjit.{name}")
+        if name in _LATER:
+            return getattr(import_module(_LATER[name]), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -177,7 +177,9 @@ class TensorBinding(Binding[Part]):
         source = reader()(x)
         if source is None:
             return run_plan(self._plan, x, self._tensors, True)
-        super().__call__(source.array)
+        entry = self._entry  # as in `Binding.__call__`, without its list
+        if entry is None or not entry.into(source.array, self._out):
+            self._copy(source.array)
         mark_written(self._tensors)
         return self._tensors.copy()
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from splitjit._api.binding import Binding, bind
-from splitjit._api.explanation import Explanation, explain_plan
 from splitjit._api.run import run_plan
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs import tensors
@@ -28,6 +27,9 @@ from splitjit._plan.cache import PLANS
 from splitjit._plan.plan import BYTES_PER_PART, Plan
 from splitjit._plan.protocols import Lazy, Part, Scalar, SupportsSlices
 from splitjit._plan.rules import Rule
+
+if TYPE_CHECKING:
+    from splitjit._api.explanation import Explanation
 
 
 class SplitPlan(Plan):
@@ -261,6 +263,8 @@ class SplitPlan(Plan):
         >>> plan.explain(np.zeros((4, 6)), copy=False).strategy
         'views'
         """
+        from splitjit._api.explanation import explain_plan
+
         return explain_plan(self, x, out, copy)
 
 
