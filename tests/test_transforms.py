@@ -139,13 +139,7 @@ def test_vmap_of_a_batch_in_the_middle(call, rule):
 
 @rules
 @calls
-@pytest.mark.parametrize("by_kernels", [False, True])
-def test_gradients(call, rule, by_kernels, monkeypatch):
-    if by_kernels:
-        monkeypatch.setattr(tensors, "GRADIENT_FROM", 0)
-        assert type(tensors.tensor_source(torch.ones(4, requires_grad=True))) is (
-            tensors.GradientSource
-        )
+def test_gradients(call, rule):
     x = numbers(4, 6)
     slices = total(expected(x.requires_grad_(), rule, 1))
     (wanted,) = torch.autograd.grad(slices, x)
@@ -163,8 +157,8 @@ def test_gradients(call, rule, by_kernels, monkeypatch):
     assert torch.equal(hessian, torch.func.hessian(lambda x: total(expected(x, rule, 1)))(x))
 
 
-def test_gradients_of_large_tensors(monkeypatch):
-    monkeypatch.setattr(tensors, "GRADIENT_FROM", 0)
+def test_gradients_of_gradients():
+    assert type(tensors.tensor_source(numbers(4).requires_grad_())) is tensors.GradientSource
     for x in (numbers(4, 6).bfloat16(), numbers(4, 6).double(), numbers(6, 4).T):
         weight = torch.nn.Parameter(x)
         first, _ = split(weight, [2, 4], axis=1)  # no gradient for the second part
@@ -395,11 +389,22 @@ def test_outputs_inside_of_transforms(write):
     assert same(tangents, wanted)
 
 
+@pytest.mark.parametrize("copy", [True, False])
+def test_kernels_split_a_parameter_without_its_gradient(copy):
+    weight = torch.nn.Parameter(numbers(4, 6))
+    with torch.no_grad():
+        assert type(tensors.tensor_source(weight)) is tensors.TensorSource
+        parts = split(weight, num_splits=2, axis=1, copy=copy)
+        out = split(weight, num_splits=2, axis=1, out=[torch.zeros(4, 3), torch.zeros(4, 3)])
+    wanted = torch.split(numbers(4, 6), 3, 1)
+    assert same(parts, wanted)
+    assert same(out, wanted)
+    assert not any(part.requires_grad for part in parts)
+    assert (parts[0].data_ptr() == weight.data_ptr()) is not copy
+
+
 @writes
-@pytest.mark.parametrize("by_kernels", [False, True])
-def test_outputs_that_a_transform_cannot_write_are_refused(write, by_kernels, monkeypatch):
-    if by_kernels:
-        monkeypatch.setattr(tensors, "GRADIENT_FROM", 0)
+def test_outputs_that_a_transform_cannot_write_are_refused(write):
     x, out = numbers(4, 6), [torch.zeros(4, 3), torch.zeros(4, 3)]
     with pytest.raises(SplitTypeError, match="records no gradient"):
         write(x.requires_grad_(), out)
