@@ -20,7 +20,7 @@ _FILE = Path(splitjit.__file__)
 
 _LOADING = (
     "loading the kernels; the first time on this machine, splitjit compiles this version of them, "
-    "which takes about 10 s on a quiet machine"
+    "which takes 10 to 25 s on a quiet machine"
 )
 
 
