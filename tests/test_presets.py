@@ -160,8 +160,12 @@ def rank_model(model, held, rank, count, attributes, plans, total):
             def take_slopes(module, arguments, keywords):
                 if keywords["alibi"] is None:
                     return None
-                own = keywords["alibi"].chunk(count)[rank]
-                return arguments, {**keywords, "alibi": own}
+                alibi = keywords["alibi"]  # (heads, 1, length), and Falcon's a batch before them
+                own = {"alibi": alibi.chunk(count, alibi.ndim - 3)[rank]}
+                mask = keywords.get("attention_mask")
+                if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:  # Falcon's, of heads
+                    own["attention_mask"] = mask.chunk(count, 1)[rank]
+                return arguments, {**keywords, **own}
 
             module.register_forward_pre_hook(take_slopes, with_kwargs=True)
         if type(module).__name__.lower().endswith(("attention", "mixer")):

@@ -423,7 +423,7 @@ def test_names_with_another_prefix(tmp_path):
 @LARGE
 def test_a_model_without_attention(tmp_path):
     sizes = {key: SIZES[key] for key in ("hidden_size", "vocab_size")}
-    config = transformers.RwkvConfig(**sizes, num_hidden_layers=1)
+    config = transformers.RwkvConfig(**sizes, num_hidden_layers=2)
     transformers.RwkvForCausalLM(config).save_pretrained(tmp_path / "model")
     with pytest.raises(splitjit.SplitError, match="the plan of RwkvForCausalLM names no tensor"):
         files.plan_files(tmp_path / "model", num_splits=2, tp_plan=True)
