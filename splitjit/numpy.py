@@ -18,6 +18,9 @@ from splitjit.errors import SplitError
 
 __all__ = ["array_split", "dsplit", "hsplit", "split", "unstack", "vsplit"]
 
+_ORIGINALS = {name: getattr(np, name) for name in __all__ if name != "unstack"}
+"""NumPy's functions: a program may replace them by those of this module."""
+
 
 def split(
     ary: Any, indices_or_sections: SupportsIndex | Indices, axis: SupportsIndex = 0
@@ -54,7 +57,7 @@ def split(
     >>> [part.tolist() for part in splitjit.numpy.split(np.arange(6), [2, 3])]
     [[0, 1], [2], [3, 4, 5]]
     """
-    return _parts(np.split, "num_splits", ary, indices_or_sections, axis)
+    return _parts(_ORIGINALS["split"], "num_splits", ary, indices_or_sections, axis)
 
 
 def array_split(
@@ -87,7 +90,7 @@ def array_split(
     >>> [part.tolist() for part in splitjit.numpy.array_split(np.arange(5), 3)]
     [[0, 1], [2, 3], [4]]
     """
-    return _parts(np.array_split, "num_sections", ary, indices_or_sections, axis)
+    return _parts(_ORIGINALS["array_split"], "num_sections", ary, indices_or_sections, axis)
 
 
 def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
@@ -117,7 +120,7 @@ def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     [[[0], [3]], [[1, 2], [4, 5]]]
     """
     axis = 0 if np.ndim(ary) == 1 else 1
-    return _parts(np.hsplit, "num_splits", ary, indices_or_sections, axis, False)
+    return _parts(_ORIGINALS["hsplit"], "num_splits", ary, indices_or_sections, axis, False)
 
 
 def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
@@ -147,7 +150,7 @@ def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     [[[0, 1]], [[2, 3]]]
     """
     axis = 0 if np.ndim(ary) >= 2 else None
-    return _parts(np.vsplit, "num_splits", ary, indices_or_sections, axis, False)
+    return _parts(_ORIGINALS["vsplit"], "num_splits", ary, indices_or_sections, axis, False)
 
 
 def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
@@ -176,7 +179,7 @@ def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     >>> [part.shape for part in splitjit.numpy.dsplit(np.zeros((2, 2, 4)), 2)]
     [(2, 2, 2), (2, 2, 2)]
     """
-    return _parts(np.dsplit, "num_splits", ary, indices_or_sections, 2, False)
+    return _parts(_ORIGINALS["dsplit"], "num_splits", ary, indices_or_sections, 2, False)
 
 
 def unstack(x: Any, /, *, axis: SupportsIndex = 0) -> tuple[Any, ...]:

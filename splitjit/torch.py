@@ -28,6 +28,11 @@ __all__ = [
     "vsplit",
 ]
 
+_ORIGINALS: dict[str, Any] = {
+    name: getattr(sys.modules.get("torch"), name, None) for name in __all__
+}
+"""torch's functions, if torch is imported: a program may replace them by those of this module."""
+
 
 def split(
     tensor: Any, split_size_or_sections: int | Sequence[int], dim: int = 0
@@ -232,7 +237,7 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
             pass
         else:
             return tuple([part.squeeze(dim) for part in parts])
-    return _clones(_torch().unbind(input, dim))
+    return _clones((_ORIGINALS.get("unbind") or _torch().unbind)(input, dim))
 
 
 def _torch() -> Any:
@@ -270,7 +275,7 @@ def _parts(
                 parts = []
             if parts:
                 return tuple(parts)
-    original: Callable[..., Any] = getattr(_torch(), name)
+    original: Callable[..., Any] = _ORIGINALS.get(name) or getattr(_torch(), name)
     return _clones(original(x, *args, **kwargs))
 
 

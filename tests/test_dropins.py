@@ -199,3 +199,19 @@ def test_functions_of_torch_compiled(torch):
     compiled = torch.compile(function, backend="eager", fullgraph=True)
     for parts, expected in zip(compiled(x), function(x), strict=True):
         same_tensors(torch, parts, expected, x)
+
+
+@pytest.mark.parametrize("name", ["split", "array_split", "hsplit", "vsplit", "dsplit"])
+def test_a_program_may_replace_the_functions_of_numpy(name, monkeypatch):
+    x = np.arange(8).reshape(2, 2, 2).view(np.recarray)  # NumPy itself splits subclasses
+    wanted = getattr(np, name)(x, 2)
+    monkeypatch.setattr(np, name, getattr(splitjit.numpy, name))
+    assert [part.tolist() for part in getattr(np, name)(x, 2)] == [p.tolist() for p in wanted]
+
+
+def test_a_program_may_replace_the_functions_of_torch(monkeypatch):
+    torch = pytest.importorskip("torch")
+    x = torch.arange(6.0).to("meta")  # torch itself splits it
+    for name, argument in (("split", 2), ("chunk", 3), ("tensor_split", 3)):
+        monkeypatch.setattr(torch, name, getattr(splitjit.torch, name))
+        assert [part.shape for part in getattr(torch, name)(x, argument)] == [(2,)] * 3
