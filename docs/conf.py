@@ -60,8 +60,9 @@ intersphinx_mapping = {
 copybutton_prompt_text = r">>> |\.\.\. |\$ "  # copy what a reader types, without the output
 copybutton_prompt_is_regexp = True
 
-# The build runs all examples, except those that need what is missing here. Their pages then have no
-# output. Workers that are new processes cannot import an example out of this build.
+# The build runs an example only if the packages that the example needs are installed. The pages of
+# the other examples have no output. Workers that are new processes cannot import an example out of
+# this build.
 runs = {path.stem + "[.]py" for path in Path(__file__).parents[1].glob("examples/*.py")}
 if not importlib.util.find_spec("torch"):
     runs -= {"data_loader[.]py", "torch_module[.]py"}

@@ -48,7 +48,7 @@ with torch.inference_mode():
 print("output", tuple(y.shape))
 
 # %%
-# In training, gradients flow through the parts as through those of torch.split.
+# In training, the weight gets the same gradient from these parts as from the parts of torch.split.
 
 
 def gradient(split):

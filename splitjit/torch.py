@@ -237,11 +237,17 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
             pass
         else:
             return tuple([part.squeeze(dim) for part in parts])
-    return _clones((_ORIGINALS.get("unbind") or _torch().unbind)(input, dim))
+    return _clones(_original("unbind")(input, dim))
 
 
 def _torch() -> Any:
     return sys.modules.get("torch") or import_module("torch")
+
+
+def _original(name: str) -> Callable[..., Any]:
+    """Return a function of torch, also if a program has replaced it by ours."""
+    original: Callable[..., Any] = _ORIGINALS.get(name) or getattr(_torch(), name)
+    return original
 
 
 def _reached(x: Any) -> bool:
@@ -275,8 +281,7 @@ def _parts(
                 parts = []
             if parts:
                 return tuple(parts)
-    original: Callable[..., Any] = _ORIGINALS.get(name) or getattr(_torch(), name)
-    return _clones(original(x, *args, **kwargs))
+    return _clones(_original(name)(x, *args, **kwargs))
 
 
 def _clones(views: Sequence[Any]) -> tuple[Any, ...]:
