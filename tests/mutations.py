@@ -745,9 +745,9 @@ MUTATIONS = [
     # ---- the loop for runs ----------------------------------------------------------------
     Mutation(
         "kernels: the end of a short run",
-        "_kernels/runs.py",
-        "                move(target + last, source + last, nbytes, False)",
-        "                pass",
+        "_kernels/variants.py",
+        "yield 1 << bit, [integer(0), last]",
+        "yield 1 << bit, [integer(0)]",
         DTYPES,
     ),
     Mutation(
@@ -930,7 +930,7 @@ MUTATIONS = [
     # ---- the loop for items deinterleaved ------------------------------------------------------
     Mutation(
         "kernels: deinterleaved in blocks",
-        "_kernels/intrinsics.py",
+        "_kernels/variants.py",
         "places = [part + parts * i for i in range(items)]",
         "places = [part * items + i for i in range(items)]",
         DEINTERLEAVED,
@@ -987,23 +987,23 @@ MUTATIONS = [
     # ---- the loop for transposed sources --------------------------------------------------
     Mutation(
         "kernels: a tile of a strip",
-        "_kernels/tiles.py",
-        "for k in range(group, min(group + together * width, lines), width):",
-        "for k in range(group, min(group + together * width, lines - width), width):",
+        "_kernels/variants.py",
+        "end = _least(builder, builder.add(first, group), lines)",
+        "end = _least(builder, builder.add(first, group), builder.sub(lines, width))",
         TRANSPOSED,
     ),
     Mutation(
         "kernels: a tile past the end of a strip",
-        "_kernels/tiles.py",
-        "line = min(k, lines - width)",
+        "_kernels/variants.py",
+        "line = _least(builder, k, builder.sub(lines, width))",
         "line = k",
         f"{TRANSPOSED} {MEMORY}",
     ),
     Mutation(
         "kernels: the steps after the last tile",
         "_kernels/tiles.py",
-        "return steps - steps % (LINE // run)",
-        "return steps",
+        "    return done\n",
+        "    return steps\n",
         TRANSPOSED,
     ),
     Mutation(
@@ -1015,16 +1015,16 @@ MUTATIONS = [
     ),
     Mutation(
         "kernels: the last square of some lines",
-        "_kernels/tiles.py",
-        "first = min(k, lines - side)",
-        "first = k",
+        "_kernels/variants.py",
+        "k = _least(builder, k, builder.sub(lines, side))",
+        "pass",
         f"{TRANSPOSED} {MEMORY}",
     ),
     Mutation(
         "kernels: the last square of some steps",
-        "_kernels/tiles.py",
-        "i = min(j, steps - side)",
-        "i = j",
+        "_kernels/variants.py",
+        "i = _least(builder, i, builder.sub(steps, side))",
+        "pass",
         f"{TRANSPOSED} {MEMORY}",
     ),
     Mutation(
@@ -1036,9 +1036,9 @@ MUTATIONS = [
     ),
     Mutation(
         "kernels: a piece of few steps without the next step",
-        "_kernels/tiles.py",
-        "                offset += run\n",
-        "",
+        "_kernels/variants.py",
+        "[offset, source], [run, step]) as (place, first)",
+        "[offset, source], [integer(0), step]) as (place, first)",
         TRANSPOSED,
     ),
     Mutation(
@@ -1178,7 +1178,7 @@ MUTATIONS = [
     Mutation(
         "threads: more than one where one was asked for",
         "_copy/threads.py",
-        "if _here.alone:",
+        "if _alone.get():",
         "if False:",
         "test_dask.py",
     ),

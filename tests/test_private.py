@@ -46,7 +46,8 @@ def has_locks(name):
 
 
 CGUTILS = (
-    *("alloca_once_value", "for_range", "get_or_insert_function", "raw_memcpy", "unpack_tuple"),
+    *("alloca_once_value", "for_range", "for_range_slice", "get_or_insert_function"),
+    *("raw_memcpy", "unpack_tuple"),
 )
 MAY_DIFFER = np.intp(0).nbytes != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -82,7 +83,7 @@ PRIVATE = {
         lambda: all(attribute(f"numba.core.cgutils:{name}") for name in CGUTILS),
     ),
     "numba.core.errors": (
-        "_kernels.intrinsics, _njit", "splits raise an error",
+        "_kernels.llvm, _njit", "splits raise an error",
         lambda: attribute("numba.core.errors:RequireLiteralValue")
         and attribute("numba.core.errors:TypingError"),
     ),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import mmap
 import os
 import sys
 import warnings
@@ -147,6 +146,8 @@ class _Block:
     __slots__ = ("address", "export", "memory", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
+        import mmap  # most programs that import splitjit never need it, or need it much later
+
         try:
             if sys.platform == "win32":
                 self.memory = mmap.mmap(-1, nbytes)

@@ -11,7 +11,6 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,7 +122,6 @@ def _sizes(plan: Plan) -> np.ndarray:
     return np.fromiter(plan._each_size(), np.int64, plan._count)
 
 
-@dataclass(slots=True, eq=False)
 class CopyLayout:
     """A copy, in as few dims as the strides of both sides allow.
 
@@ -140,12 +138,10 @@ class CopyLayout:
         The address of the record, valid as long as this object exists.
     """
 
-    loop: str
-    record: np.ndarray
-    address: int = field(init=False)
+    __slots__ = ("address", "loop", "record")
 
-    def __post_init__(self) -> None:
-        self.address = address_of(self.record)
+    def __init__(self, loop: str, record: np.ndarray) -> None:
+        self.loop, self.record, self.address = loop, record, address_of(record)
 
     @property
     def source_strides(self) -> np.ndarray:

@@ -14,13 +14,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import threading
 import time
+from _thread import get_ident  # `threading` takes 1 ms to import
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from splitjit._copy.events import debug
+
+if TYPE_CHECKING:
+    from threading import RLock
 
 _T = TypeVar("_T")
 
@@ -71,7 +74,7 @@ def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = Fals
     result: _T | None = LOADED.get(key)
     if result is not None:
         return result
-    thread = threading.get_ident()
+    thread = get_ident()
     if thread in _loading or (time.monotonic() < _busy_until and not wait):
         return None
     try:
@@ -116,15 +119,13 @@ def _call(kernel: Callable[..., _T], arguments: tuple[object, ...], wait: bool) 
 
 
 def _call_now(kernel: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
-    thread = threading.get_ident()
+    thread = get_ident()
     if _is_unsafe_child or _loading[0] != thread or _has_interrupted_numba() or _importing():
         raise BlockingIOError
     return _call_with(_locks_of_numba(), kernel, arguments)
 
 
-def _call_with(
-    locks: list[threading.RLock], kernel: Callable[..., _T], arguments: tuple[object, ...]
-) -> _T:
+def _call_with(locks: list[RLock], kernel: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
     """Call the function while this thread holds all locks; raise BlockingIOError if it cannot."""
     if not locks:
         return kernel(*arguments)
@@ -160,7 +161,7 @@ def _locks_of_numba() -> list[Any]:
 
 def _has_interrupted_numba() -> bool:
     """Return whether this thread is in Numba, or imports what Numba needs."""
-    return _is_in_numba(sys._getframe()) or threading.get_ident() in _importing()
+    return _is_in_numba(sys._getframe()) or get_ident() in _importing()
 
 
 def _importing() -> list[int | None]:
@@ -204,7 +205,7 @@ def is_forked_child() -> bool:
 def _before_fork() -> None:
     """Note whether another thread compiles or imports."""
     global _busy_at_fork
-    here = threading.get_ident()
+    here = get_ident()
     others = [frame for thread, frame in sys._current_frames().items() if thread != here]
     _busy_at_fork = any(_is_in_numba(frame, _IMPORT_SYSTEM) for frame in others)
 

@@ -19,8 +19,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -138,8 +137,7 @@ def strategy(plan: Plan, x: np.ndarray, given: bool, contiguous: bool) -> str:
     return "loops" if recipe.loops is not None else recipe.slices.strategy
 
 
-@dataclass(slots=True, eq=False)
-class Outputs:
+class Outputs(NamedTuple):
     """What a recipe knows of checked outputs: their addresses, and the layout of the copy.
 
     It refers to no array, so a recipe may keep it after the outputs are freed.

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from time import perf_counter
 
 from splitjit._copy.cores import describe, usable
@@ -28,22 +28,18 @@ _NAPS = 4
 """How often the caller lets threads start that wait for its core; see `splitjit._kernels.wake`."""
 
 
-class _Here(threading.local):
-    alone = False
-
-
-_here = _Here()
+_alone = ContextVar("splitjit copies on the calling thread alone", default=False)
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Let the splits in the ``with`` block copy on the calling thread alone."""
-    before = _here.alone
-    _here.alone = True
+    before = _alone.get()
+    _alone.set(True)
     try:
         yield
     finally:
-        _here.alone = before
+        _alone.set(before)
 
 
 def is_small(nbytes: int) -> bool:
@@ -136,7 +132,7 @@ def _allowed() -> tuple[int, str]:
     """Return how many threads may copy at this moment, and why only one, if a rule says so."""
     if is_forked_child():
         return 1, "this process is a forked child, which Numba's threads could end"
-    if _here.alone:
+    if _alone.get():
         return 1, "this thread runs a task of Dask, which uses the other cores"
     started = LOADED.get((_start_threads,)) or _started()
     if started is None:

@@ -19,7 +19,10 @@
     runs.py              evenly spaced runs: ordinary stores, or stores that bypass the cache
             │
             ▼
-    intrinsics.py        LLVM: move, stream, prefetch, fence
+    variants.py          the innermost loops, with a variant for each word size
+            │
+            ▼
+    llvm.py              loads and stores of LLVM; intrinsics.py has them for compiled functions
 
 The other modules: `entry.py` checks arrays and makes them, and copies small ones with the loops
 above; `references.py` has Python objects for it. `table.py` has what both sides share, namely

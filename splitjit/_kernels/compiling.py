@@ -33,25 +33,25 @@ COMPILED = []
 """The names of the functions that this process compiled, and did not load from the cache."""
 
 
-def jit(function=None, *, tag="", **options):
+def jit(function=None, **options):
     """Compile a helper of the loops on its first call, as `numba.njit` does.
+
+    It is never a first-class function, so Numba need not compile the wrapper for that.
 
     Parameters
     ----------
     function : function
-    tag : str or int
-        Distinguishes functions that a factory made from the same source.
     **options
         Options of `numba.njit`.
     """
     if function is None:
-        return functools.partial(jit, tag=tag, **options)
-    return njit(**options)(named(function, tag))
+        return functools.partial(jit, **options)
+    return njit(no_cfunc_wrapper=True, **options)(named(function))
 
 
-def named(function, tag=""):
+def named(function):
     """Give a function a name that no other code has, in this process or in a cache."""
-    function.__qualname__ = f"{function.__name__}{tag}_{_digest(function.__module__)}"
+    function.__qualname__ = f"{function.__name__}_{_digest(function.__module__)}"
     return function
 
 

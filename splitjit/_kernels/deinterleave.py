@@ -20,7 +20,6 @@ from __future__ import annotations
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     copy_bytes,
-    deinterleave_lines,
     fence,
     move,
     out_of_line,
@@ -30,6 +29,7 @@ from splitjit._kernels.intrinsics import (
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import move_runs
 from splitjit._kernels.table import INTERLEAVED, LINE, PAGE, TARGET_OFFSET, WORD
+from splitjit._kernels.variants import deinterleave_lines
 
 _GROUP = 8  # lines of each part that are staged at a time
 _REGION = (_GROUP + 1) * LINE  # bytes of the staging buffer for one part

@@ -81,7 +81,7 @@ def layout_at(address):
     return Layout(dims, words[COUNT], words[RUNS], words_at(strides), rows, row)
 
 
-@jit(inline="always")
+@jit
 def part_at(layout, i):
     """Read row `i` of the record."""
     address = layout.rows + i * layout.row

@@ -26,6 +26,7 @@ from splitjit._kernels.intrinsics import (
     reserve,
 )
 from splitjit._kernels.table import LINE, PAGE
+from splitjit._kernels.variants import copy_words
 
 STAGE = PAGE
 """The staging buffer: short runs are gathered in it, in the L1 cache, and then streamed out.
@@ -73,32 +74,6 @@ def staging_buffer():
     return reserve(STAGE, PAGE)
 
 
-def _words_of(nbytes):
-    """Make the loop for runs of `nbytes` to 2 * `nbytes` - 1: one word or two overlapping words."""
-
-    @jit(tag=nbytes)
-    def copy_words(target, source, run, count, target_step, source_step):
-        out_of_line()
-        last = run - nbytes
-        if last == 0:
-            for _ in range(count):
-                move(target, source, nbytes, False)
-                target += target_step
-                source += source_step
-        else:
-            for _ in range(count):
-                move(target, source, nbytes, False)
-                move(target + last, source + last, nbytes, False)
-                target += target_step
-                source += source_step
-
-    return copy_words
-
-
-_words_of_1, _words_of_2, _words_of_4 = _words_of(1), _words_of(2), _words_of(4)
-_words_of_8, _words_of_16, _words_of_32 = _words_of(8), _words_of(16), _words_of(32)
-
-
 @jit
 def move_runs(target, source, run, count, target_step, source_step):
     """Copy runs by ordinary stores and the widest word that fits."""
@@ -112,18 +87,8 @@ def move_runs(target, source, run, count, target_step, source_step):
             move(target + last, source + last, LINE, False)
             target += target_step
             source += source_step
-    elif run >= 32:
-        _words_of_32(target, source, run, count, target_step, source_step)
-    elif run >= 16:
-        _words_of_16(target, source, run, count, target_step, source_step)
-    elif run >= 8:
-        _words_of_8(target, source, run, count, target_step, source_step)
-    elif run >= 4:
-        _words_of_4(target, source, run, count, target_step, source_step)
-    elif run >= 2:
-        _words_of_2(target, source, run, count, target_step, source_step)
     else:
-        _words_of_1(target, source, run, count, target_step, source_step)
+        copy_words(target, source, run, count, target_step, source_step)
 
 
 @jit

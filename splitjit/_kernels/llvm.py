@@ -1,0 +1,60 @@
+"""The LLVM code that intrinsics are made of: constants, pointers, loads and stores.
+
+Each function appends instructions to a block of the function that Numba compiles.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core.errors import RequireLiteralValue
+
+BYTE, INT32, INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
+
+
+def literals(*kinds):
+    """Return the values of literal arguments."""
+    for kind in kinds:
+        if not isinstance(kind, types.Literal):
+            raise RequireLiteralValue(f"{kind} must be a literal")
+    return [kind.literal_value for kind in kinds]
+
+
+def integer(value):
+    """Return a constant machine integer."""
+    return ir.Constant(INT64, value)
+
+
+def pointer_to(builder, address, element):
+    """Return the pointer to an element at an address, which is an integer."""
+    return builder.inttoptr(address, element.as_pointer())
+
+
+def store(builder, value, pointer, nbytes, stream):
+    """Store a value. If `stream`, the store bypasses the cache; the pointer must be aligned."""
+    store = builder.store(value, pointer, align=nbytes if stream else 1)
+    if stream:
+        one = ir.Constant(INT32, 1)
+        store.set_metadata("nontemporal", builder.module.add_metadata([one]))
+
+
+def move_word(builder, target, source, nbytes, stream):
+    """Move one word of `nbytes` bytes, a power of two up to a cache line."""
+    word = ir.IntType(8 * nbytes) if nbytes <= 8 else ir.VectorType(INT64, nbytes // 8)
+    value = builder.load(pointer_to(builder, source, word), align=1)
+    store(builder, value, pointer_to(builder, target, word), nbytes, stream)
+
+
+def shuffled(builder, a, b, places):
+    """Return the vector of the items at `places` in two vectors, one after the other."""
+    mask = ir.Constant(ir.VectorType(INT32, len(places)), places)
+    return builder.shuffle_vector(a, b, mask)
+
+
+def prefetch_line(builder, address, write=0, locality=2):
+    """Fetch a cache line, by default into the L2 cache."""
+    byte = BYTE.as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+    hints = [ir.Constant(INT32, value) for value in (write, locality, 1)]  # 1: of data
+    builder.call(function, [pointer_to(builder, address, BYTE), *hints])
