@@ -10,13 +10,19 @@ import ast
 import re
 from html import escape
 from pathlib import Path
+from xml.etree import ElementTree
 
 import splitjit
 
+ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
 ROOT = Path(__file__).parents[1]
 STATIC = Path(__file__).with_name("_static")
 INKS = {"light": "#1f2328", "dark": "#e6edf3"}
 """The color of lines and text on a light and on a dark page."""
+
+SVG = "{http://www.w3.org/2000/svg}"
+WIDTH = 224
+"""Pixels of an axis in the pictures of the rules. Three fit side by side, and one on a phone."""
 
 CHARTED = ("splitjit", "`np.split`, copied", "fastest other library", "limit")
 """The columns of the table of costs that the chart shows."""
@@ -37,13 +43,28 @@ def rules() -> str:
         call = f"split(x, {rule})"
         try:
             plan = splitjit.plan_split((7,), **{keyword or "split": ast.literal_eval(value)})
-            shown = plan._repr_html_()
+            shown = stretched(plan._repr_html_(), WIDTH)
         except splitjit.SplitError as error:
             shown = f"<p>{escape(str(error))}</p>"
         figures.append(
             f"<figure><figcaption><code>{escape(call)}</code></figcaption>{shown}</figure>"
         )
     return f'<div class="pictures">{"".join(figures)}</div>'
+
+
+def stretched(drawing: str, width: int) -> str:
+    """Stretch the cells of a drawing, but not its letters, so that drawings can be compared."""
+    root = ElementTree.fromstring(drawing)
+    cells = root.findall(f".//{SVG}rect")
+    factor = width / sum(float(cell.get("width", 0)) for cell in cells)
+    for element in root.iterfind(".//*"):
+        for name in {"x", "width"}.intersection(element.keys()):
+            element.set(name, f"{factor * float(element.get(name, 0)):g}")
+    left, top, _, height = root.get("viewBox", "").split()
+    across = f"{width + 2}"  # half of each outline lies outside of its box
+    root.set("width", across)
+    root.set("viewBox", f"{left} {top} {across} {height}")
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def tutorial() -> dict[str, str]:
