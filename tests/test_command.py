@@ -265,6 +265,12 @@ def test_others_are_skipped_on_demand(checkpoint, capsys):
     assert "m.npz: 2 of 3 tensors split, 1 left out" in capsys.readouterr().out
 
 
+def test_a_report_names_no_others_if_there_are_none(checkpoint, capsys):
+    np.savez("all.npz", a=np.ones(4), b=np.zeros(2))
+    assert main(["split", "all.npz", "--num-splits", "2"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "all.npz: 2 of 2 tensors split"
+
+
 @pytest.mark.parametrize("others", ["copy", "skip"])
 def test_dry_run_names_every_tensor(checkpoint, capsys, others):
     assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--dry-run", "--others", others]) == 0

@@ -174,7 +174,8 @@ def _lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
     divided = sum(plan.axis is not None for plan in file.tensors)
     count = len(file.tensors) + len(file.left_out)
     others = "copied" if divided < len(file.tensors) else "left out"
-    yield f"{paths}: {divided} of {count} tensors split, {count - divided} {others}"
+    rest = f", {count - divided} {others}" if divided < count else ""
+    yield f"{paths}: {divided} of {count} tensors split{rest}"
     if dry_run:
         for plan in file.tensors:
             yield f"  {plan.name}: {_describe_split(plan)}"
