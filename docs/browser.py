@@ -1,9 +1,10 @@
 """Open each page of the built site in a headless browser, wide and narrow, light and dark.
 
 ``python docs/browser.py docs/_build/html [--screenshots FOLDER]`` fails if a page writes an error
-to the console, requests a file that is missing, is wider than the window, or cuts off code. It
-also tries the search and the filter of the conformance tables. It needs ``--group browser`` and
-Chromium: an installed one, or the one of ``playwright install chromium``.
+to the console, requests a file that is missing, is wider than the window, cuts off code, or has
+code in letters that are too small to read. It also tries the search and the filter of the
+conformance tables. It needs ``--group browser`` and Chromium: an installed one, or the one of
+``playwright install chromium``.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ OVERFLOW = """() => [
     ...[...document.querySelectorAll("main pre")]
         .filter(e => e.scrollWidth > e.clientWidth + 1)
         .map(e => "code cut off: " + e.textContent.trim().slice(0, 40)),
+    ...[...document.querySelectorAll("main pre")]
+        .filter(e => parseFloat(getComputedStyle(e).fontSize) < 10)
+        .map(e => "letters too small: " + e.textContent.trim().slice(0, 40)),
     ...[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => "no " + i.src)]"""
 
 
