@@ -34,4 +34,7 @@ for layer in omp workqueue tbb; do # pytest skips the tests of a layer that Numb
         "import numba; numba.set_num_threads(1)"
 done
 python -m pytest "$@"
-[ $# -gt 0 ] || python tests/platforms/record.py all
+case "$*" in
+    "") python tests/platforms/record.py all ;;
+    "-m not slow") python tests/platforms/record.py "quick tests" ;;
+esac
