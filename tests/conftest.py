@@ -23,6 +23,7 @@ DIFFERENCES = {
         "SIGHUP": "Windows has no SIGHUP",
         "fork": "Windows has no forks, so splitjit is told of none",
         "test_usage": "the counters are those of Linux",
+        "test_space_is_reserved": "only Linux reserves space",
         "does_not_report_its_memory": "replaces a function that Windows lacks",
         "permissions_of_the_input": "Windows has other permissions",
         "owner_of_the_input": "Windows has other owners",
@@ -32,6 +33,7 @@ DIFFERENCES = {
     },
     "macos": {
         "test_usage": "the counters are those of Linux",
+        "test_space_is_reserved": "only Linux reserves space",
         "costs_no_more": "counts the calls of the simulation, too",
     },
 }
