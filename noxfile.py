@@ -107,7 +107,7 @@ def simulated(session: nox.Session, system: str) -> None:
 
 @nox.session
 def valgrind(session: nox.Session) -> None:
-    """Run the cases of tests/guarded.py under valgrind; the argument is their number."""
+    """Run the cases of tests/guarded.py under valgrind; arguments: their number, and routes."""
     if not shutil.which("valgrind"):
         session.skip("valgrind is missing: apt-get install valgrind")
     session.install(*WHEELS, ".", *TEST_PACKAGES)
