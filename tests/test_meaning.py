@@ -152,6 +152,7 @@ def test_outputs_that_carry_meaning_are_refused(kind):
     assert not np.asarray(wrong).any()
 
 
+@pytest.mark.filterwarnings("ignore:The chararray class is deprecated")  # since NumPy 2.5
 def test_plain_classes_are_split():
     x = np.arange(4.0)
     for plain in (x.view(Plain), x.view(np.recarray), x.reshape(4, 1).view(np.matrix),
