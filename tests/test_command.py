@@ -636,6 +636,22 @@ def test_warmup(capsys):
     assert re.fullmatch(r"All kernels are .* this took [\d.]+ s\.\n", capsys.readouterr().out)
 
 
+@pytest.mark.slow
+@needs_kernels
+def test_a_second_process_compiles_the_largest_loop(monkeypatch, tmp_path):
+    """With an empty cache and two cores; a later process finds all kernels in the cache."""
+    command = [sys.executable, "-m", "splitjit", "warmup"]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    second = "import sys; from splitjit._copy import cores; cores.usable = lambda now: 2; "
+    second += "from splitjit._cli import warm; from splitjit._kernels.compiling import COMPILED; "
+    second += "warm.compile_kernels(); print(*COMPILED)"
+    run = [sys.executable, "-c", second]
+    names = subprocess.run(run, env=environment, check=True, capture_output=True, text=True).stdout
+    assert "copy_" in names
+    assert "transpose_" not in names
+    subprocess.run([*command, "--check"], env=environment, check=True)
+
+
 @pytest.mark.parametrize("names", [[], ["_serial_0123", "copy_0123"]])
 def test_warmup_says_which_kernels_were_not_cached(names, monkeypatch, capsys):
     from splitjit._kernels import compiling

@@ -24,6 +24,7 @@ import numpy as np
 
 import splitjit
 from splitjit._cli.lines import say
+from splitjit._cli.warm import compile_kernels
 from splitjit._copy import cores
 from splitjit._copy.addresses import address_of
 from splitjit._copy.loading import jit_disabled
@@ -288,7 +289,7 @@ def _time_first_use() -> list[tuple[str, str]]:
     from splitjit._kernels.table import LOOPS
 
     imported = time.perf_counter()
-    splitjit.warmup()
+    compile_kernels()
     ready = time.perf_counter()
     figures = [("import of Numba", f"{imported - start:.2f} s")]
     if jit_disabled():

@@ -51,5 +51,5 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     if any(dtype.hasobject for dtype in kinds):
         load(assign_loop, wait=True)
     if not all(dtype.hasobject for dtype in kinds):
-        load_kernels()
         load_entries()
+        load_kernels()

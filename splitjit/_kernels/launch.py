@@ -9,7 +9,8 @@ from numba import cfunc, njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from splitjit._kernels.compiling import compile_cached
+from splitjit._kernels.cached_files import CachedFiles
+from splitjit._kernels.compiling import compile_cached, named
 from splitjit._kernels.copy import copy
 from splitjit._kernels.deinterleave import deinterleave
 from splitjit._kernels.table import Arguments
@@ -91,6 +92,14 @@ def copy_loop(name):
         The compiled code ``loop(task, tasks, address of Arguments)``.
     """
     return compile_cached(cfunc, _LOOP, _LOOPS[name], error_model="numpy")
+
+
+def is_missing(name):
+    """Return whether the cache could hold one of the loops that copy, but does not."""
+    try:
+        return not CachedFiles(named(_LOOPS[name])).are_intact()
+    except Exception:  # no folder can hold a cache
+        return False
 
 
 @functools.cache
