@@ -15,9 +15,9 @@ from statistics import geometric_mean
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import figures
+from benchmarks import figures, scaling
 from benchmarks.compare import LIMIT, OURS, PEERS, Case, contenders, measure
-from benchmarks.machine import describe
+from benchmarks.machine import CORES, describe
 
 QUICK_BYTES = 40_000_000  # --quick skips larger cases
 
@@ -277,6 +277,20 @@ def _figure(sweeps: dict[str, list[Result]]):
 # ---- command --------------------------------------------------------------------------
 
 
+def report_threads(options: argparse.Namespace) -> None:
+    """Measure how splits scale with threads, and write the chosen files."""
+    speeds = scaling.scale(sorted(options.threads), 3 if options.quick else 9)
+    report = f"{describe()}\n\n{scaling.table(speeds)}"
+    print(report)
+    if options.markdown:
+        options.markdown.write_text(report + "\n", encoding="utf-8")
+    if options.plot:
+        scaling.plot(speeds, options.plot)
+    if options.json:
+        text = json.dumps({"machine": describe(), "GB/s": speeds}, indent=1)
+        options.json.write_text(text + "\n", encoding="utf-8")
+
+
 def main() -> None:
     """Parse the arguments, measure the chosen groups, and write the chosen files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -292,7 +306,16 @@ def main() -> None:
         metavar="FILE",
         help="measure sizes, too, and plot them: FILE-light.svg and FILE-dark.svg",
     )
+    parser.add_argument(
+        "--threads", type=int, nargs="+", metavar="N",
+        help="measure only how splits scale with these numbers of threads; --plot draws the curve",
+    )  # fmt: skip
     options = parser.parse_args()
+    if options.threads:
+        if not 1 <= min(options.threads) <= max(options.threads) <= CORES:
+            parser.error(f"--threads: this machine runs 1 to {CORES} threads at once")
+        report_threads(options)
+        return
 
     caption = describe() + (" A quick run: for a first look only." if options.quick else "")
     groups = {name: GROUPS[name] for name in options.group or GROUPS}

@@ -27,6 +27,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from splitjit._copy.cores import usable
+
 ROOT = Path(__file__).parents[1]
 SECONDS = 600
 """The time limit for the tests of one mutation."""
@@ -1760,6 +1762,8 @@ def main() -> int:
     if arguments.list:
         print(*(mutation.name for mutation in chosen), sep="\n")
         return 0
+    if usable(time.monotonic()) < 2:
+        sys.exit("defects between the tasks of two threads cannot be seen on one core")
     survived = []
     with tempfile.TemporaryDirectory(prefix="splitjit-") as name:
         folder = Path(name)

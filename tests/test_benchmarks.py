@@ -5,16 +5,28 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from argparse import Namespace
 from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from benchmarks import busy, gate, history, landscape, processes, publish, strided, workers
+from benchmarks import (
+    busy,
+    gate,
+    history,
+    landscape,
+    processes,
+    publish,
+    report,
+    scaling,
+    strided,
+    workers,
+)
 from benchmarks.compare import Case
 from benchmarks.landscape import Cell, Found
-from benchmarks.machine import ROOT
+from benchmarks.machine import CORES, ROOT
 from benchmarks.workers import Worker, allocate, busy_programs
 
 CASE = Case((20, 12), 1, (4,) * 3)
@@ -373,3 +385,17 @@ def test_pages_load_fetched_scripts(tmp_path, monkeypatch):
         '<script src="jquery.min.js"></script>\n<script src="stupidtable.js"></script>\n'
         '<a href="https://c/">asv</a> <script src="asv.js"></script>'
     )
+
+
+def test_the_report_of_threads(tmp_path, monkeypatch, capsys):
+    """Each number of threads has a row and a mark; more threads than cores are refused."""
+    monkeypatch.setattr(scaling, "CASES", {"short": Case((1000, 6), 1, (3, 3))})
+    counts = [str(n) for n in range(1, CORES + 1)]
+    command = ["report.py", "--quick", "--plot", str(tmp_path / "threads.svg"), "--threads"]
+    monkeypatch.setattr(sys, "argv", [*command, *counts])
+    report.main()
+    assert capsys.readouterr().out.count("| short: (1000, 6)") == CORES
+    assert (tmp_path / "threads-dark.svg").exists()
+    monkeypatch.setattr(sys, "argv", [*command, str(CORES + 1)])
+    with pytest.raises(SystemExit):
+        report.main()
