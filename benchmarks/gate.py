@@ -234,6 +234,8 @@ def main() -> int:
         options.json.write_text(json.dumps(named) + "\n", encoding="utf-8")
     for contender, case in slower:
         print(f"slower beyond doubt: {case} ({contender})", file=sys.stderr)
+    if not slower:
+        print("\nno case is slower beyond doubt")
     return 1 if slower else 0
 
 

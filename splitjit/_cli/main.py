@@ -20,7 +20,7 @@ _FILE = Path(splitjit.__file__)
 
 _LOADING = (
     "loading the kernels; the first time on this machine, splitjit compiles this version of them, "
-    "which takes 6 to 20 s on a quiet machine"
+    "which takes 8 to 20 s on a quiet machine"
 )
 
 
