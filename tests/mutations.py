@@ -990,8 +990,8 @@ MUTATIONS = [
     Mutation(
         "kernels: a tile of a strip",
         "_kernels/variants.py",
-        "end = _least(builder, builder.add(first, group), lines)",
-        "end = _least(builder, builder.add(first, group), builder.sub(lines, width))",
+        "end = _least(builder, builder.add(first, tile), lines)",
+        "end = _least(builder, builder.add(first, tile), builder.sub(lines, width))",
         TRANSPOSED,
     ),
     Mutation(

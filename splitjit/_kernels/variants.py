@@ -26,6 +26,7 @@ from splitjit._kernels.llvm import (
 from splitjit._kernels.table import INTERLEAVED, LINE, TILE, WORD
 
 _AHEAD = 1 << 12  # bytes between a load of interleaved items and the address that is prefetched
+_SIZES = [1 << bit for bit in range(TILE.bit_length())]  # of items that tiles transpose
 
 
 def _variants(builder, keys, key):
@@ -54,9 +55,8 @@ def _words(builder, run, widest):
     overlap.
     """
     leading_zeros = builder.ctlz(run, ir.Constant(ir.IntType(1), 1))
-    for bit in _variants(
-        builder, range(widest.bit_length()), builder.sub(integer(63), leading_zeros)
-    ):
+    highest_bit = builder.sub(integer(63), leading_zeros)
+    for bit in _variants(builder, range(widest.bit_length()), highest_bit):
         last = builder.sub(run, integer(1 << bit))
         is_one_word = builder.icmp_signed("==", last, integer(0))
         with builder.if_else(is_one_word) as (one_word, two_words):
@@ -145,8 +145,7 @@ def transpose_squares(typingctx, table, offset, source, itemsize, lines, steps, 
 
     def codegen(context, builder, signature, args):
         table, offset, source, itemsize, lines, steps, step = args
-        sizes = [1 << bit for bit in range(TILE.bit_length() - 1)]
-        for size in _variants(builder, sizes, itemsize):
+        for size in _variants(builder, _SIZES[:-1], itemsize):  # one item of TILE is no square
             side = integer(TILE // size)
             with cgutils.for_range_slice(builder, integer(0), lines, side) as (k, _):
                 k = _least(builder, k, builder.sub(lines, side))
@@ -176,8 +175,8 @@ def transpose_tiles(
 
     A tile has ``LINE // itemsize`` steps and ``TILE // itemsize`` lines. The piece has at least so
     many lines; the last tiles repeat lines, but do not write them again. The steps are a multiple
-    of those of a tile. Line k is written to the address in word k of the table, plus `offset`. If
-    `stream`, this is a multiple of `LINE`, and the stores bypass the cache.
+    of those of a tile. Line k is written to the address in word k of the table, plus `offset`. With
+    `stream`, these addresses must be multiples of `LINE`, and the stores bypass the cache.
 
     ``LINE // TILE`` tiles share cache lines of the source. They follow each other, after `block`
     steps each, and prefetch an equal share of these lines from the address `ahead`.
@@ -186,13 +185,13 @@ def transpose_tiles(
     def codegen(context, builder, signature, args):
         table, offset, ahead, source, itemsize, lines, steps, step, block, stream = args
         is_streamed = builder.icmp_signed("!=", stream, integer(0))
-        for size in _variants(builder, [1 << bit for bit in range(TILE.bit_length())], itemsize):
-            tile, width = integer(LINE // size), integer(TILE // size)  # its steps and its lines
-            share = integer(TILE // size)  # steps whose cache line a tile prefetches
-            strides = [integer(LINE), builder.mul(step, tile), builder.mul(step, share)]
-            group = integer(LINE // size)  # lines of the tiles that share cache lines
+        for size in _variants(builder, _SIZES, itemsize):
+            # A tile has so many steps and lines, and prefetches as many steps as it has lines.
+            # The tiles that share cache lines have as many lines together as a tile has steps.
+            tile, width = integer(LINE // size), integer(TILE // size)
+            strides = [integer(LINE), builder.mul(step, tile), builder.mul(step, width)]
             with (
-                cgutils.for_range_slice(builder, integer(0), lines, group) as (first, _),
+                cgutils.for_range_slice(builder, integer(0), lines, tile) as (first, _),
                 cgutils.for_range_slice(builder, integer(0), steps, block) as (start, _),
             ):
                 count = builder.udiv(_least(builder, builder.sub(steps, start), block), tile)
@@ -200,7 +199,7 @@ def transpose_tiles(
                 begin = builder.mul(start, step)
                 fetch = builder.add(begin, builder.mul(first, integer(size)))
                 fetch = cgutils.alloca_once_value(builder, builder.add(ahead, fetch))
-                end = _least(builder, builder.add(first, group), lines)
+                end = _least(builder, builder.add(first, tile), lines)
                 with cgutils.for_range_slice(builder, first, end, width) as (k, _):
                     line = _least(builder, k, builder.sub(lines, width))
                     skip = builder.sub(k, line)
@@ -208,12 +207,9 @@ def transpose_tiles(
                     column = builder.add(source, builder.mul(line, integer(size)))
                     values = [place, builder.add(column, begin), builder.load(fetch)]
                     with _loop(builder, count, values, strides) as (to, at, near):
-                        _prefetch_steps(builder, near, share.constant, step)
+                        _prefetch_steps(builder, near, TILE // size, step)
                         rows = _transposed(builder, size, LINE // TILE, at, step)
-                        with builder.if_else(is_streamed) as branches:
-                            for branch, past_cache in zip(branches, (True, False), strict=True):
-                                with branch:
-                                    _store_lines(builder, rows, words, to, skip, past_cache)
+                        _store_lines(builder, rows, words, to, skip, is_streamed)
                     fetched = builder.mul(count, strides[-1])
                     builder.store(builder.add(builder.load(fetch), fetched), fetch)
         return context.get_dummy_value()
@@ -226,12 +222,17 @@ def _prefetch_steps(builder, address, count, step):
         prefetch_line(builder, builder.add(address, builder.mul(step, integer(i))))
 
 
-def _store_lines(builder, lines, table, offset, skip, stream):
-    """Store all lines of a tile but the first `skip`."""
-    for k, line in enumerate(lines):
-        with builder.if_then(builder.icmp_signed(">=", integer(k), skip)):
-            target = _line_at(builder, table, integer(k), offset)
-            store(builder, line, pointer_to(builder, target, line.type), LINE, stream)
+def _store_lines(builder, lines, table, offset, skip, is_streamed):
+    """Store all lines of a tile but the first `skip`; `is_streamed` is a truth value of LLVM."""
+    with builder.if_else(is_streamed) as branches:
+        for branch, past_cache in zip(branches, (True, False), strict=True):
+            with branch:
+                for k, line in enumerate(lines):
+                    with builder.if_then(builder.icmp_signed(">=", integer(k), skip)):
+                        target = _line_at(builder, table, integer(k), offset)
+                        store(
+                            builder, line, pointer_to(builder, target, line.type), LINE, past_cache
+                        )
 
 
 def _transposed(builder, itemsize, lanes, source, source_step):
