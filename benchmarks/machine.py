@@ -38,7 +38,7 @@ def commit() -> str:
     return git.stdout.strip() or "unknown commit"
 
 
-def describe() -> str:
+def describe(threads: Iterable[int] = (THREADS,)) -> str:
     """Return one line about the machine, the date, the load and the versions."""
     import splitjit
 
@@ -59,7 +59,12 @@ def describe() -> str:
             versions.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    where = [f"{datetime.date.today()}", platform.system(), processor, f"{THREADS} threads"]
+    where = [
+        f"{datetime.date.today()}",
+        platform.system(),
+        processor,
+        f"{', '.join(map(str, threads))} threads",
+    ]
     if hasattr(os, "getloadavg"):
         where.append(f"load of {os.getloadavg()[0]:.1f} before")
     return f"{', '.join(where)}; {', '.join(versions)}."

@@ -277,18 +277,27 @@ def _figure(sweeps: dict[str, list[Result]]):
 # ---- command --------------------------------------------------------------------------
 
 
-def report_threads(options: argparse.Namespace) -> None:
-    """Measure how splits scale with threads, and write the chosen files."""
-    speeds = scaling.scale(sorted(options.threads), 3 if options.quick else 9)
-    report = f"{describe()}\n\n{scaling.table(speeds)}"
+def show(options: argparse.Namespace, report: str) -> None:
+    """Print a report, and write it to the chosen file."""
     print(report)
     if options.markdown:
         options.markdown.write_text(report + "\n", encoding="utf-8")
+
+
+def keep(options: argparse.Namespace, data: dict) -> None:
+    """Write the results to the chosen file."""
+    if options.json:
+        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+def report_threads(options: argparse.Namespace) -> None:
+    """Measure how splits scale with threads, and write the chosen files."""
+    caption = describe(sorted(options.threads))
+    speeds = scaling.scale(sorted(options.threads), 3 if options.quick else 9)
+    show(options, f"{caption}\n\n{scaling.table(speeds)}")
     if options.plot:
         scaling.plot(speeds, options.plot)
-    if options.json:
-        text = json.dumps({"machine": describe(), "GB/s": speeds}, indent=1)
-        options.json.write_text(text + "\n", encoding="utf-8")
+    keep(options, {"machine": caption, "GB/s": speeds})
 
 
 def main() -> None:
@@ -321,17 +330,12 @@ def main() -> None:
     groups = {name: GROUPS[name] for name in options.group or GROUPS}
     results = {name: run(g.cases, g.fresh, options.quick) for name, g in groups.items()}
     tables = [table(groups[name], found) for name, found in results.items() if found]
-    report = "\n\n".join([caption, *tables])
-    print(report)
-    if options.markdown:
-        options.markdown.write_text(report + "\n", encoding="utf-8")
+    show(options, "\n\n".join([caption, *tables]))
     if options.plot:
         results |= {title: run(cases, False, options.quick) for title, cases in SWEEPS.items()}
         plot({title: results[title] for title in SWEEPS}, options.plot)
-    if options.json:
-        data = {name: [result.as_dict() for result in found] for name, found in results.items()}
-        text = json.dumps({"machine": caption, "results": data}, indent=1)
-        options.json.write_text(text + "\n", encoding="utf-8")
+    data = {name: [result.as_dict() for result in found] for name, found in results.items()}
+    keep(options, {"machine": caption, "results": data})
 
 
 if __name__ == "__main__":

@@ -34,14 +34,14 @@ def scale(counts: Sequence[int], rounds: int) -> Speeds:
 def table(speeds: Speeds) -> str:
     """Return the speeds as Markdown."""
     lines = ["### Threads, `out=`", ""]
-    lines += ["| case | threads | GB/s | limit | share of limit | times one thread |"]
+    lines += ["| case | threads | GB/s | limit | share of limit | times the fewest threads |"]
     lines += ["|---|--:|--:|--:|--:|--:|"]
     for name, by_threads in speeds.items():
-        one = next(iter(by_threads.values()))[OURS]
+        least = by_threads[min(by_threads)][OURS]
         for threads, found in by_threads.items():
             ours, limit = found[OURS], _limit(found)
-            figures = f"{ours:.1f} | {limit:.1f} | {ours / limit:.2f} | {ours / one:.2f}"
-            lines.append(f"| {name}: {CASES[name]} | {threads} | {figures} |")
+            cells = f"{ours:.1f} | {limit:.1f} | {ours / limit:.2f} | {ours / least:.2f}"
+            lines.append(f"| {name}: {CASES[name]} | {threads} | {cells} |")
     return "\n".join(lines)
 
 

@@ -638,7 +638,7 @@ def test_warmup(capsys):
 
 @pytest.mark.slow
 @needs_kernels
-def test_a_second_process_compiles_the_largest_loop(monkeypatch, tmp_path):
+def test_a_second_process_compiles_the_largest_loop(tmp_path):
     """With an empty cache and two cores; a later process finds all kernels in the cache."""
     command = [sys.executable, "-m", "splitjit", "warmup"]
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
