@@ -19,7 +19,7 @@ from splitjit.errors import SplitError
 __all__ = ["array_split", "dsplit", "hsplit", "split", "unstack", "vsplit"]
 
 _ORIGINALS = {name: getattr(np, name) for name in __all__ if name != "unstack"}
-"""NumPy's own functions. They are kept, since a program may replace ``np.split`` by `split`."""
+"""NumPy's own functions; a program may replace ``np.split``."""
 
 
 def split(

@@ -31,7 +31,7 @@ __all__ = [
 _ORIGINALS: dict[str, Any] = {
     name: getattr(sys.modules.get("torch"), name, None) for name in __all__
 }
-"""torch's own functions, or None without torch; a program may replace ``torch.split`` by `split`."""
+"""torch's own functions, if torch is imported; a program may replace ``torch.split``."""
 
 
 def split(
