@@ -62,7 +62,7 @@ DTYPES = "test_split.py::test_dtypes_and_layouts"
 KEPT = "test_kept.py"
 OVERLAP = "test_overlap.py"
 DEINTERLEAVED = "test_split.py::test_interleaved_items"
-ROWS = "test_split.py::test_rows_of_long_runs"
+ROWS = "test_split.py::test_rows"
 TRANSPOSED = "test_split.py::test_transposed_items"
 
 MUTATIONS = [
@@ -746,6 +746,48 @@ MUTATIONS = [
     ),
     # ---- the loop for runs ----------------------------------------------------------------
     Mutation(
+        "kernels: runs that no code collects",
+        "_kernels/rows.py",
+        "(run in COLLECTED and target & ((run & -run) - 1) == 0)",
+        "run >= 4",
+        f"{ROWS} {DTYPES} {OUT}",
+    ),
+    Mutation(
+        "kernels: a group with the last run of a part",
+        "_kernels/rows.py",
+        "groups = (runs - head - 1) >> group",
+        "groups = (runs - head) >> group",
+        MEMORY,
+    ),
+    Mutation(
+        "kernels: the runs before the first group",
+        "_kernels/rows.py",
+        "(11 if words == 3 else 1)",
+        "(3 if words == 3 else 1)",
+        ROWS,
+    ),
+    Mutation(
+        "kernels: groups of the task before",
+        "_kernels/rows.py",
+        "begin, end = max((first - head) >> group, 0)",
+        "begin, end = max((first - head) >> group, 1)",
+        ROWS,
+    ),
+    Mutation(
+        "kernels: the runs after the last group",
+        "_kernels/rows.py",
+        "move_runs(target + i * run, source + i * row, run, runs - i, run, row)",
+        "move_runs(target + i * run, source + i * row, run, runs - i - 1, run, row)",
+        ROWS,
+    ),
+    Mutation(
+        "kernels: lines of three words",
+        "_kernels/variants.py",
+        "places = [i // 3 * 4 + i % 3 - k * items for",
+        "places = [i // 3 * 4 + i % 3 - k * items + (k == 2) for",
+        ROWS,
+    ),
+    Mutation(
         "kernels: the end of a short run",
         "_kernels/variants.py",
         "yield 1 << bit, [integer(0), last]",
@@ -776,8 +818,8 @@ MUTATIONS = [
     Mutation(
         "kernels: runs past the end of their line",
         "_kernels/copy.py",
-        "                left -= i",
-        "                left -= 0",
+        "            left -= i",
+        "            left -= 0",
         f"{DTYPES} {OUT}",
     ),
     Mutation(
@@ -860,7 +902,7 @@ MUTATIONS = [
     ),
     Mutation(
         "kernels: lines streamed over gaps",
-        "_kernels/copy.py",
+        "_kernels/stream.py",
         "        if part.target_strides[d] != step and part.extents[d] != 1:\n",
         "        if False:\n",
         OUT,
@@ -911,8 +953,8 @@ MUTATIONS = [
     Mutation(
         "kernels: the last line of the last row",
         "_kernels/rows.py",
-        "    if last == runs:",
-        "    if False:",
+        "    if last == runs:  # no run after it",
+        "    if False:  # no run after it",
         ROWS,
     ),
     Mutation(
@@ -925,8 +967,8 @@ MUTATIONS = [
     Mutation(
         "kernels: more than two runs in a line",
         "_kernels/rows.py",
-        "suits and part_at(layout, p).run >= LINE",
-        "suits",
+        "suits = suits and (run >= LINE or (run in COLLECTED and target & ((run & -run) - 1) == 0))",
+        "suits = suits and (run >= LINE or run in COLLECTED)",
         f"{ROWS} {DTYPES} {OUT}",
     ),
     # ---- the loop for items deinterleaved ------------------------------------------------------

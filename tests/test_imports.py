@@ -33,7 +33,8 @@ _inputs.tensors _inputs.masked
 _inputs.sources
 _copy.events
 _copy.addresses _copy.overlap _copy.loading _copy.cores _copy.structs _copy.pauses
-_copy.outputs _copy.layout _copy.governor _copy.objects _copy.crossovers
+_copy.crossovers
+_copy.outputs _copy.layout _copy.governor _copy.objects
 _copy.buffers _copy.threads
 _copy.slices _copy.loops
 _copy.entry

@@ -182,11 +182,15 @@ def test_interleaved_items(parts, item, route):
             assert not whole.any()  # memory around the parts is unchanged
 
 
-@pytest.mark.parametrize("sizes", [[64, 64], [65, 100, 64], [128] * 9, [4099, 70], [300, 20, 64]])
-def test_rows_of_long_runs(sizes, route):
-    """Runs of a cache line or longer, to parts that start anywhere in a line."""
+LONG_RUNS = [[64, 64], [65, 100, 64], [128] * 9, [4099, 70], [300, 20, 64]]
+COLLECTED_RUNS = [[4, 8, 12], [4] * 5, [12, 64, 16, 100], [24, 24], [24, 8, 24, 4]]
+
+
+@pytest.mark.parametrize("sizes", LONG_RUNS + COLLECTED_RUNS)
+def test_rows(sizes, route):
+    """Runs of contiguous rows, and of rows with gaps, to parts that start anywhere in a line."""
     rng = np.random.default_rng(sizes[0])
-    for rows, gap, skew in itertools.product((1, 2, 33, 67, 300), (0, 5), (0, 3, 16)):
+    for rows, gap, skew in itertools.product((1, 2, 33, 67, 300), (0, 5), (0, 3, 4, 16, 24)):
         raw = rng.integers(0, 256, (rows, sum(sizes) + gap), np.uint8)
         x = raw[:, : sum(sizes)]
         plan = plan_split(x.shape, sizes, axis=1)

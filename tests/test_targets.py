@@ -27,7 +27,7 @@ pytestmark = [
 TARGETS = ["x86_64-pc-windows-msvc", "x86_64-apple-darwin", "arm64-apple-darwin"]
 
 LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
-FRAMES = {"copy", "deinterleave", "transpose", "copy_part"}
+FRAMES = {"stream", "deinterleave", "transpose", "copy_part"}
 """The loops with a staging buffer of several pages on the stack."""
 
 

@@ -196,11 +196,11 @@ def _of_array(plan: Plan, array: np.ndarray, targets: Targets | None, given: boo
     loop, past_cache, count, why = None, False, 1, _ONE_BY_NUMPY
     if strategy in ("entry", "loops"):
         loops = Loops(plan, array.itemsize, array.strides)
-        loop = loops.layout.loop
+        layout = loops.layout
         if targets is not None and not contiguous:
-            loop = strided_layout(plan, array.strides, array.itemsize, targets.parts).loop
-        past_cache = bool(loops.stream)
-        count, why = threads.explain(loop, nbytes)
+            layout = strided_layout(plan, array.strides, array.itemsize, targets.parts)
+        loop, past_cache = layout.loop, bool(loops.stream)
+        count, why = threads.explain(loops.loop_for(layout), nbytes)
     allocated = 0 if given else nbytes
     return Explanation(
         strategy, reason, loop, past_cache, count, why, len(plan), nbytes, nbytes, allocated

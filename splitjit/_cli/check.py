@@ -345,7 +345,7 @@ def _scaling(threads: int) -> Iterator[tuple[int, float]]:
     loops = Loops(plan, x.itemsize, x.strides)
     layout = loops.layout.to(plan, [address_of(part) for part in parts])
     arguments = Arguments(1, 0, address_of(x), layout.address)
-    loop = copy_loop(layout.loop).address
+    loop = copy_loop(loops.loop_for(layout)).address
     counts = {1 << i for i in range(threads.bit_length())} | {threads}
     for count in sorted(counts):
         copy = functools.partial(launcher(parallel=count > 1), loop, 0, count, *arguments)

@@ -166,7 +166,7 @@ def entry_of(
         return None
     loops = loops or Loops(plan, dtype.itemsize, strides)
     is_small = threads.is_small(math.prod(plan.shape) * dtype.itemsize)
-    loop = load(threads.loop_address, loops.layout.loop) if is_small else 0
+    loop = load(threads.loop_address, loops.loop_for(loops.layout)) if is_small else 0
     if loop is None:
         return None
     expected = Expected(

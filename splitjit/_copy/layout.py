@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from splitjit._copy.addresses import address_of
+from splitjit._copy.crossovers import stream_from
 from splitjit._kernels import table
 from splitjit._plan.cache import OBJECT_BYTES, WORD_BYTES
 from splitjit._plan.plan import Plan
@@ -27,6 +28,7 @@ _FEW = 8  # with this number of parts or fewer, indexing a stack is faster than 
 _STACKED_FROM = 5  # fewer equal parts before unequal ones are made as fast one by one
 _SHORT = 1 << 10  # longer runs are read as fast in any order
 _MANY = 3  # two parts of single items are copied faster part by part
+_FEW_ITEMS = 7  # past the cache, lines of fewer items are collected faster than tiles transposed
 
 
 class BlockLayout(NamedTuple):
@@ -247,7 +249,8 @@ def _layout(
     extents[plan.axis] = sizes
     items = np.full_like(sizes, itemsize)
     run, dims = _merge(list(map(_Dim, extents, strides, target_strides)), items)
-    loop = _loop(dims, run, source_offsets)
+    nbytes = math.prod(plan.shape) * itemsize
+    loop = _loop(dims, run, source_offsets, nbytes)
     if loop == "transpose":
         dims = _with_lines_and_steps(dims, run)
     runs = np.prod([dim.extents for dim in dims], axis=0)
@@ -310,7 +313,7 @@ def _with_lines_and_steps(dims: list[_Dim], run: np.ndarray) -> list[_Dim]:
     return [*outer[:lines], *outer[lines + 1 :], outer[lines], steps]
 
 
-def _loop(dims: list[_Dim], run: np.ndarray, source_offsets: np.ndarray) -> str:
+def _loop(dims: list[_Dim], run: np.ndarray, source_offsets: np.ndarray, nbytes: int) -> str:
     """Choose the loop for a layout."""
     *outer, inner = dims
     step = inner.source_stride
@@ -326,5 +329,6 @@ def _loop(dims: list[_Dim], run: np.ndarray, source_offsets: np.ndarray) -> str:
             return "deinterleave"
         # A row shorter than the vector of a transposed tile is copied faster part by part.
         if item in (1, 2, 4, 8, 16) and n >= _MANY and n * item >= table.TILE:
-            return "transpose"
+            is_collected = item in table.COLLECTED and n < _FEW_ITEMS
+            return "copy" if is_collected and nbytes >= stream_from(item) else "transpose"
     return "copy"

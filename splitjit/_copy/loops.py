@@ -52,4 +52,8 @@ class Loops:
             False if no kernel is loaded; then nothing has been copied.
         """
         arguments = self.stream, target, source, layout.address
-        return threads.copy(layout.loop, self.nbytes, arguments)
+        return threads.copy(self.loop_for(layout), self.nbytes, arguments)
+
+    def loop_for(self, layout: CopyLayout) -> str:
+        """Return the name of the compiled loop for a layout, one of `table.LOOPS`."""
+        return "stream" if self.stream and layout.loop == "copy" else layout.loop

@@ -9,12 +9,13 @@
             │  task, tasks, arguments
             ▼
     copy.py              runs of bytes, one after another
+    stream.py            the same in large arrays, with stores that bypass the cache
     deinterleave.py      single small items that the parts take from the source in turn
     transpose.py         runs that are adjacent in a part but far apart in the source
     part.py              one part, for compiled code of users
             │  target, source, run, count, steps
             ▼
-    rows.py              contiguous rows with runs of a cache line or longer, past the cache
+    rows.py              contiguous rows, with stores that bypass the cache
     tiles.py             pieces of transposed sources: tiles in registers, or item by item
     runs.py              evenly spaced runs: ordinary stores, or stores that bypass the cache
             │

@@ -103,6 +103,16 @@ def prefetch_to_write(typingctx, address):
 
 
 @intrinsic
+def trailing_zeros(typingctx, value):
+    """Return the number of zero bits at the end of a positive integer."""
+
+    def codegen(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.intp(types.intp), codegen
+
+
+@intrinsic
 def words_at(typingctx, address):
     """Return a pointer to 8-byte integers."""
 

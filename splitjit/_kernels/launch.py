@@ -13,13 +13,14 @@ from splitjit._kernels.cached_files import CachedFiles
 from splitjit._kernels.compiling import compile_cached, named
 from splitjit._kernels.copy import copy
 from splitjit._kernels.deinterleave import deinterleave
+from splitjit._kernels.stream import stream
 from splitjit._kernels.table import Arguments
 from splitjit._kernels.transpose import transpose
 from splitjit._kernels.wake import finish, new_state, start
 
 _LOOP = types.void(types.intp, types.intp, types.intp)
 LAUNCH = types.void(types.intp, types.intp, types.intp, *[types.intp] * len(Arguments._fields))
-_LOOPS = {"copy": copy, "deinterleave": deinterleave, "transpose": transpose}
+_LOOPS = {"copy": copy, "stream": stream, "deinterleave": deinterleave, "transpose": transpose}
 
 
 @intrinsic

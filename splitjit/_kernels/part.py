@@ -8,10 +8,11 @@ import numpy as np
 from numba import njit, types
 
 from splitjit._kernels.compiling import compile_cached, jit
-from splitjit._kernels.copy import copy_range, cut_at_line, has_no_gaps
+from splitjit._kernels.copy import copy_range, cut_at_line
 from splitjit._kernels.intrinsics import fence, reserve, words_at
 from splitjit._kernels.records import Arguments, layout_at, part_at
 from splitjit._kernels.runs import staging_buffer
+from splitjit._kernels.stream import has_no_gaps, stream_range
 from splitjit._kernels.table import (
     COUNT,
     DIMS,
@@ -99,12 +100,14 @@ def _copy_part(stream, target, source, record, first, last):
     call = Arguments(stream, target, source, record)
     layout = layout_at(record)
     part = part_at(layout, 0)
-    in_lines = stream != 0 and has_no_gaps(layout.dims, part)
+    if not stream:
+        copy_range(call, layout, part, first, last)
+        return
+    in_lines = has_no_gaps(layout.dims, part)
     if in_lines:
         first, last = cut_at_line(first, part, target), cut_at_line(last, part, target)
-    copy_range(call, layout, part, in_lines, staging_buffer(), np.intp(0), first, last)
-    if stream:
-        fence()
+    stream_range(call, layout, part, in_lines, staging_buffer(), np.intp(0), first, last)
+    fence()
 
 
 @functools.cache

@@ -1,14 +1,19 @@
 """Copy contiguous rows to parts that are contiguous too, with stores that bypass the cache.
 
-The runs of a part are a cache line or longer, so at most two runs share a line of the part.
-Such a line is merged in registers, from the end of one run and the start of the next::
+The rows are read in the order of their addresses, which the processor predicts: one row, or a few
+short ones, to each part in turn. If a core reads a block of rows part by part, it reaches only
+half of the limit, although it prefetches.
+
+A run of a cache line or longer shares at most two lines of its part with other runs. Such a line
+is merged in registers, from the end of one run and the start of the next::
 
     source   …|--- run i ---|  other parts  |-- run i + 1 --|…
     part               …|---|---|----
                         |  line |
 
 Two vector loads read the line, and with it bytes of the neighbouring parts. The rows are
-contiguous, so these bytes are in the source.
+contiguous, so these bytes are in the source. Of shorter runs, a group that fills whole lines is
+collected in registers.
 """
 
 from __future__ import annotations
@@ -16,32 +21,45 @@ from __future__ import annotations
 import numpy as np
 
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import copy_bytes, merge_line, move, out_of_line, prefetch
+from splitjit._kernels.intrinsics import (
+    copy_bytes,
+    merge_line,
+    move,
+    prefetch,
+    trailing_zeros,
+)
 from splitjit._kernels.records import part_at
-from splitjit._kernels.table import LINE
+from splitjit._kernels.runs import move_runs
+from splitjit._kernels.table import COLLECTED, LINE
+from splitjit._kernels.variants import collect_runs
 
-_TURN = 1 << 9  # bytes that a part gets before the next part, if all parts are equal
-_LONG = 1 << 12  # the hardware prefetcher follows longer runs by itself
-_NEAR, _FAR = 1 << 14, 1 << 16  # least and most bytes ahead to prefetch
+_LEAST = 1 << 7  # of longer runs, one row is copied at a time
+_TURN = 1 << 9  # of shorter ones, bytes that a part gets in turn, if all parts are equal
+_NEAR, _FAR = 1 << 14, 1 << 16  # least and most bytes ahead to prefetch then
+_COLLECTED_TURN = 1 << 11  # source bytes of all parts in turn, if some runs are collected
+_COLLECTED_LINES = 2 * LINE  # the same of each part, at least
+_GROUP = 16  # most runs of a group
+_BITS = LINE.bit_length() - 1
 
 
 @jit(inline="always")
-def suits_rows(layout, row):
+def suits_rows(call, layout, row):
     """Return whether `stream_rows` can copy parts that have no gaps, in rows of `row` bytes."""
-    suits = layout.dims == 1 and layout.source_strides[0] == row
+    suits = layout.dims == 1 and layout.source_strides[0] == row and layout.runs >= LINE
     for p in range(layout.count):
-        suits = suits and part_at(layout, p).run >= LINE
+        part = part_at(layout, p)
+        run, target = part.run, call.target + part.target_offset
+        suits = suits and (run >= LINE or (run in COLLECTED and target & ((run & -run) - 1) == 0))
     return suits
 
 
-@jit
-def _stream_runs(target, source, run, first, last, runs, row, ahead):
-    """Copy the runs [first, last) of a part that has `runs` runs of `run` bytes.
+@jit(inline="always")
+def _merge_runs(target, source, run, first, last, runs, row, ahead):
+    """Copy the runs [first, last) of a part that has `runs` runs of `run` bytes, at least a line.
 
     Each run also writes the line that it shares with the run before it. `target` and `source` are
     the addresses of run 0. The loop prefetches `ahead` bytes ahead, unless that is 0.
     """
-    out_of_line()
     target += first * run
     source += first * row
     for i in range(first, last):
@@ -66,15 +84,51 @@ def _stream_runs(target, source, run, first, last, runs, row, ahead):
         copy_bytes(target - tail, source - row + run - tail, tail)
 
 
-@jit
+@jit(inline="always")
+def _collect_runs(target, source, run, first, last, runs, row):
+    """Copy the groups of runs that end with one of the runs [first, last) of a part.
+
+    With the first run or the last one, also copy the runs before the first group, or after the last
+    group. The last run of the part is in no group, because a group reads bytes that follow it.
+    """
+    bits = trailing_zeros(run)
+    group = _BITS - bits  # runs, as an exponent of 2
+    # A group is `words` lines. The target may be any multiple of a word, so the first group begins
+    # after `head` runs, with head * words = words before a line, modulo the runs of a group. The
+    # inverse of 3 modulo 4, 8 or 16 is 11.
+    words = run >> bits
+    head = ((-target & (LINE - 1)) >> bits) * (11 if words == 3 else 1) & ((1 << group) - 1)
+    groups = (runs - head - 1) >> group
+    begin, end = max((first - head) >> group, 0), min((last - head) >> group, groups)
+    if begin < end:
+        i = head + (begin << group)
+        collect_runs(target + i * run, source + i * row, run, end - begin, row)
+    if first == 0:
+        move_runs(target, source, run, head, run, row)
+    if last == runs:
+        i = head + (groups << group)
+        move_runs(target + i * run, source + i * row, run, runs - i, run, row)
+
+
+@jit(inline="always")
 def stream_rows(call, layout, row, first, last):
-    """Copy the rows [first, last): a few rows to each part in turn."""
-    out_of_line()
-    turn = max(_TURN * layout.count // row, 2)
-    ahead = min(max(turn * row, _NEAR), _FAR) if row < _LONG * layout.count else np.intp(0)
+    """Copy the rows [first, last): one row, or a few rows, to each part in turn."""
+    shortest = row
+    for p in range(layout.count):
+        shortest = min(shortest, part_at(layout, p).run)
+    turn, ahead = 1, np.intp(0)
+    if shortest < LINE:
+        turn = max(_COLLECTED_TURN, _COLLECTED_LINES * layout.count) // row
+        turn = max(turn - turn % _GROUP if turn > _GROUP else turn, 1)
+    elif row < _LEAST * layout.count:
+        turn = max(_TURN * layout.count // row, 2)
+        ahead = min(max(turn * row, _NEAR), _FAR)
     for i in range(first, last, turn):
         j = min(i + turn, last)
         for p in range(layout.count):
             part = part_at(layout, p)
             target, source = call.target + part.target_offset, call.source + part.source_offset
-            _stream_runs(target, source, part.run, i, j, layout.runs, row, ahead)
+            if part.run < LINE:
+                _collect_runs(target, source, part.run, i, j, layout.runs, row)
+            else:
+                _merge_runs(target, source, part.run, i, j, layout.runs, row, ahead)

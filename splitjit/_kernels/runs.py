@@ -219,10 +219,10 @@ def stream_runs(stage, stream, ahead, runs):
 
 
 @jit(inline="always")
-def copy_runs(stream, runs):
-    """Copy runs to a target that may have gaps; if `stream`, stores bypass the cache if it pays."""
+def put_runs(runs):
+    """Copy runs to a target that may have gaps; stores of long runs bypass the cache."""
     target, source, run = runs.target, runs.source, runs.run
-    if stream and run >= _LONG:
+    if run >= _LONG:
         for _ in range(runs.count):
             stream_bytes(target, source, run)
             target += runs.target_step

@@ -152,5 +152,9 @@ INTERLEAVED = tuple(
 )
 """The numbers of parts and the item sizes for which the deinterleave loop has code."""
 
-LOOPS = ("copy", "deinterleave", "transpose")
+COLLECTED = (4, 8, 12, 16, 24)
+"""The bytes of short runs for which `splitjit._kernels.rows` has code: 1 or 3 words of a power of
+two."""
+
+LOOPS = ("copy", "stream", "deinterleave", "transpose")
 """The names of the loops. Each loop is compiled on its own, when a layout first needs it."""

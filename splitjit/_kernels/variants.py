@@ -14,6 +14,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from splitjit._kernels.llvm import (
+    INT32,
     INT64,
     integer,
     literals,
@@ -23,7 +24,7 @@ from splitjit._kernels.llvm import (
     shuffled,
     store,
 )
-from splitjit._kernels.table import INTERLEAVED, LINE, TILE, WORD
+from splitjit._kernels.table import COLLECTED, INTERLEAVED, LINE, TILE, WORD
 
 _AHEAD = 1 << 12  # bytes between a load of interleaved items and the address that is prefetched
 _SIZES = [1 << bit for bit in range(TILE.bit_length())]  # of items that tiles transpose
@@ -132,6 +133,56 @@ def write_words(typingctx, table, offset, source, run, lines, steps, line, step,
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 8, types.boolean), codegen
+
+
+@intrinsic
+def collect_runs(typingctx, target, source, run, count, step):
+    """Copy groups of runs that are `step` bytes apart, with stores that bypass the cache.
+
+    A group is the least number of runs that fill whole cache lines. The length of a run is one of
+    `COLLECTED`. The target must be a multiple of `LINE`. The code also reads less than `run` bytes
+    after the last run.
+    """
+
+    def codegen(context, builder, signature, args):
+        target, source, run, count, step = args
+        for nbytes in _variants(builder, COLLECTED, run):
+            word = nbytes & -nbytes  # the largest power of two that divides a run
+            group, lines = LINE // word, nbytes // word
+            places = [builder.mul(step, integer(i)) for i in range(group + 1)]
+            strides = [integer(lines * LINE), places[-1]]
+            with _loop(builder, count, [target, source], strides) as (to, at):
+                starts = [builder.add(at, place) for place in places[:-1]]
+                for i, line in enumerate(_collected(builder, starts, word, lines)):
+                    place = pointer_to(builder, builder.add(to, integer(i * LINE)), line.type)
+                    store(builder, line, place, LINE, True)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 5), codegen
+
+
+def _collected(builder, starts, nbytes, words):
+    """Return the cache lines that runs at some addresses fill: 1 or 3 words of `nbytes` bytes."""
+    word = ir.IntType(8 * nbytes) if nbytes <= WORD else ir.VectorType(INT64, nbytes // WORD)
+    items = LINE // nbytes
+    if words == 3:
+        # Each vector holds some runs, with the word after each run. A line needs two vectors.
+        four = ir.VectorType(word, 4)
+        runs = [builder.load(pointer_to(builder, start, four), align=1) for start in starts]
+        n = items // 4
+        vectors = [_joined(builder, runs[i : i + n]) for i in range(0, items, n)]
+        lines = []
+        for k in range(words):
+            places = [i // 3 * 4 + i % 3 - k * items for i in range(k * items, (k + 1) * items)]
+            lines.append(shuffled(builder, vectors[k], vectors[k + 1], places))
+        return lines
+    loads = [builder.load(pointer_to(builder, start, word), align=1) for start in starts]
+    if nbytes > WORD:
+        return [_joined(builder, loads)]
+    line = ir.Constant(ir.VectorType(word, items), ir.Undefined)
+    for i, load in enumerate(loads):
+        line = builder.insert_element(line, load, ir.Constant(INT32, i))
+    return [line]
 
 
 @intrinsic
