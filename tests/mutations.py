@@ -748,8 +748,8 @@ MUTATIONS = [
     Mutation(
         "kernels: runs that no code collects",
         "_kernels/rows.py",
-        "(run in COLLECTED and target & ((run & -run) - 1) == 0)",
-        "run >= 4",
+        "(run in COLLECTED and target",
+        "(run >= 4 and target",
         f"{ROWS} {DTYPES} {OUT}",
     ),
     Mutation(
@@ -967,8 +967,8 @@ MUTATIONS = [
     Mutation(
         "kernels: more than two runs in a line",
         "_kernels/rows.py",
-        "suits = suits and (run >= LINE or (run in COLLECTED and target & ((run & -run) - 1) == 0))",
-        "suits = suits and (run >= LINE or run in COLLECTED)",
+        "(run in COLLECTED and target & ((run & -run) - 1) == 0)",
+        "run in COLLECTED",
         f"{ROWS} {DTYPES} {OUT}",
     ),
     # ---- the loop for items deinterleaved ------------------------------------------------------
