@@ -965,7 +965,7 @@ MUTATIONS = [
         f"{ROWS} {MEMORY}",
     ),
     Mutation(
-        "kernels: more than two runs in a line",
+        "kernels: runs collected to addresses within a word",
         "_kernels/rows.py",
         "(run in COLLECTED and target & ((run & -run) - 1) == 0)",
         "run in COLLECTED",
