@@ -50,19 +50,27 @@ STRIDED = {
 """Transposed sources: the order of the axes in memory, bytes of an item, bytes of the array."""
 CASES |= STRIDED
 CASES["objects"] = (Case((300, 300), 1, (100,) * 3, "object"), "fresh")
+LARGE = {
+    "runs of 4 KB, 49 MB": (Case((4000, 6144), 1, (2048,) * 3, "uint16"), "out"),
+    "runs of 12 bytes, 48 MB": (Case((1_000_000, 12), 1, (3,) * 4), "out"),
+    "5 items, 20 MB": (Case((1_000_000, 5), 1, (2, 1, 2)), "out"),
+    "axis 0, 120 MB": (Case((30_000_001,), 0, (7_500_001, *(7_500_000,) * 3)), "out"),
+}
+"""Arrays that the loop with stores past the cache copies."""
+CASES |= LARGE
 
-_LONG = ("F, 4 bytes, 64 MB", "objects")  # too long for CI
+_LONG = ("F, 4 bytes, 64 MB", "objects", *LARGE)  # too long for CI
 _COLD = ("F, 8 bytes, 500 KB",)  # no case that calls a kernel: it would load Numba for all cases
 SMALL = {
     "splitjit, one thread": tuple(case for case in CASES if case not in _LONG),
     "splitjit, cold": _COLD,
 }
 FULL = {
-    "splitjit, one thread": tuple(CASES),
+    "splitjit, one thread": tuple(case for case in CASES if case not in LARGE),
     "splitjit, cold": _COLD,
     "splitjit, warm": tuple(STRIDED),
     "splitjit, bind": ("QKV of 1 token, out",),
-    OURS: ("pixels, out", "runs of 40 bytes, out", "long runs, out", "axis 0, fresh"),
+    OURS: ("pixels, out", "runs of 40 bytes, out", "long runs, out", "axis 0, fresh", *LARGE),
 }
 """By contender, the cases to time."""
 

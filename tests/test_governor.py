@@ -27,7 +27,7 @@ class Machine:
     slice ends. One thread loses time slices only if all cores are busy.
     """
 
-    cores = 2
+    cores = threads = 2
 
     def __init__(self, monkeypatch, evidence=True, seed=1):
         self.now = self.own = self.idle = 0.0
@@ -43,7 +43,7 @@ class Machine:
         monkeypatch.setattr(threads, "perf_counter", lambda: self.now)
         monkeypatch.setattr(threads, "LOADED", {})
         monkeypatch.setattr(threads, "load", lambda kernel, loop, parallel: self.kernel(parallel))
-        monkeypatch.setattr(threads, "_threads", lambda: 2)
+        monkeypatch.setattr(threads, "_threads", lambda: self.threads)
 
     def usage(self):
         # The system counts in steps of 0.01 s.
@@ -75,7 +75,7 @@ class Machine:
 
     def kernel(self, parallel):
         def kernel(tasks, *arguments):
-            assert tasks == (2 if parallel else 1)
+            assert tasks == (self.threads if parallel else 1)
             self.wait(*self.time(self.nbytes, parallel))
             self.parallel += parallel
 
@@ -100,6 +100,16 @@ class Machine:
     def others(self, nbytes, parallel, count=60_000):
         """Return how long copies take without the governor: all parallel, or none."""
         return [self.time(nbytes, parallel)[0] for _ in range(count)]
+
+
+class LargeMachine(Machine):
+    """16 quiet cores that copy 12 times as fast as one."""
+
+    cores = threads = 16
+
+    def time(self, nbytes, parallel):
+        work = nbytes * 30e-12 * self.random.uniform(0.9, 1.1)
+        return (work / 12 if parallel else work), work
 
 
 def mean(times):
@@ -386,3 +396,11 @@ assert os.waitpid(child, 0)[1] == 0
 assert governor.cells and governor.machine.active
 """
     run(tmp_path, SPLIT + code)
+
+
+@pytest.mark.parametrize("nbytes", [5_000_000, 50_000_000])
+def test_measurements_of_one_thread_cost_little_beside_16_threads(nbytes, monkeypatch):
+    machine = LargeMachine(monkeypatch)
+    machine.copies(nbytes, 1)  # the first measurements follow each other at short distances
+    times = machine.copies(nbytes, 2)
+    assert mean(times) < 1.02 * nbytes * 30e-12 / 12

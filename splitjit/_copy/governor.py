@@ -25,9 +25,10 @@ reported to `learn`, since a call of `learn` takes time, too.
 **Cost of one thread.** When the counter of a class reaches 0, one thread makes three
 copies in a row. The first two bring the data into the caches of this thread, and the
 third is measured. Arrays that do not fit in caches need only the measured copy. So one
-thread makes about one copy in 200, and its cost stays known. From this cost follows the
-*expected* time, which one thread would take for a parallel copy. The copy *gains* the
-expected time less its own time. If this is negative, the difference is a *loss*.
+thread makes about one copy in 200 if others have two threads, fewer if they have more, and its
+cost stays known. From this cost follows the *expected* time, which one thread would take for a
+parallel copy. The copy *gains* the expected time less its own time. If this is negative, the
+difference is a *loss*.
 
 **Stalls.** A parallel copy that takes far longer than one thread would is a stall. One or
 two stalls change nothing, because a thread that wakes after a rest may stall on an idle
@@ -93,8 +94,9 @@ TRUST_AGAIN = 0.5
 TOLERANCE = 0.3
 """Share of one core that other programs may use while the cores still count as idle."""
 
-SAMPLE_EVERY = 512
-"""Most parallel copies of a class between two measurements of one thread. `FIRST_SAMPLE` is the
+SAMPLE_EVERY = 256
+"""Most parallel copies of a class between two measurements of one thread, for each thread of a
+parallel copy: a measurement costs more if more threads would copy. `FIRST_SAMPLE` is the
 number before the second measurement; it grows eightfold with each one."""
 SETTLE = 1
 """Copies that one thread makes between its first copy and the measured copy. After parallel
@@ -251,7 +253,8 @@ class Governor:
             self._probing = False
             cell.left = 1
         else:
-            cell.period = max(FIRST_SAMPLE, min(8 * cell.period, SAMPLE_EVERY))
+            most = SAMPLE_EVERY * max(self._threads, 2)
+            cell.period = max(FIRST_SAMPLE, min(8 * cell.period, most))
             cell.left = cell.period
         cell.settled = False
 
