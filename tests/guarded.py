@@ -109,7 +109,7 @@ def sizes_of(rng: random.Random, parts: int, longest: int) -> list[int]:
 def draw(rng: random.Random):
     """Draw a shape, its axis and sizes, an item size, and the order and steps of strides."""
     kind = rng.choice(
-        ["rows", "long rows", "deinterleave", "single", "lines", "heads", "any", "one"]
+        ["rows", "long rows", "collected", "deinterleave", "single", "lines", "heads", "any", "one"]
     )
     item = rng.choice([1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 12, 16, 16, 20, 24])
     steps = [1, 1, 1, 1]
@@ -120,6 +120,11 @@ def draw(rng: random.Random):
         axis, order = 1, [1, 0]
     elif kind == "long rows":  # runs of 64 to 700 bytes
         sizes = [rng.randint(-(-64 // item), 700 // item) for _ in range(rng.randint(1, 12))]
+        shape, axis, order = [max(1, budget // (sum(sizes) * item)), sum(sizes)], 1, [1, 0]
+    elif kind == "collected":  # runs of 4 to 24 bytes, and some long ones
+        item = rng.choice([4, 4, 8])
+        runs = [run // item for run in (*table.COLLECTED, 64) if run % item == 0]
+        sizes = rng.choices(runs, k=rng.randint(1, 12))
         shape, axis, order = [max(1, budget // (sum(sizes) * item)), sum(sizes)], 1, [1, 0]
     elif kind == "deinterleave":
         n, item = rng.choice([2, 3, 4, 8]), rng.choice([1, 2, 4])
