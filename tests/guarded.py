@@ -124,8 +124,10 @@ def draw(rng: random.Random):
     elif kind == "collected":  # runs of 4 to 24 bytes, and some long ones
         item = rng.choice([4, 4, 8])
         runs = [run // item for run in (*table.COLLECTED, 64) if run % item == 0]
-        sizes = rng.choices(runs, k=rng.randint(1, 12))
-        shape, axis, order = [max(1, budget // (sum(sizes) * item)), sum(sizes)], 1, [1, 0]
+        sizes = [*rng.choices(runs, k=rng.randint(0, 11)), rng.choice([3, 3, *runs])]
+        rows = max(1, budget // (sum(sizes) * item))
+        rows -= rng.choice([0, rows % 16])  # often, a group could end with the last row
+        shape, axis, order = [rows, sum(sizes)], 1, [1, 0]
     elif kind == "deinterleave":
         n, item = rng.choice([2, 3, 4, 8]), rng.choice([1, 2, 4])
         shape, sizes, axis, order = [rng.randint(1, budget // (n * item)), n], [1] * n, 1, [1, 0]

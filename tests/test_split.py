@@ -183,7 +183,7 @@ def test_interleaved_items(parts, item, route):
 
 
 LONG_RUNS = [[64, 64], [65, 100, 64], [128] * 9, [4099, 70], [300, 20, 64]]
-COLLECTED_RUNS = [[4, 8, 12], [4] * 5, [12, 64, 16, 100], [24, 24], [24, 8, 24, 4]]
+COLLECTED_RUNS = [[4, 8, 12], [12, 4, 12], [4] * 5, [12, 64, 16, 100], [24, 24], [24, 8, 24, 4]]
 
 
 @pytest.mark.parametrize("sizes", LONG_RUNS + COLLECTED_RUNS)
