@@ -748,8 +748,8 @@ MUTATIONS = [
     Mutation(
         "kernels: runs that no code collects",
         "_kernels/rows.py",
-        "(run in COLLECTED and target",
-        "(run >= 4 and target",
+        "in_words = run in COLLECTED and target",
+        "in_words = run >= 4 and target",
         f"{ROWS} {DTYPES} {OUT}",
     ),
     Mutation(
@@ -967,8 +967,8 @@ MUTATIONS = [
     Mutation(
         "kernels: runs collected to addresses within a word",
         "_kernels/rows.py",
-        "(run in COLLECTED and target & ((run & -run) - 1) == 0)",
-        "run in COLLECTED",
+        "in_words = run in COLLECTED and target & ((run & -run) - 1) == 0",
+        "in_words = run in COLLECTED",
         f"{ROWS} {DTYPES} {OUT}",
     ),
     # ---- the loop for items deinterleaved ------------------------------------------------------

@@ -45,11 +45,12 @@ _BITS = LINE.bit_length() - 1
 @jit(inline="always")
 def suits_rows(call, layout, row):
     """Return whether `stream_rows` can copy parts that have no gaps, in rows of `row` bytes."""
-    suits = layout.dims == 1 and layout.source_strides[0] == row and layout.runs >= LINE
+    suits = layout.dims == 1 and layout.source_strides[0] == row
     for p in range(layout.count):
         part = part_at(layout, p)
         run, target = part.run, call.target + part.target_offset
-        suits = suits and (run >= LINE or (run in COLLECTED and target & ((run & -run) - 1) == 0))
+        in_words = run in COLLECTED and target & ((run & -run) - 1) == 0
+        suits = suits and (run >= LINE or (in_words and layout.runs >= _GROUP))
     return suits
 
 
