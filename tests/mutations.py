@@ -1569,15 +1569,15 @@ MUTATIONS = [
     Mutation(
         "overloads: a length of -1",
         "_plan/rules.py",
-        "        if n < 0:\n",
-        "        if n < -1:\n",
+        "        elif n < 0:\n",
+        "        elif n < -1:\n",
         f"{OVERLOADS}::test_lengths_that_only_seem_to_sum_to_the_axis_length",
     ),
     Mutation(
         "overloads: lengths whose sum overflows",
         "_plan/rules.py",
-        "n, WRONG_VALUE\n        total = total + n if n <= most - total",
-        "n, WRONG_VALUE\n        total = total + n if n <= most",
+        "total = total + n if n <= most - total",
+        "total = total + n if n <= most",
         f"{OVERLOADS}::test_lengths_that_only_seem_to_sum_to_the_axis_length",
     ),
     Mutation(
