@@ -24,7 +24,7 @@ from splitjit._plan.arguments import (
     wrong_names,
 )
 from splitjit._plan.cache import PLANS
-from splitjit._plan.plan import BYTES_PER_PART, Plan
+from splitjit._plan.plan import PER_PART, Plan
 from splitjit._plan.protocols import Lazy, Part, Scalar, SupportsSlices
 from splitjit._plan.rules import Rule
 
@@ -373,11 +373,10 @@ class _PlanOfManyParts(SplitPlan):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> tuple[Any, ...]:
-        if name not in BYTES_PER_PART:
+        if name not in PER_PART:
             raise AttributeError(f"'SplitPlan' object has no attribute {name!r}")
         value = self._derive(name)
         object.__setattr__(self, name, value)
-        self._grow(self._bytes_of(name))
         return value
 
 
@@ -385,7 +384,7 @@ SplitPlan.__module__ = "splitjit"  # pickles then name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest looks only for classes of this module
 
 
-_cached = PLANS.plans.get
+_recent = PLANS.recent.get
 
 
 def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
@@ -393,8 +392,8 @@ def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
     if type(axis) is not int:
         axis = integer("axis", axis)
     key = shape, axis, rule
-    plan: SplitPlan | None = _cached(key)
-    if plan is None:
+    plan: SplitPlan | None = _recent(key)
+    if plan is None and (plan := PLANS.find_older(key)) is None:
         plan = SplitPlan._of_rule(shape, axis, rule)
         PLANS.add(key, plan)
     return plan
