@@ -13,15 +13,12 @@ from splitjit._api.run import run_plan
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs import tensors
 from splitjit._plan.arguments import (
-    NOT_GIVEN,
     Indices,
     Lengths,
     Shape,
-    axis_by_name,
     integer,
     rule_of,
     shape_of,
-    wrong_names,
 )
 from splitjit._plan.cache import PLANS
 from splitjit._plan.plan import PER_PART, Plan
@@ -282,17 +279,15 @@ def plan_split(
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
 ) -> SplitPlan: ...
-@axis_by_name
 def plan_split(
     shape: Sequence[SupportsIndex],
     split: Lengths | None = None,
-    by_position: Any = NOT_GIVEN,
+    *,
     axis: SupportsIndex = 0,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
-    **others: Any,
 ) -> SplitPlan:
     """Plan the split of an axis by exactly one rule.
 
@@ -357,8 +352,6 @@ def plan_split(
     >>> splitjit.plan_split((6,), indices=[1, -2]).sizes
     (1, 3, 2)
     """
-    if others or by_position is not NOT_GIVEN:
-        raise wrong_names("split", by_position, others)
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     return cached_plan(shape_of(shape), axis, rule)
 
