@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, SupportsIndex, overload
+from typing import Any, Literal, SupportsIndex, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,66 +14,71 @@ from splitjit._copy import recipe
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.sources import AnySource, source_of
 from splitjit._inputs.tensors import is_tensor, tensor_source
-from splitjit._plan.arguments import Indices, Lengths, rule_of
+from splitjit._plan.arguments import (
+    Along,
+    Cuts,
+    Indices,
+    Lengths,
+    OtherRules,
+    Outputs,
+    Sections,
+    Splits,
+    rule_of,
+)
 from splitjit._plan.protocols import Lazy, Part, SupportsSlices
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError
 
+Splittable = ArrayLike | SupportsSlices[Any]
+Outs = Sequence[SupportsSlices[Any]]
 
-# One signature for each kind of result: Dask arrays, parts that have the type of a slice of `x`,
-# ndarrays of nested lists, and the arrays of `out`. So no signature names a library. That exactly
-# one rule is given is checked at run time only.
+# Overloads for each kind of result: Dask arrays, parts that have the type of a slice of `x`,
+# ndarrays of nested lists, and the arrays of `out`. So no signature names a library. The second
+# and the third kind have one for each rule, so that type checkers find no rule and several rules.
+
+
 @overload
 def split(
     x: Lazy,
     split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-    out: None = None,
     copy: bool = True,
+    **by: Unpack[OtherRules],
 ) -> list[Lazy]: ...
 @overload
 def split(
-    x: SupportsSlices[Part],
-    split: Lengths | None = None,
-    *,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-    out: None = None,
-    copy: bool = True,
+    x: SupportsSlices[Part], split: Lengths, *, copy: bool = True, **by: Unpack[Along]
 ) -> list[Part]: ...
 @overload
-def split(
-    x: ArrayLike,
-    split: Lengths | None = None,
-    *,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-    out: None = None,
-    copy: bool = True,
-) -> list[NDArray[Any]]: ...
+def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Outputs]) -> list[Part]: ...
+@overload
+def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Splits]) -> list[Part]: ...
+@overload
+def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Cuts]) -> list[Part]: ...
+@overload
+def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Sections]) -> list[Part]: ...
 @overload
 def split(
-    x: ArrayLike | SupportsSlices[Any],
+    x: ArrayLike, split: Lengths, *, copy: bool = True, **by: Unpack[Along]
+) -> list[NDArray[Any]]: ...
+@overload
+def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Outputs]) -> list[NDArray[Any]]: ...
+@overload
+def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Splits]) -> list[NDArray[Any]]: ...
+@overload
+def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Cuts]) -> list[NDArray[Any]]: ...
+@overload
+def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Sections]) -> list[NDArray[Any]]: ...
+@overload
+def split(
+    x: Splittable,
     split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
     out: Sequence[SupportsSlices[Part]],
     copy: Literal[True] = True,
+    **by: Unpack[OtherRules],
 ) -> list[Part]: ...
 def split(
     x: Any,
@@ -201,26 +206,18 @@ def split_by_rule(
 
 
 @overload
-def split_into(
-    x: ArrayLike | SupportsSlices[Any],
-    outs: Sequence[SupportsSlices[Any]],
-    split: Lengths,
-    axis: SupportsIndex = 0,
-) -> None: ...
+def split_into(x: Splittable, outs: Outs, split: Lengths, axis: SupportsIndex = 0) -> None: ...
 @overload
+def split_into(x: Splittable, outs: Outs, **by: Unpack[Outputs]) -> None: ...
+@overload
+def split_into(x: Splittable, outs: Outs, **by: Unpack[Splits]) -> None: ...
+@overload
+def split_into(x: Splittable, outs: Outs, **by: Unpack[Cuts]) -> None: ...
+@overload
+def split_into(x: Splittable, outs: Outs, **by: Unpack[Sections]) -> None: ...
 def split_into(
-    x: ArrayLike | SupportsSlices[Any],
-    outs: Sequence[SupportsSlices[Any]],
-    *,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-) -> None: ...
-def split_into(
-    x: ArrayLike | SupportsSlices[Any],
-    outs: Sequence[SupportsSlices[Any]],
+    x: Splittable,
+    outs: Outs,
     split: Lengths | None = None,
     axis: SupportsIndex = 0,
     *,
