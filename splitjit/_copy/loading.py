@@ -29,83 +29,113 @@ _SECONDS = 0.05
 _FEW = 16
 """Copies like the present one that are still expected. So a large array loads kernels at once."""
 
-_loaded: dict[str, dict[str, int]] = {}
-"""The addresses of the C functions of each kernel."""
 
-_loading: list[int] = []
-"""Identifiers of the threads in `load`; the first one loads. This is a list, not a lock, because
-Ctrl-C between the `acquire` of a lock and its `try` would leave the lock taken."""
+class _Loader:
+    """The kernels that this process has loaded.
 
-_not_before: dict[str, float] = {}
-"""When a kernel that could not be loaded may be tried again."""
-
-_lost = 0.0  # seconds by which NumPy's copies took longer than compiled ones would have
-_is_forked_child = False
-_may_load = True
-
-
-def pays(gain: float) -> bool:
-    """Count a copy that would gain so many seconds by kernels; return whether to load them.
-
-    It pays when the copies of this process have lost about as much time as loading takes, or will
-    have lost it after a few copies like this one.
-    """
-    global _lost
-    _lost += gain
-    return bool(_loaded) or _lost + _FEW * gain >= _SECONDS
-
-
-def load(
-    name: str, *, symbols: Mapping[str, int] | None = None, wait: bool = False
-) -> dict[str, int] | None:
-    """Return the addresses of the C functions of a kernel.
-
-    Parameters
+    Attributes
     ----------
-    name : str
-        One of `splitjit._kernels.table.KERNELS`.
-    symbols : mapping of str to int, optional
-        Addresses of C functions that the kernel calls, beside those of C and Python.
-    wait : bool, default False
-        Whether to wait while another thread loads a kernel.
-
-    Returns
-    -------
-    dict or None
-        None if the kernel cannot be loaded now; then NumPy copies.
+    is_forked_child : bool
+        Whether this process is a forked child, whose threads the fork did not copy.
     """
-    functions = _loaded.get(name)
-    if functions is not None or not _may_try(name, wait):
+
+    def __init__(self) -> None:
+        self.is_forked_child = False
+        self._may_load = self._may_child_load = True
+        self._lost = 0.0  # seconds by which NumPy's copies took longer than compiled ones would
+        self._loaded: dict[str, dict[str, int]] = {}  # the C functions of each kernel
+        self._not_before: dict[str, float] = {}  # when to try again to load a kernel
+        # The threads in `load`; the first one loads. This is a list, not a lock, because Ctrl-C
+        # between the `acquire` of a lock and its `try` would leave the lock taken.
+        self._loading: list[int] = []
+
+    def pays(self, gain: float) -> bool:
+        """Count a copy that kernels would make `gain` seconds faster; return whether to load them.
+
+        It pays when the copies of this process have lost about as much time as loading takes, or
+        will have lost it after a few more copies like this one.
+        """
+        self._lost += gain
+        return bool(self._loaded) or self._lost + _FEW * gain >= _SECONDS
+
+    def has_loaded(self) -> bool:
+        """Return whether this process has loaded any kernel."""
+        return bool(self._loaded)
+
+    def load(
+        self, name: str, *, symbols: Mapping[str, int] | None = None, wait: bool = False
+    ) -> dict[str, int] | None:
+        """Return the addresses of the C functions of a kernel.
+
+        Parameters
+        ----------
+        name : str
+            One of `splitjit._kernels.table.KERNELS`.
+        symbols : mapping of str to int, optional
+            Addresses of C functions that the kernel calls, beside those of C and Python.
+        wait : bool, default False
+            Whether to wait while another thread loads a kernel.
+
+        Returns
+        -------
+        dict or None
+            None if the kernel cannot be loaded now; then NumPy copies.
+        """
+        functions = self._loaded.get(name)
+        if functions is not None or not self._may_try(name, wait):
+            return functions
+        thread = get_ident()
+        try:
+            self._loading.append(thread)
+            while wait and self._loading[0] != thread:
+                time.sleep(0.001)
+            if self._loading[0] != thread or self._loading.count(thread) > 1:
+                return None  # another thread loads, or a signal handler interrupted this one
+            if name not in self._loaded:
+                self._loaded[name] = self._load(name, symbols or {})
+            return self._loaded[name]
+        except (ImportError, AttributeError) as error:  # a module is being imported just now
+            self._not_before[name] = time.monotonic() + _RETRY_AFTER
+            debug("the kernel %s cannot be loaded now: %r", name, error)
+        except Exception as error:  # no defect of a compiler or a disk may fail a split
+            self._not_before[name] = float("inf")
+            debug("the kernel %s cannot be loaded: %r", name, error)
+        finally:
+            self._loading.remove(thread)
+        return None
+
+    def _may_try(self, name: str, wait: bool) -> bool:
+        if not self._may_load or never_compiles():
+            return False
+        return wait or time.monotonic() >= self._not_before.get(name, 0.0)
+
+    def _load(self, name: str, symbols: Mapping[str, int]) -> dict[str, int]:
+        began = time.monotonic()
+        code = object_files.read(name)
+        if code is not None:
+            try:
+                return _link(name, code, symbols)
+            except RuntimeError as error:
+                debug("the cached kernel %s cannot be linked: %s", name, error)
+        if self.is_forked_child:  # the fork may have left Numba's locks taken
+            raise ImportError("a forked child does not compile")
+        from splitjit._kernels.build import compile_kernel
+
+        code = compile_kernel(name)  # type: ignore[no-untyped-call]
+        functions = _link(name, code, symbols)
+        object_files.write(name, code)
+        debug("compiled %s in %.3f s", name, time.monotonic() - began)
         return functions
-    thread = get_ident()
-    try:
-        _loading.append(thread)
-        while wait and _loading[0] != thread:
-            time.sleep(0.001)
-        if _loading[0] != thread or _loading.count(thread) > 1:  # a signal handler splits
-            return None
-        if name not in _loaded:
-            _loaded[name] = _load(name, symbols or {})
-        return _loaded[name]
-    except (ImportError, AttributeError) as error:  # modules that are imported at this moment
-        _not_before[name] = time.monotonic() + _RETRY_AFTER
-        debug("the kernel %s cannot be loaded now: %r", name, error)
-    except Exception as error:  # no defect of a compiler or a disk may fail a split
-        _not_before[name] = float("inf")
-        debug("the kernel %s cannot be loaded: %r", name, error)
-    finally:
-        _loading.remove(thread)
-    return None
 
+    def before_fork(self) -> None:
+        """Note whether another thread may hold a lock that the child would wait for."""
+        here = get_ident()
+        others = [frame for thread, frame in sys._current_frames().items() if thread != here]
+        self._may_child_load = self._may_load and not any(map(_imports, others))
 
-def has_loaded() -> bool:
-    """Return whether this process has loaded any kernel."""
-    return bool(_loaded)
-
-
-def is_forked_child() -> bool:
-    """Return whether this process is a forked child, whose threads the fork did not copy."""
-    return _is_forked_child
+    def after_fork(self) -> None:
+        """Go on in a forked child."""
+        self.is_forked_child, self._may_load = True, self._may_child_load
 
 
 def never_compiles() -> bool:
@@ -114,30 +144,6 @@ def never_compiles() -> bool:
     if config is not None:
         return bool(config.DISABLE_JIT)
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-
-
-def _may_try(name: str, wait: bool) -> bool:
-    after = _not_before.get(name, 0.0)
-    return _may_load and not never_compiles() and (wait or time.monotonic() >= after)
-
-
-def _load(name: str, symbols: Mapping[str, int]) -> dict[str, int]:
-    began = time.monotonic()
-    code = object_files.read(name)
-    if code is not None:
-        try:
-            return _link(name, code, symbols)
-        except RuntimeError as error:
-            debug("the cached kernel %s cannot be linked: %s", name, error)
-    if _is_forked_child:  # the fork may have left Numba's locks taken
-        raise ImportError("a forked child does not compile")
-    from splitjit._kernels.build import compile_kernel
-
-    code = compile_kernel(name)  # type: ignore[no-untyped-call]
-    functions = _link(name, code, symbols)
-    object_files.write(name, code)
-    debug("compiled %s in %.3f s", name, time.monotonic() - began)
-    return functions
 
 
 def _link(name: str, code: bytes, symbols: Mapping[str, int]) -> dict[str, int]:
@@ -180,7 +186,7 @@ def address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def _is_loading(frame: FrameType | None) -> bool:
+def _imports(frame: FrameType | None) -> bool:
     """Return whether a frame, or a frame that called it, imports, or runs LLVM."""
     packages = ("importlib", "_frozen_importlib", "_frozen_importlib_external", "numba", "llvmlite")
     while frame is not None:
@@ -190,19 +196,7 @@ def _is_loading(frame: FrameType | None) -> bool:
     return False
 
 
-def _before_fork() -> None:
-    """Note whether another thread may hold a lock that the child would wait for."""
-    global _may_load_after_fork
-    here = get_ident()
-    others = [frame for thread, frame in sys._current_frames().items() if thread != here]
-    _may_load_after_fork = _may_load and not any(map(_is_loading, others))
+LOADER = _Loader()
 
-
-def _after_fork_in_child() -> None:
-    global _is_forked_child, _may_load
-    _is_forked_child, _may_load = True, _may_load_after_fork
-
-
-_may_load_after_fork = True
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=LOADER.before_fork, after_in_child=LOADER.after_fork)

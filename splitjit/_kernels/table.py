@@ -184,3 +184,17 @@ PYTHON_FUNCTIONS = (
     "Py_IncRef",
 )
 """The functions of Python that kernels call."""
+
+NUMBA_FUNCTIONS = (
+    "allocate_sched",
+    "deallocate_sched",
+    "do_scheduling_unsigned",
+    "get_num_threads",
+    "get_parallel_chunksize",
+    "get_sched_size",
+    "numba_gil_ensure",
+    "numba_gil_release",
+    "numba_parallel_for",
+    "set_parallel_chunksize",
+)
+"""The functions of Numba's threading layer that the kernel "parallel" calls."""
