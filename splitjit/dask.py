@@ -36,13 +36,10 @@ except ModuleNotFoundError as error:
 from splitjit._api.plan import SplitPlan, cached_plan, plan_split
 from splitjit._copy.threads import one_thread
 from splitjit._plan.arguments import (
-    NOT_GIVEN,
+    Indices,
     Lengths,
-    axis_by_name,
-    named_rule,
     normalize_axis,
-    shows_rules,
-    wrong_names,
+    rule_of,
 )
 from splitjit._plan.rules import Rule
 from splitjit._plan.sizes import describe_rule
@@ -51,16 +48,17 @@ from splitjit.errors import SplitError, SplitTypeError, describe
 __all__ = ["split"]
 
 
-@shows_rules
-@axis_by_name
 def split(
     x: Array,
     split: Lengths | None = None,
-    by_position: Any = NOT_GIVEN,
+    *,
     axis: SupportsIndex = 0,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
     out: None = None,
     copy: bool = True,
-    **others: Any,
 ) -> list[Array]:
     """Split a Dask array lazily. `splitjit.split` calls this function for Dask arrays.
 
@@ -115,9 +113,7 @@ def split(
     >>> [part.chunks for part in splitjit.split(x, [3, 3], axis=1)]
     [((2, 2), (3,)), ((2, 2), (1, 2))]
     """
-    if by_position is not NOT_GIVEN:
-        raise wrong_names("split", by_position, others)
-    rule = named_rule("split", split, others)
+    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     return split_by_rule(x, axis, rule, out, copy)
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from splitjit import SplitPlan
 from splitjit._copy import crossovers, loading, threads
-from splitjit._plan.cache import Keeper
+from splitjit._plan.plan import Parts
 from tests.processes import run
 
 collect_ignore = ["fuzz", "elsewhere", "platforms"]
@@ -83,12 +83,12 @@ def forget_recipes(setattr):
 
     def put_entry(plan, entry):
         if entry is None:
-            vars(Keeper)["_entry"].__set__(plan, None)
+            vars(Parts)["_entry"].__set__(plan, None)
         entries[id(plan)] = plan, entry
 
     # The slots themselves hold what they held: plans are cached, and outlive the test. New plans
     # set both to nothing.
-    setattr(SplitPlan, "_kept", property(kept_of, vars(Keeper)["_kept"].__set__))
+    setattr(SplitPlan, "_kept", property(kept_of, vars(Parts)["_kept"].__set__))
     setattr(SplitPlan, "_entry", property(entry_of, put_entry))
 
 

@@ -253,10 +253,6 @@ def test_refusals_of_dask_arrays():
         split(x, 2, copy=1)
     with pytest.raises(SplitError, match=r"shape \(4, 6\): the plan is for shape \(6, 4\)"):
         plan_split((6, 4), 2)(x)
-    with pytest.raises(SplitTypeError, match="axis=1 by position: .* name; pass axis=1"):
-        splitjit.dask.split(x, 2, 1)
-    with pytest.raises(SplitTypeError, match="dim=1: the axis .* name; pass axis=1"):
-        splitjit.dask.split(x, 2, dim=1)
 
 
 @pytest.mark.parametrize("copy", [True, False])

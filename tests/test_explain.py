@@ -161,8 +161,6 @@ def test_dask_splits_in_tasks():
         ((np.zeros(4),), {}),
         ((np.zeros(4), [1, 2]), {}),
         ((np.zeros(4), 2), {"axis": 1}),
-        ((np.zeros(4), 2, 0), {}),
-        ((np.zeros(4), 2), {"dim": 0}),
         ((np.zeros(4), 2), {"out": [np.zeros(2)]}),
         ((np.zeros(4), 2), {"copy": 1}),
         (("text", 2), {}),

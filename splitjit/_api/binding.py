@@ -24,12 +24,10 @@ from splitjit._inputs.tensors import (
     tensor_source,
 )
 from splitjit._plan.arguments import sequence
+from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
 from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit.errors import SplitError, SplitTypeError, kind_of
-
-_OUTPUTS_KEPT = 16
-"""The number of strides of sources for which a binding keeps the layout of its copy."""
 
 
 def bind(plan: Plan, out: Any) -> Binding[Any]:
@@ -125,9 +123,8 @@ class Binding(Generic[Part]):
                 raise SplitError("split", f"out[{i}]", rule)
         outputs = self._outputs.get(x.strides)
         if outputs is None or outputs.layout is None:
-            if len(self._outputs) >= _OUTPUTS_KEPT:
-                self._outputs.clear()
-            outputs = self._outputs[x.strides] = recipe.to(self._targets)
+            outputs = recipe.to(self._targets)
+            keep(self._outputs, x.strides, outputs, len(self._out))
         recipe.copy(x, self._targets, outputs)
 
     def _array(self, x: Any) -> np.ndarray:

@@ -13,18 +13,15 @@ from splitjit._api.run import run_plan
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs import tensors
 from splitjit._plan.arguments import (
-    NOT_GIVEN,
     Indices,
     Lengths,
     Shape,
-    axis_by_name,
     integer,
     rule_of,
     shape_of,
-    wrong_names,
 )
 from splitjit._plan.cache import PLANS
-from splitjit._plan.plan import BYTES_PER_PART, Plan
+from splitjit._plan.plan import PER_PART, Plan
 from splitjit._plan.protocols import Lazy, Part, Scalar, SupportsSlices
 from splitjit._plan.rules import Rule
 
@@ -282,17 +279,15 @@ def plan_split(
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
 ) -> SplitPlan: ...
-@axis_by_name
 def plan_split(
     shape: Sequence[SupportsIndex],
     split: Lengths | None = None,
-    by_position: Any = NOT_GIVEN,
+    *,
     axis: SupportsIndex = 0,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
-    **others: Any,
 ) -> SplitPlan:
     """Plan the split of an axis by exactly one rule.
 
@@ -357,8 +352,6 @@ def plan_split(
     >>> splitjit.plan_split((6,), indices=[1, -2]).sizes
     (1, 3, 2)
     """
-    if others or by_position is not NOT_GIVEN:
-        raise wrong_names("split", by_position, others)
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     return cached_plan(shape_of(shape), axis, rule)
 
@@ -373,11 +366,10 @@ class _PlanOfManyParts(SplitPlan):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> tuple[Any, ...]:
-        if name not in BYTES_PER_PART:
+        if name not in PER_PART:
             raise AttributeError(f"'SplitPlan' object has no attribute {name!r}")
         value = self._derive(name)
         object.__setattr__(self, name, value)
-        self._grow(self._bytes_of(name))
         return value
 
 
@@ -385,7 +377,7 @@ SplitPlan.__module__ = "splitjit"  # pickles then name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest looks only for classes of this module
 
 
-_cached = PLANS.plans.get
+_recent = PLANS.recent.get
 
 
 def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
@@ -393,8 +385,8 @@ def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
     if type(axis) is not int:
         axis = integer("axis", axis)
     key = shape, axis, rule
-    plan: SplitPlan | None = _cached(key)
-    if plan is None:
+    plan: SplitPlan | None = _recent(key)
+    if plan is None and (plan := PLANS.find_older(key)) is None:
         plan = SplitPlan._of_rule(shape, axis, rule)
         PLANS.add(key, plan)
     return plan

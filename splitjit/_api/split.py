@@ -14,14 +14,7 @@ from splitjit._copy import recipe
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.sources import AnySource, source_of
 from splitjit._inputs.tensors import is_tensor, tensor_source
-from splitjit._plan.arguments import (
-    NOT_GIVEN,
-    Indices,
-    Lengths,
-    axis_by_name,
-    rule_of,
-    wrong_names,
-)
+from splitjit._plan.arguments import Indices, Lengths, rule_of
 from splitjit._plan.protocols import Lazy, Part, SupportsSlices
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError
@@ -82,11 +75,10 @@ def split(
     out: Sequence[SupportsSlices[Part]],
     copy: Literal[True] = True,
 ) -> list[Part]: ...
-@axis_by_name
 def split(
     x: Any,
     split: Lengths | None = None,
-    by_position: Any = NOT_GIVEN,
+    *,
     axis: SupportsIndex = 0,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
@@ -94,7 +86,6 @@ def split(
     num_sections: SupportsIndex | None = None,
     out: Sequence[Any] | None = None,
     copy: bool = True,
-    **others: Any,
 ) -> list[Any]:
     """Split an array into contiguous parts along an axis.
 
@@ -190,8 +181,6 @@ def split(
     >>> [part.shape for part in splitjit.split(x, num_sections=4, axis=1)]
     [(2, 2), (2, 2), (2, 1), (2, 1)]
     """
-    if others or by_position is not NOT_GIVEN:
-        raise wrong_names("split", by_position, others)
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is np.ndarray:
         return recipe.run(cached_plan(x.shape, axis, rule), x, out, copy)
@@ -229,7 +218,6 @@ def split_into(
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
 ) -> None: ...
-@axis_by_name
 def split_into(
     x: ArrayLike | SupportsSlices[Any],
     outs: Sequence[SupportsSlices[Any]],
@@ -240,7 +228,6 @@ def split_into(
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
-    **others: Any,
 ) -> None:
     """Split an array into existing arrays, and allocate no array.
 
@@ -290,8 +277,6 @@ def split_into(
     >>> tail
     array([2., 3., 4.])
     """
-    if others:
-        raise wrong_names("split_into", NOT_GIVEN, others)
     if outs is None:
         raise SplitTypeError("split_into", "outs=None", "must be a sequence of ndarrays")
     if is_dask_array(x):

@@ -114,8 +114,9 @@ def clear_caches() -> None:
     """Free all memory that splitjit keeps to make later calls faster.
 
     This drops the cached plans, with the layouts that they keep, and the blocks of memory
-    that no part uses. Compiled code stays. splitjit limits these caches by itself: all
-    cached plans together hold at most 32 MiB, and `set_buffer_limit` limits the blocks.
+    that no part uses. Compiled code stays. splitjit limits these caches by itself: it keeps
+    the plans used last, up to some 1000 (fewer if they have many parts, and none of more than
+    4096 parts), and `set_buffer_limit` limits the blocks.
 
     See Also
     --------

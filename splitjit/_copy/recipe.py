@@ -27,14 +27,13 @@ from splitjit._copy import loading
 from splitjit._copy.addresses import address_of
 from splitjit._copy.buffers import allocate_parts
 from splitjit._copy.crossovers import suits_numpy
-from splitjit._copy.entry import MOST_PARTS, Entry, entry_of
+from splitjit._copy.entry import Entry, entry_of
 from splitjit._copy.layout import CopyLayout, strided_layout
 from splitjit._copy.loops import Loops
 from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
 from splitjit._copy.slices import Slices
-from splitjit._kernels import table
 from splitjit._plan.arguments import check_views
-from splitjit._plan.cache import OBJECT_BYTES, WORD_BYTES
+from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError
 
@@ -42,9 +41,6 @@ _ASK_EVERY = 64
 _IMPORT_FROM = 10_000
 """An entry saves 0.5 µs a copy of fresh parts, and 5 µs if arrays are given. To import Numba takes
 0.4 s."""
-
-_OUTPUTS_KEPT = 16
-"""Sets of checked outputs that a recipe keeps. An inner loop uses one set, or a few in turn."""
 
 
 def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
@@ -105,11 +101,11 @@ def recipe_of(plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> Recipe:
         recipe: Recipe | None = plan._kept.get((dtype, strides))
     except Exception:  # a StringDType has a hash only if its na_object has one
         recipe = None
-    if recipe is not None:
-        return recipe
-    if dtype.kind == "T":  # such a dtype owns the text of its array, which the plan would keep
-        return Recipe(plan, dtype, strides)
-    return plan._keep((dtype, strides), lambda: Recipe(plan, dtype, strides))
+    if recipe is None:
+        recipe = Recipe(plan, dtype, strides)
+        if dtype.kind != "T":  # such a dtype owns the text of its array, which the plan would keep
+            keep(plan._kept, (dtype, strides), recipe, plan._count)
+    return recipe
 
 
 def strategy(plan: Plan, x: np.ndarray, given: bool, contiguous: bool) -> str:
@@ -154,12 +150,6 @@ class Outputs(NamedTuple):
     stops: tuple[int, ...]
     layout: CopyLayout | None
 
-    @property
-    def kept_bytes(self) -> int:
-        """An estimate of the bytes of these outputs and of their addresses."""
-        record = self.layout.record.nbytes if self.layout else 0
-        return OBJECT_BYTES + 3 * WORD_BYTES * len(self.starts) + record
-
     def meet(self, start: int, stop: int) -> bool:
         """Return whether a range of addresses meets a range of the outputs."""
         i = bisect.bisect_right(self.stops, start)
@@ -201,13 +191,6 @@ class Recipe:
         self._outputs: dict[tuple[int, ...], Outputs] = {}
         self._calls = 0
 
-    @property
-    def kept_bytes(self) -> int:
-        """An estimate of the bytes of this recipe with its entry, without its outputs."""
-        row = table.row_words(len(self._strides)) * table.WORD
-        rows = self._plan._count if self.loops or self._plan._count <= MOST_PARTS else 0
-        return 4 * OBJECT_BYTES + 8 * len(self._strides) + 2 * row * rows
-
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
         entry = self.entry or self._ask(x.dtype)
@@ -237,10 +220,7 @@ class Recipe:
         outputs = self._outputs.get(targets.addresses)
         if outputs is None:
             outputs = self._checked(targets)
-            if len(self._outputs) >= _OUTPUTS_KEPT:
-                self._forget_outputs()
-            if self._plan._may_keep(outputs.kept_bytes):
-                self._outputs[targets.addresses] = outputs
+            keep(self._outputs, targets.addresses, outputs, self._plan._count)
         return outputs
 
     def copy(self, x: np.ndarray, targets: Targets, outputs: Outputs) -> None:
@@ -255,7 +235,7 @@ class Recipe:
     def compile(self, dtype: np.dtype) -> Entry | None:
         """Copy arrays of any size by compiled code from now on; return the entry."""
         if self.loops is None and self._has_loops:
-            self._forget_outputs()  # they have no layout
+            self._outputs.clear()  # they have no layout
             self.loops = Loops(self._plan, self._itemsize, self._strides)
         if self.entry is None:
             self._set_entry(dtype, if_loaded=False)
@@ -291,7 +271,3 @@ class Recipe:
         if targets.addresses is not None:
             return self.loops.layout.to(self._plan, targets.addresses)
         return strided_layout(self._plan, self._strides, self._itemsize, targets.parts)
-
-    def _forget_outputs(self) -> None:
-        self._plan._count_kept(-sum([kept.kept_bytes for kept in self._outputs.values()]))
-        self._outputs.clear()

@@ -8,7 +8,7 @@ neither raises an error nor builds text. It returns a *fault*, which is 0 or a k
 ========================  =======================  ===============================
 rule                      value                    function
 ========================  =======================  ===============================
-``split=[a, b, …]``       length of each part      `replace_rest`, `check_lengths`
+``split=[a, b, …]``       length of each part      `check_lengths`
 ``split=k``               length of a part         `by_chunk`
 ``num_outputs=n``         number of parts          `by_num_outputs`
 ``num_splits=n``          number of parts          `by_num_splits`
@@ -108,8 +108,9 @@ would add a tenth to the time of the smallest split.
 
 # ---- faults: why a rule refuses a value --------------------------------------------------
 
-WRONG_VALUE, TOO_MANY, WRONG_LENGTH = 1, 2, 3
-"""The value is out of range; there are too many parts; the value does not fit the axis length."""
+WRONG_VALUE, TOO_MANY, WRONG_LENGTH, NO_REST, SEVERAL_RESTS = range(1, 6)
+"""The value is out of range; there are too many parts; the value does not fit the axis length;
+the lengths beside a -1 leave no rest; several lengths are -1."""
 
 _TOO_MANY = f"{{2}} parts are more than the {MAX_PARTS} that a split may have"
 
@@ -118,6 +119,8 @@ FAULTS = {
         WRONG_VALUE: "lengths must be at least 0, not {0}",
         TOO_MANY: _TOO_MANY,
         WRONG_LENGTH: "lengths must sum to the axis length {1}, not to {0}",
+        NO_REST: "lengths other than -1 must sum to at most the axis length {1}, not to {0}",
+        SEVERAL_RESTS: "at most one length may be -1",
     },
     CHUNK: {WRONG_VALUE: "split must be at least 1", TOO_MANY: _TOO_MANY},
     NUM_OUTPUTS: {WRONG_VALUE: "num_outputs must be at least 1", TOO_MANY: _TOO_MANY},
@@ -135,20 +138,18 @@ FAULTS = {
 """The text of each fault of each rule.
 
 Fields: ``{0}`` is the value of the rule, ``{1}`` the axis length, ``{2}`` the number of parts.
-For lengths, ``{0}`` is the negative length of a `WRONG_VALUE`, and otherwise the sum.
+For lengths, ``{0}`` is the negative length of a `WRONG_VALUE`, and otherwise the sum of the
+lengths other than -1.
 For indices, ``{0}`` is the index of a `WRONG_VALUE`.
 """
 
 _INDICES_INSTEAD = "if these are indices to cut at, pass them as indices= in ascending order"
 
-_REST = "one length of a list may be -1, for the rest that the others leave"
-
 HINTS: dict[tuple[str | int, ...], str] = {
     (NUM_SPLITS, WRONG_LENGTH): "num_outputs={0} allows a shorter last part",
     (LENGTHS, WRONG_LENGTH): _INDICES_INSTEAD,
     (LENGTHS, WRONG_VALUE): _INDICES_INSTEAD,
-    (LENGTHS, WRONG_VALUE, -1): _REST,
-    (CHUNK, WRONG_VALUE, -1): _REST,
+    (CHUNK, WRONG_VALUE, -1): "one length of a list may be -1, for the rest that the others leave",
 }
 """A likely fix for a fault, for users of `splitjit.split`; fields as in `FAULTS`.
 
@@ -169,35 +170,26 @@ def wrap_axis(axis: int, rank: int) -> tuple[int, int]:
 # ---- lengths: each part has its own ------------------------------------------------------
 
 
-def check_lengths(lengths: Sequence[int], length: int, most: int) -> tuple[int, int]:
-    """Return the sum or a negative length, and 0 or a fault.
+def check_lengths(lengths: MutableSequence[int], length: int, most: int) -> tuple[int, int]:
+    """Replace a length of -1 by the rest of the axis; return a number, and 0 or a fault.
 
-    The sum stops at `most`, so that it does not overflow in compiled code.
+    The number is a negative length, or the sum of the lengths other than -1. The sum stops at
+    `most`, so that it does not overflow in compiled code. A tuple without -1 may be passed, too.
     """
-    total = 0
-    for n in lengths:
-        if n < 0:
-            return n, WRONG_VALUE
-        total = total + n if n <= most - total else most
-    return total, 0 if total == length else WRONG_LENGTH
-
-
-def replace_rest(lengths: MutableSequence[int], length: int, most: int) -> None:
-    """Replace one length of -1 by the rest of the axis, if the other lengths leave a rest.
-
-    `check_lengths` refuses a -1 that is left.
-    """
-    at, total = -1, 0
-    for i in range(len(lengths)):
-        n = lengths[i]
-        if n == -1 and at < 0:
-            at = i
+    total, rest = 0, -1
+    for i, n in enumerate(lengths):
+        if n == -1 and rest < 0:
+            rest = i
         elif n < 0:
-            return
+            return n, SEVERAL_RESTS if n == -1 else WRONG_VALUE
         else:
             total = total + n if n <= most - total else most
-    if at >= 0 and total <= length:
-        lengths[at] = length - total
+    if rest < 0:
+        return total, 0 if total == length else WRONG_LENGTH
+    if total > length:
+        return total, NO_REST
+    lengths[rest] = length - total
+    return total, 0
 
 
 def lengths_between(

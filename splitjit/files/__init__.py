@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from splitjit._plan.arguments import OtherRules, named_rule, shows_rules
+from splitjit._plan.arguments import OtherRules, named_rule
 from splitjit.files import described, transaction, verbs
 from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.verbs import Progress, StrPath, Where, Which
@@ -28,7 +28,6 @@ __all__ = [
 ]
 
 
-@shows_rules
 def plan_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,
@@ -113,7 +112,6 @@ def plan_files(
     return planned
 
 
-@shows_rules
 def split_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,
@@ -238,7 +236,6 @@ def join_files(
     return verbs.join(verbs.as_paths(paths), Path(out), which, force, progress).targets
 
 
-@shows_rules
 def reshard_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,
