@@ -87,6 +87,11 @@ class Compiled:
         self.fresh_checked = self._fresh_by_python
         self.into = lambda x, outputs: 0
 
+    @property
+    def is_streamed(self) -> bool:
+        """Whether stores of long runs bypass the cache, since the array is large."""
+        return bool(self._stream)
+
     def loop_for(self, layout: CopyLayout) -> str:
         """Return the name of the compiled loop for a layout, one of `table.LOOPS`."""
         return "stream" if self._stream and layout.loop == "copy" else layout.loop
@@ -117,9 +122,7 @@ class Compiled:
             self.into = self._into_large
         return True
 
-    def _record(
-        self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...], loop: int
-    ) -> _Record:
+    def _record(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...], loop: int) -> _Record:
         steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
         outputs = self.layout.copy()
         api: Any = structs.API

@@ -26,6 +26,7 @@ _RETRY_AFTER = 0.01
 
 _SECONDS = 0.05
 """What loading takes in a process that has not imported llvmlite."""
+_SECONDS_IF_IMPORTED = 0.005
 _FEW = 16
 """Copies like the present one that are still expected. So a large array loads kernels at once."""
 
@@ -37,10 +38,13 @@ class _Loader:
     ----------
     is_forked_child : bool
         Whether this process is a forked child, whose threads the fork did not copy.
+    compiled : list of str
+        The kernels that this process compiled, because the cache did not have them.
     """
 
     def __init__(self) -> None:
         self.is_forked_child = False
+        self.compiled: list[str] = []
         self._may_load = self._may_child_load = True
         self._lost = 0.0  # seconds by which NumPy's copies took longer than compiled ones would
         self._loaded: dict[str, dict[str, int]] = {}  # the C functions of each kernel
@@ -55,8 +59,18 @@ class _Loader:
         It pays when the copies of this process have lost about as much time as loading takes, or
         will have lost it after a few more copies like this one.
         """
+        if self._loaded:
+            return True
+        pays = self.would_pay(gain)
         self._lost += gain
-        return bool(self._loaded) or self._lost + _FEW * gain >= _SECONDS
+        return pays
+
+    def would_pay(self, gain: float) -> bool:
+        """Return what `pays` would return, but do not count the copy."""
+        if self._loaded:
+            return True
+        seconds = _SECONDS_IF_IMPORTED if "llvmlite.binding" in sys.modules else _SECONDS
+        return self._may_load and not never_compiles() and self._lost + _FEW * gain >= seconds
 
     def has_loaded(self) -> bool:
         """Return whether this process has loaded any kernel."""
@@ -123,6 +137,7 @@ class _Loader:
 
         code = compile_kernel(name)  # type: ignore[no-untyped-call]
         functions = _link(name, code, symbols)
+        self.compiled.append(name)
         object_files.write(name, code)
         debug("compiled %s in %.3f s", name, time.monotonic() - began)
         return functions

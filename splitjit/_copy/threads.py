@@ -125,9 +125,7 @@ class _Threads:
         self.layer = numba.threading_layer()
         self.naps = _NAPS if self.layer == "omp" else 0
         self.count = builtin("count_threads", functions["count_threads"], METH_O, None)
-        self.run_parallel = builtin(
-            "run_parallel", functions["run_parallel"], METH_FASTCALL, None
-        )
+        self.run_parallel = builtin("run_parallel", functions["run_parallel"], METH_FASTCALL, None)
         return True
 
 
@@ -227,7 +225,7 @@ def explain(loop: str, nbytes: int) -> tuple[int, str]:
 
 def load_all() -> None:
     """Load the kernels that splits may need, and start Numba's threads."""
-    for loop in LOOPS:
-        LOADER.load(loop, wait=True)
+    for name in (*LOOPS, "entry", "part"):
+        LOADER.load(name, wait=True)
     THREADS.load(wait=True)
     THREADS.start(wait=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numba import types
+from numba.extending import register_jitable
 
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.copy import copy_range, cut_at_line
@@ -30,13 +31,13 @@ _RECORD = WORD * (HEADER + MAX_RANK + row_words(MAX_RANK))
 _SCRATCH = _RECORD + WORD * 3 * MAX_RANK
 
 
-@jit(inline="always")
+@register_jitable(inline="always")
 def scratch():
     """Reserve memory for `lay_out_part`, and return its address."""
     return reserve(_SCRATCH, LINE)
 
 
-@jit
+@register_jitable
 def lay_out_part(record, shape, strides, target_strides, axis, size, itemsize):
     """Write the layout record of a single part, as `splitjit._copy.layout` does.
 
