@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit._api.run import run_plan
-from splitjit._copy.entry import Entry
+from splitjit._copy.compiled import Compiled
 from splitjit._copy.outputs import check_apart, check_out
 from splitjit._copy.recipe import Outputs, check_shape, recipe_of
 from splitjit._inputs.arrays import is_dask_array
@@ -60,7 +60,7 @@ class Binding(Generic[Part]):
         If `out` does not fit the plan, see :func:`splitjit.split`.
     """
 
-    __slots__ = ("_dtype", "_entry", "_out", "_outputs", "_owners", "_plan", "_seen", "_targets")
+    __slots__ = ("_compiled", "_dtype", "_out", "_outputs", "_owners", "_plan", "_seen", "_targets")
 
     def __init__(self, plan: Plan, out: Any) -> None:
         first = out[0] if type(out) is tuple and out else None
@@ -77,7 +77,7 @@ class Binding(Generic[Part]):
         owners = [_owner(array) for array in self._targets.parts if not array.flags.owndata]
         self._owners = [(owner, weakref.ref(owner)) for owner in owners]
         self._outputs: dict[tuple[int, ...], Outputs] = {}
-        self._entry: Entry | None = None  # of the last source
+        self._compiled: Compiled | None = None  # of the last source
 
     def __call__(self, x: ArrayLike | SupportsSlices[Any]) -> list[Part]:
         """Split an array of the plan's shape into the arrays of the binding.
@@ -101,8 +101,8 @@ class Binding(Generic[Part]):
         SplitTypeError
             If `x` has another dtype.
         """
-        entry = self._entry
-        if entry is None or not entry.into(x, self._out):
+        compiled = self._compiled
+        if compiled is None or not compiled.into(x, self._out):
             self._copy(x if type(x) is np.ndarray else self._array(x))
         return self._out.copy()
 
@@ -114,15 +114,17 @@ class Binding(Generic[Part]):
                 "split", f"x of dtype {x.dtype}", f"the bound arrays have dtype {self._dtype}"
             )
         recipe = recipe_of(self._plan, x.dtype, x.strides)
-        self._entry = entry = recipe.compile(x.dtype)
-        if entry is not None and entry.into(x, self._out):
+        if recipe.compiled is None:
+            recipe.pays(x.dtype, given=True)
+        self._compiled = compiled = recipe.compiled
+        if compiled is not None and compiled.into(x, self._out):
             return
         for i, (array, seen) in enumerate(zip(self._out, self._seen, strict=True)):
             if _look(array) != seen:
                 rule = "was resized or changed since it was bound; bind it again"
                 raise SplitError("split", f"out[{i}]", rule)
         outputs = self._outputs.get(x.strides)
-        if outputs is None or outputs.layout is None:
+        if outputs is None or (outputs.layout is None and compiled is not None):
             outputs = recipe.to(self._targets)
             keep(self._outputs, x.strides, outputs, len(self._out))
         recipe.copy(x, self._targets, outputs)
@@ -174,8 +176,8 @@ class TensorBinding(Binding[Part]):
         source = reader()(x)
         if source is None:
             return run_plan(self._plan, x, self._tensors, True)
-        entry = self._entry  # as in `Binding.__call__`, without its list
-        if entry is None or not entry.into(source.array, self._out):
+        compiled = self._compiled  # as in `Binding.__call__`, without its list
+        if compiled is None or not compiled.into(source.array, self._out):
             self._copy(source.array)
         mark_written(self._tensors)
         return self._tensors.copy()

@@ -12,9 +12,9 @@ import numpy as np
 
 from splitjit._api.run import dask
 from splitjit._copy import recipe, threads
+from splitjit._copy.compiled import Compiled
 from splitjit._copy.layout import strided_layout
 from splitjit._copy.loading import never_compiles
-from splitjit._copy.loops import Loops
 from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.foreign import ForeignTensor
@@ -28,10 +28,9 @@ _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
     "library": "splitjit cannot reach the memory of x, so its own library makes the parts",
     "dask": "tasks of Dask split the chunks when the parts are computed",
-    "entry": "one compiled call checks the arrays, makes the parts and copies",
-    "loops": "a compiled loop copies",
+    "compiled": "a compiled loop copies",
     "object loop": "a compiled loop assigns the objects",
-    "slices": "NumPy copies arrays of this size and layout as fast, and needs no compiled code",
+    "slices": "NumPy copies until compiled code would have saved the time that it takes to load",
 }
 _NO_BYTES = "NumPy copies, because there are no bytes to copy"
 _OBJECTS = "NumPy copies, because x has few objects"
@@ -48,7 +47,7 @@ class Explanation:
     Parameters
     ----------
     strategy : str
-        ``"entry"``, ``"loops"``, ``"slices"``, ``"object loop"``, ``"views"``,
+        ``"compiled"``, ``"slices"``, ``"object loop"``, ``"views"``,
         ``"library"`` or ``"dask"``; the reason says what it means.
     reason : str
         Why this strategy.
@@ -185,22 +184,23 @@ def _of_array(plan: Plan, array: np.ndarray, targets: Targets | None, given: boo
     """Explain the copy of an array to new parts, or to targets."""
     nbytes = math.prod(plan.shape) * array.dtype.itemsize
     contiguous = targets is None or targets.addresses is not None
-    strategy = recipe.strategy(plan, array, given, contiguous)
+    made = recipe.recipe_of(plan, array.dtype, array.strides)
+    strategy = "compiled" if made.compiles(given) else made.slices.strategy
     reason = _REASONS[strategy]
     if strategy == "slices" and not nbytes:
         reason = _NO_BYTES
     elif strategy == "slices" and array.dtype.hasobject:
         reason = _OBJECTS
-    elif strategy in ("entry", "loops") and never_compiles():
-        strategy, reason = "slices", _NO_KERNELS
+    elif strategy == "slices" and never_compiles():
+        reason = _NO_KERNELS
     loop, past_cache, count, why = None, False, 1, _ONE_BY_NUMPY
-    if strategy in ("entry", "loops"):
-        loops = Loops(plan, array.itemsize, array.strides)
-        layout = loops.layout
+    if strategy == "compiled":
+        compiled = made.compiled or Compiled(plan, array.dtype, array.strides)
+        layout = compiled.layout
         if targets is not None and not contiguous:
             layout = strided_layout(plan, array.strides, array.itemsize, targets.parts)
-        loop, past_cache = layout.loop, bool(loops.stream)
-        count, why = threads.explain(loops.loop_for(layout), nbytes)
+        loop, past_cache = layout.loop, compiled.is_streamed
+        count, why = threads.explain(compiled.loop_for(layout), nbytes)
     allocated = 0 if given else nbytes
     return Explanation(
         strategy, reason, loop, past_cache, count, why, len(plan), nbytes, nbytes, allocated

@@ -13,6 +13,7 @@ import os
 import sys
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,18 @@ class _Pool:
         self.limit = limit
         self.idle: list[_Block] = []
         self.lent: dict[int, _Loan] = {}  # by `id`, since a loan has no hash; keeps loans alive
+
+    def allocate(
+        self, nbytes: int, make: Callable[..., list[np.ndarray]], *arguments: Any
+    ) -> tuple[list[np.ndarray], int]:
+        """Make parts over a block; return them, and the address of the block.
+
+        ``make(*arguments, memory, address)`` returns the parts, and their lease as the last item.
+        """
+        block = self.take(nbytes)
+        parts = make(*arguments, block.memory, block.address)
+        self.lend(block, parts.pop())
+        return parts, block.address
 
     def take(self, nbytes: int) -> _Block:
         """Return a block of at least `nbytes` that no array refers to."""

@@ -48,18 +48,18 @@ class Parts:
     ----------
     _kept : dict
         Results for later calls: recipes, and layouts of blocks; see `keep`.
-    _entry : object or None
-        The compiled entry of the recipe that copied last. A slot is read faster than a dict.
+    _compiled : object or None
+        The compiled copy that was used last. A slot is read faster than a dict.
     _count : int
         The number of parts.
     _runs : tuple or None
         The runs of the sizes; None if there are many. In this case `sizes` is set.
     """
 
-    __slots__ = ("_count", "_entry", "_kept", "_runs")
+    __slots__ = ("_compiled", "_count", "_kept", "_runs")
 
     _kept: dict[Any, Any]
-    _entry: Any
+    _compiled: Any
     _count: int
     _runs: Runs | None
     shape: tuple[int, ...]
@@ -98,7 +98,7 @@ class Parts:
     def _forget(self) -> None:
         """Drop all results."""
         self._kept.clear()
-        object.__setattr__(self, "_entry", None)  # the dataclass is frozen
+        object.__setattr__(self, "_compiled", None)  # the dataclass is frozen
 
     def _derive(self, name: str) -> tuple[Any, ...]:
         """Return the attribute of a name, which has one item for each part."""
@@ -186,7 +186,7 @@ class Plan(Parts):
         count = sum([n for _, n in runs]) if lengths is None else len(lengths)
         put = functools.partial(object.__setattr__, self)  # the dataclass is frozen
         put("_kept", {})
-        put("_entry", None)
+        put("_compiled", None)
         put("_count", count)
         put("_runs", runs if lengths is None else None)
         put("shape", shape)
