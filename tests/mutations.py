@@ -585,7 +585,7 @@ MUTATIONS = [
     Mutation(
         "binding: outputs that share memory",
         "_api/binding.py",
-        "        check_apart(self._targets.parts)\n",
+        "        check_apart(targets.parts)\n",
         "",
         "test_binding.py",
     ),
@@ -1211,13 +1211,6 @@ MUTATIONS = [
         "                return _lock(file)",
         "                return None",
         "test_caches.py::test_processes_share_one_compilation",
-    ),
-    Mutation(
-        "explain: an entry for parts that are not contiguous",
-        "_copy/recipe.py",
-        "if enters and contiguous:",
-        "if enters:",
-        "test_explain.py",
     ),
     Mutation(
         "threads: more than one where one was asked for",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-from splitjit._api.explanation import Explanation, by_dask, explain_source, named_explain
+from splitjit._api.explanation import Explanation, by_library, explain_source
 from splitjit._api.plan import cached_plan
 from splitjit._api.run import dask
 from splitjit._inputs.arrays import is_dask_array
@@ -80,9 +80,8 @@ def explain(
     >>> splitjit.explain(np.zeros((4, 6)), 2, copy=False).as_dict()["strategy"]
     'views'
     """
-    with named_explain():
-        rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-        if is_dask_array(x):
-            return by_dask(dask().split_by_rule(x, axis, rule, out, copy))
-        source = source_of(x)
-        return explain_source(cached_plan(source.shape, axis, rule), source, out, copy)
+    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    if is_dask_array(x):
+        return by_library("dask", len(dask().split_by_rule(x, axis, rule, out, copy)))
+    source = source_of(x)
+    return explain_source(cached_plan(source.shape, axis, rule), source, out, copy)

@@ -195,8 +195,7 @@ class SplitPlan(Plan):
         """Check outputs once, and return a function that splits arrays into them.
 
         For inner loops that split array after array into the same outputs. A
-        call of the function checks only the array to split. The function copies
-        arrays of any size by compiled loops, so its first call loads Numba.
+        call of the function checks only the array to split.
 
         Parameters
         ----------
