@@ -77,8 +77,8 @@ MUTATIONS = [
     Mutation(
         "planner: offsets of the next part, if there are many",
         "_plan/plan.py",
-        "self._each_offset(), self._count)",
-        "self._each_offset(), 1, self._count + 1)",
+        "items[name](), self._count)",
+        "items[name](), 1, self._count + 1)",
         KEPT,
     ),
     Mutation(
