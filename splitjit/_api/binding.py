@@ -12,8 +12,6 @@ from splitjit._api.run import run_plan
 from splitjit._copy.compiled import Compiled
 from splitjit._copy.outputs import Targets, check_apart, check_out
 from splitjit._copy.recipe import Outputs, check_shape, recipe_of
-from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.sources import Source, source_of
 from splitjit._inputs.tensors import (
     TensorSource,
     is_compiling,
@@ -107,9 +105,9 @@ class Binding(Generic[Part]):
         """
         compiled = self._compiled
         if compiled is None or not compiled.into(x, self._out):
-            if self._targets is None:
+            if self._targets is None or type(x) is not np.ndarray:
                 return run_plan(self._plan, x, self._out, True)
-            self._copy(x if type(x) is np.ndarray else self._array(x), self._targets)
+            self._copy(x, self._targets)
         return self._out.copy()
 
     def _copy(self, x: np.ndarray, targets: Targets) -> None:
@@ -134,17 +132,6 @@ class Binding(Generic[Part]):
             outputs = recipe.to(targets)
             keep(self._outputs, x.strides, outputs, len(self._out))
         recipe.copy(x, targets, outputs)
-
-    def _array(self, x: Any) -> np.ndarray:
-        """Return the memory of an object that is not of the class ndarray."""
-        if is_dask_array(x):
-            rule = "call x.compute() first, or write it by dask.array.store"
-            raise SplitError("split", "x of type dask.array.Array", rule)
-        source = source_of(x)
-        if not isinstance(source, Source):  # the mask, or the dtype of a tensor, would be lost
-            received = f"x of type {kind_of(x)}"
-            raise SplitTypeError("split", received, "the bound arrays are ndarrays")
-        return source.array
 
     def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
         """Let a copy bind the copied arrays, because a binding holds addresses of its arrays."""
