@@ -1403,13 +1403,6 @@ MUTATIONS = [
         "test_owners.py::test_a_library_keeps_what_its_class_adds",
     ),
     Mutation(
-        "numpy: parts that share memory",
-        "numpy.py",
-        '    return [np.array(view, order="C", subok=True) for view in views]',
-        "    return list(views)",
-        "test_dropins.py::test_functions_of_numpy",
-    ),
-    Mutation(
         "torch: a rest that torch does not have",
         "torch.py",
         """        if not (isinstance(value, (list, tuple)) and "split" in rule and -1 in value):

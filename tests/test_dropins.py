@@ -100,6 +100,154 @@ def test_no_library_is_imported():
     assert importlib.import_module("splitjit.numpy") is splitjit.numpy
 
 
+# ---- objects of other classes -----------------------------------------------------------
+
+
+class Keeper:
+    """A class that answers NumPy's functions itself, with objects of its own."""
+
+    def __array_function__(self, func, types, args, kwargs):
+        return func.__name__
+
+
+def dates():
+    return pytest.importorskip("pandas").date_range("2020", periods=6, tz="UTC")
+
+
+def index():
+    return pytest.importorskip("pandas").Index([3, 1, 2, 6, 5, 4], name="n")
+
+
+def categories():
+    return pytest.importorskip("pandas").Categorical([*"abcabc"])
+
+
+def data_array():
+    xarray = pytest.importorskip("xarray")
+    return xarray.DataArray(np.arange(6), dims="t", coords={"t": np.arange(6) * 10})
+
+
+def array_of_jax():
+    return pytest.importorskip("jax").numpy.arange(6)
+
+
+def time():
+    return pytest.importorskip("astropy.time").Time(np.arange(6.0) + 60000, format="mjd")
+
+
+def quantity():
+    return np.arange(6.0) * pytest.importorskip("astropy.units").m
+
+
+def measured():
+    return np.arange(6.0) * pytest.importorskip("pint").UnitRegistry().m
+
+
+def sparse():
+    return pytest.importorskip("sparse").COO.from_numpy(np.arange(6))
+
+
+def with_gradient():
+    return pytest.importorskip("torch").arange(6.0).requires_grad_()
+
+
+OBJECTS = [Keeper, dates, index, categories, data_array, array_of_jax, time, quantity, measured,
+           sparse, with_gradient, lambda: [*range(6)], lambda: np.arange(6).view(np.recarray),
+           lambda: np.ma.masked_less(np.arange(6), 2)]  # fmt: skip
+WITH_UNSTACK = [] if not hasattr(np, "unstack") else ["unstack"]
+
+
+def values(part):
+    if hasattr(part, "detach"):
+        return part.detach().tolist()
+    return str(part.todense() if hasattr(part, "todense") else part)
+
+
+@pytest.mark.parametrize("name", ["split", "array_split", "hsplit", *WITH_UNSTACK])
+@pytest.mark.parametrize("make", OBJECTS)
+def test_parts_have_the_class_that_numpy_gives_them(make, name):
+    x, arguments = make(), () if name == "unstack" else (2,)
+    wanted = outcome(getattr(np, name), x, *arguments)
+    parts = outcome(getattr(ours, name), x, *arguments)
+    assert type(parts) is type(wanted)
+    if isinstance(wanted, str) or isinstance(wanted[0], type):
+        assert parts == wanted
+        return
+    assert [type(part) for part in parts] == [type(part) for part in wanted]
+    assert [values(part) for part in parts] == [values(part) for part in wanted]
+    if isinstance(parts[0], np.ndarray):
+        assert not np.shares_memory(parts[0], x)
+
+
+def test_labels_units_and_gradients_stay_with_the_parts():
+    _, second = ours.array_split(dates(), 2)
+    assert str(second.tz) == "UTC"
+    assert ours.split(data_array(), 2)[1].t.values.tolist() == [30, 40, 50]
+    assert all(part.requires_grad for part in ours.split(with_gradient(), 2))
+    if WITH_UNSTACK:
+        assert str(ours.unstack(quantity())[2]) == "2.0 m"
+
+
+def test_a_test_of_pandas_itself(monkeypatch):
+    """`array_split` of dates with a time zone: pandas/tests/indexes/datetimes/test_indexing."""
+    pd = pytest.importorskip("pandas")
+    monkeypatch.setattr(np, "array_split", ours.array_split)
+    indices = pd.date_range("2016-01-01 00:00:00+0200", freq="s", periods=10)
+    result = np.split(indices, indices_or_sections=[])[0]
+    pd.testing.assert_index_equal(result, indices._with_freq(None))
+
+
+def test_parts_of_a_broadcast_array_have_memory_of_their_own():
+    for part in ours.split(np.broadcast_to(np.int8(1), (4, 6)), 2):
+        assert part.flags.owndata or part.base is not None
+        assert part.flags.writeable
+        assert part.strides == (6, 1)
+
+
+# ---- planes: parts without the axis, written to given arrays ----------------------------
+
+
+PLANES = [((4, 6, 3), -1), ((3, 4, 6), 0), ((4, 3, 6), 1), ((3,), 0), ((40, 600, 3), 2)]
+
+
+@pytest.mark.parametrize(("shape", "axis"), PLANES)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_unstack_into_planes(shape, axis, order):
+    x = np.arange(np.prod(shape)).reshape(shape)
+    wanted = tuple(np.moveaxis(x, axis, 0))
+    for given in (x, np.asfortranarray(x), np.ma.array(x)) if order == "C" else (x, x.tolist()):
+        planes = [np.zeros(np.shape(part), x.dtype, order) for part in wanted]
+        if isinstance(given, np.ma.MaskedArray):
+            planes = [np.ma.array(plane) for plane in planes]
+        parts = ours.unstack(given, axis=axis, out=planes)
+        assert type(parts) is tuple
+        assert all(part is plane for part, plane in zip(parts, planes, strict=True))
+        assert all(np.array_equal(*pair) for pair in zip(parts, wanted, strict=True))
+
+
+WRONG_PLANES = [
+    (lambda x: [np.zeros((2, 4, 1))] * 3, r"out\[0\] of shape \(2, 4, 1\): part 0 has .*\(2, 4\)"),
+    (lambda x: [np.zeros((4, 2))] * 3, r"out\[0\] of shape \(4, 2\): part 0 has shape \(2, 4\)"),
+    (lambda x: [np.zeros((2, 4))] * 2, "out of 2 arrays: must have an array for each of 3"),
+    (lambda x: [np.zeros((2, 4))] * 3, r"out\[0\] and out\[1\]: must not share memory"),
+    (lambda x: [x[..., 0], *np.zeros((2, 2, 4))], r"out\[0\] and x: must not share memory"),
+    (lambda x: [np.zeros((2, 4), "i4")] * 3, r"out\[0\] of dtype int32"),
+    (lambda x: [[[0.0] * 4] * 2] * 3, r"out\[0\] of type list"),
+    (lambda x: 5, "out of type int"),
+]
+
+
+@pytest.mark.parametrize(("make", "says"), WRONG_PLANES)
+def test_planes_refused(make, says):
+    x = np.arange(24.0).reshape(2, 4, 3)
+    out = make(x)
+    with pytest.raises(splitjit.SplitError, match=f"^unstack: {says}"):
+        ours.unstack(x, axis=-1, out=out)
+    assert x.tolist() == np.arange(24.0).reshape(2, 4, 3).tolist()
+    with pytest.raises(splitjit.SplitError, match="^unstack: axis=3"):
+        ours.unstack(x, axis=3, out=out)
+
+
 # ---- torch ------------------------------------------------------------------------------
 
 CALLS = {

@@ -44,6 +44,7 @@ _api.binding _api.explanation
 _api.plan
 _api.split _api.explain
 _operators
+_planes
 onnx openvino numpy torch dask
 files.transaction files.places
 files.formats
