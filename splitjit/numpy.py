@@ -11,13 +11,14 @@ The parts differ from NumPy's in one more way: they are copies, so parts of a br
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex, TypeVar, overload
+from collections.abc import Sequence
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import splitjit._api.split as api
+from splitjit._docstrings import completed_by
 from splitjit._plan.arguments import Indices
 from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit._planes import split_planes
@@ -29,8 +30,6 @@ _ORIGINALS: dict[str, Any] = {
     name: getattr(np, name, None) for name in __all__
 }  # NumPy 2.0 has no unstack
 """NumPy's own functions; a program may replace ``np.split``."""
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def split(
@@ -71,18 +70,7 @@ def split(
     return _parts("split", "num_splits", axis, ary, indices_or_sections, axis)
 
 
-def _documented(function: Function) -> Function:
-    """Put the sections of `split` between the summary and the examples of a docstring."""
-    sections = str(split.__doc__).partition("\n\n")[2].partition("    Examples\n")[0]
-    if "axis" not in function.__annotations__:
-        before, _, after = sections.partition("    axis : ")
-        sections = before.rstrip() + after[after.index("\n\n") :]
-    summary, _, examples = str(function.__doc__).partition("\n\n")
-    function.__doc__ = f"{summary}\n\n{sections}{examples}"
-    return function
-
-
-@_documented
+@completed_by(split)
 def array_split(
     ary: Any, indices_or_sections: SupportsIndex | Indices, axis: SupportsIndex = 0
 ) -> list[Any]:
@@ -98,7 +86,7 @@ def array_split(
     return _parts("array_split", "num_sections", axis, ary, indices_or_sections, axis)
 
 
-@_documented
+@completed_by(split)
 def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     """Split an array along its second axis, or its only one; see ``numpy.hsplit``.
 
@@ -113,7 +101,7 @@ def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     return _parts("hsplit", "num_splits", axis, ary, indices_or_sections)
 
 
-@_documented
+@completed_by(split)
 def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     """Split an array of two or more dimensions along the first; see ``numpy.vsplit``.
 
@@ -128,7 +116,7 @@ def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     return _parts("vsplit", "num_splits", axis, ary, indices_or_sections)
 
 
-@_documented
+@completed_by(split)
 def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     """Split an array of three or more dimensions along the third; see ``numpy.dsplit``.
 

@@ -1403,14 +1403,6 @@ MUTATIONS = [
         "test_owners.py::test_a_library_keeps_what_its_class_adds",
     ),
     Mutation(
-        "torch: a rest that torch does not have",
-        "torch.py",
-        """        if not (isinstance(value, (list, tuple)) and "split" in rule and -1 in value):
-""",
-        "        if True:\n",
-        "test_dropins.py::test_functions_of_torch",
-    ),
-    Mutation(
         "files: indices make one part less",
         "files/dividing.py",
         "        return len(value) + (kind == INDICES)",

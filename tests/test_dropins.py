@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import splitjit
+from splitjit import SplitTypeError
 from splitjit import numpy as ours
 
 
@@ -273,6 +274,7 @@ NAMED = {
 
 
 jit = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
+quiet = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*LeafSpec")
 
 
 @pytest.fixture
@@ -357,9 +359,114 @@ def test_a_program_may_replace_the_functions_of_numpy(name, monkeypatch):
     assert [part.tolist() for part in getattr(np, name)(x, 2)] == [p.tolist() for p in wanted]
 
 
-def test_a_program_may_replace_the_functions_of_torch(monkeypatch):
+NAMES = ["split", "chunk", "tensor_split", "hsplit", "vsplit", "dsplit", "split_with_sizes",
+         "unbind"]  # fmt: skip
+
+
+class Splits:
+    """A model that splits by functions and by methods of torch."""
+
+    def __new__(cls):
+        import torch
+
+        class Splits(torch.nn.Module):
+            def forward(self, x):
+                a, b = torch.split(x, 2)
+                c, d = torch.chunk(x, 2)
+                e, f = x.split([1, 3])[1].tensor_split([1])
+                return a + b + c + d + torch.unbind(x)[1] + e.sum() + f.sum()
+
+        return Splits()
+
+
+@pytest.fixture
+def replaced(monkeypatch):
     torch = pytest.importorskip("torch")
-    x = torch.arange(6.0).to("meta")  # torch itself splits it
-    for name, argument in (("split", 2), ("chunk", 3), ("tensor_split", 3)):
+    for name in NAMES:
         monkeypatch.setattr(torch, name, getattr(splitjit.torch, name))
-        assert [part.shape for part in getattr(torch, name)(x, argument)] == [(2,)] * 3
+        monkeypatch.setattr(torch.Tensor, name, getattr(splitjit.torch, name))
+    return torch
+
+
+def test_a_program_may_replace_the_functions_and_methods_of_torch(replaced):
+    torch = replaced
+    for x in (torch.arange(6.0).to("meta"), torch.zeros(0), torch.arange(6.0),
+              torch.arange(6.0).requires_grad_(), (torch.ones(6) * 1j).conj(),
+              torch.ones(6).as_subclass(torch.nn.Buffer)):  # fmt: skip
+        for call in (x.split, lambda size, x=x: torch.split(x, size)):
+            assert [tuple(part.shape) for part in call(2)] == [(2,)] * 3 or not x.numel()
+            sizes = [2, 4] if x.numel() else [0, 0]
+            assert [tuple(part.shape) for part in call(sizes)] == [(n,) for n in sizes]
+        for name, argument in (("chunk", 3), ("tensor_split", 3), ("hsplit", 3)):
+            assert len(getattr(torch, name)(x, argument)) == len(getattr(x, name)(argument))
+        assert len(x.unbind()) == x.numel()
+    parts = torch.vmap(lambda x: x.split(2))(torch.arange(12.0).reshape(2, 6))
+    assert [tuple(part.shape) for part in parts] == [(2, 2)] * 3
+
+
+@quiet
+def test_graphs_of_a_program_that_replaced_the_functions(replaced):
+    torch, x = replaced, torch_arange(4)
+    wanted = Splits()(x)
+    for graph in (torch.fx.symbolic_trace(Splits()), torch.jit.trace(Splits(), x)):
+        assert torch.equal(graph(x), wanted)
+    names = {node.target for node in torch.fx.symbolic_trace(Splits()).graph.nodes}
+    assert names & {splitjit.torch.chunk, "chunk"}  # a method, if the trace finds it as one
+    with pytest.raises(SplitTypeError, match="only torch.split itself.*restore torch.split"):
+        torch.jit.script(Splits())
+
+
+@quiet
+@pytest.mark.slow
+def test_compiled_and_exported_programs_that_replaced_the_functions(replaced):
+    torch, x = replaced, torch_arange(4)
+    torch._dynamo.reset()
+    wanted = Splits()(x)
+    assert torch.equal(torch.compile(Splits(), backend="eager", fullgraph=True)(x), wanted)
+    for strict in (False, True):
+        program = torch.export.export(Splits(), (x,), strict=strict)
+        assert torch.equal(program.module()(x), wanted)
+
+
+def torch_arange(length):
+    return pytest.importorskip("torch").arange(float(length))
+
+
+def test_torch_may_be_imported_after_splitjit_torch():
+    pytest.importorskip("torch")
+    code = """
+import splitjit.torch
+import torch
+for name in splitjit.torch.__all__:
+    setattr(torch, name, getattr(splitjit.torch, name))
+    setattr(torch.Tensor, name, getattr(splitjit.torch, name))
+x = torch.arange(4.0, device="meta")
+assert len(torch.split(x, 2)) == len(x.split([2, 2])) == len(torch.chunk(x, 2)) == 2
+assert len(torch.unbind(x)) == len(torch.tensor_split(x, (1, 2, 3))) == 4
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ---- planes of tensors ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "dim"), PLANES)
+def test_unbind_into_planes(torch, shape, dim):
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.arange(int(np.prod(shape))).reshape(shape).to(dtype)
+        planes = [torch.zeros_like(part) for part in x.unbind(dim)]
+        parts = splitjit.torch.unbind(x, dim, out=planes)
+        assert all(part is plane for part, plane in zip(parts, planes, strict=True))
+        assert all(torch.equal(*pair) for pair in zip(parts, x.unbind(dim), strict=True))
+
+
+def test_planes_of_tensors_refused(torch):
+    x = torch.arange(24.0).reshape(2, 4, 3)
+    for out, says in (
+        ([torch.zeros(2, 4, 1)] * 3, r"out\[0\] of shape \(2, 4, 1\): part 0 has shape \(2, 4\)"),
+        ([torch.zeros(2, 4)] * 3, r"out\[0\] and out\[1\]: must not share"),
+        ([torch.zeros(2, 4, dtype=torch.int32)] * 3, r"out\[0\] of dtype torch.int32"),
+        ([np.zeros((2, 4), "f4")] * 3, r"out\[0\] of type ndarray"),
+    ):
+        with pytest.raises(splitjit.SplitError, match=f"^unbind: {says}"):
+            splitjit.torch.unbind(x, -1, out=out)

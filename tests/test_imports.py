@@ -43,7 +43,7 @@ _api.run
 _api.binding _api.explanation
 _api.plan
 _api.split _api.explain
-_operators
+_operators _docstrings
 _planes
 onnx openvino numpy torch dask
 files.transaction files.places

@@ -268,8 +268,6 @@ def test_symbolic_traces_are_refused_with_the_fix():
         lambda x: split(x, 2),
         lambda x: plan_split((4,), 2)(x),
         lambda x: split_into(x, [torch.zeros(2)] * 2, 2),
-        lambda x: splitjit.torch.chunk(x, 2),
-        lambda x: splitjit.torch.unbind(x),
     ):
         with pytest.raises(SplitTypeError, match=r"x of type Proxy: .*decorator torch.fx.wrap, or"):
             torch.fx.symbolic_trace(function)
