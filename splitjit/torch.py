@@ -22,9 +22,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from splitjit._api.split import split as split_by_rule
+from splitjit._api.split import split_by_rule
 from splitjit._docstrings import completed_by
-from splitjit._inputs.tensors import TensorSource, is_compiling, is_tensor, tensor_source
+from splitjit._inputs.tensors import is_compiling, is_tensor, tensor_input
+from splitjit._plan.arguments import rule_of
 from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit._planes import split_planes
 from splitjit.errors import SplitError, SplitTypeError
@@ -202,8 +203,9 @@ def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[An
     if isinstance(lengths, (list, tuple)) and -1 in lengths:  # torch has no length for the rest
         return ()
     try:
-        if isinstance(tensor_source(x), TensorSource):
-            return tuple(split_by_rule(x, axis=dim, **rule))
+        given = tensor_input(x)
+        if given.array is not None:
+            return tuple(split_by_rule(given, dim, rule_of(**rule)))
     except SplitError:
         pass
     return ()

@@ -12,16 +12,16 @@ from splitjit._api.run import run_plan
 from splitjit._copy.entry import Entry
 from splitjit._copy.outputs import check_apart, check_out
 from splitjit._copy.recipe import Outputs, check_shape, recipe_of
+from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.sources import Source, source_of
+from splitjit._inputs.input import Input
 from splitjit._inputs.tensors import (
-    TensorSource,
     is_compiling,
     is_tensor,
     mark_written,
     out_arrays,
     reader,
-    tensor_source,
+    tensor_input,
 )
 from splitjit._plan.arguments import sequence
 from splitjit._plan.plan import Plan
@@ -36,7 +36,7 @@ def bind(plan: Plan, out: Any) -> Binding[Any]:
     """Bind outputs of any library, see `SplitPlan.bind`."""
     given = sequence(out)  # read once: a second reading may give other arrays
     if given and is_tensor(given[0]):
-        foreign = type(tensor_source(given[0])) is not TensorSource
+        foreign = tensor_input(given[0]).array is None
         return ForeignBinding(plan, given) if foreign else TensorBinding(plan, given)
     if given and issubclass(type(given[0]), np.ma.MaskedArray):
         return MaskedBinding(plan, given)
@@ -135,11 +135,11 @@ class Binding(Generic[Part]):
         if is_dask_array(x):
             rule = "call x.compute() first, or write it by dask.array.store"
             raise SplitError("split", "x of type dask.array.Array", rule)
-        source = source_of(x)
-        if not isinstance(source, Source):  # the mask, or the dtype of a tensor, would be lost
+        given = adapt(x)
+        if type(given) is not Input or given.array is None:  # a mask or a dtype would be lost
             received = f"x of type {kind_of(x)}"
             raise SplitTypeError("split", received, "the bound arrays are ndarrays")
-        return source.array
+        return given.array
 
     def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
         """Let a copy bind the copied arrays, because a binding holds addresses of its arrays."""
@@ -174,12 +174,12 @@ class TensorBinding(Binding[Part]):
         if not is_tensor(x) or x.dtype is not self._tensor_dtype:
             rule = f"the bound tensors have dtype {self._tensor_dtype}"
             raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)
-        source = reader()(x)
-        if source is None:
+        given = reader()(x)
+        if given is None or given.array is None:
             return run_plan(self._plan, x, self._tensors, True)
         entry = self._entry  # as in `Binding.__call__`, without its list
-        if entry is None or not entry.into(source.array, self._out):
-            self._copy(source.array)
+        if entry is None or not entry.into(given.array, self._out):
+            self._copy(given.array)
         mark_written(self._tensors)
         return self._tensors.copy()
 

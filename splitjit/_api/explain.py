@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-from splitjit._api.explanation import Explanation, by_dask, explain_source, named_explain
+from splitjit._api.explanation import Explanation, by_dask, explain_input, named_explain
+from splitjit._api.lazy import split_lazily
 from splitjit._api.plan import cached_plan
-from splitjit._api.run import dask
+from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.sources import source_of
 from splitjit._plan.arguments import (
     NOT_GIVEN,
     Lengths,
@@ -87,6 +88,7 @@ def explain(
     with named_explain():
         rule = named_rule("explain", split, others)
         if is_dask_array(x):
-            return by_dask(dask().split_by_rule(x, axis, rule, out, copy))
-        source = source_of(x)
-        return explain_source(cached_plan(source.shape, axis, rule), source, out, copy)
+            plan_of = functools.partial(cached_plan, axis=axis, rule=rule)
+            return by_dask(split_lazily(x, plan_of, axis, rule, out, copy))
+        given = adapt(x)
+        return explain_input(cached_plan(given.shape, axis, rule), given, out, copy)

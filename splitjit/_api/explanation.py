@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._api.run import dask
+from splitjit._api.lazy import split_by_plan
 from splitjit._copy import recipe, threads
 from splitjit._copy.layout import strided_layout
 from splitjit._copy.loading import never_compiles
 from splitjit._copy.loops import Loops
 from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
+from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.foreign import ForeignTensor
-from splitjit._inputs.owners import ForeignArray
-from splitjit._inputs.sources import AnySource, Source, source_of
+from splitjit._inputs.input import Input
 from splitjit._plan.arguments import check_views
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError
@@ -127,21 +126,21 @@ def explain_plan(plan: Plan, x: Any, out: Any, copy: Any) -> Explanation:
     """Explain the split of an object by a plan of its shape; see `SplitPlan.explain`."""
     with named_explain():
         if is_dask_array(x):
-            return by_dask(dask().run_plan(plan, x, out, copy))
-        source = source_of(x)
-        recipe.check_shape(plan, source.shape)
-        return explain_source(plan, source, out, copy)
+            return by_dask(split_by_plan(plan, x, out, copy))
+        given = adapt(x)
+        recipe.check_shape(plan, given.shape)
+        return explain_input(plan, given, out, copy)
 
 
-def explain_source(plan: Plan, source: AnySource, out: Any, copy: Any) -> Explanation:
+def explain_input(plan: Plan, given: Input, out: Any, copy: Any) -> Explanation:
     """Explain the split of any object but a Dask array."""
     if copy is not True:
         check_views(out, copy)
         return _nothing_copied(plan)
-    if isinstance(source, (ForeignTensor, ForeignArray)):
+    array = given.array
+    if array is None:
         return _by_library(len(plan), "library")
-    array = source.array
-    targets = _targets(plan, array, out) if isinstance(source, Source) else None
+    targets = _targets(plan, array, out) if type(given) is Input else None
     return _of_array(plan, array, targets, given=out is not None)
 
 
