@@ -11,7 +11,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._inputs import tensors
+from splitjit._inputs import memory
 
 torch = pytest.importorskip("torch")
 
@@ -329,4 +329,4 @@ def test_a_part_costs_no_more_than_what_torch_needs_to_make_it():
         return count
 
     assert calls(2) <= calls(64) <= calls(2) + 4
-    assert tensors._words()[torch.bfloat16] is torch.int16
+    assert memory.words()[torch.bfloat16] is torch.int16

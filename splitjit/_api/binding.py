@@ -13,13 +13,12 @@ from splitjit._copy.compiled import Compiled
 from splitjit._copy.outputs import Targets, check_apart, check_out
 from splitjit._copy.recipe import Outputs, check_shape, recipe_of
 from splitjit._inputs.tensors import (
-    TensorSource,
     is_compiling,
     is_tensor,
     mark_written,
     out_arrays,
     reader,
-    tensor_source,
+    tensor_input,
 )
 from splitjit._plan.arguments import sequence
 from splitjit._plan.cache import keep
@@ -31,7 +30,7 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of
 def bind(plan: Plan, out: Any) -> Binding[Any]:
     """Bind outputs of any library, see `SplitPlan.bind`."""
     given = sequence(out)  # read once: a second reading may give other arrays
-    is_plain = given and is_tensor(given[0]) and type(tensor_source(given[0])) is TensorSource
+    is_plain = given and is_tensor(given[0]) and tensor_input(given[0]).array is not None
     kind = TensorBinding if is_plain else Binding
     return kind(plan, out if given is None else given)
 
@@ -166,10 +165,10 @@ class TensorBinding(Binding[Part]):
         if not is_tensor(x) or x.dtype is not self._tensor_dtype:
             rule = f"the bound tensors have dtype {self._tensor_dtype}"
             raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)
-        source = reader()(x)
-        if source is None:
+        given = reader()(x)
+        if given is None or given.array is None:
             return run_plan(self._plan, x, self._tensors, True)
-        super().__call__(source.array)
+        super().__call__(given.array)
         mark_written(self._tensors)
         return self._tensors.copy()
 

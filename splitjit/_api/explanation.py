@@ -6,15 +6,14 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from splitjit._api.run import dask
+from splitjit._api.lazy import split_by_plan
 from splitjit._copy import recipe, threads
 from splitjit._copy.compiled import Compiled
 from splitjit._copy.loading import never_compiles
 from splitjit._copy.outputs import check_out, check_source
+from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.foreign import ForeignTensor
-from splitjit._inputs.owners import ForeignArray
-from splitjit._inputs.sources import AnySource, Source, source_of
+from splitjit._inputs.input import Input
 from splitjit._plan.arguments import check_views
 from splitjit._plan.plan import Plan
 
@@ -108,10 +107,10 @@ parts     {self.parts}"""
 def explain_plan(plan: Plan, x: Any, out: Any, copy: Any) -> Explanation:
     """Explain the split of an object by a plan of its shape; see `SplitPlan.explain`."""
     if is_dask_array(x):
-        return by_library("dask", len(dask().run_plan(plan, x, out, copy)))
-    source = source_of(x)
-    recipe.check_shape(plan, source.shape)
-    return explain_source(plan, source, out, copy)
+        return by_library("dask", len(split_by_plan(plan, x, out, copy)))
+    adapted = adapt(x)
+    recipe.check_shape(plan, adapted.shape)
+    return explain_input(plan, adapted, out, copy)
 
 
 def by_library(strategy: str, parts: int) -> Explanation:
@@ -119,18 +118,18 @@ def by_library(strategy: str, parts: int) -> Explanation:
     return Explanation(strategy, _REASONS[strategy], parts)
 
 
-def explain_source(plan: Plan, source: AnySource, out: Any, copy: Any) -> Explanation:
+def explain_input(plan: Plan, adapted: Input, out: Any, copy: Any) -> Explanation:
     """Explain the split of any object but a Dask array."""
     if copy is not True:
         check_views(out, copy)
         why = "no thread copies"
         return Explanation("views", _REASONS["views"], len(plan), None, False, 0, why, 0, 0, 0)
-    if isinstance(source, (ForeignTensor, ForeignArray)):
+    array, given = adapted.array, out is not None
+    if array is None:
         return by_library("library", len(plan))
-    array, given = source.array, out is not None
     made = recipe.recipe_of(plan, array.dtype, array.strides)
     layout = None
-    if given and isinstance(source, Source):
+    if given and type(adapted) is Input:
         targets = check_out(plan, array.dtype, out)
         layout = made.to(targets).layout
         check_source(array, targets.parts)

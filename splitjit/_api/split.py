@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsIndex, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from splitjit._api.adapted import split_input
+from splitjit._api.lazy import split_lazily
 from splitjit._api.plan import cached_plan
-from splitjit._api.run import dask, split_source
 from splitjit._copy import recipe
+from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.sources import AnySource, source_of
-from splitjit._inputs.tensors import is_tensor, tensor_source
+from splitjit._inputs.input import Input
+from splitjit._inputs.tensors import is_tensor, tensor_input
 from splitjit._plan.arguments import (
     Along,
     Cuts,
@@ -190,19 +193,19 @@ def split(
     if type(x) is np.ndarray:
         return recipe.run(cached_plan(x.shape, axis, rule), x, out, copy)
     if is_tensor(x):  # before Dask, because each question takes a part of the time
-        return split_by_rule(tensor_source(x), axis, rule, out, copy)
+        return split_by_rule(tensor_input(x), axis, rule, out, copy)
     if is_dask_array(x):
-        parts: list[Any] = dask().split_by_rule(x, axis, rule, out, copy)
-        return parts
-    return split_by_rule(source_of(x), axis, rule, out, copy)
+        plan_of = functools.partial(cached_plan, axis=axis, rule=rule)
+        return split_lazily(x, plan_of, axis, rule, out, copy)
+    return split_by_rule(adapt(x), axis, rule, out, copy)
 
 
 # The lambda would cost `split` some 50 ns, because Python keeps what it refers to in cells.
 def split_by_rule(
-    x: AnySource, axis: SupportsIndex, rule: Rule, out: Any = None, copy: Any = True
+    x: Input, axis: SupportsIndex, rule: Rule, out: Any = None, copy: Any = True
 ) -> list[Any]:
-    """Split a source; the operators call this, too."""
-    return split_source(x, lambda shape: cached_plan(shape, axis, rule), axis, rule, out, copy)
+    """Split an adapted object; the operators call this, too."""
+    return split_input(x, lambda shape: cached_plan(shape, axis, rule), axis, rule, out, copy)
 
 
 @overload
@@ -285,7 +288,7 @@ def split_into(
         if type(x) is np.ndarray:
             recipe.run(cached_plan(x.shape, axis, rule), x, outs, True)
         else:
-            split_by_rule(source_of(x), axis, rule, outs)
+            split_by_rule(adapt(x), axis, rule, outs)
     except SplitError as error:
         refusal = error.named("split_into", out="outs")
         refusal.hint = error.hint  # the parameters have the same names

@@ -80,7 +80,7 @@ _KINDS_OF_INDICES = "must be a sequence of integers or a 1-D integer array"
 
 
 def rule_of(
-    split: Any,
+    split: Any = None,
     num_outputs: Any = None,
     num_splits: Any = None,
     indices: Any = None,
