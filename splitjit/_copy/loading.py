@@ -69,8 +69,12 @@ class _Loader:
         """Return what `pays` would return, but do not count the copy."""
         if self._loaded:
             return True
-        seconds = _SECONDS_IF_IMPORTED if "llvmlite.binding" in sys.modules else _SECONDS
-        return self._may_load and not never_compiles() and self._lost + _FEW * gain >= seconds
+        lost = self._lost + _FEW * gain
+        if lost < _SECONDS and (
+            lost < _SECONDS_IF_IMPORTED or "llvmlite.binding" not in sys.modules
+        ):
+            return False
+        return self._may_load and not never_compiles()
 
     def has_loaded(self) -> bool:
         """Return whether this process has loaded any kernel."""
