@@ -22,7 +22,6 @@ DIFFERENCES = {
         "on_macos": "tests macOS",
         "SIGHUP": "Windows has no SIGHUP",
         "fork": "Windows has no forks, so splitjit is told of none",
-        "test_usage": "the counters are those of Linux",
         "test_space_is_reserved": "only Linux reserves space",
         "does_not_report_its_memory": "replaces a function that Windows lacks",
         "permissions_of_the_input": "Windows has other permissions",
@@ -32,7 +31,6 @@ DIFFERENCES = {
         "costs_no_more": "counts the calls of the simulation, too",
     },
     "macos": {
-        "test_usage": "the counters are those of Linux",
         "test_space_is_reserved": "only Linux reserves space",
         "costs_no_more": "counts the calls of the simulation, too",
     },
