@@ -168,16 +168,16 @@ def test_one_thread_a_chunk(monkeypatch):
 @pytest.fixture
 def calls(monkeypatch):
     """Record the sizes of each call of `_split_chunk`."""
-    import splitjit.dask
+    from splitjit._api import lazy
 
     calls = []
-    split_chunk = splitjit.dask._split_chunk
+    split_chunk = lazy._split_chunk
 
     def counted(chunk, sizes, axis):
         calls.append(sizes)
         return split_chunk(chunk, sizes, axis)
 
-    monkeypatch.setattr(splitjit.dask, "_split_chunk", counted)
+    monkeypatch.setattr(lazy, "_split_chunk", counted)
     return calls
 
 
