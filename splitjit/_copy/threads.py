@@ -111,7 +111,7 @@ class _Threads:
     def _start(self, wait: bool) -> bool:
         import llvmlite.binding as llvm
         import numba
-        from numba import _helperlib
+        from numba import _helperlib  # type: ignore[attr-defined]
 
         numba.get_num_threads()  # starts the threads
         symbols = {name: llvm.address_of_symbol(name) for name in NUMBA_FUNCTIONS}
