@@ -32,12 +32,12 @@ _plan.drawing _inputs.arrays _inputs.foreign _inputs.owners _inputs.reach
 _inputs.tensors _inputs.masked
 _inputs.sources
 _copy.events
-_copy.addresses _copy.overlap _copy.loading _copy.cores _copy.structs
+_copy.addresses _copy.overlap _copy.object_files _copy.builtins _copy.cores _copy.structs
+_copy.loading
 _copy.crossovers
 _copy.outputs _copy.layout _copy.governor _copy.objects
 _copy.buffers _copy.threads
-_copy.slices _copy.loops
-_copy.entry
+_copy.slices _copy.compiled
 _copy.recipe _copy.warmup
 _api.run
 _api.binding _api.explanation
