@@ -79,7 +79,7 @@ from splitjit._copy import crossovers
 from splitjit._copy.layout import fresh_layout
 
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
-splitjit.SplitPlan._entry = property(lambda plan: None, lambda plan, entry: None)
+splitjit.SplitPlan._compiled = property(lambda plan: None, lambda plan, compiled: None)
 for stream_from in (0, 1 << 62):
     crossovers._STREAM_FROM = stream_from
     for itemsize in (1, 2, 4):

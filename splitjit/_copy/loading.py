@@ -155,6 +155,7 @@ class _Loader:
     def after_fork(self) -> None:
         """Go on in a forked child."""
         self.is_forked_child, self._may_load = True, self._may_child_load
+        self._loading = [thread for thread in self._loading if thread == get_ident()]
 
 
 def never_compiles() -> bool:

@@ -95,7 +95,9 @@ class _Threads:
         """Start Numba's threads if it is time for that; return whether they have started."""
         if self.run_parallel is not None:
             return True
-        is_time = wait or self.patience <= 0 or hasattr(sys.modules.get("numba"), "prange")
+        is_time = wait or self.patience <= 0
+        if "numba" in sys.modules:  # a split does not wait until another thread has imported it
+            is_time = wait or hasattr(sys.modules["numba"], "prange")
         if self._failed or LOADER.is_forked_child or not is_time or never_compiles():
             return False
         try:
