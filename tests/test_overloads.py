@@ -19,7 +19,7 @@ from splitjit._plan.rules import MAX_PARTS
 from tests.cases import random_cases
 
 pytestmark = [
-    pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled"),
+    pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled"),
     # Numba plans to drop reflected lists of Python; while it has them, splitjit accepts them.
     pytest.mark.filterwarnings("ignore::numba.NumbaPendingDeprecationWarning"),
 ]
