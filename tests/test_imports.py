@@ -32,7 +32,7 @@ _plan.drawing _inputs.arrays _inputs.foreign _inputs.owners _inputs.reach
 _inputs.tensors _inputs.masked
 _inputs.sources
 _copy.events
-_copy.addresses _copy.overlap _copy.loading _copy.cores _copy.structs _copy.pauses
+_copy.addresses _copy.overlap _copy.loading _copy.cores _copy.structs
 _copy.crossovers
 _copy.outputs _copy.layout _copy.governor _copy.objects
 _copy.buffers _copy.threads

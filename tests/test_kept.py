@@ -284,6 +284,6 @@ def call(i):
 
 @linux
 @pytest.mark.slow
-@pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled")
+@pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled")
 def test_refusals_that_compiled_code_catches():
     assert_grows_little(REFUSALS + "print(growth(call, 2000))")

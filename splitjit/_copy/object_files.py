@@ -93,17 +93,14 @@ def _digest() -> str:
     target = platform.machine(), sys.platform, llvm.get_host_cpu_name(), features
     versions = sys.version, np.__version__, llvmlite.__version__
     identity = hashlib.sha256(repr((versions, target)).encode())
-    for source in _kernel_sources():
-        identity.update(source)
-    return identity.hexdigest()[:24]
-
-
-def _kernel_sources() -> list[bytes]:
     try:
-        names = sorted(name for name in os.listdir(_SOURCE) if name.endswith(".py"))
-        return [open(os.path.join(_SOURCE, name), "rb").read() for name in names]
+        for name in sorted(os.listdir(_SOURCE)):
+            if name.endswith(".py"):
+                with open(os.path.join(_SOURCE, name), "rb") as source:
+                    identity.update(source.read())
     except OSError:  # a frozen application has no source
-        return [str(os.stat(sys.executable).st_mtime_ns).encode()]
+        identity.update(str(os.stat(sys.executable).st_mtime_ns).encode())
+    return identity.hexdigest()[:24]
 
 
 def remove_older() -> None:

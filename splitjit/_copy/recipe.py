@@ -204,7 +204,7 @@ class Recipe:
         """
         gain = self._gains[given]
         self._lost += gain
-        if self._lost < _SECONDS or not LOADER.pays(gain):
+        if not gain or self._lost < _SECONDS or not LOADER.pays(gain):
             return False
         if self._candidate is None:
             self._candidate = Compiled(self._plan, dtype, self._strides)
@@ -216,7 +216,7 @@ class Recipe:
     def compiles(self, given: bool) -> bool:
         """Return whether the next copy is compiled, as far as nobody else loads kernels now."""
         gain = self._gains[given]
-        would = self._lost + gain >= _SECONDS and LOADER.would_pay(gain)
+        would = gain > 0 and self._lost + gain >= _SECONDS and LOADER.would_pay(gain)
         return self.compiled is not None or would
 
     def _checked(self, targets: Targets) -> Outputs:
