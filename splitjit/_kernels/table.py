@@ -134,6 +134,7 @@ C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # flags of arrays
 # which the first function returns, is the same.
 API_VERSION, NEW_FROM_DESCR, SET_BASE_OBJECT = 0, 94, 282
 
+
 class Call(NamedTuple):
     """A call of `splitjit.split` in compiled code of users; each field is one machine integer.
 

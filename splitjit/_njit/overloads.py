@@ -50,9 +50,7 @@ def _split(
         if copy == types.boolean:  # Numba tries types of literals next, if any
             raise TypingError("splitjit.split: copy= must be the literal True")
         refuse("split", copy=copy, rule="compiled code takes no copy=; slice x for views")
-    texts = faults(
-        kind_of_rule("split", split, num_outputs, num_splits, indices, num_sections)
-    )
+    texts = faults(kind_of_rule("split", split, num_outputs, num_splits, indices, num_sections))
 
     def implementation(
         x, split=None, by_position=None, axis=0, num_outputs=None, num_splits=None, indices=None,

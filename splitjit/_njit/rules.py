@@ -60,9 +60,7 @@ def _is_lengths(kind):
 
 def kind_of_rule(operator, *values):
     """Return the kind of the rule that the types of its parameters give."""
-    given = {
-        name: kind for name, kind in zip(rules.NAMES, values, strict=True) if is_given(kind)
-    }
+    given = {name: kind for name, kind in zip(rules.NAMES, values, strict=True) if is_given(kind)}
     if len(given) != 1:
         received = [f"{name} of type {kind}" for name, kind in given.items()] or ["no rule"]
         raise SplitError(operator, ", ".join(received), rules.ONE_RULE)
