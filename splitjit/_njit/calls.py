@@ -12,13 +12,12 @@ from numba.core import cgutils
 from numba.cpython.listobj import ListInstance
 from numba.extending import intrinsic
 
-from splitjit._kernels.llvm import BYTE, INT32, INT64, integer
 from splitjit._kernels.table import CALL, FUNCTIONS_AT
 from splitjit._njit.functions import SYMBOL, Needed, fill_table, version
 from splitjit._njit.rules import CHANGED_FAULT, is_given, kind_of_rule
 from splitjit._plan import rules
 
-POINTER = BYTE.as_pointer()
+INT32, INT64, POINTER = ir.IntType(32), ir.IntType(64), cgutils.voidptr_t
 _KINDS = [*rules.PARAMETERS]
 _ANSWER = [types.intp] * 4  # 0 or a fault, and three numbers for its text
 
@@ -182,6 +181,11 @@ class _Call:
         self.set("number", number)
         self.set("step", integer(width) if step is None else step)
         self.set("width", integer(width if kind.signed else -width))
+
+
+def integer(value):
+    """Return a constant word."""
+    return ir.Constant(INT64, value)
 
 
 def _copied(values):

@@ -15,19 +15,19 @@ import os
 import llvmlite.binding as llvm
 
 from splitjit._copy import object_files
-from splitjit._copy.crossovers import LONG_RUN, stream_from
+from splitjit._copy.crossovers import stream_from
 from splitjit._copy.loading import LOADER
-from splitjit._kernels.table import FUNCTIONS_AT, Functions
+from splitjit._kernels.table import FUNCTIONS_AT, LONG_RUN, Functions
 from splitjit._plan.arguments import most_parts
 
 SYMBOL = "splitjit_functions"
 
-_TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
+TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
 
 
 def register():
     """Name the table; Numba cannot link code with a name that it does not find."""
-    llvm.add_symbol(SYMBOL, ctypes.addressof(_TABLE))
+    llvm.add_symbol(SYMBOL, ctypes.addressof(TABLE))
 
 
 @functools.cache
@@ -40,7 +40,7 @@ def version():
 
 def fill_table():
     """Load the functions, or compile them. The calling thread may hold Numba's lock."""
-    if _TABLE[FUNCTIONS_AT.version]:
+    if TABLE[FUNCTIONS_AT.version]:
         return
     kernels = {name: LOADER.load_here(name) for name in ("overload", "copy", "stream")}
     table = Functions(
@@ -52,7 +52,7 @@ def fill_table():
         stream_long_runs=stream_from(LONG_RUN),
         most_parts=most_parts(),
     )
-    _TABLE[:] = table
+    TABLE[:] = table
 
 
 class Needed:
