@@ -316,6 +316,7 @@ COLUMNS = GRID[:, 0:6:3], GRID[:, 1:7:3], GRID[:, 2:8:3]
         (ONES, (A[:, ::-1], B, A), r"outs\[0\] and outs\[2\]"),
         (ONES, (COLUMNS[0], COLUMNS[1], COLUMNS[0]), r"outs\[0\] and outs\[2\]"),
         (ONES, [COLUMNS[0], COLUMNS[1], COLUMNS[0]], r"outs\[0\] and outs\[2\]"),
+        (np.broadcast_to(MEMORY[:6], (4, 6)), (A, B, fortran(MEMORY[2:], 2)), r"outs\[2\] and x"),
         (GRID[:, 0:30:5], (A, GRID[:, 24:26], B), r"outs\[1\] and x"),
     ],
 )

@@ -40,12 +40,15 @@ def _span(array, rank):
     words = words_at(array)
     if words[NUMBA_ITEMS] == 0:
         return 0, 0, True
-    start, end = words[NUMBA_DATA], words[NUMBA_DATA] + words[NUMBA_ITEMSIZE]
+    nbytes = words[NUMBA_ITEMSIZE]
+    start, end = words[NUMBA_DATA], words[NUMBA_DATA] + nbytes
     for d in range(rank):
-        last = (words[NUMBA_SHAPE + d] - 1) * words[NUMBA_SHAPE + rank + d]
+        extent, stride = words[NUMBA_SHAPE + d], words[NUMBA_SHAPE + rank + d]
+        last = (extent - 1) * stride
         start += least(last, 0)
         end += greatest(last, 0)
-    return start, end, end - start == words[NUMBA_ITEMS] * words[NUMBA_ITEMSIZE]
+        nbytes *= extent if stride else 1
+    return start, end, end - start == nbytes
 
 
 @jit
