@@ -22,7 +22,7 @@ from numba import types
 import splitjit
 from splitjit._copy import buffers, structs
 from splitjit._kernels import table
-from splitjit._njit import copying
+from splitjit._njit import functions
 from tests.conftest import take
 
 PAGE = mmap.PAGESIZE
@@ -253,7 +253,9 @@ def main(route: str, first: int, last: int, log: str) -> None:
     COMPILED = route.startswith("compiled")
     if COMPILED:
         from_bytes = 0 if route == "compiled-streamed" else 1 << 62
-        copying._STREAM_FROM = from_bytes, from_bytes
+        functions.fill_table()
+        for field in ("stream_short_runs", "stream_long_runs"):
+            functions.TABLE[getattr(table.FUNCTIONS_AT, field)] = from_bytes
     else:
         take(route, setattr)
         buffers._MAPPED_FROM = 1

@@ -137,7 +137,7 @@ def test_a_module_imports_only_earlier_layers(module):
 
 @pytest.mark.parametrize("module", KERNELS)
 def test_kernels_import_only_kernels(module):
-    assert imported_by(module)[0] <= {*KERNELS}
+    assert imported_by(module)[0] <= {*KERNELS, "splitjit._plan.rules"}  # which imports nothing
 
 
 @pytest.mark.parametrize("folder", [PACKAGE, BENCHMARKS], ids=lambda folder: folder.name)

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import os
 import pickle
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 from numba import njit, prange, typed
+from numba.core import event
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
@@ -156,6 +158,13 @@ def test_more_parts_than_there_is_memory_for():
 
 
 @pytest.mark.slow
+def test_a_part_for_which_there_is_no_memory():
+    x = np.broadcast_to(np.uint8(1), 2**62)
+    with pytest.raises(MemoryError):
+        by_num_outputs(x, 1, 0)
+
+
+@pytest.mark.slow
 def test_copy_may_be_said():
     assert_same(njit(lambda x: splitjit.split(x, 3, copy=True))(X), splitjit.split(X, 3))
 
@@ -279,6 +288,64 @@ def test_split_into_refuses_what_does_not_fit():
             into(x, outs, np.array(split), axis)
     assert not a.any()
     assert not b.any()
+
+
+def fortran(memory, columns):
+    """Return a Fortran-contiguous array of four rows at the start of some memory."""
+    return memory[: 4 * columns].reshape(columns, 4).T
+
+
+MEMORY, GRID = np.zeros(300), np.zeros((4, 30))
+ONES = np.ones((4, 6))
+A, B, C = (fortran(MEMORY[100 + 20 * i :], 2) for i in range(3))
+COLUMNS = GRID[:, 0:6:3], GRID[:, 1:7:3], GRID[:, 2:8:3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("x", "outs", "says"),
+    [
+        (fortran(MEMORY, 6), (fortran(MEMORY[4:], 2), B, C), r"outs\[0\] and x"),
+        (fortran(MEMORY, 6)[::-1], (A, B, fortran(MEMORY[20:], 2)), r"outs\[2\] and x"),
+        (
+            COLUMNS[0].repeat(3, 1),
+            (A, fortran(MEMORY, 2), fortran(MEMORY[7:], 2)),
+            r"outs\[1\] and outs\[2\]",
+        ),
+        (ONES, (B, A, A), r"outs\[1\] and outs\[2\]"),
+        (ONES, (A[:, ::-1], B, A), r"outs\[0\] and outs\[2\]"),
+        (ONES, (COLUMNS[0], COLUMNS[1], COLUMNS[0]), r"outs\[0\] and outs\[2\]"),
+        (ONES, [COLUMNS[0], COLUMNS[1], COLUMNS[0]], r"outs\[0\] and outs\[2\]"),
+        (np.broadcast_to(MEMORY[:6], (4, 6)), (A, B, fortran(MEMORY[2:], 2)), r"outs\[2\] and x"),
+        (GRID[:, 0:30:5], (A, GRID[:, 24:26], B), r"outs\[1\] and x"),
+    ],
+)
+def test_split_into_finds_memory_that_arrays_surely_share(x, outs, says):
+    with pytest.raises(SplitError, match=f"^split_into: {says}: must not share memory"):
+        into(x, outs, 2, 1)
+    assert not MEMORY.any()
+    assert not GRID.any()
+
+
+@pytest.mark.slow
+def test_split_into_accepts_interleaved_outputs():
+    grid = np.zeros((4, 30))
+    x = np.arange(24.0).reshape(4, 6)
+    backwards = grid[:, 2:8:3][:, ::-1]
+    for outs in [
+        (grid[:, 0:6:3], grid[:, 1:7:3], backwards),
+        (backwards, grid[:, 24:26], grid[:, 0:6:3]),
+        (grid[::-1, 10:12], grid[:, 12:14], grid[:, 8:10]),
+    ]:
+        into(x, outs, 2, 1)
+        assert np.array_equal(np.hstack(outs), x)
+
+
+@pytest.mark.slow
+def test_split_into_takes_typed_lists():
+    outs = typed.List([np.zeros((6, 4)), np.zeros((6, 6))])
+    into(X, outs, typed.List([4, 6]), 1)
+    assert np.array_equal(np.hstack(list(outs)), X)
 
 
 @pytest.mark.parametrize(
@@ -487,28 +554,108 @@ def test_calls_in_other_places(function, right):
         list(function(x, 4))
 
 
-@pytest.mark.slow
-def test_in_cached_code(tmp_path):
-    """The second process loads the machine code that the first process saved."""
-    (tmp_path / "users.py").write_text(
-        """
-import numpy as np, splitjit
-from numba import njit
+USERS = """
+import numpy as np, os, sys, splitjit
+from numba import njit, prange
+from splitjit._copy import object_files
+from splitjit._copy.loading import LOADER
+
+if len(sys.argv) > 1:  # as if splitjit had changed
+    object_files._digest = lambda: sys.argv[1]
 
 @njit(cache=True)
-def halves(x):
-    a, b = splitjit.split(x, num_splits=2)
-    return a.sum(), b.sum()
+def thirds(x):
+    a, b, c = splitjit.split(x, num_splits=3, axis=1)
+    return a, b, c
 
-assert halves(np.arange(10.0)) == (10, 35)
-print(sum(halves.stats.cache_hits.values()))
+@njit(cache=True)
+def middle(x):
+    return thirds(x)[1].sum()
+
+@njit(cache=True, parallel=True, nogil=True)
+def sums(x):
+    total = np.zeros(len(x))
+    for i in prange(len(x)):
+        parts = splitjit.split(x[i], 2)
+        splitjit.split_into(x[i], (parts[1], parts[2], parts[0]), 2)
+        for part in parts:
+            total[i] += part.sum()
+    return total
+
+def main():
+    x = np.arange(24.0).reshape(4, 6)
+    assert middle(x) == x[:, 2:4].sum()
+    assert np.array_equal(sums(x), x.sum(1))
+    assert np.array_equal(np.hstack(thirds(x)), x)
+
+if os.environ.get("IN_CHILD"):  # the parent has compiled and loaded nothing
+    pid = os.fork()
+    if pid:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+main()
+hits = [sum(function.stats.cache_hits.values()) for function in (middle, sums, thirds)]
+print(hits, sorted(LOADER.compiled), flush=True)
 """
-    )
-    for hits in (0, 1):
-        result = subprocess.run(
-            [sys.executable, tmp_path / "users.py"], capture_output=True, text=True, check=True
-        )
-        assert int(result.stdout) == hits
+ALL = "['copy', 'overload', 'stream']"
+
+
+def run_users(folder, *arguments, **environment):
+    """Run a program of a user; return how often each function came from the cache, and what was
+    compiled of splitjit."""
+    (folder / "users.py").write_text(USERS)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", folder / "users.py", *arguments],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), **environment},
+        stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+
+
+@pytest.mark.slow
+def test_in_cached_code(tmp_path):
+    """Later processes load the code that earlier processes saved, if it fits."""
+    assert run_users(tmp_path) == f"[0, 0, 0] {ALL}"
+    assert run_users(tmp_path) == "[1, 1, 1] []"
+    for file in (tmp_path / "cache" / "splitjit").iterdir():
+        file.unlink()
+    assert run_users(tmp_path) == f"[1, 1, 1] {ALL}"  # cached code has no use without these
+    for hits, compiled in ([0, 0, 0], ALL), ([1, 1, 1], "[]"):
+        assert run_users(tmp_path, "another_version") == f"{hits} {compiled}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_in_forked_children(tmp_path):
+    for hits, compiled in ([0, 0, 0], ALL), ([1, 1, 1], "[]"):
+        assert run_users(tmp_path, IN_CHILD="1") == f"{hits} {compiled}"
+
+
+@pytest.mark.slow
+def test_a_call_compiles_while_another_thread_waits_to_compile_a_kernel(tmp_path):
+    code = """
+import threading, time, numpy as np, splitjit
+from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
+from splitjit._copy.loading import LOADER
+
+njit(lambda: 1)()
+with global_compiler_lock:  # as a thread has it that compiles
+    threading.Thread(target=LOADER.load, args=("serial",)).start()
+    time.sleep(0.5)
+    parts = njit(lambda x: splitjit.split(x, 2))(np.arange(5))
+assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4]]
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)
+
+
+@pytest.mark.slow
+def test_a_call_compiles_no_other_function():
+    """The rule, the checks and the copy are compiled once, not for each function of a user."""
+    by_split(X, 2, 1)  # compiles or loads them
+    with event.install_recorder("numba:compile") as recorder:
+        njit(lambda x, n: splitjit.split(x, num_outputs=n, axis=1))(X.astype("f4"), 3)
+    names = {found.data["dispatcher"].py_func.__name__ for _, found in recorder.buffer}
+    assert names == {"<lambda>", "implementation"}
 
 
 def test_the_entry_point_is_what_numba_calls():

@@ -122,12 +122,24 @@ class _Loader:
             self._loading.remove(thread)
         return None
 
+    def load_here(self, name: str) -> dict[str, int]:
+        """Return the C functions of a kernel; load them in this thread without waiting for others.
+
+        Compiled code of users needs them while this thread has Numba's lock, for which another
+        thread in `load` may wait. An error of the compiler is raised.
+        """
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name, {}, has_lock=True)
+        return self._loaded[name]
+
     def _may_try(self, name: str, wait: bool) -> bool:
         if not self._may_load or never_compiles():
             return False
         return wait or time.monotonic() >= self._not_before.get(name, 0.0)
 
-    def _load(self, name: str, symbols: Mapping[str, int]) -> dict[str, int]:
+    def _load(
+        self, name: str, symbols: Mapping[str, int], *, has_lock: bool = False
+    ) -> dict[str, int]:
         began = time.monotonic()
         code = object_files.read(name)
         if code is not None:
@@ -135,7 +147,7 @@ class _Loader:
                 return _link(name, code, symbols)
             except RuntimeError as error:
                 debug("the cached kernel %s cannot be linked: %s", name, error)
-        if self.is_forked_child:  # the fork may have left Numba's locks taken
+        if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
             raise ImportError("a forked child does not compile")
         from splitjit._kernels.build import compile_kernel
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from splitjit._copy.events import debug
 from splitjit._kernels import table
+from splitjit._plan import rules
 
 _MAGIC = b"splitjit kernel 1\n"
 _SOURCE = os.path.dirname(table.__file__)
@@ -99,10 +100,10 @@ def _digest() -> str:
     versions = sys.version, np.__version__, llvmlite.__version__
     identity = hashlib.sha256(repr((versions, target)).encode())
     try:
-        for name in sorted(os.listdir(_SOURCE)):
-            if name.endswith(".py"):
-                with open(os.path.join(_SOURCE, name), "rb") as source:
-                    identity.update(source.read())
+        names = [name for name in sorted(os.listdir(_SOURCE)) if name.endswith(".py")]
+        for path in (*[os.path.join(_SOURCE, name) for name in names], rules.__file__):
+            with open(path, "rb") as source:
+                identity.update(source.read())
     except OSError:  # a frozen application has no source
         identity.update(str(os.stat(sys.executable).st_mtime_ns).encode())
     return identity.hexdigest()[:24]

@@ -227,7 +227,7 @@ def explain(loop: str, nbytes: int) -> tuple[int, str]:
 
 def load_all() -> None:
     """Load the kernels that splits may need, and start Numba's threads."""
-    for name in (*LOOPS, "entry", "part"):
+    for name in (*LOOPS, "entry", "overload"):
         LOADER.load(name, wait=True)
     THREADS.load(wait=True)
     THREADS.start(wait=True)
