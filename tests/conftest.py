@@ -2,6 +2,7 @@
 
 import collections
 import os
+import re
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,18 +40,38 @@ DIFFERENCES = {
 }
 
 
-def pytest_collection_modifyitems(items):
-    """On a simulated system, let tests of what it lacks fail."""
+def pytest_collection_modifyitems(config, items):
+    """Leave out long tests, unless ``-m`` names them; on a simulated system, let tests fail."""
+    if "long" not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     for item in items:
         for name, reason in DIFFERENCES.get(SYSTEM, {}).items():
             if name in item.name:
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Name the missing libraries in one line, with the number of tests that need each."""
+    tests, files = collections.Counter(), collections.Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        found = re.search("could not import '([^'.]+)", str(report.longrepr))
+        if found:
+            counter = tests if isinstance(report, pytest.TestReport) else files
+            counter[found[1]] += 1
+    if tests or files:
+        libraries = ", ".join(sorted(tests | files))
+        terminalreporter.write_line(
+            f"{tests.total()} tests and {files.total()} test files were skipped, because these "
+            f"libraries are missing: {libraries} (python -m pip install --group peers)"
+        )
+
+
 settings.register_profile(
     "default",
     deadline=None,  # the first example of a test may compile a kernel
-    max_examples=int(os.environ.get("SPLITJIT_EXAMPLES", "150")),
+    max_examples=int(os.environ.get("SPLITJIT_EXAMPLES", "100")),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("default")
@@ -128,7 +149,10 @@ def route(request, monkeypatch):
     return request.param
 
 
-@pytest.fixture(scope="session", params=["omp", "workqueue", "tbb"])
+LAYERS = ["omp", *[pytest.param(name, marks=pytest.mark.long) for name in ("workqueue", "tbb")]]
+
+
+@pytest.fixture(scope="session", params=LAYERS)
 def layer(request, tmp_path_factory):
     """Return the name of a threading layer; skip if Numba cannot load the layer."""
     code = "import numba; numba.set_num_threads(1)"

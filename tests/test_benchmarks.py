@@ -136,6 +136,7 @@ def test_a_case_is_slower_only_if_a_second_look_confirms_it(monkeypatch, first, 
     assert alarms == ([KEY] if slower else [])
 
 
+@pytest.mark.long
 def test_a_slowed_case_raises_the_alarm(monkeypatch, capsys):
     command = ["gate.py", str(ROOT), "--small", "--case", KEY[1], "--slow", KEY[1]]
     monkeypatch.setattr("sys.argv", [*command, "--factor", "2"])
@@ -389,6 +390,7 @@ def test_pages_load_fetched_scripts(tmp_path, monkeypatch):
 
 def test_the_report_of_threads(tmp_path, monkeypatch, capsys):
     """Each number of threads has a row and a mark; more threads than cores are refused."""
+    pytest.importorskip("matplotlib")
     monkeypatch.setattr(scaling, "CASES", {"short": Case((1000, 6), 1, (3, 3))})
     counts = [str(n) for n in range(1, CORES + 1)]
     command = ["report.py", "--quick", "--plot", str(tmp_path / "threads.svg"), "--threads"]

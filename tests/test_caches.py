@@ -187,7 +187,7 @@ def test_processes_that_start_at_once_on_an_empty_cache(tmp_path):
     assert files == {file: file.stat().st_mtime_ns for file in files_in(cache)} != {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_flipped_bits_in_kernels(tmp_path):
     """Each process splits right, and replaces the file."""
     rng, cache = random.Random(0), tmp_path / "cache"
@@ -202,7 +202,7 @@ def test_flipped_bits_in_kernels(tmp_path):
         assert file.read_bytes() != damaged
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_share_one_compilation(tmp_path):
     code = """
 from splitjit._copy import loading
@@ -221,7 +221,7 @@ with open(sys.argv[1], "w") as file:
     assert not files_in(tmp_path / "cache", ".lock")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_only_warmup_waits_while_another_process_compiles(tmp_path):
     """A split neither waits nor compiles, unless the other process takes too long."""
     hold = """
@@ -281,7 +281,7 @@ def install(folder):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_place_for_a_cache(tmp_path):
     """The package's folder cannot hold a cache, not even for root, and there is no home folder."""
     (install(tmp_path) / "_kernels" / "__pycache__").write_text("")
@@ -289,7 +289,7 @@ def test_no_place_for_a_cache(tmp_path):
     run(tmp_path, SPLIT + "check()", **nowhere)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "line", "defect"),
     [
