@@ -23,29 +23,22 @@ import numpy as np
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import figures
-from benchmarks.compare import LIMIT, OURS, Case, measure
-from benchmarks.machine import CORES, provenance
-from benchmarks.workers import allocate, preparations
+from benchmarks import figures, harness
+from benchmarks.contenders import CORES, LIMIT, OURS, PREPARE, Case, allocate, verified
 
 NUMPY = "NumPy, slices"
 RUNS = [4**k for k in range(11)]
 PARTS = [2, 3, 4, 8, 16, 32, 64]
 TOTALS = [4**k for k in range(7, 16)]
-OUTPUTS = {
-    "fresh": "fresh",
-    "plan.empty": "into plan.empty",
-    "out": "into separate numpy.empty",
-}
+OUTPUTS = {"fresh": "fresh", "plan.empty": "into plan.empty", "out": "into separate numpy.empty"}
 
-LARGE = 1 << 24
+LARGE, SHARE = 1 << 24, 0.75
 """From this total size on, the goal is a share of the limit of at least `SHARE`."""
-SHARE = 0.75
 RATIO = 0.9
 """The goal for NumPy's time over splitjit's, in every cell."""
 
 Data = dict[str, list]
-"""The contents of the file: the provenance of each run, and the samples of each cell."""
+"""The contents of the file: the machine of each run, and the samples of each cell."""
 
 
 @dataclass(frozen=True)
@@ -79,32 +72,15 @@ class Found:
 
 
 def sample(cell: Cell, pool: np.ndarray, seconds: float) -> dict[str, float]:
-    """Verify and time a cell.
-
-    Parameters
-    ----------
-    cell : Cell
-        The split.
-    pool : ndarray of uint8
-        Touched memory of at least ``cell.total`` bytes, to split.
-    seconds : float
-        Contenders take turns for this time, and for at least three rounds.
-
-    Returns
-    -------
-    dict of str to float
-        The seconds of each contender: splitjit, NumPy and the plain copies.
-    """
+    """Split touched memory for some seconds, and at least three rounds; return seconds a call."""
     case, calls = cell.case, {}
     x = pool[: case.nbytes].view(case.dtype).reshape(case.shape)
     out = allocate(case, cell.outputs)
-    for name in (OURS, NUMPY, *LIMIT):
+    for name in (NUMPY, *LIMIT):
         # Only x86-64 has streaming stores. Without memcpy there is no limit.
         with contextlib.suppress(*[NotImplementedError] if name == "streaming" else []):
-            calls[name] = preparations()[name](case, x, out, CORES)
-    views = np.split(x, np.cumsum(case.sizes)[:-1], case.axis)
-    for part, view in zip(calls[OURS](), views, strict=True):
-        assert np.array_equal(part, view), f"wrong parts of {case}"
+            calls[name] = PREPARE[name](case, x, out, CORES)
+    calls[OURS] = verified(OURS, case, x, out, CORES)
 
     rough = {}
     for name in (OURS, NUMPY):
@@ -118,7 +94,7 @@ def sample(cell: Cell, pool: np.ndarray, seconds: float) -> dict[str, float]:
     rounds: list[dict[str, float]] = []
     end = time.perf_counter() + seconds
     while len(rounds) < 3 or time.perf_counter() < end:
-        rounds.append(measure(calls, 1))
+        rounds.append(harness.measure(calls, 1))
     found = {name: median(times[name] for times in rounds) for name in calls}
     return found | ({NUMPY: rough[NUMPY]} if slow else {})
 
@@ -129,25 +105,20 @@ def survey(cells: list[Cell], data: Data, options: argparse.Namespace) -> None:
     todo = [cell for cell in cells if len(samples.get(cell, ())) < options.samples]
     if not todo:
         return
-    data["runs"].append(provenance())
+    data["runs"].append({"machine": harness.describe()})
     random.shuffle(todo)  # otherwise slow drift of the machine would look like a valley
     todo.sort(key=lambda cell: cell.total)
     pool = np.random.default_rng(0).integers(0, 127, todo[-1].total, np.uint8)
     for i, cell in enumerate(todo, 1):
-        print(f"{i} of {len(todo)}: {cell.outputs}, {cell.case}", file=sys.stderr, flush=True)
+        harness.say(f"{i} of {len(todo)}: {cell.outputs}, {cell.case}")
         if cell not in samples:
             samples[cell] = []
             data["cells"].append({"cell": asdict(cell), "samples": samples[cell]})
         samples[cell].append(sample(cell, pool, options.seconds))
-        if options.json:
-            save(data, options.json)
-
-
-def save(data: Data, file: Path) -> None:
-    """Write the file so that an interrupt leaves the old one or the new one."""
-    draft = file.with_suffix(".tmp")
-    draft.write_text(json.dumps(data) + "\n", encoding="utf-8")
-    draft.replace(file)
+        if options.json:  # an interrupt leaves the old file or the new one
+            draft = options.json.with_suffix(".tmp")
+            draft.write_text(json.dumps(data) + "\n", encoding="utf-8")
+            draft.replace(options.json)
 
 
 # ---- reading --------------------------------------------------------------------------
@@ -194,15 +165,15 @@ def valleys(found: list[Found], count: int) -> str:
             found, key=lambda f: f.share / around[f.cell]
         ),
     }
-    head = "| outputs | case | size | share | around it | NumPy / ours |"
+    head = ["outputs", "case", "size", "share", "around it", "NumPy / ours"]
     lines = []
     for title, ranking in rankings.items():
-        lines += ["", f"{title}:", "", head, "| --- | --- | --: | --: | --: | --: |"]
-        lines += [
-            f"| {OUTPUTS[f.cell.outputs]} | {f.cell.case} | {size(f.cell.total)} | {f.share:.2f} "
-            f"| {around[f.cell]:.2f} | {f.ratio:.2f} |"
+        rows = [
+            [OUTPUTS[c.outputs], c.case, size(c.total), f.share, around[c], f.ratio]
             for f in ranking[:count]
+            for c in [f.cell]
         ]
+        lines += ["", f"{title}:", "", harness.table(head, rows)]
     return "\n".join(lines)
 
 
@@ -226,10 +197,8 @@ def parse_size(text: str) -> int:
 def draw(found: list[Found], folder: Path) -> None:
     """Draw one figure per total size, one map per kind of outputs; cells hold per cent."""
     folder.mkdir(parents=True, exist_ok=True)
-    for total, group in itertools.groupby(
-        sorted(found, key=lambda f: f.cell.total), key=lambda f: f.cell.total
-    ):
-        cells = {f.cell: f for f in group}
+    for total in {f.cell.total: None for f in found}:
+        cells = {f.cell: f for f in found if f.cell.total == total}
         file = folder / f"landscape-{size(total).replace(' ', '')}.svg"
         figures.save(functools.partial(_figure, total, cells), file)
 

@@ -110,7 +110,7 @@ def publish(pages: Path) -> None:
         # asv reads paths from the folder of its settings.
         for name, old, new in [
             ("repo", ".", ROOT),
-            ("benchmark_dir", "benchmarks", ROOT / "benchmarks"),
+            ("benchmark_dir", "benchmarks/suites", ROOT / "benchmarks" / "suites"),
             ("results_dir", ".asv/results", Path(folder, "results")),
         ]:
             settings = settings.replace(f'"{name}": "{old}"', f'"{name}": "{new.as_posix()}"')

@@ -5,8 +5,6 @@ Run it from a checkout: ``python benchmarks/report.py --help``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +13,8 @@ from statistics import geometric_mean
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import figures, scaling
-from benchmarks.compare import LIMIT, OURS, PEERS, Case, contenders, measure
-from benchmarks.machine import CORES, describe
+from benchmarks import figures, harness, scaling
+from benchmarks.contenders import LIMIT, OURS, PEERS, Case
 
 QUICK_BYTES = 40_000_000  # --quick skips larger cases
 
@@ -175,9 +172,9 @@ def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
     for case in cases:
         if quick and case.nbytes > QUICK_BYTES:
             continue
-        print(case, file=sys.stderr, flush=True)
+        harness.say(case)
         rounds = 3 if quick else 9 if case.nbytes > QUICK_BYTES else 15
-        seconds = measure(contenders(case, fresh=fresh), rounds)
+        seconds = harness.measure(harness.contenders(case, fresh=fresh), rounds)
         results.append(Result(case, seconds))
     return results
 
@@ -188,15 +185,14 @@ def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
 def table(group: Group, results: list[Result]) -> str:
     """Return the results of a group and its summary as Markdown."""
     head = ["case", "size", OURS, *PEERS, "best peer / ours", "share of limit"]
-    rows = [head, ["---"] + ["--:"] * (len(head) - 1)]
+    rows = []
     for result in results:
         times = [_time(result.seconds.get(name)) for name in (OURS, *PEERS)]
-        share = "-" if result.share is None else f"{result.share:.2f}"
-        rows.append(
-            [str(result.case), _size(result.case.nbytes), *times, _verdict(result, group), share]
-        )
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([f"### {group.title}", "", *lines, "", summary(group, results)])
+        share = "-" if result.share is None else result.share
+        size, verdict = _size(result.case.nbytes), _verdict(result, group)
+        rows.append([result.case, size, *times, verdict, share])
+    lines = [f"### {group.title}", "", harness.table(head, rows), "", summary(group, results)]
+    return "\n".join(lines)
 
 
 def _size(nbytes: int) -> str:
@@ -246,11 +242,6 @@ def _against(value: float, goal: float | None) -> str:
 # ---- plot -----------------------------------------------------------------------------
 
 
-def plot(sweeps: dict[str, list[Result]], file: Path) -> None:
-    """Plot GB/s, read plus written, over the array size, for each contender and the limit."""
-    figures.save(lambda: _figure(sweeps), file)
-
-
 def _figure(sweeps: dict[str, list[Result]]):
     from matplotlib import pyplot
 
@@ -280,68 +271,29 @@ def _figure(sweeps: dict[str, list[Result]]):
     return figure
 
 
-# ---- command --------------------------------------------------------------------------
-
-
-def show(options: argparse.Namespace, report: str) -> None:
-    """Print a report, and write it to the chosen file."""
-    print(report)
-    if options.markdown:
-        options.markdown.write_text(report + "\n", encoding="utf-8")
-
-
-def keep(options: argparse.Namespace, data: dict) -> None:
-    """Write the results to the chosen file."""
-    if options.json:
-        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-
-
-def report_threads(options: argparse.Namespace) -> None:
-    """Measure how splits scale with threads, and write the chosen files."""
-    caption = describe(sorted(options.threads))
-    speeds = scaling.scale(sorted(options.threads), 3 if options.quick else 9)
-    show(options, f"{caption}\n\n{scaling.table(speeds)}")
-    if options.plot:
-        scaling.plot(speeds, options.plot)
-    keep(options, {"machine": caption, "GB/s": speeds})
-
-
 def main() -> None:
     """Parse the arguments, measure the chosen groups, and write the chosen files."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 rounds, and no large cases")
-    parser.add_argument(
-        "--group", choices=GROUPS, action="append", help="only this one; repeatable"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all times")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
-    parser.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE",
-        help="measure sizes, too, and plot them: FILE-light.svg and FILE-dark.svg",
-    )
-    parser.add_argument(
-        "--threads", type=int, nargs="+", metavar="N",
-        help="measure only how splits scale with these numbers of threads; --plot draws the curve",
-    )  # fmt: skip
+    parser = harness.parser(__doc__)
+    add = parser.add_argument
+    add("--quick", action="store_true", help="3 rounds, and no large cases")
+    add("--group", choices=GROUPS, action="append", help="only this one; repeatable")
+    add("--plot", type=Path, metavar="FILE", help="also sizes: FILE-light.svg, FILE-dark.svg")
+    add("--threads", nargs="+", metavar="N", help="the same as benchmarks/scaling.py")
     options = parser.parse_args()
     if options.threads:
-        if not 1 <= min(options.threads) <= max(options.threads) <= CORES:
-            parser.error(f"--threads: this machine runs 1 to {CORES} threads at once")
-        report_threads(options)
+        scaling.main()
         return
 
-    caption = describe() + (" A quick run: for a first look only." if options.quick else "")
+    machine = harness.describe() + " A quick run: for a first look only." * options.quick
     groups = {name: GROUPS[name] for name in options.group or GROUPS}
     results = {name: run(g.cases, g.fresh, options.quick) for name, g in groups.items()}
     tables = [table(groups[name], found) for name, found in results.items() if found]
-    show(options, "\n\n".join([caption, *tables]))
     if options.plot:
-        results |= {title: run(cases, False, options.quick) for title, cases in SWEEPS.items()}
-        plot({title: results[title] for title in SWEEPS}, options.plot)
+        sweeps = {title: run(cases, False, options.quick) for title, cases in SWEEPS.items()}
+        figures.save(lambda: _figure(sweeps), options.plot)
+        results |= sweeps
     data = {name: [result.as_dict() for result in found] for name, found in results.items()}
-    keep(options, {"machine": caption, "results": data})
+    harness.finish(options, machine, "\n\n".join(tables), {"results": data})
 
 
 if __name__ == "__main__":

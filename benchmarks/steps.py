@@ -15,7 +15,7 @@ if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import figures
-from benchmarks.machine import ROOT
+from benchmarks.harness import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 MACHINE = "xeon-2"
@@ -72,7 +72,12 @@ def draw():
     return figure
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write the two files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path, metavar="FILE", help="FILE-light.svg and FILE-dark.svg")
     figures.save(draw, parser.parse_args().file)
+
+
+if __name__ == "__main__":
+    main()

@@ -14,20 +14,19 @@ import pytest
 
 from benchmarks import (
     busy,
+    contenders,
     gate,
-    history,
+    harness,
     landscape,
     processes,
     publish,
-    report,
     scaling,
     strided,
-    workers,
 )
-from benchmarks.compare import Case
+from benchmarks.contenders import CORES, Case, allocate
+from benchmarks.harness import ROOT, Worker, busy_programs
 from benchmarks.landscape import Cell, Found
-from benchmarks.machine import CORES, ROOT
-from benchmarks.workers import Worker, allocate, busy_programs
+from benchmarks.suites import history
 
 CASE = Case((20, 12), 1, (4,) * 3)
 MS = 1_000_000  # nanoseconds
@@ -103,7 +102,7 @@ def test_busy_programs_end_with_their_block(monkeypatch):
 
 def test_separate_outputs_start_at_the_same_offset_in_a_page():
     out = allocate(Case((300, 300), 1, (100, 200)), "out")
-    assert {part.ctypes.data % workers.mmap.PAGESIZE for part in out[1:]} == {16}
+    assert {part.ctypes.data % contenders.mmap.PAGESIZE for part in out[1:]} == {16}
     assert [part.shape for part in out] == [(300, 100), (300, 200)]
 
 
@@ -131,17 +130,24 @@ def test_an_interval_has_the_true_median_with_the_stated_confidence(count, ranks
 def test_a_case_is_slower_only_if_a_second_look_confirms_it(monkeypatch, first, second, slower):
     looks = iter([{KEY: first}, {KEY: second} if second else {}])
     monkeypatch.setattr(gate, "look", lambda *_: next(looks))
-    found, alarms = gate.judge([KEY], (ROOT, ROOT), {})
+    found, alarms = gate.judge([KEY], (ROOT, ROOT))
     assert found[KEY] == gate.interval(second or first)
     assert alarms == ([KEY] if slower else [])
 
 
 @pytest.mark.long
-def test_a_slowed_case_raises_the_alarm(monkeypatch, capsys):
-    command = ["gate.py", str(ROOT), "--small", "--case", KEY[1], "--slow", KEY[1]]
-    monkeypatch.setattr("sys.argv", [*command, "--factor", "2"])
+def test_the_gate_finds_what_is_planted(monkeypatch, capsys):
+    """2 µs in each call, and a copy of arrays of 1 MB or more."""
+    planted = ["6 into 3, fresh", "pixels, out"]
+    command = ["gate.py", str(ROOT), "--small", "--plant", "2e-6", "--case", *planted]
+    monkeypatch.setattr("sys.argv", command)
     assert gate.main() == 1
-    assert f"slower beyond doubt: {KEY[1]}" in capsys.readouterr().err
+    told = capsys.readouterr()
+    for case in planted:
+        assert f"slower beyond doubt: {case}" in told.out
+    assert told.out.count(f"time of {harness.commit()} over {harness.commit()}") == 1
+    assert "2 cases, 5 pairs of" in told.err
+    assert "2 of 2 cases took more than 1.08 times as long" in told.err
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
@@ -217,14 +223,14 @@ def test_the_best_peer_is_compared():
 @pytest.mark.parametrize("library", processes.MODELS)
 def test_each_call_comes_right_after_a_model(library, monkeypatch):
     pytest.importorskip(library)
-    model, order = workers.model_of(library), []
-    monkeypatch.setattr(workers, "model_of", lambda _: lambda: order.append("model") or model())
-    contender = workers.Contender("NumPy, slices")
+    model, order = contenders.model_of(library, 1), []
+    monkeypatch.setattr(harness, "model_of", lambda *_: lambda: order.append("model") or model())
+    contender = harness.Contender("NumPy, slices")
     contender.prepare([(4, 6), 1, [2, 4], "float32", "C"], "fresh")
     call = contender.call
     contender.call = lambda: order.append("call") or call()
     assert contender.after(library, rest=0) > 0
-    assert order == ["call", *(["model", "call"] * workers._CALLS_AFTER)]
+    assert order == ["call", *(["model", "call"] * harness.CALLS_AFTER)]
 
 
 # ---- strided --------------------------------------------------------------------------
@@ -393,11 +399,22 @@ def test_the_report_of_threads(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(scaling, "CASES", {"short": Case((1000, 6), 1, (3, 3))})
     counts = [str(n) for n in range(1, CORES + 1)]
-    command = ["report.py", "--quick", "--plot", str(tmp_path / "threads.svg"), "--threads"]
+    command = ["scaling.py", "--quick", "--plot", str(tmp_path / "threads.svg"), "--threads"]
     monkeypatch.setattr(sys, "argv", [*command, *counts])
-    report.main()
+    scaling.main()
     assert capsys.readouterr().out.count("| short: (1000, 6)") == CORES
     assert (tmp_path / "threads-dark.svg").exists()
     monkeypatch.setattr(sys, "argv", [*command, str(CORES + 1)])
     with pytest.raises(SystemExit):
-        report.main()
+        scaling.main()
+
+
+COMMANDS = ["gate", "report", "busy", "processes", "strided", "landscape", "checkpoints", "scaling"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_tool_is_a_script_and_a_command(name):
+    command = "map" if name == "landscape" else name
+    for given in ([f"benchmarks/{name}.py"], ["-m", "benchmarks", command]):
+        run = [sys.executable, *given, "--help"]
+        assert "usage:" in subprocess.check_output(run, cwd=ROOT, text=True)
