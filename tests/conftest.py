@@ -40,32 +40,53 @@ DIFFERENCES = {
 }
 
 
+SKIPPED = "splitjit/skipped"
+"""Where pytest's cache has the tests and files that were skipped because a library was missing."""
+
+
+def pytest_addoption(parser):
+    """Let .ci/run continue after a default run."""
+    help = "run the long tests, and those that the last run skipped for a missing library"
+    parser.addoption("--rest", action="store_true", help=help)
+
+
 def pytest_collection_modifyitems(config, items):
     """Leave out long tests, unless ``-m`` names them; on a simulated system, let tests fail."""
-    if "long" not in config.option.markexpr:
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+    if config.option.rest:
+        skipped = {*config.cache.get(SKIPPED, [])}
+        wanted = [
+            item
+            for item in items
+            if item.get_closest_marker("long") or skipped & {item.nodeid, item.parent.nodeid}
+        ]
+    elif "long" not in config.option.markexpr:
+        wanted = [item for item in items if not item.get_closest_marker("long")]
+    else:
+        wanted = items[:]
+    kept = set(wanted)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = wanted
     for item in items:
         for name, reason in DIFFERENCES.get(SYSTEM, {}).items():
             if name in item.name:
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Name the missing libraries in one line, with the number of tests that need each."""
-    tests, files = collections.Counter(), collections.Counter()
+def pytest_terminal_summary(terminalreporter, config):
+    """Name the missing libraries in one line, with the number of tests that need them."""
+    libraries, tests, files = set(), [], []
     for report in terminalreporter.stats.get("skipped", []):
         found = re.search("could not import '([^'.]+)", str(report.longrepr))
         if found:
-            counter = tests if isinstance(report, pytest.TestReport) else files
-            counter[found[1]] += 1
-    if tests or files:
-        libraries = ", ".join(sorted(tests | files))
+            libraries.add(found[1])
+            (tests if isinstance(report, pytest.TestReport) else files).append(report.nodeid)
+    if libraries:
         terminalreporter.write_line(
-            f"{tests.total()} tests and {files.total()} test files were skipped, because these "
-            f"libraries are missing: {libraries} (python -m pip install --group peers)"
+            f"{len(tests)} tests and {len(files)} test files were skipped, because these libraries "
+            f"are missing: {', '.join(sorted(libraries))} (python -m pip install --group peers)"
         )
+    if hasattr(config, "cache"):
+        config.cache.set(SKIPPED, tests + files)
 
 
 settings.register_profile(
