@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
@@ -28,6 +29,8 @@ BEFORE = "splitjit, before"
 """The contender that runs the splitjit of another checkout."""
 PEERS = ("numpy", "NumPy, slices", "torch", "onnxruntime", "openvino", "opencv")
 LIMIT = ("memcpy", "streaming")
+
+CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text("utf-8"))
 
 Call = Callable[[], Iterable]  # splits once and returns the parts
 
@@ -45,6 +48,13 @@ class Case:
     sizes: tuple[int, ...]
     dtype: str = "float32"
     order: str = "C"
+
+    @classmethod
+    def of(cls, shape: list[int], axis: int, sizes: str, *more: str) -> Case:
+        """Make a case as it is written in cases.toml."""
+        runs = [size.rpartition("x")[::2] for size in sizes.split()]
+        each = (int(size) for count, size in runs for _ in range(int(count or 1)))
+        return cls(tuple(shape), axis, tuple(each), *more)
 
     @property
     def nbytes(self) -> int:

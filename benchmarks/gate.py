@@ -21,41 +21,16 @@ from statistics import median
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import harness
+from benchmarks import contenders, harness
 from benchmarks.contenders import OURS, Case
 from benchmarks.harness import ROOT, Worker, commit, say
 
-CASES = {
-    "6 into 3, fresh": (Case((6,), 0, (2,) * 3), "fresh"),
-    "QKV of 1 token, out": (Case((1, 2304), 1, (768,) * 3), "out"),
-    "QKV of 16 tokens, fresh": (Case((16, 2304), 1, (768,) * 3), "fresh"),
-    "pixels, out": (Case((540, 960, 3), 2, (1,) * 3, "uint8"), "out"),
-    "runs of 40 bytes, out": (Case((40_000, 100), 1, (10,) * 10), "out"),
-    "single items, out": (Case((50_000, 32), 1, (1,) * 32), "out"),
-    "long runs, out": (Case((512, 8192), 1, (4096,) * 2), "out"),
-    "axis 0, fresh": (Case((2048, 2048), 0, (512,) * 4), "fresh"),
+_GROUPS = {
+    group: {name: (Case.of(*given["case"]), given["outputs"]) for name, given in cases.items()}
+    for group, cases in contenders.CASES["gate"].items()
 }
-STRIDED = {
-    "F, 4 bytes, 10 KB": (Case((50, 50), 1, (20, 30), "float32", "F"), "fresh"),
-    "F, 1 byte, 48 KB": (Case((1000, 48), 0, (500,) * 2, "uint8", "F"), "fresh"),
-    "T, 16 bytes, 148 KB": (Case((21, 21, 21), 0, (10, 11), "complex128", "T"), "fresh"),
-    "F, 4 bytes, 194 KB": (Case((90, 90, 6), 2, (3,) * 2, "float32", "F"), "fresh"),
-    "F, 8 bytes, 500 KB": (Case((250, 250), 1, (100, 150), "float64", "F"), "fresh"),
-    "T, 2 bytes, 1 MB": (Case((80, 80, 80), 1, (40,) * 2, "uint16", "T"), "fresh"),
-    "F, 16 bytes, 4 MB": (Case((500, 500), 0, (250,) * 2, "complex128", "F"), "out"),
-    "F, 4 bytes, 64 MB": (Case((4096, 4096), 1, (1024,) * 4, "float32", "F"), "out"),
-}
-"""Transposed sources: the order of the axes in memory, bytes of an item, bytes of the array."""
-CASES |= STRIDED
-CASES["objects"] = (Case((300, 300), 1, (100,) * 3, "object"), "fresh")
-LARGE = {
-    "runs of 4 KB, 49 MB": (Case((4000, 6144), 1, (2048,) * 3, "uint16"), "out"),
-    "runs of 12 bytes, 48 MB": (Case((1_000_000, 12), 1, (3,) * 4), "out"),
-    "5 items, 20 MB": (Case((1_000_000, 5), 1, (2, 1, 2)), "out"),
-    "axis 0, 120 MB": (Case((30_000_001,), 0, (7_500_001, *(7_500_000,) * 3)), "out"),
-}
-"""Arrays that the loop with stores past the cache copies."""
-CASES |= LARGE
+STRIDED, LARGE = _GROUPS["strided"], _GROUPS["large"]
+CASES = _GROUPS["calls"] | STRIDED | LARGE
 
 _LONG = ("F, 4 bytes, 64 MB", "objects", *LARGE)  # too long for CI
 _COLD = ("F, 8 bytes, 500 KB",)  # no case that calls a kernel: it would load Numba for all cases

@@ -14,7 +14,7 @@ if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import figures, harness, scaling
-from benchmarks.contenders import LIMIT, OURS, PEERS, Case
+from benchmarks.contenders import CASES, LIMIT, OURS, PEERS, Case
 
 QUICK_BYTES = 40_000_000  # --quick skips larger cases
 
@@ -32,98 +32,8 @@ class Group:
 
 
 GROUPS = {
-    "long": Group(
-        "Long runs, `out=`",
-        (
-            Case((2048, 22016), 1, (11008,) * 2),
-            Case((4096, 12288), 1, (4096,) * 3),
-            Case((4096, 6144), 1, (4096, 1024, 1024), "float16"),
-            Case((2048, 4096), 1, (4000, 96)),
-            Case((4096, 4096), 0, (1024,) * 4),
-            Case((64, 3, 512, 512), 1, (1,) * 3, "uint8"),
-            Case((8_388_608,), 0, (3_000_001, 2_000_003, 3_388_604), "float64"),
-            Case((1024, 2048), 1, (512,) * 4, "complex128"),
-            Case((4000, 6144), 1, (2048,) * 3, "uint16"),
-            Case((4, 96, 224, 224), 1, (48,) * 2),
-            Case((30_000_001,), 0, (7_500_001, *(7_500_000,) * 3)),
-        ),
-        each=1.3,
-        mean=1.5,
-        share=0.9,
-    ),
-    "short": Group(
-        "Short runs, `out=`",
-        (
-            Case((2160, 3840, 3), 2, (1,) * 3, "uint8"),
-            Case((1080, 1920, 4), 2, (1,) * 4),
-            Case((4_000_000, 2), 1, (1,) * 2),
-            Case((2_000_000, 8), 1, (1,) * 8, "uint8"),
-            Case((1_000_000, 4), 1, (1, 1, 2)),
-            Case((1_000_000, 5), 1, (2, 1, 2)),
-            Case((1_000_000, 12), 1, (3,) * 4),
-            Case((250_000, 32), 1, (1,) * 32),
-            Case((200_000, 96), 1, (64, 16, 16), "float16"),
-            Case((400_000, 100), 1, (10,) * 10),
-            Case((200_000, 32), 1, (16,) * 2, "float64"),
-            Case((60_000, 128), 1, (64,) * 2),
-            Case((1440, 2560, 2), 2, (1,) * 2),
-            Case((3_000_000, 5), 1, (2, 2, 1)),
-            Case((2_000_000, 16), 1, (1,) * 16, "uint8"),
-        ),
-        each=1.3,
-        mean=2.0,
-        share=0.8,
-    ),
-    "fresh": Group(
-        "Fresh, 2 to 220 MB, parts dropped before the next call",
-        (
-            Case((512, 1024), 1, (512,) * 2),
-            Case((512, 2304), 1, (768,) * 3),
-            Case((1080, 1920, 3), 2, (1,) * 3, "uint8"),
-            Case((2048, 6144), 1, (4096, 1024, 1024), "float16"),
-            Case((100_000, 100), 1, (10,) * 10),
-            Case((4096, 4096), 0, (1024,) * 4),
-            Case((2048, 22016), 1, (11008,) * 2),
-            Case((4096, 13312), 1, (6656,) * 2),
-        ),
-        fresh=True,
-        each=1.0,
-        mean=1.4,
-    ),
-    "tiny": Group(
-        "Tiny, fresh",
-        (
-            Case((6,), 0, (2,) * 3),
-            Case((10,), 0, (3, 7), "int64"),
-            Case((1, 192), 1, (64,) * 3),
-            Case((4, 192), 1, (64,) * 3),
-            Case((32, 32, 3), 2, (1,) * 3, "uint8"),
-            Case((1000,), 0, (250,) * 4),
-        ),
-        fresh=True,
-        each=2.0,
-    ),
-    "small": Group(
-        "Up to 1 MB, fresh",
-        (
-            Case((1, 2304), 1, (768,) * 3),
-            Case((8192,), 0, (2048,) * 4),
-            Case((16, 2304), 1, (768,) * 3),
-            Case((224, 224, 3), 2, (1,) * 3, "uint8"),
-            Case((1000, 100), 1, (10,) * 10),
-            Case((8, 3, 64, 64), 1, (1,) * 3),
-            Case((128, 2048), 1, (1024,) * 2),
-        ),
-        fresh=True,
-        each=1.0,
-    ),
-    "large": Group(
-        "From 32 MB to 1 GB, `out=`",
-        (
-            Case((2048, 4096), 1, (2048,) * 2),
-            Case((65536, 4096), 1, (2048,) * 2),
-        ),
-    ),
+    name: Group(**{**group, "cases": tuple(Case.of(*case) for case in group["cases"])})
+    for name, group in CASES["report"].items()
 }
 
 # The plot shows each of these splits over the array size.

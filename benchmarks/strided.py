@@ -17,7 +17,7 @@ if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import harness
-from benchmarks.contenders import Case
+from benchmarks.contenders import CASES, Case
 from benchmarks.harness import ROOT, Worker
 from benchmarks.landscape import parse_size, size
 
@@ -25,17 +25,7 @@ NUMPY, COLD = "NumPy, slices", "splitjit, cold"
 CONTENDERS = (COLD, "splitjit, warm", "splitjit, plan, warm")
 SIZES = [10_000, 40_000, 160_000, 500_000, 1_000_000, 4_000_000]
 DTYPES = ("uint8", "uint16", "float32", "float64", "complex128")
-KNOWN = [  # cases that were slow once
-    Case((1000, 48), 0, (500,) * 2, "uint8", "F"),
-    Case((400, 150), 1, (50,) * 3, "uint8", "F"),
-    Case((90, 90, 6), 2, (3,) * 2, "float32", "F"),
-    Case((70, 30, 20), 1, (15,) * 2, "uint8", "F"),
-    Case((3, 224, 224), 0, (1,) * 3, "float32", "F"),
-    Case((5000, 20), 1, (5,) * 4, "float64", "F"),
-    Case((300, 300), 1, (100,) * 3, "uint16", "F"),
-    Case((512, 512), 1, (256,) * 2, "float32", "F"),
-    Case((512, 512), 1, (256,) * 2, "complex128", "F"),
-]
+KNOWN = [Case.of(*case) for case in CASES["strided"]["known"]]
 GOAL = 0.95
 PAUSE = 0.001  # seconds of sleep before a burst; most of these copies run on one thread
 

@@ -20,30 +20,23 @@ def _ours(x, n, axis):
 
 
 @njit
-def _numbas_first(x, n):
-    return [part.copy() for part in np.split(x, n)]
-
-
-@njit
-def _numbas_last(x, n):
-    return [part.copy() for part in np.split(x, n, 1)]
-
-
-@njit
 def _ours_into(x, outs, n, axis):
     splitjit.split_into(x, outs, x.shape[axis] // n, axis)
 
 
-@njit
-def _numbas_first_into(x, outs, n):
-    for out, part in zip(outs, np.split(x, n)):  # noqa: B905  Numba's zip has no strict=
-        out[:] = part
+def _numbas(axis):
+    """Return the same two functions by Numba's `np.split`, whose axis is a constant."""
 
+    @njit
+    def fresh(x, n, _):
+        return [part.copy() for part in np.split(x, n, axis)]
 
-@njit
-def _numbas_last_into(x, outs, n):
-    for out, part in zip(outs, np.split(x, n, 1)):  # noqa: B905
-        out[:] = part
+    @njit
+    def into(x, outs, n, _):
+        for out, part in zip(outs, np.split(x, n, axis)):  # noqa: B905  Numba has no strict=
+            out[:] = part
+
+    return fresh, into
 
 
 class InCompiledCode:
@@ -54,22 +47,13 @@ class InCompiledCode:
     param_names = ("case", "target", "by")
 
     def setup(self, case, target, by):
-        """Compile the functions, and touch the pages that are reused."""
+        """Compile the function, and touch the pages that are reused."""
         shape, axis, n = SHAPES[case]
-        self.x = np.ones(shape, np.float32)
-        if target == "fresh":
-            calls = {
-                "splitjit": lambda: _ours(self.x, n, axis),
-                "numba": lambda: (_numbas_last if axis else _numbas_first)(self.x, n),
-            }
-        else:
-            outs = tuple(splitjit.split(self.x, num_splits=n, axis=axis))
-            numbas = _numbas_last_into if axis else _numbas_first_into
-            calls = {
-                "splitjit": lambda: _ours_into(self.x, outs, n, axis),
-                "numba": lambda: numbas(self.x, outs, n),
-            }
-        self.call = calls[by]
+        x = np.ones(shape, np.float32)
+        fresh, into = (_ours, _ours_into) if by == "splitjit" else _numbas(axis)
+        outs = tuple(splitjit.split(x, num_splits=n, axis=axis))
+        calls = {"fresh": lambda: fresh(x, n, axis), "out": lambda: into(x, outs, n, axis)}
+        self.call = calls[target]
         for _ in range(2):
             self.call()
 
