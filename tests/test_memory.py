@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import ROUTES, needs_kernels
 
 COMPILED = ["compiled", "compiled-streamed"]
-CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "100"))
+CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "200"))
 
 
 def run_alone(code):
