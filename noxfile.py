@@ -153,7 +153,7 @@ def workflows(session: nox.Session) -> None:
     session.run("node", ".github/lint.mjs", folder, external=True)
 
 
-@nox.session
+@nox.session(default=False)
 def long(session: nox.Session) -> None:
     """Run what takes too long for each change, and note the times in tests/README.md.
 
