@@ -334,11 +334,11 @@ def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
         shutil.copy(file, folder)
     whole = dict.fromkeys(table.KERNELS, "whole")
     assert warmup_check(tmp_path) == (0, whole)
-    (file,) = folder.glob("part-*")
+    (file,) = folder.glob("overload-*")
     data = file.read_bytes()
     file.write_bytes(data[:-1])
     (folder / os.path.basename(object_files.path("serial"))).unlink()
-    compiled_now = dict.fromkeys(("part", "serial"), "missing or damaged, compiled now")
+    compiled_now = dict.fromkeys(("overload", "serial"), "missing or damaged, compiled now")
     assert warmup_check(tmp_path) == (1, {**whole, **compiled_now})
     assert warmup_check(tmp_path) == (0, whole)
 
@@ -346,7 +346,7 @@ def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
 # ---- processes ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_that_start_at_once(tmp_path):
     """They may compile at the same time, on an empty cache; the last rename wins."""
     variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
