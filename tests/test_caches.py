@@ -353,7 +353,7 @@ def test_processes_that_start_at_once(tmp_path):
     command = (tmp_path, "-c", SPLIT)
     finish(*[start(*command, **variables) for _ in range(PROCESSES)], timeout=600)
     files = {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
-    assert {file.name.partition("-")[0] for file in files} == {"copy", "entry", "serial"}
+    assert {file.name.partition("-")[0] for file in files} == {"stream", "entry", "serial"}
     warm = (tmp_path, "-c", SPLIT + "assert not LOADER.compiled and 'numba' not in sys.modules")
     finish(*[start(*warm, **variables) for _ in range(PROCESSES)])
     assert files == {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
@@ -363,13 +363,13 @@ def test_processes_that_start_at_once(tmp_path):
 def test_a_damaged_kernel_in_a_new_process(tmp_path):
     cache = tmp_path / "cache" / "splitjit"
     cache.mkdir(parents=True)
-    for name in ("copy", "entry", "serial"):
+    for name in ("stream", "entry", "serial"):
         shutil.copy(object_files.path(name), cache)
-    (file,) = cache.glob("copy-*")
+    (file,) = cache.glob("stream-*")
     whole = file.read_bytes()
     for data in (whole[:-1], object_files._sealed(str(file), b"no object")):
         file.write_bytes(data)
-        code = SPLIT + "assert LOADER.compiled == ['copy']"
+        code = SPLIT + "assert LOADER.compiled == ['stream']"
         run(tmp_path, code, NUMBA_CACHE_DIR=str(cache.parent))
         assert file.read_bytes()[:18] == whole[:18]
         run(tmp_path, SPLIT + "assert not LOADER.compiled", NUMBA_CACHE_DIR=str(cache.parent))

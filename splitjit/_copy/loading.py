@@ -27,6 +27,7 @@ _RETRY_AFTER = 0.01
 _SECONDS = 0.05
 """What loading takes in a process that has not imported llvmlite."""
 _SECONDS_IF_IMPORTED = 0.005
+_IMPORTLIB = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
 _FEW = 16
 """Copies like the present one that are still expected. So a large array loads kernels at once."""
 
@@ -133,7 +134,7 @@ class _Loader:
         return self._loaded[name]
 
     def _may_try(self, name: str, wait: bool) -> bool:
-        if not self._may_load or never_compiles():
+        if not self._may_load or never_compiles() or interrupts_import():
             return False
         return wait or time.monotonic() >= self._not_before.get(name, 0.0)
 
@@ -220,12 +221,29 @@ def address(function: Any) -> int:
 
 def _imports(frame: FrameType | None) -> bool:
     """Return whether a frame, or a frame that called it, imports, or runs LLVM."""
-    packages = ("importlib", "_frozen_importlib", "_frozen_importlib_external", "numba", "llvmlite")
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] in packages:
+        if _package(frame) in (*_IMPORTLIB, "numba", "llvmlite"):
             return True
         frame = frame.f_back
     return False
+
+
+def interrupts_import() -> bool:
+    """Return whether this thread is in a signal handler or finalizer that interrupts an import.
+
+    Before Python 3.12, another import there would end the interrupted one by a KeyError.
+    """
+    frame = sys._getframe()
+    while (caller := frame.f_back) is not None:
+        is_module = frame.f_code.co_name == "<module>"
+        if not is_module and _package(frame) not in _IMPORTLIB and _package(caller) in _IMPORTLIB:
+            return True
+        frame = caller
+    return False
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 LOADER = _Loader()

@@ -23,7 +23,7 @@ from splitjit._copy.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._copy.cores import describe, usable
 from splitjit._copy.events import debug
 from splitjit._copy.governor import governor
-from splitjit._copy.loading import LOADER, never_compiles
+from splitjit._copy.loading import LOADER, interrupts_import, never_compiles
 from splitjit._kernels.table import LOOPS, NUMBA_FUNCTIONS
 
 _BYTES_PER_TASK = 1 << 18
@@ -99,6 +99,8 @@ class _Threads:
         if "numba" in sys.modules:  # a split does not wait until another thread has imported it
             is_time = wait or hasattr(sys.modules["numba"], "prange")
         if self._failed or LOADER.is_forked_child or not is_time or never_compiles():
+            return False
+        if interrupts_import():
             return False
         try:
             return self._start(wait)
