@@ -24,7 +24,7 @@ def completed_by(like: Callable[..., Any]) -> Callable[[Function], Function]:
             return function
         shared, own = _sections(like), _sections(function)
         entries = _entries(shared["Parameters"])
-        names = list(inspect.signature(function).parameters)
+        names = [name for name in inspect.signature(function).parameters if name != "self"]
         first = next(iter(entries))
         entries[names[0]] = entries[first].replace(first, names[0], 1)
         entries |= _entries(own.get("Parameters", ""))

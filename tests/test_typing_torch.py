@@ -48,6 +48,8 @@ def test_parts_of_tensors_are_tensors() -> None:
     assert_type(plan.bind(tensors)(tensor), list[torch.Tensor])
     assert_type(splitjit.onnx.Split(num_outputs=2)(tensor), list[torch.Tensor])
     assert_type(splitjit.openvino.Split(num_splits=2)(tensor, 0), list[torch.Tensor])
+    assert_type(splitjit.torch.unbind(torch.ones(2, 3), 1), tuple[torch.Tensor, ...])
+    assert_type(splitjit.torch.chunk(tensor, 2), tuple[torch.Tensor, ...])
     parameter = torch.nn.Parameter(tensor, requires_grad=False)
     assert_type(split(parameter, 3), list[torch.Tensor])
     splitjit.split_into(tensor, tensors, 3)
