@@ -1564,7 +1564,7 @@ MUTATIONS = [
         "_plan/rules.py",
         "        elif n < 0:\n",
         "        elif n < -1:\n",
-        f"{OVERLOADS}::test_lengths_that_only_seem_to_sum_to_the_axis_length",
+        f"{OVERLOADS}::test_refusals_have_the_rule_text_of_python",
     ),
     Mutation(
         "overloads: lengths whose sum overflows",
