@@ -1632,9 +1632,9 @@ MUTATIONS = [
     Mutation(
         "overloads: outs that share memory with x",
         "_kernels/overload_outputs.py",
-        "if is_full and (low > start or high < end):",
-        "if is_full and low > start and high < end:",
-        f"{OVERLOADS}::test_split_into_refuses_what_does_not_fit",
+        "return is_other_full and (start > low or end < high)",
+        "return False",
+        f"{OVERLOADS}::test_split_into_finds_memory_that_arrays_surely_share",
     ),
     Mutation(
         "overloads: parts of several numbers of runs, as if of one",
