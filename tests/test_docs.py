@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not PAGES[0].exists(), reason="needs a checkout 
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.slow] * (page.name == "compiled.md")) for page in PAGES],
+    [pytest.param(page, marks=[pytest.mark.long] * (page.name == "compiled.md")) for page in PAGES],
     ids=lambda page: page.name,
 )
 def test_examples(page, monkeypatch, tmp_path):

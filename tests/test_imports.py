@@ -35,12 +35,12 @@ _inputs.memory
 _inputs.tensors
 _inputs.adapt
 _copy.events
-_copy.addresses _copy.overlap _copy.loading _copy.cores _copy.structs
+_copy.addresses _copy.overlap _copy.object_files _copy.builtins _copy.cores _copy.structs
+_copy.loading
 _copy.crossovers
 _copy.outputs _copy.layout _copy.governor _copy.objects
 _copy.buffers _copy.threads
-_copy.slices _copy.loops
-_copy.entry
+_copy.slices _copy.compiled
 _copy.recipe _copy.warmup
 _api.adapted
 _api.lazy
@@ -137,7 +137,7 @@ def test_a_module_imports_only_earlier_layers(module):
 
 @pytest.mark.parametrize("module", KERNELS)
 def test_kernels_import_only_kernels(module):
-    assert imported_by(module)[0] <= {*KERNELS}
+    assert imported_by(module)[0] <= {*KERNELS, "splitjit._plan.rules"}  # which imports nothing
 
 
 @pytest.mark.parametrize("folder", [PACKAGE, BENCHMARKS], ids=lambda folder: folder.name)

@@ -46,8 +46,8 @@ def has_locks(name):
 
 
 CGUTILS = (
-    *("alloca_once_value", "for_range", "for_range_slice", "get_or_insert_function"),
-    *("raw_memcpy", "unpack_tuple"),
+    *("alloca_once", "alloca_once_value", "for_range", "for_range_slice"),
+    *("get_or_insert_function", "pack_array", "raw_memcpy", "unpack_tuple", "voidptr_t"),
 )
 MAY_DIFFER = np.intp(0).nbytes != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -87,13 +87,27 @@ PRIVATE = {
         lambda: attribute("numba.core.errors:RequireLiteralValue")
         and attribute("numba.core.errors:TypingError"),
     ),
-    "numba.core.imputils.impl_ret_borrowed": (
-        "_njit", "compiled code of users cannot split",
-        lambda: callable(attribute("numba.core.imputils:impl_ret_borrowed")),
+    "numba.cpython.listobj.ListInstance": (
+        "_njit.calls", "compiled code of users cannot split",
+        lambda: attribute("numba.cpython.listobj:ListInstance.allocate")
+        and attribute("numba.cpython.listobj:ListInstance.data"),
     ),
-    "numba.cpython.unsafe.tuple.tuple_setitem": (
-        "_njit", "compiled code of users cannot split",
-        lambda: attribute("numba.cpython.unsafe.tuple:tuple_setitem"),
+    "the environment of compiled code": (
+        "_njit.calls", "compiled code of users cannot split",
+        lambda: hasattr(
+            attribute("numba.core.registry:cpu_target").target_context, "environment"
+        )
+        and isinstance(attribute("numba.core.environment:Environment")({}).consts, list),
+    ),
+    "an OSError while cached code is loaded": (
+        "_njit.functions", "code of users that is older than splitjit must be deleted",
+        lambda: "OSError" in attribute("numba.core.caching:IndexDataCacheFile.load")
+        .__code__.co_names,
+    ),
+    "NRT_MemInfo_alloc_aligned and NRT_MemInfo_data": (
+        "_njit.calls", "compiled code of users cannot split",
+        lambda: {"MemInfo_alloc_aligned", "MemInfo_data"}
+        <= {*attribute("numba.core.runtime:_nrt_python.c_helpers")},
     ),
     "numba.core.dispatcher.Dispatcher.get_overload": (
         "_copy.threads", "splits raise an error",

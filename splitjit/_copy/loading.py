@@ -27,6 +27,7 @@ _RETRY_AFTER = 0.01
 _SECONDS = 0.05
 """What loading takes in a process that has not imported llvmlite."""
 _SECONDS_IF_IMPORTED = 0.005
+_IMPORTLIB = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
 _FEW = 16
 """Copies like the present one that are still expected. So a large array loads kernels at once."""
 
@@ -69,8 +70,12 @@ class _Loader:
         """Return what `pays` would return, but do not count the copy."""
         if self._loaded:
             return True
-        seconds = _SECONDS_IF_IMPORTED if "llvmlite.binding" in sys.modules else _SECONDS
-        return self._may_load and not never_compiles() and self._lost + _FEW * gain >= seconds
+        lost = self._lost + _FEW * gain
+        if lost < _SECONDS and (
+            lost < _SECONDS_IF_IMPORTED or "llvmlite.binding" not in sys.modules
+        ):
+            return False
+        return self._may_load and not never_compiles()
 
     def has_loaded(self) -> bool:
         """Return whether this process has loaded any kernel."""
@@ -118,12 +123,24 @@ class _Loader:
             self._loading.remove(thread)
         return None
 
+    def load_here(self, name: str) -> dict[str, int]:
+        """Return the C functions of a kernel; load them in this thread without waiting for others.
+
+        Compiled code of users needs them while this thread has Numba's lock, for which another
+        thread in `load` may wait. An error of the compiler is raised.
+        """
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name, {}, has_lock=True)
+        return self._loaded[name]
+
     def _may_try(self, name: str, wait: bool) -> bool:
-        if not self._may_load or never_compiles():
+        if not self._may_load or never_compiles() or interrupts_import():
             return False
         return wait or time.monotonic() >= self._not_before.get(name, 0.0)
 
-    def _load(self, name: str, symbols: Mapping[str, int]) -> dict[str, int]:
+    def _load(
+        self, name: str, symbols: Mapping[str, int], *, has_lock: bool = False
+    ) -> dict[str, int]:
         began = time.monotonic()
         code = object_files.read(name)
         if code is not None:
@@ -131,7 +148,7 @@ class _Loader:
                 return _link(name, code, symbols)
             except RuntimeError as error:
                 debug("the cached kernel %s cannot be linked: %s", name, error)
-        if self.is_forked_child:  # the fork may have left Numba's locks taken
+        if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
             raise ImportError("a forked child does not compile")
         from splitjit._kernels.build import compile_kernel
 
@@ -151,6 +168,7 @@ class _Loader:
     def after_fork(self) -> None:
         """Go on in a forked child."""
         self.is_forked_child, self._may_load = True, self._may_child_load
+        self._loading = [thread for thread in self._loading if thread == get_ident()]
 
 
 def never_compiles() -> bool:
@@ -203,12 +221,29 @@ def address(function: Any) -> int:
 
 def _imports(frame: FrameType | None) -> bool:
     """Return whether a frame, or a frame that called it, imports, or runs LLVM."""
-    packages = ("importlib", "_frozen_importlib", "_frozen_importlib_external", "numba", "llvmlite")
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] in packages:
+        if _package(frame) in (*_IMPORTLIB, "numba", "llvmlite"):
             return True
         frame = frame.f_back
     return False
+
+
+def interrupts_import() -> bool:
+    """Return whether this thread is in a signal handler or finalizer that interrupts an import.
+
+    Before Python 3.12, another import there would end the interrupted one by a KeyError.
+    """
+    frame = sys._getframe()
+    while (caller := frame.f_back) is not None:
+        is_module = frame.f_code.co_name == "<module>"
+        if not is_module and _package(frame) not in _IMPORTLIB and _package(caller) in _IMPORTLIB:
+            return True
+        frame = caller
+    return False
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 LOADER = _Loader()

@@ -23,7 +23,7 @@ from splitjit._copy.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._copy.cores import describe, usable
 from splitjit._copy.events import debug
 from splitjit._copy.governor import governor
-from splitjit._copy.loading import LOADER, never_compiles
+from splitjit._copy.loading import LOADER, interrupts_import, never_compiles
 from splitjit._kernels.table import LOOPS, NUMBA_FUNCTIONS
 
 _BYTES_PER_TASK = 1 << 18
@@ -95,8 +95,12 @@ class _Threads:
         """Start Numba's threads if it is time for that; return whether they have started."""
         if self.run_parallel is not None:
             return True
-        is_time = wait or self.patience <= 0 or hasattr(sys.modules.get("numba"), "prange")
+        is_time = wait or self.patience <= 0
+        if "numba" in sys.modules:  # a split does not wait until another thread has imported it
+            is_time = wait or hasattr(sys.modules["numba"], "prange")
         if self._failed or LOADER.is_forked_child or not is_time or never_compiles():
+            return False
+        if interrupts_import():
             return False
         try:
             return self._start(wait)
@@ -111,7 +115,7 @@ class _Threads:
     def _start(self, wait: bool) -> bool:
         import llvmlite.binding as llvm
         import numba
-        from numba import _helperlib
+        from numba import _helperlib  # type: ignore[attr-defined]
 
         numba.get_num_threads()  # starts the threads
         symbols = {name: llvm.address_of_symbol(name) for name in NUMBA_FUNCTIONS}
@@ -225,7 +229,7 @@ def explain(loop: str, nbytes: int) -> tuple[int, str]:
 
 def load_all() -> None:
     """Load the kernels that splits may need, and start Numba's threads."""
-    for name in (*LOOPS, "entry", "part"):
+    for name in (*LOOPS, "entry", "overload"):
         LOADER.load(name, wait=True)
     THREADS.load(wait=True)
     THREADS.start(wait=True)
