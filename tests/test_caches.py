@@ -84,7 +84,7 @@ def files_in(folder, suffix=""):
 def test_a_kernel_is_compiled_once(split, build, tmp_path):
     assert set(split().compiled) == set(build) == {"copy", "entry"}
     assert len(files_in(tmp_path)) == 2
-    assert split().has_loaded()
+    assert split()._loaded
     assert len(build) == 2
 
 
@@ -190,7 +190,7 @@ def test_a_kernel_that_cannot_be_compiled(split, build, monkeypatch):
     monkeypatch.setattr("splitjit._kernels.build.compile_kernel", fail)
     loader = split()
     assert build == ["copy"]
-    assert not loader.has_loaded()
+    assert not loader._loaded
     assert loader.load("copy") is None
     assert build == ["copy"]
 
@@ -200,7 +200,7 @@ def test_an_object_that_cannot_be_linked_here(split, build, monkeypatch):
         raise RuntimeError("no format of objects")
 
     monkeypatch.setattr(loading, "_link", link)
-    assert not split().has_loaded()
+    assert not split()._loaded
 
 
 CHANGES = {
@@ -229,8 +229,8 @@ def test_versions_and_processors_share_no_file(change, monkeypatch):
 
 def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, monkeypatch):
     """Reproducible builds give all files the same date."""
-    folder = shutil.copytree(object_files._SOURCE, tmp_path / "kernels")
-    monkeypatch.setattr(object_files, "_SOURCE", str(folder))
+    folder = shutil.copytree(object_files.SOURCE, tmp_path / "kernels")
+    monkeypatch.setattr(object_files, "SOURCE", str(folder))
     digests = set()
     for file in ["copy.py", "runs.py", "table.py", "build.py"]:
         digests.add(object_files._digest.__wrapped__())
@@ -247,8 +247,8 @@ def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, 
 def test_a_frozen_application_has_no_source(split, tmp_path, monkeypatch):
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(object_files, "_user_cache", lambda: str(tmp_path))
-    monkeypatch.setattr(object_files, "_SOURCE", str(tmp_path / "missing"))
+    monkeypatch.setattr(object_files, "user_cache", lambda: str(tmp_path))
+    monkeypatch.setattr(object_files, "SOURCE", str(tmp_path / "missing"))
     monkeypatch.setattr(object_files, "_digest", object_files._digest.__wrapped__)
     assert split().compiled
     assert not split().compiled
@@ -258,8 +258,8 @@ def test_a_frozen_application_has_no_source(split, tmp_path, monkeypatch):
 def test_the_cache_folder(tmp_path, monkeypatch):
     source, user = tmp_path / "source", tmp_path / "user"
     source.mkdir()
-    monkeypatch.setattr(object_files, "_SOURCE", str(source))
-    monkeypatch.setattr(object_files, "_user_cache", lambda: str(user))
+    monkeypatch.setattr(object_files, "SOURCE", str(source))
+    monkeypatch.setattr(object_files, "user_cache", lambda: str(user))
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     assert object_files.folder() == str(source / "__pycache__")
     monkeypatch.setattr(os, "access", lambda path, mode: False)
@@ -311,7 +311,7 @@ def test_an_older_cache_is_removed(tmp_path, monkeypatch):
     for file in [*older, *kept]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    monkeypatch.setattr(object_files, "_SOURCE", str(source))
+    monkeypatch.setattr(object_files, "SOURCE", str(source))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     splitjit.warmup()
     assert files_in(tmp_path) == sorted(kept)

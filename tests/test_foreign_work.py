@@ -34,7 +34,7 @@ def finish():
     foreign.join()
     time.sleep(2 * loading._RETRY_AFTER)
     check()
-    assert LOADER.has_loaded()
+    assert LOADER._loaded
     assert threads.THREADS.run_parallel is not None
 """
 
@@ -67,7 +67,7 @@ for _ in range(2):
         check()
         times.append(time.perf_counter() - began)
         time.sleep(0.001)
-    assert LOADER.has_loaded()
+    assert LOADER._loaded
     DURING
     end.set()
 foreign.join()
@@ -127,7 +127,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 assert handled > 10
 time.sleep(2 * loading._RETRY_AFTER)
 check()
-assert LOADER.has_loaded()
+assert LOADER._loaded
 """
 )
 
@@ -152,7 +152,7 @@ del sys.meta_path[0]
 assert Finder.count > 100, Finder.count
 time.sleep(2 * loading._RETRY_AFTER)
 check()
-assert LOADER.has_loaded()
+assert LOADER._loaded
 assert threads.THREADS.run_parallel is not None
 
 from numba.extending import overload
@@ -201,7 +201,7 @@ def test_a_child_loads_if_no_thread_was_busy_at_the_fork(tmp_path):
     code = """
 def load():
     check()
-    assert LOADER.has_loaded() and "numba" not in sys.modules
+    assert LOADER._loaded and "numba" not in sys.modules
 
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 child(load)
@@ -264,7 +264,7 @@ def work():
 def split():
     splitjit.warmup()
     check()
-    assert LOADER.has_loaded() == {loads}
+    assert LOADER._loaded == {loads}
 
 busy = threading.Thread(target=work, daemon=True)
 busy.start()
@@ -274,6 +274,6 @@ end.set()
 busy.join()
 time.sleep(2 * loading._RETRY_AFTER)
 check()
-assert LOADER.has_loaded()
+assert LOADER._loaded
 """
     run(tmp_path, SPLIT + CHILD.replace("alarm(60)", "alarm(20)") + code, timeout=60)

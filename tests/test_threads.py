@@ -173,7 +173,7 @@ thread = threading.Thread(target=LOADER.load, args=("copy",))
 thread.start()
 started.wait()
 check()
-assert not LOADER.has_loaded()
+assert not LOADER._loaded
 threading.Timer(0.2, end.set).start()
 splitjit.warmup(["u1"])
 assert set(LOADER._loaded) == set(KERNELS)

@@ -14,11 +14,11 @@ import sys
 import time
 from _thread import get_ident  # `threading` takes 1 ms to import
 from collections.abc import Mapping
-from types import FrameType
 from typing import Any
 
 from splitjit._copy import object_files
 from splitjit._copy.events import debug
+from splitjit._copy.frames import interrupts_import, others_import
 from splitjit._kernels.table import KERNELS, PYTHON_FUNCTIONS
 
 _RETRY_AFTER = 0.01
@@ -27,7 +27,6 @@ _RETRY_AFTER = 0.01
 _SECONDS = 0.05
 """What loading takes in a process that has not imported llvmlite."""
 _SECONDS_IF_IMPORTED = 0.005
-_IMPORTLIB = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
 _FEW = 16
 """Copies like the present one that are still expected. So a large array loads kernels at once."""
 
@@ -76,10 +75,6 @@ class _Loader:
         ):
             return False
         return self._may_load and not never_compiles()
-
-    def has_loaded(self) -> bool:
-        """Return whether this process has loaded any kernel."""
-        return bool(self._loaded)
 
     def load(
         self, name: str, *, symbols: Mapping[str, int] | None = None, wait: bool = False
@@ -161,9 +156,7 @@ class _Loader:
 
     def before_fork(self) -> None:
         """Note whether another thread may hold a lock that the child would wait for."""
-        here = get_ident()
-        others = [frame for thread, frame in sys._current_frames().items() if thread != here]
-        self._may_child_load = self._may_load and not any(map(_imports, others))
+        self._may_child_load = self._may_load and not others_import()
 
     def after_fork(self) -> None:
         """Go on in a forked child."""
@@ -211,39 +204,7 @@ def _keep(owner: Any) -> Any:
 @functools.cache
 def _python_functions() -> dict[str, int]:
     found = {name: getattr(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
-    return {name: address(function) for name, function in found.items()}
-
-
-def address(function: Any) -> int:
-    """Return the address of a C function that `ctypes` has found."""
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _imports(frame: FrameType | None) -> bool:
-    """Return whether a frame, or a frame that called it, imports, or runs LLVM."""
-    while frame is not None:
-        if _package(frame) in (*_IMPORTLIB, "numba", "llvmlite"):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def interrupts_import() -> bool:
-    """Return whether this thread is in a signal handler or finalizer that interrupts an import.
-
-    Before Python 3.12, another import there would end the interrupted one by a KeyError.
-    """
-    frame = sys._getframe()
-    while (caller := frame.f_back) is not None:
-        is_module = frame.f_code.co_name == "<module>"
-        if not is_module and _package(frame) not in _IMPORTLIB and _package(caller) in _IMPORTLIB:
-            return True
-        frame = caller
-    return False
-
-
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__")).partition(".")[0]
+    return {name: ctypes.cast(at, ctypes.c_void_p).value or 0 for name, at in found.items()}
 
 
 LOADER = _Loader()

@@ -23,8 +23,8 @@ from splitjit._kernels import table
 from splitjit._plan import rules
 
 _MAGIC = b"splitjit kernel 1\n"
-_SOURCE = os.path.dirname(table.__file__)
-_OLDER = (".nbi", ".nbc", ".sha256", ".lock")  # what splitjit 0.x left in Numba's cache
+SOURCE = os.path.dirname(table.__file__)
+"""The folder of the source of the kernels."""
 
 
 def read(name: str) -> bytes | None:
@@ -76,13 +76,14 @@ def folder() -> str:
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return os.path.join(chosen, "splitjit")
-    beside = os.path.join(_SOURCE, "__pycache__")
-    if os.access(beside if os.path.isdir(beside) else _SOURCE, os.W_OK):
+    beside = os.path.join(SOURCE, "__pycache__")
+    if os.access(beside if os.path.isdir(beside) else SOURCE, os.W_OK):
         return beside
-    return os.path.join(_user_cache(), "splitjit")
+    return os.path.join(user_cache(), "splitjit")
 
 
-def _user_cache() -> str:
+def user_cache() -> str:
+    """Return the folder for the caches of this user."""
     if sys.platform == "win32":
         return os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
     if sys.platform == "darwin":
@@ -95,26 +96,14 @@ def _digest() -> str:
     import llvmlite
     import llvmlite.binding as llvm
 
-    features = llvm.get_host_cpu_features().flatten()
-    target = platform.machine(), sys.platform, llvm.get_host_cpu_name(), features
-    versions = sys.version, np.__version__, llvmlite.__version__
-    identity = hashlib.sha256(repr((versions, target)).encode())
+    processor = platform.machine(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    versions = sys.version, sys.platform, np.__version__, llvmlite.__version__
+    identity = hashlib.sha256(repr((versions, processor)).encode())
     try:
-        names = [name for name in sorted(os.listdir(_SOURCE)) if name.endswith(".py")]
-        for path in (*[os.path.join(_SOURCE, name) for name in names], rules.__file__):
+        names = [name for name in sorted(os.listdir(SOURCE)) if name.endswith(".py")]
+        for path in (*[os.path.join(SOURCE, name) for name in names], rules.__file__):
             with open(path, "rb") as source:
                 identity.update(source.read())
     except OSError:  # a frozen application has no source
         identity.update(str(os.stat(sys.executable).st_mtime_ns).encode())
     return identity.hexdigest()[:24]
-
-
-def remove_older() -> None:
-    """Remove what earlier versions of splitjit left in Numba's cache folders."""
-    named = f"_kernels_{hashlib.sha1(_SOURCE.encode()).hexdigest()}"
-    numbas = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(_user_cache(), "numba")
-    for place in (os.path.join(_SOURCE, "__pycache__"), os.path.join(numbas, named)):
-        with contextlib.suppress(OSError):
-            for name in os.listdir(place):
-                if name.endswith(_OLDER):
-                    os.unlink(os.path.join(place, name))

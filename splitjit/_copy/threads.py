@@ -22,8 +22,9 @@ from typing import Any
 from splitjit._copy.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._copy.cores import describe, usable
 from splitjit._copy.events import debug
+from splitjit._copy.frames import interrupts_import
 from splitjit._copy.governor import governor
-from splitjit._copy.loading import LOADER, interrupts_import, never_compiles
+from splitjit._copy.loading import LOADER, never_compiles
 from splitjit._kernels.table import LOOPS, NUMBA_FUNCTIONS
 
 _BYTES_PER_TASK = 1 << 18
