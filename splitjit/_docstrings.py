@@ -31,7 +31,7 @@ def completed_by(like: Callable[..., Any]) -> Callable[[Function], Function]:
         sections = {title: shared[title] for title in shared if title != "Examples"} | own
         sections["Parameters"] = "\n".join([entries[name] for name in names if name in entries])
         titled = [f"{title}\n{'-' * len(title)}\n{sections[title]}" for title in sections if title]
-        function.__doc__ = "\n\n".join([sections[""], *titled])
+        function.__doc__ = "\n\n".join([sections[""], *titled]) + "\n"
         return function
 
     return complete

@@ -48,7 +48,7 @@ def warm():
 def test_16_megabytes_load_kernels_without_numba(order, tmp_path):
     code = f"""
 check(np.ones((1024, 4096), np.float32, {order!r}), 4)
-assert LOADER.has_loaded() and not is_imported("numba")
+assert LOADER._loaded and not is_imported("numba")
 """
     run(tmp_path, IMPORTS + code)
 
@@ -69,8 +69,8 @@ x = np.arange(6.0)
 out = [np.zeros(2) for _ in range(3)]
 for i in range(4000):
     splitjit.split(x, num_splits=3, out=out)
-assert not LOADER.has_loaded() and not is_imported("llvmlite")
-while not LOADER.has_loaded():
+assert not LOADER._loaded and not is_imported("llvmlite")
+while not LOADER._loaded:
     i += 1
     splitjit.split(x + i, num_splits=3, out=out)
 assert i < 20_000 and not is_imported("numba")
@@ -87,7 +87,7 @@ def test_one_modest_call_loads_nothing(shape, parts, axis, tmp_path):
     code = f"""
 check(np.asfortranarray(np.ones({shape})), {parts}, {axis})
 check(np.ones({shape}), {parts}, {axis})
-assert not LOADER.has_loaded() and not is_imported("llvmlite")
+assert not LOADER._loaded and not is_imported("llvmlite")
 """
     run(tmp_path, IMPORTS + code)
 
@@ -98,7 +98,7 @@ def test_numba_that_is_disabled(value, tmp_path):
 check(np.ones((1024, 6144), np.float32), 3)
 splitjit.warmup()
 check(np.ones((1024, 6144), np.float32), 3)
-assert not LOADER.has_loaded() and not is_imported("llvmlite") and not is_imported("numba")
+assert not LOADER._loaded and not is_imported("llvmlite") and not is_imported("numba")
 """
     run(tmp_path, IMPORTS + code, NUMBA_DISABLE_JIT=value)
 
@@ -157,7 +157,7 @@ def in_child():
     threads.THREADS.run_parallel = None  # a call would fail
     check(large, 3)
     check(large, 3)
-    assert LOADER.has_loaded() and is_imported("numba") == imported
+    assert LOADER._loaded and is_imported("numba") == imported
     splitjit.warmup()
     assert is_imported("numba") == imported
     assert threads._allowed()[0] == 1
@@ -198,14 +198,14 @@ signal.signal(signal.SIGALRM, handler)
 link, loading._link = loading._link, interrupted
 try:
     check()
-    assert not raises and LOADER.has_loaded() and handled >= 4
+    assert not raises and LOADER._loaded and handled >= 4
 except KeyboardInterrupt:
-    assert raises and not LOADER.has_loaded()
+    assert raises and not LOADER._loaded
 assert not LOADER._loading
 loading._link = link
 inside = False
 check()
-assert LOADER.has_loaded()
+assert LOADER._loaded
 """
     run(tmp_path, SPLIT + code)
 
@@ -232,7 +232,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 assert handled > 3, handled
 time.sleep(2 * loading._RETRY_AFTER)
 check()
-assert LOADER.has_loaded()
+assert LOADER._loaded
 splitjit.warmup(["u1"])
 assert threads.THREADS.run_parallel is not None
 """
@@ -241,7 +241,7 @@ assert threads.THREADS.run_parallel is not None
 
 def test_a_split_while_a_module_is_imported(tmp_path):
     """A program may do all its work inside of an import."""
-    (tmp_path / "program.py").write_text(SPLIT + "check()\nassert LOADER.has_loaded()")
+    (tmp_path / "program.py").write_text(SPLIT + "check()\nassert LOADER._loaded")
     run(tmp_path, "import program")
 
 
@@ -263,7 +263,7 @@ for worker in workers:
 assert not errors, errors
 time.sleep(2 * loading._RETRY_AFTER)
 check()
-assert LOADER.has_loaded() and not LOADER._loading
+assert LOADER._loaded and not LOADER._loading
 """
     run(tmp_path, SPLIT + code)
 
@@ -274,7 +274,7 @@ def test_a_child_compiles_nothing(tmp_path):
 def in_child():
     check()
     splitjit.warmup()
-    assert not LOADER.has_loaded() and "numba" not in sys.modules
+    assert not LOADER._loaded and "numba" not in sys.modules
 
 child(in_child)
 """
