@@ -16,10 +16,9 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit import files
-from splitjit.files import places, tiles, writing
+from splitjit.files import disk, places, tiles, writing
 from splitjit.files.formats.base import PlainWriter, TensorFile
 from splitjit.files.formats.npy import Npy
-from splitjit.files.transaction import disk
 
 
 @pytest.fixture

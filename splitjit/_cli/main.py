@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(str(error))
         return 2
     except KeyboardInterrupt as interrupt:
-        from splitjit.files.transaction import COMPLETE
+        from splitjit.files.staging import COMPLETE
 
         complete = COMPLETE in getattr(interrupt, "__notes__", ())
         say(f"interrupted; {COMPLETE if complete else 'no file was written'}")

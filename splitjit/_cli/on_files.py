@@ -10,7 +10,7 @@ from splitjit import files
 from splitjit._cli import report
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import NAMES
-from splitjit.files import described, transaction, verbs
+from splitjit.files import described, places, verbs
 from splitjit.files.verbs import Where, Which
 
 
@@ -39,7 +39,7 @@ def _join(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
     paths, out, force = verbs.as_paths(options["paths"]), Path(options["out"]), options["force"]
     if arguments.dry_run:
         joined = verbs.plan_join(paths, out, _which(options))
-        transaction.check(joined.targets, force)
+        places.check_targets(joined.targets, force)
     else:
         with report.show_progress(arguments.quiet) as progress:
             joined = verbs.join(paths, out, _which(options), force, progress)
@@ -54,7 +54,7 @@ def _reshard(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
         rule = rule_of(*[options[name] for name in NAMES])
         where = Where("copy", *[options[name] for name in ("layout", "name", "out", "copy_config")])
         planned = verbs.plan_reshard(verbs.as_paths(options["paths"]), rule, _which(options), where)
-        transaction.check(planned.targets, options["force"])
+        places.check_targets(planned.targets, options["force"])
     else:
         with report.show_progress(arguments.quiet) as progress:
             planned = files.reshard_files(**options, progress=progress)

@@ -54,8 +54,8 @@ exit status:
   0 if the parts are written, 2 if the split is refused or fails, 128 + N if
   signal N ends the command. If the status is not 0, no part is left behind,
   unless the signal came while the parts were moved into place: then all parts
-  are there. After SIGKILL or a power failure, run the same command again: it
-  first undoes or finishes what the killed command began.
+  are there. After SIGKILL or a power failure, some files can be old and some new,
+  each complete: run the same command again with --force.
 """
 
 JOIN_DESCRIPTION = """\

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from splitjit._plan.arguments import OtherRules, named_rule, shows_rules
-from splitjit.files import described, transaction, verbs
+from splitjit.files import described, places, verbs
 from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.verbs import Progress, StrPath, Where, Which
 
@@ -109,7 +109,7 @@ def plan_files(
     which = Which(axis, tensors, tp_plan, config)
     where = Where(others, layout, name, out, copy_config)
     planned = verbs.plan_split(verbs.as_paths(paths), given, which, where)
-    transaction.check(planned.targets, force)
+    places.check_targets(planned.targets, force)
     return planned
 
 

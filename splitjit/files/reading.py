@@ -12,7 +12,7 @@ from splitjit.errors import SplitError
 from splitjit.files import tiles
 from splitjit.files.formats.base import Data, Tensor, TensorFile
 from splitjit.files.joined import JoinedTensor
-from splitjit.files.transaction import Staged
+from splitjit.files.staging import Staged
 
 
 class Readers:

@@ -18,7 +18,6 @@ from splitjit.files import (
     patterns,
     splitting,
     tensor_parallel,
-    transaction,
     whole,
     writing,
 )
@@ -106,11 +105,8 @@ def split(
     progress: Progress | None,
 ) -> SplitFiles:
     """Split files: write all parts of all files, or none."""
-    folders = [path if path.is_dir() else path.parent for path in paths]
-    out = where.out
-    finished = transaction.recover(folders if out is None else [Path(out)]).finished
     planned = plan_split(paths, rule, which, where)
-    writing.write_split(planned, force, _counter(progress, planned.nbytes), finished)
+    writing.write_split(planned, force, _counter(progress, planned.nbytes))
     return planned
 
 
@@ -129,10 +125,8 @@ def join(
     paths: list[Path], out: Path, which: Which, force: bool, progress: Progress | None
 ) -> JoinedFiles:
     """Join parts: write all joined files, or none."""
-    is_folder = paths[0].is_dir() or paths[0].name.endswith(checkpoint.SUFFIX)
-    finished = transaction.recover([out if is_folder else out.parent]).finished
     joined = plan_join(paths, out, which)
-    writing.write_join(joined, force, _counter(progress, joined.nbytes), finished)
+    writing.write_join(joined, force, _counter(progress, joined.nbytes))
     return joined
 
 
@@ -162,10 +156,8 @@ def reshard(
     progress: Progress | None,
 ) -> SplitFiles:
     """Split parts again: write all new parts, or none."""
-    assert where.out is not None
-    finished = transaction.recover([Path(where.out)]).finished
     planned = plan_reshard(paths, rule, which, where)
-    writing.write_split(planned, force, _counter(progress, planned.nbytes), finished)
+    writing.write_split(planned, force, _counter(progress, planned.nbytes))
     return planned
 
 

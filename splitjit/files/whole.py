@@ -21,7 +21,7 @@ from splitjit.files.joining import make_index, match_parts
 from splitjit.files.patterns import Choice
 from splitjit.files.reading import Readers, assemble, make_buffers
 from splitjit.files.splitting import Chooser
-from splitjit.files.transaction import Staged
+from splitjit.files.staging import Staged
 
 
 class WholeFile(TensorFile):

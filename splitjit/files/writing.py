@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import os
 import shutil
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
 from splitjit.files import tiles
-from splitjit.files.formats.base import TensorFile, identity
+from splitjit.files.formats.base import TensorFile
 from splitjit.files.joined import JoinedFile, JoinedFiles
 from splitjit.files.plan import FilePlan, SplitFiles
 from splitjit.files.reading import Readers, assemble, make_buffer, make_buffers
-from splitjit.files.transaction import Staged, transaction
+from splitjit.files.staging import Staged, stage
 
 Count = Callable[[int], object]
 """Called with the number of bytes written since the last call."""
 
 
-def write_split(
-    planned: SplitFiles, force: bool, count: Count, finished: Container[str] = ()
-) -> None:
+def write_split(planned: SplitFiles, force: bool, count: Count) -> None:
     """Write the parts of all files, and the indexes: all of them, or none.
 
     Parameters
@@ -35,8 +32,6 @@ def write_split(
     force : bool
         Whether parts may overwrite existing files.
     count : callable
-    finished : container of str, optional
-        The transactions that `recover` has finished. They are not repeated.
 
     Raises
     ------
@@ -50,12 +45,10 @@ def write_split(
         for file in planned.files
         for i, target in enumerate(file.targets)
     }
-    inputs = [plan.file for file in planned.files for plan in file.tensors]
-    key = _key(planned.targets, inputs, planned)
-    if not planned.targets or key in finished:
+    if not planned.targets:
         return
     targets = _by_folder(planned.targets, planned.levels)
-    with transaction(targets, force=force, key=key, needed=needed) as staged:
+    with stage(targets, force=force, needed=needed) as staged:
         for file in planned.files:
             if file.targets:
                 _split(file, [staged[target] for target in file.targets], count)
@@ -63,9 +56,7 @@ def write_split(
         _copy_files(planned.copies, staged)
 
 
-def write_join(
-    joined: JoinedFiles, force: bool, count: Count, finished: Container[str] = ()
-) -> None:
+def write_join(joined: JoinedFiles, force: bool, count: Count) -> None:
     """Write the joined files, and their index: all of them, or none.
 
     The parameters are those of `write_split`.
@@ -74,26 +65,11 @@ def write_join(
         file.target: 0 if file.like.compressed else sum(one.nbytes for one in file.whole)
         for file in joined.files
     }
-    tensors = [one for file in joined.files for one in file.tensors]
-    key = _key(
-        joined.targets,
-        [part for one in tensors for part, _ in one.parts],
-        [one.plan for one in tensors],
-    )
-    if key in finished:
-        return
     targets = _by_folder(joined.targets, 0)
-    with transaction(targets, force=force, key=key, needed=needed) as staged:
+    with stage(targets, force=force, needed=needed) as staged:
         for file in joined.files:
             _join(file, staged[file.target], count)
         _write_indexes(joined.indexes, staged)
-
-
-def _key(targets: Iterable[Path], files: Iterable[TensorFile], planned: object) -> str:
-    """Return a digest of the inputs, and of all that decides what is made of them."""
-    inputs = [(os.path.realpath(file.path), identity(file.status)) for file in dict.fromkeys(files)]
-    described = inputs, [os.path.realpath(target) for target in targets], planned
-    return hashlib.sha256(repr(described).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:

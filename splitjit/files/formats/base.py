@@ -19,8 +19,8 @@ import numpy as np
 
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
-from splitjit.files.transaction import Staged
-from splitjit.files.transaction.disk import Changing
+from splitjit.files.disk import NewFile
+from splitjit.files.staging import Staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Run:
         first = Run(self._file, self._stream, self._start, middle, self._buffer)
         return first, Run(self._file, self._stream, middle, stop, self._buffer)
 
-    def copy_to(self, file: Changing) -> int:
+    def copy_to(self, file: NewFile) -> int:
         """Let the system copy the bytes; return how many it has copied before it gave up."""
         done = 0
         while done < self.nbytes:

@@ -12,7 +12,7 @@ import numpy as np
 from splitjit.errors import SplitError
 from splitjit.files.formats.base import Data, FileWriter, Tensor, TensorFile, arrays, refusal
 from splitjit.files.formats.npy import HEAD, Npy, make_header, parse_header
-from splitjit.files.transaction import Staged
+from splitjit.files.staging import Staged
 
 
 class Npz(TensorFile):

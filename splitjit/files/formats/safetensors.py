@@ -11,7 +11,7 @@ from typing import Any
 
 from splitjit.errors import SplitError
 from splitjit.files.formats.base import FileWriter, PlainWriter, Tensor, TensorFile
-from splitjit.files.transaction import Staged
+from splitjit.files.staging import Staged
 
 
 class Safetensors(TensorFile):
