@@ -300,6 +300,32 @@ def test_a_source_that_changes_is_refused(tmp_path, monkeypatch, kind, size):
     assert listing(tmp_path) == [Path(path.name)]
 
 
+@pytest.mark.parametrize("kind", ["npy", "npz", "safetensors"])
+@pytest.mark.parametrize("how", ["written", "replaced", "replaced and put back"])
+def test_a_source_whose_times_are_put_back_is_refused(tmp_path, monkeypatch, kind, how):
+    monkeypatch.setattr(tiles, "TILE", 1000)
+    path = save(tmp_path / f"x.{kind}", np.arange(1 << 16))
+    other = save(tmp_path / f"other.{kind}", np.arange(1 << 16))
+    before = path.stat()
+    planned = files.plan_files([path], num_splits=2, out=tmp_path / "out")
+    if how == "replaced and put back":
+        os.replace(path, tmp_path / "aside")
+        os.replace(other, path)
+
+    def change(_):
+        if how == "written":
+            with open(path, "r+b") as file:
+                file.seek(before.st_size // 2 + 100)
+                file.write(b"changed")
+        elif how == "replaced" and other.exists():
+            os.replace(other, path)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    with pytest.raises(splitjit.SplitError, match=r"must not change|damaged"):
+        write(planned, change)
+    assert not (tmp_path / "out").exists()
+
+
 def save(path, x):
     if path.suffix == ".npy":
         np.save(path, x)

@@ -17,7 +17,7 @@ from typing import Any
 
 from splitjit.errors import SplitError, shorten
 from splitjit.files import formats
-from splitjit.files.formats.base import Tensor, TensorFile, identity
+from splitjit.files.formats.base import Tensor, TensorFile
 from splitjit.files.record import MANIFEST
 
 SUFFIX = ".safetensors.index.json"
@@ -186,10 +186,12 @@ def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile
 
 
 def digest(files: Iterable[TensorFile]) -> str:
-    """Return a digest that tells checkpoints apart: names, sizes and times of their files."""
-    known = [(os.path.realpath(one.path), identity(one.status)[2:]) for one in files]
-    named = [(os.path.basename(path), *rest) for path, rest in known]
-    return hashlib.sha256(repr(named).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    """Return a digest that tells checkpoints apart: names, sizes, times and contents of files."""
+    known = []
+    for file in [read for one in files for read in one.inputs]:
+        name, status = os.path.basename(os.path.realpath(file.path)), file.status
+        known.append((name, status.st_size, status.st_mtime_ns, file.fingerprint()))
+    return hashlib.sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def make_index(

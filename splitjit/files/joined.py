@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from splitjit.files.formats.base import Tensor, TensorFile
@@ -37,7 +37,7 @@ class JoinedFile:
     metadata : dict of str to str or None
     target : Path
     tensors : tuple of JoinedTensor
-        In the order of the joined file.
+        In the order of their data in the joined file.
     record : Record, optional
         What the first part says about itself.
     """
@@ -51,7 +51,7 @@ class JoinedFile:
     @property
     def whole(self) -> list[Tensor]:
         """The tensors as the header of the joined file describes them."""
-        return [replace(one.plan.tensor, position=i) for i, one in enumerate(self.tensors)]
+        return [one.plan.tensor for one in self.tensors]
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def match_parts(
     for i, like in enumerate(parts[0].files):
         own = records[0][like] if records else None
         tensors = []
-        for name in like.header_order:
+        for name in _data_order(like, own):
             held = [holder[_key(like, i, name)] for holder in holders]
             choice = choose(name, like) if choose else None
             tensors.append(plan_joined(name, held, choice, own, bool(choose)))
@@ -118,6 +118,12 @@ def _held(part: Checkpoint) -> Iterator[tuple[tuple[int, str], TensorFile]]:
     for i, file in enumerate(part.files):
         for name in file.names:
             yield _key(file, i, name), file
+
+
+def _data_order(part: TensorFile, own: Record | None) -> list[str]:
+    """Return the names of tensors in the order of their data in the whole file."""
+    header = sorted(part.names, key=lambda name: part.verbatim(name).position)
+    return [header[i] for i in own.order] if own and own.order else header
 
 
 def _metadata(

@@ -79,7 +79,10 @@ def plan_parts(
         targets = tuple([name_part(one, file, i) for i in parts])
         held = {plan.name for plan in whole}
         left_out = tuple([name for name in file.names if name not in held])
-        own = Record(made_of, 0, count, rule, _choices(whole), file.path.name) if count else None
+        own = None
+        if count:
+            order = _order(file, whole)
+            own = Record(made_of, 0, count, rule, _choices(whole), file.path.name, order=order)
         paths = tuple([read.path for read in file.inputs])
         files.append(FilePlan(paths, targets, whole, left_out, own))
     merged = _merge(files) if merge else files
@@ -97,6 +100,15 @@ def plan_parts(
         warning = f"only {share}; each part holds a copy of the rest"
         planned = replace(planned, warnings=(*warnings, warning))
     return planned
+
+
+def _order(file: TensorFile, plans: Iterable[TensorPlan]) -> tuple[int, ...] | None:
+    """Return the order of the data in the header, if it is not that of the header."""
+    held = {plan.name: plan.tensor.position for plan in plans}
+    positions = [held[name] for name in file.data_order if name in held]
+    ranked = {position: i for i, position in enumerate(sorted(positions))}
+    order = tuple([ranked[position] for position in positions])
+    return None if order == tuple(range(len(positions))) or not any(positions) else order
 
 
 def _choices(plans: Iterable[TensorPlan]) -> dict[str, Choice | None]:
@@ -185,7 +197,8 @@ def _merged(files: list[FilePlan]) -> FilePlan:
         files[0].targets,
         tuple(sorted(tensors, key=lambda plan: -plan.tensor.bits)),  # aligned, as in one file
         tuple([name for file in files for name in file.left_out]),
-        files[0].record and replace(files[0].record, tensors=_choices(tensors), file=None),
+        files[0].record
+        and replace(files[0].record, tensors=_choices(tensors), file=None, order=None),
     )
 
 

@@ -44,8 +44,8 @@ class WholeFile(TensorFile):
         self._tensors = {tensor.name: tensor for tensor in joined.whole}
 
     @property
-    def header_order(self) -> tuple[str, ...]:
-        """Names of the tensors, in the order of the header."""
+    def data_order(self) -> tuple[str, ...]:
+        """Names of the tensors, in the order of their data."""
         return tuple(self._joined)
 
     @property

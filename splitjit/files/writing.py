@@ -17,6 +17,7 @@ from splitjit.files.formats.base import TensorFile
 from splitjit.files.joined import JoinedFile, JoinedFiles
 from splitjit.files.plan import FilePlan, SplitFiles
 from splitjit.files.reading import Readers, assemble, make_buffer, make_buffers
+from splitjit.files.record import MANIFEST
 from splitjit.files.staging import Staged, stage
 
 Count = Callable[[int], object]
@@ -73,11 +74,19 @@ def write_join(joined: JoinedFiles, force: bool, count: Count) -> None:
 
 
 def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
-    """Return the names of the files to write, by the folder from which `levels` folders lead."""
+    """Return the names of the files to write, by the folder from which `levels` folders lead.
+
+    They are moved in this order: the manifest of the first rank before all others, that of the last
+    rank after them. If the process is killed in between, these two manifests contradict each other,
+    and `join` refuses the ranks.
+    """
     names: dict[Path, list[str]] = {}
     for target in targets:
         folder = target.parents[levels]
         names.setdefault(folder, []).append(target.relative_to(folder).as_posix())
+    for own in names.values():
+        first, *others = [name for name in own if name.endswith(f"/{MANIFEST}")] or [""]
+        own.sort(key=lambda name: (name == first, name not in others[-1:]), reverse=True)
     return names
 
 

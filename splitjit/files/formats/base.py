@@ -7,6 +7,8 @@ other. Both go from the first byte to the last and hold only headers in memory.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
@@ -44,6 +46,7 @@ class Tensor:
         Version of the .npy format, if the tensor has a .npy header.
     position : int, default 0
         Position in the header of the file, if the file has one header for all tensors.
+        Parts keep the order of the header, so a joined file has that of the original.
     """
 
     name: str
@@ -153,6 +156,9 @@ class FileWriter(ABC):
         self.close()
 
 
+_SAMPLES, _SAMPLE = 512, 512
+"""The most samples of a file that `fingerprint` reads, and the bytes of a sample."""
+
 _LARGE = 1 << 18
 """Bytes from which on it pays to write them to the disk at once, or to reserve space."""
 
@@ -213,9 +219,6 @@ class TensorFile(ABC):
         Suffix of the names of files in this format.
     names : tuple of str
         Names of the tensors, in the order in which parts hold them.
-    header_order : tuple of str
-        Names of the tensors, in the order of the header. Parts keep this order, so that
-        a file that is joined again has the tensors in the order of the original.
     metadata : dict of str to str or None
         The metadata, if the format has metadata.
     status : stat_result
@@ -244,13 +247,48 @@ class TensorFile(ABC):
         return self.status.st_dev, self.status.st_ino
 
     @property
-    def header_order(self) -> tuple[str, ...]:
-        """Names of the tensors, in the order of the header."""
+    def data_order(self) -> tuple[str, ...]:
+        """Names of the tensors, in the order of their data."""
         return self.names
 
-    def changed(self) -> bool:
-        """Return whether the file was replaced or written to since it was read."""
-        return identity(os.stat(self.path)) != identity(self.status)
+    def check_unchanged(self, status: os.stat_result | None = None) -> None:
+        """Check that the file was not replaced or written to since its header was read.
+
+        Parameters
+        ----------
+        status : stat_result, optional
+            The status of the open file. By default, of the file that has its name now.
+
+        Raises
+        ------
+        SplitError
+            If the file has changed.
+        """
+        if _identity(status or os.stat(self.path)) != _identity(self.status):
+            raise SplitError("files", str(self.path), "must not change while it is read")
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Open the file, and check before and after that this is the file that was described."""
+        with open(self.path, "rb") as file:
+            self.check_unchanged(os.fstat(file.fileno()))
+            yield file
+            self.check_unchanged(os.fstat(file.fileno()))
+            self.check_unchanged()
+
+    def fingerprint(self) -> str:
+        """Return a digest of the header, and of samples of the data of each tensor."""
+        tensors = sorted(map(self.tensor, self.names), key=lambda tensor: tensor.offset)
+        count = max(2, min(64, _SAMPLES // max(1, len(tensors))))
+        digest = hashlib.sha256()
+        with self.opened() as file:
+            digest.update(file.read(tensors[0].offset if tensors else -1))
+            for tensor in tensors:
+                last = max(0, tensor.nbytes - _SAMPLE)
+                for start in sorted({last * i // (count - 1) for i in range(count)}):
+                    file.seek(tensor.offset + start)
+                    digest.update(file.read(min(_SAMPLE, tensor.nbytes)))
+        return digest.hexdigest()
 
     @abstractmethod
     def tensor(self, name: str) -> Tensor:
@@ -262,7 +300,7 @@ class TensorFile(ABC):
 
     def streams(self, tensors: Sequence[Tensor]) -> Generator[IO[bytes]]:
         """Open the file and yield it once per tensor, at the first byte of its data."""
-        with open(self.path, "rb") as file:
+        with self.opened() as file:
             for tensor in tensors:
                 file.seek(tensor.offset)
                 yield file
@@ -332,6 +370,7 @@ def refusal(path: Path, suffix: str, error: Exception) -> SplitError:
     return SplitError("split", str(path), f"not a {suffix} file that can be split: {error}")
 
 
-def identity(status: os.stat_result) -> tuple[int, ...]:
-    """Return what changes if a file is replaced or written to."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes if a file is replaced or written to, even if its mtime is put back."""
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -50,9 +51,14 @@ class Npz(TensorFile):
         """Describe a whole member, .npy header included, as bytes."""
         return Tensor(name, (self._infos[name].file_size,), "bytes", 8)
 
+    def fingerprint(self) -> str:
+        """Return a digest of the names, the sizes and the checksums of all members."""
+        infos = [(one.filename, one.file_size, one.CRC) for one in self._infos.values()]
+        return hashlib.sha256(repr(infos).encode()).hexdigest()
+
     def streams(self, tensors: Sequence[Tensor]) -> Generator[IO[bytes]]:
         """Open the archive and yield the member of each tensor, at the first byte of its data."""
-        with zipfile.ZipFile(self.path) as archive:
+        with self.opened() as file, zipfile.ZipFile(file) as archive:
             for tensor in tensors:
                 with archive.open(self._infos[tensor.name]) as member:
                     member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
