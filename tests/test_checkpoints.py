@@ -13,7 +13,8 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit.files import checkpoint, tiles
+from splitjit.checkpoints import index
+from splitjit.files import tiles
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")
@@ -284,7 +285,7 @@ def test_bad_indexes(tmp_path, content, call):
 
 
 def test_an_index_that_is_too_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_MOST", 100)
+    monkeypatch.setattr(index, "_MOST", 100)
     (tmp_path / INDEX).write_bytes(b" " * 101)
     with pytest.raises(splitjit.SplitError, match="more than 100 bytes"):
         files.plan_files(tmp_path, num_splits=1)

@@ -445,7 +445,7 @@ HALF_WAY = """
     def waiting(*args):
         if parts:
             print("half-way", flush=True)
-            sys.stdin.read()
+            sys.stdin.read() or time.sleep(60)
         parts.append(write(*args))
 
     PlainWriter.write = waiting

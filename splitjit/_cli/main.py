@@ -106,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:
         from splitjit.files.staging import COMPLETE
 
-        complete = COMPLETE in getattr(interrupt, "__notes__", ())
+        noted = COMPLETE in getattr(interrupt, "__notes__", ())
+        complete = noted or getattr(arguments, "written", False)
         say(f"interrupted; {COMPLETE if complete else 'no file was written'}")
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     return 0

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from splitjit._cli.lines import printable, say
-from splitjit.files import FilePlan, SplitFiles, TensorPlan
+from splitjit.checkpoints.joining import JoinedFiles
 from splitjit.files.formats.base import Tensor
-from splitjit.files.joined import JoinedFiles
-from splitjit.files.verbs import Progress
+from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.splitting import Progress
 
 BAR_AFTER = 1.0
 """Seconds until a progress bar appears."""
@@ -64,7 +64,15 @@ class _Lines:
             say(f"{share} written in {now - self.begun:.0f} s")
 
 
-def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
+def print_report(planned: SplitFiles | JoinedFiles, dry_run: bool, verbose: bool) -> None:
+    """Print what was written, or what would be written."""
+    if isinstance(planned, JoinedFiles):
+        _print_joined(planned, dry_run, verbose)
+    else:
+        _print_split(planned, dry_run, verbose)
+
+
+def _print_split(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
     """Print a line for each file and each part; if `dry_run`, also for each tensor.
 
     If there are many parts, print only their number and their size, unless `verbose`.
@@ -90,7 +98,7 @@ def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
         print(f"{share:.0%} of the bytes are split; each part holds {amount(each)}")
 
 
-def print_joined(joined: JoinedFiles, dry_run: bool, verbose: bool) -> None:
+def _print_joined(joined: JoinedFiles, dry_run: bool, verbose: bool) -> None:
     """Print a line for each joined file; if `dry_run`, also for each tensor."""
     for note in joined.notes:
         say(note)

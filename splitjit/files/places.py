@@ -14,6 +14,9 @@ from pathlib import Path
 
 from splitjit.errors import SplitError
 
+StrPath = str | os.PathLike[str]
+"""A path as users give it."""
+
 Place = tuple[int, int, str]
 
 _REFUSED_BY_WINDOWS = re.compile(
@@ -104,3 +107,32 @@ def check_space(needed: Mapping[Path, int]) -> None:
         if total[device] > free:
             need = f"this file and the files before it need {total[device]} bytes"
             raise OSError(errno.ENOSPC, f"no space for {target}: {need}, {free} bytes are free")
+
+
+def check_places(operator: str, files: Sequence[tuple[Sequence[Path], Sequence[Path]]]) -> None:
+    """Check that no two outputs have the same place, and that no output replaces an input.
+
+    Parameters
+    ----------
+    operator : str
+    files : sequence of (sequence of Path, sequence of Path)
+        Inputs, and the outputs that are made of them.
+
+    Raises
+    ------
+    SplitError
+        If two outputs have the same place, or if an output replaces an input.
+    """
+    inputs = [path for paths, _ in files for path in paths]
+    replaced = dict(zip(places(inputs), inputs, strict=True))
+    replaced |= dict(zip(places([path.resolve() for path in inputs]), inputs, strict=True))
+    owners: dict[Place, Path] = {}
+    for paths, targets in files:
+        for target, place in zip(targets, places(targets), strict=True):
+            if place in replaced:
+                rule = f"{target} would replace an input, {replaced[place]}"
+                raise SplitError(operator, str(paths[0]), rule)
+            if place in owners:
+                rule = f"both would write {target}; write them into different folders"
+                raise SplitError(operator, f"{owners[place]} and {paths[0]}", rule)
+            owners[place] = paths[0]

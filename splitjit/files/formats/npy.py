@@ -22,7 +22,7 @@ class Npy(TensorFile):
     """A .npy file: one tensor without a name."""
 
     suffix = ".npy"
-    names = ("",)
+    names = data_order = ("",)
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

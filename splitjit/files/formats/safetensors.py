@@ -51,17 +51,13 @@ class Safetensors(TensorFile):
                 offset,
                 position=position[name],
             )
+        self.data_order = tuple(self._tensors)
         # Wide elements first, as the package writes them; otherwise parts might be unaligned.
         self.names = tuple(sorted(self._tensors, key=lambda name: -self._tensors[name].bits))
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of a tensor."""
         return self._tensors[name]
-
-    @property
-    def data_order(self) -> tuple[str, ...]:
-        """Names of the tensors, in the order of their data."""
-        return tuple(self._tensors)
 
     def create(
         self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None

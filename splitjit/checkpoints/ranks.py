@@ -9,12 +9,12 @@ from typing import Any, TypeGuard
 
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import LENGTHS, MAX_PARTS, PARAMETERS, Rule
+from splitjit.checkpoints.index import Checkpoint, is_file_name, parse_json
+from splitjit.checkpoints.record import KEY, MANIFEST, OF_A_FILE, VERSION, Record
 from splitjit.errors import SplitError, shorten
-from splitjit.files.checkpoint import Checkpoint, is_file_name, parse_json
-from splitjit.files.dividing import num_parts
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.patterns import Choice
-from splitjit.files.record import KEY, MANIFEST, OF_A_FILE, VERSION, Record
+from splitjit.files.splitting import num_parts
 
 
 def read(one: Checkpoint) -> dict[TensorFile, Record]:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splitjit.checkpoints.record import MANIFEST
 from splitjit.errors import SplitError, shorten
 from splitjit.files import formats
 from splitjit.files.formats.base import Tensor, TensorFile
-from splitjit.files.record import MANIFEST
 
 SUFFIX = ".safetensors.index.json"
 """Suffix of the names of indexes."""

@@ -7,16 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from splitjit._plan.rules import PARAMETERS
+from splitjit.checkpoints import index, ranks
+from splitjit.checkpoints.joining import JoinedFiles
+from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError
-from splitjit.files import checkpoint, ranks
 from splitjit.files.formats.base import Tensor, TensorFile
-from splitjit.files.joined import JoinedFiles
 from splitjit.files.patterns import Choice
 from splitjit.files.plan import SplitFiles, TensorPlan
-from splitjit.files.record import Record
 
 
-def describe_split(planned: SplitFiles) -> dict[str, Any]:
+def describe(planned: SplitFiles | JoinedFiles) -> dict[str, Any]:
+    """Describe a plan: what is read, what is written, and how each tensor is divided."""
+    if isinstance(planned, JoinedFiles):
+        return _describe_join(planned)
+    return _describe_split(planned)
+
+
+def _describe_split(planned: SplitFiles) -> dict[str, Any]:
     """Describe a split: what is read, what is written, and how each tensor is divided."""
     files = [
         {
@@ -39,7 +46,7 @@ def describe_split(planned: SplitFiles) -> dict[str, Any]:
     }
 
 
-def describe_join(joined: JoinedFiles) -> dict[str, Any]:
+def _describe_join(joined: JoinedFiles) -> dict[str, Any]:
     """Describe a join: the parts of each file, and how its tensors are put together."""
     files = []
     for file in joined.files:
@@ -74,7 +81,7 @@ def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
     SplitError
         If a file is not of its format, or if its record is wrong.
     """
-    read = [checkpoint.read(path) for path in paths]
+    read = [index.read(path) for path in paths]
     records = [ranks.read(one) for one in read]
     made = []
     for one, known in zip(read, records, strict=True):
