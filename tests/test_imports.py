@@ -45,7 +45,8 @@ _api.plan
 _api.split _api.explain
 _operators
 onnx openvino numpy torch dask
-files.signals files.disk files.places
+files.signals files.disk
+files.places
 files.staging
 files.formats
 files.patterns

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from splitjit._cli import report
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import NAMES
-from splitjit.checkpoints import described, verbs
-from splitjit.checkpoints.joining import JoinedFiles
-from splitjit.files.plan import SplitFiles
+from splitjit.checkpoints import verbs
+
+if TYPE_CHECKING:
+    from splitjit.checkpoints.joining import JoinedFiles
+    from splitjit.files.plan import SplitFiles
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -28,6 +31,8 @@ def run(arguments: argparse.Namespace) -> None:
             verbs.write(planned, arguments.force, progress)
         arguments.written = True
     if arguments.json:
+        from splitjit.checkpoints import described
+
         report.print_json({"dry_run": arguments.dry_run, **described.describe(planned)})
     elif not arguments.quiet:
         report.print_report(planned, arguments.dry_run, arguments.verbose)

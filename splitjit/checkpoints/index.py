@@ -6,7 +6,6 @@ lie beside the index. Its ``metadata`` has the sum of their data, ``total_size``
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -54,6 +53,11 @@ class Checkpoint:
     def folder(self) -> Path:
         """The folder in which the files, or the links to them, lie."""
         return self.path if self.path.is_dir() else self.path.parent
+
+
+def is_folder(part: Checkpoint) -> bool:
+    """Return whether a part is a folder, or an index that stands for one."""
+    return part.index is not None or part.path.is_dir()
 
 
 def read(path: Path) -> Checkpoint:
@@ -187,6 +191,8 @@ def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile
 
 def digest(files: Iterable[TensorFile]) -> str:
     """Return a digest that tells checkpoints apart: names, sizes, times and contents of files."""
+    import hashlib
+
     known = []
     for file in [read for one in files for read in one.inputs]:
         name, status = os.path.basename(os.path.realpath(file.path)), file.status

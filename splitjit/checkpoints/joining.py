@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from splitjit.checkpoints import index, ranks
-from splitjit.checkpoints.index import Checkpoint
+from splitjit.checkpoints.index import Checkpoint, is_folder
 from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError, shorten
 from splitjit.files.formats.base import TensorFile
@@ -197,11 +197,6 @@ def check_unnamed(part: Checkpoint, operator: str) -> None:
         rule = "these parts do not say how they were split: give the patterns or the tp_plan of"
         rule += " the split, or axis if each tensor was split along this axis"
         raise SplitError(operator, str(part.path), rule)
-
-
-def is_folder(part: Checkpoint) -> bool:
-    """Return whether a part is a folder, or an index that stands for one."""
-    return part.index is not None or part.path.is_dir()
 
 
 def _check_inputs(parts: Sequence[Checkpoint]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +99,8 @@ def namer(where: Where) -> Namer:
 
 def _check_template(name: str, ranks: bool) -> None:
     """Check that a name has only known fields, and that it gives parts different names."""
+    import string
+
     try:
         parsed = [*string.Formatter().parse(name)]
     except (ValueError, TypeError):

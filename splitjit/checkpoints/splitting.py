@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from splitjit._plan.rules import Rule
-from splitjit.checkpoints import index, naming, siblings
+from splitjit.checkpoints import index, naming
 from splitjit.checkpoints.index import Checkpoint
 from splitjit.checkpoints.naming import Where
 from splitjit.checkpoints.record import MANIFEST, Record, manifest
@@ -38,7 +38,10 @@ def plan_parts(
     if not count:
         for _, file in inputs:  # if only 0-D tensors match, the first one is refused
             plan_tensors(file, rule, choose, False, operator, scalars=True)
-    made_of = checkpoints[0].made_of or index.digest(file for _, file in inputs)
+    recorded = where.ranks or any(file.suffix == ".safetensors" for _, file in inputs)
+    made_of = checkpoints[0].made_of or (
+        index.digest(file for _, file in inputs) if count and recorded else ""
+    )
     files = []
     for (one, file), plans in zip(inputs, tensors, strict=True):
         whole = tuple([replace(p, copies=count) if p.axis is None else p for p in plans])
@@ -47,7 +50,7 @@ def plan_parts(
         held = {plan.name for plan in whole}
         left_out = tuple([name for name in file.names if name not in held])
         own = None
-        if count:
+        if made_of:
             order = _order(file, whole)
             own = Record(made_of, 0, count, rule, _choices(whole), file.path.name, order=order)
         paths = tuple([read.path for read in file.inputs])
@@ -59,7 +62,12 @@ def plan_parts(
     indexes = _make_indexes(checkpoints, merged, count) if where.ranks else []
     outputs = [(file.paths, file.targets) for file in merged]
     check_places(operator, [*outputs, *[((path,), (target,)) for target, path in copies]])
-    warnings = siblings.find_mismatches([plan for file in merged for plan in file.tensors])
+    plans = [plan for file in merged for plan in file.tensors]
+    warnings: tuple[str, ...] = ()
+    if len(plans) > 1:
+        from splitjit.checkpoints import siblings  # a single array has no bias
+
+        warnings = siblings.find_mismatches(plans)
     empty = [f"{file.path} is empty: it holds no tensor" for _, file in inputs if not file.names]
     warnings = (*warnings, *empty)
     planned = SplitFiles(tuple(merged), tuple(indexes), warnings, tuple(copies), int(where.ranks))

@@ -10,15 +10,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
-from splitjit.checkpoints import index, joining, splitting, tensor_parallel, whole
-from splitjit.checkpoints.described import describe_files as describe_files
-from splitjit.checkpoints.index import Checkpoint
-from splitjit.checkpoints.joining import JoinedFiles
+from splitjit.checkpoints import index, splitting
+from splitjit.checkpoints.index import Checkpoint, is_folder
 from splitjit.checkpoints.naming import Where as Where
-from splitjit.checkpoints.tensor_parallel import ModelPlan
 from splitjit.checkpoints.writing import write as write
 from splitjit.errors import SplitError, shorten
 from splitjit.files import patterns
@@ -29,7 +27,11 @@ from splitjit.files.places import check_targets as check_targets
 from splitjit.files.plan import SplitFiles
 from splitjit.files.splitting import Chooser
 
-Planned = tuple[ModelPlan, Mapping[str, Choice], Callable[[str], bool]]
+if TYPE_CHECKING:  # a split of one file imports little
+    from splitjit.checkpoints.joining import JoinedFiles
+    from splitjit.checkpoints.tensor_parallel import ModelPlan
+
+Planned = tuple["ModelPlan", Mapping[str, Choice], Callable[[str], bool]]
 """The plan of a model, what it splits, and whether a pattern counts for a name instead."""
 
 
@@ -69,7 +71,7 @@ def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> Spl
         raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
     choose, planned = _chooser(checkpoints, which, checkpoints[0].folder)
     if planned:
-        tensor_parallel.check_shapes(*planned, _shapes(checkpoints))
+        _check_shapes(planned, _shapes(checkpoints))
     parts = splitting.plan_parts(checkpoints, rule, choose, where, "split")
     if planned and planned[0].preset:
         model, family = planned[0].model, planned[0].family
@@ -82,27 +84,44 @@ def plan_join(paths: list[Path], out: Path, which: Which) -> JoinedFiles:
     """Plan how parts are joined. This does not check whether the joined files exist."""
     parts = [index.read(path) for path in paths]
     choose, planned = _chooser_of_parts(parts, which)
+    from splitjit.checkpoints import joining
+
     joined = joining.plan_whole(parts, choose, out)
     if planned:
         shapes = {tensor.name: tensor.shape for file in joined.files for tensor in file.whole}
-        tensor_parallel.check_shapes(*planned, shapes)
+        _check_shapes(planned, shapes)
     return joined
 
 
 def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
     parts = [index.read(path) for path in paths]
-    layout = where.layout or ("ranks" if joining.is_folder(parts[0]) else "files")
+    layout = where.layout or ("ranks" if is_folder(parts[0]) else "files")
     choose, planned = _chooser_of_parts(parts, which)
+    from splitjit.checkpoints import whole
+
     made = whole.read_parts(parts, choose)
     if planned:
-        tensor_parallel.check_shapes(*planned, _shapes([made]))
+        _check_shapes(planned, _shapes([made]))
 
     def as_before(name: str, file: TensorFile) -> Choice | None:
         assert isinstance(file, whole.WholeFile)
         return file.choice(name)
 
     return splitting.plan_parts([made], rule, as_before, replace(where, layout=layout), "reshard")
+
+
+def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
+    """Describe files, indexes and folders, and the split that they are parts of."""
+    from splitjit.checkpoints import described
+
+    return described.describe_files(paths)
+
+
+def _check_shapes(planned: Planned, shapes: Mapping[str, Shape]) -> None:
+    from splitjit.checkpoints import tensor_parallel
+
+    tensor_parallel.check_shapes(*planned, shapes)
 
 
 def _shapes(checkpoints: Sequence[Checkpoint]) -> dict[str, Shape]:
@@ -145,6 +164,8 @@ def _chooser(
     model = None
     planned: Mapping[str, Choice] = {}
     if which.tp_plan:
+        from splitjit.checkpoints import tensor_parallel
+
         model = tensor_parallel.load(_config(which.config, *folders), names)
         planned = tensor_parallel.choices(model, names, by_pattern)
     default = None if chosen or model else Choice("*", axis)

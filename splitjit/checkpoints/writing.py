@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from splitjit.checkpoints.joining import JoinedFiles
 from splitjit.checkpoints.record import MANIFEST
 from splitjit.files.joining import JoinedFile, write_joined
 from splitjit.files.plan import SplitFiles
 from splitjit.files.splitting import Count, Progress, write_parts
 from splitjit.files.staging import stage
+
+if TYPE_CHECKING:
+    from splitjit.checkpoints.joining import JoinedFiles
 
 
 def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | None = None) -> None:
@@ -46,6 +48,8 @@ def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | N
         for path, content in planned.indexes:
             staged[path].write_bytes(content)
         for target, path in planned.copies:
+            import shutil  # takes 2 ms
+
             with open(path, "rb") as read, staged[target].open() as written:
                 staged[target].protect(os.fstat(read.fileno()))
                 shutil.copyfileobj(read, written)

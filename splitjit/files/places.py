@@ -6,13 +6,13 @@ import contextlib
 import errno
 import os
 import re
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from splitjit.errors import SplitError
+from splitjit.files import disk
 
 StrPath = str | os.PathLike[str]
 """A path as users give it."""
@@ -103,7 +103,7 @@ def check_space(needed: Mapping[Path, int]) -> None:
         folder = next(path for path in target.absolute().parents if path.is_dir())
         device = folder.stat().st_dev
         total[device] = total.get(device, 0) + nbytes
-        free = shutil.disk_usage(folder).free
+        free = disk.free(folder)
         if total[device] > free:
             need = f"this file and the files before it need {total[device]} bytes"
             raise OSError(errno.ENOSPC, f"no space for {target}: {need}, {free} bytes are free")

@@ -23,7 +23,6 @@ import io
 import operator
 import os
 import re
-import secrets
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -307,7 +306,7 @@ class _Staging:
     def make(cls, outer: Folder) -> _Staging:
         """Make a staging folder, lock it, and mark it."""
         while True:
-            name = f".splitjit-{secrets.token_hex(8)}"
+            name = f".splitjit-{os.urandom(8).hex()}"
             outer.mkdir(name, 0o700)
             # Another process may have just removed the empty folder.
             with contextlib.ExitStack() as undo, contextlib.suppress(FileNotFoundError):

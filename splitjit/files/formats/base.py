@@ -8,7 +8,6 @@ other. Both go from the first byte to the last and hold only headers in memory.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
@@ -332,6 +331,8 @@ class TensorFile(ABC):
         """Return a digest of the header, and of samples of the data of each tensor."""
         tensors = sorted(map(self.tensor, self.names), key=lambda tensor: tensor.offset)
         count = max(2, min(64, _SAMPLES // max(1, len(tensors))))
+        import hashlib  # takes 3 ms
+
         digest = hashlib.sha256()
         with self.opened() as file:
             digest.update(file.read(tensors[0].offset if tensors else -1))

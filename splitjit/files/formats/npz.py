@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import zipfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +23,9 @@ from splitjit.files.formats.base import (
 from splitjit.files.formats.npy import HEAD, Npy, make_header, parse_header
 from splitjit.files.staging import Staged
 
+if TYPE_CHECKING:
+    import zipfile
+
 
 class Npz(TensorFile):
     """An .npz file: a zip archive of .npy files, and possibly of other files."""
@@ -35,6 +36,8 @@ class Npz(TensorFile):
         super().__init__(path)
         self._infos: dict[str, zipfile.ZipInfo] = {}
         self._tensors: dict[str, Tensor | Exception] = {}
+        import zipfile  # takes 3 ms
+
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 name = info.filename.removesuffix(Npy.suffix)
@@ -63,11 +66,15 @@ class Npz(TensorFile):
 
     def fingerprint(self) -> str:
         """Return a digest of the names, the sizes and the checksums of all members."""
+        import hashlib
+
         infos = [(one.filename, one.file_size, one.CRC) for one in self._infos.values()]
         return hashlib.sha256(repr(infos).encode()).hexdigest()
 
     def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
         """Open the archive, and yield the data of each tensor."""
+        import zipfile
+
         with self.opened() as file, zipfile.ZipFile(file) as archive:
             for tensor in tensors:
                 with archive.open(self._infos[tensor.name]) as member:
@@ -96,6 +103,8 @@ class Npz(TensorFile):
 class _ZipWriter(FileWriter):
     def __init__(self, file: Staged, infos: dict[str, zipfile.ZipInfo]) -> None:
         super().__init__(file)
+        import zipfile
+
         self._infos = infos
         self._opened = file.open()
         self._archive = zipfile.ZipFile(self._opened, "w")
@@ -105,7 +114,7 @@ class _ZipWriter(FileWriter):
         if self._member is not None:
             self._member.close()
         original = self._infos[tensor.name]
-        info = zipfile.ZipInfo(original.filename, original.date_time)
+        info = type(original)(original.filename, original.date_time)
         info.compress_type = original.compress_type
         info.external_attr = original.external_attr
         self._member = self._archive.open(info, "w", force_zip64=True)
