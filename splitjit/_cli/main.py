@@ -83,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         With status 2, if the arguments are wrong.
     """
-    arguments = make_parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments = make_parser(only=given[0] if given else None).parse_args(given)
     try:
         if arguments.command == "check":
             return _check(arguments.json)

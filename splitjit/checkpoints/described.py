@@ -57,12 +57,7 @@ def _describe_join(joined: JoinedFiles) -> dict[str, Any]:
         nbytes = sum(tensor.nbytes for tensor in file.whole)
         files.append({"path": str(file.target), "nbytes": nbytes, "tensors": tensors})
     others = [str(path) for path, _ in joined.indexes]
-    return {
-        "files": files,
-        "others": others,
-        "nbytes": joined.nbytes,
-        "notes": [*joined.notes],
-    }
+    return {"files": files, "others": others, "nbytes": joined.nbytes, "notes": [*joined.notes]}
 
 
 def describe_files(paths: Sequence[Path]) -> dict[str, Any]:

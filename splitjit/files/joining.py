@@ -68,11 +68,7 @@ class JoinedFile:
 
 
 def plan_joined(
-    name: str,
-    files: Sequence[TensorFile],
-    choice: Choice | None,
-    own: Known | None,
-    given: bool,
+    name: str, files: Sequence[TensorFile], choice: Choice | None, own: Known | None, given: bool
 ) -> JoinedTensor:
     """Plan how the parts of one tensor are joined.
 
