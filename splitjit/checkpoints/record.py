@@ -97,8 +97,8 @@ class Record:
 
     @property
     def split(self) -> tuple[object, ...]:
-        """What all parts of all files of one split share."""
-        return self.checkpoint, self.count, self.rule
+        """What all files of one rank share."""
+        return self.checkpoint, self.rank, self.count, self.rule
 
 
 def _dump_split(record: Record) -> dict[str, Any]:
