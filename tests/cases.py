@@ -150,9 +150,10 @@ REFUSALS = [
     Refusal((6,), {"split": [2, 5]}, SplitError, "not to 7; if these are indices .* indices= "),
     Refusal((6,), {"split": [5, 2]}, SplitError, "not to 7; .* indices= in ascending order"),
     Refusal((6,), {"split": [2, -2]}, SplitError, "not -2; if these are indices .* indices= "),
-    Refusal((6,), {"split": [7, -1]}, SplitError, "not -1; one length .* may be -1, for the rest"),
-    Refusal((6,), {"split": [-1, -1]}, SplitError, "not -1; one length of a list may be -1"),
-    Refusal((6,), {"split": [2, -1, -3]}, SplitError, "lengths must be at least 0, not -"),
+    Refusal((6,), {"split": [7, -1]}, SplitError, "than -1 must .* at most .* 6, not to 7$"),
+    Refusal((6,), {"split": [4, -1, 3]}, SplitError, "than -1 must .* at most .* 6, not to 7$"),
+    Refusal((6,), {"split": [2, -1, -1]}, SplitError, "at most one length may be -1$"),
+    Refusal((6,), {"split": [2, -1, -3]}, SplitError, "lengths must be at least 0, not -3"),
     Refusal((6,), {"split": -1}, SplitError, "at least 1; one length of a list may be -1"),
     Refusal((6,), {"split": [0.5, 0.5]}, SplitTypeError, r"pass split=\[int\(0.5 \* n\), -1\]"),
     # indices

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from splitjit import SplitPlan
-from splitjit._copy import crossovers, loading, threads
-from splitjit._plan.cache import Keeper
+from splitjit._copy import crossovers, loading, recipe, threads
+from splitjit._plan.plan import Parts
 from tests.processes import run
 
 collect_ignore = ["fuzz", "elsewhere", "platforms"]
@@ -22,7 +22,6 @@ DIFFERENCES = {
         "on_macos": "tests macOS",
         "SIGHUP": "Windows has no SIGHUP",
         "fork": "Windows has no forks, so splitjit is told of none",
-        "test_usage": "the counters are those of Linux",
         "test_space_is_reserved": "only Linux reserves space",
         "does_not_report_its_memory": "replaces a function that Windows lacks",
         "permissions_of_the_input": "Windows has other permissions",
@@ -32,7 +31,6 @@ DIFFERENCES = {
         "costs_no_more": "counts the calls of the simulation, too",
     },
     "macos": {
-        "test_usage": "the counters are those of Linux",
         "test_space_is_reserved": "only Linux reserves space",
         "costs_no_more": "counts the calls of the simulation, too",
     },
@@ -56,16 +54,16 @@ settings.register_profile(
 settings.load_profile("default")
 
 ROUTES = {
-    # name: bytes below which NumPy slices copy, bytes per task, bytes from which stores stream
-    "slices": (1 << 62, 1 << 62, 1 << 62),
-    "serial": (1, 1 << 62, 1 << 62),
-    "parallel": (1, 1, 1 << 62),
-    "serial-streamed": (1, 1 << 62, 0),
-    "parallel-streamed": (1, 1, 0),
+    # name: whether to compile at once or never, bytes per task, bytes from which stores stream
+    "slices": (False, 1 << 62, 1 << 62),
+    "serial": (True, 1 << 62, 1 << 62),
+    "parallel": (True, 1, 1 << 62),
+    "serial-streamed": (True, 1 << 62, 0),
+    "parallel-streamed": (True, 1, 0),
 }
 
 
-needs_kernels = pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled")
+needs_kernels = pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled")
 
 
 def forget_recipes(setattr):
@@ -83,13 +81,13 @@ def forget_recipes(setattr):
 
     def put_entry(plan, entry):
         if entry is None:
-            vars(Keeper)["_entry"].__set__(plan, None)
+            vars(Parts)["_compiled"].__set__(plan, None)
         entries[id(plan)] = plan, entry
 
     # The slots themselves hold what they held: plans are cached, and outlive the test. New plans
     # set both to nothing.
-    setattr(SplitPlan, "_kept", property(kept_of, vars(Keeper)["_kept"].__set__))
-    setattr(SplitPlan, "_entry", property(entry_of, put_entry))
+    setattr(SplitPlan, "_kept", property(kept_of, vars(Parts)["_kept"].__set__))
+    setattr(SplitPlan, "_compiled", property(entry_of, put_entry))
 
 
 class AlwaysParallel:
@@ -110,13 +108,21 @@ class AlwaysParallel:
 
 def send_down(route, monkeypatch):
     """Make every split take one route, independent of its size."""
-    slices, task, stream = ROUTES[route]
-    forget_recipes(monkeypatch.setattr)
-    monkeypatch.setattr(crossovers, "_NUMPY_BELOW", slices)
-    monkeypatch.setattr(crossovers, "_NUMPY_BELOW_IF_FEW_RUNS", 0)
-    monkeypatch.setattr(crossovers, "_STREAM_FROM", stream)
-    monkeypatch.setattr(threads, "_BYTES_PER_TASK", task)
-    monkeypatch.setattr(threads, "governor", AlwaysParallel())
+    take(route, monkeypatch.setattr)
+
+
+def take(route, setattr):
+    """Make every split take one route; `setattr` is that of a monkeypatch."""
+    compiles, task, stream = ROUTES[route]
+    forget_recipes(setattr)
+    setattr(recipe, "_SECONDS", 0.0 if compiles else float("inf"))
+    setattr(loading, "_SECONDS", 0.0)
+    setattr(loading, "_SECONDS_IF_IMPORTED", 0.0)
+    setattr(crossovers, "_STREAM_FROM", stream)
+    setattr(threads, "_BYTES_PER_TASK", task)
+    setattr(threads, "governor", AlwaysParallel())
+    if compiles:
+        threads.THREADS.start(wait=True)
 
 
 @pytest.fixture(

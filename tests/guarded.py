@@ -20,10 +20,10 @@ import numpy as np
 from numba import types
 
 import splitjit
-from splitjit._copy import buffers, crossovers, structs, threads
+from splitjit._copy import buffers, structs
 from splitjit._kernels import table
 from splitjit._njit import copying
-from tests.conftest import ROUTES, AlwaysParallel, forget_recipes
+from tests.conftest import take
 
 PAGE = mmap.PAGESIZE
 CANARY = 0xA5
@@ -254,13 +254,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
         from_bytes = 0 if route == "compiled-streamed" else 1 << 62
         copying._STREAM_FROM = from_bytes, from_bytes
     else:
-        slices, task, stream = ROUTES[route]
-        forget_recipes(setattr)
-        crossovers._NUMPY_BELOW = slices
-        crossovers._NUMPY_BELOW_IF_FEW_RUNS = 0
-        crossovers._STREAM_FROM = stream
-        threads._BYTES_PER_TASK = task
-        threads.governor = AlwaysParallel()
+        take(route, setattr)
         buffers._MAPPED_FROM = 1
         new_array = guarded_new_array(random.Random(first))
         structs.API[table.NEW_FROM_DESCR] = ctypes.cast(new_array, ctypes.c_void_p).value

@@ -8,11 +8,11 @@ SPLIT = """
 import os, signal, sys, threading, time
 import numpy as np
 import splitjit
-from splitjit._copy import pauses
+from splitjit._copy import governor
 from splitjit._copy import threads
 
 # Every split of this process uses as many threads as it may.
-pauses.ASSUMED_FROM = 0
+governor.ASSUMED_FROM = 0
 threads.governor.forget()
 threads.governor.learn = lambda cell, *observed: setattr(cell, "left", 1)
 

@@ -133,7 +133,7 @@ REFUSED = [
     (["x.npy", "--num-splits", "3"], "must be a multiple of 3"),
     (["x.npy", "--num-outputs", "0"], "must be at least 1"),
     (["x.npy", "--split", "1,2"], "must sum to the axis length 4"),
-    (["x.npy", "--split=5,-1"], "must be at least 0"),
+    (["x.npy", "--split=5,-1"], "at most the axis length 4, not to 5"),
     (["x.npy", "--split", "-1"], "must be at least 1"),
     (["x.npy", "--axis", "2", "--num-splits", "2"], "axis must be in"),
     (["none.npy", "--num-splits", "2"], "No such file"),

@@ -165,51 +165,11 @@ def test_systems_without_affinity(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert cores.affinity() == 1
-    assert cores.usage() is None
-
-
-STAT = """cpu  20 0 20 400 20 0 0 0 0 0
-cpu0 10 0 10 100 10 1 2 3 9 9
-cpu1 10 0 10 200 10 0 0 0 0 0
-cpu10 1 1 1 1000 1 1 1 1 0 0
-intr 1 2 3
-procs_running 4
-procs_blocked 0
-"""
-
-
-@linux
-@pytest.mark.parametrize(
-    ("affinity", "text", "usage"),
-    [
-        ({0, 1}, STAT, cores.Usage(2, 3.2, 3.66, 4)),
-        ({1}, STAT, cores.Usage(1, 2.1, 2.3, 4)),
-        ({10}, STAT, cores.Usage(1, 10.01, 10.07, 4)),
-        ({0, 5}, STAT, None),
-        ({0}, "", None),
-        ({0}, "cpu0\n", None),
-        ({0}, "cpu0 1 2 x\n", None),
-        ({0}, None, None),
-    ],
-)
-def test_usage(tmp_path, monkeypatch, affinity, text, usage):
-    if text is not None:
-        (tmp_path / "proc").mkdir()
-        (tmp_path / "proc/stat").write_text(text)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: affinity)
-    monkeypatch.setattr(os, "sysconf", lambda name: 100)
-    found = cores.usage(str(tmp_path))
-    if usage is None:
-        assert found is None
-    else:
-        assert tuple(found) == pytest.approx(tuple(usage))
 
 
 @linux
 def test_this_system():
     assert cores.quota() is None or cores.quota() > 0
-    found = cores.usage()
-    assert found is None or (found.cores == cores.affinity() and found.idle <= found.counted)
 
 
 @pytest.mark.slow
@@ -220,13 +180,13 @@ from splitjit._copy import threads
 
 wide = os.sched_getaffinity(0)
 check()
-before = threads._threads()
+before = threads._allowed()[0]
 os.sched_setaffinity(0, {min(wide)})
 time.sleep(0.2)
-assert threads._threads() == 1
+assert threads._allowed()[0] == 1
 check()
 os.sched_setaffinity(0, wide)
 time.sleep(0.2)
-assert threads._threads() == before
+assert threads._allowed()[0] == before
 """
     run(tmp_path, SPLIT + code)

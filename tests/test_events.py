@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from splitjit._copy import loading, pauses
+from splitjit._copy import governor, loading
 
 
 def one():
@@ -38,7 +38,7 @@ def test_a_busy_compiler_is_logged(messages):
 
 
 def test_a_pause_is_logged(messages):
-    pauses.Pause().begin(0.5)
+    governor.Pause().begin(0.5)
     assert messages.messages == [
         "parallel copies lost 0.500000 s; one thread copies for 0.500000 s"
     ]

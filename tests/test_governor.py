@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from splitjit._copy import governor as module
-from splitjit._copy import pauses, threads
-from splitjit._copy.cores import Usage
+from splitjit._copy import threads
 from splitjit._copy.governor import Governor
 from tests.processes import SPLIT, run
 
@@ -29,35 +28,23 @@ class Machine:
 
     cores = threads = 2
 
-    def __init__(self, monkeypatch, evidence=True, seed=1):
-        self.now = self.own = self.idle = 0.0
+    def __init__(self, monkeypatch, seed=1):
+        self.now = 0.0
         self.ran = 0.0  # seconds since the last time slice of another program
         self.random = random.Random(seed)
         self.busy = 0
         self.spikes = 0.0  # delays per second of copying
         self.pays = True  # whether two threads are faster than one
         self.parallel = self.calls = 0
-        self.evidence = evidence
-        self.governor = Governor(self.usage, lambda: self.own, lambda: self.now)
+        self.governor = Governor()
         monkeypatch.setattr(threads, "governor", self.governor)
         monkeypatch.setattr(threads, "perf_counter", lambda: self.now)
-        monkeypatch.setattr(threads, "LOADED", {})
-        monkeypatch.setattr(threads, "load", lambda kernel, loop, parallel: self.kernel(parallel))
-        monkeypatch.setattr(threads, "_threads", lambda: self.threads)
-
-    def usage(self):
-        # The system counts in steps of 0.01 s.
-        counted = (int(time * 100) / 100 for time in (self.idle, self.cores * self.now))
-        return Usage(self.cores, *counted, self.busy + 1) if self.evidence else None
-
-    def wait(self, seconds, used=0.0):
-        """Let time pass, in which this process uses some processor time."""
-        self.now += seconds
-        self.own += used
-        self.idle += max(self.cores * seconds - used - self.busy * seconds, 0.0)
+        monkeypatch.setattr(threads.THREADS, "run", self.kernel(False))
+        monkeypatch.setattr(threads.THREADS, "run_parallel", self.kernel(True))
+        monkeypatch.setattr(threads, "_allowed", lambda: (self.threads, ""))
 
     def time(self, nbytes, parallel):
-        """Return how long a copy takes, and the processor time that it uses."""
+        """Return how long a copy takes."""
         one, many = SIZES.get(nbytes, (nbytes * 30e-12, nbytes * 18e-12))
         work = (many if self.pays else 1.4 * one) if parallel else one
         work *= self.random.uniform(0.9, 1.1)
@@ -71,12 +58,12 @@ class Machine:
             self.ran %= SLICE
         if self.random.random() < self.spikes * work:
             late += self.random.uniform(1e-3, 12e-3)
-        return work + late, work * (2 if parallel else 1)
+        return work + late
 
     def kernel(self, parallel):
-        def kernel(tasks, *arguments):
+        def kernel(loop, naps, tasks, *arguments):
             assert tasks == (self.threads if parallel else 1)
-            self.wait(*self.time(self.nbytes, parallel))
+            self.now += self.time(self.nbytes, parallel)
             self.parallel += parallel
 
         return kernel
@@ -86,7 +73,7 @@ class Machine:
         self.nbytes = nbytes
         self.calls += 1
         began = self.now
-        assert threads.copy(loop, nbytes, ())
+        threads.copy(loop, 0, nbytes, ())
         return self.now - began
 
     def copies(self, nbytes, seconds, pause=0.0):
@@ -94,12 +81,12 @@ class Machine:
         end, times = self.now + seconds, []
         while self.now < end:
             times.append(self.copy(nbytes))
-            self.wait(pause)
+            self.now += pause
         return times
 
     def others(self, nbytes, parallel, count=60_000):
         """Return how long copies take without the governor: all parallel, or none."""
-        return [self.time(nbytes, parallel)[0] for _ in range(count)]
+        return [self.time(nbytes, parallel) for _ in range(count)]
 
 
 class LargeMachine(Machine):
@@ -109,7 +96,7 @@ class LargeMachine(Machine):
 
     def time(self, nbytes, parallel):
         work = nbytes * 30e-12 * self.random.uniform(0.9, 1.1)
-        return (work / 12 if parallel else work), work
+        return work / 12 if parallel else work
 
 
 def mean(times):
@@ -120,14 +107,9 @@ def p99(times):
     return sorted(times)[int(0.99 * len(times))]
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(True, id="idle time known"),
-        pytest.param(False, id="unknown", marks=pytest.mark.slow),
-    ]
-)
-def machine(request, monkeypatch):
-    return Machine(monkeypatch, request.param)
+@pytest.fixture
+def machine(monkeypatch):
+    return Machine(monkeypatch)
 
 
 @pytest.mark.parametrize("nbytes", SIZES)
@@ -152,7 +134,7 @@ def test_full_speed_is_back_soon(machine, nbytes, busy, seconds):
     machine.busy = busy
     machine.copies(nbytes, seconds)
     machine.busy = 0
-    machine.copies(nbytes, 1 if machine.evidence else 1.5)
+    machine.copies(nbytes, 1.5)
     full = mean(machine.others(nbytes, parallel=True))
     assert mean(machine.copies(nbytes, 1)) < 1.05 * full
 
@@ -187,32 +169,7 @@ def test_a_load_that_comes_and_goes(machine):
         assert mean(times) < 1.15 * one
 
 
-def test_a_process_that_starts_on_a_busy_machine_meets_no_stall(monkeypatch):
-    machine = Machine(monkeypatch)
-    machine.busy = 1
-    machine.wait(0.3, used=0.3)  # imports
-    machine.copies(2_400_000, 0.8 * module.START_PAUSE)
-    assert not machine.parallel
-    machine.busy = 0
-    machine.copies(2_400_000, 0.3)
-    machine.parallel = machine.calls = 0
-    machine.copies(2_400_000, 1)
-    assert machine.parallel > 0.9 * machine.calls
-
-
-def test_programs_that_rest_while_this_one_copies_do_not_count_at_the_start(monkeypatch):
-    """Other processes import at the same time, and then they take turns with this one."""
-    machine = Machine(monkeypatch)
-    machine.busy = 1
-    machine.wait(0.3, used=0.3)
-    machine.busy = 0
-    for _ in range(10):
-        machine.copy(2_400_000)
-    assert machine.parallel == 7
-
-
-def test_a_process_that_starts_on_an_idle_machine_is_parallel_at_once(machine):
-    machine.wait(0.3, used=0.3)
+def test_a_process_is_parallel_after_three_copies(machine):
     for _ in range(10):
         machine.copy(2_400_000)
     assert machine.parallel == 7
@@ -224,21 +181,10 @@ def test_rare_calls_do_not_stall_often(machine):
     assert sum(time > 4e-3 for time in times) <= 9
 
 
-def test_rare_calls_are_parallel_again(monkeypatch):
-    machine = Machine(monkeypatch)
-    machine.busy = 1
-    machine.copies(2_400_000, 20, pause=0.01)
-    machine.busy = 0
-    machine.copies(2_400_000, 2, pause=0.01)
-    machine.parallel = machine.calls = 0
-    machine.copies(2_400_000, 20, pause=0.01)
-    assert machine.parallel > 0.9 * machine.calls
-
-
 def test_a_stall_after_each_rest_pauses_nothing(machine):
     for _ in range(20):
         machine.copies(2_400_000, 0.05)
-        machine.wait(0.04)
+        machine.now += 0.04
         machine.busy = 1
         machine.copy(2_400_000)
         machine.busy = 0
@@ -251,8 +197,7 @@ def test_each_hundredth_copy_stalls(machine):
     time = machine.time
 
     def stalls(nbytes, parallel):
-        taken, used = time(nbytes, parallel)
-        return taken + 2e-3 * (parallel and machine.random.random() < 0.01), used
+        return time(nbytes, parallel) + 2e-3 * (parallel and machine.random.random() < 0.01)
 
     machine.time = stalls
     times = machine.copies(2_400_000, 3)
@@ -281,10 +226,10 @@ def test_a_program_of_many_threads_makes_one_probe(machine):
     for _ in range(8):  # as many threads as stall at once count as one stall
         governor.learn(cell, 2, True, nbytes, began, machine.now)
     for _ in range(2):
-        assert not governor.machine.active
+        assert governor.machine.debt <= 0
         governor.learn(cell, 2, True, nbytes, machine.now, machine.now + 0.01)
         machine.now += 0.01
-    assert governor.machine.active
+    assert governor.machine.debt > 0
     end = machine.now + 5
     while cell.left <= 0 and machine.now < end:
         machine.copy(nbytes)
@@ -313,26 +258,8 @@ def test_programs_of_low_priority_pause_nothing_for_long(monkeypatch):
     machine = Machine(monkeypatch)
     machine.busy = 1
     machine.copies(2_400_000, 3)
-    machine.time = lambda nbytes, parallel: (45e-6, 90e-6) if parallel else (75e-6, 75e-6)
-    machine.copies(2_400_000, pauses.LONGEST)
-    machine.parallel = machine.calls = 0
-    machine.copies(2_400_000, 1)
-    assert machine.parallel > 0.9 * machine.calls
-
-
-def test_idle_time_that_does_not_advance_is_no_evidence(monkeypatch):
-    machine = Machine(monkeypatch)
-    machine.usage = lambda: Usage(2, 0.0, 0.0)
-    machine.governor = Governor(machine.usage, clock=lambda: machine.now)
-    monkeypatch.setattr(threads, "governor", machine.governor)
-    machine.busy = 1
-    machine.copies(2_400_000, 5)
-    machine.parallel = 0
-    end = machine.now + 5
-    while machine.parallel < 2 and machine.now < end:  # a pause begins
-        machine.copy(2_400_000)
-    machine.busy = 0
-    machine.copies(2_400_000, 1.5)
+    machine.time = lambda nbytes, parallel: 45e-6 if parallel else 75e-6
+    machine.copies(2_400_000, module.LONGEST)
     machine.parallel = machine.calls = 0
     machine.copies(2_400_000, 1)
     assert machine.parallel > 0.9 * machine.calls
@@ -355,7 +282,7 @@ def test_a_spike_in_the_first_copies_is_forgotten(machine):
 
 
 def test_threads_race_without_errors():
-    governor = Governor(lambda: Usage(2, 0.0, 0.0))
+    governor = Governor()
     errors = []
 
     def work(seed):
@@ -391,9 +318,9 @@ assert governor.cells
 governor.machine.begin(1.0)
 child = os.fork()
 if not child:
-    os._exit(bool(governor.cells or governor.machine.active))
+    os._exit(bool(governor.cells or governor.machine.debt))
 assert os.waitpid(child, 0)[1] == 0
-assert governor.cells and governor.machine.active
+assert governor.cells and governor.machine.debt
 """
     run(tmp_path, SPLIT + code)
 

@@ -1,8 +1,9 @@
-"""What splitjit keeps for later calls is limited in bytes, and refusals keep nothing."""
+"""What splitjit keeps for later calls is limited, and refusals keep nothing."""
 
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,8 +11,7 @@ import pytest
 import splitjit
 from splitjit import SplitPlan, plan_split
 from splitjit._copy import loading
-from splitjit._copy.recipe import Recipe
-from splitjit._plan.cache import PLAN_LIMIT, PLANS
+from splitjit._plan.cache import MOST_PARTS, PLANS
 
 MEASURE = """
 import gc, os
@@ -71,7 +71,6 @@ def test_a_plan_of_equal_parts_is_small_until_its_parts_are_read(rule, monkeypat
     tracemalloc.stop()
     assert nbytes < 1024
     assert after < 1_000_000  # imports of the drawing
-    assert PLANS.plans
 
 
 @pytest.mark.parametrize("count", [1, 5, 32, 33, 200])
@@ -113,6 +112,7 @@ def test_plans_of_lengths_and_chunks_are_equal_if_their_sizes_are(lengths):
 @pytest.mark.slow
 def test_ten_thousand_distinct_plans():
     assert_grows_little("""
+splitjit.warmup()
 x = np.ones((64, 3000), np.float32)
 def call(i):
     lengths = [1000 + i % 997, i % 7, 2000 - i % 997 - i % 7]
@@ -162,56 +162,94 @@ print(growth(call, 100, warm=2))
 """)
 
 
-@pytest.mark.parametrize("shape", [(2000, 4), (2000, 100), (300, 3000)])
-def test_results_of_a_plan_are_limited(shape, monkeypatch):
+@pytest.mark.parametrize(("count", "most"), [(3, 16), (1000, 16), (MOST_PARTS, 4)])
+def test_results_of_a_plan_are_few(count, most):
     """Views of other strides and other outputs each need a recipe or a layout of their own."""
-    monkeypatch.setattr("splitjit._plan.cache.RESULTS_LIMIT", 500_000)
-    monkeypatch.setattr("splitjit._copy.structs.READS_ARRAYS", False)  # entries keep no outputs
-    plan = plan_split(shape, 1)
-    whole = np.ones((shape[0], shape[1] * 40))
-    outs = [plan.empty(whole.dtype) for _ in range(10)]
-    most = 0
+    plan = plan_split((count, 3), 1)
+    whole = np.ones((count, 3 * 40))
+    outs = [plan.empty(whole.dtype) for _ in range(20)]
     for step in range(1, 40):
-        x = whole[:, ::step][:, : shape[1]]
-        for part in (plan(x), plan(x, outs[step % 10])):
-            assert len(part) == len(plan)
-        assert 0 < plan._kept_nbytes <= 500_000
-        recipes = {kept for kept in plan._kept.values() if isinstance(kept, Recipe)}
-        outputs = [addresses for recipe in recipes for addresses in recipe._outputs]
-        assert len(outputs) * 8 * len(plan) < 500_000
-        most = max(most, len(outputs))
-    assert most or len(plan) == 2000  # so many outputs leave no room for their recipe
+        x = whole[:, ::step][:, :3]
+        plan(x[::-1])
+        plan(x, outs[step % 20])
+        assert 0 < len(plan._kept) <= most
+    assert (x.dtype, x.strides) in plan._kept, "the oldest result makes room, not the newest"
 
 
-def test_the_oldest_plans_are_dropped_first(monkeypatch):
-    monkeypatch.setattr("splitjit._plan.cache.PLANS_LIMIT", 100_000)
-    old = plan_split((10,), 5)
-    for i in range(1000):
-        last = plan_split((i + 20,), 5)
-        assert PLANS.nbytes <= 100_000
-    assert plan_split((1019,), 5) is last
-    assert plan_split((10,), 5) is not old
-    assert plan_split((10,), 5) == old
-    assert PLANS.nbytes == sum(plan._nbytes for plan in PLANS.plans.values())
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [300, 2000])
+def test_results_of_a_plan_take_little_memory(count):
+    plan = plan_split((count, 100), 1)
+    whole = np.ones((count, 100 * 40))
+    outs = [plan.empty(whole.dtype) for _ in range(10)]
+    plan(whole[:, :100])
+    tracemalloc.start()
+    for step in range(1, 40):
+        x = whole[:, ::step][:, :100]
+        plan(x)
+        plan(x, outs[step % 10])
+    nbytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert nbytes < 20_000_000
 
 
-def test_a_plan_that_grows_too_large_is_not_kept():
-    shape = (2 * 10**5,)
-    plan = plan_split(shape, 1)
-    assert plan_split(shape, 1) is plan
-    assert len(plan.slices) == shape[0]
-    assert plan_split(shape, 1) is not plan
+@pytest.mark.parametrize("parts", [2, 200, 2000])
+def test_the_plans_used_last_are_kept(parts):
+    often, once = plan_split((2 * parts,), 2), plan_split((parts,), 1)
+    for i in range(2000):
+        last = plan_split((parts + i + 1,), num_outputs=parts)
+        assert plan_split((2 * parts,), 2) is often
+    assert plan_split((parts + 2000,), num_outputs=parts) is last
+    assert plan_split((parts,), 1) is not once
+    assert plan_split((parts,), 1) == once
+    kept = [*PLANS.recent.values(), *PLANS.older.values()]
+    assert len(kept) <= 1100
+    assert sum(map(len, kept)) <= 40_000
+
+
+def test_a_plan_of_very_many_parts_is_not_kept():
+    most, more = (MOST_PARTS,), (MOST_PARTS + 1,)
+    assert plan_split(most, 1) is plan_split(most, 1)
+    plan = plan_split(more, 1)
+    assert plan_split(more, 1) is not plan
+    assert plan_split(more, 1) == plan
     assert plan.slices is plan.slices
-    assert PLANS.nbytes < PLAN_LIMIT
+    x = np.ones(more)
+    assert len(plan(x)) == len(plan(x, plan.empty(x.dtype))) == len(plan)
+    assert not plan._kept
+
+
+def test_a_dropped_plan_forgets_its_results():
+    """Recipes refer to their plan: garbage would stay until Python collects cycles."""
+    plan = plan_split((4, 600), num_splits=2, axis=1)
+    plan(np.zeros((4, 600)))
+    assert plan._kept
+    for i in range(2000):
+        plan_split((i + 20,), 5)
+    assert not plan._kept
+    assert [part.shape for part in plan(np.zeros((4, 600)))] == [(4, 300)] * 2
+
+
+def test_threads_share_the_cache():
+    def work(seed):
+        for i in range(3000):
+            n = 1 + (i * seed) % 1500
+            assert plan_split((n,), num_outputs=3).shape == (n,)
+            if i % 500 == seed:
+                splitjit.clear_caches()
+
+    with ThreadPoolExecutor(4) as pool:
+        for result in [pool.submit(work, seed) for seed in (1, 3, 7, 11)]:
+            result.result()
 
 
 def test_clear_caches():
     plan = plan_split((4, 600), num_splits=2, axis=1)
     plan(np.zeros((4, 600)))
-    assert PLANS.plans
+    assert PLANS.recent
     assert plan._kept
     splitjit.clear_caches()
-    assert (PLANS.plans, PLANS.nbytes, plan._kept) == ({}, 0, {})
+    assert (PLANS.recent, PLANS.older, plan._kept, plan._compiled) == ({}, {}, {}, None)
     assert plan_split((4, 600), num_splits=2, axis=1) is not plan
     assert [part.shape for part in plan(np.zeros((4, 600)))] == [(4, 300)] * 2
 
@@ -247,6 +285,6 @@ def call(i):
 
 @linux
 @pytest.mark.slow
-@pytest.mark.skipif(loading.jit_disabled(), reason="nothing is compiled")
+@pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled")
 def test_refusals_that_compiled_code_catches():
     assert_grows_little(REFUSALS + "print(growth(call, 2000))")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -13,18 +13,20 @@ from splitjit._api.run import run_plan
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs import tensors
 from splitjit._plan.arguments import (
-    NOT_GIVEN,
+    Along,
+    Cuts,
     Indices,
     Lengths,
+    Outputs,
+    Sections,
     Shape,
-    axis_by_name,
+    Splits,
     integer,
     rule_of,
     shape_of,
-    wrong_names,
 )
 from splitjit._plan.cache import PLANS
-from splitjit._plan.plan import BYTES_PER_PART, Plan
+from splitjit._plan.plan import PER_PART, Plan
 from splitjit._plan.protocols import Lazy, Part, Scalar, SupportsSlices
 from splitjit._plan.rules import Rule
 
@@ -193,8 +195,7 @@ class SplitPlan(Plan):
         """Check outputs once, and return a function that splits arrays into them.
 
         For inner loops that split array after array into the same outputs. A
-        call of the function checks only the array to split. The function copies
-        arrays of any size by compiled loops, so its first call loads Numba.
+        call of the function checks only the array to split.
 
         Parameters
         ----------
@@ -268,31 +269,28 @@ class SplitPlan(Plan):
         return explain_plan(self, x, out, copy)
 
 
+Extents = Sequence[SupportsIndex]
+
+
 @overload
-def plan_split(
-    shape: Sequence[SupportsIndex], split: Lengths, *, axis: SupportsIndex = 0
-) -> SplitPlan: ...
+def plan_split(shape: Extents, split: Lengths, **by: Unpack[Along]) -> SplitPlan: ...
 @overload
+def plan_split(shape: Extents, **by: Unpack[Outputs]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Splits]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Cuts]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Sections]) -> SplitPlan: ...
 def plan_split(
-    shape: Sequence[SupportsIndex],
+    shape: Extents,
+    split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
-) -> SplitPlan: ...
-@axis_by_name
-def plan_split(
-    shape: Sequence[SupportsIndex],
-    split: Lengths | None = None,
-    by_position: Any = NOT_GIVEN,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-    **others: Any,
 ) -> SplitPlan:
     """Plan the split of an axis by exactly one rule.
 
@@ -357,8 +355,6 @@ def plan_split(
     >>> splitjit.plan_split((6,), indices=[1, -2]).sizes
     (1, 3, 2)
     """
-    if others or by_position is not NOT_GIVEN:
-        raise wrong_names("split", by_position, others)
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     return cached_plan(shape_of(shape), axis, rule)
 
@@ -373,11 +369,10 @@ class _PlanOfManyParts(SplitPlan):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> tuple[Any, ...]:
-        if name not in BYTES_PER_PART:
+        if name not in PER_PART:
             raise AttributeError(f"'SplitPlan' object has no attribute {name!r}")
         value = self._derive(name)
         object.__setattr__(self, name, value)
-        self._grow(self._bytes_of(name))
         return value
 
 
@@ -385,7 +380,7 @@ SplitPlan.__module__ = "splitjit"  # pickles then name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest looks only for classes of this module
 
 
-_cached = PLANS.plans.get
+_recent = PLANS.recent.get
 
 
 def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
@@ -393,8 +388,8 @@ def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
     if type(axis) is not int:
         axis = integer("axis", axis)
     key = shape, axis, rule
-    plan: SplitPlan | None = _cached(key)
-    if plan is None:
+    plan: SplitPlan | None = _recent(key)
+    if plan is None and (plan := PLANS.find_older(key)) is None:
         plan = SplitPlan._of_rule(shape, axis, rule)
         PLANS.add(key, plan)
     return plan

@@ -24,11 +24,12 @@ import numpy as np
 
 import splitjit
 from splitjit._cli.lines import say
-from splitjit._cli.warm import compile_kernels
-from splitjit._copy import cores
+from splitjit._copy import cores, object_files
 from splitjit._copy.addresses import address_of
-from splitjit._copy.loading import jit_disabled
-from splitjit._copy.loops import Loops
+from splitjit._copy.compiled import Compiled
+from splitjit._copy.loading import LOADER, never_compiles
+from splitjit._copy.threads import THREADS
+from splitjit._kernels.table import Arguments
 
 SCALING_SHAPE = (2048, 8192)
 """The shape of the float32 array that `_scaling` splits: 64 MB, more than a cache holds."""
@@ -283,24 +284,14 @@ def _duration(seconds: float) -> str:
 
 
 def _time_first_use() -> list[tuple[str, str]]:
-    """Time the import of Numba and the first compilation, and find the kernel cache."""
-    start = time.perf_counter()
-    from splitjit._kernels.launch import copy_loop, launcher
-    from splitjit._kernels.table import LOOPS
-
-    imported = time.perf_counter()
-    compile_kernels()
-    ready = time.perf_counter()
-    figures = [("import of Numba", f"{imported - start:.2f} s")]
-    if jit_disabled():
-        return [*figures, ("first compile", "none: NUMBA_DISABLE_JIT is set")]
-    loaded = all(copy_loop(name).cache_hits for name in LOOPS)
-    origin = "from the cache" if loaded else "compiled"
-    return [
-        *figures,
-        ("first compile", f"{ready - imported:.2f} s, {origin}"),
-        ("kernel cache", str(launcher(parallel=False).stats.cache_path or "none")),
-    ]
+    """Time the loading of the kernels, and find their cache."""
+    if never_compiles():
+        return [("kernels", "none: NUMBA_DISABLE_JIT is set")]
+    started = time.perf_counter()
+    splitjit.warmup()
+    seconds = time.perf_counter() - started
+    origin = f"compiled {', '.join(LOADER.compiled)}" if LOADER.compiled else "from the cache"
+    return [("kernels", f"{seconds:.2f} s, {origin}"), ("kernel cache", object_files.folder())]
 
 
 def _environment() -> Iterator[tuple[str, str]]:
@@ -325,7 +316,7 @@ def _environment() -> Iterator[tuple[str, str]]:
         f"{limits.usable}, limited by {limits.limited_by}: {limits.counted} cores, "
         f"affinity {limits.affinity}{quota}, Numba {limits.numba_threads}",
     )
-    if not jit_disabled():
+    if not never_compiles():
         for count, speed in _scaling(threads):
             yield f"{count} thread{'s' * (count > 1)}", f"{speed / 1e9:.1f} GB/s"
 
@@ -336,19 +327,22 @@ def _scaling(threads: int) -> Iterator[tuple[int, float]]:
     This calls the kernel without the governor, which would leave parallel
     copies out if the machine is busy.
     """
-    from splitjit._kernels.launch import copy_loop, launcher
-    from splitjit._kernels.table import Arguments
-
     x = np.ones(SCALING_SHAPE, np.float32)
     plan = splitjit.plan_split(x.shape, num_splits=2, axis=1)
     parts = [np.ones(shape, x.dtype) for shape in plan.output_shapes]  # touched
-    loops = Loops(plan, x.itemsize, x.strides)
-    layout = loops.layout.to(plan, [address_of(part) for part in parts])
+    compiled = Compiled(plan, x.dtype, x.strides)
+    loop = compiled.loop_for(compiled.layout)
+    functions = LOADER.load(loop)
+    if functions is None or THREADS.run is None:
+        return
+    layout = compiled.layout.to(plan, [address_of(part) for part in parts])
     arguments = Arguments(1, 0, address_of(x), layout.address)
-    loop = copy_loop(loops.loop_for(layout)).address
     counts = {1 << i for i in range(threads.bit_length())} | {threads}
+    if THREADS.run_parallel is None:
+        counts = {1}
     for count in sorted(counts):
-        copy = functools.partial(launcher(parallel=count > 1), loop, 0, count, *arguments)
+        run = THREADS.run_parallel if count > 1 else THREADS.run
+        copy = functools.partial(run, functions[loop], 0, count, *arguments)
         copy()
         times = timeit.repeat(copy, number=1, repeat=9)
         yield count, 2 * x.nbytes / statistics.median(times)

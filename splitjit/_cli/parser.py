@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import splitjit
 from splitjit._cli.lines import program
-from splitjit._plan.rules import EITHER, INTEGER, INTEGERS, TABLE
 
 DESCRIPTION = """\
 Split the tensors in files along an axis into contiguous parts.
@@ -133,10 +131,6 @@ def _indices(text: str) -> list[int]:
     return [indices] if isinstance(indices, int) else indices
 
 
-_TYPES: dict[str, Callable[[str], Any]] = {INTEGER: int, INTEGERS: _indices, EITHER: _lengths}
-_METAVARS = {INTEGER: "N", INTEGERS: "INDICES", EITHER: "LENGTHS"}
-"""The function that reads the value of an option, and its name, by what its parameter takes."""
-
 COMMANDS = {
     "check": (
         "split typical arrays, compare with NumPy, print the speed",
@@ -206,15 +200,39 @@ OPTIONS: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
         (_FILES, "--dry-run", "print what would be written, and write nothing", {}),
     ],
     _RULE: [
-        *[
-            (
-                "split reshard",
-                f"--{one.name.replace('_', '-')}",
-                one.help,
-                {"type": _TYPES[one.takes], "metavar": _METAVARS[one.takes]},
-            )
-            for one in TABLE
-        ]
+        (
+            "split reshard",
+            "--split",
+            "lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; one length "
+            "may be -1 and takes the rest; 4 makes parts of length 4, the last one smaller; '4,' "
+            "(with a comma) makes one part of length 4",
+            {"type": _lengths, "metavar": "LENGTHS"},
+        ),
+        (
+            "split reshard",
+            "--num-outputs",
+            "N parts; the last ones are smaller if the axis length is not a multiple of N",
+            {"type": int, "metavar": "N"},
+        ),
+        (
+            "split reshard",
+            "--num-splits",
+            "N equal parts; refused if the axis length is not a multiple of N",
+            {"type": int, "metavar": "N"},
+        ),
+        (
+            "split reshard",
+            "--indices",
+            "cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count from "
+            "the end of the axis",
+            {"type": _indices, "metavar": "INDICES"},
+        ),
+        (
+            "split reshard",
+            "--num-sections",
+            "N parts whose lengths differ by at most one, longer ones first",
+            {"type": int, "metavar": "N"},
+        ),
     ],
     _TENSORS: [
         (

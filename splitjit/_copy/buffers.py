@@ -13,6 +13,7 @@ import os
 import sys
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,8 +115,9 @@ def clear_caches() -> None:
     """Free all memory that splitjit keeps to make later calls faster.
 
     This drops the cached plans, with the layouts that they keep, and the blocks of memory
-    that no part uses. Compiled code stays. splitjit limits these caches by itself: all
-    cached plans together hold at most 32 MiB, and `set_buffer_limit` limits the blocks.
+    that no part uses. Compiled code stays. splitjit limits these caches by itself: it keeps
+    the plans used last, up to some 1000 (fewer if they have many parts, and none of more than
+    4096 parts), and `set_buffer_limit` limits the blocks.
 
     See Also
     --------
@@ -195,6 +197,18 @@ class _Pool:
         self.limit = limit
         self.idle: list[_Block] = []
         self.lent: dict[int, _Loan] = {}  # by `id`, since a loan has no hash; keeps loans alive
+
+    def allocate(
+        self, nbytes: int, make: Callable[..., list[np.ndarray]], *arguments: Any
+    ) -> tuple[list[np.ndarray], int]:
+        """Make parts over a block; return them, and the address of the block.
+
+        ``make(*arguments, memory, address)`` returns the parts, and their lease as the last item.
+        """
+        block = self.take(nbytes)
+        parts = make(*arguments, block.memory, block.address)
+        self.lend(block, parts.pop())
+        return parts, block.address
 
     def take(self, nbytes: int) -> _Block:
         """Return a block of at least `nbytes` that no array refers to."""

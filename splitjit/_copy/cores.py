@@ -1,4 +1,4 @@
-"""How many cores this process may use now: affinity, container quota, idle time; their cache.
+"""How many cores this process may use now: affinity and container quota; their cache.
 
 Numba counts the cores once, when a process imports it. The affinity may change after
 that, and Numba does not read a container's CPU quota. A parallel copy on more threads
@@ -207,69 +207,3 @@ def cache_bytes(root: str = "/") -> int:
     size = _read(os.path.join(root, "sys/devices/system/cpu/cpu0/cache/index3/size")).strip()
     kibibytes = size.removesuffix("K")  # the unit that Linux writes
     return int(kibibytes) << 10 if size.endswith("K") and kibibytes.isdecimal() else 0
-
-
-# ---- idle time ---------------------------------------------------------------------------
-
-
-class Usage(NamedTuple):
-    """Processor time since some moment in the past, in seconds.
-
-    Attributes
-    ----------
-    cores : int
-        The number of cores of the affinity.
-    idle : float
-        The sum of the time in which these cores had nothing to do.
-    counted : float
-        The sum of all time of these cores, as the system counted it.
-    running : int
-        The threads of all programs that run or wait for a core at this moment, with
-        the calling thread; 0 if unknown.
-    """
-
-    cores: int
-    idle: float
-    counted: float
-    running: int = 0
-
-
-def usage(root: str = "/") -> Usage | None:
-    """Return how much of the time of the cores in the affinity was idle.
-
-    The system counts in steps of 10 ms. One call takes 25 µs on two cores.
-
-    Parameters
-    ----------
-    root : str, default "/"
-        The folder that contains ``proc``.
-
-    Returns
-    -------
-    Usage or None
-        None if this system has no such counters.
-    """
-    if sys.platform != "linux":
-        return None
-    try:
-        mine = {b"cpu%d" % core for core in os.sched_getaffinity(0)}
-        tick = 1 / os.sysconf("SC_CLK_TCK")
-        with open(os.path.join(root, "proc/stat"), "rb") as file:
-            idle, counted, cores, running = 0, 0, 0, 0
-            for line in file:
-                name, _, rest = line.partition(b" ")
-                if name == b"procs_running":
-                    running = int(rest)
-                    break
-                if name in mine:
-                    # user, nice, system, idle, iowait, irq, softirq, steal; then guests,
-                    # which are part of user and nice
-                    times = [int(word) for word in rest.split()[:8]]
-                    idle += times[3] + times[4]
-                    counted += sum(times)
-                    cores += 1
-    except (AttributeError, OSError, ValueError, IndexError):
-        return None
-    if cores != len(mine):
-        return None
-    return Usage(cores, idle * tick, counted * tick, running)

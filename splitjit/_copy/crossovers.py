@@ -1,18 +1,4 @@
-"""Measured crossovers: from which size and layout on another way of copying is faster.
-
-=========================================  ==============================================
-parts of                                   copied by
-=========================================  ==============================================
-less than 16 KB                            NumPy
-less than 512 KB, with few runs            NumPy: it copies long runs as fast on one thread
-Python objects                             NumPy; from 512 KB on, the object-mode loop
-all others                                 the compiled loops
-15 MB or more (36 MB: see `stream_from`)   the compiled loops, with stores past the cache
-=========================================  ==============================================
-
-If the compiled entry of a recipe is loaded, it copies instead of NumPy: it makes the parts
-faster. The rows on NumPy say from which size on a split is worth loading Numba.
-"""
+"""Estimates of speed: what compiled code gains over NumPy, and when stores bypass the cache."""
 
 from __future__ import annotations
 
@@ -21,10 +7,14 @@ import math
 from splitjit._copy.cores import cache_bytes
 from splitjit._plan.plan import Plan
 
-_NUMPY_BELOW = 1 << 14
-_NUMPY_BELOW_IF_FEW_RUNS = 1 << 19
-_FEW_RUNS = 1000
-_FEW_ITEMS = 1 << 16  # the limit in items if the last axis of the source is strided
+_RUN = 6e-9  # seconds by which NumPy copies a run of contiguous bytes more slowly
+_ITEM = 1e-9  # the same for an item of a strided source
+_BYTE = 2e-10  # the same for a byte, if several threads share the copy
+_SHARED_FROM = 1 << 19
+_PART = 2e-7  # the same for a part, which NumPy makes by a call from Python
+_CHECKS = 6e-6  # what the checks of given arrays take in Python
+_CHECK = 1e-6  # the same for each part
+
 _OBJECT_LOOP_FROM = 1 << 19
 
 _STREAM_FROM = 15 << 20
@@ -35,18 +25,23 @@ _IN_LARGE_CACHE = 2.4
 bytes. Of short runs they are not."""
 
 
-def suits_numpy(plan: Plan, itemsize: int, strides: tuple[int, ...], nbytes: int) -> bool:
-    """Return whether NumPy copies arrays of these strides as fast as compiled loops."""
-    if nbytes < _NUMPY_BELOW:
-        return True
-    if nbytes >= _NUMPY_BELOW_IF_FEW_RUNS:
-        return False
-    axis = plan.axis
-    if not is_contiguous(plan.shape, strides, itemsize):
-        if strides[-1] != itemsize and nbytes >= _FEW_ITEMS * itemsize:
-            return False
-        axis = -1
-    return math.prod(plan.shape[:axis]) * plan._count < _FEW_RUNS
+def gains(plan: Plan, itemsize: int, strides: tuple[int, ...]) -> tuple[float, float]:
+    """Estimate by how many seconds compiled code copies an array faster than NumPy.
+
+    The first number is for new parts, the second one for given arrays.
+    """
+    items, axis = math.prod(plan.shape), plan.axis
+    if is_contiguous(plan.shape, strides, itemsize):
+        seconds = math.prod(plan.shape[:axis]) * plan._count * _RUN
+    elif strides[-1] == itemsize:
+        seconds = math.prod(plan.shape[:-1]) * plan._count * _RUN
+    else:
+        seconds = items * _ITEM
+    nbytes = items * itemsize
+    if nbytes >= _SHARED_FROM:
+        seconds += nbytes * _BYTE
+    parts = plan._count * _PART
+    return seconds + parts, seconds + parts + _CHECKS + plan._count * _CHECK
 
 
 def suits_object_loop(nbytes: int) -> bool:

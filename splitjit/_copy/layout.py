@@ -18,7 +18,7 @@ import numpy as np
 from splitjit._copy.addresses import address_of
 from splitjit._copy.crossovers import stream_from
 from splitjit._kernels import table
-from splitjit._plan.cache import OBJECT_BYTES, WORD_BYTES
+from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
 
 ALIGNMENT = 64
@@ -53,11 +53,6 @@ class BlockLayout(NamedTuple):
     stack_strides: tuple[int, ...]
     others: tuple[tuple[tuple[int, ...], int], ...]
 
-    @property
-    def kept_bytes(self) -> int:
-        """An estimate of the bytes of this layout."""
-        return OBJECT_BYTES + 4 * WORD_BYTES * len(self.others)
-
     def parts(
         self, memory: Any, dtype: np.dtype, start: int
     ) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -80,7 +75,12 @@ class BlockLayout(NamedTuple):
 
 def block_layout(plan: Plan, itemsize: int) -> BlockLayout:
     """Lay out the block of a plan's parts, each aligned to `ALIGNMENT` bytes; the plan keeps it."""
-    return plan._keep(("block", itemsize), lambda: _block_layout(plan, itemsize))
+    key = "block", itemsize
+    layout: BlockLayout | None = plan._kept.get(key)
+    if layout is None:
+        layout = _block_layout(plan, itemsize)
+        keep(plan._kept, key, layout, plan._count)
+    return layout
 
 
 def _block_layout(plan: Plan, itemsize: int) -> BlockLayout:

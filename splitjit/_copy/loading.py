@@ -1,181 +1,209 @@
-"""Import Numba, and compile or load kernels, without waiting for other code.
+"""Load compiled kernels: link the objects in the cache, and compile those that are missing.
 
-If Numba is busy, a split does not wait: `load` returns None, and NumPy copies.
-Numba is busy
-
-- while another thread is in `load`, compiles its own functions, or imports Numba;
-- if a signal handler splits, and the handler interrupted such work;
-- in a forked child, if another thread did such work at the fork. The fork does not
-  copy that thread, so its locks stay taken.
+To link an object takes llvmlite alone, in 60 ms with the import of llvmlite and 1 ms after it.
+Only to compile one takes Numba, once in the life of an installation. While another thread loads,
+or if nothing can be loaded, NumPy copies.
 """
 
 from __future__ import annotations
 
-import importlib
+import ctypes
+import functools
 import os
 import sys
 import time
 from _thread import get_ident  # `threading` takes 1 ms to import
-from collections.abc import Callable
+from collections.abc import Mapping
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
+from splitjit._copy import object_files
 from splitjit._copy.events import debug
-
-if TYPE_CHECKING:
-    from threading import RLock
-
-_T = TypeVar("_T")
+from splitjit._kernels.table import KERNELS, PYTHON_FUNCTIONS
 
 _RETRY_AFTER = 0.01
-"""Seconds after which a split asks again, since the question takes up to a millisecond."""
+"""Seconds after which a split tries again to load, if another thread was importing llvmlite."""
 
-LOADED: dict[tuple[Any, ...], Any] = {}
-"""What functions have loaded, by the function and its arguments. `load` adds to it; a large copy
-reads it without a call."""
-
-_loading: list[int] = []
-"""Identifiers of the threads in `load`; the first one loads. This is a list, not a lock,
-because Ctrl-C between the `acquire` of a lock and its `try` would leave the lock taken."""
-
-_busy_until = 0.0
-_busy_at_fork = False
-_is_forked_child = False
-_is_unsafe_child = False
-
-_IMPORTED = {*sys.stdlib_module_names, "numpy", "llvmlite", "numba", "splitjit"}
-"""The packages that a load may import."""
-_IMPORT_SYSTEM = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
-_module_locks: dict[str, Any] = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
-"""Python's weak references to the locks of the modules that threads import at this moment."""
+_SECONDS = 0.05
+"""What loading takes in a process that has not imported llvmlite."""
+_SECONDS_IF_IMPORTED = 0.005
+_FEW = 16
+"""Copies like the present one that are still expected. So a large array loads kernels at once."""
 
 
-def load(kernel: Callable[..., _T | None], *arguments: object, wait: bool = False) -> _T | None:
-    """Return what a function imports, compiles or loads; call the function only once.
+class _Loader:
+    """The kernels that this process has loaded.
 
-    Parameters
+    Attributes
     ----------
-    kernel : callable
-        The function. Its result is kept, unless it is None. BlockingIOError from it
-        says that another process compiles.
-    *arguments
-        Its arguments, hashable.
-    wait : bool, default False
-        Whether to wait while another thread or another process is at work. A forked
-        child never waits.
-
-    Returns
-    -------
-    object or None
-        None if the function returned None, or if Numba is busy.
+    is_forked_child : bool
+        Whether this process is a forked child, whose threads the fork did not copy.
+    compiled : list of str
+        The kernels that this process compiled, because the cache did not have them.
     """
-    global _busy_until
-    key = (kernel, *arguments)
-    result: _T | None = LOADED.get(key)
-    if result is not None:
-        return result
-    thread = get_ident()
-    if thread in _loading or (time.monotonic() < _busy_until and not wait):
-        return None
-    try:
-        _loading.append(thread)
-        began = time.monotonic()
-        result = _call(kernel, arguments, wait and not _is_forked_child)
-        if result is not None:
-            LOADED[key] = result
-            seconds = time.monotonic() - began
-            debug("compiled or loaded %s%r in %.3f s", kernel.__name__, arguments, seconds)
-        return result
-    except BlockingIOError:
-        _busy_until = time.monotonic() + _RETRY_AFTER
-        debug("Numba is busy, so NumPy copies instead of %s%r", kernel.__name__, arguments)
-        return None
-    finally:
-        _loading.remove(thread)
 
+    def __init__(self) -> None:
+        self.is_forked_child = False
+        self.compiled: list[str] = []
+        self._may_load = self._may_child_load = True
+        self._lost = 0.0  # seconds by which NumPy's copies took longer than compiled ones would
+        self._loaded: dict[str, dict[str, int]] = {}  # the C functions of each kernel
+        self._not_before: dict[str, float] = {}  # when to try again to load a kernel
+        # The threads in `load`; the first one loads. This is a list, not a lock, because Ctrl-C
+        # between the `acquire` of a lock and its `try` would leave the lock taken.
+        self._loading: list[int] = []
 
-def loaded(kernel: Callable[..., _T | None], *arguments: object) -> _T | None:
-    """Return what `load` has loaded, or None if it has not."""
-    result: _T | None = LOADED.get((kernel, *arguments))
-    return result
+    def pays(self, gain: float) -> bool:
+        """Count a copy that kernels would make `gain` seconds faster; return whether to load them.
 
+        It pays when the copies of this process have lost about as much time as loading takes, or
+        will have lost it after a few more copies like this one.
+        """
+        if self._loaded:
+            return True
+        pays = self.would_pay(gain)
+        self._lost += gain
+        return pays
 
-def has_loaded() -> bool:
-    """Return whether `load` has loaded anything, and thereby imported Numba."""
-    return bool(LOADED)
+    def would_pay(self, gain: float) -> bool:
+        """Return what `pays` would return, but do not count the copy."""
+        if self._loaded:
+            return True
+        seconds = _SECONDS_IF_IMPORTED if "llvmlite.binding" in sys.modules else _SECONDS
+        return self._may_load and not never_compiles() and self._lost + _FEW * gain >= seconds
 
+    def has_loaded(self) -> bool:
+        """Return whether this process has loaded any kernel."""
+        return bool(self._loaded)
 
-# A separate function, because an interrupt on a loop's backward jump would escape
-# the `try` in `load`.
-def _call(kernel: Callable[..., _T], arguments: tuple[object, ...], wait: bool) -> _T:
-    """Call the function. If Numba is busy, wait, or raise BlockingIOError."""
-    while True:
+    def load(
+        self, name: str, *, symbols: Mapping[str, int] | None = None, wait: bool = False
+    ) -> dict[str, int] | None:
+        """Return the addresses of the C functions of a kernel.
+
+        Parameters
+        ----------
+        name : str
+            One of `splitjit._kernels.table.KERNELS`.
+        symbols : mapping of str to int, optional
+            Addresses of C functions that the kernel calls, beside those of C and Python.
+        wait : bool, default False
+            Whether to wait while another thread loads a kernel.
+
+        Returns
+        -------
+        dict or None
+            None if the kernel cannot be loaded now; then NumPy copies.
+        """
+        functions = self._loaded.get(name)
+        if functions is not None or not self._may_try(name, wait):
+            return functions
+        thread = get_ident()
         try:
-            return _call_now(kernel, arguments)
-        except BlockingIOError:
-            if not wait or _has_interrupted_numba():
-                raise
-        time.sleep(0.001)
+            self._loading.append(thread)
+            while wait and self._loading[0] != thread:
+                time.sleep(0.001)
+            if self._loading[0] != thread or self._loading.count(thread) > 1:
+                return None  # another thread loads, or a signal handler interrupted this one
+            if name not in self._loaded:
+                self._loaded[name] = self._load(name, symbols or {})
+            return self._loaded[name]
+        except (ImportError, AttributeError) as error:  # a module is being imported just now
+            self._not_before[name] = time.monotonic() + _RETRY_AFTER
+            debug("the kernel %s cannot be loaded now: %r", name, error)
+        except Exception as error:  # no defect of a compiler or a disk may fail a split
+            self._not_before[name] = float("inf")
+            debug("the kernel %s cannot be loaded: %r", name, error)
+        finally:
+            self._loading.remove(thread)
+        return None
+
+    def _may_try(self, name: str, wait: bool) -> bool:
+        if not self._may_load or never_compiles():
+            return False
+        return wait or time.monotonic() >= self._not_before.get(name, 0.0)
+
+    def _load(self, name: str, symbols: Mapping[str, int]) -> dict[str, int]:
+        began = time.monotonic()
+        code = object_files.read(name)
+        if code is not None:
+            try:
+                return _link(name, code, symbols)
+            except RuntimeError as error:
+                debug("the cached kernel %s cannot be linked: %s", name, error)
+        if self.is_forked_child:  # the fork may have left Numba's locks taken
+            raise ImportError("a forked child does not compile")
+        from splitjit._kernels.build import compile_kernel
+
+        code = compile_kernel(name)  # type: ignore[no-untyped-call]
+        functions = _link(name, code, symbols)
+        self.compiled.append(name)
+        object_files.write(name, code)
+        debug("compiled %s in %.3f s", name, time.monotonic() - began)
+        return functions
+
+    def before_fork(self) -> None:
+        """Note whether another thread may hold a lock that the child would wait for."""
+        here = get_ident()
+        others = [frame for thread, frame in sys._current_frames().items() if thread != here]
+        self._may_child_load = self._may_load and not any(map(_imports, others))
+
+    def after_fork(self) -> None:
+        """Go on in a forked child."""
+        self.is_forked_child, self._may_load = True, self._may_child_load
 
 
-def _call_now(kernel: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
-    thread = get_ident()
-    if _is_unsafe_child or _loading[0] != thread or _has_interrupted_numba() or _importing():
-        raise BlockingIOError
-    return _call_with(_locks_of_numba(), kernel, arguments)
+def never_compiles() -> bool:
+    """Return whether Numba would compile nothing, as with ``NUMBA_DISABLE_JIT=1``."""
+    config = getattr(sys.modules.get("numba"), "config", None)
+    if config is not None:
+        return bool(config.DISABLE_JIT)
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
-def _call_with(locks: list[RLock], kernel: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
-    """Call the function while this thread holds all locks; raise BlockingIOError if it cannot."""
-    if not locks:
-        return kernel(*arguments)
-    *others, lock = locks
-    try:
-        if not lock.acquire(blocking=False):
-            raise BlockingIOError
-        return _call_with(others, kernel, arguments)
-    finally:
-        # No call may come before `release`: Ctrl-C could arrive there and leave the lock taken.
-        try:  # noqa: SIM105
-            lock.release()
-        except RuntimeError:  # the lock was not acquired
-            pass
+def _link(name: str, code: bytes, symbols: Mapping[str, int]) -> dict[str, int]:
+    """Link an object into this process, where it stays to the end."""
+    import llvmlite.binding as llvm
+
+    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for symbol, address in {**_python_functions(), **symbols}.items():
+        library.import_symbol(symbol, address)
+    for function in KERNELS[name]:
+        library.export_symbol(function)
+    linked = _keep(library.link(_linker(), f"{name}{time.monotonic_ns()}"))
+    return {function: linked[function] for function in KERNELS[name]}
 
 
-def _locks_of_numba() -> list[Any]:
-    """Return the locks that a thread must hold to compile a kernel without waiting.
+@functools.cache
+def _linker() -> Any:
+    import llvmlite.binding as llvm
 
-    Numba has one compiler lock, and a lock for each context that it makes at its first use. The
-    thread that makes a context takes the lock of the context first, and then the compiler lock. If
-    this thread held only the compiler lock, each of the two threads would wait for the other, and
-    neither wait would end. A context that exists needs no lock.
-    """
-    from numba.core.compiler_lock import global_compiler_lock
-    from numba.core.registry import cpu_target
-
-    contexts = ("_toplevel_typing_context", "_toplevel_target_context")
-    missing = [name for name in contexts if name not in vars(cpu_target)]
-    owners = [global_compiler_lock, *(vars(type(cpu_target)).get(name) for name in missing)]
-    return [owner._lock for owner in owners if hasattr(owner, "_lock")]
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    return _keep(llvm.create_lljit_compiler(machine, suppress_errors=True))
 
 
-def _has_interrupted_numba() -> bool:
-    """Return whether this thread is in Numba, or imports what Numba needs."""
-    return _is_in_numba(sys._getframe()) or get_ident() in _importing()
+def _keep(owner: Any) -> Any:
+    """Keep an object to the end of the process: finalizers that split may run very late."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
+    return owner
 
 
-def _importing() -> list[int | None]:
-    """Return the owners of the locks of modules that a load may import."""
-    owners = []
-    for name, reference in list(_module_locks.items()):
-        if name.partition(".")[0] in _IMPORTED:
-            owners.append(getattr(reference(), "owner", None))
-    return owners
+@functools.cache
+def _python_functions() -> dict[str, int]:
+    found = {name: getattr(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
+    return {name: address(function) for name, function in found.items()}
 
 
-def _is_in_numba(frame: FrameType | None, also: tuple[str, ...] = ()) -> bool:
-    """Return whether a frame, or a frame that called it, runs code of Numba or llvmlite."""
-    packages = ("numba", "llvmlite", *also)
+def address(function: Any) -> int:
+    """Return the address of a C function that `ctypes` has found."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Return whether a frame, or a frame that called it, imports, or runs LLVM."""
+    packages = ("importlib", "_frozen_importlib", "_frozen_importlib_external", "numba", "llvmlite")
     while frame is not None:
         if str(frame.f_globals.get("__name__")).partition(".")[0] in packages:
             return True
@@ -183,38 +211,7 @@ def _is_in_numba(frame: FrameType | None, also: tuple[str, ...] = ()) -> bool:
     return False
 
 
-def jit_disabled() -> bool:
-    """Return whether Numba compiles nothing, as with ``NUMBA_DISABLE_JIT=1``."""
-    import numba
-
-    return bool(numba.config.DISABLE_JIT)
-
-
-def never_compiles() -> bool:
-    """Return whether Numba would compile nothing. If Numba is not imported, do not import it."""
-    if "numba" in sys.modules:
-        return jit_disabled()
-    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-
-
-def is_forked_child() -> bool:
-    """Return whether this process is a forked child, whose threads the fork did not copy."""
-    return _is_forked_child
-
-
-def _before_fork() -> None:
-    """Note whether another thread compiles or imports."""
-    global _busy_at_fork
-    here = get_ident()
-    others = [frame for thread, frame in sys._current_frames().items() if thread != here]
-    _busy_at_fork = any(_is_in_numba(frame, _IMPORT_SYSTEM) for frame in others)
-
-
-def _after_fork_in_child() -> None:
-    global _is_forked_child, _is_unsafe_child
-    _is_forked_child = True
-    _is_unsafe_child = _is_unsafe_child or _busy_at_fork
-
+LOADER = _Loader()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=LOADER.before_fork, after_in_child=LOADER.after_fork)

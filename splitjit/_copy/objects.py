@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from splitjit._copy.loading import load
+from splitjit._copy.loading import LOADER, never_compiles
 
 
 def assign(targets: Sequence[np.ndarray], parts: Sequence[np.ndarray]) -> bool:
-    """Assign each part to its target, by the compiled loop.
+    """Assign each part to its target, by the compiled loop if the program uses Numba.
 
     Parameters
     ----------
@@ -21,17 +23,22 @@ def assign(targets: Sequence[np.ndarray], parts: Sequence[np.ndarray]) -> bool:
     Returns
     -------
     bool
-        False if the loop is not loaded; then nothing has been assigned.
+        False if the loop is not compiled; then nothing has been assigned.
     """
-    loop = load(assign_loop)
+    if not assign_loop.cache_info().currsize and not hasattr(sys.modules.get("numba"), "prange"):
+        return False
+    loop = assign_loop()
     if loop is None:
         return False
     loop(zip(targets, parts, strict=True))
     return True
 
 
-def assign_loop() -> Callable[[Iterator[Any]], None]:
-    """Return the object-mode loop; see `splitjit._kernels.assign`."""
+@functools.cache
+def assign_loop() -> Callable[[Iterator[Any]], None] | None:
+    """Compile the object-mode loop, see `splitjit._kernels.assign`; return None if it cannot be."""
+    if never_compiles() or LOADER.is_forked_child:
+        return None
     from splitjit._kernels import assign
 
     loop: Callable[[Iterator[Any]], None] = assign.assign_loop()  # type: ignore[no-untyped-call]

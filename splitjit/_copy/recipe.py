@@ -1,17 +1,15 @@
 """From a plan and an array to parts.
 
 A `Recipe` is how arrays of one plan, dtype and strides are copied. The plan keeps its recipes,
-so later calls need a single lookup. A recipe copies in one of three ways:
+so later calls need a single lookup. A recipe copies in one of two ways:
 
-=============  ==============================================================================
-`Entry`        one compiled call checks the array, makes the parts, and copies if it is small
-`Loops`        Python checks and allocates, and a compiled loop copies
-`Slices`       NumPy copies
-=============  ==============================================================================
+============  ===================================================================
+`Slices`      NumPy copies
+`Compiled`    a compiled loop copies; builtin functions check and make the arrays
+============  ===================================================================
 
-The first copy of a recipe, and each 64th after it, asks for the compiled entry, and takes it if
-its code is loaded; from the 64th copy on the code is loaded if Numba is, and from the
-10 000th copy on in any case. `crossovers` chooses between the other two ways.
+A recipe begins with NumPy. It counts how much faster its copies would be if they were compiled
+(`crossovers`), and changes to compiled code when they have lost what the change takes.
 """
 
 from __future__ import annotations
@@ -23,41 +21,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._copy import loading
 from splitjit._copy.addresses import address_of
-from splitjit._copy.buffers import allocate_parts
-from splitjit._copy.crossovers import suits_numpy
-from splitjit._copy.entry import MOST_PARTS, Entry, entry_of
+from splitjit._copy.compiled import Compiled
+from splitjit._copy.crossovers import gains
 from splitjit._copy.layout import CopyLayout, strided_layout
-from splitjit._copy.loops import Loops
+from splitjit._copy.loading import LOADER
 from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
 from splitjit._copy.slices import Slices
-from splitjit._kernels import table
 from splitjit._plan.arguments import check_views
-from splitjit._plan.cache import OBJECT_BYTES, WORD_BYTES
+from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError
 
-_ASK_EVERY = 64
-_IMPORT_FROM = 10_000
-"""An entry saves 0.5 µs a copy of fresh parts, and 5 µs if arrays are given. To import Numba takes
-0.4 s."""
-
-_OUTPUTS_KEPT = 16
-"""Sets of checked outputs that a recipe keeps. An inner loop uses one set, or a few in turn."""
+_SECONDS = 5e-5
+"""What it takes to lay out a copy and to make its builtin functions."""
 
 
 def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
     """Split an array by a plan; see `splitjit.split` for `out` and `copy`."""
-    entry: Entry | None = plan._entry
-    if entry is not None and copy is True:
+    compiled: Compiled | None = plan._compiled
+    if compiled is not None and copy is True:
         if out is None:
-            parts = entry.fresh(x)
+            parts = compiled.fresh(x)
             if parts:
                 return parts
         elif type(out) is list or type(out) is tuple:
             given = list(out)
-            if entry.into(x, given):
+            if compiled.into(x, given):
                 return given
             out = given
     check_shape(plan, x.shape)
@@ -65,8 +55,8 @@ def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
         return _views(plan, x, out, copy)
     recipe = recipe_of(plan, x.dtype, x.strides)
     parts = recipe.fresh(x) if out is None else recipe.into(x, out)
-    if recipe.entry is not None:
-        object.__setattr__(plan, "_entry", recipe.entry)  # plans are frozen
+    if recipe.compiled is not compiled:
+        object.__setattr__(plan, "_compiled", recipe.compiled)  # plans are frozen
     return parts
 
 
@@ -105,36 +95,11 @@ def recipe_of(plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> Recipe:
         recipe: Recipe | None = plan._kept.get((dtype, strides))
     except Exception:  # a StringDType has a hash only if its na_object has one
         recipe = None
-    if recipe is not None:
-        return recipe
-    if dtype.kind == "T":  # such a dtype owns the text of its array, which the plan would keep
-        return Recipe(plan, dtype, strides)
-    return plan._keep((dtype, strides), lambda: Recipe(plan, dtype, strides))
-
-
-def strategy(plan: Plan, x: np.ndarray, given: bool, contiguous: bool) -> str:
-    """Return how `run` would copy an array now.
-
-    Parameters
-    ----------
-    plan : Plan
-    x : ndarray
-        An array of the shape of the plan.
-    given : bool
-        Whether the parts are given arrays.
-    contiguous : bool
-        Whether all parts are C-contiguous.
-
-    Returns
-    -------
-    str
-        ``"entry"``, ``"loops"``, ``"slices"`` or ``"object loop"``.
-    """
-    recipe = recipe_of(plan, x.dtype, x.strides)
-    enters = plan._entry is recipe.entry is not None if given else recipe.enters(x.dtype)
-    if enters and contiguous:
-        return "entry"
-    return "loops" if recipe.loops is not None else recipe.slices.strategy
+    if recipe is None:
+        recipe = Recipe(plan, dtype, strides)
+        if dtype.kind != "T":  # such a dtype owns the text of its array, which the plan would keep
+            keep(plan._kept, (dtype, strides), recipe, plan._count)
+    return recipe
 
 
 class Outputs(NamedTuple):
@@ -154,12 +119,6 @@ class Outputs(NamedTuple):
     stops: tuple[int, ...]
     layout: CopyLayout | None
 
-    @property
-    def kept_bytes(self) -> int:
-        """An estimate of the bytes of these outputs and of their addresses."""
-        record = self.layout.record.nbytes if self.layout else 0
-        return OBJECT_BYTES + 3 * WORD_BYTES * len(self.starts) + record
-
     def meet(self, start: int, stop: int) -> bool:
         """Return whether a range of addresses meets a range of the outputs."""
         i = bisect.bisect_right(self.stops, start)
@@ -173,15 +132,13 @@ class Recipe:
     ----------
     slices : Slices
         The copy by NumPy.
-    loops : Loops or None
-        The copy by a compiled loop, if it copies faster than NumPy.
-    entry : Entry or None
-        The copy by one compiled call, if its code is loaded.
+    compiled : Compiled or None
+        The copy by compiled code, once it pays and its kernels are loaded.
     """
 
     __slots__ = (
-        "_calls", "_has_loops", "_itemsize", "_outputs", "_plan", "_start", "_stop", "_strides",
-        "entry", "loops", "slices",
+        "_candidate", "_gains", "_itemsize", "_lost", "_outputs", "_plan", "_start", "_stop",
+        "_strides", "compiled", "slices",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
@@ -191,43 +148,29 @@ class Recipe:
         steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
         self._start = sum([step for step in steps if step < 0])
         self._stop = sum([step for step in steps if step > 0]) + dtype.itemsize
-        nbytes = math.prod(plan.shape) * dtype.itemsize
-        self._has_loops = nbytes > 0 and not dtype.hasobject
         self.slices = Slices(plan, dtype, strides)
-        self.loops: Loops | None = None
-        if self._has_loops and not suits_numpy(plan, dtype.itemsize, strides, nbytes):
-            self.loops = Loops(plan, dtype.itemsize, strides)
-        self.entry: Entry | None = None
+        self.compiled: Compiled | None = None
+        self._candidate: Compiled | None = None
+        self._gains = (0.0, 0.0)
+        if math.prod(plan.shape) * dtype.itemsize and not dtype.hasobject:
+            self._gains = gains(plan, dtype.itemsize, strides)
+        self._lost = 0.0
         self._outputs: dict[tuple[int, ...], Outputs] = {}
-        self._calls = 0
-
-    @property
-    def kept_bytes(self) -> int:
-        """An estimate of the bytes of this recipe with its entry, without its outputs."""
-        row = table.row_words(len(self._strides)) * table.WORD
-        rows = self._plan._count if self.loops or self._plan._count <= MOST_PARTS else 0
-        return 4 * OBJECT_BYTES + 8 * len(self._strides) + 2 * row * rows
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
-        entry = self.entry or self._ask(x.dtype)
-        if entry is not None:
-            parts = entry.fresh_checked(x)
+        if self.compiled is not None or self.pays(x.dtype, given=False):
+            parts = self.compiled.fresh_checked(x)  # type: ignore[union-attr]
             if parts:
                 return parts
-        if self.loops is None:
-            return self.slices.fresh(x)
-        parts, address = allocate_parts(self.loops.block, x.dtype)
-        if not self.loops.copy(address_of(x), address, self.loops.layout):
-            self.slices.into(x, parts)
-        return parts
+        return self.slices.fresh(x)
 
     def into(self, x: np.ndarray, out: Any) -> list[np.ndarray]:
         """Copy `x` to the arrays of `out`; refuse an `out` that does not fit."""
         targets = check_out(self._plan, x.dtype, out)
+        if self.compiled is None:
+            self.pays(x.dtype, given=True)
         self.copy(x, targets, self.to(targets))
-        if self.entry is None:
-            self._ask(x.dtype)
         return targets.given
 
     def to(self, targets: Targets) -> Outputs:
@@ -237,10 +180,7 @@ class Recipe:
         outputs = self._outputs.get(targets.addresses)
         if outputs is None:
             outputs = self._checked(targets)
-            if len(self._outputs) >= _OUTPUTS_KEPT:
-                self._forget_outputs()
-            if self._plan._may_keep(outputs.kept_bytes):
-                self._outputs[targets.addresses] = outputs
+            keep(self._outputs, targets.addresses, outputs, self._plan._count)
         return outputs
 
     def copy(self, x: np.ndarray, targets: Targets, outputs: Outputs) -> None:
@@ -248,50 +188,43 @@ class Recipe:
         source = address_of(x)
         if outputs.meet(source + self._start, source + self._stop):
             check_source(x, targets.parts)
-        loops, layout = self.loops, outputs.layout
-        if loops is None or layout is None or not loops.copy(source, 0, layout):
+        compiled, layout = self.compiled, outputs.layout
+        if compiled is None or layout is None or not compiled.copy(source, 0, layout):
             self.slices.into(x, targets.parts)
 
-    def compile(self, dtype: np.dtype) -> Entry | None:
-        """Copy arrays of any size by compiled code from now on; return the entry."""
-        if self.loops is None and self._has_loops:
-            self._forget_outputs()  # they have no layout
-            self.loops = Loops(self._plan, self._itemsize, self._strides)
-        if self.entry is None:
-            self._set_entry(dtype, if_loaded=False)
-        return self.entry
+    def pays(self, dtype: np.dtype, *, given: bool) -> bool:
+        """Count a copy by NumPy; change to compiled code if that pays now. Return whether it did.
 
-    def enters(self, dtype: np.dtype) -> bool:
-        """Return whether the next copy to fresh parts takes the entry. Nothing is loaded here."""
-        if self.entry is None and self._calls % _ASK_EVERY == 0:
-            self._set_entry(dtype, if_loaded=True)
-        return self.entry is not None
+        Parameters
+        ----------
+        dtype : dtype
+            The dtype of all arrays.
+        given : bool
+            Whether the parts are given arrays.
+        """
+        gain = self._gains[given]
+        self._lost += gain
+        if not gain or self._lost < _SECONDS or not LOADER.pays(gain):
+            return False
+        if self._candidate is None:
+            self._candidate = Compiled(self._plan, dtype, self._strides)
+        if self._candidate.load(self._plan, dtype, self._strides):
+            self.compiled, self._candidate = self._candidate, None
+            self._outputs.clear()  # they have no layout
+        return self.compiled is not None
 
-    def _ask(self, dtype: np.dtype) -> Entry | None:
-        """Return the entry if its code is loaded, or if it pays to load the code now."""
-        if self._calls % _ASK_EVERY == 0:
-            pays = self._calls >= _IMPORT_FROM or (self._calls > 0 and loading.has_loaded())
-            self._set_entry(dtype, if_loaded=not pays)
-        self._calls += 1
-        return self.entry
-
-    def _set_entry(self, dtype: np.dtype, if_loaded: bool) -> None:
-        if self._has_loops:
-            bounds = self._start, self._stop
-            self.entry = entry_of(
-                self._plan, dtype, self._strides, bounds, self.loops, if_loaded=if_loaded
-            )
+    def compiles(self, given: bool) -> bool:
+        """Return whether the next copy is compiled, as far as nobody else loads kernels now."""
+        gain = self._gains[given]
+        would = gain > 0 and self._lost + gain >= _SECONDS and LOADER.would_pay(gain)
+        return self.compiled is not None or would
 
     def _checked(self, targets: Targets) -> Outputs:
         return Outputs(*check_apart(targets.parts), self._layout_to(targets))
 
     def _layout_to(self, targets: Targets) -> CopyLayout | None:
-        if self.loops is None:
+        if self.compiled is None:
             return None
         if targets.addresses is not None:
-            return self.loops.layout.to(self._plan, targets.addresses)
+            return self.compiled.layout.to(self._plan, targets.addresses)
         return strided_layout(self._plan, self._strides, self._itemsize, targets.parts)
-
-    def _forget_outputs(self) -> None:
-        self._plan._count_kept(-sum([kept.kept_bytes for kept in self._outputs.values()]))
-        self._outputs.clear()

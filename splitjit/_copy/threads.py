@@ -4,25 +4,34 @@ splitjit obeys Numba's settings and never changes them. Numba's threading layers
 are not safe everywhere. `workqueue` aborts the process when two threads enter it
 at once. GNU OpenMP ends or hangs a forked child at the child's first parallel
 region. If that could happen, one thread copies. Each call decides this anew.
+
+To start Numba's threads, Numba must be imported, which takes as long as some dozen large
+copies. So if the program has not imported Numba, one thread copies until it has spent
+`_PATIENCE` seconds on copies that more threads could share.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from time import perf_counter
+from typing import Any
 
+from splitjit._copy.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._copy.cores import describe, usable
+from splitjit._copy.events import debug
 from splitjit._copy.governor import governor
-from splitjit._copy.loading import LOADED, is_forked_child, jit_disabled, load
-from splitjit._kernels.table import LOOPS
+from splitjit._copy.loading import LOADER, never_compiles
+from splitjit._kernels.table import LOOPS, NUMBA_FUNCTIONS
 
 _BYTES_PER_TASK = 1 << 18
 """Bytes that a thread must copy at the least, so that waking the thread pays."""
 
+_PATIENCE = 0.1
+"""Seconds of copies on one thread before Numba is imported, which takes 0.2 s. So a program loses
+about twice the best that it could have done, whether it goes on to split or not."""
 
 _NAPS = 4
 """How often the caller lets threads start that wait for its core; see `splitjit._kernels.wake`."""
@@ -47,101 +56,140 @@ def is_small(nbytes: int) -> bool:
     return nbytes < 2 * _BYTES_PER_TASK
 
 
-def copy(loop: str, nbytes: int, arguments: tuple[int, int, int, int]) -> bool:
+class _Threads:
+    """Numba's threads, and the builtin functions that run loops.
+
+    Attributes
+    ----------
+    layer : str
+        The name of Numba's threading layer; empty until its threads have started.
+    count : callable
+        ``count(None)`` returns how many threads Numba allows.
+    run, run_parallel : callable
+        The functions of `splitjit._kernels.launch`.
+    naps : int
+        See `splitjit._kernels.wake`.
+    patience : float
+        Seconds that one thread may still copy what more threads could share, before Numba is
+        imported.
+    """
+
+    def __init__(self) -> None:
+        self.layer = ""
+        self.count: Callable[[None], int] = lambda _: 1
+        self.run: Any = None
+        self.run_parallel: Any = None
+        self.naps = 0
+        self.patience = _PATIENCE
+        self._failed = False
+
+    def load(self, *, wait: bool = False) -> bool:
+        """Load the function that runs a loop on one thread; return whether it is loaded."""
+        if self.run is None:
+            functions = LOADER.load("serial", wait=wait)
+            if functions is not None:
+                self.run = builtin("run", functions["run"], METH_FASTCALL, None)
+        return self.run is not None
+
+    def start(self, *, wait: bool = False) -> bool:
+        """Start Numba's threads if it is time for that; return whether they have started."""
+        if self.run_parallel is not None:
+            return True
+        is_time = wait or self.patience <= 0 or hasattr(sys.modules.get("numba"), "prange")
+        if self._failed or LOADER.is_forked_child or not is_time or never_compiles():
+            return False
+        try:
+            return self._start(wait)
+        except (ImportError, AttributeError):  # Numba is being imported just now
+            return False
+        except (ValueError, Warning) as error:
+            # Numba can load no layer; or it warns, and warnings are errors.
+            self._failed = True
+            debug("Numba's threads cannot start: %r", error)
+            return False
+
+    def _start(self, wait: bool) -> bool:
+        import llvmlite.binding as llvm
+        import numba
+        from numba import _helperlib
+
+        numba.get_num_threads()  # starts the threads
+        symbols = {name: llvm.address_of_symbol(name) for name in NUMBA_FUNCTIONS}
+        for name, place in _helperlib.c_helpers.items():
+            if f"numba_{name}" in symbols:
+                symbols[f"numba_{name}"] = place
+        functions = LOADER.load("parallel", symbols=symbols, wait=wait)
+        if functions is None:
+            return False
+        # Under other layers, one thread may have to run all tasks, one after the other.
+        self.layer = numba.threading_layer()
+        self.naps = _NAPS if self.layer == "omp" else 0
+        self.count = builtin("count_threads", functions["count_threads"], METH_O, None)
+        self.run_parallel = builtin("run_parallel", functions["run_parallel"], METH_FASTCALL, None)
+        return True
+
+
+THREADS = _Threads()
+
+
+def copy(loop: str, place: int, nbytes: int, arguments: tuple[int, int, int, int]) -> None:
     """Run a copy loop on as many threads as pay.
 
     Parameters
     ----------
     loop : str
         The name of the loop, one of `splitjit._kernels.table.LOOPS`.
+    place : int
+        Its address.
     nbytes : int
         Bytes of all parts.
     arguments : tuple of int
         The fields of `splitjit._kernels.table.Arguments`. The caller has checked them, and
         keeps the memory that they address alive until this function returns.
-
-    Returns
-    -------
-    bool
-        False if no kernel is loaded; then nothing has been copied.
     """
-    tasks = nbytes // _BYTES_PER_TASK
-    threads = 1 if is_small(nbytes) else _threads()
+    threads = 1 if is_small(nbytes) else _allowed()[0]
     if threads == 1:
-        return _copy_alone(loop, arguments)
+        began = perf_counter()
+        THREADS.run(place, 0, 1, *arguments)
+        if nbytes >= 2 * _BYTES_PER_TASK:
+            THREADS.patience -= perf_counter() - began
+        return
     # The governor has set `left`: one thread copies untimed (< 0), or timed (0), or several
     # threads copy (> 0). This code is inline because a call would take 0.1 µs.
     cell = governor.cells[loop][nbytes.bit_length()]
     left = cell.left
     if left < 0:
         cell.left = left + 1
-        return _copy_alone(loop, arguments)
+        THREADS.run(place, 0, 1, *arguments)
+        return
     parallel = left > 0
+    began = perf_counter()
     if parallel:
         cell.left = left - 1
-    kernel = LOADED.get((_kernel, loop, parallel)) or load(_kernel, loop, parallel)
-    if kernel is None:
-        return False
-    began = perf_counter()
-    kernel(min(tasks, threads) if parallel else 1, *arguments)
+        tasks = min(nbytes // _BYTES_PER_TASK, threads)
+        THREADS.run_parallel(place, THREADS.naps, tasks, *arguments)
+    else:
+        THREADS.run(place, 0, 1, *arguments)
     ended = perf_counter()
     if not parallel or ended - began > cell.limit * nbytes:
         governor.learn(cell, threads, parallel, nbytes, began, ended)
-    return True
-
-
-def _copy_alone(loop: str, arguments: tuple[int, int, int, int]) -> bool:
-    kernel = load(_kernel, loop, False)
-    if kernel is None:
-        return False
-    kernel(1, *arguments)
-    return True
-
-
-def _kernel(loop: str, parallel: bool) -> Callable[..., None] | None:
-    """Return ``kernel(tasks, *arguments)``, see `splitjit._kernels.launch`."""
-    if jit_disabled():
-        return None
-    from numba import threading_layer
-
-    from splitjit._kernels.launch import LAUNCH, copy_loop, launcher
-
-    # Under other layers, one thread may have to run all tasks, one after the other.
-    naps = _NAPS if parallel and threading_layer() == "omp" else 0
-    # The code without its dispatcher, which takes 0.1 µs for a call.
-    code = launcher(parallel).get_overload(LAUNCH.args)
-    return functools.partial(code, copy_loop(loop).address, naps)
-
-
-def loop_address(loop: str) -> int | None:
-    """Return the address of a compiled loop, or None if Numba compiles nothing; for `load`."""
-    if jit_disabled():
-        return None
-    from splitjit._kernels.launch import copy_loop
-
-    address: int = copy_loop(loop).address
-    return address
-
-
-def _threads() -> int:
-    """Return how many threads may copy at this moment."""
-    return _allowed()[0]
 
 
 def _allowed() -> tuple[int, str]:
     """Return how many threads may copy at this moment, and why only one, if a rule says so."""
-    if is_forked_child():
+    if LOADER.is_forked_child:
         return 1, "this process is a forked child, which Numba's threads could end"
     if _alone.get():
         return 1, "this thread runs a task of Dask, which uses the other cores"
-    started = LOADED.get((_start_threads,)) or _started()
-    if started is None:
-        return 1, "Numba can load no threading layer, or another thread loads it now"
-    layer, threads = started
+    cores = usable(perf_counter())
+    if cores == 1:
+        return 1, ""
+    if THREADS.run_parallel is None and not THREADS.start():
+        return 1, "Numba's threads have not started; a program that splits more starts them"
     # Any other Python thread may be in a parallel region, even a thread of another library.
-    if layer == "workqueue" and len(sys._current_frames()) > 1:
+    if THREADS.layer == "workqueue" and len(sys._current_frames()) > 1:
         return 1, "this process has other Python threads, beside which workqueue could abort it"
-    return min(threads(), usable(perf_counter())), ""
+    return min(THREADS.count(None), cores), ""
 
 
 def explain(loop: str, nbytes: int) -> tuple[int, str]:
@@ -162,7 +210,7 @@ def explain(loop: str, nbytes: int) -> tuple[int, str]:
     if is_small(nbytes):
         return 1, f"a second thread does not pay below {2 * _BYTES_PER_TASK} bytes"
     threads, why = _allowed()
-    limits = describe(threads_of_numba())
+    limits = describe(THREADS.count(None))
     limited = f"limited by {limits.limited_by}"
     if threads == 1:
         return 1, why or limited
@@ -175,41 +223,9 @@ def explain(loop: str, nbytes: int) -> tuple[int, str]:
     return threads, limited
 
 
-def threads_of_numba() -> int:
-    """Return how many threads Numba allows, or 1 if its threads have not started."""
-    started = LOADED.get((_start_threads,))
-    return started[1]() if started else 1
-
-
-def _started(*, wait: bool = False) -> tuple[str, Callable[[], int]] | None:
-    try:
-        return load(_start_threads, wait=wait)
-    except (ValueError, Warning):  # Numba can load no layer; or it warns, and warnings are errors
-        return None
-
-
-def _start_threads() -> tuple[str, Callable[[], int]]:
-    """Start Numba's threads; return the layer's name and the function that counts threads."""
-    import numba
-
-    threads = numba.get_num_threads()
-    if jit_disabled() or threads == 1 == numba.config.NUMBA_NUM_THREADS:
-        return numba.threading_layer(), numba.get_num_threads
-    from splitjit._kernels.launch import thread_counter
-
-    return numba.threading_layer(), thread_counter()
-
-
-def load_kernels() -> None:
-    """Compile the kernels that splits may need, or load them from the cache."""
-    for loop in LOOPS:
-        load(_kernel, loop, False, wait=True)
-    if is_forked_child() or not _started(wait=True):
-        return
-    # `load` has already imported Numba. A first import here could block on a lock
-    # inherited through fork.
-    import numba
-
-    if numba.config.NUMBA_NUM_THREADS > 1:
-        for loop in LOOPS:
-            load(_kernel, loop, True, wait=True)
+def load_all() -> None:
+    """Load the kernels that splits may need, and start Numba's threads."""
+    for name in (*LOOPS, "entry", "part"):
+        LOADER.load(name, wait=True)
+    THREADS.load(wait=True)
+    THREADS.start(wait=True)

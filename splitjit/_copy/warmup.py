@@ -7,10 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit._copy.entry import load_entries
-from splitjit._copy.loading import load
+from splitjit._copy import object_files, threads
 from splitjit._copy.objects import assign_loop
-from splitjit._copy.threads import load_kernels
 from splitjit._plan.dtypes import as_dtype
 from splitjit.errors import SplitTypeError, describe
 
@@ -49,7 +47,7 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     except SplitTypeError as error:
         raise error.named("warmup") from None
     if any(dtype.hasobject for dtype in kinds):
-        load(assign_loop, wait=True)
+        assign_loop()
     if not all(dtype.hasobject for dtype in kinds):
-        load_entries()
-        load_kernels()
+        threads.load_all()
+    object_files.remove_older()

@@ -1,143 +1,161 @@
-"""Compile functions with Numba, under names that no other code has.
+"""Compile kernels to object files: Numba writes LLVM code, and one object holds all of a kernel.
 
-Each function gets one signature and one cache file: processes that save several
-signatures of one function at the same time can mix them up.
-
-Names carry a digest of the source of all kernels, because Numba's cache and the
-linker go by names alone. Numba's cache watches only the file of the function
-that it saves, and does not notice a change in another file. The linker treats
-functions of the same name, number and signature as one function. Numba numbers
-functions as it compiles them, and each process starts again. So without the
-digest, code that one process saved could replace code that another process
-compiled from another version.
+Numba compiles each function that a kernel calls as a library of its own, with a wrapper for Python
+and machine code that nobody calls, and optimizes it again in each caller. Here, a library only
+keeps the code. `object_code` links the libraries of a kernel, and then optimizes and assembles
+them once. The object exports C functions, which need no Numba; see `splitjit._copy.loading`.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import logging
-import sys
-from importlib import resources
 
-import llvmlite
-import numba
-from numba import njit
-from numba.core.registry import cpu_target
+from llvmlite import ir
+from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen, JITCPUCodegen
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
+from numba.core.registry import CPUTarget, cpu_target
+from numba.core.runtime import rtsys
 
-from splitjit._kernels.cached_files import CachedFiles
 
-_log = logging.getLogger(__name__)
+class _Library(AOTCodeLibrary):
+    """The code of one function, neither optimized nor assembled."""
 
-COMPILED = []
-"""The names of the functions that this process compiled, and did not load from the cache."""
+    def add_llvm_module(self, module):
+        self._final_module.link_in(module)
+
+    def add_linking_library(self, library):
+        self._linking_libraries.append(library)
+
+    def finalize(self):
+        self._finalized = True
+
+    def assemble(self, exported):
+        """Link all code that this library needs, optimize it, and return it as an object file."""
+        module = self._final_module
+        for library in _needed_by(self, {}):
+            code = library._final_module
+            if not isinstance(library, _Library):  # a function of Numba, which it has compiled
+                code = library._get_module_for_linking()
+            module.link_in(code, preserve=True)
+        for function in module.functions:
+            if not function.is_declaration and function.name not in exported:
+                function.linkage = "internal"
+                if not any(b"noinline" in attribute for attribute in function.attributes):
+                    function.add_function_attribute("alwaysinline")
+        for variable in module.global_variables:  # Numba's environments, which no kernel uses
+            if not variable.is_declaration:
+                variable.linkage = "internal"
+        module.verify()
+        self._optimize_final_module()
+        return self._codegen._tm.emit_object(module)
+
+
+def _needed_by(library, found):
+    """Return the libraries that a library needs, directly or through others."""
+    for needed in library._linking_libraries:
+        if needed not in found and needed is not rtsys.library:  # kernels count no references
+            found[needed] = None
+            _needed_by(needed, found)
+    return found
+
+
+class _Codegen(AOTCPUCodegen):
+    """Code for this processor that may lie at any address."""
+
+    _library_class = _Library
+    _customize_tm_features = JITCPUCodegen._customize_tm_features
+    _get_host_cpu_features = JITCPUCodegen._get_host_cpu_features
+
+    def __init__(self):
+        super().__init__("splitjit", "host")
+
+    def _get_host_cpu_name(self):
+        return JITCPUCodegen._get_host_cpu_name(self)
+
+    def _customize_tm_options(self, options):
+        self._tm_features = self._customize_tm_features()
+        super()._customize_tm_options(options)
+
+
+class _Target(CPUTarget):
+    """Numba's target for the processor, with our code generator."""
+
+    @property
+    def typing_context(self):
+        return cpu_target.typing_context
+
+    @functools.cached_property
+    def target_context(self):
+        context = cpu_target.target_context.subtarget(_internal_codegen=_Codegen())
+        context.get_executable = lambda library, fndesc, env: fndesc  # nothing runs here
+        return context
+
+
+class _Function(Dispatcher):
+    """A function of kernels, compiled for the types of its arguments, but not for their values."""
+
+    targetdescr = _Target("cpu")
+
+    def add_overload(self, cres):
+        self.overloads[tuple(cres.signature.args)] = cres
+
+    def get_call_template(self, args, kws):
+        types_ = [getattr(kind, "literal_type", kind) for kind in args]
+        return super().get_call_template(types_, kws)
 
 
 def jit(function=None, **options):
-    """Compile a helper of the loops on its first call, as `numba.njit` does.
-
-    It is never a first-class function, so Numba need not compile the wrapper for that.
+    """Let kernels call a function. LLVM inlines it, unless it calls `out_of_line`.
 
     Parameters
     ----------
     function : function
     **options
-        Options of `numba.njit`.
+        Options of `numba.njit`. A function that returns memory of the stack, see `reserve`, needs
+        ``inline="always"``: Numba then inlines it, and the memory lives as long as its caller.
     """
     if function is None:
         return functools.partial(jit, **options)
-    return njit(no_cfunc_wrapper=True, **options)(named(function))
+    flags = {"nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return _Function(function, {}, {**flags, "error_model": "numpy", **options})
 
 
-def named(function):
-    """Give a function a name that no other code has, in this process or in a cache."""
-    function.__qualname__ = f"{function.__name__}_{_digest(function.__module__)}"
-    return function
-
-
-@functools.cache
-def _digest(module):
-    """Return a digest of the source of all kernels, of Python, the compiler and the processor."""
-    source = (_kernel_source(), _module_source(module))
-    target = cpu_target.target_context.codegen().magic_tuple()
-    identity = repr((source, sys.version, numba.__version__, llvmlite.__version__, target))
-    return hashlib.sha256(identity.encode()).hexdigest()[:16]
-
-
-@functools.cache
-def _kernel_source():
-    try:
-        files = resources.files(__package__).iterdir()
-        return [file.read_bytes() for file in sorted(files, key=str) if file.name.endswith(".py")]
-    except OSError:  # a frozen application has no source; Numba watches the executable
-        return []
-
-
-def _module_source(module):
-    module = sys.modules[module]
-    if module.__package__ == __package__:
-        return b""
-    try:
-        return module.__spec__.loader.get_data(module.__file__)
-    except OSError:
-        return b""
-
-
-def compile_cached(decorator, signature, function, *, wait=False, **options):
-    """Compile a function for one signature, or load it from the cache.
+def object_code(functions):
+    """Compile C functions to one object file.
 
     Parameters
     ----------
-    decorator : callable
-        `numba.njit`, `numba.jit` or `numba.cfunc`.
-    signature : tuple or Numba signature
-        The only signature of the function.
-    function : function
-        The function, at the top level of a module.
-    wait : bool, default False
-        Whether to wait while another process compiles the function.
-    **options
-        Options of the decorator.
+    functions : dict
+        From the name of each C function to its signature and the function, which `jit` has made.
+        All values are machine integers.
 
     Returns
     -------
-    callable
-        The result of the decorator.
-
-    Raises
-    ------
-    BlockingIOError
-        If another process compiles the function at this moment, unless `wait`.
+    bytes
     """
-    function = named(function)
-    files = None
-    try:
-        files = CachedFiles(function)
-        if files.are_intact():
-            return _cached(decorator, signature, function, options)
-        with files.lock(wait=wait):
-            if not files.are_intact():  # else the other process has finished meanwhile
-                files.discard()
-            compiled = _cached(decorator, signature, function, options)
-            files.seal()
-            return compiled
-    except BlockingIOError:
-        raise
-    except Exception:  # no folder, no space or damaged files must not fail a split
-        _log.debug("%s is not cached", function.__qualname__, exc_info=True)
-    if files is not None:
-        files.discard()
-    COMPILED.append(function.__qualname__)
-    return decorator(signature, **options)(function)
+    context = _Function.targetdescr.target_context  # before the lock, as other threads take both
+    with global_compiler_lock:
+        library = context.codegen().create_library("splitjit")
+        for name, (signature, function) in functions.items():
+            function.compile(signature.args)
+            compiled = function.overloads[signature.args]
+            library.add_linking_library(compiled.library)
+            library.add_ir_module(_c_function(context, library, name, compiled))
+        return library.assemble(functions)
 
 
-def _cached(decorator, signature, function, options):
-    """Load a function from Numba's cache, or compile it and save it there."""
-    compiled = decorator(signature, cache=True, **options)(function)
-    try:
-        hits = compiled.cache_hits  # of a C callback
-    except AttributeError:
-        hits = sum(compiled.stats.cache_hits.values())
-    if not hits:
-        COMPILED.append(function.__qualname__)
-    return compiled
+def _c_function(context, library, name, compiled):
+    """Return the code of a C function that calls a compiled function, which never raises."""
+    module = library.create_ir_module(name)
+    kinds = compiled.signature.args
+    result = compiled.signature.return_type
+    values = [context.get_value_type(kind) for kind in kinds]
+    kind = ir.FunctionType(context.get_value_type(result), values)
+    builder = ir.IRBuilder(ir.Function(module, kind, name).append_basic_block())
+    callee = context.declare_function(module, compiled.fndesc)
+    _, value = context.call_conv.call_function(
+        builder, callee, result, kinds, builder.function.args
+    )
+    builder.ret(value)
+    return module

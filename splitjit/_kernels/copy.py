@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import greatest, least
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import Runs, move_runs
 from splitjit._kernels.table import BLOCK, LINE, PAGE
@@ -48,7 +49,7 @@ class Share(NamedTuple):
     block: int
 
 
-@jit(inline="always")
+@jit
 def share_of(layout, task, tasks):
     """Return the share of a task."""
     row = total = 0
@@ -60,13 +61,15 @@ def share_of(layout, task, tasks):
     by_rows = runs >= _ROWS_PER_TASK * tasks or (runs > 0 and tasks == 1)
     length = runs if by_rows else total
     first, last = length * task // tasks, length * (task + 1) // tasks
-    block = max(last - first, 1)
+    block = greatest(last - first, 1)
     if by_rows:  # of many parts, a block holds a page each if possible
-        block = max(min(max(BLOCK, layout.count * PAGE), 2 * BLOCK) // max(row, 1), 1)
+        block = greatest(
+            least(greatest(BLOCK, layout.count * PAGE), 2 * BLOCK) // greatest(row, 1), 1
+        )
     return Share(by_rows, row, first, last, block)
 
 
-@jit(inline="always")
+@jit
 def cut_at_line(position, part, target):
     """Move a cut in the bytes of a part back to a cache line of the target.
 
@@ -74,10 +77,10 @@ def cut_at_line(position, part, target):
     """
     if position >= part.nbytes:
         return part.nbytes
-    return max(position - (target + part.target_offset + position) % LINE, 0)
+    return greatest(position - (target + part.target_offset + position) % LINE, 0)
 
 
-@jit(inline="always")
+@jit
 def runs_at(call, layout, part, first, last):
     """Return the evenly spaced runs at the start of the bytes [first, last) of a part.
 
@@ -99,14 +102,14 @@ def runs_at(call, layout, part, first, last):
         if d == inner:
             left -= i
         rest = outer
-    length, count = run, min(left, (last - first) // run)
+    length, count = run, least(left, (last - first) // run)
     if offset or count == 0:  # a piece of a run
-        length, count = min(run - offset, last - first), 1
+        length, count = least(run - offset, last - first), 1
     target_step, source_step = part.target_strides[inner], layout.source_strides[inner]
     return Runs(target, source, length, count, target_step, source_step)
 
 
-@jit(inline="always")
+@jit
 def copy_range(call, layout, part, first, last):
     """Copy the bytes [first, last) of a part."""
     while first < last:
@@ -123,7 +126,7 @@ def copy(task, tasks, arguments):
     layout = layout_at(call.layout)
     by_rows, _, first, last, block = share_of(layout, task, tasks)
     for i in range(first, last, block):
-        j = min(i + block, last)
+        j = least(i + block, last)
         start = 0
         for p in range(layout.count):
             part = part_at(layout, p)

@@ -21,6 +21,7 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     copy_bytes,
     fence,
+    least,
     move,
     out_of_line,
     reserve,
@@ -38,7 +39,7 @@ _STAGE = _MOST * _REGION
 _RESERVED = _STAGE + _MOST * WORD  # with the table of the regions
 
 
-@jit(inline="always")
+@jit
 def _copy_items(call, layout, first, last):
     """Copy the items [first, last) of every part, one by one."""
     for p in range(layout.count):
@@ -107,13 +108,13 @@ def _stream_lines(kind, targets, step, offset, source, count):
     return deinterleave_lines(kind, targets, step, offset, source, count, True)
 
 
-@jit(inline="always")
+@jit
 def _stage_lines(kind, targets, step, offset, source, count):
     """Copy lines, bypassing the cache, to parts of any alignment."""
     parts = kind[0]
     table = _stage_for(targets, step, offset, parts)
     for first in range(0, count, _GROUP):
-        n = min(_GROUP, count - first)
+        n = least(_GROUP, count - first)
         if not _copy_lines(kind, table, WORD, 0, source, n):
             return 0
         _stream_staged(table, targets, step, offset, parts, n, first == 0)
@@ -124,7 +125,7 @@ def _stage_lines(kind, targets, step, offset, source, count):
     return count
 
 
-@jit(inline="always")
+@jit
 def _lines_coincide(layout):
     """Return whether cache lines begin at the same items in all parts."""
     first = part_at(layout, 0).target_offset
@@ -145,7 +146,7 @@ def deinterleave(task, tasks, arguments):
     skew = -(call.target + part.target_offset + first * part.run) % LINE
     direct = call.stream and skew % part.run == 0 and _lines_coincide(layout)
     if direct:  # the items before the first cache line are copied one by one
-        head = min(skew // part.run, last - first)
+        head = least(skew // part.run, last - first)
         _copy_items(call, layout, first, first + head)
         first += head
     targets = layout.rows + WORD * TARGET_OFFSET

@@ -1,32 +1,31 @@
-"""Check arrays and make them, in less time than Python takes for one check, and copy small ones.
+"""Builtin functions of Python that check NumPy arrays, make them, and copy small ones.
 
-The functions read NumPy arrays and Python lists where these lie in memory; see
-`splitjit._kernels.table` for the fields. They hold Python's global interpreter lock (GIL),
-so that no other thread changes these objects, or the record of the outputs, meanwhile.
+Python calls these C functions with the global interpreter lock (GIL) held, so no other thread
+changes an object meanwhile. They read arrays and lists where these lie in memory; see
+`splitjit._kernels.table` for the fields. `record` is the ``self`` of the function: an array with
+the words of `Expected`, which keeps alive all that they address.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
-from numba import njit, types
+from numba import types
 
-from splitjit._kernels.compiling import compile_cached, jit
-from splitjit._kernels.intrinsics import reserve, words_at
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import greatest, out_of_line, reserve, words_at
 from splitjit._kernels.launch import call_loop
-from splitjit._kernels.records import expected_at, layout_at
-from splitjit._kernels.references import (
-    OBJECT,
-    address_of,
+from splitjit._kernels.objects import (
+    as_integer,
     decrement,
     increment,
+    integer_object,
     new_array,
     new_list,
-    reference_to,
     set_base,
     set_item,
 )
+from splitjit._kernels.records import expected_at, layout_at
 from splitjit._kernels.table import (
     ARRAY_DATA,
     ARRAY_DTYPE,
@@ -67,13 +66,13 @@ class _Array(NamedTuple):
     flags: int
 
 
-@jit(inline="always")
+@jit
 def _data_of(array):
     """Return the address of the first element of an ndarray."""
-    return words_at(address_of(array))[ARRAY_DATA]
+    return words_at(array)[ARRAY_DATA]
 
 
-@jit(inline="always")
+@jit
 def _array_at(address):
     words = words_at(address)
     return _Array(
@@ -87,7 +86,7 @@ def _array_at(address):
     )
 
 
-@jit(inline="always")
+@jit
 def _extents_at(expected, rank):
     """Return the shape of the source, its strides, and the sizes, which follow `Expected`."""
     shape = expected + WORD * _FIELDS
@@ -95,7 +94,7 @@ def _extents_at(expected, rank):
     return words_at(shape), words_at(shape + row), words_at(shape + 2 * row)
 
 
-@jit(inline="always")
+@jit
 def _is_expected(call, expected, source):
     """Return whether an object is an array of the expected shape, dtype and strides."""
     if words_at(source)[OBJECT_TYPE] != call.array_type:  # only an ndarray has the other fields
@@ -103,7 +102,7 @@ def _is_expected(call, expected, source):
     return _is_as(call, expected, source, call.dtype)
 
 
-@jit(inline="always")
+@jit
 def _is_as(call, expected, source, dtype):
     """Return whether an ndarray has the expected shape and strides, and a dtype."""
     x = _array_at(source)
@@ -116,7 +115,7 @@ def _is_as(call, expected, source, dtype):
     return True
 
 
-@jit(inline="always")
+@jit
 def _fit(call, expected, source, outputs, layout):
     """Return whether the arrays of a list fit, and share no memory with any other array.
 
@@ -156,73 +155,67 @@ def _fit(call, expected, source, outputs, layout):
                 other = words_at(earlier)
                 if first < other[TARGET_OFFSET] + other[NBYTES] and other[TARGET_OFFSET] < last:
                     return False
-        highest = max(highest, last)
+        highest = greatest(highest, last)
         words[TARGET_OFFSET] = first
         row += record.row
     return True
 
 
-def _into(record, layout, source, outputs):
-    """Check a source and the arrays of a list, and copy if the record has a loop.
+@jit
+def _place(expected, layout, source, outputs):
+    """Check a source and the arrays of a list; write their addresses to the record `layout`.
 
-    Parameters
-    ----------
-    record : ndarray
-        The record of `Expected`.
-    layout : ndarray
-        A layout record, to which this function writes the addresses of the outputs.
-    source : object
-        Any object.
-    outputs : list
-
-    Returns
-    -------
-    int
-        The address of the first element of the source, or 0 if an array is not as expected,
-        or if two arrays share memory. Then nothing has been copied.
+    Return the address of the first element of the source, or 0 if an array is not as expected, or
+    if two arrays share memory.
     """
+    call = expected_at(expected)
+    if words_at(outputs)[OBJECT_TYPE] != call.list_type:
+        return 0
+    if not _is_expected(call, expected, source):
+        return 0
+    if not _fit(call, expected, source, outputs, layout):
+        return 0
+    return words_at(source)[ARRAY_DATA]
+
+
+def into(record, arguments, count):
+    """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if nothing is copied."""
     expected = _data_of(record)
     call = expected_at(expected)
-    x = address_of(source)
-    if not _is_expected(call, expected, x):
-        return 0
-    to = _data_of(layout)
-    if not _fit(call, expected, x, address_of(outputs), to):
-        return 0
-    data = words_at(x)[ARRAY_DATA]
-    if call.loop:
-        call_loop(call.loop, 0, 1, Arguments(call.stream, 0, data, to))
-    return data
+    data = 0
+    if count == 2:
+        data = _place(expected, call.into, words_at(arguments)[0], words_at(arguments)[1])
+    if data:
+        call_loop(call.loop, 0, 1, Arguments(call.stream, 0, data, call.into))
+        return integer_object(1)
+    return integer_object(0)
 
 
-def _fresh(record, is_checked, source):
-    """Copy an array to new parts in one block of memory if the array is as expected.
+def place(record, arguments, count):
+    """``place(x, outputs, layout)``: write the addresses of outputs to the array `layout`.
 
-    Objects are made before the address of the data is read: to make them may start Python's
-    garbage collector, and a finalizer may change the array.
-
-    Parameters
-    ----------
-    record : ndarray
-        The record of `Expected`.
-    is_checked : int
-        1 if the caller knows that the array is as expected. Its dtype may be another object
-        that is equal to the expected one.
-    source : object
-        Any object.
-
-    Returns
-    -------
-    list of ndarray
-        The parts, or an empty list if nothing has been copied. The call raises MemoryError
-        if there is not enough memory.
+    Return the address of the first element of `x`, or 0 if the arrays do not fit.
     """
+    if count != 3:
+        return integer_object(0)
+    given = words_at(arguments)
+    return integer_object(_place(_data_of(record), _data_of(given[2]), given[0], given[1]))
+
+
+@jit
+def _fresh(record, source, is_checked):
+    """Copy an array to new parts in one block of memory, and return them in a list.
+
+    The list is empty if nothing has been copied; 0 says that Python has set an error. Objects are
+    made before the address of the data is read: to make them may start Python's garbage
+    collector, and a finalizer may change the array.
+    """
+    out_of_line()
     expected = _data_of(record)
     call = expected_at(expected)
-    array = address_of(source)
-    if not is_checked and not _is_expected(call, expected, array):
-        return reference_to(new_list(0))
-    dtype = words_at(array)[ARRAY_DTYPE]
+    if not is_checked and not _is_expected(call, expected, source):
+        return new_list(0)
+    dtype = words_at(source)[ARRAY_DTYPE]
     increment(dtype)
     memory = _bytes(call, 0)
     parts = 0
@@ -232,17 +225,30 @@ def _fresh(record, is_checked, source):
         parts = _parts_of(call, expected, dtype, memory, block, new_list(call.count))
         decrement(memory)  # each part has a reference of its own
     if parts:
-        if _is_as(call, expected, array, dtype):
-            data = words_at(array)[ARRAY_DATA]
+        if _is_as(call, expected, source, dtype):
+            data = words_at(source)[ARRAY_DATA]
             call_loop(call.loop, 0, 1, Arguments(call.stream, block, data, call.fresh))
         else:
             decrement(parts)
             parts = new_list(0)
     decrement(dtype)
-    return reference_to(parts)
+    return parts
 
 
-@jit(inline="always")
+def fresh(record, source):
+    """``fresh(x)``: copy `x` to new parts; return no parts if `x` is not as expected."""
+    return _fresh(record, source, False)
+
+
+def fresh_checked(record, source):
+    """``fresh_checked(x)``: the same for an array of the expected shape, strides and item size.
+
+    Its dtype may be another object that is equal to the expected one.
+    """
+    return _fresh(record, source, True)
+
+
+@jit
 def _bytes(call, data):
     """Make the array of the bytes of a block, over given memory, or over new memory."""
     length = reserve(WORD, WORD)
@@ -250,7 +256,7 @@ def _bytes(call, data):
     return new_array(call, call.byte, 1, length, data)
 
 
-@jit(inline="always")
+@jit
 def _parts_of(call, expected, dtype, memory, block, parts):
     """Put arrays over a block into a list; return the list, or 0 if NumPy has set an error."""
     if not parts:
@@ -276,70 +282,49 @@ def _parts_of(call, expected, dtype, memory, block, parts):
     return parts
 
 
-def _source(record, source):
-    """Return the address of the first element of an array, or 0 if it is not as expected."""
+def check(record, source):
+    """``check(x)``: return the address of the first element, or 0 if `x` is not as expected."""
     expected = _data_of(record)
-    x = address_of(source)
-    if not _is_expected(expected_at(expected), expected, x):
-        return 0
-    return words_at(x)[ARRAY_DATA]
+    if not _is_expected(expected_at(expected), expected, source):
+        return integer_object(0)
+    return integer_object(words_at(source)[ARRAY_DATA])
 
 
-def _parts(record, source, memory, block):
-    """Make the parts of an array, which is as expected, over a block of memory.
+def parts(record, arguments, count):
+    """``parts(x, memory, block)``: make the parts over the block at an address.
 
-    Parameters
-    ----------
-    record : ndarray
-        The record of `Expected`.
-    source : ndarray
-    memory : object
-        The owner of the memory.
-    block : int
-        Address of the block.
-
-    Returns
-    -------
-    list of ndarray
-        The parts, uninitialized, and at last the array that is the base of all of them.
+    `x` is as expected, and `memory` owns the block. The list has the parts, uninitialized, and at
+    last the array that is the base of all of them.
     """
     expected = _data_of(record)
     call = expected_at(expected)
-    dtype = words_at(address_of(source))[ARRAY_DTYPE]
+    given = words_at(arguments)
+    if count != 3:
+        return new_list(0)
+    dtype = words_at(given[0])[ARRAY_DTYPE]
     increment(dtype)  # a finalizer may give the source another dtype
+    block = as_integer(given[2])
     lease = _bytes(call, block)
-    parts = 0
+    made = 0
     if lease:
-        if set_base(call, lease, address_of(memory)):
-            parts = _parts_of(call, expected, dtype, lease, block, new_list(call.count + 1))
-        if parts:
-            set_item(parts, call.count, lease)
+        if set_base(call, lease, given[1]):
+            made = _parts_of(call, expected, dtype, lease, block, new_list(call.count + 1))
+        if made:
+            set_item(made, call.count, lease)
         else:
             decrement(lease)
     decrement(dtype)
-    return reference_to(parts)
+    return made
 
 
-_SIGNATURES = {
-    _into: types.intp(OBJECT, OBJECT, OBJECT, OBJECT),
-    _fresh: OBJECT(OBJECT, types.intp, OBJECT),
-    _parts: OBJECT(OBJECT, OBJECT, OBJECT, types.intp),
-    _source: types.intp(OBJECT, OBJECT),
+_METH_O = types.intp(types.intp, types.intp)
+_METH_FASTCALL = types.intp(types.intp, types.intp, types.intp)
+
+FUNCTIONS = {
+    "into": (_METH_FASTCALL, jit(into)),
+    "place": (_METH_FASTCALL, jit(place)),
+    "fresh": (_METH_O, jit(fresh)),
+    "fresh_checked": (_METH_O, jit(fresh_checked)),
+    "check": (_METH_O, jit(check)),
+    "parts": (_METH_FASTCALL, jit(parts)),
 }
-
-
-@functools.cache
-def code():
-    """Compile the functions of entries, or load them from the cache.
-
-    Returns
-    -------
-    into, fresh, parts, source : callable
-        The compiled functions without Numba's dispatchers, which take 0.1 µs for a call.
-    """
-    return tuple([_compiled(function) for function in _SIGNATURES])
-
-
-def _compiled(function):
-    signature = _SIGNATURES[function]
-    return compile_cached(njit, signature, function, nogil=False).get_overload(signature.args)

@@ -1,26 +1,21 @@
-"""Run a loop once for each task, on one thread or on several."""
+"""Run a loop once for each task, on one thread or on several.
+
+Python calls these C functions as builtin functions. Their arguments are integers. The caller keeps
+the memory that they address alive; the global interpreter lock (GIL) is free while a loop runs.
+"""
 
 from __future__ import annotations
 
-import functools
-
 from llvmlite import ir
-from numba import cfunc, njit, prange, types
+from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from splitjit._kernels.cached_files import CachedFiles
-from splitjit._kernels.compiling import compile_cached, named
-from splitjit._kernels.copy import copy
-from splitjit._kernels.deinterleave import deinterleave
-from splitjit._kernels.stream import stream
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import words_at
+from splitjit._kernels.objects import as_integer, integer_object, release_gil, take_gil
 from splitjit._kernels.table import Arguments
-from splitjit._kernels.transpose import transpose
 from splitjit._kernels.wake import finish, new_state, start
-
-_LOOP = types.void(types.intp, types.intp, types.intp)
-LAUNCH = types.void(types.intp, types.intp, types.intp, *[types.intp] * len(Arguments._fields))
-_LOOPS = {"copy": copy, "stream": stream, "deinterleave": deinterleave, "transpose": transpose}
 
 
 @intrinsic
@@ -37,85 +32,56 @@ def call_loop(typingctx, loop, task, tasks, arguments):
     return types.void(types.intp, types.intp, types.intp, arguments), codegen
 
 
-# The launchers take the fields of `Arguments` one by one: Numba unpacks them 0.5 µs faster
-# than a named tuple.
+@jit
+def _arguments(given):
+    """Read the last four arguments of a launch."""
+    stream, target = as_integer(given[3]), as_integer(given[4])
+    return Arguments(stream, target, as_integer(given[5]), as_integer(given[6]))
 
 
-def _serial(loop, naps, tasks, stream, target, source, layout):
-    arguments = Arguments(stream, target, source, layout)
-    for task in range(tasks):
-        call_loop(loop, task, tasks, arguments)
+def run(module, arguments, count):
+    """``run(loop, naps, tasks, *Arguments)``: run one task on the calling thread."""
+    given = words_at(arguments)
+    loop, call = as_integer(given[0]), _arguments(given)
+    state = release_gil()
+    call_loop(loop, 0, 1, call)
+    take_gil(state)
+    return integer_object(1)
 
 
-def _parallel(loop, naps, tasks, stream, target, source, layout):
-    arguments = Arguments(stream, target, source, layout)
+@jit(parallel=True)
+def _run_tasks(loop, naps, tasks, call):
     state = new_state()
     for task in prange(tasks):
         start(state, naps)
-        call_loop(loop, task, tasks, arguments)
+        call_loop(loop, task, tasks, call)
         finish(state, naps, tasks)
+
+
+def run_parallel(module, arguments, count):
+    """``run_parallel(loop, naps, tasks, *Arguments)``: run the tasks on Numba's threads."""
+    given = words_at(arguments)
+    loop, naps, tasks = as_integer(given[0]), as_integer(given[1]), as_integer(given[2])
+    call = _arguments(given)
+    state = release_gil()
+    _run_tasks(loop, naps, tasks, call)
+    take_gil(state)
+    return integer_object(1)
 
 
 _get_num_threads = types.ExternalFunction("get_num_threads", types.int32())
 
 
-def _count_threads():
-    return _get_num_threads()
+def count_threads(module, argument):
+    """``count_threads(None)``: return how many threads Numba allows this thread to use."""
+    return integer_object(_get_num_threads())
 
 
-@functools.cache
-def thread_counter():
-    """Compile `numba.get_num_threads`, or load it from the cache: it then takes 0.5 µs less.
+_METH_O = types.intp(types.intp, types.intp)
+_METH_FASTCALL = types.intp(types.intp, types.intp, types.intp)
 
-    Returns
-    -------
-    callable
-        The function, to be called after Numba has started its threads.
-    """
-    return compile_cached(njit, types.intp(), _count_threads).get_overload(())
-
-
-@functools.cache
-def copy_loop(name):
-    """Compile one of the loops that copy, or load it from the cache.
-
-    Each loop is compiled once for both launchers, which call it by its address.
-    Otherwise Numba would optimize it anew in each launcher.
-
-    Parameters
-    ----------
-    name : str
-        One of `splitjit._kernels.table.LOOPS`.
-
-    Returns
-    -------
-    numba.core.ccallback.CFunc
-        The compiled code ``loop(task, tasks, address of Arguments)``.
-    """
-    return compile_cached(cfunc, _LOOP, _LOOPS[name], error_model="numpy")
-
-
-def is_missing(name):
-    """Return whether the cache could hold one of the loops that copy, but does not."""
-    try:
-        return not CachedFiles(named(_LOOPS[name])).are_intact()
-    except Exception:  # no folder can hold a cache
-        return False
-
-
-@functools.cache
-def launcher(parallel):
-    """Compile a launcher, or load it from the cache.
-
-    Parameters
-    ----------
-    parallel : bool
-        Whether the tasks run on Numba's threads, or one after another.
-
-    Returns
-    -------
-    callable
-        ``launch(address of a loop, naps, tasks, *Arguments)``; see `splitjit._kernels.wake`
-    """
-    function = _parallel if parallel else _serial
-    return compile_cached(njit, LAUNCH, function, parallel=parallel, nogil=True)
+SERIAL = {"run": (_METH_FASTCALL, jit(run))}
+PARALLEL = {
+    "run_parallel": (_METH_FASTCALL, jit(run_parallel)),
+    "count_threads": (_METH_O, jit(count_threads)),
+}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
+from numba import types
+from numba.extending import register_jitable
 
-import numpy as np
-from numba import njit, types
-
-from splitjit._kernels.compiling import compile_cached, jit
+from splitjit._kernels.compiling import jit
 from splitjit._kernels.copy import copy_range, cut_at_line
-from splitjit._kernels.intrinsics import fence, reserve, words_at
+from splitjit._kernels.intrinsics import fence, greatest, reserve, words_at
 from splitjit._kernels.records import Arguments, layout_at, part_at
 from splitjit._kernels.runs import staging_buffer
 from splitjit._kernels.stream import has_no_gaps, stream_range
@@ -33,13 +31,13 @@ _RECORD = WORD * (HEADER + MAX_RANK + row_words(MAX_RANK))
 _SCRATCH = _RECORD + WORD * 3 * MAX_RANK
 
 
-@jit(inline="always")
+@register_jitable(inline="always")
 def scratch():
     """Reserve memory for `lay_out_part`, and return its address."""
     return reserve(_SCRATCH, LINE)
 
 
-@jit
+@register_jitable
 def lay_out_part(record, shape, strides, target_strides, axis, size, itemsize):
     """Write the layout record of a single part, as `splitjit._copy.layout` does.
 
@@ -80,7 +78,7 @@ def lay_out_part(record, shape, strides, target_strides, axis, size, itemsize):
         found[0], found[1], found[2] = 1, 0, 0
         dims = 1
     header = words_at(record)
-    header[DIMS], header[COUNT], header[RUNS] = dims, 1, nbytes // max(run, 1)
+    header[DIMS], header[COUNT], header[RUNS] = dims, 1, nbytes // greatest(run, 1)
     source_strides = words_at(record + WORD * HEADER)
     row = words_at(record + WORD * (HEADER + dims))
     row[SOURCE_OFFSET], row[TARGET_OFFSET], row[RUN], row[NBYTES] = 0, 0, run, nbytes
@@ -106,18 +104,8 @@ def _copy_part(stream, target, source, record, first, last):
     in_lines = has_no_gaps(layout.dims, part)
     if in_lines:
         first, last = cut_at_line(first, part, target), cut_at_line(last, part, target)
-    stream_range(call, layout, part, in_lines, staging_buffer(), np.intp(0), first, last)
+    stream_range(call, layout, part, in_lines, staging_buffer(), 0, first, last)
     fence()
 
 
-@functools.cache
-def copy_part():
-    """Compile the loop that compiled code of users calls, or load it from the cache.
-
-    Returns
-    -------
-    callable
-        ``loop(stream, target, source, record, first, last)``, all integers
-    """
-    signature = types.void(*[types.intp] * 6)
-    return compile_cached(njit, signature, _copy_part, wait=True, error_model="numpy")
+FUNCTIONS = {"copy_part": (types.void(*[types.intp] * 6), jit(_copy_part))}

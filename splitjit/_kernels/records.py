@@ -70,7 +70,7 @@ def expected_at(typingctx, address):
     return _read(Expected)
 
 
-@jit(inline="always")
+@jit
 def layout_at(address):
     """Read the header of the record at an address."""
     words = words_at(address)

@@ -18,11 +18,11 @@ collected in registers.
 
 from __future__ import annotations
 
-import numpy as np
-
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     copy_bytes,
+    greatest,
+    least,
     merge_line,
     move,
     prefetch,
@@ -42,7 +42,7 @@ _GROUP = 16  # most runs of a group
 _BITS = LINE.bit_length() - 1
 
 
-@jit(inline="always")
+@jit
 def suits_rows(call, layout, row):
     """Return whether `stream_rows` can copy parts that have no gaps, in rows of `row` bytes."""
     suits = layout.dims == 1 and layout.source_strides[0] == row
@@ -54,7 +54,7 @@ def suits_rows(call, layout, row):
     return suits
 
 
-@jit(inline="always")
+@jit
 def _merge_runs(target, source, run, first, last, runs, row, ahead):
     """Copy the runs [first, last) of a part that has `runs` runs of `run` bytes, at least a line.
 
@@ -68,7 +68,7 @@ def _merge_runs(target, source, run, first, last, runs, row, ahead):
             for k in range(0, run, LINE):
                 prefetch(source + ahead + k)
         begun = target & (LINE - 1)  # bytes of the first line that come before this run
-        k = np.intp(0)
+        k = 0
         if begun:
             k += LINE - begun
             if i == 0:
@@ -85,7 +85,7 @@ def _merge_runs(target, source, run, first, last, runs, row, ahead):
         copy_bytes(target - tail, source - row + run - tail, tail)
 
 
-@jit(inline="always")
+@jit
 def _collect_runs(target, source, run, first, last, runs, row):
     """Copy the groups of runs that end with one of the runs [first, last) of a part.
 
@@ -100,7 +100,7 @@ def _collect_runs(target, source, run, first, last, runs, row):
     words = run >> bits
     head = ((-target & (LINE - 1)) >> bits) * (11 if words == 3 else 1) & ((1 << group) - 1)
     groups = (runs - head - 1) >> group
-    begin, end = max((first - head) >> group, 0), min((last - head) >> group, groups)
+    begin, end = greatest((first - head) >> group, 0), least((last - head) >> group, groups)
     if begin < end:
         i = head + (begin << group)
         collect_runs(target + i * run, source + i * row, run, end - begin, row)
@@ -111,21 +111,21 @@ def _collect_runs(target, source, run, first, last, runs, row):
         move_runs(target + i * run, source + i * row, run, runs - i, run, row)
 
 
-@jit(inline="always")
+@jit
 def stream_rows(call, layout, row, first, last):
     """Copy the rows [first, last): one row, or a few rows, to each part in turn."""
     shortest = row
     for p in range(layout.count):
-        shortest = min(shortest, part_at(layout, p).run)
-    turn, ahead = 1, np.intp(0)
+        shortest = least(shortest, part_at(layout, p).run)
+    turn, ahead = 1, 0
     if shortest < LINE:
-        turn = max(_COLLECTED_TURN, _COLLECTED_LINES * layout.count) // row
-        turn = max(turn - turn % _GROUP if turn > _GROUP else turn, 1)
+        turn = greatest(_COLLECTED_TURN, _COLLECTED_LINES * layout.count) // row
+        turn = greatest(turn - turn % _GROUP if turn > _GROUP else turn, 1)
     elif row < _LEAST * layout.count:
-        turn = max(_TURN * layout.count // row, 2)
-        ahead = min(max(turn * row, _NEAR), _FAR)
+        turn = greatest(_TURN * layout.count // row, 2)
+        ahead = least(greatest(turn * row, _NEAR), _FAR)
     for i in range(first, last, turn):
-        j = min(i + turn, last)
+        j = least(i + turn, last)
         for p in range(layout.count):
             part = part_at(layout, p)
             target, source = call.target + part.target_offset, call.source + part.source_offset

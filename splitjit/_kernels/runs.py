@@ -19,6 +19,8 @@ from typing import NamedTuple
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     copy_bytes,
+    greatest,
+    least,
     move,
     out_of_line,
     prefetch,
@@ -95,7 +97,7 @@ def move_runs(target, source, run, count, target_step, source_step):
 def stream_bytes(target, source, nbytes):
     """Copy full lines with stores that bypass the cache, partial lines with ordinary stores."""
     out_of_line()
-    head = min(-target % LINE, nbytes)
+    head = least(-target % LINE, nbytes)
     if head:
         copy_bytes(target, source, head)
     tail = head + (nbytes - head) // LINE * LINE
@@ -105,7 +107,7 @@ def stream_bytes(target, source, nbytes):
         copy_bytes(target + tail, source + tail, nbytes - tail)
 
 
-@jit(inline="always")
+@jit
 def put_bytes(stream, target, source, nbytes):
     """Copy bytes. If `stream`, the stores of full lines bypass the cache."""
     if stream:
@@ -114,7 +116,7 @@ def put_bytes(stream, target, source, nbytes):
         copy_bytes(target, source, nbytes)
 
 
-@jit(inline="always")
+@jit
 def _prefetch_runs(ahead, n, run, source, source_step):
     """Prefetch `n` runs: at `ahead`, or if `ahead` is 0, the runs after the `n` at `source`."""
     if ahead:
@@ -127,14 +129,14 @@ def _prefetch_runs(ahead, n, run, source, source_step):
                 prefetch(k)
 
 
-@jit(inline="always")
+@jit
 def open_stream(target):
     """Begin to stream to a contiguous target."""
     fill = target % LINE
     return Stream(target - fill, fill, fill)
 
 
-@jit(inline="always")
+@jit
 def _put_lines(stage, stream, nbytes):
     """Count `nbytes` more in the staging buffer, and stream the full lines in it.
 
@@ -154,7 +156,7 @@ def _put_lines(stage, stream, nbytes):
     return Stream(line + full, fill - full, skip)
 
 
-@jit(inline="always")
+@jit
 def close_stream(stage, stream):
     """Write the partial last line."""
     copy_bytes(stream.line + stream.skip, stage + stream.skip, stream.fill - stream.skip)
@@ -166,7 +168,7 @@ def _stream_long_runs(stage, stream, runs):
     out_of_line()
     run, source = runs.run, runs.source
     for _ in range(runs.count):
-        head = min(-stream.fill % LINE, run)
+        head = least(-stream.fill % LINE, run)
         copy_bytes(stage + stream.fill, source, head)
         stream = _put_lines(stage, stream, head)
         tail = head + (run - head) // LINE * LINE
@@ -178,13 +180,13 @@ def _stream_long_runs(stage, stream, runs):
     return stream
 
 
-@jit(inline="always")
+@jit
 def _stream_short_runs(stage, stream, ahead, runs):
     """Gather a batch of runs in the staging buffer, stream its full lines, and so on."""
     run, source, count = runs.run, runs.source, runs.count
-    batch = max(_BATCH // run, 1)
+    batch = greatest(_BATCH // run, 1)
     while count > 0:
-        n = min(batch, count)
+        n = least(batch, count)
         _prefetch_runs(ahead, n, run, source, runs.source_step)
         if ahead:
             ahead += n * run
@@ -195,7 +197,7 @@ def _stream_short_runs(stage, stream, ahead, runs):
     return stream
 
 
-@jit(inline="always")
+@jit
 def stream_runs(stage, stream, ahead, runs):
     """Append runs to a contiguous target with stores that bypass the cache.
 
@@ -218,7 +220,7 @@ def stream_runs(stage, stream, ahead, runs):
     return _stream_long_runs(stage, stream, runs)
 
 
-@jit(inline="always")
+@jit
 def put_runs(runs):
     """Copy runs to a target that may have gaps; stores of long runs bypass the cache."""
     target, source, run = runs.target, runs.source, runs.run

@@ -7,11 +7,9 @@ such a line would need ordinary stores of both sides. Contiguous rows are copied
 
 from __future__ import annotations
 
-import numpy as np
-
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.copy import cut_at_line, runs_at, share_of
-from splitjit._kernels.intrinsics import fence
+from splitjit._kernels.intrinsics import fence, least
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.rows import stream_rows, suits_rows
 from splitjit._kernels.runs import (
@@ -23,7 +21,7 @@ from splitjit._kernels.runs import (
 )
 
 
-@jit(inline="always")
+@jit
 def has_no_gaps(dims, part):
     """Return whether the runs of a part follow each other without gaps in the target."""
     step = part.run
@@ -34,7 +32,7 @@ def has_no_gaps(dims, part):
     return True
 
 
-@jit(inline="always")
+@jit
 def stream_range(call, layout, part, in_lines, stage, ahead, first, last):
     """Copy the bytes [first, last) of a part.
 
@@ -85,8 +83,8 @@ def stream(task, tasks, arguments):
     contiguous = by_rows and layout.dims == 1 and layout.source_strides[0] == row
     begin = call.source + part_at(layout, 0).source_offset
     for i in range(first, last, block):
-        j = min(i + block, last)
-        ahead = begin + j * row if contiguous and j + block <= last else np.intp(0)
+        j = least(i + block, last)
+        ahead = begin + j * row if contiguous and j + block <= last else 0
         start = 0
         for p in range(layout.count):
             part = part_at(layout, p)

@@ -71,8 +71,8 @@ class Expected(NamedTuple):
 
     Attributes
     ----------
-    array_type, dtype : int
-        Addresses of `numpy.ndarray` and of the dtype of all arrays.
+    array_type, list_type, dtype : int
+        Addresses of `numpy.ndarray`, of `list`, and of the dtype of all arrays.
     flags : int
         The flags that an output must have.
     rank, axis, count : int
@@ -86,6 +86,9 @@ class Expected(NamedTuple):
     fresh : int
         The address of the layout record of fresh parts. Target offsets count from the start
         of their block.
+    into : int
+        The address of a layout record to which `into` writes the addresses of outputs. No other
+        thread runs while a call uses it.
     nbytes : int
         The length of the memory of fresh parts; of small ones, with room to align the block.
     byte : int
@@ -95,6 +98,7 @@ class Expected(NamedTuple):
     """
 
     array_type: int
+    list_type: int
     dtype: int
     flags: int
     rank: int
@@ -105,6 +109,7 @@ class Expected(NamedTuple):
     stream: int
     loop: int
     fresh: int
+    into: int
     nbytes: int
     byte: int
     new_array: int
@@ -158,3 +163,38 @@ two."""
 
 LOOPS = ("copy", "stream", "deinterleave", "transpose")
 """The names of the loops. Each loop is compiled on its own, when a layout first needs it."""
+
+KERNELS = {
+    **{loop: (loop,) for loop in LOOPS},
+    "entry": ("into", "place", "fresh", "fresh_checked", "check", "parts"),
+    "serial": ("run",),
+    "parallel": ("run_parallel", "count_threads"),
+    "part": ("copy_part",),
+}
+"""The object files, and the C functions that each one has."""
+
+PYTHON_FUNCTIONS = (
+    "PyEval_RestoreThread",
+    "PyEval_SaveThread",
+    "PyList_New",
+    "PyList_SetItem",
+    "PyLong_AsSsize_t",
+    "PyLong_FromSsize_t",
+    "Py_DecRef",
+    "Py_IncRef",
+)
+"""The functions of Python that kernels call."""
+
+NUMBA_FUNCTIONS = (
+    "allocate_sched",
+    "deallocate_sched",
+    "do_scheduling_unsigned",
+    "get_num_threads",
+    "get_parallel_chunksize",
+    "get_sched_size",
+    "numba_gil_ensure",
+    "numba_gil_release",
+    "numba_parallel_for",
+    "set_parallel_chunksize",
+)
+"""The functions of Numba's threading layer that the kernel "parallel" calls."""

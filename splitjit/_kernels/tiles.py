@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import out_of_line
+from splitjit._kernels.intrinsics import least, out_of_line
 from splitjit._kernels.table import LINE, TILE
 from splitjit._kernels.variants import transpose_squares, transpose_tiles, write_words
 
@@ -31,7 +31,7 @@ class Strip(NamedTuple):
     step: int
 
 
-@jit(inline="always")
+@jit
 def has_tiles(run, line, lines):
     """Return whether lines are adjacent items of a power of two, and fill a tile."""
     return line == run and lines * run >= TILE and TILE % run == 0
@@ -69,5 +69,5 @@ def write_items(table, offset, strip):
     if side > 1 and TILE % run == 0 and line == run and lines >= side and steps >= side:
         transpose_squares(table, offset, strip.source, run, lines, steps, step)
     else:
-        by_steps = steps < min(lines, _FEW_STEPS)
+        by_steps = steps < least(lines, _FEW_STEPS)
         write_words(table, offset, strip.source, run, lines, steps, line, step, by_steps)

@@ -26,12 +26,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     allocate,
     fence,
+    greatest,
+    least,
     out_of_line,
     prefetch,
     release,
@@ -48,7 +48,6 @@ _SPARE = 2 * LINE  # after the piece, since the last line is moved as a whole
 _STRIP = 1 << 7  # source bytes of a strip at each step
 _BROAD_STRIP = 1 << 10  # the same, if runs are a cache line or longer
 _TABLES = 2 * _STRIP * WORD  # the addresses of the lines of a strip, in the parts and in the buffer
-_ZERO = np.intp(0)  # for a literal 0, Numba compiles a function once more
 _LEAST = 4 * LINE  # bytes of each line of a piece, at least
 _LONG = 2 * TILE  # longer runs are gathered; of shorter ones, lines are written item by item
 _TILED = 4  # in the cache, tiles of larger items are no faster than single items …
@@ -94,22 +93,22 @@ class Band(NamedTuple):
     pieces: int
 
 
-@jit(inline="always")
+@jit
 def _suits_tiles(run, step):
     """Return whether tiles are faster than single items if stores do not bypass the cache."""
     return run <= _TILED or step % _CONFLICT == 0
 
 
-@jit(inline="always")
+@jit
 def _write_piece(stream, targets, offset, skew, ahead, strip):
     """Write a piece to its parts: whole tiles, and the items before and after them.
 
     The first cache line of each target begins after `skew` bytes.
     """
     run, lines, steps, step = strip.run, strip.lines, strip.steps, strip.step
-    head = done = _ZERO
+    head = done = 0
     if stream or _suits_tiles(run, step):
-        head = min(skew // run, steps)
+        head = least(skew // run, steps)
         rest = Strip(strip.source + head * step, run, lines, steps - head, strip.line, step)
         done = head + write_tiles(stream, targets, offset + head * run, ahead + head * step, rest)
     if head:
@@ -120,19 +119,19 @@ def _write_piece(stream, targets, offset, skew, ahead, strip):
         write_items(targets, offset + done * run, rest)
 
 
-@jit(inline="always")
+@jit
 def _gather(stage, pitch, table, ahead, strip):
     """Gather a piece: line k starts at ``stage + k * pitch``, which is word k of the table.
 
     The loop prefetches from the address `ahead`, with the byte steps of the piece.
     """
     run, lines = strip.run, strip.lines
-    done = write_tiles(_ZERO, table, _ZERO, ahead, strip)
+    done = write_tiles(0, table, 0, ahead, strip)
     if 0 < done < strip.steps:  # the last tile repeats steps of the tile before it
         start = strip.steps - LINE // run
         source = strip.source + start * strip.step
         last = Strip(source, run, lines, LINE // run, strip.line, strip.step)
-        done = start + write_tiles(_ZERO, table, start * run, ahead + start * strip.step, last)
+        done = start + write_tiles(0, table, start * run, ahead + start * strip.step, last)
     stage += done * run
     source = strip.source + done * strip.step
     steps = strip.steps - done
@@ -147,7 +146,7 @@ def _gather(stage, pitch, table, ahead, strip):
             move_runs(stage + i * run, source + i * strip.step, run, lines, pitch, strip.line)
 
 
-@jit(inline="always")
+@jit
 def _outer_offset(index, dims, extents, strides):
     """Return the byte offset of a flat index into the dims before lines and steps."""
     offset = 0
@@ -158,7 +157,7 @@ def _outer_offset(index, dims, extents, strides):
     return offset
 
 
-@jit(inline="always")
+@jit
 def _end_of_band(layout, first):
     """Return the end of the band that starts with part `first`."""
     dims = layout.dims
@@ -175,7 +174,7 @@ def _end_of_band(layout, first):
     return layout.count
 
 
-@jit(inline="always")
+@jit
 def _offset_from_line(call, layout, first, end):
     """Return the offset from a cache line at which all lines of a band start, or -1."""
     dims = layout.dims
@@ -211,18 +210,18 @@ def _band_at(call, layout, first, room):
         tiled = tiled and _suits_tiles(run, step)
     early = offset // run if coincide and (direct or call.stream) else 0
     again = -(-LINE // run) if call.stream and not coincide else 0
-    width = max((_STRIP if run < LINE else _BROAD_STRIP) // run, 1)
+    width = greatest((_STRIP if run < LINE else _BROAD_STRIP) // run, 1)
     if direct and tiled:
-        width = min(_STRIP, lines)
+        width = least(_STRIP, lines)
         batch = room // (width * run)
     elif direct:  # the cache lines of all steps of a line must stay in the L1 cache
-        batch = room // 2 // min(abs(step), LINE)
-        width = min(max(room // (min(batch, steps) * run), width), _STRIP, lines)
+        batch = room // 2 // least(abs(step), LINE)
+        width = least(greatest(room // (least(batch, steps) * run), width), least(_STRIP, lines))
     else:
-        width = min(width, lines, room // _LEAST)
+        width = least(least(width, lines), room // _LEAST)
         batch = room // (width * run) - again
     if direct:
-        batch = max(batch - batch % (LINE // run), LINE // run)
+        batch = greatest(batch - batch % (LINE // run), LINE // run)
     elif batch > LINE:
         batch -= batch % LINE
     outer = part.nbytes // (run * steps * part.extents[dims - 2])
@@ -230,7 +229,7 @@ def _band_at(call, layout, first, room):
     return Band(first, end, lines, width, batch, early, again, direct, coincide, pieces)
 
 
-@jit(inline="always")
+@jit
 def _line_of_strip(layout, band, strip):
     """Return the part, and the line of this part, at which a strip of a band starts."""
     p, line = band.first, strip * band.width
@@ -242,7 +241,7 @@ def _line_of_strip(layout, band, strip):
     return p, line
 
 
-@jit(inline="always")
+@jit
 def _copy_pieces(call, layout, stage, targets, band, first, last):
     """Copy the pieces [first, last) of a band: all strips of a batch, then the next batch."""
     dims = layout.dims
@@ -262,19 +261,19 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
     for piece in range(first, last):
         index = piece // strips // batches
         start = piece // strips % batches * band.batch - band.early
-        end = min(start + band.batch, steps)
-        start = max(start, 0)
-        gathered = max(start - band.again, 0)
-        width = min(band.width, band.lines - strip * band.width)
+        end = least(start + band.batch, steps)
+        start = greatest(start, 0)
+        gathered = greatest(start - band.again, 0)
+        width = least(band.width, band.lines - strip * band.width)
         source = origin + strip * band.width * source_line + gathered * source_step
         source += _outer_offset(index, dims, part.extents, layout.source_strides)
         if strips > 1 or dims > 2 or piece == first:  # else the targets are the same
-            k = _ZERO
+            k = 0
             while k < width:
                 apart = part.target_strides[dims - 2]
                 target = call.target + part.target_offset + line * apart
                 target += _outer_offset(index, dims, part.extents, part.target_strides)
-                n = min(width - k, part.extents[dims - 2] - line)
+                n = least(width - k, part.extents[dims - 2] - line)
                 for _ in range(n):
                     words_at(targets)[k] = target
                     target += apart
@@ -282,14 +281,14 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
                 line += n
                 if line == part.extents[dims - 2]:
                     p = p + 1 if p + 1 < band.end else band.first
-                    line = _ZERO
+                    line = 0
                     part = part_at(layout, p)
         ahead = source + width * source_line  # prefetch the next piece
         if strip + 1 == strips:
             ahead = source - strip * band.width * source_line + (end - gathered) * source_step
         taken = Strip(source, run, width, end - gathered, source_line, source_step)
         if band.direct:
-            skew = -(words_at(targets)[0] + start * run) % LINE if band.coincide else _ZERO
+            skew = -(words_at(targets)[0] + start * run) % LINE if band.coincide else 0
             _write_piece(call.stream, targets, start * run, skew, ahead, taken)
         else:
             _gather(stage, pitch, staged, ahead, taken)
@@ -297,20 +296,20 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
                 target = words_at(targets)[k]
                 a, b = start * run, end * run
                 if band.again:
-                    a = max(a - (target + a) % LINE, 0)
+                    a = greatest(a - (target + a) % LINE, 0)
                     b -= (target + b) % LINE if end < steps else 0
                 put_bytes(call.stream, target + a, stage + k * pitch + a - gathered * run, b - a)
         strip = strip + 1 if strip + 1 < strips else 0
 
 
-@jit(inline="always")
+@jit
 def _gathers(call, layout):
     """Return whether some pieces may be gathered in the buffer."""
     if call.stream:
         return True
-    longest = _ZERO
+    longest = 0
     for p in range(layout.count):
-        longest = max(longest, part_at(layout, p).run)
+        longest = greatest(longest, part_at(layout, p).run)
     return longest >= _LONG
 
 
@@ -318,7 +317,7 @@ def transpose(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = arguments_at(arguments)
     layout = layout_at(call.layout)
-    memory, stage, room = _ZERO, _ZERO, _ROOM
+    memory, stage, room = 0, 0, _ROOM
     if _gathers(call, layout):
         # On the heap, because stacks may have 32 KB. With too little memory, pieces are smaller.
         memory = allocate(_ROOM + _SPARE + PAGE)
@@ -326,16 +325,16 @@ def transpose(task, tasks, arguments):
         if memory:
             stage, room = memory + -memory % PAGE, _ROOM
     targets = reserve(_TABLES, LINE)
-    total = p = _ZERO
+    total = p = 0
     while p < layout.count:
         band = _band_at(call, layout, p, room)
         total += band.pieces
         p = band.end
-    start = p = _ZERO
+    start = p = 0
     while p < layout.count:
         band = _band_at(call, layout, p, room)
-        first = min(max(total * task // tasks - start, 0), band.pieces)
-        last = min(max(total * (task + 1) // tasks - start, 0), band.pieces)
+        first = least(greatest(total * task // tasks - start, 0), band.pieces)
+        last = least(greatest(total * (task + 1) // tasks - start, 0), band.pieces)
         if first < last:
             _copy_pieces(call, layout, stage, targets, band, first, last)
         start += band.pieces

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 
 import numpy as np
@@ -26,10 +27,12 @@ def is_streamed(nbytes, run):
 @functools.cache
 def copy_parts_function():
     """Make the function that copies the parts, and load the compiled loop that it calls."""
-    from splitjit._kernels.part import copy_part, lay_out_part, scratch
+    from splitjit._copy.loading import LOADER
+    from splitjit._kernels.part import lay_out_part, scratch
     from splitjit._kernels.table import BLOCK
 
-    loop = copy_part()
+    loaded = LOADER.load("part", wait=True)
+    loop = ctypes.CFUNCTYPE(None, *[ctypes.c_ssize_t] * 6)(loaded["copy_part"])
 
     # Numba inlines this into our implementations only, which are never inlined themselves. A call
     # would count references to x and to all outputs, which takes about 20 ns.

@@ -67,7 +67,6 @@ def _is_lengths(kind):
 # parts. In the second case the last parts are clamped to the rest of the axis.
 
 wrap_axis = register_jitable(rules.wrap_axis)
-_replace_rest = register_jitable(rules.replace_rest)
 _check_lengths = register_jitable(rules.check_lengths)
 _lengths_between = register_jitable(rules.lengths_between)
 _count_longer = register_jitable(rules.count_longer)
@@ -175,7 +174,6 @@ def _by_lengths(read):
     @register_jitable
     def by_lengths(split, length):
         lengths = read(split)
-        _replace_rest(lengths, length, _MOST)
         number, fault = _check_lengths(lengths, length, _MOST)
         return lengths, len(lengths), fault, number
 

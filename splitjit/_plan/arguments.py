@@ -8,12 +8,11 @@ a foreign class may raise any exception; the functions here turn it into a refus
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict
 
 from splitjit._plan.rules import (
     AXIS_FAULT,
@@ -51,10 +50,27 @@ class OtherRules(TypedDict, total=False):
     num_sections: SupportsIndex | None
 
 
-NOT_GIVEN: Any = object()
-"""The default of parameters that a function has only to refuse them, see `axis_by_name`."""
+class Along(TypedDict, total=False):
+    """The axis of overloads that take one rule. Each subclass requires one of `OtherRules`."""
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+    axis: SupportsIndex
+
+
+class Outputs(Along):
+    num_outputs: SupportsIndex
+
+
+class Splits(Along):
+    num_splits: SupportsIndex
+
+
+class Cuts(Along):
+    indices: Indices
+
+
+class Sections(Along):
+    num_sections: SupportsIndex
+
 
 _KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer array"
 _KINDS_OF_INDICES = "must be a sequence of integers or a 1-D integer array"
@@ -64,7 +80,7 @@ _KINDS_OF_INDICES = "must be a sequence of integers or a 1-D integer array"
 
 
 def rule_of(
-    split: Any,
+    split: Any = None,
     num_outputs: Any = None,
     num_splits: Any = None,
     indices: Any = None,
@@ -83,6 +99,8 @@ def rule_of(
         `indices` must be one.
     """
     if num_outputs is num_splits is indices is num_sections is None:  # the fastest way
+        if type(split) is int:
+            return CHUNK, split
         lengths = tuple(split) if type(split) is list else split
         if type(lengths) is tuple:
             for value in lengths:
@@ -90,8 +108,6 @@ def rule_of(
                     break
             else:
                 return LENGTHS, lengths
-        if type(split) is int:
-            return CHUNK, split
     elif split is num_outputs is indices is num_sections is None and type(num_splits) is int:
         return NUM_SPLITS, num_splits
     values = split, num_outputs, num_splits, indices, num_sections
@@ -108,28 +124,10 @@ def rule_of(
 
 def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> Rule:
     """Return the rule of a function that takes all rules but `split` by ``**others``."""
-    unknown = {name: value for name, value in others.items() if name not in NAMES}
-    if unknown:
-        raise wrong_names(operator, NOT_GIVEN, unknown)
+    for name in others:
+        if name not in NAMES:
+            raise TypeError(f"{operator}() got an unexpected keyword argument {name!r}")
     return rule_of(split, **others)
-
-
-def shows_rules(function: Function) -> Function:
-    """Show a signature that has a parameter for each rule, after the first keyword-only one.
-
-    The function takes them by ``**others``, so a new rule does not change it.
-    """
-    signature = inspect.signature(function)
-    shown = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    at = 1 + next(i for i, p in enumerate(shown) if p.kind is p.KEYWORD_ONLY)
-    shown[at:at] = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__
-        )
-        for name, kind in OtherRules.__annotations__.items()
-    ]
-    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
-    return function
 
 
 def _lengths_or_chunk(split: Any) -> Rule:
@@ -156,61 +154,6 @@ def _lengths_of_fractions(split: Any) -> str:
 
 
 # ---- shapes and axes ---------------------------------------------------------------------
-
-
-def axis_by_name(function: Function) -> Function:
-    """Show a signature in which `axis` is keyword-only; `by_position` and `others` are hidden.
-
-    The function has these two parameters so that it can name the fix if a user passes
-    the axis in another way, or a parameter by its name in another library. Its real
-    signature has no keyword-only parameters, because Python takes longer to fill the
-    defaults of these.
-    """
-    signature = inspect.signature(function)
-    shown: list[inspect.Parameter] = []
-    keyword_only = False
-    for name, parameter in signature.parameters.items():
-        if name == "by_position":
-            keyword_only = True
-        elif name != "others":
-            shown.append(
-                parameter.replace(kind=parameter.KEYWORD_ONLY) if keyword_only else parameter
-            )
-    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
-    return function
-
-
-_NAMES_ELSEWHERE = {
-    "num_split": "pass num_splits= for equal parts",
-    "num_or_size_splits": "pass num_splits= for equal parts, or split= for lengths",
-    "sections": "pass num_splits= for equal parts, or num_sections= for parts that differ by one",
-    "chunks": "pass num_splits= for equal parts, num_sections= for parts that differ by one, or "
-    "split= for the length of a part",
-    "indices_or_sections": "pass indices= to cut before indices, num_splits= for equal parts, or "
-    "num_sections= for parts that differ by one",
-    "split_size_or_sections": "pass split=",
-    "split_size": "pass split=",
-    "split_sizes": "pass split=",
-    "keepdim": "the parts keep the axis; part.squeeze(axis) drops it",
-    "keepdims": "the parts keep the axis; part.squeeze(axis) drops it",
-}
-"""What to pass instead of parameters that functions of other libraries have."""
-
-
-def wrong_names(operator: str, by_position: Any, others: dict[str, Any]) -> Exception:
-    """Return the refusal of an axis passed by position, or of names that are no parameters."""
-    if by_position is not NOT_GIVEN:
-        axis, received = by_position, f"{describe(axis=by_position)} by position"
-    elif "dim" in others:
-        axis, received = others["dim"], describe(dim=others["dim"])
-    else:
-        for name, hint in _NAMES_ELSEWHERE.items():
-            if name in others:
-                received = describe(**{name: others[name]})
-                return SplitTypeError(operator, received, "is no parameter", hint=hint)
-        return TypeError(f"{operator}() got an unexpected keyword argument {next(iter(others))!r}")
-    hint = f"pass {describe(axis=axis)}"
-    return SplitTypeError(operator, received, "the axis must be given by its name", hint=hint)
 
 
 def shape_of(shape: Sequence[SupportsIndex]) -> Shape:

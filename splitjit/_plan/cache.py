@@ -1,150 +1,80 @@
-"""What splitjit keeps for later calls: plans, and what plans keep. Both are limited in bytes."""
+"""What splitjit keeps for later calls: plans by their arguments, and the results of each plan.
+
+Threads share all of it without a lock, because each step is one operation on a dict. A race
+may drop a plan or a result too early. It is then made again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Hashable
+from typing import Any
 
-PLANS_LIMIT = 1 << 25
-"""The bytes that all cached plans may hold together, with their results."""
+MOST_PARTS = 1 << 12
+"""A plan of more parts is neither cached nor keeps results."""
 
-PLAN_LIMIT = PLANS_LIMIT // 2
-"""The bytes that one cached plan may hold, with its results."""
+_ROOM = 1 << 14
+"""The number of parts that the recent plans have together, and the results of a plan."""
 
-RESULTS_LIMIT = PLAN_LIMIT // 2
-"""The bytes that the results of one plan may hold."""
+_MOST_RESULTS = 16
 
-PLAN_BYTES = 1500
-"""A cached plan of few parts, its key and its place in the cache."""
-
-OBJECT_BYTES = 1000
-"""A small object that a plan keeps, with its key."""
-
-WORD_BYTES = 40
-"""An item of a tuple of integers."""
+_LEAST_PARTS = 32
+"""A plan of fewer parts takes as much memory as a plan of so many parts."""
 
 
-class _Result(Protocol):
-    @property
-    def kept_bytes(self) -> int: ...
+def keep(results: dict[Any, Any], key: Hashable, result: object, parts: int) -> None:
+    """Keep a result of a plan: at most 16 of them, and fewer if the plan has many parts.
 
-
-Result = TypeVar("Result", bound=_Result)
-
-
-class Keeper:
-    """The base class of plans that keeps results: its slots are not fields of the dataclass.
-
-    `dataclasses.asdict` would copy the results in a field.
-
-    Attributes
-    ----------
-    _kept : dict
-        Results: recipes, and layouts of blocks.
-    _entry : object or None
-        The compiled entry of the recipe that copied last. A slot is read faster than a dict.
-    _nbytes, _kept_nbytes : int
-        Estimates of the bytes of this plan with its results, and of its results alone.
-    _key : hashable or None
-        The key of this plan in the cache, or None if this plan is not cached.
+    The oldest result makes room.
     """
-
-    __slots__ = ("_entry", "_kept", "_kept_nbytes", "_key", "_nbytes")
-
-    _entry: Any
-    _kept: dict[Any, Any]
-    _kept_nbytes: int
-    _key: Hashable
-    _nbytes: int
-
-    def _keep(self, key: object, make: Callable[[], Result]) -> Result:
-        """Return the result kept for `key`; if there is none, call `make` and keep its result."""
-        result: Result | None = self._kept.get(key)
-        if result is None:
-            result = make()
-            if self._may_keep(result.kept_bytes):
-                self._kept[key] = result
-        return result
-
-    def _may_keep(self, nbytes: int) -> bool:
-        """Count the bytes of a result. Return False if the result is too large to be kept.
-
-        If there is no room for the result, the results kept so far are dropped.
-        """
-        if nbytes > RESULTS_LIMIT:
-            return False
-        if self._kept_nbytes + nbytes > RESULTS_LIMIT:
-            self._forget()
-        self._count_kept(nbytes)
-        return True
-
-    def _forget(self) -> None:
-        """Drop all results. Recipes refer to their plan, so this frees them at once."""
-        self._kept.clear()
-        object.__setattr__(self, "_entry", None)
-        self._count_kept(-self._kept_nbytes)
-
-    def _count_kept(self, nbytes: int) -> None:
-        """Count bytes of results."""
-        object.__setattr__(self, "_kept_nbytes", self._kept_nbytes + nbytes)  # plans are frozen
-        self._grow(nbytes)
-
-    def _grow(self, nbytes: int) -> None:
-        """Count bytes that this plan holds from now on."""
-        object.__setattr__(self, "_nbytes", self._nbytes + nbytes)
-        if self._key is not None:
-            PLANS.grow(self, nbytes)
+    if parts <= MOST_PARTS:
+        results[key] = result
+        for oldest in list(results)[: -min(_MOST_RESULTS, _ROOM // max(parts, 1))]:
+            results.pop(oldest, None)
 
 
 class PlanCache:
-    """Plans by the arguments that made them, the oldest first.
+    """The plans that were used last, in two generations.
 
-    Threads share the cache without a lock. Each operation on the dict is atomic. The number
-    of bytes may be wrong after a race; `_trim` counts again.
+    Once the recent plans are many, they become the older ones. The plans that were older until
+    then have not been used for long, and are dropped. So a lookup of a recent plan moves
+    nothing, and takes one access to a dict.
     """
 
     def __init__(self) -> None:
-        self.plans: dict[Hashable, Any] = {}
-        self.nbytes = 0
+        self.recent: dict[Hashable, Any] = {}
+        self.older: dict[Hashable, Any] = {}
+        self._parts = 0
 
-    def add(self, key: Hashable, plan: Keeper) -> None:
-        """Keep a plan, if it is not too large."""
-        if plan._nbytes <= PLAN_LIMIT:
-            object.__setattr__(plan, "_key", key)
-            self.plans[key] = plan
-            self.nbytes += plan._nbytes
-            if self.nbytes > PLANS_LIMIT:
-                self._trim()
+    def find_older(self, key: Hashable) -> Any:
+        """Return an older plan and make it a recent one, or return None."""
+        plan = self.older.pop(key, None)
+        if plan is not None:
+            self.add(key, plan)
+        return plan
 
-    def grow(self, plan: Keeper, nbytes: int) -> None:
-        """Count bytes that a cached plan holds; drop plans if there are too many bytes."""
-        self.nbytes += nbytes
-        if plan._nbytes > PLAN_LIMIT:
-            self._drop(plan._key)
-        elif self.nbytes > PLANS_LIMIT:
-            self._trim()
+    def add(self, key: Hashable, plan: Any) -> None:
+        """Keep a plan as a recent one, unless it has too many parts."""
+        if plan._count > MOST_PARTS:
+            return
+        self.recent[key] = plan
+        self._parts += max(plan._count, _LEAST_PARTS)
+        if self._parts > _ROOM:
+            dropped, self.older, self._parts = self.older, self.recent.copy(), 0
+            self.recent.clear()
+            _forget(dropped)
 
     def clear(self) -> None:
         """Drop all plans and their results."""
-        for key in list(self.plans):
-            self._drop(key)
-        self.nbytes = 0
+        for plans in (self.recent, self.older):
+            _forget(plans)
+            plans.clear()
+        self._parts = 0
 
-    def _trim(self) -> None:
-        """Drop the oldest plans until half of the limit is free, so that trims are rare."""
-        self.nbytes = sum([plan._nbytes for plan in list(self.plans.values())])
-        for key in list(self.plans):
-            if self.nbytes <= PLANS_LIMIT // 2:
-                break
-            self._drop(key)
 
-    def _drop(self, key: Hashable) -> None:
-        plan = self.plans.pop(key, None)
-        if plan is not None:  # another thread may have dropped it
-            self.nbytes -= plan._nbytes
-            object.__setattr__(plan, "_key", None)
-            if plan._kept:
-                plan._forget()
+def _forget(plans: dict[Hashable, Any]) -> None:
+    """Free the results of plans at once. They refer to their plan, so they form cycles."""
+    for plan in list(plans.values()):
+        plan._forget()
 
 
 PLANS = PlanCache()

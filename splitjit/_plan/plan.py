@@ -14,19 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Self, SupportsIndex
 
 from splitjit._plan.arguments import Shape, integers, most_parts, normalize_axis, shape_of
-from splitjit._plan.cache import PLAN_BYTES, WORD_BYTES, Keeper
 from splitjit._plan.rules import LENGTHS, Rule, Runs, runs_of_lengths
 from splitjit._plan.sizes import describe_rule, sizes_of
 from splitjit.errors import describe
 
-BYTES_PER_PART = {
-    "sizes": WORD_BYTES,
-    "offsets": WORD_BYTES,
-    "output_shapes": WORD_BYTES,
-    "slices": 4 * WORD_BYTES,
-}
-"""The attributes with one item for each part. The bytes are estimates for rank 1."""
-
+PER_PART = ("sizes", "offsets", "output_shapes", "slices")
+"""The attributes with one item for each part."""
 
 FEW_PARTS = 32
 """Plans of at most this number of parts have all their attributes from the beginning."""
@@ -46,19 +39,27 @@ def attributes(shape: Shape, axis: int, sizes: Shape) -> tuple[tuple[str, tuple[
     )
 
 
-class Parts(Keeper):
+class Parts:
     """The base class of `Plan` that makes the attributes of its parts.
+
+    Its slots are no fields of the dataclass, because `dataclasses.asdict` would copy them.
 
     Attributes
     ----------
+    _kept : dict
+        Results for later calls: recipes, and layouts of blocks; see `keep`.
+    _compiled : object or None
+        The compiled copy that was used last. A slot is read faster than a dict.
     _count : int
         The number of parts.
     _runs : tuple or None
         The runs of the sizes; None if there are many. In this case `sizes` is set.
     """
 
-    __slots__ = ("_count", "_runs")
+    __slots__ = ("_compiled", "_count", "_kept", "_runs")
 
+    _kept: dict[Any, Any]
+    _compiled: Any
     _count: int
     _runs: Runs | None
     shape: tuple[int, ...]
@@ -94,25 +95,20 @@ class Parts(Keeper):
         values = describe(shape=self.shape, axis=self.axis, sizes=sizes, output_shapes=shapes)
         return f"SplitPlan({values})"
 
+    def _forget(self) -> None:
+        """Drop all results."""
+        self._kept.clear()
+        object.__setattr__(self, "_compiled", None)  # the dataclass is frozen
+
     def _derive(self, name: str) -> tuple[Any, ...]:
         """Return the attribute of a name, which has one item for each part."""
-        if name == "offsets":
-            return tuple(itertools.islice(self._each_offset(), self._count))
         items = {
             "sizes": self._each_size,
+            "offsets": self._each_offset,  # has one item more
             "output_shapes": self._make_shapes,
             "slices": self._make_slices,
         }
-        return tuple(items[name]())
-
-    def _bytes_of(self, name: str) -> int:
-        """Return an estimate of the bytes of the attribute of a name."""
-        nbytes = BYTES_PER_PART[name]
-        if name == "slices":
-            nbytes += 8 * self.axis
-        elif name == "output_shapes" and self._runs is None:
-            nbytes += 8 * len(self.shape)
-        return self._count * nbytes
+        return tuple(itertools.islice(items[name](), self._count))
 
     def _each_size(self) -> Iterator[int]:
         """Yield the length of each part."""
@@ -187,18 +183,14 @@ class Plan(Parts):
         `runs` gives the sizes if `lengths` is None.
         """
         count = sum([n for _, n in runs]) if lengths is None else len(lengths)
-        few = count <= FEW_PARTS
         put = functools.partial(object.__setattr__, self)  # the dataclass is frozen
         put("_kept", {})
-        put("_entry", None)
-        put("_kept_nbytes", 0)
-        put("_key", None)
-        put("_nbytes", PLAN_BYTES + (WORD_BYTES + 16 * count if few else WORD_BYTES) * len(shape))
+        put("_compiled", None)
         put("_count", count)
         put("_runs", runs if lengths is None else None)
         put("shape", shape)
         put("axis", axis)
-        if few:
+        if count <= FEW_PARTS:
             sizes = tuple([n for n, times in runs for _ in range(times)]) if runs else lengths
             for name, value in attributes(shape, axis, sizes or ()):
                 put(name, value)
@@ -206,7 +198,6 @@ class Plan(Parts):
             put("__class__", type(self)._of_many_parts())
             if lengths is not None:
                 put("_runs", runs_of_lengths(lengths))
-                put("_nbytes", self._nbytes + WORD_BYTES * count)
                 put("sizes", lengths)
 
     @classmethod

@@ -8,7 +8,7 @@ neither raises an error nor builds text. It returns a *fault*, which is 0 or a k
 ========================  =======================  ===============================
 rule                      value                    function
 ========================  =======================  ===============================
-``split=[a, b, …]``       length of each part      `replace_rest`, `check_lengths`
+``split=[a, b, …]``       length of each part      `check_lengths`
 ``split=k``               length of a part         `by_chunk`
 ``num_outputs=n``         number of parts          `by_num_outputs`
 ``num_splits=n``          number of parts          `by_num_splits`
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, MutableSequence, Sequence
-from typing import NamedTuple
 
 LENGTHS, CHUNK, NUM_OUTPUTS, NUM_SPLITS = "lengths", "chunk", "num_outputs", "num_splits"
 INDICES, NUM_SECTIONS = "indices", "num_sections"
@@ -37,60 +36,8 @@ PARAMETERS = {
 }
 """The public parameter that gives each kind of rule."""
 
-INTEGER, INTEGERS, EITHER = "integer", "integers", "integer or integers"
-
-
-class Parameter(NamedTuple):
-    """A public parameter that gives a rule.
-
-    Attributes
-    ----------
-    name : str
-    takes : str
-        `INTEGER`, `INTEGERS`, or `EITHER` of them.
-    help : str
-        What the command says about the option of this name.
-    """
-
-    name: str
-    takes: str
-    help: str
-
-
-TABLE = (
-    Parameter(
-        "split",
-        EITHER,
-        "lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; one length may "
-        "be -1 and takes the rest; 4 makes parts of length 4, the last one smaller; '4,' (with a "
-        "comma) makes one part of length 4",
-    ),
-    Parameter(
-        "num_outputs",
-        INTEGER,
-        "N parts; the last ones are smaller if the axis length is not a multiple of N",
-    ),
-    Parameter(
-        "num_splits",
-        INTEGER,
-        "N equal parts; refused if the axis length is not a multiple of N",
-    ),
-    Parameter(
-        "indices",
-        INTEGERS,
-        "cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count "
-        "from the end of the axis",
-    ),
-    Parameter(
-        "num_sections",
-        INTEGER,
-        "N parts whose lengths differ by at most one, longer ones first",
-    ),
-)
-"""All parameters that give a rule, in the order in which functions take them. Dask, the files, the
-command and compiled code read this table."""
-
-NAMES = tuple([parameter.name for parameter in TABLE])
+NAMES = tuple(dict.fromkeys(PARAMETERS.values()))
+"""The parameters in the order in which functions take them."""
 
 ONE_RULE = f"exactly one of {', '.join(NAMES)} must be given"
 
@@ -108,8 +55,9 @@ would add a tenth to the time of the smallest split.
 
 # ---- faults: why a rule refuses a value --------------------------------------------------
 
-WRONG_VALUE, TOO_MANY, WRONG_LENGTH = 1, 2, 3
-"""The value is out of range; there are too many parts; the value does not fit the axis length."""
+WRONG_VALUE, TOO_MANY, WRONG_LENGTH, NO_REST, SEVERAL_RESTS = range(1, 6)
+"""The value is out of range; there are too many parts; the value does not fit the axis length;
+the lengths beside a -1 leave no rest; several lengths are -1."""
 
 _TOO_MANY = f"{{2}} parts are more than the {MAX_PARTS} that a split may have"
 
@@ -118,6 +66,8 @@ FAULTS = {
         WRONG_VALUE: "lengths must be at least 0, not {0}",
         TOO_MANY: _TOO_MANY,
         WRONG_LENGTH: "lengths must sum to the axis length {1}, not to {0}",
+        NO_REST: "lengths other than -1 must sum to at most the axis length {1}, not to {0}",
+        SEVERAL_RESTS: "at most one length may be -1",
     },
     CHUNK: {WRONG_VALUE: "split must be at least 1", TOO_MANY: _TOO_MANY},
     NUM_OUTPUTS: {WRONG_VALUE: "num_outputs must be at least 1", TOO_MANY: _TOO_MANY},
@@ -135,20 +85,18 @@ FAULTS = {
 """The text of each fault of each rule.
 
 Fields: ``{0}`` is the value of the rule, ``{1}`` the axis length, ``{2}`` the number of parts.
-For lengths, ``{0}`` is the negative length of a `WRONG_VALUE`, and otherwise the sum.
+For lengths, ``{0}`` is the negative length of a `WRONG_VALUE`, and otherwise the sum of the
+lengths other than -1.
 For indices, ``{0}`` is the index of a `WRONG_VALUE`.
 """
 
 _INDICES_INSTEAD = "if these are indices to cut at, pass them as indices= in ascending order"
 
-_REST = "one length of a list may be -1, for the rest that the others leave"
-
 HINTS: dict[tuple[str | int, ...], str] = {
     (NUM_SPLITS, WRONG_LENGTH): "num_outputs={0} allows a shorter last part",
     (LENGTHS, WRONG_LENGTH): _INDICES_INSTEAD,
     (LENGTHS, WRONG_VALUE): _INDICES_INSTEAD,
-    (LENGTHS, WRONG_VALUE, -1): _REST,
-    (CHUNK, WRONG_VALUE, -1): _REST,
+    (CHUNK, WRONG_VALUE, -1): "one length of a list may be -1, for the rest that the others leave",
 }
 """A likely fix for a fault, for users of `splitjit.split`; fields as in `FAULTS`.
 
@@ -169,35 +117,26 @@ def wrap_axis(axis: int, rank: int) -> tuple[int, int]:
 # ---- lengths: each part has its own ------------------------------------------------------
 
 
-def check_lengths(lengths: Sequence[int], length: int, most: int) -> tuple[int, int]:
-    """Return the sum or a negative length, and 0 or a fault.
+def check_lengths(lengths: MutableSequence[int], length: int, most: int) -> tuple[int, int]:
+    """Replace a length of -1 by the rest of the axis; return a number, and 0 or a fault.
 
-    The sum stops at `most`, so that it does not overflow in compiled code.
+    The number is a negative length, or the sum of the lengths other than -1. The sum stops at
+    `most`, so that it does not overflow in compiled code. A tuple without -1 may be passed, too.
     """
-    total = 0
-    for n in lengths:
-        if n < 0:
-            return n, WRONG_VALUE
-        total = total + n if n <= most - total else most
-    return total, 0 if total == length else WRONG_LENGTH
-
-
-def replace_rest(lengths: MutableSequence[int], length: int, most: int) -> None:
-    """Replace one length of -1 by the rest of the axis, if the other lengths leave a rest.
-
-    `check_lengths` refuses a -1 that is left.
-    """
-    at, total = -1, 0
-    for i in range(len(lengths)):
-        n = lengths[i]
-        if n == -1 and at < 0:
-            at = i
+    total, rest = 0, -1
+    for i, n in enumerate(lengths):
+        if n == -1 and rest < 0:
+            rest = i
         elif n < 0:
-            return
+            return n, SEVERAL_RESTS if n == -1 else WRONG_VALUE
         else:
             total = total + n if n <= most - total else most
-    if at >= 0 and total <= length:
-        lengths[at] = length - total
+    if rest < 0:
+        return total, 0 if total == length else WRONG_LENGTH
+    if total > length:
+        return total, NO_REST
+    lengths[rest] = length - total
+    return total, 0
 
 
 def lengths_between(

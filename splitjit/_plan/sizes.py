@@ -15,7 +15,6 @@ from splitjit._plan.rules import (
     Runs,
     check_lengths,
     lengths_between,
-    replace_rest,
     runs_of_chunks,
 )
 from splitjit.errors import SplitError, describe, shorten
@@ -45,11 +44,9 @@ def sizes_of(shape: Shape, axis: int, rule: Rule) -> tuple[Shape | None, Runs]:
             number, fault = lengths_between(value, length, lengths)
             value = tuple(lengths)
         else:
-            if -1 in value:
-                lengths = list(value)
-                replace_rest(lengths, length, sum(value) + len(value))
-                value = tuple(lengths)
-            number, fault = check_lengths(value, length, sum(value))
+            lengths = list(value)
+            number, fault = check_lengths(lengths, length, sum(value) + len(value))
+            value = tuple(lengths)
         if not fault and count > MAX_PARTS:
             fault = TOO_MANY
     else:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from splitjit import _above
-from splitjit._plan.arguments import OtherRules, named_rule, shows_rules
+from splitjit._plan.arguments import OtherRules, named_rule
 
 if TYPE_CHECKING:
     from splitjit.files.places import StrPath
@@ -37,7 +37,6 @@ __all__ = [
 ]
 
 
-@shows_rules
 def plan_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,
@@ -123,7 +122,6 @@ def plan_files(
     return planned
 
 
-@shows_rules
 def split_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,
@@ -255,7 +253,6 @@ def join_files(
     return targets
 
 
-@shows_rules
 def reshard_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,

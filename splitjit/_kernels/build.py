@@ -1,0 +1,28 @@
+"""Which C functions the object of each kernel has, and how it is compiled."""
+
+from __future__ import annotations
+
+from numba import types
+
+from splitjit._kernels import entry, launch, part
+from splitjit._kernels.compiling import jit, object_code
+from splitjit._kernels.copy import copy
+from splitjit._kernels.deinterleave import deinterleave
+from splitjit._kernels.stream import stream
+from splitjit._kernels.transpose import transpose
+
+_LOOP = types.void(types.intp, types.intp, types.intp)  # task, tasks, address of `Arguments`
+_LOOPS = (copy, stream, deinterleave, transpose)
+
+_FUNCTIONS = {
+    **{loop.__name__: {loop.__name__: (_LOOP, jit(loop))} for loop in _LOOPS},
+    "entry": entry.FUNCTIONS,
+    "serial": launch.SERIAL,
+    "parallel": launch.PARALLEL,
+    "part": part.FUNCTIONS,
+}
+
+
+def compile_kernel(name):
+    """Compile one kernel of `splitjit._kernels.table.KERNELS`; return its object file."""
+    return object_code(_FUNCTIONS[name])
