@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splitjit.checkpoints.record import MANIFEST
-from splitjit.files.joining import JoinedFile, write_joined
-from splitjit.files.plan import SplitFiles
+from splitjit.files.plan import FilePlan, SplitFiles
 from splitjit.files.splitting import Count, Progress, write_parts
 from splitjit.files.staging import stage
 
@@ -41,7 +40,9 @@ def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | N
     folders = _by_folder(planned.targets, planned.levels)
     with stage(folders, force=force, needed=needed) as staged:
         for file in planned.files:
-            if isinstance(file, JoinedFile):
+            if not isinstance(file, FilePlan):
+                from splitjit.files.joining import write_joined
+
                 write_joined(file, staged[file.target], count)
             elif file.targets:
                 write_parts(file, [staged[target] for target in file.targets], count)
