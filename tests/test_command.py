@@ -530,6 +530,16 @@ def test_the_first_of_two_commands_that_ends_wins(half_way, x):
     assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
 
 
+def test_an_interrupt_after_all_files_are_written(x, capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt(signal.SIGTERM)
+
+    monkeypatch.setattr(report, "print_report", interrupt)
+    assert main(["split", "x.npy", "--num-splits", "2"]) == 128 + signal.SIGTERM
+    assert "interrupted; all files are complete" in capsys.readouterr().err
+    assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
+
+
 # ---- check ----------------------------------------------------------------------------
 
 
