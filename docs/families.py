@@ -33,7 +33,7 @@ from torch.distributed.tensor import DTensor
 
 import splitjit
 from splitjit import files
-from splitjit.files import ask_transformers, tensor_parallel
+from splitjit.checkpoints import ask_transformers, tensor_parallel
 
 COUNTS = (2, 4)
 PAGE = Path(__file__).with_suffix(".md")
@@ -53,14 +53,29 @@ processes load the whole checkpoint with transformers' own tensor parallelism, a
 - **computed**: the ranks hold the parts, and compute the logits of the whole model.
 - **differs**: the parts are not what transformers loads. With "computed", transformers' own
   ranks compute other logits than the whole model, and the ranks with the parts compute the same.
+- A number stands for a reason below the table: why parts differ, or cannot be compared.
 
 All parts were joined without patterns, in the wrong order; the files are the original ones byte
-for byte. {identical} of {cells} cells are identical, {computed} are computed. A cell without
-"computed" gives the reason: most often transformers cannot compute this model in this way.
+for byte. {identical} of {cells} cells are identical, {computed} are computed.
 
 | family | class | 2 ranks | 4 ranks |
 |---|---|---|---|
 """
+
+
+REASONS = {
+    "hrm_text": "The checkpoint has one tensor for several projections. transformers cuts it as "
+    "one, and separates the projections afterwards, so its ranks hold rows of other projections. "
+    "The parts hold their rows of each projection.",
+    "step3p7": "The checkpoint has the gates and the inputs of experts apart. transformers cuts "
+    "each of them as if it held both. The parts hold their rows of both.",
+    "qwen3_vl_moe": "transformers does not load this model by its own plan: it expects the experts "
+    "in another shape.",
+}
+"""Why the parts of a family differ from what transformers loads, or cannot be compared."""
+
+NOT_COMPUTED = "transformers loads this model by its plan, but raises {} when its ranks compute."
+NOT_LOADED = "transformers raises {} when it loads this model by its plan."
 
 
 def split(folder: Path, out: Path, count: int) -> str | None:
@@ -209,8 +224,12 @@ def cell(out: Path, count: int, refused: str | None) -> str:
     except FileNotFoundError:
         return "the process of a rank ended"
     reason = next((rank["reason"] for rank in ranks if "reason" in rank), "")
-    if any(rank["identical"] is None for rank in ranks):
-        return f"not compared: {reason}"
+    loaded = all(rank["identical"] is not None for rank in ranks)
+    if reason and ":" in reason:  # an error: its class is enough here, and the script prints it
+        print(f"{out.name}: {reason}", file=sys.stderr)
+        reason = (NOT_COMPUTED if loaded else NOT_LOADED).format(reason.partition(":")[0])
+    if not loaded:
+        return f"not compared; {reason}"
     found = ["identical" if all(rank["identical"] for rank in ranks) else "differs"]
     if all(rank["computed"] for rank in ranks):
         found.append("computed")
@@ -250,7 +269,24 @@ def write(rows: list[list[str]]) -> None:
         computed=sum(", computed" in one for one in cells),
         cells=len(cells),
     )
-    PAGE.write_text(page + "".join(f"| {' | '.join(row)} |\n" for row in rows))
+    notes: list[str] = []
+    for name, kind, *found in rows:
+        numbered = [number(one, REASONS.get(name), notes) for one in found]
+        page += f"| {' | '.join([name, kind, *numbered])} |\n"
+    page += "".join(f"\n{i}. {note}" for i, note in enumerate(notes, 1))
+    PAGE.write_text(page.rstrip() + "\n")
+
+
+def number(found: str, known: str | None, notes: list[str]) -> str:
+    """Replace the reason in a cell by its number, and note it below the table."""
+    what, _, reason = found.partition("; ")
+    if not what.startswith("identical"):
+        reason = known or reason
+    if not reason:
+        return found
+    if reason not in notes:
+        notes.append(reason)
+    return f"{what} ({notes.index(reason) + 1})"
 
 
 if __name__ == "__main__":

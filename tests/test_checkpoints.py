@@ -13,7 +13,8 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit.files import checkpoint, tiles
+from splitjit.checkpoints import index
+from splitjit.files import tiles
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")
@@ -284,7 +285,7 @@ def test_bad_indexes(tmp_path, content, call):
 
 
 def test_an_index_that_is_too_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_MOST", 100)
+    monkeypatch.setattr(index, "_MOST", 100)
     (tmp_path / INDEX).write_bytes(b" " * 101)
     with pytest.raises(splitjit.SplitError, match="more than 100 bytes"):
         files.plan_files(tmp_path, num_splits=1)
@@ -414,6 +415,17 @@ BAD_PATTERNS = [
 ]
 
 
+def test_a_pattern_that_matches_nothing_shows_the_nearest_names(tmp_path):
+    held = {f"layers.{i}.{name}.weight": np.zeros(2) for i in range(50) for name in ("up", "down")}
+    sn.save_file(held, tmp_path / "m.safetensors")
+    with pytest.raises(splitjit.SplitError) as raised:
+        files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=["*.7.upp.weight"])
+    message = str(raised.value)
+    assert "layers.7.up.weight" in message
+    assert message.count(".weight'") == 6  # the pattern and five names
+    assert "and 95 more" in message
+
+
 @pytest.mark.parametrize(("pattern", "message"), BAD_PATTERNS)
 def test_bad_patterns(tmp_path, pattern, message):
     np.savez(tmp_path / "m.npz", a=np.zeros((8, 2)), b=np.zeros(8))
@@ -503,6 +515,16 @@ def test_warnings_about_fused_weights(tmp_path, module, weight, bias, patterns, 
     fused = [line for line in planned.warnings if "usually fused" in line]
     assert bool(fused) == warns
     assert len(planned.warnings) == len(fused)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_square_conv1d_alone_is_not_warned_about(tmp_path, axis):
+    """Nothing shows whether the rows or the columns are the output features, as the bias is."""
+    held = {"h.0.attn.c_proj.weight": np.zeros((8, 8)), "h.0.attn.c_proj.bias": np.zeros(8)}
+    sn.save_file(held, tmp_path / "m.safetensors")
+    patterns = [f"*.c_proj.weight={axis}"]
+    planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=patterns)
+    assert not planned.warnings
 
 
 # ---- join -----------------------------------------------------------------------------

@@ -445,7 +445,7 @@ HALF_WAY = """
     def waiting(*args):
         if parts:
             print("half-way", flush=True)
-            time.sleep(60)
+            sys.stdin.read() or time.sleep(60)
         parts.append(write(*args))
 
     PlainWriter.write = waiting
@@ -464,6 +464,7 @@ def half_way(x, tmp_path):
         process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
             cwd=tmp_path,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -510,16 +511,33 @@ def test_nohup_is_obeyed(half_way):
 @POSIX
 def test_killed_and_given_again(half_way, x, capsys):
     process = half_way()
-    while_it_lives = main(["split", "x.npy", "--num-splits", "2"])
-    assert while_it_lives == 2
-    assert "another process" in capsys.readouterr().err
-    assert process.poll() is None
     process.kill()
     process.communicate()
     assert re.fullmatch(r"\.splitjit-\w+ x\.npy", " ".join(names()))
     assert main(["split", "x.npy", "--num-splits", "2"]) == 0
     assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
     np.testing.assert_array_equal(np.load("x.0.npy"), x[:2], strict=True)
+
+
+@POSIX
+def test_the_first_of_two_commands_that_ends_wins(half_way, x):
+    process = half_way()
+    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    assert process.poll() is None
+    printed = process.communicate("go on")
+    assert process.returncode == 2
+    assert re.search("x.0.npy exists", printed[1])
+    assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
+
+
+def test_an_interrupt_after_all_files_are_written(x, capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt(signal.SIGTERM)
+
+    monkeypatch.setattr(report, "print_report", interrupt)
+    assert main(["split", "x.npy", "--num-splits", "2"]) == 128 + signal.SIGTERM
+    assert "interrupted; all files are complete" in capsys.readouterr().err
+    assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
 
 
 # ---- check ----------------------------------------------------------------------------

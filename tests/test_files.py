@@ -16,10 +16,10 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit import files
-from splitjit.files import places, tiles, writing
-from splitjit.files.formats.base import PlainWriter, TensorFile
+from splitjit.checkpoints import writing
+from splitjit.files import disk, places, tiles
+from splitjit.files.formats.base import PlainWriter, Source
 from splitjit.files.formats.npy import Npy
-from splitjit.files.transaction import disk
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def split_file(path, *args, force=False, **kwargs):
 
 
 def write(planned, count=lambda nbytes: None):
-    writing.write_split(planned, False, count)
+    writing.write(planned, False, lambda written, total: count(written))
 
 
 def as_bytes(x):
@@ -241,7 +241,7 @@ def contents(folder):
 FAILURES = [
     (Npy, "create", 1),
     (tiles, "split", 1),
-    (TensorFile, "fill", 2),
+    (Source, "take", 2),
     (PlainWriter, "write", 4),
     (os, "fsync", 2),
     (os, "link", 1),
@@ -299,6 +299,32 @@ def test_a_source_that_changes_is_refused(tmp_path, monkeypatch, kind, size):
     with pytest.raises(splitjit.SplitError, match=r"must not change|truncated|damaged"):
         write(files.plan_files([path], num_splits=2), change)
     assert listing(tmp_path) == [Path(path.name)]
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "safetensors"])
+@pytest.mark.parametrize("how", ["written", "replaced", "replaced and put back"])
+def test_a_source_whose_times_are_put_back_is_refused(tmp_path, monkeypatch, kind, how):
+    monkeypatch.setattr(tiles, "TILE", 1000)
+    path = save(tmp_path / f"x.{kind}", np.arange(1 << 16))
+    other = save(tmp_path / f"other.{kind}", np.arange(1 << 16))
+    before = path.stat()
+    planned = files.plan_files([path], num_splits=2, out=tmp_path / "out")
+    if how == "replaced and put back":
+        os.replace(path, tmp_path / "aside")
+        os.replace(other, path)
+
+    def change(_):
+        if how == "written":
+            with open(path, "r+b") as file:
+                file.seek(before.st_size // 2 + 100)
+                file.write(b"changed")
+        elif how == "replaced" and other.exists():
+            os.replace(other, path)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    with pytest.raises(splitjit.SplitError, match=r"must not change|damaged"):
+        write(planned, change)
+    assert not (tmp_path / "out").exists()
 
 
 def save(path, x):
@@ -577,8 +603,7 @@ def test_another_group_gets_no_more_than_all_users(tmp_path, monkeypatch):
 
 def test_space_is_checked_before_anything_is_written(tmp_path, monkeypatch):
     path = save(tmp_path / "x.npy", np.arange(6))
-    usage = shutil.disk_usage(tmp_path)._replace(free=40)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(disk, "free", lambda folder: 40)
     with pytest.raises(OSError, match=r"no space for .*x\.1\.npy.* need 48 bytes, 40 bytes"):
         split_file(path, num_splits=2, out=tmp_path / "out")
     assert listing(tmp_path) == [Path("x.npy")]

@@ -23,7 +23,7 @@ CONTRIBUTING = TESTS.parent / "CONTRIBUTING.md"
 # One layer per line, the lowest first; modules of one layer do not import each other either.
 # The name of a folder stands for its modules that have no line of their own.
 LAYERS = """
-errors _plan _inputs _copy _api
+errors _above _plan _inputs _copy _api
 _plan.cache _plan.protocols _plan.rules _plan.dtypes _plan.classes
 _plan.arguments
 _plan.sizes
@@ -51,18 +51,24 @@ _api.split _api.explain
 _operators _docstrings
 _planes
 onnx openvino numpy torch dask
-files.transaction files.places
+files.signals files.disk
+files.places
+files.staging
 files.formats
-files.patterns files.companions files.ask_transformers files.presets
-files.record files.quantised
-files.tensor_parallel
-files.checkpoint files.plan
-files.dividing files.tiles files.siblings files.joined
-files.ranks files.splitting
-files.naming files.joining files.reading
-files.writing files.whole
-files.verbs files.described
+files.patterns
+files.plan
+files.tiles
+files.splitting
+files.joining
 files
+checkpoints.ask_transformers checkpoints.presets checkpoints.quantised checkpoints.siblings
+checkpoints.record
+checkpoints.tensor_parallel checkpoints.index
+checkpoints.ranks checkpoints.naming
+checkpoints.splitting checkpoints.joining
+checkpoints.whole checkpoints.writing checkpoints.described
+checkpoints.verbs
+checkpoints
 splitjit
 _njit
 _cli
@@ -133,6 +139,21 @@ def test_a_module_imports_only_earlier_layers(module):
         earlier = LAYER_OF[other] < LAYER_OF[own]
         message = f"{module} imports {name}, which is not in an earlier layer"
         assert earlier or other == own, message
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("splitjit.files")])
+def test_files_know_nothing_of_checkpoints(module):
+    names = imported_by(module)[0]
+    assert not [name for name in names if name.startswith("splitjit.checkpoints")]
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert not called & {"import_module", "importlib.import_module", "__import__"}
+
+
+def test_importing_files_does_not_import_checkpoints():
+    modules = [m for m in MODULES if m.startswith("splitjit.files")]
+    code = f"import sys, {', '.join(modules)}\nassert 'splitjit.checkpoints' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("module", KERNELS)

@@ -1,7 +1,9 @@
 """Parts that say how they were split: records, joins without patterns, and `reshard`."""
 
+import contextlib
 import copy
 import json
+import os
 import re
 import struct
 
@@ -11,8 +13,9 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit.files import checkpoint, ranks, tiles
-from splitjit.files.record import KEY, MANIFEST
+from splitjit.checkpoints import index, ranks
+from splitjit.checkpoints.record import KEY, MANIFEST
+from splitjit.files import staging, tiles
 
 from .test_checkpoints import TENSORS, contents, forget, load, model, refused
 
@@ -64,6 +67,127 @@ def test_every_rule_and_format(tmp_path, kind, rule):
     assert (tmp_path / "j" / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
+def test_fine_tunes_with_equal_names_sizes_and_times(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        path = tmp_path / name / f"m.{kind}"
+        path.parent.mkdir()
+        weights = {"w": rng.random((64, 64)), "norm": np.ones(64)}
+        if kind == "safetensors":
+            sn.save_file(weights, path)
+        elif kind == "npz":
+            np.savez(path, **weights)
+        else:
+            np.save(path, weights["w"])
+        os.utime(path, (0, 0))
+        patterns = None if kind == "npy" else ["w"]
+        out = tmp_path / f"{name}.out"
+        files.split_files(path, num_splits=2, tensors=patterns, layout="ranks", out=out)
+    ranks_of_both = [tmp_path / "a.out" / "rank-0", tmp_path / "b.out" / "rank-1"]
+    refused(tmp_path, ranks_of_both, "two different splits", out=tmp_path / "j")
+    described = files.describe_files(ranks_of_both)
+    assert described["complete"] is False
+    assert str(ranks_of_both[1]) in described["problem"]
+    with pytest.raises(splitjit.SplitError, match="two different splits"):
+        files.reshard_files(ranks_of_both, num_splits=4, out=tmp_path / "r")
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
+def test_a_mixture_of_two_splits_is_refused(tmp_path, monkeypatch, kind):
+    """A process is killed after each of its moves over the ranks of an earlier split."""
+    path, out, joined = tmp_path / f"m.{kind}", tmp_path / "o", tmp_path / "j"
+    move, refusals, left = staging.Staged.move, 0, 0
+
+    def killed(self, force):
+        nonlocal left
+        left -= 1
+        if not left:
+            raise SystemExit
+        move(self, force)
+
+    while left == 0:
+        for i in range(2):
+            x = np.arange(24.0).reshape(8, 3) + i
+            if kind == "safetensors":
+                sn.save_file({"x": x}, path)
+            else:
+                (np.save if kind == "npy" else np.savez)(path, x)
+            with monkeypatch.context() as patch, contextlib.suppress(SystemExit):
+                if i:
+                    left = 2 + refusals
+                    patch.setattr(staging.Staged, "move", killed)
+                    patch.setattr(staging.Staged, "undo", lambda self: None)
+                files.split_files(path, num_splits=2, layout="ranks", out=out, force=True)
+        if left == 0:
+            parts = sorted(out.iterdir())
+            refused(tmp_path, parts, "two different splits|contradicts|another", out=joined)
+            with contextlib.suppress(splitjit.SplitError):  # a rank contradicts itself
+                assert files.describe_files(parts)["complete"] is False
+            refusals += 1
+    assert refusals == (5 if kind == "safetensors" else 3)
+
+
+def test_two_hundred_files_come_back_byte_for_byte(tmp_path):
+    """Tensors of zero size share their offset with others: the header alone has their order."""
+    rng = np.random.default_rng(36)
+    for number in range(200):
+        names = [f"{rng.integers(1 << 20):x}.w" for _ in range(rng.integers(1, 9))]
+        tensors = {}
+        for name in names:
+            shape = [0 if rng.random() < 0.4 else int(rng.integers(1, 4)), *rng.integers(0, 4, 2)]
+            dtype = rng.choice(["f4", "f8", "i2", "u1", "?"])
+            tensors[name] = rng.integers(0, 2, shape).astype(dtype)
+        path = tmp_path / f"{number}.safetensors"
+        sn.save_file(tensors, path, {"format": "pt"} if number % 2 else None)
+        parts = files.split_files(path, num_outputs=2 + number % 3).targets
+        joined = tmp_path / "joined.safetensors"
+        files.join_files(parts, joined, force=True)
+        assert joined.read_bytes() == path.read_bytes(), number
+        if number % 10 == 0:
+            again = files.reshard_files(parts, num_outputs=5, out=tmp_path / "o", force=True)
+            files.join_files(again.targets, joined, force=True)
+            assert joined.read_bytes() == path.read_bytes(), number
+
+
+def test_a_header_in_another_order_than_its_data(tmp_path):
+    """Other programs write such files; the package reads them."""
+    order = ["b", "a", "d", "c"]
+    header = {"__metadata__": {"by": "hand"}}
+    for name in order:
+        start = 8 * "abcd".index(name)
+        header[name] = {"dtype": "F32", "shape": [2], "data_offsets": [start, start + 8]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + np.arange(8, dtype="f4").tobytes())
+    parts = files.split_files(path, num_splits=2).targets
+    files.join_files(parts, tmp_path / "j.safetensors")
+    assert (tmp_path / "j.safetensors").read_bytes() == path.read_bytes()
+    again = files.reshard_files(parts, num_splits=1, out=tmp_path / "o").targets
+    files.join_files(again, tmp_path / "k.safetensors")
+    assert (tmp_path / "k.safetensors").read_bytes() == path.read_bytes()
+
+
+def test_parts_of_earlier_versions_join(tmp_path):
+    """Their record has no order of the data, and its digest is of names, sizes and times."""
+    sn.save_file({"a": np.arange(8, dtype="f4"), "n": np.ones(3)}, tmp_path / "m.safetensors")
+    old = tmp_path / "old"
+    old.mkdir()
+    parts = []
+    for i in range(2):
+        record = {
+            **{"version": 1, "checkpoint": "0123456789abcdef", "rank": i, "count": 2},
+            **{"rule": {"num_splits": 2}, "file": "m.safetensors", "bare": True},
+            "tensors": {"n": None, "a": {"axis": 0, "sections": [8]}},
+        }
+        parts.append(old / f"{i}.safetensors")
+        held = {"n": np.ones(3), "a": np.arange(8, dtype="f4")[4 * i :][:4]}
+        sn.save_file(held, parts[-1], {KEY: json.dumps(record)})
+    files.join_files(parts[::-1], tmp_path / "j.safetensors")
+    assert (tmp_path / "j.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
+
+
 def test_files_side_by_side(tmp_path):
     tensors = {"a": np.arange(8, dtype="f4"), "norm": np.ones(3, "f4")}
     sn.save_file(tensors, tmp_path / "m.safetensors")
@@ -88,6 +212,7 @@ def test_ranks_that_do_not_fit(model, tmp_path):
     out = tmp_path / "joined"
     refused(tmp_path, [four[0], four[1], four[3]], r"3 of 4 ranks: rank 2 is missing", out=out)
     refused(tmp_path, parts[:1], "rank 1 is missing", out=out)
+    refused(tmp_path, four[::2], "ranks 1 and 3 are missing", out=out)
     refused(tmp_path, [parts[0], four[1]], "two different splits", out=out)
     refused(tmp_path, [parts[0], axes[1]], "two different splits", out=out)
     twice = tmp_path / "twice"
@@ -418,9 +543,9 @@ def test_a_whole_name_that_leads_elsewhere(model, tmp_path):
 
 def test_ranks_are_read_from_a_checkpoint(model, tmp_path):
     parts = shard(model, tmp_path / "out", num_splits=2)
-    records = ranks.read(checkpoint.read(parts[1]))
+    records = ranks.read(index.read(parts[1]))
     (record, *_) = records.values()
     assert (record.rank, record.count, record.rule) == (1, 2, ("num_splits", 2))
     assert record.tensors["layers.0.qkv.weight"].sections == (8, 4, 4)
     assert record.tensors["layers.0.norm.weight"] is None
-    assert ranks.read(checkpoint.read(model)) == {}
+    assert ranks.read(index.read(model)) == {}

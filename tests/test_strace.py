@@ -1,5 +1,6 @@
 """The command under strace, which kills it or makes a system call fail."""
 
+import itertools
 import os
 import re
 import shutil
@@ -13,11 +14,12 @@ import pytest
 from splitjit._cli.main import main
 
 CALLS = "rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,fsync,fchmod,"
-CALLS += "copy_file_range,fallocate"
+CALLS += "copy_file_range,fallocate,write,fchown"
 
 
 COMMANDS = {
     "split": ["split", "x.npy", "--num-splits", "2"],
+    "join": ["join", "x.0.npy", "x.1.npy", "--out=y.npy"],
     "reshard": ["reshard", "x.0.npy", "x.1.npy", "--num-splits", "3", "--layout=ranks", "--out=o"],
 }
 
@@ -27,8 +29,8 @@ CASES = [
     FIRST,
     *[
         pytest.param(*command, inject, marks=pytest.mark.long)
-        for command in [("split", True), ("split", False), ("reshard", False)]
-        for inject in ["signal=KILL", "signal=TERM", "error=EIO"]
+        for command in [*itertools.product(["split", "join"], [True, False]), ("reshard", False)]
+        for inject in ["signal=KILL", "signal=TERM", "error=EIO", "error=ENOSPC"]
         if (*command, inject) != FIRST
     ],
 ]
@@ -69,13 +71,13 @@ def contents(folder):
 def test_every_system_call(tmp_path, monkeypatch, name, force, inject):
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.arange(120_000))  # large enough for space to be reserved
-    if name == "reshard":
+    if name != "split":
         assert main([*COMMANDS["split"], "--quiet"]) == 0
     for path in tmp_path.iterdir():
         os.utime(path, (0, 0))  # the records of parts depend on it
     old = contents(tmp_path)
     if force:
-        old |= {f"x.{i}.npy": b"old" for i in range(2)}
+        old |= dict.fromkeys(["x.0.npy", "x.1.npy"] if name == "split" else ["y.npy"], b"old")
     assert main(COMMANDS[name]) == 0
     new = contents(tmp_path)
     arguments = [*COMMANDS[name], "--force"] if force else COMMANDS[name]
@@ -90,8 +92,7 @@ def test_every_system_call(tmp_path, monkeypatch, name, force, inject):
     prepare()
     status, calls = traced(tmp_path, arguments)
     assert status == 0
-    assert calls["copy_file_range"] >= 2
-    assert calls["fallocate"] >= 2
+    assert calls["copy_file_range"] >= (1 if name == "join" else 2)
     for call, count in calls.items():
         for when in range(1, count + 1):
             prepare()
@@ -99,8 +100,10 @@ def test_every_system_call(tmp_path, monkeypatch, name, force, inject):
             clean = contents(tmp_path)
             if "KILL" not in inject:
                 assert clean in ([old, new] if status else [new]), (call, when)
-            finished = clean == new
-            again = main([*arguments, "--quiet"])
-            assert again == 0 or finished
+            for place, held in clean.items():  # complete, old or new
+                assert held in (old.get(place), new.get(place)), (call, when, place)
+            assert clean.keys() >= old.keys()
+            main([*arguments, "--quiet"])  # refused if a killed command has moved a file
+            assert not [*tmp_path.rglob(".splitjit-*")], (call, when)
+            assert main([*arguments, "--quiet", "--force"]) == 0
             assert contents(tmp_path) == new, (call, when)
-            assert not [*tmp_path.rglob(".splitjit-*")]

@@ -19,7 +19,7 @@ import pytest
 
 from splitjit import SplitError
 from splitjit._plan import arguments
-from splitjit.files import transaction
+from splitjit.files import places, staging
 from tests.test_command import HALF_WAY
 
 ELSEWHERE = Path(__file__).parent / "elsewhere"
@@ -90,20 +90,20 @@ REFUSED = [
 @pytest.mark.parametrize("name", REFUSED)
 def test_names_that_windows_takes_for_others_are_refused(name, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
-    with transaction.transaction({tmp_path / "linux": [name]}) as staged:
+    with staging.stage({tmp_path / "linux": [name]}) as staged:
         for file in staged.values():
             file.write_bytes(b"")
     monkeypatch.setattr(sys, "platform", "win32")
     folder = tmp_path / "windows"
     with pytest.raises(SplitError, match="Windows has no files"):
-        transaction.transaction({folder: ["a.npy", name]}).__enter__()
+        staging.stage({folder: ["a.npy", name]}).__enter__()
     assert not folder.exists()
 
 
 @pytest.mark.parametrize("name", ["console.npy", "a.con", "com10", "rank-0/a b.npy", ".a"])
 def test_other_names_are_not_refused(name, monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
-    transaction._check_names({Path("o"): [name]})
+    places.check_names({Path("o"): [name]})
 
 
 @pytest.mark.parametrize("has_it", [True, False], ids=["APFS", "network"])
@@ -120,7 +120,7 @@ def test_files_reach_the_disk_on_macos(has_it, tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "fcntl", full)
     monkeypatch.setattr(os, "fsync", lambda file: calls.append("fsync"))
     monkeypatch.setattr(sys, "platform", "darwin")
-    with transaction.transaction({tmp_path: ["a"]}) as staged:
+    with staging.stage({tmp_path: ["a"]}) as staged:
         staged[tmp_path / "a"].write_bytes(b"new")
     assert (tmp_path / "a").read_bytes() == b"new"
     assert calls

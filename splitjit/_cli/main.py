@@ -83,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         With status 2, if the arguments are wrong.
     """
-    arguments = make_parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments = make_parser(only=given[0] if given else None).parse_args(given)
     try:
         if arguments.command == "check":
             return _check(arguments.json)
@@ -104,9 +105,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(str(error))
         return 2
     except KeyboardInterrupt as interrupt:
-        from splitjit.files.transaction import COMPLETE
+        from splitjit.files.staging import COMPLETE
 
-        complete = COMPLETE in getattr(interrupt, "__notes__", ())
+        noted = COMPLETE in getattr(interrupt, "__notes__", ())
+        complete = noted or getattr(arguments, "written", False)
         say(f"interrupted; {COMPLETE if complete else 'no file was written'}")
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     return 0

@@ -4,76 +4,48 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from splitjit import files
 from splitjit._cli import report
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import NAMES
-from splitjit.files import described, transaction, verbs
-from splitjit.files.verbs import Where, Which
+from splitjit.checkpoints import verbs
+
+if TYPE_CHECKING:
+    from splitjit.checkpoints.joining import JoinedFiles
+    from splitjit.files.plan import SplitFiles
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the command that the arguments name."""
-    _COMMANDS[arguments.command](arguments, _options(arguments))
-
-
-def _split(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
+    paths = verbs.as_paths(arguments.paths)
+    if arguments.command == "info":
+        found = verbs.describe_files(paths)
+        report.print_json(found) if arguments.json else report.print_info(found)
+        return
+    planned = _plan(arguments, paths)
     if arguments.dry_run:
-        planned = files.plan_files(**options)
+        verbs.check_targets(planned.targets, arguments.force)
     else:
         with report.show_progress(arguments.quiet) as progress:
-            planned = files.split_files(**options, progress=progress)
-    _report_split(arguments, planned)
-
-
-def _report_split(arguments: argparse.Namespace, planned: files.SplitFiles) -> None:
+            verbs.write(planned, arguments.force, progress)
+        arguments.written = True
     if arguments.json:
-        report.print_json({"dry_run": arguments.dry_run, **described.describe_split(planned)})
+        from splitjit.checkpoints import described
+
+        report.print_json({"dry_run": arguments.dry_run, **described.describe(planned)})
     elif not arguments.quiet:
         report.print_report(planned, arguments.dry_run, arguments.verbose)
 
 
-def _join(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
-    paths, out, force = verbs.as_paths(options["paths"]), Path(options["out"]), options["force"]
-    if arguments.dry_run:
-        joined = verbs.plan_join(paths, out, _which(options))
-        transaction.check(joined.targets, force)
-    else:
-        with report.show_progress(arguments.quiet) as progress:
-            joined = verbs.join(paths, out, _which(options), force, progress)
-    if arguments.json:
-        report.print_json({"dry_run": arguments.dry_run, **described.describe_join(joined)})
-    elif not arguments.quiet:
-        report.print_joined(joined, arguments.dry_run, arguments.verbose)
-
-
-def _reshard(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
-    if arguments.dry_run:
-        rule = rule_of(*[options[name] for name in NAMES])
-        where = Where("copy", *[options[name] for name in ("layout", "name", "out", "copy_config")])
-        planned = verbs.plan_reshard(verbs.as_paths(options["paths"]), rule, _which(options), where)
-        transaction.check(planned.targets, options["force"])
-    else:
-        with report.show_progress(arguments.quiet) as progress:
-            planned = files.reshard_files(**options, progress=progress)
-    _report_split(arguments, planned)
-
-
-def _info(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
-    found = files.describe_files(**options)
-    report.print_json(found) if arguments.json else report.print_info(found)
-
-
-def _which(options: dict[str, Any]) -> Which:
-    return Which(*[options[name] for name in ("axis", "tensors", "tp_plan", "config")])
-
-
-_COMMANDS = {"split": _split, "join": _join, "reshard": _reshard, "info": _info}
-
-
-def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments that functions of `splitjit.files` have under the same names."""
-    own = ("command", "dry_run", "quiet", "verbose", "json")
-    return {name: value for name, value in vars(arguments).items() if name not in own}
+def _plan(arguments: argparse.Namespace, paths: list[Path]) -> SplitFiles | JoinedFiles:
+    """Plan what the command writes."""
+    given = vars(arguments)
+    which = verbs.Which(*[given[name] for name in ("axis", "tensors", "tp_plan", "config")])
+    if arguments.command == "join":
+        return verbs.plan_join(paths, Path(arguments.out), which)
+    rule = rule_of(*[given[name] for name in NAMES])
+    names = ("layout", "name", "out", "copy_config")
+    where = verbs.Where(given.get("others", "copy"), *[given[name] for name in names])
+    plan = verbs.plan_split if arguments.command == "split" else verbs.plan_reshard
+    return plan(paths, rule, which, where)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import os
 from typing import Any, NoReturn
 
 import splitjit
@@ -53,8 +53,8 @@ exit status:
   0 if the parts are written, 2 if the split is refused or fails, 128 + N if
   signal N ends the command. If the status is not 0, no part is left behind,
   unless the signal came while the parts were moved into place: then all parts
-  are there. After SIGKILL or a power failure, run the same command again: it
-  first undoes or finishes what the killed command began.
+  are there. After SIGKILL or a power failure, some files can be old and some new,
+  each complete: run the same command again with --force.
 """
 
 JOIN_DESCRIPTION = """\
@@ -109,214 +109,9 @@ exit status:
   as for `split`
 """
 
-
-class Parser(argparse.ArgumentParser):
-    """A parser that prints each error on one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see --help)\n")
-
-
-def make_parser(name: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the command, by the name of the user or by another one."""
-    parser = Parser(prog=name or program(), description="Split tensors into contiguous parts.")
-    parser.add_argument("--version", action="version", version=splitjit.__version__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    check = commands.add_parser(
-        "check",
-        help="split typical arrays, compare with NumPy, print the speed",
-        description="Split typical arrays, compare each part byte for byte with NumPy's, and "
-        "print the speed, the versions and the machine. Checks the installed package, even if the "
-        "current directory has a folder splitjit. The exit status is 1 if a part is wrong.",
-    )
-    check.add_argument(
-        "--json", action="store_true", help="print one JSON object, for other programs"
-    )
-    warmup = commands.add_parser(
-        "warmup",
-        help="compile all kernels now, for example when a container is built",
-        description="Compile all kernels, or load them from the cache. A later process with the "
-        "same cache then compiles nothing; NUMBA_CACHE_DIR says where the cache is.",
-    )
-    warmup.add_argument(
-        "--check",
-        action="store_true",
-        help="exit with status 1 if a kernel was not in the cache, and had to be compiled",
-    )
-    completion = commands.add_parser(
-        "completion",
-        help="print the script by which a shell completes this command",
-        description="Print the script by which a shell completes the command splitjit. It needs "
-        "the package shtab. In bash: splitjit completion bash > "
-        "~/.local/share/bash-completion/completions/splitjit",
-    )
-    completion.add_argument("shell", choices=["bash", "zsh", "tcsh"], help="the shell")
-    split = commands.add_parser(
-        "split",
-        help="split the tensors in files: .npy, .npz, .safetensors",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    split.add_argument(
-        "paths", nargs="+", metavar="FILE", help="a file to split, or an index or a folder"
-    )
-    _add_rule(split)
-    _add_tensors(split, 0).add_argument(
-        "--others",
-        choices=["copy", "skip"],
-        default="copy",
-        help="copy each other tensor into every part, or leave it out (default: copy)",
-    )
-    _add_output(split, resharding=False)
-    _add_running(split)
-    _add_join(commands)
-    _add_reshard(commands)
-    _add_info(commands)
-    return parser
-
-
-def _add_rule(parser: argparse.ArgumentParser) -> None:
-    """Add the options that give the rule."""
-    rules = parser.add_argument_group("rule (give exactly one)").add_mutually_exclusive_group(
-        required=True
-    )
-    for option, (read, metavar, text) in _RULES.items():
-        rules.add_argument(option, type=read, metavar=metavar, help=text)
-
-
-def _add_output(parser: argparse.ArgumentParser, resharding: bool) -> None:
-    """Add the options that say where the parts are written."""
-    output = parser.add_argument_group("output")
-    folder = "folder of the parts" + ("" if resharding else " (default: FILE's folder)")
-    output.add_argument("--out", metavar="DIR", required=resharding, help=folder)
-    output.add_argument(
-        "--layout",
-        choices=["files", "ranks"],
-        default=None if resharding else "files",
-        help="files: FILE.0.npy, FILE.1.npy, …; ranks: rank-0/FILE.npy, rank-1/FILE.npy, …, and an "
-        "index of the .safetensors files in each folder (default: "
-        + ("as before)" if resharding else "files)"),
-    )
-    output.add_argument(
-        "--name",
-        metavar="NAME",
-        help="name of each part, with the fields {rank}, {stem} (the name of FILE without suffix) "
-        "and {part} (the number of the file in its checkpoint): 'rank{rank}.safetensors'. "
-        "Files of a checkpoint whose parts have the same name share one part",
-    )
-    output.add_argument(
-        "--copy-config",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="copy config.json, generation_config.json and the files of the tokenizer into each "
-        "folder of parts (default: with --layout ranks)",
-    )
-    output.add_argument("--force", action="store_true", help="overwrite existing files")
-
-
-def _add_join(commands: Any) -> None:
-    join = commands.add_parser(
-        "join",
-        help="join the parts of files again",
-        description=JOIN_DESCRIPTION,
-        epilog=JOIN_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    join.add_argument(
-        "paths", nargs="+", metavar="PART", help="a part: a file, or the folder of a rank"
-    )
-    _add_tensors(join, None)
-    output = join.add_argument_group("output")
-    output.add_argument(
-        "--out",
-        metavar="FILE",
-        required=True,
-        help="the joined file; if the parts are folders, the folder of the joined files",
-    )
-    output.add_argument("--force", action="store_true", help="overwrite existing files")
-    _add_running(join)
-
-
-def _add_reshard(commands: Any) -> None:
-    reshard = commands.add_parser(
-        "reshard",
-        help="split parts again, into another number of parts",
-        description=RESHARD_DESCRIPTION,
-        epilog=RESHARD_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    reshard.add_argument(
-        "paths", nargs="+", metavar="PART", help="a part: a file, or the folder of a rank"
-    )
-    _add_rule(reshard)
-    _add_tensors(reshard, None)
-    _add_output(reshard, resharding=True)
-    _add_running(reshard)
-
-
-def _add_info(commands: Any) -> None:
-    info = commands.add_parser(
-        "info",
-        help="list the tensors of files, and the split that they are parts of",
-        description="List the tensors of files, indexes or folders, with their dtypes, shapes and "
-        "bytes. For parts of a split, also print how they were split, and whether all parts are "
-        "given. Only headers are read.",
-    )
-    info.add_argument("paths", nargs="+", metavar="FILE", help="a file, an index or a folder")
-    info.add_argument("--json", action="store_true", help="print JSON, for other programs")
-
-
-def _add_running(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print what would be written, and write nothing"
-    )
-    printing = parser.add_mutually_exclusive_group()
-    printing.add_argument("--quiet", action="store_true", help="print only errors")
-    printing.add_argument(
-        "-v", "--verbose", action="store_true", help="list all files, even if there are many"
-    )
-    printing.add_argument(
-        "--json", action="store_true", help="print the plan as JSON, for other programs"
-    )
-
-
-def _add_tensors(parser: argparse.ArgumentParser, axis: int | None) -> Any:
-    """Add the options that say which tensors are split, and along which axis."""
-    which = parser.add_argument_group("tensors")
-    which.add_argument(
-        "--axis",
-        type=int,
-        default=axis,
-        help="axis to split; -1 is the last axis (default: 0)"
-        if axis == 0
-        else "axis that was split, if no pattern or record gives it; -1 is the last axis",
-    )
-    which.add_argument(
-        "--tensor",
-        dest="tensors",
-        action="append",
-        metavar="PATTERN[=AXIS]",
-        help="split the tensors whose names match PATTERN, along AXIS instead of --axis; "
-        "* matches any text, ? one character, [qk] one of these characters. "
-        "'PATTERN=AXIS:4096,1024,1024' is for fused tensors: along the axis lie sections of these "
-        "lengths, the rule splits each one, and a part holds its pieces of all sections. "
-        "PATTERN=AXIS/3,5 gives the lengths of the parts for these tensors only. This option may "
-        "be repeated: the first pattern that matches a name counts (default: all tensors)",
-    )
-    which.add_argument(
-        "--tp-plan",
-        action="store_true",
-        help="split the tensors that no pattern matches as the model's tensor-parallel plan in "
-        "transformers says, or a preset of splitjit if transformers has none, and copy the tensors "
-        "that the plan does not name",
-    )
-    which.add_argument(
-        "--config",
-        metavar="PATH",
-        help="config.json of the model, or its folder, for --tp-plan (default: beside FILE)",
-    )
-    return which
+LAYOUT = """\
+files: FILE.0.npy, FILE.1.npy, …; ranks: rank-0/FILE.npy, rank-1/FILE.npy, …, and an index of the
+.safetensors files in each folder"""
 
 
 def _lengths(text: str) -> int | list[int]:
@@ -337,26 +132,248 @@ def _indices(text: str) -> list[int]:
     return [indices] if isinstance(indices, int) else indices
 
 
-_RULES: dict[str, tuple[Callable[[str], Any], str, str]] = {
-    "--split": (
-        _lengths,
-        "LENGTHS",
-        "lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; one length may "
-        "be -1 and takes the rest; 4 makes parts of length 4, the last one smaller; '4,' (with a "
-        "comma) makes one part of length 4",
+COMMANDS = {
+    "check": (
+        "split typical arrays, compare with NumPy, print the speed",
+        "Split typical arrays, compare each part byte for byte with NumPy's, and print the speed, "
+        "the versions and the machine. Checks the installed package, even if the current directory "
+        "has a folder splitjit. The exit status is 1 if a part is wrong.",
+        None,
     ),
-    "--num-outputs": (
-        int,
-        "N",
-        "N parts; the last ones are smaller if the axis length is not a multiple of N",
+    "warmup": (
+        "compile all kernels now, for example when a container is built",
+        "Compile all kernels, or load them from the cache. A later process with the same cache "
+        "then compiles nothing; NUMBA_CACHE_DIR says where the cache is.",
+        None,
     ),
-    "--num-splits": (int, "N", "N equal parts; refused if the axis length is not a multiple of N"),
-    "--indices": (
-        _indices,
-        "INDICES",
-        "cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count "
-        "from the end of the axis",
+    "completion": (
+        "print the script by which a shell completes this command",
+        "Print the script by which a shell completes the command splitjit. It needs the package "
+        "shtab. In bash: splitjit completion bash > "
+        "~/.local/share/bash-completion/completions/splitjit",
+        None,
     ),
-    "--num-sections": (int, "N", "N parts whose lengths differ by at most one, longer ones first"),
+    "split": ("split the tensors in files: .npy, .npz, .safetensors", DESCRIPTION, EXAMPLES),
+    "join": ("join the parts of files again", JOIN_DESCRIPTION, JOIN_EXAMPLES),
+    "reshard": (
+        "split parts again, into another number of parts",
+        RESHARD_DESCRIPTION,
+        RESHARD_EXAMPLES,
+    ),
+    "info": (
+        "list the tensors of files, and the split that they are parts of",
+        "List the tensors of files, indexes or folders, with their dtypes, shapes and bytes. For "
+        "parts of a split, also print how they were split, and whether all parts are given. Only "
+        "headers are read.",
+        None,
+    ),
 }
-"""The options that give a rule: how to read the value, its name, and the help."""
+"""For each command: its line in the help, its description, and what follows the options."""
+
+_JOINED_AXIS = "axis that was split, if no pattern or record gives it; -1 is the last axis"
+_FILES = "split join reshard"
+_RULE, _TENSORS, _OUTPUT, _PRINTING = "rule (give exactly one)", "tensors", "output", "printing"
+
+OPTIONS: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
+    "": [
+        ("check", "--json", "print one JSON object, for other programs", {}),
+        (
+            "warmup",
+            "--check",
+            "exit with status 1 if a kernel was not in the cache, and had to be compiled",
+            {},
+        ),
+        ("completion", "shell", "the shell", {"choices": ["bash", "zsh", "tcsh"]}),
+        (
+            "split",
+            "paths",
+            "a file to split, or an index or a folder",
+            {"nargs": "+", "metavar": "FILE"},
+        ),
+        (
+            "join reshard",
+            "paths",
+            "a part: a file, or the folder of a rank",
+            {"nargs": "+", "metavar": "PART"},
+        ),
+        ("info", "paths", "a file, an index or a folder", {"nargs": "+", "metavar": "FILE"}),
+        ("info", "--json", "print JSON, for other programs", {}),
+        (_FILES, "--dry-run", "print what would be written, and write nothing", {}),
+    ],
+    _RULE: [
+        (
+            "split reshard",
+            "--split",
+            "lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; one length "
+            "may be -1 and takes the rest; 4 makes parts of length 4, the last one smaller; '4,' "
+            "(with a comma) makes one part of length 4",
+            {"type": _lengths, "metavar": "LENGTHS"},
+        ),
+        (
+            "split reshard",
+            "--num-outputs",
+            "N parts; the last ones are smaller if the axis length is not a multiple of N",
+            {"type": int, "metavar": "N"},
+        ),
+        (
+            "split reshard",
+            "--num-splits",
+            "N equal parts; refused if the axis length is not a multiple of N",
+            {"type": int, "metavar": "N"},
+        ),
+        (
+            "split reshard",
+            "--indices",
+            "cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count from "
+            "the end of the axis",
+            {"type": _indices, "metavar": "INDICES"},
+        ),
+        (
+            "split reshard",
+            "--num-sections",
+            "N parts whose lengths differ by at most one, longer ones first",
+            {"type": int, "metavar": "N"},
+        ),
+    ],
+    _TENSORS: [
+        (
+            "split",
+            "--axis",
+            "axis to split; -1 is the last axis (default: 0)",
+            {"type": int, "default": 0},
+        ),
+        ("join reshard", "--axis", _JOINED_AXIS, {"type": int}),
+        (
+            _FILES,
+            "--tensor",
+            "split the tensors whose names match PATTERN, along AXIS instead of --axis; "
+            "* matches any text, ? one character, [qk] one of these characters. "
+            "'PATTERN=AXIS:4096,1024,1024' is for fused tensors: along the axis lie sections of "
+            "these lengths, the rule splits each one, and a part holds its pieces of all sections. "
+            "PATTERN=AXIS/3,5 gives the lengths of the parts for these tensors only. This option "
+            "may be repeated: the first pattern that matches a name counts (default: all tensors)",
+            {"dest": "tensors", "action": "append", "metavar": "PATTERN[=AXIS]"},
+        ),
+        (
+            _FILES,
+            "--tp-plan",
+            "split the tensors that no pattern matches as the model's tensor-parallel plan in "
+            "transformers says, or a preset of splitjit if transformers has none, and copy the "
+            "tensors that the plan does not name",
+            {},
+        ),
+        (
+            _FILES,
+            "--config",
+            "config.json of the model, or its folder, for --tp-plan (default: beside FILE)",
+            {"metavar": "PATH"},
+        ),
+        (
+            "split",
+            "--others",
+            "copy each other tensor into every part, or leave it out (default: copy)",
+            {"choices": ["copy", "skip"], "default": "copy"},
+        ),
+    ],
+    _OUTPUT: [
+        ("split", "--out", "folder of the parts (default: FILE's folder)", {"metavar": "DIR"}),
+        ("reshard", "--out", "folder of the parts", {"metavar": "DIR", "required": True}),
+        (
+            "join",
+            "--out",
+            "the joined file; if the parts are folders, the folder of the joined files",
+            {"metavar": "FILE", "required": True},
+        ),
+        (
+            "split",
+            "--layout",
+            f"{LAYOUT} (default: files)",
+            {"choices": ["files", "ranks"], "default": "files"},
+        ),
+        ("reshard", "--layout", f"{LAYOUT} (default: as before)", {"choices": ["files", "ranks"]}),
+        (
+            "split reshard",
+            "--name",
+            "name of each part, with the fields {rank}, {stem} (the name of FILE without suffix) "
+            "and {part} (the number of the file in its checkpoint): 'rank{rank}.safetensors'. "
+            "Files of a checkpoint whose parts have the same name share one part",
+            {"metavar": "NAME"},
+        ),
+        (
+            "split reshard",
+            "--copy-config",
+            "copy config.json, generation_config.json and the files of the tokenizer into each "
+            "folder of parts (default: with --layout ranks)",
+            {"action": argparse.BooleanOptionalAction, "default": None},
+        ),
+        (_FILES, "--force", "overwrite existing files", {}),
+    ],
+    _PRINTING: [
+        (_FILES, "--quiet", "print only errors", {}),
+        (_FILES, "-v --verbose", "list all files, even if there are many", {}),
+        (_FILES, "--json", "print the plan as JSON, for other programs", {}),
+    ],
+}
+"""The options of each group: the commands that have it, its names, its help, and what it takes.
+
+An option that takes nothing is a flag.
+"""
+
+
+class Format(argparse.HelpFormatter):
+    """Help as wide as the terminal. By itself, argparse imports shutil for this: 2 ms a command."""
+
+    def __init__(self, prog: str, **given: Any) -> None:
+        try:
+            columns = int(os.environ.get("COLUMNS", "")) or os.get_terminal_size().columns
+        except (OSError, ValueError):
+            columns = 80
+        super().__init__(prog, **{"width": columns - 2, **given})
+
+
+class RawFormat(Format, argparse.RawDescriptionHelpFormatter):
+    """Help whose description is printed as it is."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that prints each error on one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see --help)\n")
+
+
+def make_parser(name: str | None = None, only: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the command.
+
+    Parameters
+    ----------
+    name : str, optional
+        The name of the command; by default, the name by which the user called it.
+    only : str, optional
+        The one command to parse, which takes less time than all commands.
+    """
+    about = "Split tensors into contiguous parts."
+    parser = Parser(prog=name or program(), description=about, formatter_class=Format)
+    parser.add_argument("--version", action="version", version=splitjit.__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in [only] if only in COMMANDS else COMMANDS:
+        _add_command(commands, str(command))
+    return parser
+
+
+def _add_command(commands: Any, command: str) -> None:
+    about, description, epilog = COMMANDS[command]
+    kind = RawFormat if epilog else Format
+    parser = commands.add_parser(
+        command, help=about, description=description, epilog=epilog, formatter_class=kind
+    )
+    for group, options in OPTIONS.items():
+        own = [option for option in options if command in option[0].split()]
+        made = parser
+        if own and group == _PRINTING:
+            made = parser.add_mutually_exclusive_group()
+        elif own and group:
+            made = parser.add_argument_group(group)
+            made = made.add_mutually_exclusive_group(required=True) if group == _RULE else made
+        for _, names, line, keywords in own:
+            made.add_argument(*names.split(), help=line, **keywords or {"action": "store_true"})

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import itertools
-import json
 import math
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from splitjit._cli.lines import printable, say
-from splitjit.files import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor
-from splitjit.files.joined import JoinedFiles
-from splitjit.files.verbs import Progress
+from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.splitting import Progress
+
+if TYPE_CHECKING:
+    from splitjit.checkpoints.joining import JoinedFiles
 
 BAR_AFTER = 1.0
 """Seconds until a progress bar appears."""
@@ -33,11 +33,9 @@ def show_progress(quiet: bool) -> Iterator[Progress | None]:
     """Show how many bytes are written, if this takes more than a moment."""
     if quiet:
         yield None
-    elif sys.stderr.isatty() and importlib.util.find_spec("tqdm"):
-        from tqdm import tqdm
-
+    elif sys.stderr.isatty() and (tqdm := _tqdm()):
         with contextlib.ExitStack() as stack:
-            bars: list[tqdm] = []
+            bars: list[Any] = []
 
             def update(written: int, total: int) -> None:
                 if not bars:
@@ -48,6 +46,15 @@ def show_progress(quiet: bool) -> Iterator[Progress | None]:
             yield update
     else:
         yield _Lines()
+
+
+def _tqdm() -> Any:
+    """Return the class of progress bars, or None if the package is missing."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm
 
 
 class _Lines:
@@ -64,7 +71,15 @@ class _Lines:
             say(f"{share} written in {now - self.begun:.0f} s")
 
 
-def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
+def print_report(planned: SplitFiles | JoinedFiles, dry_run: bool, verbose: bool) -> None:
+    """Print what was written, or what would be written."""
+    if isinstance(planned, SplitFiles):
+        _print_split(planned, dry_run, verbose)
+    else:
+        _print_joined(planned, dry_run, verbose)
+
+
+def _print_split(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
     """Print a line for each file and each part; if `dry_run`, also for each tensor.
 
     If there are many parts, print only their number and their size, unless `verbose`.
@@ -90,7 +105,7 @@ def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
         print(f"{share:.0%} of the bytes are split; each part holds {amount(each)}")
 
 
-def print_joined(joined: JoinedFiles, dry_run: bool, verbose: bool) -> None:
+def _print_joined(joined: JoinedFiles, dry_run: bool, verbose: bool) -> None:
     """Print a line for each joined file; if `dry_run`, also for each tensor."""
     for note in joined.notes:
         say(note)
@@ -145,6 +160,8 @@ def print_info(described: dict[str, Any]) -> None:
 
 def print_json(described: dict[str, Any]) -> None:
     """Print plain data for other programs."""
+    import json
+
     print(json.dumps(described, indent=1))
 
 

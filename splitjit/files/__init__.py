@@ -1,20 +1,29 @@
 """Split the tensors of files into parts, and join the parts again.
 
-The command ``python -m splitjit`` calls these functions. Files may be larger than
-memory: a .npy, .npz or .safetensors file, an index ``model.safetensors.index.json``,
-or a folder that has such an index.
+The command ``python -m splitjit`` does the same. Files may be larger than memory: a .npy, .npz or
+.safetensors file, an index ``model.safetensors.index.json``, or a folder that has such an index.
+
+The modules of this package split and join arrays in files. What a checkpoint adds to its files
+(indexes, ranks, records, plans of models) is in `splitjit.checkpoints`, which imports this package;
+nothing here imports that one. The public functions take checkpoints, too, so they need it: the
+package above both, ``splitjit/__init__.py``, hands it over (`splitjit._above`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from splitjit import _above
 from splitjit._plan.arguments import OtherRules, named_rule
-from splitjit.files import described, transaction, verbs
-from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
-from splitjit.files.verbs import Progress, StrPath, Where, Which
+
+if TYPE_CHECKING:
+    from splitjit.files.places import StrPath
+    from splitjit.files.plan import FilePlan as FilePlan
+    from splitjit.files.plan import SplitFiles as SplitFiles
+    from splitjit.files.plan import TensorPlan as TensorPlan
+    from splitjit.files.splitting import Progress
 
 __all__ = [
     "FilePlan",
@@ -105,10 +114,11 @@ def plan_files(
     (((4, 3), (4, 3)), ['x.0.npy', 'x.1.npy'])
     """
     given = named_rule("plan_files", split, rule)
-    which = Which(axis, tensors, tp_plan, config)
-    where = Where(others, layout, name, out, copy_config)
-    planned = verbs.plan_split(verbs.as_paths(paths), given, which, where)
-    transaction.check(planned.targets, force)
+    verbs = _above.load_verbs()
+    which = verbs.Which(axis, tensors, tp_plan, config)
+    where = verbs.Where(others, layout, name, out, copy_config)
+    planned: SplitFiles = verbs.plan_split(verbs.as_paths(paths), given, which, where)
+    verbs.check_targets(planned.targets, force)
     return planned
 
 
@@ -173,9 +183,12 @@ config, others, layout
     [0 1 2 3 4 5]
     """
     given = named_rule("split_files", split, rule)
-    which = Which(axis, tensors, tp_plan, config)
-    where = Where(others, layout, name, out, copy_config)
-    return verbs.split(verbs.as_paths(paths), given, which, where, force, progress)
+    verbs = _above.load_verbs()
+    which = verbs.Which(axis, tensors, tp_plan, config)
+    where = verbs.Where(others, layout, name, out, copy_config)
+    planned: SplitFiles = verbs.plan_split(verbs.as_paths(paths), given, which, where)
+    verbs.write(planned, force, progress)
+    return planned
 
 
 def join_files(
@@ -232,8 +245,12 @@ def join_files(
     --------
     split_files : Split files, with an example.
     """
-    which = Which(axis, tensors, tp_plan, config)
-    return verbs.join(verbs.as_paths(paths), Path(out), which, force, progress).targets
+    verbs = _above.load_verbs()
+    which = verbs.Which(axis, tensors, tp_plan, config)
+    joined = verbs.plan_join(verbs.as_paths(paths), Path(out), which)
+    verbs.write(joined, force, progress)
+    targets: tuple[Path, ...] = joined.targets
+    return targets
 
 
 def reshard_files(
@@ -311,9 +328,12 @@ def reshard_files(
     ['y.0.npy', 'y.1.npy', 'y.2.npy'] [ 8  9 10 11]
     """
     given = named_rule("reshard_files", split, rule)
-    which = Which(axis, tensors, tp_plan, config)
-    where = Where("copy", layout, name, out, copy_config)
-    return verbs.reshard(verbs.as_paths(paths), given, which, where, force, progress)
+    verbs = _above.load_verbs()
+    which = verbs.Which(axis, tensors, tp_plan, config)
+    where = verbs.Where("copy", layout, name, out, copy_config)
+    planned: SplitFiles = verbs.plan_reshard(verbs.as_paths(paths), given, which, where)
+    verbs.write(planned, force, progress)
+    return planned
 
 
 def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
@@ -350,4 +370,17 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     >>> found["checkpoints"][0]["files"][0]["tensors"]
     [{'name': '', 'dtype': 'float32', 'shape': [4, 6], 'nbytes': 96}]
     """
-    return described.describe_files(verbs.as_paths(paths))
+    verbs = _above.load_verbs()
+    described: dict[str, Any] = verbs.describe_files(verbs.as_paths(paths))
+    return described
+
+
+if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute
+
+    def __getattr__(name: str) -> Any:
+        """Import the classes of plans when they are first used: ``import splitjit`` is faster."""
+        if name in __all__:
+            from splitjit.files import plan
+
+            return getattr(plan, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

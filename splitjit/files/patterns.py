@@ -129,6 +129,17 @@ def check_matches(choices: Iterable[Choice], names: list[str]) -> None:
     """
     for choice in choices:
         if not any(choice.matches(name) for name in names):
-            hint = f"these files hold {shorten([name for name in names if name])}"
-            rule = f"must match the name of a tensor; {hint}"
+            rule = f"must match the name of a tensor; {_nearest(choice.pattern, names)}"
             raise SplitError("split", f"pattern {choice.pattern!r}", rule)
+
+
+def _nearest(pattern: str, names: list[str]) -> str:
+    """Say which names are most like a pattern, and how many others there are."""
+    import difflib
+
+    known = list(dict.fromkeys(filter(None, names)))
+    if not known:
+        return "the tensor of a .npy file has no name"
+    some = difflib.get_close_matches(pattern.replace("*", ""), known[:1000], 5, cutoff=0)
+    more = f", and {len(known) - len(some)} more" if len(known) > len(some) else ""
+    return f"these files hold {', '.join(map(shorten, some))}{more}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
 from splitjit.files.formats.base import Tensor, TensorFile
 from splitjit.files.patterns import Choice
-from splitjit.files.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +129,14 @@ class FilePlan:
     left_out : tuple of str
         Names of tensors that no part holds.
     record : Record, optional
-        What the parts say about themselves.
+        What the parts say about themselves: a record of `splitjit.checkpoints`.
     """
 
     paths: tuple[Path, ...]
     targets: tuple[Path, ...]
     tensors: tuple[TensorPlan, ...]
     left_out: tuple[str, ...]
-    record: Record | None = field(default=None, repr=False)
+    record: Any = field(default=None, repr=False)
 
     def part_nbytes(self, part: int) -> int:
         """Return the size of the data of a part, in bytes.
@@ -153,10 +153,19 @@ class FilePlan:
         """
         return sum(tensor.nbytes for tensor in self.part(part))
 
+    @property
+    def sizes(self) -> dict[Path, int]:
+        """The least size of each target in bytes."""
+        return {
+            target: 0 if self.tensors[0].file.compressed else self.part_nbytes(i)
+            for i, target in enumerate(self.targets)
+        }
+
     def metadata(self, i: int) -> dict[str, str] | None:
         """Return the metadata of part `i`."""
         whole = self.tensors[0].file.metadata
-        return whole if self.record is None else self.record.attached(whole, i)
+        own: dict[str, str] | None = self.record and self.record.attached(whole, i)
+        return own or whole
 
     def part(self, i: int) -> list[Tensor]:
         """Return the tensors of part `i` as its header describes them."""

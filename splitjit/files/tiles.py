@@ -9,8 +9,9 @@ bytes of each piece. Here two sections are split into two pieces:
     │ piece 0 │ piece 1 │  0  │  1  │  tile: whole rows, or a piece of one run; <= `TILE` bytes
     └─────────┴─────────┴─────┴─────┘
 
-Several parts may hold the same piece. A group is a number of consecutive parts that are
-equal as a whole; a piece may go to one group or to several.
+Long runs go from file to file, and the system copies them if it can. Short ones are split, or
+joined, in a tile of whole rows. Several parts may hold the same piece. A group is a number of
+consecutive parts that are equal as a whole; a piece may go to one group or to several.
 
 A Fortran-order tensor is a C-order tensor of the reversed shape, and so are its
 parts. Tile by tile, each file is read and written from start to end.
@@ -18,19 +19,15 @@ parts. Tile by tile, each file is read and written from start to end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from splitjit._api.split import split
-from splitjit.files.formats.base import Data
+from splitjit.files.formats.base import TILE, Data, Source, Tensor, TensorFile
 from splitjit.files.plan import TensorPlan
-
-TILE = 1 << 20
-"""Bytes of a tensor in memory at a time, and of its parts together; at most `MOST` times as many.
-
-Tiles of 8 MB leave the cache of the processor, and took two to four times as long.
-"""
+from splitjit.files.staging import Staged
 
 MOST = 4
 """The longest tile, for long rows and for many parts, in units of `TILE`."""
@@ -42,144 +39,121 @@ LONG = 128
 """Mean length of runs, in bytes, from which on it does not pay to load the kernels."""
 
 
-def divide(
-    plan: TensorPlan, take: Callable[[int], np.ndarray], run: Callable[[int], Data]
-) -> Iterator[tuple[int, Data]]:
-    """Yield the number of a group of equal parts and its next bytes, until all are complete.
+class Readers:
+    """Files that are read from tensor to tensor, and stay open meanwhile.
 
     Parameters
     ----------
-    plan : TensorPlan
-    take : callable
-        Reads the next bytes of the tensor, as many as its argument says.
-    run : callable
-        Returns the next bytes of the tensor, as many as its argument says or fewer. They
-        need not be read.
-
-    Yields
-    ------
-    tuple of int and Data
-        The next iteration may overwrite an array.
+    stack : ExitStack
+        Closes the files.
+    tensors : iterable of (TensorFile, Tensor)
+        The tensors in the order in which each file is read.
     """
-    rows, widths = plan.runs()
-    row = sum(map(sum, widths))
-    if _is_copied_by_runs(rows, widths):
-        for _ in range(rows):
-            for section, piece, width in _runs(widths):
-                while width:
-                    data = run(min(width, RUN))
-                    width -= data.nbytes
-                    for group in plan.holders(section, piece):
-                        yield group, data
-    elif row:
-        columns = _Columns(plan, widths)
-        most = _rows_of_tile(row, plan.groups)
-        parts = columns.buffers(min(rows, most))
-        for nbytes in _cut(rows * row, most * row):
-            count = nbytes // row
-            tile = take(nbytes).view(columns.element).reshape(count, -1)
-            out = [parts[first][:count, own] for (first, own), *_ in columns.holders]
-            columns.split(tile, out)
-            for (first, held), *others in columns.holders:
-                for group, own in others:
-                    parts[group][:count, own] = parts[first][:count, held]
-            yield from enumerate([part[:count] for part in parts])
+
+    def __init__(
+        self, stack: contextlib.ExitStack, tensors: Iterable[tuple[TensorFile, Tensor]]
+    ) -> None:
+        wanted: dict[TensorFile, list[Tensor]] = {}
+        for file, tensor in tensors:
+            wanted.setdefault(file, []).append(tensor)
+        self._sources: dict[TensorFile, Generator[Source]] = {
+            file: stack.enter_context(contextlib.closing(file.sources(held)))
+            for file, held in wanted.items()
+        }
+
+    def next(self, file: TensorFile) -> Source:
+        """Return the data of the next tensor of a file."""
+        return next(self._sources[file])
+
+    def protect(self, staged: Iterable[Staged]) -> None:
+        """Let new files grant no more access than all of these files grant."""
+        for one in staged:
+            one.protect(*[read.status for file in self._sources for read in file.inputs])
+
+    def check(self) -> None:
+        """Check the ends of all files, and that no file was changed while it was read."""
+        for sources in self._sources.values():
+            next(sources, None)
+
+
+def divide(plan: TensorPlan, source: Source) -> Iterator[tuple[int, Data]]:
+    """Yield the number of a group of equal parts and its next bytes, until all are complete.
+
+    The next iteration may overwrite an array.
+    """
+    columns = _Columns(plan)
+    if columns.are_copied_by_runs:
+        for groups, width in columns.runs():
+            while width:
+                data = source.next(min(width, RUN))
+                width -= data.nbytes
+                for group in groups:
+                    yield group, data
+        return
+    parts = [np.empty((columns.most, width), columns.element) for width in columns.widths]
+    for tile in columns.tiles():
+        count = len(tile)
+        source.take(tile.reshape(-1).view(np.uint8))
+        out = [parts[first][:count, own] for (first, own), *_ in columns.holders]
+        columns.split(tile, out)
+        for (first, held), *others in columns.holders:
+            for group, own in others:
+                parts[group][:count, own] = parts[first][:count, held]
+        yield from enumerate([part[:count] for part in parts])
 
 
 def assemble(
-    plan: TensorPlan,
-    take: Callable[[int, int, int], np.ndarray],
-    run: Callable[[int, int], Data],
-    refuse: Callable[[int, int], Exception],
+    plan: TensorPlan, sources: Sequence[Source], differ: Callable[[int, int], Exception]
 ) -> Iterator[Data]:
     """Yield the next bytes of a tensor, until the tensor is complete.
 
     Parameters
     ----------
     plan : TensorPlan
-    take : callable
-        Reads the next bytes of a group of equal parts. Its arguments are the group, the
-        number of bytes, and the number of the buffer to read into: 0 or 1.
-    run : callable
-        Returns the next bytes of a group, as many as its argument says or fewer. They
-        need not be read.
-    refuse : callable
-        Returns the error for two groups that differ, although they hold the same piece.
+    sources : sequence of Source
+        The data of each part.
+    differ : callable
+        Returns the error for two parts that differ, although they hold the same piece.
 
     Yields
     ------
     Data
         The next iteration overwrites an array.
     """
-    rows, widths = plan.runs()
-    row = sum(map(sum, widths))
-    if _is_copied_by_runs(rows, widths):
-        for _ in range(rows):
-            for section, piece, width in _runs(widths):
-                first, *others = plan.holders(section, piece)
-                while width:
-                    data: Data
-                    if others:
-                        nbytes = min(width, TILE)
-                        data = array = take(first, nbytes, 0)
-                        for group in others:
-                            if not np.array_equal(take(group, nbytes, 1), array):
-                                raise refuse(first, group)
-                    else:
-                        data = run(first, min(width, RUN))
-                    width -= data.nbytes
-                    yield data
-    elif row:
-        columns = _Columns(plan, widths)
-        most = _rows_of_tile(row, plan.groups)
-        tile = np.empty((min(rows, most), row // columns.element.itemsize), columns.element)
-        for nbytes in _cut(rows * row, most * row):
-            count = nbytes // row
-            for group, width in enumerate(columns.widths):
-                if width:
-                    part = take(group, count * width * columns.element.itemsize, 0)
-                    runs = columns.runs_of(group)
-                    own = part.view(columns.element).reshape(count, -1)
-                    _fill(tile[:count], own, group, runs, columns, refuse)
-            yield tile[:count]
+    columns = _Columns(plan)
+    buffers = np.empty((2, MOST * TILE), np.uint8)
 
+    def take(parts: Sequence[int], nbytes: int) -> np.ndarray:
+        """Return the next bytes of parts that must be equal."""
+        data = sources[parts[0]].take(buffers[0, :nbytes])
+        for part in parts[1:]:
+            if not np.array_equal(sources[part].take(buffers[1, :nbytes]), data):
+                raise differ(parts[0], part)
+        return data
 
-def _is_copied_by_runs(rows: int, widths: list[list[int]]) -> bool:
-    """Return whether the runs are so long that each of them is copied by itself."""
-    lengths = [width for pieces in widths for width in pieces]
-    row = sum(lengths)
-    return rows == 1 or row > MOST * TILE or row * MOST >= TILE * len(lengths)
+    def parts_of(groups: Iterable[int]) -> list[int]:
+        return [group * plan.copies + i for group in groups for i in range(plan.copies)]
 
-
-def _rows_of_tile(row: int, groups: int) -> int:
-    """Return how many rows are in memory at a time; with many parts more, for fewer writes."""
-    return max(1, min(MOST * TILE, max(TILE, groups * TILE // 32)) // row)
-
-
-def _fill(
-    tile: np.ndarray,
-    part: np.ndarray,
-    group: int,
-    runs: list[tuple[int, slice, slice]],
-    columns: _Columns,
-    refuse: Callable[[int, int], Exception],
-) -> None:
-    """Copy the runs of a part into a tile, and compare those that an earlier part has copied."""
-    out = [
-        tile[:, whole] if first == group else np.empty_like(part[:, own])
-        for first, own, whole in runs
-    ]
-    columns.split(part, out)
-    for (first, _, whole), held in zip(runs, out, strict=True):
-        if first != group and held.tobytes() != tile[:, whole].tobytes():
-            raise refuse(first, group)
-
-
-def _runs(widths: list[list[int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield the section, the piece and the bytes of each run of a row, in order."""
-    for section, pieces in enumerate(widths):
-        for piece, width in enumerate(pieces):
-            yield section, piece, width
+    if columns.are_copied_by_runs:
+        for groups, width in columns.runs():
+            parts = parts_of(groups)
+            while width:
+                if len(parts) > 1:
+                    data: Data = take(parts, min(width, TILE))
+                else:
+                    data = sources[parts[0]].next(min(width, RUN))
+                width -= data.nbytes
+                yield data
+        return
+    for tile in columns.tiles():
+        for group, width in enumerate(columns.widths):
+            if width:
+                own = parts_of([group])
+                held = take(own, len(tile) * width * columns.element.itemsize)
+                first = columns.join(tile, held.view(columns.element), group)
+                if first is not None:
+                    raise differ(first * plan.copies, own[0])
+        yield tile
 
 
 class _Columns:
@@ -187,48 +161,63 @@ class _Columns:
 
     Attributes
     ----------
-    long : bool
-        Whether the runs are so long that NumPy copies them at the speed of memory.
+    rows : int
+        The number of rows in memory order.
+    most : int
+        How many rows are in memory at a time; with many parts more, for fewer writes.
+    are_copied_by_runs : bool
+        Whether the runs are so long that each of them is copied by itself.
     element : dtype
         Plain bytes: NumPy does not copy the padding of structured dtypes.
-    lengths : list of int
-        The length of each run, in the order of the row.
     holders : list of list of (int, slice)
         For each run, the groups whose parts hold it, with its columns in such a part.
     widths : list of int
         The length of a row of the parts of each group.
     """
 
-    def __init__(self, plan: TensorPlan, widths: list[list[int]]) -> None:
-        counts = [width for pieces in widths for width in pieces]
-        self.long = sum(counts) >= LONG * len(counts)
+    def __init__(self, plan: TensorPlan) -> None:
+        rows, lengths = plan.runs()
+        flat = [width for pieces in lengths for width in pieces]
+        row, count = sum(flat), len(flat)
+        self.rows = rows if row else 0
+        self._runs = [
+            (plan.holders(section, piece), width)
+            for section, pieces in enumerate(lengths)
+            for piece, width in enumerate(pieces)
+        ]
+        long_runs = row > MOST * TILE or row * MOST >= TILE * count
+        self.are_copied_by_runs = self.rows < 2 or long_runs
+        if self.are_copied_by_runs:
+            return
+        self._long = row >= LONG * count  # NumPy copies such runs at the speed of memory
         item = max(1, plan.tensor.bits // 8)
-        self.element = np.dtype(np.uint8 if self.long else (np.void, item))
-        self.lengths: list[int] = []
+        self.element = np.dtype(np.uint8 if self._long else (np.void, item))
+        tile = min(MOST * TILE, max(TILE, plan.groups * TILE // 32))
+        self.most = min(self.rows, max(1, tile // row))
         self.holders: list[list[tuple[int, slice]]] = []
         self.widths = [0] * plan.groups
-        for section, piece, width in _runs(widths):
-            length = width // self.element.itemsize
-            self.lengths.append(length)
-            held = []
-            for group in plan.holders(section, piece):
+        for groups, width in self._runs:
+            length, held = width // self.element.itemsize, []
+            for group in groups:
                 held.append((group, slice(self.widths[group], self.widths[group] + length)))
                 self.widths[group] += length
             self.holders.append(held)
 
-    def runs_of(self, group: int) -> list[tuple[int, slice, slice]]:
-        """Return the first holder of each run of a group, and its columns in part and row."""
-        runs, start = [], 0
-        for length, held in zip(self.lengths, self.holders, strict=True):
-            own = dict(held).get(group)
-            if own is not None:
-                runs.append((held[0][0], own, slice(start, start + length)))
-            start += length
-        return runs
+    def runs(self) -> Iterator[tuple[range, int]]:
+        """Yield the groups and the bytes of each run, row by row."""
+        for _ in range(self.rows):
+            yield from self._runs
+
+    def tiles(self) -> Iterator[np.ndarray]:
+        """Yield an array for the next rows, until all rows are complete."""
+        row = sum(own.stop - own.start for (_, own), *_ in self.holders)
+        tile = np.empty((self.most, row), self.element)
+        for start in range(0, self.rows, self.most):
+            yield tile[: self.rows - start]
 
     def split(self, tile: np.ndarray, out: list[np.ndarray]) -> None:
         """Copy the columns of a tile into arrays, which are as wide together."""
-        if not self.long:
+        if not self._long:
             split(tile, [one.shape[1] for one in out], axis=1, out=out)
             return
         start = 0
@@ -236,12 +225,27 @@ class _Columns:
             one[:] = tile[:, start : start + one.shape[1]]
             start += one.shape[1]
 
-    def buffers(self, rows: int) -> list[np.ndarray]:
-        """Make an array of rows for each group."""
-        return [np.empty((rows, width), self.element) for width in self.widths]
+    def join(self, tile: np.ndarray, part: np.ndarray, group: int) -> int | None:
+        """Copy the runs of a part into a tile, and compare those that an earlier part has copied.
 
-
-def _cut(nbytes: int, most: int) -> Iterator[int]:
-    """Yield the sizes of pieces of at most `most` bytes."""
-    for start in range(0, nbytes, most):
-        yield min(most, nbytes - start)
+        Returns
+        -------
+        int or None
+            The first group whose part has another run than this one.
+        """
+        start, owners, out = 0, [], []
+        part = part.reshape(len(tile), -1)
+        for (first, own), *others in self.holders:
+            whole = tile[:, start : start + own.stop - own.start]
+            start += whole.shape[1]
+            if first == group:
+                owners.append((first, whole))
+                out.append(whole)
+            elif group in dict(others):
+                owners.append((first, whole))
+                out.append(np.empty_like(whole))
+        self.split(part, out)
+        for (first, whole), copied in zip(owners, out, strict=True):
+            if copied is not whole and copied.tobytes() != whole.tobytes():
+                return first
+        return None

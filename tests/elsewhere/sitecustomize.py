@@ -61,6 +61,13 @@ def unlink(path, *, dir_fd=None):
     os.unlink(path)
 
 
+def replace(source, target, *, src_dir_fd=None, dst_dir_fd=None):
+    assert src_dir_fd is None
+    assert dst_dir_fd is None
+    refuse_if_open(source, target)
+    os.replace(source, target)
+
+
 def rename(source, target, *, src_dir_fd=None, dst_dir_fd=None):
     assert src_dir_fd is dst_dir_fd is None
     refuse_if_open(source)
@@ -103,7 +110,7 @@ def full_sync(file, command, *arguments):
 
 WINDOWS_HAS = {
     "sys": {"platform": "win32"},
-    "os": {"unlink": unlink, "remove": unlink, "rename": rename, "open": open_,
+    "os": {"unlink": unlink, "remove": unlink, "rename": rename, "replace": replace, "open": open_,
            "supports_dir_fd": set(), "O_BINARY": 0},
     "signal": {"SIGBREAK": signal.SIGXCPU},
     "ctypes": {"windll": types.SimpleNamespace(kernel32=Kernel32)},

@@ -1,16 +1,17 @@
 """The interface that all file formats share.
 
-A `TensorFile` is a file to split: the names and headers of its tensors, and a stream
+A `TensorFile` is a file to split: the names and headers of its tensors, and a `Source`
 of the data of each tensor. A `FileWriter` is a file to write, one tensor after the
 other. Both go from the first byte to the last and hold only headers in memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
@@ -19,8 +20,11 @@ import numpy as np
 
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
-from splitjit.files.transaction import Staged
-from splitjit.files.transaction.disk import Changing
+from splitjit.files.disk import NewFile
+from splitjit.files.staging import Staged
+
+TILE = 1 << 20
+"""Bytes in memory at a time. Tiles of 8 MB leave the cache, and took two to four times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Tensor:
         Version of the .npy format, if the tensor has a .npy header.
     position : int, default 0
         Position in the header of the file, if the file has one header for all tensors.
+        Parts keep the order of the header, so a joined file has that of the original.
     """
 
     name: str
@@ -66,58 +71,113 @@ class Run:
 
     Parameters
     ----------
-    file : TensorFile
-    stream : file object
-        One of `TensorFile.streams`.
-    start, stop : int
-        The first byte in the file, and the byte after the last.
-    buffer : ndarray
-        Where to read bytes. Other runs may use the same buffer.
+    path : Path
+        The name of the file, for refusals.
+    file : file object
+        The open file. All of its runs share its position.
+    start, nbytes : int
+        The first byte in the file, and the number of bytes.
     """
 
-    def __init__(
-        self, file: TensorFile, stream: IO[bytes], start: int, stop: int, buffer: np.ndarray
-    ) -> None:
+    def __init__(self, path: Path, file: IO[bytes], start: int, nbytes: int) -> None:
+        self._path = path
         self._file = file
-        self._stream = stream
         self._start = start
-        self.nbytes = stop - start
-        self._buffer = buffer
+        self.nbytes = nbytes
 
     def cut(self, nbytes: int) -> tuple[Run, Run]:
         """Return the first bytes and the rest."""
-        stop = self._start + self.nbytes
-        middle = min(self._start + nbytes, stop)
-        first = Run(self._file, self._stream, self._start, middle, self._buffer)
-        return first, Run(self._file, self._stream, middle, stop, self._buffer)
+        nbytes = min(nbytes, self.nbytes)
+        first = Run(self._path, self._file, self._start, nbytes)
+        rest = self._start + nbytes, self.nbytes - nbytes
+        return first, Run(self._path, self._file, *rest)
 
-    def copy_to(self, file: Changing) -> int:
+    def copy_to(self, file: NewFile) -> int:
         """Let the system copy the bytes; return how many it has copied before it gave up."""
         done = 0
         while done < self.nbytes:
-            count = file.copy(self._stream.fileno(), self._start + done, self.nbytes - done)
+            count = file.copy(self._file.fileno(), self._start + done, self.nbytes - done)
             if not count:
                 break
             done += count
         return done
 
-    def read(self) -> Iterator[np.ndarray]:
-        """Read the bytes, as many at a time as the buffer holds."""
-        after = self._stream.tell()
-        self._stream.seek(self._start)
-        for done in range(0, self.nbytes, self._buffer.size):
-            room = self._buffer[: self.nbytes - done]
-            yield self._file.fill(room, self._stream)
-        self._stream.seek(after)
+    def read_into(self, room: memoryview) -> None:
+        """Read all bytes into a buffer of this size."""
+        self._file.seek(self._start)
+        fill(room, self._file, self._path)
 
 
 Data = np.ndarray | Run
 """The next bytes of a tensor: a contiguous array of any dtype, or a run of a file."""
 
 
-def arrays(data: Data) -> Iterable[np.ndarray]:
-    """Return the next bytes of a tensor as arrays."""
-    return data.read() if isinstance(data, Run) else [data]
+def arrays(data: Data) -> Iterator[np.ndarray]:
+    """Return the next bytes of a tensor as arrays; the next one overwrites an array of a run."""
+    if not isinstance(data, Run):
+        yield data
+        return
+    buffer = np.empty(min(data.nbytes, TILE), np.uint8)
+    while data.nbytes:
+        first, data = data.cut(TILE)
+        first.read_into(buffer[: first.nbytes].data)
+        yield buffer[: first.nbytes]
+
+
+class Source:
+    """The bytes of a tensor, which are taken from the first to the last.
+
+    Parameters
+    ----------
+    pieces : iterator of Data
+        The bytes, piece by piece. An array is used up before the next piece is made.
+    """
+
+    def __init__(self, pieces: Iterator[Data]) -> None:
+        self._pieces = pieces
+        self._rest: Data = np.empty(0, np.uint8)
+
+    def next(self, nbytes: int) -> Data:
+        """Return the next bytes, as many as asked or fewer; they may still have to be read."""
+        while not self._rest.nbytes:
+            piece = next(self._pieces)
+            self._rest = piece if isinstance(piece, Run) else piece.reshape(-1).view(np.uint8)
+        if isinstance(self._rest, Run):
+            first, self._rest = self._rest.cut(nbytes)
+            return first
+        array, self._rest = self._rest[:nbytes], self._rest[nbytes:]
+        return array
+
+    def take(self, buffer: np.ndarray) -> np.ndarray:
+        """Fill a buffer with the next bytes, and return it."""
+        room = buffer.data
+        while room:
+            data = self.next(len(room))
+            if isinstance(data, Run):
+                data.read_into(room[: data.nbytes])
+            else:
+                room[: data.nbytes] = data.data
+            room = room[data.nbytes :]
+        return buffer
+
+
+def fill(room: memoryview, stream: IO[bytes], path: Path) -> None:
+    """Read exactly as many bytes as a buffer has.
+
+    Raises
+    ------
+    SplitError
+        If the stream ends early, or if its checksum or its compressed data are wrong.
+    """
+    try:
+        while room and (count := stream.readinto(room)):  # type: ignore[attr-defined]
+            room = room[count:]
+    except OSError:
+        raise
+    except Exception as error:  # zipfile and each decompressor raise their own classes
+        raise SplitError("split", str(path), f"damaged: {error}") from error
+    if room:
+        raise SplitError("split", str(path), f"truncated: {len(room)} bytes are missing")
 
 
 class FileWriter(ABC):
@@ -153,6 +213,9 @@ class FileWriter(ABC):
         self.close()
 
 
+_SAMPLES, _SAMPLE = 512, 512
+"""The most samples of a file that `fingerprint` reads, and the bytes of a sample."""
+
 _LARGE = 1 << 18
 """Bytes from which on it pays to write them to the disk at once, or to reserve space."""
 
@@ -186,10 +249,8 @@ class PlainWriter(FileWriter):
     def write(self, data: Data) -> None:
         """Append the next bytes of the tensor. The system copies a run if it can."""
         with self._file.append(self._end) as opened:
-            rest = data
-            if isinstance(rest, Run):
-                rest = rest.cut(rest.copy_to(opened))[1]
-            for array in arrays(rest) if rest.nbytes else ():
+            rest = data.cut(data.copy_to(opened))[1] if isinstance(data, Run) else data
+            for array in arrays(rest):
                 opened.write_all(array.reshape(-1).view(np.uint8).data)
             if data.nbytes >= _LARGE:
                 opened.flush_early(self._end, data.nbytes)
@@ -200,7 +261,7 @@ class PlainWriter(FileWriter):
 
 
 class TensorFile(ABC):
-    """A file of tensors. It is open only while its header or its streams are read.
+    """A file of tensors. It is open only while its header or its data are read.
 
     Parameters
     ----------
@@ -213,44 +274,74 @@ class TensorFile(ABC):
         Suffix of the names of files in this format.
     names : tuple of str
         Names of the tensors, in the order in which parts hold them.
-    header_order : tuple of str
-        Names of the tensors, in the order of the header. Parts keep this order, so that
-        a file that is joined again has the tensors in the order of the original.
+    data_order : tuple of str
+        Names of the tensors, in the order of their data.
     metadata : dict of str to str or None
         The metadata, if the format has metadata.
     status : stat_result
         The status of the file when its header was read.
     compressed : bool
         Whether the size of parts is unknown until they are written.
+    inputs : tuple of TensorFile
+        The files that are read. A file that exists only as parts has several.
     """
 
     suffix: str
     names: tuple[str, ...]
+    data_order: tuple[str, ...]
     compressed = False
     metadata: dict[str, str] | None = None
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.status = os.stat(path)
-
-    @property
-    def inputs(self) -> tuple[TensorFile, ...]:
-        """The files that are read. A file that exists only as parts has several."""
-        return (self,)
+        self.inputs: tuple[TensorFile, ...] = (self,)
 
     @property
     def inode(self) -> tuple[int, int]:
         """The device and the inode of the file, which all names of the file share."""
         return self.status.st_dev, self.status.st_ino
 
-    @property
-    def header_order(self) -> tuple[str, ...]:
-        """Names of the tensors, in the order of the header."""
-        return self.names
+    def check_unchanged(self, status: os.stat_result | None = None) -> None:
+        """Check that the file was not replaced or written to since its header was read.
 
-    def changed(self) -> bool:
-        """Return whether the file was replaced or written to since it was read."""
-        return identity(os.stat(self.path)) != identity(self.status)
+        Parameters
+        ----------
+        status : stat_result, optional
+            The status of the open file. By default, of the file that has its name now.
+
+        Raises
+        ------
+        SplitError
+            If the file has changed.
+        """
+        if _identity(status or os.stat(self.path)) != _identity(self.status):
+            raise SplitError("files", str(self.path), "must not change while it is read")
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Open the file, and check before and after that this is the file that was described."""
+        with open(self.path, "rb", buffering=0) as file:
+            self.check_unchanged(os.fstat(file.fileno()))
+            yield file
+            self.check_unchanged(os.fstat(file.fileno()))
+            self.check_unchanged()
+
+    def fingerprint(self) -> str:
+        """Return a digest of the header, and of samples of the data of each tensor."""
+        tensors = sorted(map(self.tensor, self.names), key=lambda tensor: tensor.offset)
+        count = max(2, min(64, _SAMPLES // max(1, len(tensors))))
+        import hashlib  # takes 3 ms
+
+        digest = hashlib.sha256()
+        with self.opened() as file:
+            digest.update(file.read(tensors[0].offset if tensors else -1))
+            for tensor in tensors:
+                last = max(0, tensor.nbytes - _SAMPLE)
+                for start in sorted({last * i // (count - 1) for i in range(count)}):
+                    file.seek(tensor.offset + start)
+                    digest.update(file.read(min(_SAMPLE, tensor.nbytes)))
+        return digest.hexdigest()
 
     @abstractmethod
     def tensor(self, name: str) -> Tensor:
@@ -260,62 +351,11 @@ class TensorFile(ABC):
         """Return a description under which the bytes of this name are copied unchanged."""
         return self.tensor(name)
 
-    def streams(self, tensors: Sequence[Tensor]) -> Generator[IO[bytes]]:
-        """Open the file and yield it once per tensor, at the first byte of its data."""
-        with open(self.path, "rb") as file:
+    def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
+        """Open the file, and yield the data of each tensor."""
+        with self.opened() as file:
             for tensor in tensors:
-                file.seek(tensor.offset)
-                yield file
-
-    def fill(self, buffer: np.ndarray, stream: IO[bytes]) -> np.ndarray:
-        """Read exactly as many bytes as a buffer has.
-
-        Parameters
-        ----------
-        buffer : ndarray
-            Contiguous array of bytes.
-        stream : file object
-            One of `streams`.
-
-        Returns
-        -------
-        ndarray
-            `buffer` itself.
-
-        Raises
-        ------
-        SplitError
-            If the stream ends early, or if its checksum or its compressed data are
-            wrong.
-        """
-        room = buffer.data
-        try:
-            while room and (count := stream.readinto(room)):  # type: ignore[attr-defined]
-                room = room[count:]
-        except OSError:
-            raise
-        except Exception as error:  # zipfile and each decompressor raise their own classes
-            raise SplitError("split", str(self.path), f"damaged: {error}") from error
-        if room:
-            rule = f"truncated: {len(room)} bytes are missing"
-            raise SplitError("split", str(self.path), rule)
-        return buffer
-
-    def run(self, nbytes: int, stream: IO[bytes], buffer: np.ndarray) -> Data:
-        """Return the next bytes of a stream, as many as asked or fewer; read them if need be.
-
-        Parameters
-        ----------
-        nbytes : int
-            More than 0.
-        stream : file object
-            One of `streams`.
-        buffer : ndarray
-            Where to read the bytes.
-        """
-        start = stream.tell()
-        stream.seek(start + nbytes)
-        return Run(self, stream, start, start + nbytes, buffer)
+                yield Source(iter([Run(self.path, file, tensor.offset, tensor.nbytes)]))
 
     @abstractmethod
     def create(
@@ -332,6 +372,7 @@ def refusal(path: Path, suffix: str, error: Exception) -> SplitError:
     return SplitError("split", str(path), f"not a {suffix} file that can be split: {error}")
 
 
-def identity(status: os.stat_result) -> tuple[int, ...]:
-    """Return what changes if a file is replaced or written to."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes if a file is replaced or written to, even if its mtime is put back."""
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *times

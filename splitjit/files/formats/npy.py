@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from splitjit.files.formats.base import FileWriter, PlainWriter, Tensor, TensorFile
-from splitjit.files.transaction import Staged
+from splitjit.files.staging import Staged
 
 HEAD = 1 << 16
 """Bytes that are read for a header. NumPy refuses headers above 10 000 bytes."""
@@ -22,7 +22,7 @@ class Npy(TensorFile):
     """A .npy file: one tensor without a name."""
 
     suffix = ".npy"
-    names = ("",)
+    names = data_order = ("",)
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from splitjit.errors import SplitError
-from splitjit.files.formats.base import Data, FileWriter, Tensor, TensorFile, arrays, refusal
+from splitjit.files.formats.base import (
+    TILE,
+    Data,
+    FileWriter,
+    Source,
+    Tensor,
+    TensorFile,
+    arrays,
+    fill,
+    refusal,
+)
 from splitjit.files.formats.npy import HEAD, Npy, make_header, parse_header
-from splitjit.files.transaction import Staged
+from splitjit.files.staging import Staged
+
+if TYPE_CHECKING:
+    import zipfile
 
 
 class Npz(TensorFile):
@@ -24,6 +36,8 @@ class Npz(TensorFile):
         super().__init__(path)
         self._infos: dict[str, zipfile.ZipInfo] = {}
         self._tensors: dict[str, Tensor | Exception] = {}
+        import zipfile  # takes 3 ms
+
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 name = info.filename.removesuffix(Npy.suffix)
@@ -36,7 +50,7 @@ class Npz(TensorFile):
                     self._tensors[name] = parse_header(name, head, info.file_size)
                 except Exception as error:  # `tensor` raises it, if this member is to be split
                     self._tensors[name] = error
-        self.names = tuple(self._infos)
+        self.names = self.data_order = tuple(self._infos)
         self.compressed = any(info.compress_type for info in self._infos.values())
 
     def tensor(self, name: str) -> Tensor:
@@ -50,26 +64,34 @@ class Npz(TensorFile):
         """Describe a whole member, .npy header included, as bytes."""
         return Tensor(name, (self._infos[name].file_size,), "bytes", 8)
 
-    def streams(self, tensors: Sequence[Tensor]) -> Generator[IO[bytes]]:
-        """Open the archive and yield the member of each tensor, at the first byte of its data."""
-        with zipfile.ZipFile(self.path) as archive:
+    def fingerprint(self) -> str:
+        """Return a digest of the names, the sizes and the checksums of all members."""
+        import hashlib
+
+        infos = [(one.filename, one.file_size, one.CRC) for one in self._infos.values()]
+        return hashlib.sha256(repr(infos).encode()).hexdigest()
+
+    def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
+        """Open the archive, and yield the data of each tensor."""
+        import zipfile
+
+        with self.opened() as file, zipfile.ZipFile(file) as archive:
             for tensor in tensors:
                 with archive.open(self._infos[tensor.name]) as member:
                     member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
-                    yield member
-                    self._read_rest(member)
+                    yield Source(self._read(member, tensor.nbytes))
+                    try:  # the checksum is checked at the end of the member
+                        while member.read(HEAD):
+                            pass
+                    except zipfile.BadZipFile as error:
+                        raise SplitError("split", str(self.path), f"damaged: {error}") from error
 
-    def run(self, nbytes: int, stream: IO[bytes], buffer: np.ndarray) -> np.ndarray:
-        """Read the next bytes of a member: their checksum must be checked."""
-        return self.fill(buffer[:nbytes], stream)
-
-    def _read_rest(self, member: IO[bytes]) -> None:
-        """Read bytes that follow the data of a tensor: the checksum is checked at their end."""
-        try:
-            while member.read(HEAD):
-                pass
-        except zipfile.BadZipFile as error:
-            raise SplitError("split", str(self.path), f"damaged: {error}") from error
+    def _read(self, member: IO[bytes], nbytes: int) -> Iterator[np.ndarray]:
+        buffer = np.empty(min(nbytes, TILE), np.uint8)
+        for start in range(0, nbytes, TILE):
+            piece = buffer[: nbytes - start]
+            fill(piece.data, member, self.path)
+            yield piece
 
     def create(
         self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None
@@ -81,6 +103,8 @@ class Npz(TensorFile):
 class _ZipWriter(FileWriter):
     def __init__(self, file: Staged, infos: dict[str, zipfile.ZipInfo]) -> None:
         super().__init__(file)
+        import zipfile
+
         self._infos = infos
         self._opened = file.open()
         self._archive = zipfile.ZipFile(self._opened, "w")
@@ -90,7 +114,7 @@ class _ZipWriter(FileWriter):
         if self._member is not None:
             self._member.close()
         original = self._infos[tensor.name]
-        info = zipfile.ZipInfo(original.filename, original.date_time)
+        info = type(original)(original.filename, original.date_time)
         info.compress_type = original.compress_type
         info.external_attr = original.external_attr
         self._member = self._archive.open(info, "w", force_zip64=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from splitjit.errors import SplitError
 from splitjit.files.formats.base import FileWriter, PlainWriter, Tensor, TensorFile
-from splitjit.files.transaction import Staged
+from splitjit.files.staging import Staged
 
 
 class Safetensors(TensorFile):
@@ -35,29 +35,29 @@ class Safetensors(TensorFile):
         self._tensors: dict[str, Tensor] = {}
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            with safetensors.safe_open(path, "numpy") as opened:
-                described = {name: opened.get_slice(name) for name in opened.offset_keys()}
-            # The package does not keep the order of the header, but it has checked the rest.
-            self._header: dict[str, Any] = json.loads(file.read(length))
-        self.metadata = self._header.pop("__metadata__", None)
-        offset = 8 + length
-        for position, (name, tensor) in enumerate(described.items()):
-            dtype, shape = tensor.get_dtype(), tuple(tensor.get_shape())
+            with safetensors.safe_open(path, "numpy"):  # checks the header
+                header: dict[str, Any] = json.loads(file.read(length))
+        self.metadata = header.pop("__metadata__", None)
+        position = {name: i for i, name in enumerate(header)}
+        # Empty tensors share an offset; among them, the order of the header counts.
+        for name in sorted(header, key=lambda name: header[name]["data_offsets"]):
+            held = header[name]
+            offset = 8 + length + held["data_offsets"][0]
             self._tensors[name] = Tensor(
-                name, shape, dtype, _bits(dtype), offset, position=position
+                name,
+                tuple(held["shape"]),
+                held["dtype"],
+                _bits(held["dtype"]),
+                offset,
+                position=position[name],
             )
-            offset += self._tensors[name].nbytes
+        self.data_order = tuple(self._tensors)
         # Wide elements first, as the package writes them; otherwise parts might be unaligned.
         self.names = tuple(sorted(self._tensors, key=lambda name: -self._tensors[name].bits))
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of a tensor."""
         return self._tensors[name]
-
-    @property
-    def header_order(self) -> tuple[str, ...]:
-        """Names of the tensors, in the order of the header."""
-        return tuple(self._header)
 
     def create(
         self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None

@@ -1,4 +1,7 @@
-"""What the public functions and the command do: split, join, and split again."""
+"""What the public functions and the command do: plan to split, to join and to split again.
+
+`plan_split`, `plan_join` and `plan_reshard` read headers and return a plan; `write` carries it out.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +10,28 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
+from splitjit.checkpoints import index, splitting
+from splitjit.checkpoints.index import Checkpoint, is_folder
+from splitjit.checkpoints.naming import Where as Where
+from splitjit.checkpoints.writing import write as write
 from splitjit.errors import SplitError, shorten
-from splitjit.files import (
-    checkpoint,
-    joining,
-    naming,
-    patterns,
-    splitting,
-    tensor_parallel,
-    transaction,
-    whole,
-    writing,
-)
-from splitjit.files.checkpoint import Checkpoint
+from splitjit.files import patterns
 from splitjit.files.formats.base import TensorFile
-from splitjit.files.joined import JoinedFiles
 from splitjit.files.patterns import Choice
+from splitjit.files.places import StrPath
+from splitjit.files.places import check_targets as check_targets
 from splitjit.files.plan import SplitFiles
 from splitjit.files.splitting import Chooser
-from splitjit.files.tensor_parallel import ModelPlan
 
-StrPath = str | os.PathLike[str]
-"""A path as users give it."""
+if TYPE_CHECKING:  # a split of one file imports little
+    from splitjit.checkpoints.joining import JoinedFiles
+    from splitjit.checkpoints.tensor_parallel import ModelPlan
 
-Progress = Callable[[int, int], object]
-"""Called with the number of bytes written so far, and the number of all bytes to write."""
-
-Planned = tuple[ModelPlan, Mapping[str, Choice], Callable[[str], bool]]
+Planned = tuple["ModelPlan", Mapping[str, Choice], Callable[[str], bool]]
 """The plan of a model, what it splits, and whether a pattern counts for a name instead."""
 
 
@@ -55,17 +50,6 @@ class Which:
         return self.axis is not None or bool(self.tensors) or self.tp_plan
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """What is written, and where: the parameters of `plan_files`."""
-
-    others: str
-    layout: str | None
-    name: str | None
-    out: StrPath | None
-    copy_config: bool | None
-
-
 def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
     """Return paths as a list; one path is a list of one."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
@@ -81,15 +65,14 @@ def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
 
 def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
-    _check_option("others", where.others, ("copy", "skip"))
-    _check_option("layout", where.layout, ("files", "ranks"))
-    checkpoints = [checkpoint.read(path) for path in paths]
-    if which.tp_plan:
-        _check_ranks(rule)
+    checkpoints = [index.read(path) for path in paths]
+    kind, value = rule
+    if which.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
+        raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
     choose, planned = _chooser(checkpoints, which, checkpoints[0].folder)
     if planned:
-        tensor_parallel.check_shapes(*planned, _shapes(checkpoints))
-    parts = _plan_parts(checkpoints, rule, choose, where, "split")
+        _check_shapes(planned, _shapes(checkpoints))
+    parts = splitting.plan_parts(checkpoints, rule, choose, where, "split")
     if planned and planned[0].preset:
         model, family = planned[0].model, planned[0].family
         note = f"transformers has no plan for {model}; the preset of splitjit for {family} is used"
@@ -97,119 +80,48 @@ def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> Spl
     return parts
 
 
-def split(
-    paths: list[Path],
-    rule: Rule,
-    which: Which,
-    where: Where,
-    force: bool,
-    progress: Progress | None,
-) -> SplitFiles:
-    """Split files: write all parts of all files, or none."""
-    folders = [path if path.is_dir() else path.parent for path in paths]
-    out = where.out
-    finished = transaction.recover(folders if out is None else [Path(out)]).finished
-    planned = plan_split(paths, rule, which, where)
-    writing.write_split(planned, force, _counter(progress, planned.nbytes), finished)
-    return planned
-
-
 def plan_join(paths: list[Path], out: Path, which: Which) -> JoinedFiles:
     """Plan how parts are joined. This does not check whether the joined files exist."""
-    parts = [checkpoint.read(path) for path in paths]
+    parts = [index.read(path) for path in paths]
     choose, planned = _chooser_of_parts(parts, which)
+    from splitjit.checkpoints import joining
+
     joined = joining.plan_whole(parts, choose, out)
     if planned:
         shapes = {tensor.name: tensor.shape for file in joined.files for tensor in file.whole}
-        tensor_parallel.check_shapes(*planned, shapes)
-    return joined
-
-
-def join(
-    paths: list[Path], out: Path, which: Which, force: bool, progress: Progress | None
-) -> JoinedFiles:
-    """Join parts: write all joined files, or none."""
-    is_folder = paths[0].is_dir() or paths[0].name.endswith(checkpoint.SUFFIX)
-    finished = transaction.recover([out if is_folder else out.parent]).finished
-    joined = plan_join(paths, out, which)
-    writing.write_join(joined, force, _counter(progress, joined.nbytes), finished)
+        _check_shapes(planned, shapes)
     return joined
 
 
 def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
-    parts = [checkpoint.read(path) for path in paths]
-    layout = where.layout or ("ranks" if joining.is_folder(parts[0]) else "files")
-    _check_option("layout", layout, ("files", "ranks"))
+    parts = [index.read(path) for path in paths]
+    layout = where.layout or ("ranks" if is_folder(parts[0]) else "files")
     choose, planned = _chooser_of_parts(parts, which)
+    from splitjit.checkpoints import whole
+
     made = whole.read_parts(parts, choose)
     if planned:
-        tensor_parallel.check_shapes(*planned, _shapes([made]))
+        _check_shapes(planned, _shapes([made]))
 
     def as_before(name: str, file: TensorFile) -> Choice | None:
         assert isinstance(file, whole.WholeFile)
         return file.choice(name)
 
-    return _plan_parts([made], rule, as_before, replace(where, layout=layout), "reshard")
+    return splitting.plan_parts([made], rule, as_before, replace(where, layout=layout), "reshard")
 
 
-def reshard(
-    paths: list[Path],
-    rule: Rule,
-    which: Which,
-    where: Where,
-    force: bool,
-    progress: Progress | None,
-) -> SplitFiles:
-    """Split parts again: write all new parts, or none."""
-    assert where.out is not None
-    finished = transaction.recover([Path(where.out)]).finished
-    planned = plan_reshard(paths, rule, which, where)
-    writing.write_split(planned, force, _counter(progress, planned.nbytes), finished)
-    return planned
+def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
+    """Describe files, indexes and folders, and the split that they are parts of."""
+    from splitjit.checkpoints import described
+
+    return described.describe_files(paths)
 
 
-def _plan_parts(
-    checkpoints: list[Checkpoint], rule: Rule, choose: Chooser, where: Where, operator: str
-) -> SplitFiles:
-    layout = where.layout or "files"
-    return splitting.plan_parts(
-        checkpoints,
-        rule,
-        choose,
-        naming.namer(where.name, layout, None if where.out is None else Path(where.out)),
-        copy_others=where.others == "copy",
-        merge=where.name is not None,
-        ranks=layout == "ranks",
-        copy_config=layout == "ranks" if where.copy_config is None else where.copy_config,
-        operator=operator,
-    )
+def _check_shapes(planned: Planned, shapes: Mapping[str, Shape]) -> None:
+    from splitjit.checkpoints import tensor_parallel
 
-
-def _check_option(option: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        names = " or ".join(map(repr, allowed))
-        raise SplitError("files", f"{option}={shorten(value)}", f"must be {names}")
-
-
-def _check_ranks(rule: Rule) -> None:
-    """Check that a rule makes the same number of parts of every axis."""
-    kind, value = rule
-    if kind == CHUNK or isinstance(value, tuple):
-        raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
-
-
-def _counter(progress: Progress | None, total: int) -> Callable[[int], object]:
-    """Return a function that adds up the bytes written, and reports the sum."""
-    written = 0
-
-    def count(nbytes: int) -> None:
-        nonlocal written
-        written += nbytes
-        if progress is not None:
-            progress(written, total)
-
-    return count
+    tensor_parallel.check_shapes(*planned, shapes)
 
 
 def _shapes(checkpoints: Sequence[Checkpoint]) -> dict[str, Shape]:
@@ -252,6 +164,8 @@ def _chooser(
     model = None
     planned: Mapping[str, Choice] = {}
     if which.tp_plan:
+        from splitjit.checkpoints import tensor_parallel
+
         model = tensor_parallel.load(_config(which.config, *folders), names)
         planned = tensor_parallel.choices(model, names, by_pattern)
     default = None if chosen or model else Choice("*", axis)

@@ -9,12 +9,12 @@ from typing import Any, TypeGuard
 
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import LENGTHS, MAX_PARTS, PARAMETERS, Rule
+from splitjit.checkpoints.index import Checkpoint, is_file_name, parse_json
+from splitjit.checkpoints.record import KEY, MANIFEST, OF_A_FILE, VERSION, Record
 from splitjit.errors import SplitError, shorten
-from splitjit.files.checkpoint import Checkpoint, is_file_name, parse_json
-from splitjit.files.dividing import num_parts
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.patterns import Choice
-from splitjit.files.record import KEY, MANIFEST, VERSION, Record
+from splitjit.files.splitting import num_parts
 
 
 def read(one: Checkpoint) -> dict[TensorFile, Record]:
@@ -41,15 +41,11 @@ def read(one: Checkpoint) -> dict[TensorFile, Record]:
             if record.tensors.keys() != {*file.names}:
                 raise _damaged(file.path, "it names other tensors than the file holds")
             records[file] = record
-    if records:
-        first = next(iter(records))
+    for first in [*records][:1]:
         for file in one.files:
             if file not in records:
                 raise _damaged(file.path, f"it has none, unlike {first.path}")
-            if (records[file].split, records[file].rank) != (
-                records[first].split,
-                records[first].rank,
-            ):
+            if records[file].split != records[first].split:
                 raise _damaged(file.path, f"it is of another rank or split than {first.path}")
     return records
 
@@ -88,11 +84,25 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], list[dict[Tens
     count = first[0].count
     missing = [str(rank) for rank in range(min(count, len(parts) + 9)) if rank not in by_rank]
     if missing:
-        named = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
-        received = f"{len(parts)} of {count} ranks"
-        raise SplitError("join", received, f"rank {named} is missing; give all parts of the split")
+        rule = f"{_ranks(missing)} missing; give all parts of the split"
+        raise SplitError("join", f"{len(parts)} of {count} ranks", rule)
     ranks = [by_rank[rank] for rank in range(count)]
     return [parts[i] for i in ranks], [records[i] for i in ranks]
+
+
+def _ranks(missing: list[str]) -> str:
+    """Name ranks, as the subject of a sentence.
+
+    Examples
+    --------
+    >>> _ranks(["1"]), _ranks(["1", "3", "4"])
+    ('rank 1 is', 'ranks 1, 3 and 4 are')
+    """
+    if len(missing) == 1:
+        return f"rank {missing[0]} is"
+    if len(missing) > 8:
+        return f"ranks {', '.join(missing[:8])} and others are"
+    return f"ranks {', '.join(missing[:-1])} and {missing[-1]} are"
 
 
 def _without_ranks(records: dict[TensorFile, Record]) -> list[Record]:
@@ -122,15 +132,7 @@ def read_manifest(path: Path) -> dict[str, Record]:
         raise _damaged(path, "it has other fields than a manifest")
     made = {}
     for name, held in files.items():
-        if (
-            not is_file_name(name)
-            or not isinstance(held, dict)
-            or not held.keys()
-            <= {
-                "file",
-                "tensors",
-            }
-        ):
+        if not is_file_name(name) or not isinstance(held, dict) or not held.keys() <= {*OF_A_FILE}:
             raise _damaged(path, f"{shorten(name)} is no file of parts")
         made[name] = _record(path, {**content, **held})
     return made
@@ -139,7 +141,7 @@ def read_manifest(path: Path) -> dict[str, Record]:
 def _parse(path: Path, text: str) -> Record:
     """Parse the record of a file."""
     content = parse_json(path, "a record of a split", text)
-    if not content.keys() <= _FIELDS | {"file", "bare", "outer", "tensors"}:
+    if not content.keys() <= _FIELDS | {"bare", "outer", *OF_A_FILE}:
         raise _damaged(path, "it has fields that no record has")
     return _record(path, content)
 
@@ -151,6 +153,7 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
     if type(version) is int and version > VERSION:
         raise _damaged(path, f"it has version {shorten(version)}; this splitjit reads {VERSION}")
     whole, outer = content.get("file"), content.get("outer")
+    order = _lengths(content["order"]) if "order" in content else None
     if not (
         type(version) is int
         and version == VERSION
@@ -164,6 +167,7 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
         and (whole is None or is_file_name(whole))
         and type(content.get("bare", False)) is bool
         and (outer is None or isinstance(outer, str))
+        and ("order" not in content or sorted(order or ()) == [*range(len(tensors))])
     ):
         raise _damaged(path, "a value is missing, or is not of its kind")
     choices = {name: _choice(path, name, value) for name, value in tensors.items()}
@@ -171,7 +175,8 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
     rules = [(LENGTHS, choice.lengths) for choice in choices.values() if choice and choice.lengths]
     if any(num_parts(one) not in (None, count) for one in [rule, *rules]):
         raise _damaged(path, f"its rule does not make {count} parts")
-    return Record(checkpoint, rank, count, rule, choices, whole, content.get("bare", False), outer)
+    bare = content.get("bare", False)
+    return Record(checkpoint, rank, count, rule, choices, whole, bare, outer, order)
 
 
 def _is_length(value: object) -> TypeGuard[int]:

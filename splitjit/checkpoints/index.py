@@ -6,7 +6,6 @@ lie beside the index. Its ``metadata`` has the sum of their data, ``total_size``
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -15,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splitjit.checkpoints.record import MANIFEST
 from splitjit.errors import SplitError, shorten
 from splitjit.files import formats
-from splitjit.files.formats.base import Tensor, TensorFile, identity
-from splitjit.files.record import MANIFEST
+from splitjit.files.formats.base import Tensor, TensorFile
 
 SUFFIX = ".safetensors.index.json"
 """Suffix of the names of indexes."""
@@ -54,6 +53,11 @@ class Checkpoint:
     def folder(self) -> Path:
         """The folder in which the files, or the links to them, lie."""
         return self.path if self.path.is_dir() else self.path.parent
+
+
+def is_folder(part: Checkpoint) -> bool:
+    """Return whether a part is a folder, or an index that stands for one."""
+    return part.index is not None or part.path.is_dir()
 
 
 def read(path: Path) -> Checkpoint:
@@ -186,10 +190,14 @@ def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile
 
 
 def digest(files: Iterable[TensorFile]) -> str:
-    """Return a digest that tells checkpoints apart: names, sizes and times of their files."""
-    known = [(os.path.realpath(one.path), identity(one.status)[2:]) for one in files]
-    named = [(os.path.basename(path), *rest) for path, rest in known]
-    return hashlib.sha256(repr(named).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    """Return a digest that tells checkpoints apart: names, sizes, times and contents of files."""
+    import hashlib
+
+    known = []
+    for file in [read for one in files for read in one.inputs]:
+        name, status = os.path.basename(os.path.realpath(file.path)), file.status
+        known.append((name, status.st_size, status.st_mtime_ns, file.fingerprint()))
+    return hashlib.sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def make_index(

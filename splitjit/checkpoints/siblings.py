@@ -40,7 +40,7 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> tuple[str, ...]:
     for plan in tensors:
         module, _, name = plan.name.rpartition(".")
         modules.setdefault(module, {})[name] = plan
-    conv1d = any(_is_conv1d(module, held) for module, held in modules.items())
+    by_bias = {axis for module, held in modules.items() for axis in _axis_of_bias(module, held)}
     counts: dict[tuple[str, str], int] = {}
 
     def warn(name: str, fault: str) -> None:
@@ -52,7 +52,10 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> tuple[str, ...]:
         weight = next((held[name] for name in _WEIGHTS if name in held), None)
         if weight is None:
             continue
-        output = _output_axis(weight, conv1d and bool(_CONV1D.fullmatch(last)))
+        may_be_conv1d = bool(_CONV1D.fullmatch(last))
+        if may_be_conv1d and not by_bias and len({*weight.shape}) == 1:
+            continue  # nothing shows which axis has the output features, and so the bias
+        output = _output_axis(weight, may_be_conv1d and 1 in by_bias)
         if _FUSED.fullmatch(last) and _is_cut_as_one(weight, output):
             warn(
                 weight.name,
@@ -78,12 +81,14 @@ def _general(name: str) -> str:
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
 
 
-def _is_conv1d(module: str, held: Mapping[str, TensorPlan]) -> bool:
-    """Return whether the bias shows that the columns of a weight are its output features."""
+def _axis_of_bias(module: str, held: Mapping[str, TensorPlan]) -> list[int]:
+    """Return the axis of a weight that its bias shows: columns are output features of a Conv1D."""
     if not _CONV1D.fullmatch(module.rpartition(".")[2]) or not {"weight", "bias"} <= held.keys():
-        return False
+        return []
     weight, bias = held["weight"].shape, held["bias"].shape
-    return len(weight) == 2 and weight[0] != weight[1] and bias == weight[1:]
+    if len(weight) != 2 or weight[0] == weight[1]:
+        return []
+    return [axis for axis in (0, 1) if bias == weight[axis : axis + 1]]
 
 
 def _output_axis(weight: TensorPlan, conv1d: bool) -> int:

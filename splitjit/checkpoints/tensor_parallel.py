@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from splitjit._plan.arguments import Shape
+from splitjit.checkpoints import ask_transformers, presets, quantised
 from splitjit.errors import SplitError, shorten
-from splitjit.files import ask_transformers, presets, quantised
 from splitjit.files.patterns import Choice
 
 _SECONDS = 600

@@ -81,7 +81,7 @@ PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
 
 REASONS = {
     "mamba2": "each rank needs its share of the gates, inputs and time steps in in_proj, but the "
-    "whole B and C between them",
+    "whole B and C between them"
 }
 """Why a family has no preset."""
 

@@ -6,55 +6,44 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splitjit._plan.rules import PARAMETERS
+from splitjit.checkpoints import index, ranks
+from splitjit.checkpoints.joining import JoinedFiles
+from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError
-from splitjit.files import checkpoint, ranks
 from splitjit.files.formats.base import Tensor, TensorFile
-from splitjit.files.joined import JoinedFiles
-from splitjit.files.patterns import Choice
-from splitjit.files.plan import SplitFiles, TensorPlan
-from splitjit.files.record import Record
+from splitjit.files.joining import JoinedFile
+from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
 
 
-def describe_split(planned: SplitFiles) -> dict[str, Any]:
-    """Describe a split: what is read, what is written, and how each tensor is divided."""
-    files = [
-        {
-            "paths": [str(path) for path in file.paths],
-            "parts": [
-                {"path": str(target), "nbytes": file.part_nbytes(i)}
-                for i, target in enumerate(file.targets)
-            ],
-            "tensors": [_divided(plan) for plan in file.tensors],
-            "left_out": [*file.left_out],
-        }
-        for file in planned.files
-    ]
-    return {
-        "files": files,
+def describe(planned: SplitFiles | JoinedFiles) -> dict[str, Any]:
+    """Describe a plan: what is read, what is written, and how each tensor is divided."""
+    whole: dict[str, Any] = {
+        "files": [_file(one) for one in planned.files],
         "others": [str(path) for path, _ in (*planned.indexes, *planned.copies)],
         "nbytes": planned.nbytes,
-        "share_split": planned.share_split,
-        "warnings": [*planned.warnings],
     }
+    if isinstance(planned, JoinedFiles):
+        return {**whole, "notes": [*planned.notes]}
+    return {**whole, "share_split": planned.share_split, "warnings": [*planned.warnings]}
 
 
-def describe_join(joined: JoinedFiles) -> dict[str, Any]:
-    """Describe a join: the parts of each file, and how its tensors are put together."""
-    files = []
-    for file in joined.files:
+def _file(file: FilePlan | JoinedFile) -> dict[str, Any]:
+    """Describe the parts of a file, or a joined file and how its tensors are put together."""
+    if isinstance(file, JoinedFile):
         tensors = [
             {**_divided(one.plan), "parts": [str(part.path) for part, _ in one.parts]}
             for one in file.tensors
         ]
         nbytes = sum(tensor.nbytes for tensor in file.whole)
-        files.append({"path": str(file.target), "nbytes": nbytes, "tensors": tensors})
-    others = [str(path) for path, _ in joined.indexes]
+        return {"path": str(file.target), "nbytes": nbytes, "tensors": tensors}
     return {
-        "files": files,
-        "others": others,
-        "nbytes": joined.nbytes,
-        "notes": [*joined.notes],
+        "paths": [str(path) for path in file.paths],
+        "parts": [
+            {"path": str(target), "nbytes": file.part_nbytes(i)}
+            for i, target in enumerate(file.targets)
+        ],
+        "tensors": [_divided(plan) for plan in file.tensors],
+        "left_out": [*file.left_out],
     }
 
 
@@ -74,11 +63,11 @@ def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
     SplitError
         If a file is not of its format, or if its record is wrong.
     """
-    read = [checkpoint.read(path) for path in paths]
+    read = [index.read(path) for path in paths]
     records = [ranks.read(one) for one in read]
     made = []
     for one, known in zip(read, records, strict=True):
-        files = [_file(file, known.get(file)) for file in one.files]
+        files = [_found(file, known.get(file)) for file in one.files]
         described: dict[str, Any] = {"path": str(one.path), "files": files}
         described["nbytes"] = sum(file["nbytes"] for file in files)
         described["split"] = _split(next(iter(known.values()), None))
@@ -93,7 +82,7 @@ def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
     return {"checkpoints": made, "complete": complete, "problem": problem}
 
 
-def _file(file: TensorFile, known: Record | None) -> dict[str, Any]:
+def _found(file: TensorFile, known: Record | None) -> dict[str, Any]:
     tensors = []
     for name in file.names:
         try:
@@ -106,40 +95,26 @@ def _file(file: TensorFile, known: Record | None) -> dict[str, Any]:
 
 
 def _tensor(tensor: Tensor) -> dict[str, Any]:
-    return {
-        "name": tensor.name,
-        "dtype": str(tensor.dtype),
-        "shape": [*tensor.shape],
-        "nbytes": tensor.nbytes,
-    }
+    dtype, shape = str(tensor.dtype), [*tensor.shape]
+    return {"name": tensor.name, "dtype": dtype, "shape": shape, "nbytes": tensor.nbytes}
 
 
 def _choice(known: Record | None, name: str) -> dict[str, Any]:
     """Describe the axis and the sections of the whole tensor."""
-    choice: Choice | None = known.tensors[name] if known else None
     if known is None:
         return {}
+    choice = known.tensors[name]
     if choice is None:
         return {"axis": None}
     return {"axis": choice.axis, "sections": choice.sections, "head": choice.head}
 
 
 def _divided(plan: TensorPlan) -> dict[str, Any]:
-    return {
-        **_tensor(plan.tensor),
-        "axis": plan.axis,
-        "sections": [sum(sizes) for sizes in plan.sections],
-        "part_shapes": [[*shape] for shape in plan.part_shapes],
-    }
+    sections = [sum(sizes) for sizes in plan.sections]
+    shapes = [[*shape] for shape in plan.part_shapes]
+    return {**_tensor(plan.tensor), "axis": plan.axis, "sections": sections, "part_shapes": shapes}
 
 
 def _split(known: Record | None) -> dict[str, Any] | None:
-    if known is None:
-        return None
-    kind, value = known.rule
-    return {
-        "rank": known.rank,
-        "count": known.count,
-        "rule": {PARAMETERS[kind]: value},
-        "checkpoint": known.checkpoint,
-    }
+    said = known and known.dump()
+    return {key: said[key] for key in ("rank", "count", "rule", "checkpoint")} if said else None

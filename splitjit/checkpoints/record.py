@@ -9,6 +9,7 @@ formats have their record only there. A record is JSON:
      "tensors": {"qkv.weight": {"axis": 0, "sections": [4096, 1024, 1024], "head": 128},
                  "norm.weight": null}}
 
+The digest `checkpoint` tells checkpoints apart by names, sizes, times and contents of their files.
 The sections are the lengths along the axis of the whole tensor; null is a tensor of which
 each part holds a copy. A file may come from anyone, so a record is checked like a header.
 """
@@ -32,6 +33,9 @@ MANIFEST = "splitjit.json"
 VERSION = 1
 """The version of records."""
 
+OF_A_FILE = ("file", "order", "tensors")
+"""What a manifest says of each file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -53,6 +57,9 @@ class Record:
         Whether the whole file has no metadata.
     outer : str, optional
         The record of the whole file, if it is itself a part of another split.
+    order : tuple of int, optional
+        The positions of the tensors in the header, in the order of their data, if the
+        header of the whole file has another order than its data.
     """
 
     checkpoint: str
@@ -63,10 +70,11 @@ class Record:
     file: str | None
     bare: bool = False
     outer: str | None = None
+    order: tuple[int, ...] | None = None
 
     def dump(self) -> dict[str, Any]:
         """Return the record as JSON."""
-        more = {"file": self.file, "bare": self.bare, "outer": self.outer}
+        more = {"file": self.file, "bare": self.bare, "outer": self.outer, "order": self.order}
         return {
             **_dump_split(self),
             **{key: value for key, value in more.items() if value},
@@ -89,8 +97,8 @@ class Record:
 
     @property
     def split(self) -> tuple[object, ...]:
-        """What all parts of all files of one split share."""
-        return self.checkpoint, self.count, self.rule
+        """What all files of one rank share."""
+        return self.checkpoint, self.rank, self.count, self.rule
 
 
 def _dump_split(record: Record) -> dict[str, Any]:
@@ -118,5 +126,5 @@ def manifest(records: Mapping[str, Record], rank: int) -> bytes:
     content: dict[str, Any] = {**_dump_split(replace(first, rank=rank)), "files": {}}
     for name, record in records.items():
         listed = record.dump()
-        content["files"][name] = {key: listed[key] for key in ("file", "tensors") if key in listed}
+        content["files"][name] = {key: listed[key] for key in OF_A_FILE if key in listed}
     return (json.dumps(content, indent=1) + "\n").encode()

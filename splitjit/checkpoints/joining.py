@@ -1,0 +1,238 @@
+"""Plan how parts are joined: in the order of their ranks, file by file, by tensor name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from splitjit.checkpoints import index, ranks
+from splitjit.checkpoints.index import Checkpoint, is_folder
+from splitjit.checkpoints.record import Record
+from splitjit.errors import SplitError, shorten
+from splitjit.files.formats.base import TensorFile
+from splitjit.files.joining import JoinedFile, JoinedTensor, plan_joined
+from splitjit.files.patterns import Choice
+from splitjit.files.places import check_places
+from splitjit.files.splitting import Chooser
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedFiles:
+    """The planned join of parts.
+
+    Attributes
+    ----------
+    files : tuple of JoinedFile
+    indexes : tuple of (Path, bytes)
+        The index of the joined files, if there is one.
+    notes : tuple of str
+        What the user should know, for example that the parts were sorted.
+    """
+
+    files: tuple[JoinedFile, ...]
+    indexes: tuple[tuple[Path, bytes], ...]
+    notes: tuple[str, ...] = ()
+
+    copies: ClassVar[tuple[tuple[Path, Path], ...]] = ()
+    levels: ClassVar[int] = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the data to write, in bytes."""
+        return sum(tensor.nbytes for file in self.files for tensor in file.whole)
+
+    @property
+    def targets(self) -> tuple[Path, ...]:
+        """All files that the join writes."""
+        return (*[file.target for file in self.files], *[path for path, _ in self.indexes])
+
+
+def match_parts(
+    given: Sequence[Checkpoint], choose: Chooser | None, operator: str
+) -> tuple[list[Checkpoint], list[JoinedFile], str | None]:
+    """Match the tensors of parts.
+
+    Parameters
+    ----------
+    given : sequence of Checkpoint
+        The parts in their order. If they have records, in any order.
+    choose : callable or None
+        None if only the records of the parts say how they were split.
+    operator : str
+
+    Returns
+    -------
+    list of Checkpoint
+        The parts in the order of their ranks.
+    list of JoinedFile
+        The target of each file is its name.
+    str or None
+        The digest of the whole checkpoint, if the parts have records.
+
+    Raises
+    ------
+    SplitError
+        If the parts do not fit together.
+    """
+    parts, records = ranks.order(given)
+    if choose is None and not records:
+        check_unnamed(given[0], operator)
+        choose = _along_axis_0
+    _check_inputs(parts)
+    holders = [dict(_held(part)) for part in parts]
+    for part, holder in zip(parts, holders, strict=True):
+        for key in sorted(holders[0].keys() ^ holder.keys()):
+            lacking = part if key in holders[0] else parts[0]
+            received = f"{lacking.path} without {shorten(key[1])}"
+            raise SplitError("join", received, "all parts must hold the same tensors")
+    files = []
+    for i, like in enumerate(parts[0].files):
+        own = records[0][like] if records else None
+        tensors = []
+        for name in _data_order(like, own):
+            held = [holder[_key(like, i, name)] for holder in holders]
+            choice = choose(name, like) if choose else None
+            known = (own.tensors[name], own.rule) if own else None
+            tensors.append(plan_joined(name, held, choice, known, bool(choose)))
+        metadata = _metadata(like, tensors, records)
+        target = Path(own.file if own and own.file else like.path.name)
+        files.append(JoinedFile(like, metadata, target, tuple(tensors)))
+    return parts, files, next(iter(records[0].values())).checkpoint if records else None
+
+
+def plan_whole(given: Sequence[Checkpoint], choose: Chooser | None, out: Path) -> JoinedFiles:
+    """Plan how parts are joined.
+
+    Parameters
+    ----------
+    given, choose
+        As for `match_parts`.
+    out : Path
+        The joined file. If the parts are folders or indexes, the folder of the joined
+        files.
+
+    Returns
+    -------
+    JoinedFiles
+
+    Raises
+    ------
+    SplitError
+        If the parts do not fit together.
+    """
+    parts, matched, _ = match_parts(given, choose, "join")
+    _check_out(parts[0], out)
+    targets = [out / file.target if is_folder(parts[0]) else out for file in matched]
+    files = [replace(file, target=to) for file, to in zip(matched, targets, strict=True)]
+    notes = []
+    if parts != [*given]:
+        names = ", ".join([str(part.path) for part in parts[:4]]) + (", …" if parts[4:] else "")
+        notes.append(f"the parts are joined in the order of their ranks: {names}")
+    indexes = [(out / name, content) for name, content in make_index(parts[0], files)]
+    joined = JoinedFiles(tuple(files), tuple(indexes), tuple(notes))
+    inputs = [file.path for part in parts for file in part.files]
+    check_places("join", [(inputs, joined.targets)])
+    return joined
+
+
+def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:
+    """Return what identifies a tensor of a part: the position of its file, and its name.
+
+    The names of .safetensors files are those of a model, whose tensors may be in other
+    files in another part.
+    """
+    return -1 if file.suffix == ".safetensors" else position, name
+
+
+def _held(part: Checkpoint) -> Iterator[tuple[tuple[int, str], TensorFile]]:
+    for i, file in enumerate(part.files):
+        for name in file.names:
+            yield _key(file, i, name), file
+
+
+def _data_order(part: TensorFile, own: Record | None) -> list[str]:
+    """Return the names of tensors in the order of their data in the whole file."""
+    header = sorted(part.names, key=lambda name: part.verbatim(name).position)
+    return [header[i] for i in own.order] if own and own.order else header
+
+
+def _metadata(
+    like: TensorFile,
+    tensors: Sequence[JoinedTensor],
+    records: Sequence[Mapping[TensorFile, Record]],
+) -> dict[str, str] | None:
+    """Return the metadata of a joined file, which all of its parts have."""
+    first: dict[str, str] | None = None
+    known: dict[TensorFile, Record] = {}
+    for own in records:
+        known |= own
+    for part in dict.fromkeys([like, *[file for one in tensors for file, _ in one.parts]]):
+        metadata = known[part].detached(part.metadata) if known else part.metadata
+        if part is like:
+            first = metadata
+        elif metadata != first:
+            received = f"{like.path} and {part.path}"
+            raise SplitError("join", received, "all parts must have the same metadata")
+    return first
+
+
+def _along_axis_0(name: str, file: TensorFile) -> Choice:
+    return Choice("*", 0)
+
+
+def check_unnamed(part: Checkpoint, operator: str) -> None:
+    """Check that a part is one array without a name, which was certainly split.
+
+    A tensor with a name may have been copied, or split along any axis. A guess would
+    double the tensors that were copied.
+
+    Raises
+    ------
+    SplitError
+        If the part holds tensors by name.
+    """
+    if any(name for file in part.files for name in file.names):
+        rule = "these parts do not say how they were split: give the patterns or the tp_plan of"
+        rule += " the split, or axis if each tensor was split along this axis"
+        raise SplitError(operator, str(part.path), rule)
+
+
+def _check_inputs(parts: Sequence[Checkpoint]) -> None:
+    same: dict[tuple[int, ...], Path] = {}
+    first = parts[0].files[0]
+    for part in parts:
+        for file in part.files:
+            if file.inode in same:
+                received = f"{same[file.inode]} and {file.path}"
+                raise SplitError("join", received, "a file must not be joined with itself")
+            same[file.inode] = file.path
+        if {file.suffix for file in part.files} != {file.suffix for file in parts[0].files}:
+            received = f"{first.path} and {part.files[0].path}"
+            raise SplitError("join", received, "all parts must have the same format")
+
+
+def _check_out(part: Checkpoint, out: Path) -> None:
+    suffix = part.files[0].path.suffix
+    if is_folder(part):
+        if out.exists() and not out.is_dir():
+            raise NotADirectoryError(f"{out} is not a folder; parts that are folders need one")
+    elif out.is_dir():
+        raise FileExistsError(f"{out} is a directory; give the name of the joined file")
+    elif out.suffix != suffix:
+        raise SplitError("join", f"out={out}", f"must end in {suffix}, as the parts do")
+
+
+def make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> list[tuple[str, bytes]]:
+    """Make the index of whole files. ``model.safetensors`` alone needs no index."""
+    names = [file.target.name for file in files]
+    if not is_folder(first) or names == ["model.safetensors"]:
+        return []
+    if files[0].like.suffix != ".safetensors":
+        return []
+    parts = [tensor for file in first.files for tensor in map(file.tensor, file.names)]
+    whole = [tensor for file in files for tensor in file.whole]
+    change = index.num_elements(whole) - index.num_elements(parts)
+    content = [(file.target.name, file.whole) for file in files]
+    return [(first.index_name, index.make_index(first.index, change, content))]

@@ -1,0 +1,118 @@
+"""What is written where: names of parts, and copies of the files beside the weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from splitjit.checkpoints.index import Checkpoint
+from splitjit.errors import SplitError, shorten
+from splitjit.files.formats.base import TensorFile
+from splitjit.files.places import StrPath
+
+Namer = Callable[[Checkpoint, TensorFile, int], Path]
+"""Returns the path of a part of a file."""
+
+_FIELDS = {"rank", "part", "stem"}
+
+
+_NAMES = (
+    "config.json",
+    "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+"""Names that the libraries of Hugging Face give to configurations and tokenizers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What is written, and where: the parameters of `plan_files`."""
+
+    others: str
+    layout: str | None
+    name: str | None
+    out: StrPath | None
+    copy_config: bool | None
+
+    def __post_init__(self) -> None:
+        for option, allowed in (("others", ("copy", "skip")), ("layout", ("files", "ranks"))):
+            value = getattr(self, option)
+            if value not in (*allowed, None):
+                rule = f"must be {' or '.join(map(repr, allowed))}"
+                raise SplitError("files", f"{option}={shorten(value)}", rule)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether each rank has a folder."""
+        return self.layout == "ranks"
+
+
+def companions(folder: Path, targets: Sequence[Path]) -> list[tuple[Path, Path]]:
+    """Return the copies of configurations for each target folder, and what they are copies of."""
+    found = [folder / name for name in _NAMES if (folder / name).is_file()]
+    return [(target / path.name, path) for target in targets for path in found]
+
+
+def namer(where: Where) -> Namer:
+    """Return a function that gives the path of each part.
+
+    Raises
+    ------
+    SplitError
+        If the name has unknown fields, or gives all parts the same name.
+    """
+    name, out = where.name, None if where.out is None else Path(where.out)
+    if name is not None:
+        _check_template(name, where.ranks)
+    template = name or ("{stem}{suffix}" if where.ranks else "{stem}.{rank}{suffix}")
+
+    def name_part(one: Checkpoint, file: TensorFile, rank: int) -> Path:
+        made = template.format(
+            rank=rank,
+            part=one.files.index(file),
+            stem=file.path.name.removesuffix(file.suffix),
+            suffix=file.suffix,
+        )
+        if name is not None and not made.endswith(file.suffix):
+            rule = f"the parts of {file.path} must have a name that ends in {file.suffix}"
+            raise SplitError("files", f"name={name!r}", rule)
+        folder = one.folder if out is None else out
+        return folder / f"rank-{rank}" / made if where.ranks else folder / made
+
+    return name_part
+
+
+def _check_template(name: str, ranks: bool) -> None:
+    """Check that a name has only known fields, and that it gives parts different names."""
+    import string
+
+    try:
+        parsed = [*string.Formatter().parse(name)]
+    except (ValueError, TypeError):
+        parsed = [("", "", "", "")]
+    names = {field for _, field, _, _ in parsed if field is not None}
+    plain = all(re.fullmatch("(0?[1-9]d?)?", spec or "") for _, _, spec, _ in parsed)
+    plain = plain and not any(field == "stem" and "d" in (s or "") for _, field, s, _ in parsed)
+    plain = plain and not any(conversion for _, _, _, conversion in parsed)
+    if not plain or not names <= _FIELDS or any(c in "/\\" for c in name):
+        rule = "must be a file name with the fields {rank}, {part} or {stem}, and no others"
+    elif not ranks and "rank" not in names:
+        rule = "must contain {rank}, so that parts have different names"
+    else:
+        return
+    raise SplitError("files", f"name={shorten(name)}", rule)

@@ -1,0 +1,396 @@
+"""All new files or none: write them in a staging folder, then move them into place.
+
+Each folder that gets new files holds a staging folder `.splitjit-…` meanwhile:
+
+    lock            locked by the process that writes; it names the inode of its folder
+    0.new, 1.new    new files
+    0.old, 1.old    second names of the files that new files replace
+
+When all new files are on disk, they are moved one after another, and signals wait until the last
+one is in place. Without `force` a file is linked to its target, and a link never replaces a file.
+With `force` it is renamed, so its target is the old file or the new one at every moment. If a move
+fails, this process undoes the moves that it remembers. No file on disk says what is to be undone:
+a folder from a stranger could say anything.
+
+What a killed process leaves is removed by the next one that writes there, see `_sweep`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import operator
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from splitjit.files import places, signals
+from splitjit.files.disk import Folder, NewFile, change, flush, lock
+
+COMPLETE = "all files are complete"
+"""A note of the error if an interrupt came after the last file was in place."""
+
+_STAGING = re.compile(r"\.splitjit-[0-9a-f]{16}")
+_LOCK = "lock"
+_STAGED = re.compile(r"[0-9]+\.(new|old)")
+"""Names of staging folders, and of the files in them."""
+
+
+@contextlib.contextmanager
+def stage(
+    targets: Mapping[Path, Sequence[str]],
+    *,
+    force: bool = False,
+    needed: Mapping[Path, int] | None = None,
+) -> Iterator[Mapping[Path, Staged]]:
+    """Write new files: all of them, or none.
+
+    Parameters
+    ----------
+    targets : mapping of Path to sequence of str
+        For each folder, the names of its new files. A name may contain folders, as
+        in ``"rank-0/model.safetensors"``. Missing folders are made, and removed again
+        if the files are not written.
+    force : bool, default False
+        Whether new files may replace existing files.
+    needed : mapping of Path to int, optional
+        The least size of each target in bytes, to check that there is space.
+
+    Yields
+    ------
+    mapping of Path to Staged
+        The file to write for each target, by folder and name joined.
+
+    Raises
+    ------
+    SplitError
+        If Windows would write to a device, or to a file of another name.
+    FileExistsError
+        If a target exists.
+    OSError
+        If something else prevents the files from being written.
+    """
+    places.check_names(targets)
+    places.check_space(needed or {})
+    with signals.deferred():
+        _sweep(targets)
+    given = [folder / name for folder, names in targets.items() for name in names]
+    places.check_targets(given, force)
+    place = _Place()
+    try:
+        with contextlib.closing(place):
+            with signals.deferred():
+                place.make(targets)
+            yield {file.path: file for file in place.files}
+            for file in place.files:
+                file.finish()
+            with signals.deferred():
+                place.move(force)
+    except KeyboardInterrupt as interrupt:
+        if place.moved:
+            interrupt.add_note(COMPLETE)
+        raise
+
+
+class Staged:
+    """A new file that is not yet in its place.
+
+    Attributes
+    ----------
+    path : Path
+        The target, as the user names it.
+    inner : Folder
+        The staging folder.
+    new, old : str
+        The name of the new file there, and the second name of the file that it replaces.
+    folder : Folder
+        The folder of the target.
+    name : str
+        The name of the target there.
+    """
+
+    def __init__(self, path: Path, inner: Folder, number: int, folder: Folder) -> None:
+        self.path = path
+        self.inner = inner
+        self.new, self.old = f"{number}.new", f"{number}.old"
+        self.folder = folder
+        self.name = path.name
+        self._inputs: list[os.stat_result] = []
+        self._status: os.stat_result | None = None
+        self._lost = False
+
+    def open(self) -> IO[bytes]:
+        """Open the file to write it from its start."""
+        file = self.inner.open(self.new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        return io.BufferedWriter(NewFile(file, self.path))
+
+    def append(self, start: int) -> NewFile:
+        """Open the file to go on at its end, which is known to be here."""
+        file = NewFile(self.inner.open(self.new, os.O_WRONLY), self.path)
+        file.seek(start)
+        return file
+
+    def write_bytes(self, contents: bytes) -> None:
+        """Write the whole file."""
+        with self.open() as file:
+            file.write(contents)
+
+    def protect(self, *inputs: os.stat_result) -> None:
+        """Grant no more access than every input grants.
+
+        If all inputs have one owner or one group, the file gets it if possible.
+        """
+        self._inputs += inputs
+
+    def finish(self) -> None:
+        """Set the permissions, and wait until the file is on disk."""
+        file = self.inner.open(self.new, os.O_WRONLY | os.O_CREAT)
+        try:
+            if self._inputs and sys.platform != "win32":  # files have other permissions there
+                self._set_permissions(file)
+            change(flush, file)
+            self._status = os.fstat(file)
+        finally:
+            os.close(file)
+
+    def _set_permissions(self, file: int) -> None:
+        owners = {given.st_uid for given in self._inputs}
+        groups = {given.st_gid for given in self._inputs}
+        own = os.fstat(file)
+        with contextlib.suppress(OSError):  # users may give files only to groups of theirs
+            if len(groups) == 1 and {own.st_gid} != groups:
+                change(os.fchown, file, -1, *groups)
+        with contextlib.suppress(OSError):  # only root may give files away
+            if len(owners) == 1 and {own.st_uid} != owners:
+                change(os.fchown, file, *owners, -1)
+        mode = functools.reduce(operator.and_, (given.st_mode for given in self._inputs))
+        if groups != {os.fstat(file).st_gid}:  # the file has a group that could not read these
+            mode &= ~0o070 | mode << 3
+        change(os.fchmod, file, mode & 0o777)
+
+    def move(self, force: bool) -> None:
+        """Move the file into its place."""
+        if force:
+            if self.folder.status(self.name) is not None:
+                self._lost = not self.folder.link(self.name, self.inner, self.old)
+            self.inner.replace(self.new, self.folder, self.name)
+            return
+        try:
+            if not self.inner.link(self.new, self.folder, self.name):
+                if self.folder.status(self.name) is not None:
+                    raise FileExistsError
+                self.inner.replace(self.new, self.folder, self.name)
+        except FileExistsError:
+            raise FileExistsError(f"{self.path} exists: it appeared meanwhile") from None
+
+    def undo(self) -> None:
+        """Undo the move, unless another process has put a file of its own there."""
+        there = self.folder.status(self.name)
+        if there is None or self._status is None or not os.path.samestat(there, self._status):
+            return
+        if self.inner.status(self.old) is not None:
+            self.inner.replace(self.old, self.folder, self.name)
+        elif not self._lost:
+            self.folder.unlink(self.name)
+
+
+class _Place:
+    """The folders of all targets, with a staging folder in each one that the user names.
+
+    Attributes
+    ----------
+    files : list of Staged
+    moved : bool
+        Whether all files are in place.
+    """
+
+    def __init__(self) -> None:
+        self.files: list[Staged] = []
+        self.moved = False
+        self._folders: dict[Path, Folder] = {}
+        self._made: list[tuple[Folder, str]] = []
+        self._stagings: dict[Path, _Staging] = {}
+
+    def make(self, targets: Mapping[Path, Sequence[str]]) -> None:
+        """Make and open all folders."""
+        for folder, names in targets.items():
+            root = _resolved(folder)
+            outer = self._root(root)
+            if root not in self._stagings:
+                self._stagings[root] = _Staging.make(outer)
+            for name in names:
+                parent = outer
+                for part in Path(name).parts[:-1]:
+                    parent = self._below(parent, part)
+                inner = self._stagings[root].inner
+                self.files.append(Staged(folder / name, inner, len(self.files), parent))
+
+    def _root(self, path: Path) -> Folder:
+        try:
+            return self._folders.get(path) or self._folders.setdefault(path, Folder(path))
+        except FileNotFoundError:
+            return self._below(self._root(path.parent), path.name)
+
+    def _below(self, parent: Folder, name: str) -> Folder:
+        """Open a folder in another one, and make it if it is missing. It must not be a link."""
+        path = parent.path / name
+        if path not in self._folders:
+            if parent.status(name) is None:
+                with contextlib.suppress(FileExistsError):  # another process has just made it
+                    parent.mkdir(name)
+                    self._made.append((parent, name))
+            self._folders[path] = parent.folder(name)
+        return self._folders[path]
+
+    def move(self, force: bool) -> None:
+        """Move all files into their places, and wait until all names are on disk."""
+        begun: list[Staged] = []
+        try:
+            for file in self.files:
+                begun.append(file)
+                file.move(force)
+            for folder in self._folders.values():
+                folder.sync()
+        except BaseException as error:
+            for file in reversed(begun):
+                try:
+                    file.undo()
+                except OSError as failure:  # go on with the others
+                    error.add_note(f"{file.path} is new: {failure}")
+            raise
+        self.moved = True
+
+    def close(self) -> None:
+        """Remove the staging folders, and the folders that were made for nothing."""
+        with signals.deferred(), contextlib.ExitStack() as stack:  # the last callback runs first
+            for folder in self._folders.values():
+                stack.callback(folder.close)
+            for parent, name in [] if self.moved else self._made:
+                stack.callback(_remove_empty, parent, name)
+            for staging in self._stagings.values():
+                stack.callback(staging.remove)
+
+
+class _Staging:
+    """A staging folder that exists.
+
+    Parameters
+    ----------
+    outer : Folder
+        The folder that holds it.
+    name : str
+
+    Attributes
+    ----------
+    inner : Folder
+        The staging folder itself.
+
+    Raises
+    ------
+    OSError
+        If there is no such folder, or if it is a link.
+    """
+
+    def __init__(self, outer: Folder, name: str) -> None:
+        self._outer = outer
+        self._name = name
+        self._lock = -1
+        self.inner = outer.folder(name)
+
+    @classmethod
+    def make(cls, outer: Folder) -> _Staging:
+        """Make a staging folder, lock it, and mark it."""
+        while True:
+            name = f".splitjit-{os.urandom(8).hex()}"
+            outer.mkdir(name, 0o700)
+            # Another process may have just removed the empty folder.
+            with contextlib.ExitStack() as undo, contextlib.suppress(FileNotFoundError):
+                undo.callback(_remove_empty, outer, name)
+                staging = cls(outer, name)
+                undo.callback(staging.remove)
+                staging._lock = staging.inner.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+                if lock(staging._lock) is not False and staging.inner.status(_LOCK) is not None:
+                    change(os.write, staging._lock, staging._mark())
+                    undo.pop_all()
+                    return staging
+
+    def _mark(self) -> bytes:
+        """Return what the lock file says: an unpacked copy of the folder has another inode."""
+        status = self.inner.status()
+        return f"splitjit {status.st_ino if status else 0}".encode()
+
+    def is_left(self) -> bool:
+        """Return whether a killed process of this user has left the folder; lock it if so."""
+        names = self.inner.names()
+        held = [self.inner.status(name) for name in names]
+        folder = self.inner.status()
+        if hasattr(os, "geteuid"):
+            of_others = [one for one in (folder, *held) if one and one.st_uid != os.geteuid()]
+            if of_others or folder is None or folder.st_mode & 0o022:
+                return False
+        known = all(name == _LOCK or _STAGED.fullmatch(name) for name in names)
+        if not known or not all(one and stat.S_ISREG(one.st_mode) for one in held):
+            return False
+        if not names:  # killed after the first call
+            return True
+        self._lock = self.inner.open(_LOCK, os.O_RDWR)
+        if lock(self._lock) is not True:
+            return False
+        mark = os.read(self._lock, 64)
+        return mark == self._mark() or (not mark and names == [_LOCK])  # killed before the mark
+
+    def remove(self) -> None:
+        """Remove the folder. What cannot be removed now, the next command removes."""
+        with contextlib.closing(self), contextlib.suppress(OSError):
+            for name in self.inner.names():
+                if _STAGED.fullmatch(name):
+                    self.inner.unlink(name)
+            self._release()  # Windows removes no open file
+            with contextlib.suppress(FileNotFoundError):
+                self.inner.unlink(_LOCK)
+        _remove_empty(self._outer, self._name)
+
+    def _release(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def close(self) -> None:
+        """Close the folder, and release its lock."""
+        self._release()
+        self.inner.close()
+
+
+def _sweep(folders: Iterable[Path]) -> None:
+    """Remove what killed processes have left in these folders.
+
+    This removes a staging folder only if it is surely one: a folder with a name like ours, no
+    link, writeable for this user alone, that holds nothing but files of this user with names like
+    ours, and a lock file that no process holds and that names the inode of the folder. All calls
+    are relative to the open folder, and nothing follows a link or a path from a file.
+    """
+    for path in dict.fromkeys([_resolved(folder) for folder in folders]):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), Folder(path) as outer:
+            for name in outer.names():
+                if _STAGING.fullmatch(name):
+                    _sweep_one(outer, name)
+
+
+def _sweep_one(outer: Folder, name: str) -> None:
+    with contextlib.suppress(OSError), contextlib.closing(_Staging(outer, name)) as staging:
+        if staging.is_left():
+            staging.remove()
+
+
+def _remove_empty(outer: Folder, name: str) -> None:
+    with contextlib.suppress(OSError):
+        outer.rmdir(name)
+
+
+def _resolved(folder: Path) -> Path:
+    return Path(os.path.realpath(folder))
