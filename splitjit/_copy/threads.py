@@ -116,11 +116,11 @@ class _Threads:
     def _start(self, wait: bool) -> bool:
         import llvmlite.binding as llvm
         import numba
-        from numba import _helperlib  # type: ignore[attr-defined]
+        from numba import _helperlib
 
         numba.get_num_threads()  # starts the threads
         symbols = {name: llvm.address_of_symbol(name) for name in NUMBA_FUNCTIONS}
-        for name, place in _helperlib.c_helpers.items():
+        for name, place in _helperlib.c_helpers.items():  # type: ignore[attr-defined]
             if f"numba_{name}" in symbols:
                 symbols[f"numba_{name}"] = place
         functions = LOADER.load("parallel", symbols=symbols, wait=wait)
