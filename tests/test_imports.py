@@ -35,7 +35,8 @@ _inputs.memory
 _inputs.tensors
 _inputs.adapt
 _copy.events
-_copy.addresses _copy.overlap _copy.frames _copy.object_files _copy.builtins _copy.cores _copy.structs
+_copy.addresses _copy.overlap _copy.frames _copy.object_files
+_copy.builtins _copy.cores _copy.structs
 _copy.loading
 _copy.crossovers
 _copy.outputs _copy.layout _copy.governor _copy.objects
