@@ -1,24 +1,34 @@
 """NumPy's functions that split, with contiguous parts instead of views.
 
 Move a program by one import: ``from splitjit import numpy as snp``, then ``snp.split`` for
-``np.split``. Signatures, results and errors are those of NumPy. What `splitjit.split` refuses, and
-arrays of subclasses, NumPy splits itself; the parts are copies then, too.
+``np.split``. Signatures, results and errors are those of NumPy. NumPy itself splits what
+`splitjit.split` refuses, and every object that is not a plain ndarray; its parts are then copied
+by their own ``copy()``, or returned as they are if they have none.
+
+The parts differ from NumPy's in one more way: they are copies, so parts of a broadcast array
+(``np.broadcast_to``) take as much memory as their shape says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
+from collections.abc import Sequence
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 import splitjit._api.split as api
+from splitjit._docstrings import completed_by
 from splitjit._plan.arguments import Indices
+from splitjit._plan.protocols import Part, SupportsSlices
+from splitjit._planes import split_planes
 from splitjit.errors import SplitError
 
 __all__ = ["array_split", "dsplit", "hsplit", "split", "unstack", "vsplit"]
 
-_ORIGINALS = {name: getattr(np, name) for name in __all__ if name != "unstack"}
+_ORIGINALS: dict[str, Any] = {
+    name: getattr(np, name, None) for name in __all__
+}  # NumPy 2.0 has no unstack
 """NumPy's own functions; a program may replace ``np.split``."""
 
 
@@ -26,44 +36,6 @@ def split(
     ary: Any, indices_or_sections: SupportsIndex | Indices, axis: SupportsIndex = 0
 ) -> list[Any]:
     """Split an array into equal parts, or before indices; see ``numpy.split``.
-
-    Parameters
-    ----------
-    ary : array_like
-        The array to split.
-    indices_or_sections : int or 1-D array
-        The number of equal parts, or the indices before which to cut.
-    axis : int, default 0
-        The axis along which to split.
-
-    Returns
-    -------
-    list of ndarray
-        Contiguous arrays that share no memory with `ary`.
-
-    Raises
-    ------
-    ValueError
-        If the axis cannot be split equally.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import splitjit
-    >>> [part.tolist() for part in splitjit.numpy.split(np.arange(6), [2, 3])]
-    [[0, 1], [2], [3, 4, 5]]
-    """
-    return _parts(_ORIGINALS["split"], "num_splits", ary, indices_or_sections, axis)
-
-
-def array_split(
-    ary: Any, indices_or_sections: SupportsIndex | Indices, axis: SupportsIndex = 0
-) -> list[Any]:
-    """Split an array into parts that differ by one, or before indices; see ``numpy.array_split``.
 
     Parameters
     ----------
@@ -79,9 +51,30 @@ def array_split(
     list of ndarray
         Contiguous arrays that share no memory with `ary`.
 
+    Raises
+    ------
+    ValueError
+        In the same cases as NumPy's function.
+
     See Also
     --------
     splitjit.split : The function of splitjit, for all rules.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> [part.tolist() for part in splitjit.numpy.split(np.arange(6), [2, 3])]
+    [[0, 1], [2], [3, 4, 5]]
+    """
+    return _parts("split", "num_splits", axis, ary, indices_or_sections, axis)
+
+
+@completed_by(split)
+def array_split(
+    ary: Any, indices_or_sections: SupportsIndex | Indices, axis: SupportsIndex = 0
+) -> list[Any]:
+    """Split an array into parts that differ by one, or before indices; see ``numpy.array_split``.
 
     Examples
     --------
@@ -90,27 +83,12 @@ def array_split(
     >>> [part.tolist() for part in splitjit.numpy.array_split(np.arange(5), 3)]
     [[0, 1], [2, 3], [4]]
     """
-    return _parts(_ORIGINALS["array_split"], "num_sections", ary, indices_or_sections, axis)
+    return _parts("array_split", "num_sections", axis, ary, indices_or_sections, axis)
 
 
+@completed_by(split)
 def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     """Split an array along its second axis, or its only one; see ``numpy.hsplit``.
-
-    Parameters
-    ----------
-    ary : array_like
-        The array to split.
-    indices_or_sections : int or 1-D array
-        The number of equal parts, or the indices before which to cut.
-
-    Returns
-    -------
-    list of ndarray
-        Contiguous arrays that share no memory with `ary`.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------
@@ -119,28 +97,13 @@ def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     >>> [part.tolist() for part in splitjit.numpy.hsplit(np.arange(6).reshape(2, 3), [1])]
     [[[0], [3]], [[1, 2], [4, 5]]]
     """
-    axis = 0 if np.ndim(ary) == 1 else 1
-    return _parts(_ORIGINALS["hsplit"], "num_splits", ary, indices_or_sections, axis, False)
+    axis = 0 if type(ary) is np.ndarray and ary.ndim == 1 else 1
+    return _parts("hsplit", "num_splits", axis, ary, indices_or_sections)
 
 
+@completed_by(split)
 def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     """Split an array of two or more dimensions along the first; see ``numpy.vsplit``.
-
-    Parameters
-    ----------
-    ary : array_like
-        The array to split.
-    indices_or_sections : int or 1-D array
-        The number of equal parts, or the indices before which to cut.
-
-    Returns
-    -------
-    list of ndarray
-        Contiguous arrays that share no memory with `ary`.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------
@@ -149,28 +112,13 @@ def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     >>> [part.tolist() for part in splitjit.numpy.vsplit(np.arange(4).reshape(2, 2), 2)]
     [[[0, 1]], [[2, 3]]]
     """
-    axis = 0 if np.ndim(ary) >= 2 else None
-    return _parts(_ORIGINALS["vsplit"], "num_splits", ary, indices_or_sections, axis, False)
+    axis = 0 if type(ary) is np.ndarray and ary.ndim >= 2 else None
+    return _parts("vsplit", "num_splits", axis, ary, indices_or_sections)
 
 
+@completed_by(split)
 def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     """Split an array of three or more dimensions along the third; see ``numpy.dsplit``.
-
-    Parameters
-    ----------
-    ary : array_like
-        The array to split.
-    indices_or_sections : int or 1-D array
-        The number of equal parts, or the indices before which to cut.
-
-    Returns
-    -------
-    list of ndarray
-        Contiguous arrays that share no memory with `ary`.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------
@@ -179,10 +127,26 @@ def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     >>> [part.shape for part in splitjit.numpy.dsplit(np.zeros((2, 2, 4)), 2)]
     [(2, 2, 2), (2, 2, 2)]
     """
-    return _parts(_ORIGINALS["dsplit"], "num_splits", ary, indices_or_sections, 2, False)
+    return _parts("dsplit", "num_splits", 2, ary, indices_or_sections)
 
 
-def unstack(x: Any, /, *, axis: SupportsIndex = 0) -> tuple[Any, ...]:
+@overload
+def unstack(
+    x: SupportsSlices[Part], /, *, axis: SupportsIndex = 0, out: None = None
+) -> tuple[Part, ...]: ...
+@overload
+def unstack(
+    x: ArrayLike, /, *, axis: SupportsIndex = 0, out: None = None
+) -> tuple[NDArray[Any], ...]: ...
+@overload
+def unstack(
+    x: ArrayLike | SupportsSlices[Any],
+    /,
+    *,
+    axis: SupportsIndex = 0,
+    out: Sequence[SupportsSlices[Part]],
+) -> tuple[Part, ...]: ...
+def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any, ...]:
     """Split an array into arrays of one dimension less; see ``numpy.unstack``.
 
     Parameters
@@ -191,16 +155,19 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0) -> tuple[Any, ...]:
         The array to split.
     axis : int, default 0
         The axis that the parts do not have.
+    out : sequence of ndarray, optional
+        The arrays to write the parts to, one per part, by the rules of `splitjit.split`.
+        NumPy's function has no such parameter.
 
     Returns
     -------
     tuple of ndarray
-        Contiguous arrays that share no memory with `x`.
+        Contiguous arrays that share no memory with `x`, or the arrays of `out`.
 
     Raises
     ------
     ValueError
-        If `x` has rank 0, or no such axis.
+        If `x` has rank 0, or no such axis, or if `out` does not fit.
 
     See Also
     --------
@@ -216,6 +183,8 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0) -> tuple[Any, ...]:
     >>> red.shape, red.flags.c_contiguous
     ((4, 6), True)
     """
+    if out is not None:
+        return split_planes("unstack", x, axis, out)
     if type(x) is np.ndarray and x.ndim > 1:
         try:
             whole = api.split(x, 1, axis=axis)
@@ -225,45 +194,49 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0) -> tuple[Any, ...]:
             index = int(axis) % x.ndim
             shape = x.shape[:index] + x.shape[index + 1 :]
             return tuple([part.reshape(shape) for part in whole])
+    original = _ORIGINALS["unstack"]
+    parts: tuple[Any, ...]
+    if original is not None:
+        parts = _copies(original(x, axis=axis))
+        return parts
     if x.ndim == 0:
         raise ValueError("Input array must be at least 1-d.")
-    parts = tuple(np.moveaxis(x, axis, 0))
-    return parts if x.ndim == 1 else tuple(_copies(parts))  # NumPy's scalars are no views
+    return tuple(_copies(list(np.moveaxis(x, axis, 0))))
 
 
-def _parts(
-    original: Callable[..., list[Any]],
-    count: str,
-    ary: Any,
-    indices_or_sections: Any,
-    axis: Any,
-    takes_axis: bool = True,
-) -> list[Any]:
+def _parts(name: str, count: str, axis: Any, ary: Any, *arguments: Any) -> list[Any]:
     """Split by `splitjit.split` if it takes the arguments, and otherwise by NumPy.
 
     Parameters
     ----------
-    original : callable
-        The function of NumPy. It refuses, or makes parts that `splitjit.split` does not make,
-        such as those between descending indices.
+    name : str
+        The name of NumPy's function. It refuses, or makes parts that `splitjit.split` does not
+        make, such as those between descending indices.
     count : str
         The parameter of `splitjit.split` for a number of parts.
-    ary, indices_or_sections, axis
-        The arguments.
-    takes_axis : bool
-        Whether `original` has the parameter `axis`.
+    axis : int or None
+        The axis of the split; None if NumPy refuses the array.
+    ary, *arguments
+        The arguments of NumPy's function.
     """
     if type(ary) is np.ndarray and axis is not None:
-        rule = "indices" if hasattr(indices_or_sections, "__len__") else count
+        rule = "indices" if hasattr(arguments[0], "__len__") else count
         try:
-            return api.split(ary, axis=axis, **{rule: indices_or_sections})
+            return api.split(ary, axis=axis, **{rule: arguments[0]})
         except SplitError:
             pass
-    if takes_axis:
-        return _copies(original(ary, indices_or_sections, axis))
-    return _copies(original(ary, indices_or_sections))
+    parts: list[Any] = _copies(_ORIGINALS[name](ary, *arguments))
+    return parts
 
 
-def _copies(views: Sequence[Any]) -> list[Any]:
-    """Copy views of any class, in C order."""
-    return [np.array(view, order="C", subok=True) for view in views]
+def _copies(parts: Any) -> Any:
+    """Copy a list or tuple of parts; anything else is what the class of the array made of it."""
+    if type(parts) is not list and type(parts) is not tuple:
+        return parts
+    return type(parts)([_copy(part) for part in parts])
+
+
+def _copy(part: Any) -> Any:
+    """Copy a part of any class in its own way, or return it if it has none."""
+    copy = getattr(part, "copy", None) or getattr(part, "clone", None)  # torch has clone
+    return copy() if callable(copy) else part

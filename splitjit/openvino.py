@@ -8,7 +8,7 @@ from typing import Any, Protocol, SupportsIndex, overload
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._api.split import split_by_rule
-from splitjit._inputs.sources import source_of
+from splitjit._inputs.adapt import adapt
 from splitjit._operators import (
     INTEGERS,
     Dim,
@@ -94,7 +94,7 @@ class Split:
             If an input breaks a rule of the operator.
         """
         try:
-            return split_by_rule(source_of(data), _axis(axis), (NUM_SPLITS, self._num_splits))
+            return split_by_rule(adapt(data), _axis(axis), (NUM_SPLITS, self._num_splits))
         except SplitError as error:
             raise error.named("OpenVINO Split-1", x="data") from None
 
@@ -208,7 +208,7 @@ class VariadicSplit:
             If an input breaks a rule of the operator.
         """
         try:
-            x = source_of(data)
+            x = adapt(data)
             shape = x.shape
             index = _single_axis(axis)
             length = length_of(index, shape)

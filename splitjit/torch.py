@@ -1,20 +1,33 @@
 """torch's functions that split, with contiguous parts instead of views.
 
 Move a program by one import: ``import splitjit.torch as st``, then ``st.split`` for
-``torch.split``. Signatures, results and errors are those of torch: tuples of tensors. Where kernels
-do not reach the memory of a tensor, such as in a graph or on a device, torch splits and copies.
+``torch.split``. Signatures, results and errors are those of torch: tuples of tensors. If kernels
+cannot reach the memory of a tensor, for example in a graph or on a device, torch splits and copies.
+
+A program may also replace torch's own functions and methods, as in
+``torch.Tensor.chunk = splitjit.torch.chunk``. These things differ from torch:
+
+- The parts are no views. Writing to a part does not change the tensor.
+- Parts of a lazy conjugate or negative are resolved.
+- Nested and sparse tensors are split by torch, and the parts are copied in their layout, if torch
+  can do this.
+- ``torch.fx.symbolic_trace`` records the function of this module as one node.
+- ``torch.jit.script`` compiles torch's own functions only.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
-from splitjit._api.split import split as split_by_rule
-from splitjit._inputs.sources import SYMBOLIC_TRACE
-from splitjit._inputs.tensors import TensorSource, is_compiling, is_tensor, tensor_source
+from splitjit._api.split import split_by_rule
+from splitjit._docstrings import completed_by
+from splitjit._inputs.tensors import is_compiling, is_tensor, tensor_input
+from splitjit._plan.arguments import rule_of
+from splitjit._plan.protocols import Part, SupportsSlices
+from splitjit._planes import split_planes
 from splitjit.errors import SplitError, SplitTypeError
 
 __all__ = [
@@ -28,15 +41,10 @@ __all__ = [
     "vsplit",
 ]
 
-_ORIGINALS: dict[str, Any] = {
-    name: getattr(sys.modules.get("torch"), name, None) for name in __all__
-}
-"""torch's own functions, if torch is imported; a program may replace ``torch.split``."""
-
 
 def split(
-    tensor: Any, split_size_or_sections: int | Sequence[int], dim: int = 0
-) -> tuple[Any, ...]:
+    tensor: SupportsSlices[Part], split_size_or_sections: int | Sequence[int], dim: int = 0
+) -> tuple[Part, ...]:
     """Split a tensor into parts of a length, or of given lengths; see ``torch.split``.
 
     Parameters
@@ -51,212 +59,124 @@ def split(
     Returns
     -------
     tuple of torch.Tensor
-        Contiguous tensors that share no memory with `tensor`.
+        Contiguous tensors that share no memory with the tensor.
 
     See Also
     --------
     splitjit.split : The function of splitjit, for all rules.
     """
-    return _parts(
-        "split", {"split": split_size_or_sections}, tensor, dim, split_size_or_sections, dim
-    )
+    rule = {"split": split_size_or_sections}
+    return _parts("split", rule, dim, tensor, split_size_or_sections, dim)
 
 
-def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+@completed_by(split)
+def split_with_sizes(
+    input: SupportsSlices[Part], split_sizes: Sequence[int], dim: int = 0
+) -> tuple[Part, ...]:
     """Split a tensor into parts of given lengths; see ``torch.split_with_sizes``.
 
     Parameters
     ----------
-    input : torch.Tensor
-        The tensor to split.
     split_sizes : sequence of int
         The length of each part.
-    dim : int, default 0
-        The dimension along which to split.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        Contiguous tensors that share no memory with `input`.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
     """
     rule = {"split": split_sizes} if isinstance(split_sizes, (list, tuple)) else None
-    return _parts("split_with_sizes", rule, input, dim, split_sizes, dim)
+    return _parts("split_with_sizes", rule, dim, input, split_sizes, dim)
 
 
-def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+@completed_by(split)
+def chunk(input: SupportsSlices[Part], chunks: int, dim: int = 0) -> tuple[Part, ...]:
     """Split a tensor into at most so many parts of equal length; see ``torch.chunk``.
 
     Parameters
     ----------
-    input : torch.Tensor
-        The tensor to split.
     chunks : int
         The largest number of parts. The last part is smaller if the length is no multiple.
-    dim : int, default 0
-        The dimension along which to split.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        Contiguous tensors that share no memory with `input`.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
     """
-    rule = None
-    if type(chunks) is int and chunks > 0 and _reached(input) and -input.ndim <= dim < input.ndim:
-        rule = {"split": -(-input.shape[dim] // chunks)}
-    return _parts("chunk", rule, input, dim, chunks, dim)
+    rule, rank = None, _rank(input)
+    if type(chunks) is int and chunks > 0 and type(dim) is int and -rank <= dim < rank:
+        rule = {"split": -(-input.shape[dim] // chunks)}  # type: ignore[attr-defined]
+    return _parts("chunk", rule, dim, input, chunks, dim)
 
 
-def tensor_split(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+@completed_by(split)
+def tensor_split(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor into parts that differ by one, or before indices; see ``torch.tensor_split``.
 
     Parameters
     ----------
-    input : torch.Tensor
-        The tensor to split.
     *args, **kwargs
         ``indices_or_sections, dim=0``. By name: `indices`, `sections` or
         `tensor_indices_or_sections`, as in torch.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        Contiguous tensors that share no memory with `input`.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
     """
     value, dim = _value_and_dim(args, kwargs, 0)
-    return _parts("tensor_split", _rule("num_sections", value), input, dim, *args, **kwargs)
+    return _parts("tensor_split", _rule("num_sections", value), dim, input, *args, **kwargs)
 
 
-def hsplit(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """Split a tensor along its second dimension, or a 1-D tensor along its only one.
-
-    The same as ``torch.hsplit``: a number of parts must divide the length.
+@completed_by(split)
+def hsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
+    """Split a tensor along its second dimension, or its only one; see ``torch.hsplit``.
 
     Parameters
     ----------
-    input : torch.Tensor
-        The tensor to split.
     *args, **kwargs
-        ``indices_or_sections``, or by name `indices` or `sections`, as in torch.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        Contiguous tensors that share no memory with `input`.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
+        ``indices_or_sections``, or by name `indices` or `sections`, as in torch. A number of
+        parts must divide the length.
     """
-    dim = 0 if getattr(input, "ndim", 0) == 1 else 1
     value, _ = _value_and_dim(args, kwargs, None)
-    return _parts("hsplit", _rule("num_splits", value), input, dim, *args, **kwargs)
+    dim = 0 if _rank(input) == 1 else 1
+    return _parts("hsplit", _rule("num_splits", value), dim, input, *args, **kwargs)
 
 
-def vsplit(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+@completed_by(split)
+def vsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor of two or more dimensions along the first; see ``torch.vsplit``.
 
     Parameters
     ----------
-    input : torch.Tensor
-        The tensor to split.
     *args, **kwargs
         ``indices_or_sections``, or by name `indices` or `sections`, as in torch.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        Contiguous tensors that share no memory with `input`.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
     """
     value, _ = _value_and_dim(args, kwargs, None)
-    rule = _rule("num_splits", value) if getattr(input, "ndim", 0) >= 2 else None
-    return _parts("vsplit", rule, input, 0, *args, **kwargs)
+    rule = _rule("num_splits", value) if _rank(input) >= 2 else None
+    return _parts("vsplit", rule, 0, input, *args, **kwargs)
 
 
-def dsplit(input: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+@completed_by(split)
+def dsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor of three or more dimensions along the third; see ``torch.dsplit``.
 
     Parameters
     ----------
-    input : torch.Tensor
-        The tensor to split.
     *args, **kwargs
         ``indices_or_sections``, or by name `indices` or `sections`, as in torch.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        Contiguous tensors that share no memory with `input`.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
     """
     value, _ = _value_and_dim(args, kwargs, None)
-    return _parts("dsplit", _rule("num_splits", value), input, 2, *args, **kwargs)
+    return _parts("dsplit", _rule("num_splits", value), 2, input, *args, **kwargs)
 
 
-def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
+@completed_by(split)
+def unbind(
+    input: SupportsSlices[Part], dim: int = 0, *, out: Sequence[Any] | None = None
+) -> tuple[Part, ...]:
     """Split a tensor into tensors of one dimension less; see ``torch.unbind``.
 
     Parameters
     ----------
-    input : torch.Tensor
-        The tensor to split.
-    dim : int, default 0
-        The dimension that the parts do not have.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        Contiguous tensors that share no memory with `input`.
-
-    See Also
-    --------
-    splitjit.split : The function of splitjit, for all rules.
+    out : sequence of torch.Tensor, optional
+        The tensors to write the parts to, one per part, by the rules of `splitjit.split`.
+        torch's function has no such parameter.
     """
-    if _reached(input):
-        try:
-            parts = split_by_rule(input, 1, axis=dim)
-        except SplitError:
-            pass
-        else:
-            return tuple([part.squeeze(dim) for part in parts])
-    return _clones(_original("unbind")(input, dim))
-
-
-def _torch() -> Any:
-    return sys.modules.get("torch") or import_module("torch")
-
-
-def _original(name: str) -> Callable[..., Any]:
-    """Return a function of torch, also if a program has replaced it by ours."""
-    original: Callable[..., Any] = _ORIGINALS.get(name) or getattr(_torch(), name)
-    return original
-
-
-def _reached(x: Any) -> bool:
-    """Return whether kernels read the tensor, so that `splitjit.split` is faster than torch."""
-    return is_tensor(x) and not is_compiling() and isinstance(tensor_source(x), TensorSource)
+    if out is not None:
+        return split_planes("unbind", input, dim, out)
+    parts = _parts_of_kernels({"split": 1}, dim, input)
+    if parts:
+        return tuple([part.squeeze(dim) for part in parts])
+    return _parts_of_torch("unbind", input, dim)
 
 
 def _parts(
-    name: str, rule: dict[str, Any] | None, x: Any, dim: Any, /, *args: Any, **kwargs: Any
+    name: str, rule: dict[str, Any] | None, dim: Any, x: Any, /, *args: Any, **kwargs: Any
 ) -> tuple[Any, ...]:
     """Split by `splitjit.split` if it takes the arguments, and otherwise by torch.
 
@@ -267,28 +187,82 @@ def _parts(
         make: between descending indices, or one empty part of an axis of length 0.
     rule : dict or None
         The rule as an argument of `splitjit.split`, or None if only torch knows.
-    x, dim
-        The tensor, and the dimension of the rule.
+    dim, x
+        The dimension of the rule, and the tensor.
     *args, **kwargs
         The arguments of torch's function after the tensor.
     """
-    if rule and _reached(x):
-        (value,) = rule.values()
-        if not (isinstance(value, (list, tuple)) and "split" in rule and -1 in value):
-            try:
-                parts = split_by_rule(x, axis=dim, **rule)
-            except SplitError:
-                parts = []
-            if parts:
-                return tuple(parts)
-    return _clones(_original(name)(x, *args, **kwargs))
+    return _parts_of_kernels(rule, dim, x) or _parts_of_torch(name, x, *args, **kwargs)
 
 
-def _clones(views: Sequence[Any]) -> tuple[Any, ...]:
-    if not isinstance(views, (tuple, list)):  # a proxy of torch.fx.symbolic_trace
-        raise SplitTypeError("split", f"x of type {type(views).__name__}", SYMBOLIC_TRACE)
-    contiguous = _torch().contiguous_format
+def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[Any, ...]:
+    """Return no parts if kernels do not reach the tensor, or if the rule is not one of ours."""
+    if rule is None or not is_tensor(x) or is_compiling():
+        return ()
+    lengths = rule.get("split")
+    if isinstance(lengths, (list, tuple)) and -1 in lengths:  # torch has no length for the rest
+        return ()
+    try:
+        given = tensor_input(x)
+        if given.array is not None:
+            return tuple(split_by_rule(given, dim, rule_of(**{"split": None, **rule})))
+    except SplitError:
+        pass
+    return ()
+
+
+def _parts_of_torch(name: str, x: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Split by torch, and copy the views. A symbolic trace records this module's own function."""
+    torch = _torch()
+    if isinstance(x, torch.fx.Proxy):
+        traced: Any = torch.overrides.handle_torch_function(
+            globals()[name], (x,), x, *args, **kwargs
+        )
+        return traced  # type: ignore[no-any-return]
+    views = _original(name, x)(x, *args, **kwargs)
+    contiguous = torch.contiguous_format
     return tuple([view.clone(memory_format=contiguous) for view in views])
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def _originals() -> dict[str, Any]:
+    """Return torch's own functions, and the method that ``torch.split`` calls.
+
+    If a program replaced them before this module knew torch, the operators behind them.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    found = {name: getattr(torch, name) for name in __all__} | {"Tensor.split": torch.Tensor.split}
+    return {
+        name: getattr(torch.ops.aten, name.rpartition(".")[2])
+        if getattr(function, "__module__", None) == __name__
+        else function
+        for name, function in found.items()
+    }
+
+
+_ORIGINALS = _originals()
+
+
+def _original(name: str, x: Any) -> Callable[..., Any]:
+    """Return a function of torch, also if a program has replaced it by ours."""
+    if not _ORIGINALS:  # torch was imported after this module
+        _ORIGINALS.update(_originals())
+    original: Callable[..., Any] = _ORIGINALS[
+        "Tensor.split" if name == "split" and is_tensor(x) else name
+    ]
+    return original
+
+
+def _rank(x: Any) -> int:
+    """Return the rank of a tensor. torch itself refuses other objects, or traces them."""
+    return int(x.ndim) if is_tensor(x) else 0
 
 
 def _value_and_dim(args: tuple[Any, ...], kwargs: dict[str, Any], dim: int | None) -> Any:
@@ -306,3 +280,13 @@ def _rule(count: str, value: Any) -> dict[str, Any] | None:
     if type(value) is int:
         return {count: value}
     return {"indices": value} if isinstance(value, (list, tuple)) else None
+
+
+def _refuse_script(name: str) -> None:
+    fix = f"restore torch.{name} while you script, or use torch.jit.trace or torch.export"
+    rule = f"only torch.{name} itself can be compiled; {fix}"
+    raise SplitTypeError(f"splitjit.torch.{name}", "used in torch.jit.script", rule)
+
+
+for _name in __all__:  # torch.jit.script calls this attribute of a function
+    globals()[_name].__prepare_scriptable__ = functools.partial(_refuse_script, _name)

@@ -48,10 +48,11 @@ class GuardedBlock(NamedTuple):
     address: int
 
 
-class Guard:
-    """A replacement for the pool: each block of fresh parts begins or ends at a protected page."""
+class Guard(buffers._Pool):
+    """A pool whose blocks begin or end at a protected page."""
 
     def __init__(self, rng: random.Random) -> None:
+        super().__init__(0)
         self.rng = rng
 
     def take(self, nbytes: int) -> GuardedBlock:

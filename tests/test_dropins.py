@@ -9,6 +9,7 @@ import pytest
 
 import splitjit
 from splitjit import numpy as ours
+from tests import processes
 
 
 def outcome(function, *args, **kwargs):
@@ -98,6 +99,154 @@ def test_no_library_is_imported():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert {"numpy", "torch"} <= set(dir(splitjit))
     assert importlib.import_module("splitjit.numpy") is splitjit.numpy
+
+
+# ---- objects of other classes -----------------------------------------------------------
+
+
+class Keeper:
+    """A class that answers NumPy's functions itself, with objects of its own."""
+
+    def __array_function__(self, func, types, args, kwargs):
+        return func.__name__
+
+
+def dates():
+    return pytest.importorskip("pandas").date_range("2020", periods=6, tz="UTC")
+
+
+def index():
+    return pytest.importorskip("pandas").Index([3, 1, 2, 6, 5, 4], name="n")
+
+
+def categories():
+    return pytest.importorskip("pandas").Categorical([*"abcabc"])
+
+
+def data_array():
+    xarray = pytest.importorskip("xarray")
+    return xarray.DataArray(np.arange(6), dims="t", coords={"t": np.arange(6) * 10})
+
+
+def array_of_jax():
+    return pytest.importorskip("jax").numpy.arange(6)
+
+
+def time():
+    return pytest.importorskip("astropy.time").Time(np.arange(6.0) + 60000, format="mjd")
+
+
+def quantity():
+    return np.arange(6.0) * pytest.importorskip("astropy.units").m
+
+
+def measured():
+    return np.arange(6.0) * pytest.importorskip("pint").UnitRegistry().m
+
+
+def sparse():
+    return pytest.importorskip("sparse").COO.from_numpy(np.arange(6))
+
+
+def with_gradient():
+    return pytest.importorskip("torch").arange(6.0).requires_grad_()
+
+
+OBJECTS = [Keeper, dates, index, categories, data_array, array_of_jax, time, quantity, measured,
+           sparse, with_gradient, lambda: [*range(6)], lambda: np.arange(6).view(np.recarray),
+           lambda: np.ma.masked_less(np.arange(6), 2)]  # fmt: skip
+WITH_UNSTACK = [] if not hasattr(np, "unstack") else ["unstack"]
+
+
+def values(part):
+    if hasattr(part, "detach"):
+        return part.detach().tolist()
+    return str(part.todense() if hasattr(part, "todense") else part)
+
+
+@pytest.mark.parametrize("name", ["split", "array_split", "hsplit", *WITH_UNSTACK])
+@pytest.mark.parametrize("make", OBJECTS)
+def test_parts_have_the_class_that_numpy_gives_them(make, name):
+    x, arguments = make(), () if name == "unstack" else (2,)
+    wanted = outcome(getattr(np, name), x, *arguments)
+    parts = outcome(getattr(ours, name), x, *arguments)
+    assert type(parts) is type(wanted)
+    if isinstance(wanted, str) or isinstance(wanted[0], type):
+        assert parts == wanted
+        return
+    assert [type(part) for part in parts] == [type(part) for part in wanted]
+    assert [values(part) for part in parts] == [values(part) for part in wanted]
+    if isinstance(parts[0], np.ndarray):
+        assert not np.shares_memory(parts[0], x)
+
+
+def test_labels_units_and_gradients_stay_with_the_parts():
+    _, second = ours.array_split(dates(), 2)
+    assert str(second.tz) == "UTC"
+    assert ours.split(data_array(), 2)[1].t.values.tolist() == [30, 40, 50]
+    assert all(part.requires_grad for part in ours.split(with_gradient(), 2))
+    if WITH_UNSTACK:
+        assert str(ours.unstack(quantity())[2]) == "2.0 m"
+
+
+def test_a_test_of_pandas_itself(monkeypatch):
+    """`array_split` of dates with a time zone: pandas/tests/indexes/datetimes/test_indexing."""
+    pd = pytest.importorskip("pandas")
+    monkeypatch.setattr(np, "array_split", ours.array_split)
+    indices = pd.date_range("2016-01-01 00:00:00+0200", freq="s", periods=10)
+    result = np.split(indices, indices_or_sections=[])[0]
+    pd.testing.assert_index_equal(result, indices._with_freq(None))
+
+
+def test_parts_of_a_broadcast_array_have_memory_of_their_own():
+    for part in ours.split(np.broadcast_to(np.int8(1), (4, 6)), 2):
+        assert part.flags.owndata or part.base is not None
+        assert part.flags.writeable
+        assert part.strides == (6, 1)
+
+
+# ---- planes: parts without the axis, written to given arrays ----------------------------
+
+
+PLANES = [((4, 6, 3), -1), ((3, 4, 6), 0), ((4, 3, 6), 1), ((3,), 0), ((40, 600, 3), 2)]
+
+
+@pytest.mark.parametrize(("shape", "axis"), PLANES)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_unstack_into_planes(shape, axis, order):
+    x = np.arange(np.prod(shape)).reshape(shape)
+    wanted = tuple(np.moveaxis(x, axis, 0))
+    for given in (x, np.asfortranarray(x), np.ma.array(x)) if order == "C" else (x, x.tolist()):
+        planes = [np.zeros(np.shape(part), x.dtype, order) for part in wanted]
+        if isinstance(given, np.ma.MaskedArray):
+            planes = [np.ma.array(plane) for plane in planes]
+        parts = ours.unstack(given, axis=axis, out=planes)
+        assert type(parts) is tuple
+        assert all(part is plane for part, plane in zip(parts, planes, strict=True))
+        assert all(np.array_equal(*pair) for pair in zip(parts, wanted, strict=True))
+
+
+WRONG_PLANES = [
+    (lambda x: [np.zeros((2, 4, 1))] * 3, r"out\[0\] of shape \(2, 4, 1\): part 0 has .*\(2, 4\)"),
+    (lambda x: [np.zeros((4, 2))] * 3, r"out\[0\] of shape \(4, 2\): part 0 has shape \(2, 4\)"),
+    (lambda x: [np.zeros((2, 4))] * 2, "out of 2 arrays: must have an array for each of 3"),
+    (lambda x: [np.zeros((2, 4))] * 3, r"out\[0\] and out\[1\]: must not share memory"),
+    (lambda x: [x[..., 0], *np.zeros((2, 2, 4))], r"out\[0\] and x: must not share memory"),
+    (lambda x: [np.zeros((2, 4), "i4")] * 3, r"out\[0\] of dtype int32"),
+    (lambda x: [[[0.0] * 4] * 2] * 3, r"out\[0\] of type list"),
+    (lambda x: 5, "out of type int"),
+]
+
+
+@pytest.mark.parametrize(("make", "says"), WRONG_PLANES)
+def test_planes_refused(make, says):
+    x = np.arange(24.0).reshape(2, 4, 3)
+    out = make(x)
+    with pytest.raises(splitjit.SplitError, match=f"^unstack: {says}"):
+        ours.unstack(x, axis=-1, out=out)
+    assert x.tolist() == np.arange(24.0).reshape(2, 4, 3).tolist()
+    with pytest.raises(splitjit.SplitError, match="^unstack: axis=3"):
+        ours.unstack(x, axis=3, out=out)
 
 
 # ---- torch ------------------------------------------------------------------------------
@@ -209,9 +358,111 @@ def test_a_program_may_replace_the_functions_of_numpy(name, monkeypatch):
     assert [part.tolist() for part in getattr(np, name)(x, 2)] == [p.tolist() for p in wanted]
 
 
-def test_a_program_may_replace_the_functions_of_torch(monkeypatch):
+NAMES = ["split", "chunk", "tensor_split", "hsplit", "vsplit", "dsplit", "split_with_sizes",
+         "unbind"]  # fmt: skip
+
+
+@pytest.fixture
+def replaced(monkeypatch):
     torch = pytest.importorskip("torch")
-    x = torch.arange(6.0).to("meta")  # torch itself splits it
-    for name, argument in (("split", 2), ("chunk", 3), ("tensor_split", 3)):
+    for name in NAMES:
         monkeypatch.setattr(torch, name, getattr(splitjit.torch, name))
-        assert [part.shape for part in getattr(torch, name)(x, argument)] == [(2,)] * 3
+        monkeypatch.setattr(torch.Tensor, name, getattr(splitjit.torch, name))
+    return torch
+
+
+def test_a_program_may_replace_the_functions_and_methods_of_torch(replaced):
+    torch = replaced
+    for x in (torch.arange(6.0).to("meta"), torch.zeros(0), torch.arange(6.0),
+              torch.arange(6.0).requires_grad_(), (torch.ones(6) * 1j).conj(),
+              torch.ones(6).as_subclass(torch.nn.Buffer)):  # fmt: skip
+        for call in (x.split, lambda size, x=x: torch.split(x, size)):
+            assert [tuple(part.shape) for part in call(2)] == [(2,)] * 3 or not x.numel()
+            sizes = [2, 4] if x.numel() else [0, 0]
+            assert [tuple(part.shape) for part in call(sizes)] == [(n,) for n in sizes]
+        for name, argument in (("chunk", 3), ("tensor_split", 3), ("hsplit", 3)):
+            assert len(getattr(torch, name)(x, argument)) == len(getattr(x, name)(argument))
+        assert len(x.unbind()) == x.numel()
+    parts = torch.vmap(lambda x: x.split(2))(torch.arange(12.0).reshape(2, 6))
+    assert [tuple(part.shape) for part in parts] == [(2, 2)] * 3
+
+
+GRAPHS = """
+import warnings
+import torch, splitjit
+from splitjit import SplitTypeError
+
+warnings.simplefilter("ignore")
+
+class Splits(torch.nn.Module):
+    def forward(self, x):
+        a, b = torch.split(x, 2)
+        c, d = torch.chunk(x, 2)
+        e, f = x.split([1, 3])[1].tensor_split([1])
+        return a + b + c + d + torch.unbind(x)[1] + e.sum() + f.sum()
+
+x = torch.arange(4.0)
+wanted = Splits()(x)
+for name in splitjit.torch.__all__:
+    setattr(torch, name, getattr(splitjit.torch, name))
+    setattr(torch.Tensor, name, getattr(splitjit.torch, name))
+graph = torch.fx.symbolic_trace(Splits())
+names = {node.target for node in graph.graph.nodes}
+assert names & {splitjit.torch.chunk, "chunk"}, names  # a method, if the trace finds it as one
+compiled = torch.compile(Splits(), backend="eager", fullgraph=True)
+exported = [torch.export.export(Splits(), (x,), strict=strict).module() for strict in (True, False)]
+for made in (graph, torch.jit.trace(Splits(), x), compiled, *exported):
+    assert torch.equal(made(x), wanted)
+try:
+    torch.jit.script(Splits())
+except SplitTypeError as error:
+    assert "only torch.split itself can be compiled; restore torch.split" in str(error), error
+else:
+    raise AssertionError
+"""
+
+
+@pytest.mark.slow
+def test_graphs_of_a_program_that_replaced_the_functions(torch, tmp_path):
+    """A process of its own: torch keeps tables of its functions."""
+    processes.run(tmp_path, GRAPHS)
+
+
+def test_torch_may_be_imported_after_splitjit_torch():
+    pytest.importorskip("torch")
+    code = """
+import splitjit.torch
+import torch
+for name in splitjit.torch.__all__:
+    setattr(torch, name, getattr(splitjit.torch, name))
+    setattr(torch.Tensor, name, getattr(splitjit.torch, name))
+x = torch.arange(4.0, device="meta")
+assert len(torch.split(x, 2)) == len(x.split([2, 2])) == len(torch.chunk(x, 2)) == 2
+assert len(torch.unbind(x)) == len(torch.tensor_split(x, (1, 2, 3))) == 4
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ---- planes of tensors ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "dim"), PLANES)
+def test_unbind_into_planes(torch, shape, dim):
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.arange(int(np.prod(shape))).reshape(shape).to(dtype)
+        planes = [torch.zeros_like(part) for part in x.unbind(dim)]
+        parts = splitjit.torch.unbind(x, dim, out=planes)
+        assert all(part is plane for part, plane in zip(parts, planes, strict=True))
+        assert all(torch.equal(*pair) for pair in zip(parts, x.unbind(dim), strict=True))
+
+
+def test_planes_of_tensors_refused(torch):
+    x = torch.arange(24.0).reshape(2, 4, 3)
+    for out, says in (
+        ([torch.zeros(2, 4, 1)] * 3, r"out\[0\] of shape \(2, 4, 1\): part 0 has shape \(2, 4\)"),
+        ([torch.zeros(2, 4)] * 3, r"out\[0\] and out\[1\]: must not share"),
+        ([torch.zeros(2, 4, dtype=torch.int32)] * 3, r"out\[0\] of dtype torch.int32"),
+        ([np.zeros((2, 4), "f4")] * 3, r"out\[0\] of type ndarray"),
+    ):
+        with pytest.raises(splitjit.SplitError, match=f"^unbind: {says}"):
+            splitjit.torch.unbind(x, -1, out=out)

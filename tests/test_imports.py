@@ -28,22 +28,28 @@ _plan.cache _plan.protocols _plan.rules _plan.dtypes _plan.classes
 _plan.arguments
 _plan.sizes
 _plan.plan
-_plan.drawing _inputs.arrays _inputs.foreign _inputs.owners _inputs.reach
-_inputs.tensors _inputs.masked
-_inputs.sources
+_plan.drawing _inputs.arrays _inputs.reach
+_inputs.input
+_inputs.foreign _inputs.owners
+_inputs.memory
+_inputs.tensors
+_inputs.adapt
 _copy.events
-_copy.addresses _copy.overlap _copy.loading _copy.cores _copy.structs
+_copy.addresses _copy.overlap _copy.frames _copy.object_files _copy.builtins _copy.cores _copy.structs
+_copy.loading
 _copy.crossovers
 _copy.outputs _copy.layout _copy.governor _copy.objects
 _copy.buffers _copy.threads
-_copy.slices _copy.loops
-_copy.entry
+_copy.slices _copy.compiled
 _copy.recipe _copy.warmup
+_api.adapted
+_api.lazy
 _api.run
 _api.binding _api.explanation
 _api.plan
 _api.split _api.explain
-_operators
+_operators _docstrings
+_planes
 onnx openvino numpy torch dask
 files.transaction files.places
 files.formats
@@ -79,6 +85,11 @@ MODULES = modules_of(PACKAGE)
 KERNELS = [module for module in MODULES if module.startswith("splitjit._kernels")]
 
 
+def name_called(call):
+    """Return the last name of what is called: `import_module` of ``importlib.import_module``."""
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
 def imported_by(module, modules=MODULES):
     """Return the modules of the package that a module imports, and those in functions alone."""
     tree = ast.parse(modules[module].read_text(encoding="utf-8"))
@@ -93,6 +104,9 @@ def imported_by(module, modules=MODULES):
             names = [name if name in modules else node.module for name in full]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Call) and name_called(node) in ("import_module", "__import__"):
+            constants = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+            names = [name for name in constants if isinstance(name, str)]
         else:
             continue
         found[node in inside] |= {name for name in names if name.split(".")[0] == package}

@@ -25,7 +25,7 @@ def test_no_two_functions_share_a_name():
     assert len({name.rsplit("_")[-1] for name in names}) == 1  # the hash of the source
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_code_that_processes_compiled_in_different_orders_fits_together(tmp_path):
     """Each process numbers the functions it compiles; the last one loads code saved by others."""
     split = """
@@ -61,7 +61,7 @@ if len(sys.argv) > 3:
         subprocess.run([sys.executable, "-c", split, *order], env=environment, check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_kind_added_to_the_table_works(tmp_path):
     """The layout chooses the loop, and the loop chooses its code, from the same table."""
     source = Path(splitjit.__file__).parent
@@ -79,7 +79,7 @@ from splitjit._copy import crossovers
 from splitjit._copy.layout import fresh_layout
 
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
-splitjit.SplitPlan._entry = property(lambda plan: None, lambda plan, entry: None)
+splitjit.SplitPlan._compiled = property(lambda plan: None, lambda plan, compiled: None)
 for stream_from in (0, 1 << 62):
     crossovers._STREAM_FROM = stream_from
     for itemsize in (1, 2, 4):

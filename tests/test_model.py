@@ -18,10 +18,10 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, openvino, plan_split
-from splitjit._copy import buffers, crossovers
+from splitjit._copy import buffers, loading
 from splitjit.onnx import Split, SplitToSequence
 from tests import model
-from tests.conftest import forget_recipes
+from tests.conftest import take
 from tests.hostile import HOSTILE, foreign
 from tests.test_split import random_array
 
@@ -402,9 +402,7 @@ class Memory(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(buffers, "_MAPPED_FROM", 1)
         self.patch.setattr(buffers, "POOL", buffers._Pool(2**16))
-        forget_recipes(self.patch.setattr)
-        self.patch.setattr(crossovers, "_NUMPY_BELOW", 1)
-        self.patch.setattr(crossovers, "_NUMPY_BELOW_IF_FEW_RUNS", 1)
+        take("slices" if loading.never_compiles() else "serial", self.patch.setattr)
         self.boxes = []
         self.count = 0
 

@@ -18,7 +18,7 @@ from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._copy import crossovers, loading
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
-from tests.cases import random_cases
+from tests.cases import RANDOM_CASES, random_cases
 
 pytestmark = [
     pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled"),
@@ -69,19 +69,26 @@ def assert_same(parts, expected):
 X = np.arange(6 * 10, dtype=np.float64).reshape(6, 10)
 
 
+def long(*values):
+    """Mark parameters: each type of an argument is compiled anew, which takes two seconds."""
+    return [pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "split",
     [
         (2, 3, 5),
-        [10, 0],
-        np.array([4, 6], np.int32),
-        np.array([4, 6], np.uint64),
-        typed.List([1, 9]),
-        (np.int8(1), 9),
-        3,
-        np.array(3),
-        10**12,
+        *long(
+            [10, 0],
+            np.array([4, 6], np.int32),
+            np.array([4, 6], np.uint64),
+            typed.List([1, 9]),
+            (np.int8(1), 9),
+            3,
+            np.array(3),
+            10**12,
+        ),
     ],
     ids=repr,
 )
@@ -95,14 +102,16 @@ def test_what_split_may_be(split):
 @pytest.mark.parametrize(
     "indices",
     [
-        (2, 5),
-        [-4, 20],
-        np.array([4, -1], np.int8),
         np.array([4, 2**63, 2**64 - 1], np.uint64),
-        typed.List([1, 9]),
-        (np.int8(-3), np.uint64(2**63)),
-        (-(2**63), 2**63 - 1),
-        (),
+        *long(
+            (2, 5),
+            [-4, 20],
+            np.array([4, -1], np.int8),
+            typed.List([1, 9]),
+            (np.int8(-3), np.uint64(2**63)),
+            (-(2**63), 2**63 - 1),
+            (),
+        ),
     ],
     ids=repr,
 )
@@ -112,7 +121,7 @@ def test_what_indices_may_be(indices):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_into_nothing():
     nothing = np.empty((0, 3))
     assert by_split(nothing, (), 0) == []
@@ -120,14 +129,14 @@ def test_nothing_into_nothing():
     assert_same(by_split(nothing, 2, 1), splitjit.split(nothing, 2, axis=1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("sizes", [(-1, 11), (11, -1), (2**63 - 1, 2**63 - 1, 12)])
 def test_lengths_that_only_seem_to_sum_to_the_axis_length(sizes):
     with pytest.raises(SplitError, match="must sum to"):
         by_split(X, np.array(sizes), 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_integers_beyond_those_with_a_sign():
     huge = np.uint64(2**64 - 1)  # -1 as a signed integer
     for count in huge, np.uint64(2**63):  # the second equals 2**63 - 1 as a float
@@ -143,14 +152,14 @@ def test_integers_beyond_those_with_a_sign():
             wrong()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_more_parts_than_there_may_be():
     x = np.broadcast_to(np.uint8(1), 2**31)
     with pytest.raises(SplitError, match="2147483648 parts are more than the 2147483647"):
         by_split(x, 1, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(most_parts() >= MAX_PARTS, reason="there is memory for all")
 def test_more_parts_than_there_is_memory_for():
     with pytest.raises(MemoryError, match="not enough memory for so many"):
@@ -175,7 +184,7 @@ def shorten_sums(text):
 
 @pytest.mark.slow
 def test_the_rules_are_those_of_python():
-    """In 1000 random cases of each rule, both return equal parts or refuse by the same rule."""
+    """In random cases of each rule, both return equal parts or refuse by the same rule."""
     compiled = {
         "split": by_split,
         "num_outputs": by_num_outputs,
@@ -184,7 +193,7 @@ def test_the_rules_are_those_of_python():
         "num_sections": by_num_sections,
     }
     seen = collections.Counter()
-    for x, rule in random_cases(1000):
+    for x, rule in random_cases(RANDOM_CASES):
         name, value = next(iter(rule.items()))
         try:
             expected = splitjit.split(x, **rule)
@@ -202,7 +211,7 @@ def test_the_rules_are_those_of_python():
             assert_same(compiled[name](x, value, rule["axis"]), expected)
             seen[name, "split"] += 1
     assert len(seen) == 10
-    assert min(seen.values()) > 100
+    assert min(seen.values()) > RANDOM_CASES // 10
 
 
 SOURCES = [
@@ -219,7 +228,11 @@ SOURCES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("x", SOURCES, ids=lambda x: f"{x.dtype} {x.ndim}-D")
+@pytest.mark.parametrize(
+    "x",
+    [SOURCES[1], SOURCES[-1], *long(SOURCES[0], *SOURCES[2:-1])],
+    ids=lambda x: f"{x.dtype} {x.ndim}-D",
+)
 def test_any_dtype_rank_and_layout(x):
     for axis in range(-x.ndim, x.ndim):
         for chunk in (1, 2, 5):
@@ -230,7 +243,7 @@ def test_any_dtype_rank_and_layout(x):
                 assert part.tobytes() == right.tobytes()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(3, 700_001), (70_000, 30), (250_000, 8)])
 def test_large_arrays_are_streamed(shape):
     """Long, short and very short runs; blocks end at any row."""
@@ -256,14 +269,14 @@ def test_split_into_writes_to_what_is_there():
     assert np.array_equal(np.hstack(outs), X)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_split_into_takes_a_list_and_a_chunk():
     outs = [np.zeros((4, 10)), np.zeros((2, 10))]
     into(X, outs, 4, 0)
     assert np.array_equal(np.vstack(outs), X)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_split_into_takes_empty_parts_from_anywhere():
     whole = X.copy()
     into(whole, [out := np.zeros_like(X), whole[:, 3:3]], np.array([10, 0]), 1)
@@ -427,7 +440,7 @@ def test_split_into_takes_outputs_of_several_layouts():
     assert not any(out.any() for out in outs)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_split_into_takes_every_rule():
     outs = [np.zeros((3, 10)), np.zeros((3, 10))]
     into_by_counts(X, outs)
@@ -447,7 +460,7 @@ def test_exactly_one_rule():
         njit(lambda x: splitjit.split(x))(X)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_refusals_say_what_was_received():
     with pytest.raises(SplitError, match=r"^split: axis=2 of rank 2: axis must be in \[-2, 1\]"):
         by_split(X, 2, 2)
@@ -473,7 +486,7 @@ RULES = [(split, "split") for split in ([4, 5], [11, -1], (-1, -1), 0, -1)] + [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("value", "name"), RULES, ids=str)
 def test_refusals_have_the_rule_text_of_python(value, name):
     compiled = {
@@ -491,7 +504,7 @@ def test_refusals_have_the_rule_text_of_python(value, name):
         assert sum(part.shape[1] for part in compiled[name]()) == 10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_parallel_code():
     @njit(parallel=True, nogil=True)
     def sums(x, n):
@@ -544,7 +557,7 @@ def test_refusals_are_caught_in_compiled_code():
     assert (sum_or(x, 2, 0.5), sum_or(x, 0, 0.5)) == (6, 1.5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("function", "right"), [(after_a_try, 27), (generated, [3.0] * 6)])
 def test_calls_in_other_places(function, right):
     x = np.ones((3, 6)) if function is generated else np.ones(18)
@@ -702,7 +715,7 @@ def _write_before_and_after(x):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "function", [_scale_rows, _store_in_rows, _fill_rows, _write_before_and_after]
+    "function", [_write_before_and_after, *long(_scale_rows, _store_in_rows, _fill_rows)]
 )
 def test_what_the_caller_writes_to_rows_is_kept(function):
     # Numba would remove such writes as dead code if it inlined the call.

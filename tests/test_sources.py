@@ -111,7 +111,7 @@ def test_masked_outputs_refused():
         split(x, 3, axis=1, out=out)
     with pytest.raises(SplitTypeError, match="out of type int"):
         split(x, 3, axis=1, out=5)
-    with pytest.raises(SplitTypeError, match="the bound arrays are ndarrays"):
+    with pytest.raises(SplitTypeError, match="must be a masked array"):
         plan_split(x.shape, 3, axis=1).bind([np.zeros((4, 3)), np.zeros((4, 3))])(x)
 
 
@@ -238,5 +238,5 @@ def test_refused_outputs_show_their_dtype():
 def test_lazy_arrays_are_not_computed():
     da = pytest.importorskip("dask.array")
     into = plan_split((4,), 2).bind([np.ones(2), np.ones(2)])
-    with pytest.raises(SplitError, match=r"x\.compute\(\)"):
+    with pytest.raises(SplitError, match=r"only dask\.array\.store"):
         into(da.ones(4, chunks=2))

@@ -22,6 +22,18 @@ COMMANDS = {
 }
 
 
+FIRST = ("split", True, "signal=KILL")
+CASES = [
+    FIRST,
+    *[
+        pytest.param(*command, inject, marks=pytest.mark.long)
+        for command in [("split", True), ("split", False), ("reshard", False)]
+        for inject in ["signal=KILL", "signal=TERM", "error=EIO"]
+        if (*command, inject) != FIRST
+    ],
+]
+
+
 def traced(folder, arguments, inject=None):
     """Run the command under strace; return its exit status, and the names of its calls."""
     command = [sys.executable, "-B", "-m", "splitjit", *arguments]
@@ -53,9 +65,8 @@ def contents(folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not works(), reason="needs strace, and the right to trace")
-@pytest.mark.parametrize("inject", ["signal=KILL", "signal=TERM", "error=EIO"])
-@pytest.mark.parametrize(("name", "force"), [("split", False), ("split", True), ("reshard", False)])
-def test_every_system_call(tmp_path, monkeypatch, inject, name, force):
+@pytest.mark.parametrize(("name", "force", "inject"), CASES)
+def test_every_system_call(tmp_path, monkeypatch, name, force, inject):
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.arange(120_000))  # large enough for space to be reserved
     if name == "reshard":

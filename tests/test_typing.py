@@ -98,27 +98,27 @@ def test_a_plan_is_one_whatever_the_rule() -> None:
     assert_type(plan.sizes, tuple[int, ...])
 
 
-NOT_ONE_RULE: list[Callable[[], object]] = [  # type checkers accept these
-    lambda: split(x),
-    lambda: split(x, axis=0, copy=False),
-    lambda: split(x, 3, num_outputs=2),
-    lambda: split(x, [3, 3], num_splits=2),
-    lambda: split(x, num_outputs=2, num_splits=2),
-    lambda: split([1, 2], 1, num_splits=2),
-    lambda: split(x, 3, indices=[3]),
-    lambda: split(x, num_sections=2, num_splits=2),
-    lambda: split(x, num_sections=2, indices=[3]),
-    lambda: plan_split((6,)),
-    lambda: plan_split((6,), num_outputs=2, num_splits=2),
-    lambda: split_into(x, out),
-]
-
-
 WRONG: list[Callable[[], object]] = [
+    # no rule
+    lambda: split(x),  # type: ignore
+    lambda: split(x, axis=0, copy=False),  # type: ignore
+    lambda: split([1, 2]),  # type: ignore
+    lambda: plan_split((6,)),  # type: ignore
+    lambda: plan_split((6,), axis=0),  # type: ignore
+    lambda: split_into(x, out),  # type: ignore
     # several rules
+    lambda: split(x, 3, num_outputs=2),  # type: ignore
+    lambda: split(x, [3, 3], num_splits=2),  # type: ignore
+    lambda: split(x, num_outputs=2, num_splits=2),  # type: ignore
+    lambda: split([1, 2], 1, num_splits=2),  # type: ignore
+    lambda: split(x, 3, indices=[3]),  # type: ignore
+    lambda: split(x, num_sections=2, num_splits=2),  # type: ignore
+    lambda: split(x, num_sections=2, indices=[3]),  # type: ignore
     lambda: plan_split((6,), 3, indices=[3]),  # type: ignore
     lambda: plan_split((6,), 3, num_outputs=2),  # type: ignore
+    lambda: plan_split((6,), num_outputs=2, num_splits=2),  # type: ignore
     lambda: split_into(x, out, 3, num_splits=2),  # type: ignore
+    lambda: split_into(x, out, num_outputs=2, num_splits=2),  # type: ignore
     # views together with out
     lambda: split(x, 3, out=out, copy=False),  # type: ignore
     lambda: plan(x, out, False),  # type: ignore
@@ -163,7 +163,15 @@ WRONG: list[Callable[[], object]] = [
 ]
 
 
-@pytest.mark.parametrize("use", [*NOT_ONE_RULE, *WRONG])
+# Type checkers accept these: Dask arrays and `out` have one overload for all rules.
+ACCEPTED: list[Callable[[], object]] = [
+    lambda: split(x, out=out),
+    lambda: split(x, num_outputs=2, num_splits=2, out=out),
+    lambda: splitjit.dask.split(da.ones(6), 3, num_splits=2),  # pyright: ignore
+]
+
+
+@pytest.mark.parametrize("use", [*WRONG, *ACCEPTED])
 def test_wrong_uses_are_refused(use: Callable[[], object]) -> None:
     with pytest.raises((SplitError, TypeError)):
         use()

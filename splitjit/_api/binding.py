@@ -10,18 +10,15 @@ from numpy.typing import ArrayLike
 
 from splitjit._api.run import run_plan
 from splitjit._copy.compiled import Compiled
-from splitjit._copy.outputs import check_apart, check_out
+from splitjit._copy.outputs import Targets, check_apart, check_out
 from splitjit._copy.recipe import Outputs, check_shape, recipe_of
-from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.sources import Source, source_of
 from splitjit._inputs.tensors import (
-    TensorSource,
     is_compiling,
     is_tensor,
     mark_written,
     out_arrays,
     reader,
-    tensor_source,
+    tensor_input,
 )
 from splitjit._plan.arguments import sequence
 from splitjit._plan.cache import keep
@@ -33,12 +30,9 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of
 def bind(plan: Plan, out: Any) -> Binding[Any]:
     """Bind outputs of any library, see `SplitPlan.bind`."""
     given = sequence(out)  # read once: a second reading may give other arrays
-    if given and is_tensor(given[0]):
-        foreign = type(tensor_source(given[0])) is not TensorSource
-        return ForeignBinding(plan, given) if foreign else TensorBinding(plan, given)
-    if given and issubclass(type(given[0]), np.ma.MaskedArray):
-        return MaskedBinding(plan, given)
-    return Binding(plan, out if given is None else given)
+    is_plain = given and is_tensor(given[0]) and tensor_input(given[0]).array is not None
+    kind = TensorBinding if is_plain else Binding
+    return kind(plan, out if given is None else given)
 
 
 class Binding(Generic[Part]):
@@ -63,21 +57,28 @@ class Binding(Generic[Part]):
     __slots__ = ("_compiled", "_dtype", "_out", "_outputs", "_owners", "_plan", "_seen", "_targets")
 
     def __init__(self, plan: Plan, out: Any) -> None:
-        first = out[0] if type(out) is tuple and out else None
+        self._plan = plan
+        self._compiled: Compiled | None = None  # of the last source
+        self._targets: Targets | None = None  # None if each call checks the outputs
+        self._out: list[Any] = list(out) if type(out) is tuple else []
+        first: Any = self._out[0] if self._out else None
+        if is_tensor(first):  # torch writes to it
+            self._dtype = first.dtype
+            return
         is_array = issubclass(type(first), np.ndarray)
-        dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
-        self._targets = check_out(plan, dtype, out)
-        check_apart(self._targets.parts)
-        self._plan, self._dtype = plan, dtype
-        self._out: list[Any] = self._targets.given
+        self._dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
+        targets = check_out(plan, self._dtype, out)
+        check_apart(targets.parts)
+        if issubclass(type(first), np.ma.MaskedArray):
+            return
+        self._targets = targets
         self._seen = [_look(array) for array in self._out]
         # NumPy resizes only arrays that own their memory and have no weak reference. If an
         # array of `out` is a view, the weak reference prevents a resize of the owner. The other
         # reference keeps the owner's memory alive if `__setstate__` gives the view new memory.
-        owners = [_owner(array) for array in self._targets.parts if not array.flags.owndata]
+        owners = [_owner(array) for array in targets.parts if not array.flags.owndata]
         self._owners = [(owner, weakref.ref(owner)) for owner in owners]
         self._outputs: dict[tuple[int, ...], Outputs] = {}
-        self._compiled: Compiled | None = None  # of the last source
 
     def __call__(self, x: ArrayLike | SupportsSlices[Any]) -> list[Part]:
         """Split an array of the plan's shape into the arrays of the binding.
@@ -103,10 +104,12 @@ class Binding(Generic[Part]):
         """
         compiled = self._compiled
         if compiled is None or not compiled.into(x, self._out):
-            self._copy(x if type(x) is np.ndarray else self._array(x))
+            if self._targets is None or type(x) is not np.ndarray:
+                return run_plan(self._plan, x, self._out, True)
+            self._copy(x, self._targets)
         return self._out.copy()
 
-    def _copy(self, x: np.ndarray) -> None:
+    def _copy(self, x: np.ndarray, targets: Targets) -> None:
         """Copy an array of any strides, or refuse it."""
         check_shape(self._plan, x.shape)
         if x.dtype is not self._dtype and x.dtype != self._dtype and self._out:
@@ -125,20 +128,9 @@ class Binding(Generic[Part]):
                 raise SplitError("split", f"out[{i}]", rule)
         outputs = self._outputs.get(x.strides)
         if outputs is None or (outputs.layout is None and compiled is not None):
-            outputs = recipe.to(self._targets)
+            outputs = recipe.to(targets)
             keep(self._outputs, x.strides, outputs, len(self._out))
-        recipe.copy(x, self._targets, outputs)
-
-    def _array(self, x: Any) -> np.ndarray:
-        """Return the memory of an object that is not of the class ndarray."""
-        if is_dask_array(x):
-            rule = "call x.compute() first, or write it by dask.array.store"
-            raise SplitError("split", "x of type dask.array.Array", rule)
-        source = source_of(x)
-        if not isinstance(source, Source):  # the mask, or the dtype of a tensor, would be lost
-            received = f"x of type {kind_of(x)}"
-            raise SplitTypeError("split", received, "the bound arrays are ndarrays")
-        return source.array
+        recipe.copy(x, targets, outputs)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
         """Let a copy bind the copied arrays, because a binding holds addresses of its arrays."""
@@ -173,45 +165,16 @@ class TensorBinding(Binding[Part]):
         if not is_tensor(x) or x.dtype is not self._tensor_dtype:
             rule = f"the bound tensors have dtype {self._tensor_dtype}"
             raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)
-        source = reader()(x)
-        if source is None:
+        given = reader()(x)
+        if given is None or given.array is None:
             return run_plan(self._plan, x, self._tensors, True)
-        compiled = self._compiled  # as in `Binding.__call__`, without its list
-        if compiled is None or not compiled.into(source.array, self._out):
-            self._copy(source.array)
+        super().__call__(given.array)
         mark_written(self._tensors)
         return self._tensors.copy()
 
     def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
         """Let a copy bind the copied tensors."""
         return bind, (self._plan, self._tensors)
-
-
-class ForeignBinding(Binding[Part]):
-    """A split into tensors that torch writes; each call checks them."""
-
-    __slots__ = ()
-
-    def __init__(self, plan: Plan, out: tuple[Any, ...]) -> None:
-        self._plan, self._dtype, self._out = plan, out[0].dtype, list(out)
-
-    def __call__(self, x: Any) -> list[Part]:
-        """Split a tensor into the tensors of the binding, see `Binding.__call__`."""
-        return run_plan(self._plan, x, self._out, True)
-
-
-class MaskedBinding(Binding[Part]):
-    """A split into given masked arrays; each call checks the masks again."""
-
-    __slots__ = ("_masked",)
-
-    def __init__(self, plan: Plan, out: tuple[Any, ...]) -> None:
-        super().__init__(plan, out)
-        self._masked = out
-
-    def __call__(self, x: Any) -> list[Part]:
-        """Split a masked array into the arrays of the binding, see `Binding.__call__`."""
-        return run_plan(self._plan, x, self._masked, True)
 
 
 def _look(array: np.ndarray) -> tuple[Any, ...]:

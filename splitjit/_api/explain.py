@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-from splitjit._api.explanation import Explanation, by_dask, explain_source, named_explain
+from splitjit._api.explanation import Explanation, by_library, explain_input
+from splitjit._api.lazy import split_lazily
 from splitjit._api.plan import cached_plan
-from splitjit._api.run import dask
+from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.sources import source_of
 from splitjit._plan.arguments import (
     Indices,
     Lengths,
@@ -80,9 +81,9 @@ def explain(
     >>> splitjit.explain(np.zeros((4, 6)), 2, copy=False).as_dict()["strategy"]
     'views'
     """
-    with named_explain():
-        rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-        if is_dask_array(x):
-            return by_dask(dask().split_by_rule(x, axis, rule, out, copy))
-        source = source_of(x)
-        return explain_source(cached_plan(source.shape, axis, rule), source, out, copy)
+    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    if is_dask_array(x):
+        plan_of = functools.partial(cached_plan, axis=axis, rule=rule)
+        return by_library("dask", len(split_lazily(x, plan_of, axis, rule, out, copy)))
+    given = adapt(x)
+    return explain_input(cached_plan(given.shape, axis, rule), given, out, copy)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from splitjit._api.run import dask
+from splitjit._api.lazy import split_by_plan
 from splitjit._copy import recipe, threads
 from splitjit._copy.compiled import Compiled
-from splitjit._copy.layout import strided_layout
 from splitjit._copy.loading import never_compiles
-from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
+from splitjit._copy.outputs import check_out, check_source
+from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.foreign import ForeignTensor
-from splitjit._inputs.owners import ForeignArray
-from splitjit._inputs.sources import AnySource, Source, source_of
+from splitjit._inputs.input import Input
 from splitjit._plan.arguments import check_views
 from splitjit._plan.plan import Plan
-from splitjit.errors import SplitError
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
@@ -32,10 +25,7 @@ _REASONS = {
     "object loop": "a compiled loop assigns the objects",
     "slices": "NumPy copies until compiled code would have saved the time that it takes to load",
 }
-_NO_BYTES = "NumPy copies, because there are no bytes to copy"
-_OBJECTS = "NumPy copies, because x has few objects"
 _NO_KERNELS = "NumPy copies, because Numba compiles nothing: NUMBA_DISABLE_JIT is set"
-_ONE_BY_NUMPY = "NumPy copies on the thread that calls split"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +41,8 @@ class Explanation:
         ``"library"`` or ``"dask"``; the reason says what it means.
     reason : str
         Why this strategy.
+    parts : int
+        The number of parts.
     loop : str or None
         The compiled loop, if one copies.
     past_cache : bool
@@ -59,8 +51,6 @@ class Explanation:
         The number of threads that copy; None if another library decides.
     threads_reason : str
         Why as many threads.
-    parts : int
-        The number of parts.
     bytes_read : int or None
         The bytes that the split reads; None if another library decides.
     bytes_written : int or None
@@ -83,14 +73,14 @@ class Explanation:
 
     strategy: str
     reason: str
-    loop: str | None
-    past_cache: bool
-    threads: int | None
-    threads_reason: str
     parts: int
-    bytes_read: int | None
-    bytes_written: int | None
-    bytes_allocated: int | None
+    loop: str | None = None
+    past_cache: bool = False
+    threads: int | None = None
+    threads_reason: str = "the library decides"
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+    bytes_allocated: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the attributes as a dict, for JSON or a table.
@@ -103,108 +93,58 @@ class Explanation:
         return asdict(self)
 
     def __str__(self) -> str:
-        loop = self.loop or "none"
-        count = "unknown" if self.threads is None else self.threads
-        sizes = {
-            "read": self.bytes_read,
-            "written": self.bytes_written,
-            "allocated": self.bytes_allocated,
-        }
-        known = [f"{size} {what}" for what, size in sizes.items() if size is not None]
-        return "\n".join(
-            [
-                f"strategy  {self.strategy}: {self.reason}",
-                f"loop      {loop}{', with stores past the cache' * self.past_cache}",
-                f"threads   {count}: {self.threads_reason}",
-                f"bytes     {', '.join(known) or 'unknown'}",
-                f"parts     {self.parts}",
-            ]
-        )
+        bytes_of = (self.bytes_read, self.bytes_written, self.bytes_allocated)
+        sizes = zip(bytes_of, ("read", "written", "allocated"), strict=True)
+        threads = "unknown" if self.threads is None else self.threads
+        return f"""\
+strategy  {self.strategy}: {self.reason}
+loop      {self.loop or "none"}{", with stores past the cache" * self.past_cache}
+threads   {threads}: {self.threads_reason}
+bytes     {", ".join([f"{n} {what}" for n, what in sizes if n is not None]) or "unknown"}
+parts     {self.parts}"""
 
 
 def explain_plan(plan: Plan, x: Any, out: Any, copy: Any) -> Explanation:
     """Explain the split of an object by a plan of its shape; see `SplitPlan.explain`."""
-    with named_explain():
-        if is_dask_array(x):
-            return by_dask(dask().run_plan(plan, x, out, copy))
-        source = source_of(x)
-        recipe.check_shape(plan, source.shape)
-        return explain_source(plan, source, out, copy)
+    if is_dask_array(x):
+        return by_library("dask", len(split_by_plan(plan, x, out, copy)))
+    adapted = adapt(x)
+    recipe.check_shape(plan, adapted.shape)
+    return explain_input(plan, adapted, out, copy)
 
 
-def explain_source(plan: Plan, source: AnySource, out: Any, copy: Any) -> Explanation:
+def by_library(strategy: str, parts: int) -> Explanation:
+    """Explain parts that another library makes."""
+    return Explanation(strategy, _REASONS[strategy], parts)
+
+
+def explain_input(plan: Plan, adapted: Input, out: Any, copy: Any) -> Explanation:
     """Explain the split of any object but a Dask array."""
     if copy is not True:
         check_views(out, copy)
-        return _nothing_copied(plan)
-    if isinstance(source, (ForeignTensor, ForeignArray)):
-        return _by_library(len(plan), "library")
-    array = source.array
-    targets = _targets(plan, array, out) if isinstance(source, Source) else None
-    return _of_array(plan, array, targets, given=out is not None)
-
-
-def by_dask(parts: list[Any]) -> Explanation:
-    """Explain the parts of a Dask array, which are lazy: nothing is computed."""
-    return _by_library(len(parts), "dask")
-
-
-@contextlib.contextmanager
-def named_explain() -> Iterator[None]:
-    """Let refusals of the block name the operator explain."""
-    try:
-        yield
-    except SplitError as error:
-        refusal = error.named("explain")
-        refusal.hint = error.hint  # the parameters have the same names
-        raise refusal from None
-
-
-def _nothing_copied(plan: Plan) -> Explanation:
-    reason = _REASONS["views"]
-    return Explanation("views", reason, None, False, 0, "no thread copies", len(plan), 0, 0, 0)
-
-
-def _by_library(parts: int, strategy: str) -> Explanation:
-    reason, why = _REASONS[strategy], "the library decides"
-    return Explanation(strategy, reason, None, False, None, why, parts, None, None, None)
-
-
-def _targets(plan: Plan, array: np.ndarray, out: Any) -> Targets | None:
-    """Check `out` as a split does; return None if the parts are new."""
-    if out is None:
-        return None
-    targets = check_out(plan, array.dtype, out)
-    check_apart(targets.parts)
-    check_source(array, targets.parts)
-    return targets
-
-
-def _of_array(plan: Plan, array: np.ndarray, targets: Targets | None, given: bool) -> Explanation:
-    """Explain the copy of an array to new parts, or to targets."""
-    nbytes = math.prod(plan.shape) * array.dtype.itemsize
-    contiguous = targets is None or targets.addresses is not None
+        why = "no thread copies"
+        return Explanation("views", _REASONS["views"], len(plan), None, False, 0, why, 0, 0, 0)
+    array, given = adapted.array, out is not None
+    if array is None:
+        return by_library("library", len(plan))
     made = recipe.recipe_of(plan, array.dtype, array.strides)
+    layout = None
+    if given and type(adapted) is Input:
+        targets = check_out(plan, array.dtype, out)
+        layout = made.to(targets).layout
+        check_source(array, targets.parts)
+    nbytes = math.prod(plan.shape) * array.dtype.itemsize
+    loop, past_cache, count, why = None, False, 1, "NumPy copies on the thread that calls split"
     strategy = "compiled" if made.compiles(given) else made.slices.strategy
-    reason = _REASONS[strategy]
-    if strategy == "slices" and not nbytes:
-        reason = _NO_BYTES
-    elif strategy == "slices" and array.dtype.hasobject:
-        reason = _OBJECTS
-    elif strategy == "slices" and never_compiles():
-        reason = _NO_KERNELS
-    loop, past_cache, count, why = None, False, 1, _ONE_BY_NUMPY
     if strategy == "compiled":
         compiled = made.compiled or Compiled(plan, array.dtype, array.strides)
-        layout = compiled.layout
-        if targets is not None and not contiguous:
-            layout = strided_layout(plan, array.strides, array.itemsize, targets.parts)
+        layout = layout or compiled.layout
         loop, past_cache = layout.loop, compiled.is_streamed
         count, why = threads.explain(compiled.loop_for(layout), nbytes)
-    allocated = 0 if given else nbytes
-    return Explanation(
-        strategy, reason, loop, past_cache, count, why, len(plan), nbytes, nbytes, allocated
-    )
+    never = strategy == "slices" and never_compiles()
+    reason = _NO_KERNELS if never else _REASONS[strategy]
+    sizes = nbytes, nbytes, 0 if given else nbytes
+    return Explanation(strategy, reason, len(plan), loop, past_cache, count, why, *sizes)
 
 
 Explanation.__module__ = "splitjit"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -13,9 +13,14 @@ from splitjit._api.run import run_plan
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs import tensors
 from splitjit._plan.arguments import (
+    Along,
+    Cuts,
     Indices,
     Lengths,
+    Outputs,
+    Sections,
     Shape,
+    Splits,
     integer,
     rule_of,
     shape_of,
@@ -190,8 +195,7 @@ class SplitPlan(Plan):
         """Check outputs once, and return a function that splits arrays into them.
 
         For inner loops that split array after array into the same outputs. A
-        call of the function checks only the array to split. The function copies
-        arrays of any size by compiled loops, so its first call loads Numba.
+        call of the function checks only the array to split.
 
         Parameters
         ----------
@@ -265,22 +269,21 @@ class SplitPlan(Plan):
         return explain_plan(self, x, out, copy)
 
 
+Extents = Sequence[SupportsIndex]
+
+
 @overload
-def plan_split(
-    shape: Sequence[SupportsIndex], split: Lengths, *, axis: SupportsIndex = 0
-) -> SplitPlan: ...
+def plan_split(shape: Extents, split: Lengths, **by: Unpack[Along]) -> SplitPlan: ...
 @overload
+def plan_split(shape: Extents, **by: Unpack[Outputs]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Splits]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Cuts]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Sections]) -> SplitPlan: ...
 def plan_split(
-    shape: Sequence[SupportsIndex],
-    *,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-) -> SplitPlan: ...
-def plan_split(
-    shape: Sequence[SupportsIndex],
+    shape: Extents,
     split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,

@@ -2,78 +2,86 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any, Literal, SupportsIndex, overload
+from typing import Any, Literal, SupportsIndex, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from splitjit._api.adapted import split_input
+from splitjit._api.lazy import split_lazily
 from splitjit._api.plan import cached_plan
-from splitjit._api.run import dask, split_source
 from splitjit._copy import recipe
+from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.sources import AnySource, source_of
-from splitjit._inputs.tensors import is_tensor, tensor_source
-from splitjit._plan.arguments import Indices, Lengths, rule_of
+from splitjit._inputs.input import Input
+from splitjit._inputs.tensors import is_tensor, tensor_input
+from splitjit._plan.arguments import (
+    Along,
+    Cuts,
+    Indices,
+    Lengths,
+    OtherRules,
+    Outputs,
+    Sections,
+    Splits,
+    rule_of,
+)
 from splitjit._plan.protocols import Lazy, Part, SupportsSlices
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError
 
+Splittable = ArrayLike | SupportsSlices[Any]
+Outs = Sequence[SupportsSlices[Any]]
 
-# One signature for each kind of result: Dask arrays, parts that have the type of a slice of `x`,
-# ndarrays of nested lists, and the arrays of `out`. So no signature names a library. That exactly
-# one rule is given is checked at run time only.
+# Overloads for each kind of result: Dask arrays, parts that have the type of a slice of `x`,
+# ndarrays of nested lists, and the arrays of `out`. So no signature names a library. The second
+# and the third kind have one for each rule, so that type checkers find no rule and several rules.
+
+
 @overload
 def split(
     x: Lazy,
     split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-    out: None = None,
     copy: bool = True,
+    **by: Unpack[OtherRules],
 ) -> list[Lazy]: ...
 @overload
 def split(
-    x: SupportsSlices[Part],
-    split: Lengths | None = None,
-    *,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-    out: None = None,
-    copy: bool = True,
+    x: SupportsSlices[Part], split: Lengths, *, copy: bool = True, **by: Unpack[Along]
 ) -> list[Part]: ...
 @overload
-def split(
-    x: ArrayLike,
-    split: Lengths | None = None,
-    *,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-    out: None = None,
-    copy: bool = True,
-) -> list[NDArray[Any]]: ...
+def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Outputs]) -> list[Part]: ...
+@overload
+def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Splits]) -> list[Part]: ...
+@overload
+def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Cuts]) -> list[Part]: ...
+@overload
+def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Sections]) -> list[Part]: ...
 @overload
 def split(
-    x: ArrayLike | SupportsSlices[Any],
+    x: ArrayLike, split: Lengths, *, copy: bool = True, **by: Unpack[Along]
+) -> list[NDArray[Any]]: ...
+@overload
+def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Outputs]) -> list[NDArray[Any]]: ...
+@overload
+def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Splits]) -> list[NDArray[Any]]: ...
+@overload
+def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Cuts]) -> list[NDArray[Any]]: ...
+@overload
+def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Sections]) -> list[NDArray[Any]]: ...
+@overload
+def split(
+    x: Splittable,
     split: Lengths | None = None,
     *,
     axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
     out: Sequence[SupportsSlices[Part]],
     copy: Literal[True] = True,
+    **by: Unpack[OtherRules],
 ) -> list[Part]: ...
 def split(
     x: Any,
@@ -185,42 +193,34 @@ def split(
     if type(x) is np.ndarray:
         return recipe.run(cached_plan(x.shape, axis, rule), x, out, copy)
     if is_tensor(x):  # before Dask, because each question takes a part of the time
-        return split_by_rule(tensor_source(x), axis, rule, out, copy)
+        return split_by_rule(tensor_input(x), axis, rule, out, copy)
     if is_dask_array(x):
-        parts: list[Any] = dask().split_by_rule(x, axis, rule, out, copy)
-        return parts
-    return split_by_rule(source_of(x), axis, rule, out, copy)
+        plan_of = functools.partial(cached_plan, axis=axis, rule=rule)
+        return split_lazily(x, plan_of, axis, rule, out, copy)
+    return split_by_rule(adapt(x), axis, rule, out, copy)
 
 
 # The lambda would cost `split` some 50 ns, because Python keeps what it refers to in cells.
 def split_by_rule(
-    x: AnySource, axis: SupportsIndex, rule: Rule, out: Any = None, copy: Any = True
+    x: Input, axis: SupportsIndex, rule: Rule, out: Any = None, copy: Any = True
 ) -> list[Any]:
-    """Split a source; the operators call this, too."""
-    return split_source(x, lambda shape: cached_plan(shape, axis, rule), axis, rule, out, copy)
+    """Split an adapted object; the operators call this, too."""
+    return split_input(x, lambda shape: cached_plan(shape, axis, rule), axis, rule, out, copy)
 
 
 @overload
-def split_into(
-    x: ArrayLike | SupportsSlices[Any],
-    outs: Sequence[SupportsSlices[Any]],
-    split: Lengths,
-    axis: SupportsIndex = 0,
-) -> None: ...
+def split_into(x: Splittable, outs: Outs, split: Lengths, axis: SupportsIndex = 0) -> None: ...
 @overload
+def split_into(x: Splittable, outs: Outs, **by: Unpack[Outputs]) -> None: ...
+@overload
+def split_into(x: Splittable, outs: Outs, **by: Unpack[Splits]) -> None: ...
+@overload
+def split_into(x: Splittable, outs: Outs, **by: Unpack[Cuts]) -> None: ...
+@overload
+def split_into(x: Splittable, outs: Outs, **by: Unpack[Sections]) -> None: ...
 def split_into(
-    x: ArrayLike | SupportsSlices[Any],
-    outs: Sequence[SupportsSlices[Any]],
-    *,
-    axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-) -> None: ...
-def split_into(
-    x: ArrayLike | SupportsSlices[Any],
-    outs: Sequence[SupportsSlices[Any]],
+    x: Splittable,
+    outs: Outs,
     split: Lengths | None = None,
     axis: SupportsIndex = 0,
     *,
@@ -288,7 +288,7 @@ def split_into(
         if type(x) is np.ndarray:
             recipe.run(cached_plan(x.shape, axis, rule), x, outs, True)
         else:
-            split_by_rule(source_of(x), axis, rule, outs)
+            split_by_rule(adapt(x), axis, rule, outs)
     except SplitError as error:
         refusal = error.named("split_into", out="outs")
         refusal.hint = error.hint  # the parameters have the same names

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 import splitjit
 from splitjit._cli.lines import program
-from splitjit._plan.rules import EITHER, INTEGER, INTEGERS, TABLE
 
 DESCRIPTION = """\
 Split the tensors in files along an axis into contiguous parts.
@@ -182,13 +181,8 @@ def _add_rule(parser: argparse.ArgumentParser) -> None:
     rules = parser.add_argument_group("rule (give exactly one)").add_mutually_exclusive_group(
         required=True
     )
-    for parameter in TABLE:
-        rules.add_argument(
-            "--" + parameter.name.replace("_", "-"),
-            type=_TYPES[parameter.takes],
-            metavar={INTEGER: "N", INTEGERS: "INDICES", EITHER: "LENGTHS"}[parameter.takes],
-            help=parameter.help,
-        )
+    for option, (read, metavar, text) in _RULES.items():
+        rules.add_argument(option, type=read, metavar=metavar, help=text)
 
 
 def _add_output(parser: argparse.ArgumentParser, resharding: bool) -> None:
@@ -343,5 +337,26 @@ def _indices(text: str) -> list[int]:
     return [indices] if isinstance(indices, int) else indices
 
 
-_TYPES: dict[str, Callable[[str], Any]] = {INTEGER: int, INTEGERS: _indices, EITHER: _lengths}
-"""The functions that read the value of an option, by what its parameter takes."""
+_RULES: dict[str, tuple[Callable[[str], Any], str, str]] = {
+    "--split": (
+        _lengths,
+        "LENGTHS",
+        "lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; one length may "
+        "be -1 and takes the rest; 4 makes parts of length 4, the last one smaller; '4,' (with a "
+        "comma) makes one part of length 4",
+    ),
+    "--num-outputs": (
+        int,
+        "N",
+        "N parts; the last ones are smaller if the axis length is not a multiple of N",
+    ),
+    "--num-splits": (int, "N", "N equal parts; refused if the axis length is not a multiple of N"),
+    "--indices": (
+        _indices,
+        "INDICES",
+        "cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count "
+        "from the end of the axis",
+    ),
+    "--num-sections": (int, "N", "N parts whose lengths differ by at most one, longer ones first"),
+}
+"""The options that give a rule: how to read the value, its name, and the help."""

@@ -22,6 +22,7 @@ from typing import Any
 from splitjit._copy.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._copy.cores import describe, usable
 from splitjit._copy.events import debug
+from splitjit._copy.frames import interrupts_import
 from splitjit._copy.governor import governor
 from splitjit._copy.loading import LOADER, never_compiles
 from splitjit._kernels.table import LOOPS, NUMBA_FUNCTIONS
@@ -95,8 +96,12 @@ class _Threads:
         """Start Numba's threads if it is time for that; return whether they have started."""
         if self.run_parallel is not None:
             return True
-        is_time = wait or self.patience <= 0 or hasattr(sys.modules.get("numba"), "prange")
+        is_time = wait or self.patience <= 0
+        if "numba" in sys.modules:  # a split does not wait until another thread has imported it
+            is_time = wait or hasattr(sys.modules["numba"], "prange")
         if self._failed or LOADER.is_forked_child or not is_time or never_compiles():
+            return False
+        if interrupts_import():
             return False
         try:
             return self._start(wait)
@@ -111,7 +116,7 @@ class _Threads:
     def _start(self, wait: bool) -> bool:
         import llvmlite.binding as llvm
         import numba
-        from numba import _helperlib
+        from numba import _helperlib  # type: ignore[attr-defined]
 
         numba.get_num_threads()  # starts the threads
         symbols = {name: llvm.address_of_symbol(name) for name in NUMBA_FUNCTIONS}

@@ -1,23 +1,24 @@
-"""Arrays of other libraries that kernels do not read: their library makes the parts.
+"""Arrays of JAX, and of other libraries with the Array API.
 
-JAX splits its tracers, and its arrays on several devices. Other libraries with the Array API
-make the parts by slices and copies, so that the parts stay on the device of the array and keep
-what its class adds to the values.
+Kernels copy arrays of JAX on the first CPU device. JAX itself splits its tracers, its arrays on
+several devices, and arrays whose dtype is weak, because DLPack would make it a strong one. Other
+libraries make the parts by slices and copies, so that the parts stay on the device of the array
+and keep what its class adds to the values.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from splitjit._plan.arguments import check_views, normalize_axis
+from splitjit._inputs.arrays import as_array
+from splitjit._inputs.input import Input, PlanOf
+from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.dtypes import tensor_type
-from splitjit._plan.plan import Plan
 from splitjit._plan.rules import Rule
-from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
+from splitjit.errors import SplitTypeError
 
 
 def is_array(x: object) -> bool:
@@ -25,43 +26,43 @@ def is_array(x: object) -> bool:
     return hasattr(type(x), "__array_namespace__")
 
 
-def memory_is_plain(x: Any) -> bool:
-    """Return whether kernels may read an array with the Array API.
+def array_input(x: Any) -> Array:
+    """Return how an array with the Array API is split."""
+    return Array(x, memory(x) if _memory_is_plain(x) else None)
 
-    That is so for arrays of JAX on the first CPU device, to which DLPack brings the parts. The
-    arrays of other libraries may lie on a device, or carry more than values.
+
+def memory(x: Any) -> np.ndarray:
+    """Return an array as an ndarray: its memory if the library gives it away, or its values."""
+    try:
+        return np.from_dlpack(x)
+    except Exception:  # a dtype or a device that DLPack lacks, or any error of a foreign class
+        return as_array(x)
+
+
+def _memory_is_plain(x: Any) -> bool:
+    """Return whether kernels may read an array, and DLPack may bring parts to its device.
+
+    The arrays of other libraries than JAX may lie on a device, or carry more than values.
     """
-    if not is_of_jax(x) or not hasattr(type(x), "__dlpack_device__"):  # a tracer has no memory
+    if not _is_of_jax(x) or not hasattr(type(x), "__dlpack_device__"):  # a tracer has no memory
         return False
     try:
-        return bool(x.devices() == {sys.modules["jax"].devices("cpu")[0]})
+        return bool(x.devices() == {sys.modules["jax"].devices("cpu")[0]}) and not x.weak_type
     except RuntimeError:  # a deleted array, or no CPU device
         return False
 
 
-def is_of_jax(x: object) -> bool:
-    """Return whether `x` is an array or a tracer of JAX."""
+def _is_of_jax(x: object) -> bool:
     return isinstance(x, getattr(sys.modules.get("jax"), "Array", ()))
 
 
-class ForeignArray:
-    """An array whose library makes the parts.
+class Array(Input):
+    """An array with the Array API. Those of JAX are immutable, so `out` has ndarrays."""
 
-    Parameters
-    ----------
-    x : array
-        An array with the Array API.
-    """
+    __slots__ = ()
 
-    __slots__ = ("x",)
-
-    def __init__(self, x: Any) -> None:
-        self.x = x
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the array."""
-        return self.x.dtype
+    def __init__(self, x: Any, array: np.ndarray | None) -> None:
+        self.x, self.array, self.mask = x, array, None
 
     @property
     def tensor_type(self) -> str | None:
@@ -71,46 +72,41 @@ class ForeignArray:
         except TypeError:
             return "tensor(bfloat16)" if str(self.x.dtype).endswith("bfloat16") else None
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape. `jax.export` has symbols for dims that are unknown."""
-        return tuple(self.x.shape)
-
-    def split(
-        self,
-        plan_of: Callable[[tuple[int, ...]], Plan],
-        axis: SupportsIndex,
-        rule: Rule | None,
-        copy: Any,
-    ) -> list[Any]:
-        """Split the array by its library; see `splitjit._inputs.foreign.ForeignTensor.split`."""
+    def views(self, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
+        """Return slices. `jax.export` has symbols for dims that are unknown."""
         shape = self.shape
         if rule is not None:  # the rule concerns one dim; a plan checks all
             index = normalize_axis(axis, shape)
-            known = [n if i == index or type(n) is int else 1 for i, n in enumerate(shape)]
-            if type(known[index]) is not int:
+            shape = tuple([n if i == index or type(n) is int else 1 for i, n in enumerate(shape)])
+            if type(shape[index]) is not int:
                 rule_text = "the length of the axis must be known"
-                raise SplitTypeError("split", f"x of shape {shape}", rule_text)
-            shape = tuple(known)
+                raise SplitTypeError("split", f"x of shape {self.shape}", rule_text)
         plan = plan_of(shape)
-        if copy is not True:
-            check_views(None, copy)
-        try:
-            return self._parts(plan, copy)
-        except SplitError:
-            raise
-        except Exception as error:  # any error of a foreign class
-            rule_text = f"its library refuses: {reason(error)}"
-            raise SplitTypeError("split", f"x of type {kind_of(self.x)}", rule_text) from error
+        split = getattr(sys.modules["jax"].lax, "split", None) if _is_of_jax(self.x) else None
+        if split is not None and len(plan):
+            return list(split(self.x, plan.sizes, plan.axis))
+        return [self.x[index] for index in plan.slices]
 
-    def _parts(self, plan: Plan, copy: bool) -> list[Any]:
-        if is_of_jax(self.x):  # arrays of JAX are immutable, so a copy would show no difference
-            split = getattr(sys.modules["jax"].lax, "split", None)
-            if split is not None and len(plan):
-                return list(split(self.x, plan.sizes, plan.axis))
-            return [self.x[index] for index in plan.slices]
-        parts = [self.x[index] for index in plan.slices]
-        if copy:
-            asarray = self.x.__array_namespace__().asarray
-            parts = [asarray(part, copy=True) for part in parts]
-        return parts
+    def copies(self, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
+        """Return copies of slices. A copy of an immutable array of JAX would show no difference."""
+        parts = self.views(plan_of, axis, rule)
+        if _is_of_jax(self.x):
+            return parts
+        asarray = self.x.__array_namespace__().asarray
+        return [asarray(part, copy=True) for part in parts]
+
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
+        """Return arrays of the library over the memory of the parts."""
+        namespace = self.x.__array_namespace__()
+        try:
+            return list(map(namespace.from_dlpack, parts))
+        except (RuntimeError, BufferError, TypeError):
+            return list(map(namespace.asarray, parts))
+
+    def targets(self, out: Any) -> tuple[list[Any], list[np.ndarray]]:
+        """Return ndarrays, which `splitjit._copy` checks."""
+        return out, out
+
+    def refused(self, error: Exception) -> bool:
+        """Return whether the library refuses the array: by any error of a foreign class."""
+        return True

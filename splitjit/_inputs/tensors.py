@@ -1,4 +1,4 @@
-"""Tensors of torch whose memory kernels reach: split as arrays of the same bits.
+"""Tensors of torch. If kernels reach the memory, they split it as an array of the same bits.
 
 ========  ====================================================================
 tensor    ``x.numpy()``, or the same bits as integers if NumPy lacks the dtype
@@ -6,7 +6,8 @@ parts     ``torch.from_numpy(part)``, viewed as the dtype of `x`
 ========  ====================================================================
 
 Both directions share the memory. The planner, the recipes and the kernels see only
-the arrays. A tensor exists only if torch was imported, so `sys.modules` has torch.
+the arrays. Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch was
+imported, so `sys.modules` has torch.
 """
 
 from __future__ import annotations
@@ -14,20 +15,34 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
-from splitjit._inputs.arrays import Copies
-from splitjit._inputs.foreign import NO_GRADIENT, ForeignTensor, views
+from splitjit._inputs.foreign import is_planned, shape_of, views_of
+from splitjit._inputs.input import Input, PlanOf
+from splitjit._inputs.memory import (
+    address_of,
+    has_lost_memory,
+    lies_in_storage,
+    memory_of,
+    place_of,
+    words,
+)
 from splitjit._inputs.reach import reach_of_kernels
-from splitjit._plan.arguments import check_views, sequence
-from splitjit._plan.dtypes import tensor_type
+from splitjit._plan.arguments import sequence
+from splitjit._plan.dtypes import NAMES_IN_TORCH
 from splitjit._plan.plan import Plan
-from splitjit.errors import SplitTypeError, kind_of
+from splitjit._plan.rules import Rule
+from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 _KNOWN: list[type] = []
 """The classes Tensor and Parameter, once a tensor was split."""
+
+_OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
+"""Errors by which operators of torch refuse a tensor. Tracers use other classes to stop a trace."""
+
+_NO_GRADIENT = "a split with out= records no gradient; call it without out=, or under no_grad"
 
 
 def is_tensor(x: object) -> bool:
@@ -41,93 +56,109 @@ def is_dtype(dtype: object) -> bool:
     return issubclass(type(dtype), getattr(sys.modules.get("torch"), "dtype", ()))
 
 
-class TensorSource:
-    """A CPU tensor to split; the parts are tensors.
+class Tensor(Input):
+    """A tensor of torch.
 
-    Parameters
+    Attributes
     ----------
-    x : torch.Tensor
-    array : ndarray
-        The memory of the tensor.
-    dtype : torch.dtype
     word : torch.dtype or None
         The dtype of the array if NumPy lacks the dtype of `x`.
     """
 
-    __slots__ = ("array", "dtype", "tensor", "word")
+    __slots__ = ("word",)
 
-    def __init__(self, x: Any, array: np.ndarray, dtype: Any, word: Any) -> None:
-        self.tensor, self.array, self.dtype, self.word = x, array, dtype, word
+    def __init__(self, x: Any, array: np.ndarray | None = None, word: Any = None) -> None:
+        self.x, self.array, self.mask, self.word = x, array, None, word
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor."""
-        return self.array.shape
+    def shape(self) -> tuple[Any, ...]:
+        """The shape: plain integers, or the symbols of a tracer with dynamic shapes."""
+        return shape_of(self.x)
 
     @property
     def tensor_type(self) -> str | None:
         """The ONNX name of the type, or None if ONNX Split has no such type."""
-        if self.word is None:
-            return tensor_type(self.array.dtype)
-        return "tensor(bfloat16)" if str(self.dtype) == "torch.bfloat16" else None
+        return NAMES_IN_TORCH.get(str(self.x.dtype))
 
-    def split(self, plan: Plan, out: Any, copy: Any, copies: Copies) -> list[Any]:
-        """Split the tensor, see `splitjit.split`."""
-        if copy is not True:
-            check_views(out, copy)
-            return views(self.tensor, plan.sizes, plan.axis)
-        if out is None:
-            parts = copies.run(plan, self.array, None, True)
-            return _tensors(parts, self.dtype if self.word else None)
-        tensors, arrays = out_arrays(out, self.dtype)
-        copies.run(plan, self.array, arrays, True)
-        mark_written(tensors)
-        return tensors
+    def views(self, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
+        """Return views that torch makes."""
+        if self.array is None:
+            return views_of(self.x, plan_of, axis, rule)
+        plan = plan_of(self.array.shape)
+        return list(sys.modules["torch"].split_with_sizes(self.x, plan.sizes, plan.axis))
 
+    def copies(self, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
+        """Return copies that torch makes.
 
-class GradientSource(TensorSource):
-    """A CPU tensor that requires a gradient: torch makes the parts, and later joins the gradients.
-
-    Kernels with a backward of our own take 1.2 times as long, forward and backward, at 1 to 16 MB.
-    """
-
-    __slots__ = ()
-
-    def split(self, plan: Plan, out: Any, copy: Any, copies: Copies) -> list[Any]:
-        """Split the tensor, see `splitjit.split`."""
+        For a plain tensor that asks a gradient, one operator joins the gradients of the parts.
+        Kernels with a backward of our own take 1.2 times as long, both ways, at 1 to 16 MB.
+        """
         torch = sys.modules["torch"]
-        if copy is not True:
-            check_views(out, copy)
-            return list(torch.split_with_sizes(self.tensor, plan.sizes, plan.axis))
-        if out is not None:
-            raise SplitTypeError("split", "x that requires a gradient", NO_GRADIENT)
-        return list(torch.split_with_sizes_copy(self.tensor, plan.sizes, plan.axis))
+        if not is_compiling() and self.x.requires_grad and reach_of_kernels()(self.x):
+            plan = plan_of(self.shape)
+            return list(torch.split_with_sizes_copy(self.x, plan.sizes, plan.axis))
+        views = views_of(self.x, plan_of, axis, rule)
+        return [part.clone(memory_format=torch.contiguous_format) for part in views]
+
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
+        """Return tensors over the memory of the parts."""
+        return _tensors(parts, self.x.dtype if self.word else None)
+
+    def targets(self, out: Any) -> tuple[list[Any], list[np.ndarray]]:
+        """Return tensors and their memory; refuse others than CPU tensors of the dtype of `x`."""
+        return out_arrays(out, self.x.dtype)
+
+    def wrote(self, out: list[Any], masks: list[np.ndarray]) -> None:
+        """Tell torch that tensors were written to, so that autograd refuses values it has saved."""
+        mark_written(out)
+
+    def refused(self, error: Exception) -> bool:
+        """Return whether torch refuses the tensor."""
+        return type(error) in _OF_TORCH
+
+    def targets_of_torch(self, views: list[Any], out: Any) -> tuple[list[Any], list[Any] | None]:
+        """Return the tensors of `out`, which torch writes to, and their places and that of `x`.
+
+        Places are None for tensors that torch.compile traces, or whose shapes are symbols.
+        """
+        x, tensors = self.x, _tensors_of(out)
+        asks_gradients = sys.modules["torch"].is_grad_enabled()
+        for i, target in enumerate(tensors):
+            _check_kind(target, i, x.dtype)
+            if target.device != x.device:
+                rule = f"must be on the device of x, {x.device}"
+                raise SplitError("split", f"out[{i}] on the device {target.device}", rule)
+            if asks_gradients and (x.requires_grad or target.requires_grad):
+                received = f"x or out[{i}] that requires a gradient"
+                raise SplitTypeError("split", received, _NO_GRADIENT)
+        if is_planned(self.shape):
+            try:
+                memory: dict[int, np.ndarray] = {}
+                return tensors, [place_of(tensor, memory) for tensor in (*tensors, x)]
+            except (MemoryError, ValueError):  # too large, or not in its storage
+                pass
+        if len(tensors) != len(views):
+            rule = f"must have an array for each of {len(views)} parts"
+            raise SplitError("split", f"out of {len(tensors)} arrays", rule)
+        for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
+            given, shape = shape_of(target), shape_of(view)
+            if given != shape:
+                received = f"out[{i}] of shape {given}"
+                raise SplitError("split", received, f"part {i} has shape {shape}")
+            if [j for j in range(i) if tensors[j] is target]:
+                raise SplitError("split", f"out[{i}]", "must not be another output, too")
+        return tensors, None
 
 
-@functools.cache
-def _words() -> dict[Any, Any]:
-    """Return the integer dtype of equal size for each dtype that NumPy lacks.
-
-    Quantized dtypes are left out: their tensors hold more than their items.
-    """
-    torch = sys.modules["torch"]
-    words = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
-    dtypes = {dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
-    names = {dtype: str(dtype).removeprefix("torch.") for dtype in dtypes}
-    native = {np.dtype(code).name for code in "?bhilqBHILQefdFD"}
-    return {
-        dtype: words[dtype.itemsize]
-        for dtype, name in names.items()
-        if not (name in native or name.startswith(("qint", "quint")))
-    }
+# ---- memory ------------------------------------------------------------------------------
 
 
 _ASKED: list[Callable[..., Any]] = []
 """`is_compiling` of torch, and the `reader`, once a tensor was split: to find them takes longer."""
 
 
-def tensor_source(x: Any) -> TensorSource | ForeignTensor:
-    """Return the source that splits a tensor: by kernels if they reach its memory.
+def tensor_input(x: Any) -> Tensor:
+    """Return how a tensor is split: by kernels if they reach its memory.
 
     Raises
     ------
@@ -137,91 +168,57 @@ def tensor_source(x: Any) -> TensorSource | ForeignTensor:
     if not _ASKED and not is_compiling():
         _ASKED.extend([sys.modules["torch"].compiler.is_compiling, reader()])
     if not _ASKED or _ASKED[0]():
-        return ForeignTensor(x)
-    source: TensorSource | None
-    if x.requires_grad and type(x) in _KNOWN:  # `x.numpy()` would raise an error, which takes 30 µs
-        source = _ASKED[1](x.detach())
-        if source is not None:
-            kind = GradientSource if sys.modules["torch"].is_grad_enabled() else TensorSource
-            return kind(x, source.array, source.dtype, source.word)
-    else:
-        source = _ASKED[1](x)
-    if source is None:
+        return Tensor(x)
+    given: Tensor | None = None
+    if not x.requires_grad:
+        given = _ASKED[1](x)
+    elif not sys.modules["torch"].is_grad_enabled() and type(x) in _KNOWN:
+        given = _ASKED[1](x.detach())
+    if given is None:
         _refuse(x, "x")
-        return ForeignTensor(x)
-    return source
+        return Tensor(x)
+    return given
 
 
 @functools.cache
-def reader() -> Callable[[Any], TensorSource | None]:
-    """Return the function that returns the source of a tensor, or None if kernels do not reach it.
+def reader() -> Callable[[Any], Tensor | None]:
+    """Return the function that adapts a tensor, or returns None if kernels do not reach it.
 
     It keeps what it needs of torch: to look it up in each call would take as long as to ask it.
     """
-    word_of, in_reach = _words().get, reach_of_kernels()
+    word_of, in_reach = words().get, reach_of_kernels()
     torch = sys.modules["torch"]
     _KNOWN.extend([torch.Tensor, torch.nn.Parameter])
 
-    def read(x: Any) -> TensorSource | None:
+    def read(x: Any) -> Tensor | None:
         if not in_reach(x):
             return None
-        dtype = x.dtype
-        word = word_of(dtype)
-        array = _memory(x, word)
-        return None if array is None else TensorSource(x, array, dtype, word)
+        word = word_of(x.dtype)
+        array = memory_of(x, word)
+        return None if array is None else Tensor(x, array, word)
 
     return read
 
 
-def _memory(x: Any, word: Any) -> np.ndarray | None:
-    """Return the memory of a tensor as an array, or None if it does not hold all of the tensor.
-
-    Parameters
-    ----------
-    x : torch.Tensor
-    word : torch.dtype or None
-        The dtype of equal size if NumPy lacks the dtype of `x`.
-    """
-    array: np.ndarray
-    try:
-        if word is None:
-            array = x.numpy()  # refuses gradients, other devices and lazy conjugates
-        elif x.requires_grad and sys.modules["torch"].is_grad_enabled():
-            return None
-        else:
-            array = x.view(word).numpy()
-    except MemoryError:
-        raise
-    except Exception:
-        return None
-    return array if x.data_ptr() or not array.size else None
-
-
 def _refuse(x: Any, name: str) -> None:
-    """Refuse tensors that torch cannot split, and those whose memory was freed."""
+    """Refuse tensors that torch cannot split, and those that do not lie in their storage."""
     torch = sys.modules["torch"]
     rule = ""
     if x.is_nested:
         rule = "must not be nested; split each tensor of its .unbind()"
     elif x.layout is not torch.strided:
         rule = f"must not have the layout {x.layout}; pass its .to_dense()"
-    elif reach_of_kernels()(x) and _has_lost_memory(torch, x):
+    elif address_of(x):
+        if x.device.type == "cpu" and not lies_in_storage(x, place_of(x, {})):
+            nbytes = x.untyped_storage().nbytes()
+            rule = f"its storage was resized to {nbytes} bytes, and its elements need more"
+    elif reach_of_kernels()(x) and has_lost_memory(torch, x):
         rule = "its memory was freed"
     if rule:
         raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule)
 
 
-def _has_lost_memory(torch: Any, x: Any) -> bool:
-    """Return whether the storage of a tensor was freed. Operators of torch would crash then."""
-    if x.device.type not in _WITH_STORAGES or torch._is_functional_tensor(x):
-        return False
-    if x._is_zerotensor():
-        return False
-    return bool(x.numel()) and not x.untyped_storage().nbytes()
-
-
-_WITH_STORAGES = ("cpu", "cuda", "mps", "xpu")
-"""Devices whose tensors have their memory in a storage. Others may have storages of 0 bytes."""
+# ---- parts and outputs -------------------------------------------------------------------
 
 
 def _tensors(parts: list[np.ndarray], dtype: Any) -> list[Any]:
@@ -236,28 +233,43 @@ def _tensors(parts: list[np.ndarray], dtype: Any) -> list[Any]:
 
 
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
-    """Return the tensors of `out` and their memory; refuse all but tensors of a dtype."""
-    tensors = sequence(out)
-    if tensors is None:
-        received = f"out of type {kind_of(out)}"
-        raise SplitTypeError("split", received, "must be a sequence of torch tensors, as x is one")
-    word = _words().get(dtype)
+    """Return the tensors of `out` and their memory; refuse all but CPU tensors of a dtype."""
+    tensors = _tensors_of(out)
+    word = words().get(dtype)
     arrays: list[np.ndarray] = []
     for i, part in enumerate(tensors):
-        if not is_tensor(part):
-            hint = "torch.from_numpy makes tensors of arrays"
-            received = f"out[{i}] of type {kind_of(part)}"
-            raise SplitTypeError("split", received, "must be a torch tensor, as x is", hint=hint)
-        if part.dtype is not dtype:
-            rule = f"the dtype must be the dtype of x, {dtype}"
-            raise SplitTypeError("split", f"out[{i}] of dtype {part.dtype}", rule)
-        array = _memory(part, word) if type(part) in _KNOWN else None  # modes: see tensor_source
+        _check_kind(part, i, dtype)
+        array = memory_of(part, word) if type(part) in _KNOWN else None  # modes: see tensor_input
         if array is None:
             _refuse(part, f"out[{i}]")
             rule = "must be a CPU tensor that needs no gradient, as x is"
             raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
         arrays.append(array)
-    return list(tensors), arrays
+    return tensors, arrays
+
+
+def _tensors_of(out: Any) -> list[Any]:
+    tensors = sequence(out)
+    if tensors is None:
+        received = f"out of type {kind_of(out)}"
+        raise SplitTypeError("split", received, "must be a sequence of torch tensors, as x is one")
+    return list(tensors)
+
+
+def _check_kind(part: Any, i: int, dtype: Any) -> None:
+    """Refuse an output that is no tensor of a dtype, or that torch lets nobody write to."""
+    if not is_tensor(part):
+        hint = "torch.from_numpy makes tensors of arrays"
+        received = f"out[{i}] of type {kind_of(part)}"
+        raise SplitTypeError("split", received, "must be a torch tensor, as x is", hint=hint)
+    if part.dtype is not dtype:
+        rule = f"the dtype must be the dtype of x, {dtype}"
+        raise SplitTypeError("split", f"out[{i}] of dtype {part.dtype}", rule)
+    if is_compiling():  # torch.compile cannot ask this
+        return
+    if part.is_inference() and not sys.modules["torch"].is_inference_mode_enabled():
+        rule = "a tensor of torch.inference_mode() is written only under this mode"
+        raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
 
 
 def mark_written(tensors: Sequence[Any]) -> None:
@@ -276,9 +288,9 @@ def _increment_version() -> Callable[[Sequence[Any]], None]:
 def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
     """Return new arrays, made by `empty_parts`, as tensors of a dtype; see `SplitPlan.empty`."""
     torch = sys.modules["torch"]
-    word = _words().get(dtype)
+    word = words().get(dtype)
     item = torch.empty(0, dtype=dtype, device="cpu")
-    memory = _memory(item, word) if reach_of_kernels()(item) else None
+    memory = memory_of(item, word) if reach_of_kernels()(item) else None
     if memory is None:  # FakeTensorMode makes tensors without memory
         return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
     return _tensors(empty_parts(plan, memory.dtype), dtype if word else None)

@@ -50,6 +50,28 @@ class OtherRules(TypedDict, total=False):
     num_sections: SupportsIndex | None
 
 
+class Along(TypedDict, total=False):
+    """The axis of overloads that take one rule. Each subclass requires one of `OtherRules`."""
+
+    axis: SupportsIndex
+
+
+class Outputs(Along):
+    num_outputs: SupportsIndex
+
+
+class Splits(Along):
+    num_splits: SupportsIndex
+
+
+class Cuts(Along):
+    indices: Indices
+
+
+class Sections(Along):
+    num_sections: SupportsIndex
+
+
 _KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer array"
 _KINDS_OF_INDICES = "must be a sequence of integers or a 1-D integer array"
 
@@ -58,7 +80,7 @@ _KINDS_OF_INDICES = "must be a sequence of integers or a 1-D integer array"
 
 
 def rule_of(
-    split: Any,
+    split: Any = None,
     num_outputs: Any = None,
     num_splits: Any = None,
     indices: Any = None,

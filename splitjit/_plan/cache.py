@@ -7,7 +7,7 @@ may drop a plan or a result too early. It is then made again.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 MOST_PARTS = 1 << 12
 """A plan of more parts is neither cached nor keeps results."""
@@ -20,11 +20,8 @@ _MOST_RESULTS = 16
 _LEAST_PARTS = 32
 """A plan of fewer parts takes as much memory as a plan of so many parts."""
 
-Key = TypeVar("Key", bound=Hashable)
-Result = TypeVar("Result")
 
-
-def keep(results: dict[Key, Result], key: Key, result: Result, parts: int) -> None:
+def keep(results: dict[Any, Any], key: Hashable, result: object, parts: int) -> None:
     """Keep a result of a plan: at most 16 of them, and fewer if the plan has many parts.
 
     The oldest result makes room.
@@ -33,12 +30,6 @@ def keep(results: dict[Key, Result], key: Key, result: Result, parts: int) -> No
         results[key] = result
         for oldest in list(results)[: -min(_MOST_RESULTS, _ROOM // max(parts, 1))]:
             results.pop(oldest, None)
-
-
-class _Plan(Protocol):
-    _count: int
-
-    def _forget(self) -> None: ...
 
 
 class PlanCache:
@@ -61,7 +52,7 @@ class PlanCache:
             self.add(key, plan)
         return plan
 
-    def add(self, key: Hashable, plan: _Plan) -> None:
+    def add(self, key: Hashable, plan: Any) -> None:
         """Keep a plan as a recent one, unless it has too many parts."""
         if plan._count > MOST_PARTS:
             return

@@ -102,14 +102,13 @@ class Parts:
 
     def _derive(self, name: str) -> tuple[Any, ...]:
         """Return the attribute of a name, which has one item for each part."""
-        if name == "offsets":
-            return tuple(itertools.islice(self._each_offset(), self._count))
         items = {
             "sizes": self._each_size,
+            "offsets": self._each_offset,  # has one item more
             "output_shapes": self._make_shapes,
             "slices": self._make_slices,
         }
-        return tuple(items[name]())
+        return tuple(itertools.islice(items[name](), self._count))
 
     def _each_size(self) -> Iterator[int]:
         """Yield the length of each part."""

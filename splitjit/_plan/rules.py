@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, MutableSequence, Sequence
-from typing import NamedTuple
 
 LENGTHS, CHUNK, NUM_OUTPUTS, NUM_SPLITS = "lengths", "chunk", "num_outputs", "num_splits"
 INDICES, NUM_SECTIONS = "indices", "num_sections"
@@ -37,60 +36,8 @@ PARAMETERS = {
 }
 """The public parameter that gives each kind of rule."""
 
-INTEGER, INTEGERS, EITHER = "integer", "integers", "integer or integers"
-
-
-class Parameter(NamedTuple):
-    """A public parameter that gives a rule.
-
-    Attributes
-    ----------
-    name : str
-    takes : str
-        `INTEGER`, `INTEGERS`, or `EITHER` of them.
-    help : str
-        What the command says about the option of this name.
-    """
-
-    name: str
-    takes: str
-    help: str
-
-
-TABLE = (
-    Parameter(
-        "split",
-        EITHER,
-        "lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; one length may "
-        "be -1 and takes the rest; 4 makes parts of length 4, the last one smaller; '4,' (with a "
-        "comma) makes one part of length 4",
-    ),
-    Parameter(
-        "num_outputs",
-        INTEGER,
-        "N parts; the last ones are smaller if the axis length is not a multiple of N",
-    ),
-    Parameter(
-        "num_splits",
-        INTEGER,
-        "N equal parts; refused if the axis length is not a multiple of N",
-    ),
-    Parameter(
-        "indices",
-        INTEGERS,
-        "cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count "
-        "from the end of the axis",
-    ),
-    Parameter(
-        "num_sections",
-        INTEGER,
-        "N parts whose lengths differ by at most one, longer ones first",
-    ),
-)
-"""All parameters that give a rule, in the order in which functions take them. Dask, the files, the
-command and compiled code read this table."""
-
-NAMES = tuple([parameter.name for parameter in TABLE])
+NAMES = tuple(dict.fromkeys(PARAMETERS.values()))
+"""The parameters in the order in which functions take them."""
 
 ONE_RULE = f"exactly one of {', '.join(NAMES)} must be given"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from splitjit import _operators as operators
 from splitjit._api.split import split_by_rule
-from splitjit._inputs.sources import source_of
+from splitjit._inputs.adapt import adapt
 from splitjit._operators import Dim, InferredShape, Unknown
 from splitjit._plan.arguments import integer
 from splitjit._plan.dtypes import TENSOR_TYPES
@@ -101,7 +101,7 @@ class VersionedOperator:
 
     def _run(self, input: Any, split: Any) -> list[Any]:
         try:
-            x = source_of(input)
+            x = adapt(input)
             kind = x.tensor_type
             if kind not in self._version.types:
                 raise self._type_refused(x.dtype, kind)

@@ -1,0 +1,80 @@
+"""One adapter for all that can be split: its memory as an ndarray, and what its library does.
+
+=============  =======================================  ==========================================
+class          of                                       parts
+=============  =======================================  ==========================================
+`Input`        ndarrays, and what NumPy makes of `x`    ndarrays
+`Masked`       masked arrays                            masked arrays
+`Tensor`       tensors of torch                         tensors, see `tensors.py`
+`Array`        JAX, and others with the Array API       arrays of the library, see `owners.py`
+=============  =======================================  ==========================================
+
+Labelled and lazy objects are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splitjit._inputs.arrays import as_array, is_dask_array, refuse_meaning
+from splitjit._inputs.input import Input, Masked
+from splitjit._inputs.owners import array_input, is_array
+from splitjit._inputs.tensors import is_tensor, tensor_input
+from splitjit.errors import SplitTypeError, kind_of
+
+_LABELLED = {
+    "pandas": "pass its .to_numpy()",
+    "polars": "pass its .to_numpy()",
+    "xarray": "pass its .data",
+}
+"""Libraries whose objects have labels, by the first part of their modules' names."""
+
+_SYMBOLIC_TRACE = (
+    "torch.fx.symbolic_trace knows no shapes; split in a function with the decorator "
+    "torch.fx.wrap, or trace by make_fx or torch.export.export"
+)
+
+
+def adapt(x: Any) -> Input:
+    """Return how `x` is split.
+
+    Raises
+    ------
+    SplitTypeError
+        If `x` is not an array, or carries more than values.
+    """
+    if is_tensor(x):
+        return tensor_input(x)
+    kind = type(x)
+    if is_dask_array(x):
+        return Input(as_array(x))  # the operators compute Dask arrays
+    if issubclass(kind, (np.ndarray, np.generic)):
+        refuse_meaning(x)
+        return Masked(x) if issubclass(kind, np.ma.MaskedArray) else Input(as_array(x))
+    _refuse_labelled(x)
+    if is_array(x):
+        return array_input(x)
+    refuse_meaning(x)
+    array = as_array(x)
+    if array.ndim == 0 and array.dtype.kind in "OSUT":  # NumPy wraps what it cannot read
+        hint = "pass list(x)" if hasattr(kind, "__next__") else ""
+        raise SplitTypeError("split", f"x of type {kind_of(x)}", "must be an array", hint=hint)
+    return Input(array)
+
+
+def _refuse_labelled(x: Any) -> None:
+    """Refuse objects with labels, sparse matrices and proxies, by the module of their class."""
+    for base in type(x).__mro__:
+        module = str(vars(base).get("__module__"))
+        fix = _LABELLED.get(module.partition(".")[0])
+        if fix:
+            rule = f"the parts would lose its labels; {fix}"
+        elif module.startswith("scipy.sparse"):
+            rule = "must not be sparse; pass its .toarray()"
+        elif module == "torch.fx.proxy":
+            raise SplitTypeError("split", "x of type Proxy", _SYMBOLIC_TRACE)
+        else:
+            continue
+        raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)

@@ -1,0 +1,123 @@
+"""Where tensors of torch lie in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from splitjit._inputs.foreign import shape_of
+
+
+@functools.cache
+def words() -> dict[Any, Any]:
+    """Return the integer dtype of equal size for each dtype that NumPy lacks.
+
+    Quantized dtypes are left out: their tensors hold more than their items.
+    """
+    torch = sys.modules["torch"]
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+    dtypes = {dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+    names = {dtype: str(dtype).removeprefix("torch.") for dtype in dtypes}
+    native = {np.dtype(code).name for code in "?bhilqBHILQefdFD"}
+    return {
+        dtype: integers[dtype.itemsize]
+        for dtype, name in names.items()
+        if not (name in native or name.startswith(("qint", "quint")))
+    }
+
+
+def memory_of(x: Any, word: Any) -> np.ndarray | None:
+    """Return the memory of a tensor as an array, or None if it does not hold all of the tensor.
+
+    Parameters
+    ----------
+    x : torch.Tensor
+    word : torch.dtype or None
+        The dtype of equal size if NumPy lacks the dtype of `x`.
+    """
+    array: np.ndarray
+    try:
+        if word is None:
+            array = x.numpy()  # refuses gradients, other devices and lazy conjugates
+        elif x.requires_grad and sys.modules["torch"].is_grad_enabled():
+            return None
+        else:
+            array = x.view(word).numpy()
+    except MemoryError:
+        raise
+    except Exception:
+        return None
+    return array if (x.data_ptr() and lies_in_storage(x, array)) or not array.size else None
+
+
+def lies_in_storage(x: Any, array: np.ndarray) -> bool:
+    """Return whether a tensor lies in its storage, which a program may have shrunk.
+
+    `array` has the shape and the strides of the tensor.
+    """
+    nbytes: int = array.nbytes
+    if nbytes and not array.flags.c_contiguous:  # torch has no negative strides
+        steps = zip(array.shape, array.strides, strict=True)
+        nbytes = array.itemsize + sum([(n - 1) * step for n, step in steps])
+    end: int = int(x.storage_offset()) * array.itemsize + nbytes
+    return end <= int(x.untyped_storage().nbytes())
+
+
+def _quiet(x: Any) -> Any:
+    """Silence torch, which warns of addresses of fake tensors and of numbers in a trace."""
+    torch = sys.modules["torch"]
+    if type(x) in (torch.Tensor, torch.nn.Parameter) and not torch.jit.is_tracing():
+        return contextlib.nullcontext()
+    return warnings.catch_warnings(action="ignore")
+
+
+def address_of(x: Any) -> int:
+    """Return the address of a tensor, or 0 for tracers and wrappers, which have no memory."""
+    try:
+        with _quiet(x):
+            return int(x.data_ptr()) if x.untyped_storage().data_ptr() else 0
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
+def place_of(x: Any, memory: dict[int, np.ndarray]) -> np.ndarray:
+    """Return an array that has the elements of a tensor.
+
+    A tensor without memory, or with memory on a device, is given memory of `memory`, which has an
+    array for each storage. So arrays share elements exactly as tensors do. Nothing writes to them.
+    """
+    address, shape = address_of(x), shape_of(x)
+    with _quiet(x):
+        size = x.element_size()
+        dtype, steps = np.dtype((np.void, size)), tuple([int(n) * size for n in x.stride()])
+        if address and x.device.type == "cpu":
+            interface = {"data": (address, False), "shape": shape, "strides": steps,
+                         "typestr": dtype.str, "version": 3}  # fmt: skip
+            return np.asarray(SimpleNamespace(__array_interface__=interface))
+        try:
+            storage = x.untyped_storage()
+            key, start, nbytes = storage._cdata, int(x.storage_offset()) * size, storage.nbytes()
+        except (AttributeError, NotImplementedError, RuntimeError):  # a wrapper has no storage
+            key, start, nbytes = id(x), 0, sum(steps) * max(shape, default=0) + size
+    if key not in memory:
+        memory[key] = np.empty(max(nbytes, size), np.uint8)
+    return np.ndarray(shape, dtype, memory[key], start, steps)
+
+
+def has_lost_memory(torch: Any, x: Any) -> bool:
+    """Return whether the storage of a tensor was freed. Operators of torch would crash then."""
+    if x.device.type not in _WITH_STORAGES or torch._is_functional_tensor(x):
+        return False
+    if x._is_zerotensor():
+        return False
+    return bool(x.numel()) and not x.untyped_storage().nbytes()
+
+
+_WITH_STORAGES = ("cpu", "cuda", "mps", "xpu")
+"""Devices whose tensors have their memory in a storage. Others may have storages of 0 bytes."""

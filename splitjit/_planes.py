@@ -1,0 +1,54 @@
+"""Splits into given arrays that lack the axis: what `unstack` and `unbind` do with ``out=``."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+from splitjit._api.split import split
+from splitjit._inputs.arrays import as_array
+from splitjit._plan.arguments import normalize_axis, sequence
+from splitjit.errors import SplitError
+
+
+def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> tuple[Any, ...]:
+    """Write the parts of length 1 along an axis to arrays without this axis.
+
+    The arrays get the axis as views, which `splitjit.split` checks and fills.
+
+    Parameters
+    ----------
+    operator : str
+        The name of the function in refusals.
+    x : array_like
+        The array to split.
+    axis : int
+        The axis that the arrays of `out` do not have.
+    out : sequence of array
+        One array for each index along the axis.
+    """
+    given = sequence(out)
+    try:
+        planes = out if given is None else given
+        if given is not None:
+            x = x if hasattr(x, "shape") else as_array(x)
+            shape = tuple(x.shape)
+            index = normalize_axis(axis, shape)
+            plane = (*shape[:index], *shape[index + 1 :])
+            part = (*shape[:index], 1, *shape[index + 1 :])
+            planes = [_with_axis(array, i, plane, part) for i, array in enumerate(given)]
+        split(x, 1, axis=axis, out=planes)
+    except SplitError as error:
+        refusal = error.named(operator)
+        refusal.hint = error.hint
+        raise refusal from None
+    return tuple(given or ())
+
+
+def _with_axis(array: Any, i: int, plane: tuple[int, ...], part: tuple[int, ...]) -> Any:
+    """Return a view of an output that has the axis."""
+    shape = getattr(array, "shape", plane)
+    if shape != plane:
+        raise SplitError(
+            "split", f"out[{i}] of shape {tuple(shape)}", f"part {i} has shape {plane}"
+        )
+    return array.reshape(part) if hasattr(array, "reshape") else array

@@ -1,0 +1,256 @@
+"""One table of outputs that share memory: refused on every way, before the first byte.
+
+The ways are those of kernels and NumPy (plain tensors and arrays), and those of the library that
+owns the memory. Each case gets memory of 48 numbers: the input takes the first 24, as an array of
+shape (4, 6), and the outputs have the shape (4, 3).
+"""
+
+import numpy as np
+import pytest
+
+from splitjit import SplitError, plan_split, split, split_into
+
+SIZES = [3, 3]
+
+# name: (how outputs lie in the array `m` of 48 numbers and beside it, what the refusal says)
+SHARED = {
+    "the same output twice": (lambda m, new: [m[24:36].reshape(4, 3)] * 2, "out[0] and out[1]"),
+    "two outputs that overlap": (
+        lambda m, new: [m[24:36].reshape(4, 3), m[30:42].reshape(4, 3)], "out[0] and out[1]"),
+    "an output that overlaps x": (lambda m, new: [m[20:32].reshape(4, 3), new()], "out[0] and x"),
+    "another output that overlaps x": (lambda m, new: [new(), m[0:12].reshape(4, 3)],
+                                       "out[1] and x"),
+    "a column of x": (lambda m, new: [new(), m[:24].reshape(4, 6)[:, 3:]], "out[1] and x"),
+    "an expanded output": (lambda m, new: [new(), expanded(m[24:27])], "out[1] of strides"),
+    "an output of another shape": (lambda m, new: [new(), m[24:32].reshape(4, 2)],
+                                   "out[1] of shape (4, 2)"),
+}  # fmt: skip
+APART = {
+    "beside x": lambda m, new: [m[24:36].reshape(4, 3), m[36:48].reshape(4, 3)],
+    "interleaved": lambda m, new: [m[24:48].reshape(4, 6)[:, ::2], m[24:48].reshape(4, 6)[:, 1::2]],
+}
+
+
+def expanded(row):
+    return row.expand(4, 3) if hasattr(row, "expand") else writeable(np.broadcast_to(row, (4, 3)))
+
+
+def writeable(array):
+    array.flags.writeable = True
+    return array
+
+
+class Labelled:
+    """A subclass of Tensor, made when torch is there."""
+
+    def __new__(cls, x):
+        import torch
+
+        return x.as_subclass(type("Labelled", (torch.Tensor,), {}))
+
+
+def forward_mode(x):
+    import torch
+
+    return torch.autograd.forward_ad.dual_level()
+
+
+def function_mode(x):
+    import torch
+
+    return torch.overrides.BaseTorchFunctionMode()
+
+
+def dispatch_mode(x):
+    from torch.fx.experimental.proxy_tensor import make_fx  # noqa: F401
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Plain(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    return Plain()
+
+
+# The way: how memory becomes an input, and the mode in which it is split.
+TORCH = {
+    "kernels": (lambda x: x, None),
+    "conjugate": (lambda x: x.conj(), None),
+    "subclass": (Labelled, None),
+    "forward mode": (lambda x: x, forward_mode),
+    "function mode": (lambda x: x, function_mode),
+    "dispatch mode": (lambda x: x, dispatch_mode),
+}
+
+WRITES = {
+    "out": lambda x, out: split(x, SIZES, axis=1, out=out),
+    "split_into": lambda x, out: split_into(x, out, SIZES, axis=1),
+    "plan": lambda x, out: plan_split((4, 6), SIZES, axis=1)(x, out),
+    "bind": lambda x, out: plan_split((4, 6), SIZES, axis=1).bind(out)(x),
+}
+writes = pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+
+
+def refused(call, says):
+    with pytest.raises(SplitError) as refusal:
+        call()
+    assert says.replace("out[", "outs[") in str(refusal.value).replace("out[", "outs[")
+
+
+@pytest.mark.parametrize("case", SHARED)
+@writes
+def test_ndarrays(case, write):
+    make, says = SHARED[case]
+    memory = np.arange(48.0)
+    refused(lambda: write(memory[:24].reshape(4, 6), make(memory, lambda: np.zeros((4, 3)))), says)
+    assert memory.tolist() == [*range(48)]
+
+
+@pytest.mark.parametrize("storages", ["one", "two"])
+@pytest.mark.parametrize("way", TORCH)
+@pytest.mark.parametrize("case", SHARED)
+@writes
+def test_tensors(case, write, way, storages):
+    torch = pytest.importorskip("torch")
+    (make, says), (as_input, mode) = SHARED[case], TORCH[way]
+    memory = np.arange(48.0).astype("c8" if way == "conjugate" else "f4")
+    x = torch.from_numpy(memory)
+    others = x if storages == "one" else torch.from_numpy(memory)
+    new = []
+
+    def output():
+        new.append(torch.zeros(4, 3, dtype=x.dtype))
+        return new[-1]
+
+    out = make(others, output)
+    given = as_input(x[:24].reshape(4, 6))
+    if mode is None:
+        refused(lambda: write(given, out), says)
+    else:
+        with mode(x):
+            refused(lambda: write(given, out), says)
+    assert memory.tolist() == [*range(48)]
+    assert not any(part.any() for part in new)
+
+
+@pytest.mark.parametrize("way", TORCH)
+@pytest.mark.parametrize("case", APART)
+@writes
+def test_tensors_that_share_no_element(case, write, way):
+    torch = pytest.importorskip("torch")
+    as_input, mode = TORCH[way]
+    x = torch.arange(48).to(torch.complex64 if way == "conjugate" else torch.float32)
+    out = APART[case](x, None)
+    wanted = [part.clone() for part in x[:24].reshape(4, 6).split(3, 1)]
+    if mode is None:
+        write(as_input(x[:24].reshape(4, 6)), out)
+    else:
+        with mode(x):
+            write(x[:24].reshape(4, 6), out)
+    assert all(torch.equal(*pair) for pair in zip(out, wanted, strict=True))
+
+
+@writes
+@pytest.mark.parametrize("device", ["meta", "fake"])
+def test_tensors_without_memory(write, device):
+    """They share what their storages share."""
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        x = torch.zeros(48, device="meta" if device == "meta" else "cpu")
+        for make, says in SHARED.values():
+            out = make(x, lambda x=x: torch.zeros(4, 3, device=x.device))
+            refused(lambda out=out: write(x[:24].reshape(4, 6), out), says)
+        for make in APART.values():
+            write(x[:24].reshape(4, 6), make(x, None))
+
+
+@writes
+@pytest.mark.parametrize("way", ["kernels", "conjugate", "subclass"])
+def test_inference_tensors_are_written_under_their_mode_only(write, way):
+    torch = pytest.importorskip("torch")
+    as_input, _ = TORCH[way]
+    dtype = torch.complex64 if way == "conjugate" else torch.float32
+    x = torch.ones(4, 6, dtype=dtype)
+    with torch.inference_mode():
+        out = [torch.zeros(4, 3, dtype=dtype) for _ in range(2)]
+    for given in (out, [torch.zeros(4, 3, dtype=dtype), out[1]]):
+        with pytest.raises(SplitError, match=r"outs?\[[01]\] .*: .*inference_mode"):
+            write(as_input(x), given)
+        assert not given[0].any()
+    with torch.inference_mode():
+        write(as_input(x), out)
+    assert all(part.all() for part in out)
+
+
+@writes
+@pytest.mark.parametrize("case", SHARED)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_arrays_of_jax(case, write, dtype):
+    """An array of JAX may lie in memory of NumPy, which DLPack lends it."""
+    jax = pytest.importorskip("jax")
+    make, says = SHARED[case]
+    if write is WRITES["bind"]:
+        pytest.skip("the bound arrays are ndarrays, and the input must be one")
+    dtype = np.dtype(jax.numpy.dtype(dtype))
+    block = np.zeros(48 * dtype.itemsize + 64, np.uint8)
+    start = -block.ctypes.data % 64
+    memory = block[start : start + 48 * dtype.itemsize].view(dtype)
+    memory[:] = np.arange(48)
+    x = jax.numpy.asarray(memory[:24].reshape(4, 6))
+    if not np.shares_memory(np.asarray(x), memory):
+        pytest.skip("JAX copied the array")
+    refused(lambda: write(x, make(memory, lambda: np.zeros((4, 3), dtype))), says)
+    assert memory[:24].tolist() == [*range(24)]
+
+
+@writes
+@pytest.mark.parametrize("case", SHARED)
+def test_arrays_with_the_array_api(case, write):
+    strict = pytest.importorskip("array_api_strict")
+    if write is WRITES["bind"]:
+        pytest.skip("the bound arrays are ndarrays, and the input must be one")
+    make, says = SHARED[case]
+    memory = np.arange(48.0)
+    x = strict.asarray(memory[:24].reshape(4, 6), copy=False)
+    assert np.shares_memory(np.from_dlpack(x), memory)
+    refused(lambda: write(x, make(memory, lambda: np.zeros((4, 3)))), says)
+    assert memory.tolist() == [*range(48)]
+
+
+# ---- storages that were shrunk -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["kernels", "conjugate", "subclass", "gradient"])
+def test_a_tensor_must_lie_in_its_storage(way):
+    torch = pytest.importorskip("torch")
+    as_input = TORCH.get(way, (lambda x: x.requires_grad_(), None))[0]
+    dtype = torch.complex64 if way == "conjugate" else torch.float32
+    for take in (lambda x: x, lambda x: x[500:], lambda x: x.reshape(10, 100)[:, ::50].T):
+        x = torch.ones(1000, dtype=dtype)
+        view = take(x)
+        x.untyped_storage().resize_(1000)
+        view = as_input(view)
+        for call in (lambda x=view: split(x, 2), lambda x=view: split(x, 2, copy=False)):
+            with pytest.raises(SplitError, match="its storage was resized to 1000 bytes"):
+                call()
+        rows = view.shape[0]
+        if way == "kernels":
+            with pytest.raises(SplitError, match=r"out\[0\] .*: its storage was resized to 1000"):
+                split(torch.ones(tuple(view.shape), dtype=dtype), rows, out=[view])
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_weak_dtype_of_jax_stays_weak(copy):
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.asarray([1.0, 2.0, 3.0, 4.0]) * 1
+    weak = jax.lax.full((4,), 1.0) if not x.weak_type else x
+    weak = jax.numpy.full(4, 1.0) if not weak.weak_type else weak
+    assert weak.weak_type
+    half = jax.numpy.ones(2, "float16")
+    for parts in (split(weak, 2, copy=copy), jax.jit(lambda x: split(x, 2, copy=copy))(weak)):
+        assert parts[0].weak_type
+        assert (parts[0] + half).dtype == "float16"
+    strong = split(jax.numpy.ones(4, "float32"), 2)[0]
+    assert not strong.weak_type
