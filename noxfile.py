@@ -10,6 +10,7 @@ sessions. pytest gets the arguments after ``--``:
 
 import pathlib
 import shutil
+import time
 
 import nox
 
@@ -27,6 +28,25 @@ def run_tests(session: nox.Session, what: str, *arguments: str, **keywords) -> N
         session.run("python", "tests/platforms/record.py", what, **keywords)
 
 
+ALL = "long or not long"
+"""An expression for pytest's ``-m``: a default run leaves out the tests that are marked long."""
+
+LONG = {
+    # part of the session `long`: arguments of pytest, and numbers of cases
+    "marked long": (["-m", "long"], {}),
+    "guard pages": (["tests/test_memory.py", "-m", ALL], {"MEMORY_CASES": 2000}),
+    "generated functions": (["tests/test_njit_neighbours.py"], {"NJIT_FUNCTIONS": 350}),
+    "random cases": (
+        ["tests/test_model.py", "tests/test_split.py", "tests/test_overloads.py"],
+        {"EXAMPLES": 2000, "RANDOM_CASES": 1000},
+    ),
+    "threading layers": (
+        ["tests/test_foreign_work.py", "tests/test_forks.py", "tests/test_threads.py", "-m", ALL],
+        {"REPEATS": 3},
+    ),
+    "caches": (["tests/test_caches.py", "-m", ALL], {"FLIPS": 200, "PROCESSES": 16}),
+}
+
 TEST_PACKAGES = ["pytest>=9.0", "hypothesis", "ml-dtypes"]
 """What tests need if they compare with no other library."""
 
@@ -43,9 +63,14 @@ FREE_THREADED = [
     [nox.param("lowest-direct", id="oldest"), nox.param("highest", id="newest")],
 )
 def tests(session: nox.Session, resolution: str) -> None:
-    """Run the tests with the oldest or the newest versions of the dependencies."""
-    session.install("--resolution", resolution, *WHEELS, ".", "--group", "test")
-    run_tests(session, "all")
+    """Run the tests with the oldest or the newest versions of the dependencies.
+
+    With the newest ones, run all tests, and compare with other libraries.
+    """
+    newest = resolution == "highest"
+    groups = ["--group", "test", *["--group", "peers"] * newest]
+    session.install("--resolution", resolution, *WHEELS, ".", *groups)
+    run_tests(session, "all" if newest else "default", *["-m", ALL] * newest)
 
 
 @nox.session(python=["3.11"])
@@ -63,7 +88,8 @@ def oldest(session: nox.Session, versions: list[str]) -> None:
     """Run all tests of users' compiled code, the slow ones too, with older versions of Numba."""
     session.install(*WHEELS, ".", *versions, *TEST_PACKAGES)
     files = ["tests/test_overloads.py", "tests/test_njit_neighbours.py"]
-    run_tests(session, "compiled code of users", *files)
+    env = {"SPLITJIT_NJIT_FUNCTIONS": "350"}
+    run_tests(session, "compiled code of users", *files, "-m", ALL, env=env)
 
 
 @nox.session(python=["3.11"])
@@ -87,9 +113,9 @@ def free_threaded(session: nox.Session) -> None:
 @nox.session(python=["3.14"])
 def prereleases(session: nox.Session) -> None:
     """Run the tests with the next versions of NumPy and Numba, as far as there are any."""
-    session.install(*WHEELS, ".", "--group", "test")
+    session.install(*WHEELS, ".", "--group", "test", "--group", "peers")
     session.install("--upgrade", "--prerelease", "allow", *WHEELS, "numpy", "numba")
-    run_tests(session, "all")
+    run_tests(session, "all", "-m", ALL)
 
 
 @nox.session
@@ -127,6 +153,25 @@ def workflows(session: nox.Session) -> None:
     session.run("node", ".github/lint.mjs", folder, external=True)
 
 
+@nox.session(default=False)
+def long(session: nox.Session) -> None:
+    """Run what takes too long for each change, and note the times in tests/README.md.
+
+    Arguments choose parts: ``nox --session long -- "guard pages" mutations``.
+    """
+    session.install(".", "--group", "test", "--group", "peers")
+    for part in session.posargs or [*LONG, "mutations"]:
+        began = time.monotonic()
+        if part == "mutations":
+            session.run("python", "-m", "tests.mutations", "--sample", "60")
+        else:
+            arguments, numbers = LONG[part]
+            env = {f"SPLITJIT_{name}": str(number) for name, number in numbers.items()}
+            session.run("python", "-m", "pytest", "-n", "auto", *arguments, env=env)
+        minutes = (time.monotonic() - began) / 60
+        session.run("python", "tests/platforms/record.py", "--long", part, f"{minutes:.0f} min")
+
+
 @nox.session
 def large(session: nox.Session) -> None:
     """Run the tests that need large packages: published models, and a frozen program."""
@@ -135,13 +180,15 @@ def large(session: nox.Session) -> None:
     )
     files = ["tests/test_tensor_parallel.py", "tests/test_presets.py", "tests/test_frozen.py"]
     env = {"SPLITJIT_LARGE": "1"}
-    run_tests(session, "published models, a frozen program", *files, env=env)
+    run_tests(session, "published models, a frozen program", *files, "-m", ALL, env=env)
 
 
 @nox.session
 def typing(session: nox.Session) -> None:
     """Check the types, as they are on each system."""
-    session.install(".", "--group", "dev")
+    session.install(".", "--group", "dev", "--group", "peers")
+    session.run("mypy", "--no-warn-unused-ignores", "tests/test_typing_torch.py")
+    session.run("basedpyright", "tests/test_typing_torch.py")
     for mypy, basedpyright in [("linux", "Linux"), ("win32", "Windows"), ("darwin", "Darwin")]:
         session.run("mypy", "--platform", mypy)
         session.run("basedpyright", "--pythonplatform", basedpyright)

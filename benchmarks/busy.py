@@ -6,11 +6,10 @@ Run it from a checkout on Linux: ``python benchmarks/busy.py --help``.
 from __future__ import annotations
 
 import argparse
-import json
-import random
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain, product
 from pathlib import Path
 from statistics import geometric_mean, median
 
@@ -19,9 +18,9 @@ import numpy as np
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.compare import OURS, Case
-from benchmarks.machine import CORES, ROOT, provenance
-from benchmarks.workers import BEFORE, Worker, busy_programs, together
+from benchmarks import harness
+from benchmarks.contenders import BEFORE, CORES, OURS, Case
+from benchmarks.harness import Worker, busy_programs, in_turns, say, table, together
 
 RIVALS = ("splitjit, one thread", "NumPy, slices", "NumPy, split")
 """The goals compare with the best of these."""
@@ -42,17 +41,14 @@ class Situation:
     narrow: str | None = None  # threads whose affinity is narrowed after parallel splits
 
 
-QUIET = "quiet"
 SITUATIONS = {
-    QUIET: Situation(),
+    "quiet": Situation(),
     "one busy program": Situation(programs=1),
     "as many busy programs as cores": Situation(programs=CORES),
     "twice as many splitting processes as cores": Situation(processes=2 * CORES),
     "one core left to the main thread": Situation(narrow="main thread"),
     "one core left to all threads": Situation(narrow="all threads"),
 }
-LOADS = [name for name, situation in SITUATIONS.items() if situation.programs]
-
 WINDOW = 0.1
 """Seconds of calls. If their median is near the quiet one, splitjit is back to full speed."""
 
@@ -64,41 +60,33 @@ def measure(name: str, options: argparse.Namespace) -> list[dict]:
     """Measure a situation: new processes, all cases, contenders in turns of random order."""
     situation, results = SITUATIONS[name], []
     with ExitStack() as stack:
-        teams = {}
-        for contender in options.contender:
-            checkout = options.before if contender == BEFORE else ROOT
-            workers = [Worker(contender, checkout) for _ in range(situation.processes)]
-            teams[contender] = [stack.enter_context(worker) for worker in workers]
+        every = [
+            harness.team_of(stack, options.contender, options.before)
+            for _ in range(situation.processes)
+        ]
+        teams = {name: [workers[name] for workers in every] for name in options.contender}
         for team in teams.values():
             if situation.narrow and not any(together(team, "prepare", SIZES["11 MB"], "out")):
                 together(team, "calls", 0.1)  # pools of threads start with the wider affinity
                 together(team, "narrow", situation.narrow == "all threads")
         stack.enter_context(busy_programs(situation.programs))
-        for size in options.size:
-            for outputs in options.outputs:
-                print(f"{name}: {size}, {outputs}", file=sys.stderr, flush=True)
-                times = {contender: [[] for _ in teams[contender]] for contender in teams}
-                for _ in range(options.rounds):
-                    for contender in random.sample(list(teams), len(teams)):
-                        turn = take_turn(teams[contender], SIZES[size], outputs, options.seconds)
-                        for total, new in zip(times[contender], turn, strict=False):
-                            total += new
-                key = {"situation": name, "size": size, "outputs": outputs}
-                results += [
-                    {**key, "contender": contender, **summary(found)}
-                    for contender, found in times.items()
-                    if all(found)
-                ]
+        for size, outputs in product(options.size, options.outputs):
+            say(f"{name}: {size}, {outputs}")
+
+            def turn(contender, size=size, outputs=outputs):
+                team = teams[contender]
+                if any(together(team, "prepare", SIZES[size], outputs)):
+                    return None  # this contender is not installed
+                times = together(team, "calls", options.seconds)
+                together(team, "release")
+                return times
+
+            for contender, turns in in_turns(teams, options.rounds, turn).items():
+                if all(turns):  # join the turns of each worker
+                    times = [[*chain(*worker)] for worker in zip(*turns, strict=True)]
+                    key = {"situation": name, "size": size, "outputs": outputs}
+                    results.append({**key, "contender": contender, **summary(times)})
     return results
-
-
-def take_turn(team: list[Worker], case: Case, outputs: str, seconds: float) -> list[list[int]]:
-    """Have a team split for some seconds; return the nanoseconds of each worker's calls."""
-    if any(together(team, "prepare", case, outputs)):
-        return []  # this contender is not installed
-    times = together(team, "calls", seconds)
-    together(team, "release")
-    return times
 
 
 def summary(times: list[list[int]]) -> dict[str, float]:
@@ -108,47 +96,28 @@ def summary(times: list[list[int]]) -> dict[str, float]:
     that a worker spends per split, and the percentiles are over the calls of all workers.
     """
     rate = sum(len(worker) / (sum(worker) * 1e-9) for worker in times)
-    p50, p90, p99 = np.percentile(np.concatenate(times), (50, 90, 99)) * 1e-9
-    percentiles = {"p50": float(p50), "p90": float(p90), "p99": float(p99)}
-    calls = sum(map(len, times))
-    return {"calls": calls, "rate": rate, "mean": len(times) / rate, **percentiles}
+    p50, p90, p99 = (np.percentile(np.concatenate(times), (50, 90, 99)) * 1e-9).tolist()
+    found = {"calls": sum(map(len, times)), "rate": rate, "mean": len(times) / rate}
+    return found | {"p50": p50, "p90": p90, "p99": p99}
 
 
 def recover(load: str, contender: str, size: str, outputs: str, options) -> dict:
     """Measure how long splits stay slow after a load has ended."""
-    print(f"recovery from {load}: {size}, {outputs}", file=sys.stderr, flush=True)
-    with Worker(contender, options.before if contender == BEFORE else ROOT) as worker:
+    say(f"recovery from {load}: {size}, {outputs}")
+    with ExitStack() as stack:
+        worker: Worker = harness.team_of(stack, [contender], options.before)[contender]
         worker.ask("prepare", SIZES[size], outputs)
         quiet = median(worker.ask("calls", options.seconds))
         with busy_programs(SITUATIONS[load].programs):
             worker.ask("calls", options.seconds)
-        after = worker.ask("calls", 4)
-    return {
-        "load": load,
-        "contender": contender,
-        "size": size,
-        "outputs": outputs,
-        "seconds": recovery_time(after, 1.1 * quiet),
-    }
+        seconds = recovery_time(worker.ask("calls", 4), 1.1 * quiet)
+    key = {"load": load, "contender": contender, "size": size, "outputs": outputs}
+    return {**key, "seconds": seconds}
 
 
 def recovery_time(times: list[int], target: float) -> float | None:
-    """Return the seconds until the median of a window of calls is at most a target.
-
-    Parameters
-    ----------
-    times : list of int
-        Nanoseconds of calls in a row.
-    target : float
-        Nanoseconds.
-
-    Returns
-    -------
-    float or None
-        When the first such window starts; None if there is none.
-    """
-    ends = np.cumsum(times) * 1e-9
-    windows = (ends // WINDOW).astype(int)
+    """Return when the first window starts whose median call takes at most ``target`` ns."""
+    windows = (np.cumsum(times) * 1e-9 // WINDOW).astype(int)
     for window in np.unique(windows):
         if np.median(np.asarray(times)[windows == window]) <= target:
             return float(window * WINDOW)
@@ -161,8 +130,7 @@ def recovery_time(times: list[int], target: float) -> float | None:
 def compare(results: list[dict], contender: str = OURS) -> list[dict]:
     """Compare a contender in each case with the rival that has the highest rate.
 
-    ``throughput`` is the contender's rate divided by the rival's, and ``p99`` is
-    the contender's 99th percentile divided by the rival's.
+    Above 1, ``throughput`` is better; ``p99``, the ratio of 99th percentiles, is worse.
     """
     comparisons = []
     for ours in (result for result in results if result["contender"] == contender):
@@ -185,86 +153,58 @@ def tables(results: list[dict], recoveries: list[dict]) -> str:
         for r in results
     }
     rows = [
-        [size, outputs, name, *(cells.get((size, outputs, name, s), "-") for s in situations)]
-        for size, outputs, name in dict.fromkeys(key[:3] for key in cells)
+        [*key, *(cells.get((*key, s), "-") for s in situations)]
+        for key in dict.fromkeys(key[:3] for key in cells)
     ]
     lines = ["Mean time of a split, and in parentheses its 99th percentile, in µs:", ""]
-    lines += markdown(["size", "outputs", "contender", *situations], rows)
+    lines += [table(["size", "outputs", "contender", *situations], rows)]
 
     rows = []
-    for name in (OURS, BEFORE):
-        for situation in situations:
-            found = [c for c in compare(results, name) if c["situation"] == situation]
-            if found:
-                worst = min(found, key=lambda c: c["throughput"])
-                case = f"{worst['size']}, {worst['outputs']}, {worst['rival']}"
-                mean = geometric_mean(c["throughput"] for c in found)
-                slowest = max(c["p99"] for c in found)
-                numbers = [f"{mean:.2f}", f"{worst['throughput']:.2f} ({case})", f"{slowest:.1f}"]
-                rows.append([name, situation, *numbers])
+    for name, situation in product((OURS, BEFORE), situations):
+        if found := [c for c in compare(results, name) if c["situation"] == situation]:
+            worst = min(found, key=lambda c: c["throughput"])
+            case = f"{worst['size']}, {worst['outputs']}, {worst['rival']}"
+            mean = geometric_mean(c["throughput"] for c in found)
+            slowest = max(c["p99"] for c in found)
+            rows.append([name, situation, mean, f"{worst['throughput']:.2f} ({case})", slowest])
     head = ["contender", "situation", "throughput, mean", "throughput, least", "p99, most"]
     lines += ["", "Relative to the best of one thread and NumPy in each case:", ""]
-    lines += markdown(head, rows)
+    lines += [table(head, rows)]
 
     if recoveries:
+        names = ("load", "contender", "size", "outputs")
         rows = [
-            [r["contender"], r["load"], r["size"], r["outputs"], _seconds(r["seconds"])]
+            [*map(r.get, names), "more than 4 s" if seconds is None else f"{seconds:.1f} s"]
             for r in recoveries
+            for seconds in [r["seconds"]]
         ]
         lines += ["", "After the load ends, until within 10 % of the quiet median:", ""]
-        lines += markdown(["contender", "load", "size", "outputs", "recovery"], rows)
+        lines += [table([*names, "recovery"], rows)]
     return "\n".join(lines)
-
-
-def _seconds(value: float | None) -> str:
-    return "more than 4 s" if value is None else f"{value:.1f} s"
-
-
-def markdown(head: list[str], rows: list[list[str]]) -> list[str]:
-    """Return the lines of a Markdown table."""
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-
-
-# ---- command --------------------------------------------------------------------------
 
 
 def main() -> None:
     """Measure the situations of the command line, save the results and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    lists = {"--situation": SITUATIONS, "--size": SIZES, "--outputs": OUTPUTS}
+    parser = harness.parser(__doc__, *lists.items(), ("--contender", CONTENDERS), before=True)
     add = parser.add_argument
-    add("--situation", nargs="+", choices=SITUATIONS, default=list(SITUATIONS))
-    add("--size", nargs="+", choices=SIZES, default=list(SIZES))
-    add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS))
-    add("--contender", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
-    add("--before", type=Path, metavar="DIR", help="a checkout of splitjit to measure as well")
     add("--rounds", type=int, default=3, help="turns of each contender in a case")
     add("--seconds", type=float, default=1.0, help="length of a turn")
     add("--no-recovery", action="store_true", help="do not measure the recovery after a load")
-    add("--json", type=Path, metavar="FILE", help="write all results")
-    add("--markdown", type=Path, metavar="FILE", help="write the tables")
     options = parser.parse_args()
-    if options.before:
-        options.contender.append(BEFORE)
+    options.contender += [BEFORE] * bool(options.before)
 
-    data = {**provenance(), "results": [], "recoveries": []}
-    for name in options.situation:
-        data["results"] += measure(name, options)
-    if not options.no_recovery:
-        data["recoveries"] = [
-            recover(load, contender, size, outputs, options)
-            for load in LOADS
-            if load in options.situation
-            for contender in options.contender
-            if contender in (OURS, BEFORE)
-            for size in options.size
-            for outputs in options.outputs
-        ]
-    if options.json:
-        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    report = f"{data['machine']}\n\n{tables(data['results'], data['recoveries'])}\n"
-    print(report)
-    if options.markdown:
-        options.markdown.write_text(report, encoding="utf-8")
+    machine = harness.describe()
+    results = [result for name in options.situation for result in measure(name, options)]
+    loads = [name for name in options.situation if SITUATIONS[name].programs]
+    ours = [name for name in options.contender if name in (OURS, BEFORE)]
+    recoveries = [
+        recover(*key, options)
+        for key in product(loads, ours, options.size, options.outputs)
+        if not options.no_recovery
+    ]
+    data = {"results": results, "recoveries": recoveries}
+    harness.finish(options, machine, tables(results, recoveries), data)
 
 
 if __name__ == "__main__":

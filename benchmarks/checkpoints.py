@@ -24,7 +24,7 @@ import numpy as np
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.machine import ROOT, provenance
+from benchmarks.harness import ROOT, commit, describe
 
 PARTS = 2
 HIDDEN, FEED_FORWARD, KEYS, VOCABULARY, LAYERS = 2048, 5632, 512, 16000, 12
@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where to write; it needs 5 GB")
     parser.add_argument("--json", help="where to write all times")
     options = parser.parse_args()
-    known = provenance()
+    known = {"machine": describe(), "commit": commit()}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         results = measure(options, Path(folder))
     if options.json:

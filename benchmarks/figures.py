@@ -13,12 +13,7 @@ INKS = {"light": "#1f2328", "dark": "#e6edf3"}
 def save(draw: Callable[[], Any], file: Path) -> None:
     """Draw a figure for each kind of page: FILE.svg becomes FILE-light.svg and FILE-dark.svg.
 
-    Parameters
-    ----------
-    draw : callable
-        Returns a new figure of Matplotlib. Its lines and texts get the ink of the page.
-    file : Path
-        The name without the kind of page. The background is transparent.
+    Lines and texts of the figure get the ink of the page; the background is transparent.
     """
     import matplotlib
 

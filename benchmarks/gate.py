@@ -5,13 +5,12 @@ Run it from a checkout: ``python benchmarks/gate.py --help``.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import random
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,42 +21,16 @@ from statistics import median
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.busy import markdown
-from benchmarks.compare import OURS, Case
-from benchmarks.machine import ROOT, provenance
-from benchmarks.workers import Worker
+from benchmarks import contenders, harness
+from benchmarks.contenders import OURS, Case
+from benchmarks.harness import ROOT, Worker, commit, say
 
-CASES = {
-    "6 into 3, fresh": (Case((6,), 0, (2,) * 3), "fresh"),
-    "QKV of 1 token, out": (Case((1, 2304), 1, (768,) * 3), "out"),
-    "QKV of 16 tokens, fresh": (Case((16, 2304), 1, (768,) * 3), "fresh"),
-    "pixels, out": (Case((540, 960, 3), 2, (1,) * 3, "uint8"), "out"),
-    "runs of 40 bytes, out": (Case((40_000, 100), 1, (10,) * 10), "out"),
-    "single items, out": (Case((50_000, 32), 1, (1,) * 32), "out"),
-    "long runs, out": (Case((512, 8192), 1, (4096,) * 2), "out"),
-    "axis 0, fresh": (Case((2048, 2048), 0, (512,) * 4), "fresh"),
+_GROUPS = {
+    group: {name: (Case.of(*given["case"]), given["outputs"]) for name, given in cases.items()}
+    for group, cases in contenders.CASES["gate"].items()
 }
-STRIDED = {
-    "F, 4 bytes, 10 KB": (Case((50, 50), 1, (20, 30), "float32", "F"), "fresh"),
-    "F, 1 byte, 48 KB": (Case((1000, 48), 0, (500,) * 2, "uint8", "F"), "fresh"),
-    "T, 16 bytes, 148 KB": (Case((21, 21, 21), 0, (10, 11), "complex128", "T"), "fresh"),
-    "F, 4 bytes, 194 KB": (Case((90, 90, 6), 2, (3,) * 2, "float32", "F"), "fresh"),
-    "F, 8 bytes, 500 KB": (Case((250, 250), 1, (100, 150), "float64", "F"), "fresh"),
-    "T, 2 bytes, 1 MB": (Case((80, 80, 80), 1, (40,) * 2, "uint16", "T"), "fresh"),
-    "F, 16 bytes, 4 MB": (Case((500, 500), 0, (250,) * 2, "complex128", "F"), "out"),
-    "F, 4 bytes, 64 MB": (Case((4096, 4096), 1, (1024,) * 4, "float32", "F"), "out"),
-}
-"""Transposed sources: the order of the axes in memory, bytes of an item, bytes of the array."""
-CASES |= STRIDED
-CASES["objects"] = (Case((300, 300), 1, (100,) * 3, "object"), "fresh")
-LARGE = {
-    "runs of 4 KB, 49 MB": (Case((4000, 6144), 1, (2048,) * 3, "uint16"), "out"),
-    "runs of 12 bytes, 48 MB": (Case((1_000_000, 12), 1, (3,) * 4), "out"),
-    "5 items, 20 MB": (Case((1_000_000, 5), 1, (2, 1, 2)), "out"),
-    "axis 0, 120 MB": (Case((30_000_001,), 0, (7_500_001, *(7_500_000,) * 3)), "out"),
-}
-"""Arrays that the loop with stores past the cache copies."""
-CASES |= LARGE
+STRIDED, LARGE = _GROUPS["strided"], _GROUPS["large"]
+CASES = _GROUPS["calls"] | STRIDED | LARGE
 
 _LONG = ("F, 4 bytes, 64 MB", "objects", *LARGE)  # too long for CI
 _COLD = ("F, 8 bytes, 500 KB",)  # no case that calls a kernel: it would load Numba for all cases
@@ -81,6 +54,7 @@ SUSPICIOUS, SLOWER = 1.08, 1.12
 CONFIDENCE = 0.93
 
 Key = tuple[str, str]  # contender and case
+Ratios = dict[Key, list[float]]
 
 
 @dataclass(frozen=True)
@@ -112,54 +86,39 @@ def interval(ratios: list[float]) -> Interval:
 # ---- measuring ------------------------------------------------------------------------
 
 
-def look(
-    keys: list[Key], checkouts: tuple[Path, Path], pairs: int, slow: dict[str, float]
-) -> dict[Key, list[float]]:
-    """Time cases in pairs of new processes; return a ratio of times for each pair.
+def look(keys: list[Key], checkouts: tuple[Path, Path], pairs: int, plant: float) -> Ratios:
+    """Time cases in pairs of new processes; return a ratio, new over base, for each pair.
 
-    Parameters
-    ----------
-    keys : list of (str, str)
-        Contenders and cases.
-    checkouts : (Path, Path)
-        The folders of the base and of the new version.
-    pairs : int
-        How many pairs of processes each case is timed in.
-    slow : dict of str to float
-        Factors by which to slow down cases of the new version. This tests the gate.
-
-    Returns
-    -------
-    dict of (str, str) to list of float
-        Time of the new version over time of the base. Cases that a version cannot do are left out.
+    Cases that a version cannot do are left out. ``plant`` slows down the new version, to test the
+    gate: by these seconds in each call, and by a copy of the array if it has 1 MB or more.
     """
-    ratios: dict[Key, list[float]] = {}
+    ratios: Ratios = {}
+    began = time.monotonic()
     for i in range(pairs if keys else 0):
-        print(f"processes {i + 1} of {pairs}", file=sys.stderr, flush=True)
         for contender in dict.fromkeys(key[0] for key in keys):
             names = [case for found, case in keys if found == contender]
             with Worker(contender, checkouts[0]) as base, Worker(contender, checkouts[1]) as new:
                 for name in random.sample(names, len(names)):
-                    ratio = _ratio(base, new, name, slow.get(name))
+                    ratio = _ratio(base, new, name, plant)
                     if ratio is not None:
                         ratios.setdefault((contender, name), []).append(ratio)
+        seconds = (time.monotonic() - began) / (i + 1) * (pairs - i - 1)
+        say(f"pair {i + 1} of {pairs}, about {seconds:.0f} s left")
     return ratios
 
 
-def _ratio(base: Worker, new: Worker, name: str, slow: float | None) -> float | None:
+def _ratio(base: Worker, new: Worker, name: str, plant: float) -> float | None:
     """Return the median ratio of bursts that follow each other, over new arrays."""
     ratios = []
-    cpu = base.contender not in (
-        OURS,
-        "splitjit, warm",
-    )  # on one thread, CPU time leaves out the time of other programs
+    # On one thread, CPU time leaves out the time of other programs.
+    cpu = base.contender not in (OURS, "splitjit, warm")
     for _ in range(3):
         for worker in (base, new):
             if reason := worker.ask("prepare", *CASES[name]):
-                print(reason, file=sys.stderr)
+                say(reason)
                 return None
-        if slow:
-            new.ask("slow", slow)
+        if plant:
+            new.ask("slow", plant, CASES[name][0].nbytes >= 1e6)
         for _ in range(4):
             pair = random.sample((base, new), 2)
             seconds = {worker: worker.ask("burst", cpu) for worker in pair}
@@ -170,17 +129,22 @@ def _ratio(base: Worker, new: Worker, name: str, slow: float | None) -> float | 
 
 
 def judge(
-    keys: list[Key], checkouts: tuple[Path, Path], slow: dict[str, float]
+    keys: list[Key], checkouts: tuple[Path, Path], plant: float = 0
 ) -> tuple[dict[Key, Interval], list[Key]]:
     """Time all cases, and suspicious ones again; return the intervals and the slower cases.
 
     A second look uses new ratios only. With the first ones, the choice of the greatest would
     remain in the result.
     """
-    ratios = look(keys, checkouts, FIRST, slow)
+    ratios = look(keys, checkouts, FIRST, plant)
     found = {key: interval(ratios[key]) for key in keys if key in ratios}
     suspicious = [key for key, first in found.items() if first.ratio > SUSPICIOUS]
-    second = look(suspicious, checkouts, SECOND, slow)
+    if suspicious:
+        say(
+            f"{len(suspicious)} of {len(found)} cases took more than {SUSPICIOUS} times as long. "
+            f"A run takes longer then: {SECOND} new pairs tell slower code from a busy minute."
+        )
+    second = look(suspicious, checkouts, SECOND, plant)
     found |= {key: interval(second[key]) for key in second}
     return found, [key for key in second if found[key].low > SLOWER]
 
@@ -199,7 +163,7 @@ def checkout(version: str) -> Iterator[Path]:
         base = Path(folder, "base")
         command = [*git, "add", "--quiet", "--detach", str(base), version]
         if subprocess.run(command, check=False).returncode:
-            print(f"{version!r} is no git revision, and no checkout of splitjit", file=sys.stderr)
+            say(f"{version!r} is no git revision, and no checkout of splitjit")
             raise SystemExit(2)
         try:
             yield base
@@ -217,33 +181,32 @@ def dependencies(folder: Path) -> list[str]:
 
 def main() -> int:
     """Compare two versions, print the ratios, and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.parser(__doc__, ("--case", CASES))
     add = parser.add_argument
     add("base", metavar="BASE", help="a git revision, or the folder of a checkout")
     add("--new", default=str(ROOT), metavar="NEW", help="the same; this checkout by default")
     add("--small", action="store_true", help="calls on one thread only, for CI")
-    add("--case", nargs="+", choices=CASES, default=list(CASES))
-    add("--slow", nargs="+", choices=CASES, default=[], help="slow these down, to test the gate")
-    add("--factor", type=float, default=1.3, help="of --slow")
-    add("--json", type=Path, metavar="FILE", help="write the ratios")
+    add("--plant", type=float, default=0, metavar="SECONDS",
+        help="test the gate: slow down NEW by SECONDS a call, and a copy from 1 MB on")  # fmt: skip
     options = parser.parse_args()
     groups = SMALL if options.small else FULL
     keys = [(by, case) for by, cases in groups.items() for case in cases if case in options.case]
 
     with checkout(options.base) as base, checkout(options.new) as new:
+        versions = [commit(folder) for folder in (base, new)]
+        # Measured on two cores: a case takes 0.6 s in a pair, two processes 2 s.
+        seconds = FIRST * (0.6 * len(keys) + 2 * len({by for by, _ in keys}))
+        say(f"{versions[0]} is the base of {versions[1]}: {len(keys)} cases, {FIRST} pairs of")
+        say(f"processes, about {seconds:.0f} s, and a minute if a version must compile first")
         if dependencies(base) != dependencies(new):
             print("The dependencies differ. Both versions use this environment.")
-        found, slower = judge(keys, (base, new), dict.fromkeys(options.slow, options.factor))
-    rows = [[*key, str(of), "**slower**" if key in slower else ""] for key, of in found.items()]
-    print(provenance()["machine"], "", sep="\n")
-    print(*markdown(["contender", "case", f"time over {options.base}", ""], rows), sep="\n")
-    if options.json:
-        named = [[*key, of.low, of.ratio, of.high, key in slower] for key, of in found.items()]
-        options.json.write_text(json.dumps(named) + "\n", encoding="utf-8")
-    for contender, case in slower:
-        print(f"slower beyond doubt: {case} ({contender})", file=sys.stderr)
-    if not slower:
-        print("\nno case is slower beyond doubt")
+        found, slower = judge(keys, (base, new), options.plant)
+    rows = [[*key, of, "**slower**" if key in slower else ""] for key, of in found.items()]
+    head = ["contender", "case", f"time of {versions[1]} over {versions[0]}", ""]
+    verdict = "\n".join(f"slower beyond doubt: {case} ({by})" for by, case in slower)
+    report = f"{harness.table(head, rows)}\n\n{verdict or 'no case is slower beyond doubt'}"
+    named = [[*key, of.low, of.ratio, of.high, key in slower] for key, of in found.items()]
+    harness.finish(options, harness.describe(), report, {"results": named})
     return 1 if slower else 0
 
 

@@ -9,12 +9,11 @@ import argparse
 import contextlib
 import functools
 import itertools
-import json
 import random
 import re
 import sys
 import time
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from statistics import median
 
@@ -23,29 +22,19 @@ import numpy as np
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import figures
-from benchmarks.compare import LIMIT, OURS, Case, measure
-from benchmarks.machine import CORES, provenance
-from benchmarks.workers import allocate, preparations
+from benchmarks import figures, harness
+from benchmarks.contenders import CORES, LIMIT, OURS, PREPARE, Case, allocate, verified
 
 NUMPY = "NumPy, slices"
 RUNS = [4**k for k in range(11)]
 PARTS = [2, 3, 4, 8, 16, 32, 64]
 TOTALS = [4**k for k in range(7, 16)]
-OUTPUTS = {
-    "fresh": "fresh",
-    "plan.empty": "into plan.empty",
-    "out": "into separate numpy.empty",
-}
+OUTPUTS = {"fresh": "fresh", "plan.empty": "into plan.empty", "out": "into separate numpy.empty"}
 
-LARGE = 1 << 24
+LARGE, SHARE = 1 << 24, 0.75
 """From this total size on, the goal is a share of the limit of at least `SHARE`."""
-SHARE = 0.75
 RATIO = 0.9
 """The goal for NumPy's time over splitjit's, in every cell."""
-
-Data = dict[str, list]
-"""The contents of the file: the provenance of each run, and the samples of each cell."""
 
 
 @dataclass(frozen=True)
@@ -68,43 +57,23 @@ class Cell:
 
 @dataclass(frozen=True)
 class Found:
-    """Medians over the samples of a cell."""
+    """What was measured in a cell."""
 
     cell: Cell
     share: float  # time of the better plain copy over ours
     ratio: float  # time of NumPy over ours
 
 
-# ---- measuring ------------------------------------------------------------------------
-
-
 def sample(cell: Cell, pool: np.ndarray, seconds: float) -> dict[str, float]:
-    """Verify and time a cell.
-
-    Parameters
-    ----------
-    cell : Cell
-        The split.
-    pool : ndarray of uint8
-        Touched memory of at least ``cell.total`` bytes, to split.
-    seconds : float
-        Contenders take turns for this time, and for at least three rounds.
-
-    Returns
-    -------
-    dict of str to float
-        The seconds of each contender: splitjit, NumPy and the plain copies.
-    """
+    """Split touched memory for some seconds, and at least three rounds; return seconds a call."""
     case, calls = cell.case, {}
     x = pool[: case.nbytes].view(case.dtype).reshape(case.shape)
     out = allocate(case, cell.outputs)
-    for name in (OURS, NUMPY, *LIMIT):
+    for name in (NUMPY, *LIMIT):
         # Only x86-64 has streaming stores. Without memcpy there is no limit.
         with contextlib.suppress(*[NotImplementedError] if name == "streaming" else []):
-            calls[name] = preparations()[name](case, x, out, CORES)
-    views = np.split(x, np.cumsum(case.sizes)[:-1], case.axis)
-    for part, view in zip(calls[OURS](), views, strict=True):
-        assert np.array_equal(part, view), f"wrong parts of {case}"
+            calls[name] = PREPARE[name](case, x, out, CORES)
+    calls[OURS] = verified(OURS, case, x, out, CORES)
 
     rough = {}
     for name in (OURS, NUMPY):
@@ -118,70 +87,28 @@ def sample(cell: Cell, pool: np.ndarray, seconds: float) -> dict[str, float]:
     rounds: list[dict[str, float]] = []
     end = time.perf_counter() + seconds
     while len(rounds) < 3 or time.perf_counter() < end:
-        rounds.append(measure(calls, 1))
+        rounds.append(harness.measure(calls, 1))
     found = {name: median(times[name] for times in rounds) for name in calls}
     return found | ({NUMPY: rough[NUMPY]} if slow else {})
 
 
-def survey(cells: list[Cell], data: Data, options: argparse.Namespace) -> None:
-    """Measure the cells that have too few samples yet; save each at once."""
-    samples = {Cell(**entry["cell"]): entry["samples"] for entry in data["cells"]}
-    todo = [cell for cell in cells if len(samples.get(cell, ())) < options.samples]
-    if not todo:
-        return
-    data["runs"].append(provenance())
-    random.shuffle(todo)  # otherwise slow drift of the machine would look like a valley
-    todo.sort(key=lambda cell: cell.total)
-    pool = np.random.default_rng(0).integers(0, 127, todo[-1].total, np.uint8)
-    for i, cell in enumerate(todo, 1):
-        print(f"{i} of {len(todo)}: {cell.outputs}, {cell.case}", file=sys.stderr, flush=True)
-        if cell not in samples:
-            samples[cell] = []
-            data["cells"].append({"cell": asdict(cell), "samples": samples[cell]})
-        samples[cell].append(sample(cell, pool, options.seconds))
-        if options.json:
-            save(data, options.json)
-
-
-def save(data: Data, file: Path) -> None:
-    """Write the file so that an interrupt leaves the old one or the new one."""
-    draft = file.with_suffix(".tmp")
-    draft.write_text(json.dumps(data) + "\n", encoding="utf-8")
-    draft.replace(file)
-
-
-# ---- reading --------------------------------------------------------------------------
-
-
-def findings(data: Data, cells: list[Cell]) -> list[Found]:
-    """Return the medians over the samples of each cell."""
-    wanted, found = set(cells), []
-    for entry in data["cells"]:
-        cell, samples = Cell(**entry["cell"]), entry["samples"]
-        if cell not in wanted or not samples:
-            continue
-        share = median(min(s[name] for name in LIMIT if name in s) / s[OURS] for s in samples)
-        found.append(Found(cell, share, median(s[NUMPY] / s[OURS] for s in samples)))
+def survey(cells: list[Cell], seconds: float) -> list[Found]:
+    """Measure cells, small arrays first; an interrupt leaves out the rest."""
+    found: list[Found] = []
+    cells = random.sample(cells, len(cells))  # or slow drift would look like a valley
+    cells.sort(key=lambda cell: cell.total)
+    pool = np.random.default_rng(0).integers(0, 127, cells[-1].total, np.uint8)
+    with contextlib.suppress(KeyboardInterrupt):
+        for i, cell in enumerate(cells, 1):
+            harness.say(f"{i} of {len(cells)}: {cell.outputs}, {cell.case}")
+            times = sample(cell, pool, seconds)
+            limit = min(times[name] for name in LIMIT if name in times)
+            found.append(Found(cell, limit / times[OURS], times[NUMPY] / times[OURS]))
     return sorted(found, key=lambda f: astuple(f.cell))
 
 
-def beside(found: list[Found]) -> dict[Cell, float]:
-    """Return for each cell the median share of its neighbours in run length and parts."""
-    shares = {f.cell: f.share for f in found}
-    runs, parts = (sorted({getattr(c, name) for c in shares}) for name in ("run", "parts"))
-    medians = {}
-    for cell in shares:
-        i, j = runs.index(cell.run), parts.index(cell.parts)
-        square = itertools.product(parts[max(j - 1, 0) : j + 2], runs[max(i - 1, 0) : i + 2])
-        around = [Cell(cell.outputs, cell.total, *place) for place in square]
-        others = [shares[other] for other in around if other != cell and other in shares]
-        medians[cell] = median(others) if others else shares[cell]
-    return medians
-
-
 def valleys(found: list[Found], count: int) -> str:
-    """Return the lowest cells as Markdown: by share, by ratio to NumPy, by neighbours."""
-    around = beside(found)
+    """Return the lowest cells as Markdown: by share, and by ratio to NumPy."""
     large = [f for f in found if f.cell.total >= LARGE]
     missed = sum(f.share < SHARE for f in large), sum(f.ratio < RATIO for f in found)
     rankings = {
@@ -190,19 +117,14 @@ def valleys(found: list[Found], count: int) -> str:
         f"Lowest ratios to NumPy; {missed[1]} of {len(found)} cells are below {RATIO}": sorted(
             found, key=lambda f: f.ratio
         ),
-        "Lowest shares relative to those of the cells around them": sorted(
-            found, key=lambda f: f.share / around[f.cell]
-        ),
     }
-    head = "| outputs | case | size | share | around it | NumPy / ours |"
-    lines = []
+    head, lines = ["outputs", "case", "size", "share", "NumPy / ours"], []
     for title, ranking in rankings.items():
-        lines += ["", f"{title}:", "", head, "| --- | --- | --: | --: | --: | --: |"]
-        lines += [
-            f"| {OUTPUTS[f.cell.outputs]} | {f.cell.case} | {size(f.cell.total)} | {f.share:.2f} "
-            f"| {around[f.cell]:.2f} | {f.ratio:.2f} |"
+        rows = [
+            [OUTPUTS[f.cell.outputs], f.cell.case, size(f.cell.total), f.share, f.ratio]
             for f in ranking[:count]
         ]
+        lines += ["", f"{title}:", "", harness.table(head, rows)]
     return "\n".join(lines)
 
 
@@ -220,30 +142,25 @@ def parse_size(text: str) -> int:
     return int(match[1]) * 1024 ** " KMG".index(match[2].upper() or " ")
 
 
-# ---- maps -----------------------------------------------------------------------------
-
-
 def draw(found: list[Found], folder: Path) -> None:
     """Draw one figure per total size, one map per kind of outputs; cells hold per cent."""
     folder.mkdir(parents=True, exist_ok=True)
-    for total, group in itertools.groupby(
-        sorted(found, key=lambda f: f.cell.total), key=lambda f: f.cell.total
-    ):
-        cells = {f.cell: f for f in group}
+    for total in {f.cell.total: None for f in found}:
+        cells = [f for f in found if f.cell.total == total]
         file = folder / f"landscape-{size(total).replace(' ', '')}.svg"
         figures.save(functools.partial(_figure, total, cells), file)
 
 
-def _figure(total: int, cells: dict[Cell, Found]):
+def _figure(total: int, found: list[Found]):
     from matplotlib import pyplot
 
-    kinds = [kind for kind in OUTPUTS if any(cell.outputs == kind for cell in cells)]
+    kinds = [kind for kind in OUTPUTS if any(f.cell.outputs == kind for f in found)]
     # 4 inches are 400 px at the usual 100 px an inch, where 7 points can be read.
     figure, panels = pyplot.subplots(
         len(kinds), figsize=(4, 0.6 + 2.1 * len(kinds)), squeeze=False, layout="constrained"
     )
     for kind, panel in zip(kinds, panels[:, 0], strict=True):
-        _map(panel, {cell: f for cell, f in cells.items() if cell.outputs == kind})
+        _map(panel, [f for f in found if f.cell.outputs == kind])
         panel.set_title(OUTPUTS[kind], fontsize=8)
         panel.set_xlabel("bytes of a run", fontsize=8)
     figure.suptitle(f"{size(total)}: % of the speed of a plain copy", fontsize=9)
@@ -251,68 +168,52 @@ def _figure(total: int, cells: dict[Cell, Found]):
     return figure
 
 
-def _map(panel, cells: dict[Cell, Found]) -> None:
+def _map(panel, found: list[Found]) -> None:
     from matplotlib.patches import Rectangle
 
-    runs, parts = (sorted({getattr(cell, name) for cell in cells}) for name in ("run", "parts"))
+    runs, parts = (sorted({getattr(f.cell, name) for f in found}) for name in ("run", "parts"))
     grid = np.full((len(parts), len(runs)), np.nan)
-    for cell, found in cells.items():
-        x, y = runs.index(cell.run), parts.index(cell.parts)
-        grid[y, x] = found.share
-        color = "black" if found.share > 0.6 else "white"  # cividis is light above the middle
-        percent = f"{100 * found.share:.0f}"
-        panel.text(x + 0.5, y + 0.5, percent, ha="center", va="center", color=color, fontsize=7)
-        if found.ratio < RATIO:
-            style = {"fill": False, "edgecolor": "#d55e00", "linewidth": 1.8}
-            panel.add_patch(Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, **style))
+    for f in found:
+        x, y = runs.index(f.cell.run), parts.index(f.cell.parts)
+        grid[y, x] = f.share
+        color = "black" if f.share > 0.6 else "white"  # cividis is light above the middle
+        style = {"ha": "center", "va": "center", "color": color, "fontsize": 7}
+        panel.text(x + 0.5, y + 0.5, f"{100 * f.share:.0f}", **style)
+        if f.ratio < RATIO:
+            frame = {"fill": False, "edgecolor": "#d55e00", "linewidth": 1.8}
+            panel.add_patch(Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, **frame))
     panel.pcolormesh(grid, cmap="cividis", vmin=0.2, vmax=1)
     panel.invert_yaxis()
-    panel.set_xticks(
-        [x + 0.5 for x in range(len(runs))], [size(run).replace(" ", "")[:-1] for run in runs]
-    )
+    names = [size(run).replace(" ", "")[:-1] for run in runs]
+    panel.set_xticks([x + 0.5 for x in range(len(runs))], names)
     panel.set_yticks([y + 0.5 for y in range(len(parts))], parts)
     panel.tick_params(labelsize=7, length=0)
     panel.set_ylabel("parts", fontsize=8)
 
 
-# ---- command --------------------------------------------------------------------------
-
-
 def main() -> None:
-    """Measure the selected cells that the file lacks, then list valleys and draw maps."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Measure the selected cells, then list valleys and draw maps."""
+    parser = harness.parser(__doc__, ("--outputs", OUTPUTS))
     add = parser.add_argument
     add("--run", nargs="+", type=parse_size, default=RUNS, metavar="SIZE")
     add("--parts", nargs="+", type=int, default=PARTS, metavar="N")
     add("--total", nargs="+", type=parse_size, default=TOTALS, metavar="SIZE")
     add("--largest", type=parse_size, default=1 << 26, metavar="SIZE", help="64M by default")
-    add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS))
     add("--seconds", type=float, default=0.5, help="turns per cell; at least three rounds")
-    add("--samples", type=int, default=1, metavar="N", help="per cell, with those in the file")
-    add("--json", type=Path, metavar="FILE", help="read it, add the missing cells, write it")
     add("--plot", type=Path, metavar="DIR", help="draw a map per total size")
     add("--count", type=int, default=15, metavar="N", help="valleys to list per table")
     options = parser.parse_args()
-
     every = itertools.product(options.outputs, options.total, options.parts, options.run)
     cells = [
         cell
         for cell in itertools.starmap(Cell, every)
         if cell.run * cell.parts <= cell.total <= options.largest
     ]
-    data: Data = {"runs": [], "cells": []}
-    if options.json and options.json.exists():
-        data = json.loads(options.json.read_text("utf-8"))
-    try:
-        survey(cells, data, options)
-    except KeyboardInterrupt:
-        print("interrupted: the rest is left out", file=sys.stderr)
-    found = findings(data, cells)
-    if not found:
-        parser.error("nothing has been measured")
-    print(*(run["machine"] for run in data["runs"]), valleys(found, options.count), sep="\n")
+    machine, found = harness.describe(), survey(cells, options.seconds)
     if options.plot:
         draw(found, options.plot)
+    cells = [[*astuple(f.cell), f.share, f.ratio] for f in found]
+    harness.finish(options, machine, valleys(found, options.count), {"cells": cells})
 
 
 if __name__ == "__main__":

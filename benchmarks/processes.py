@@ -6,37 +6,27 @@ Run it from a checkout: ``python benchmarks/processes.py --help``.
 from __future__ import annotations
 
 import argparse
-import json
-import random
 import sys
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from statistics import geometric_mean, median
 
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.busy import markdown
-from benchmarks.compare import OURS, Case
-from benchmarks.machine import ROOT, provenance, rest_among
-from benchmarks.workers import BEFORE, Worker
+from benchmarks import harness
+from benchmarks.contenders import BEFORE, OURS, Case
 
-BIND = "splitjit, bind"
-VARIANTS = ("splitjit, plan", BIND, "splitjit, one thread")
+VARIANTS = ("splitjit, plan", "splitjit, bind", "splitjit, one thread")
 PEERS = ("NumPy, slices", "torch", "onnxruntime")
-CONTENDERS = (OURS, *VARIANTS, "NumPy, split", *PEERS)
+CONTENDERS = (*VARIANTS, "NumPy, split", *PEERS)
 CASES = {
     f"{rows}x{columns}": Case((rows, columns), 1, (columns // parts,) * parts)
-    for rows, columns, parts in (
-        (1, 2304, 3),
-        (8, 3072, 3),
-        (32, 2304, 3),
-        (128, 2304, 3),
-        (256, 2304, 3),
-        (512, 1536, 2),
-        (512, 2304, 3),
-        (1200, 2304, 3),
-    )
+    for rows, columns, parts in [
+        *[(1, 2304, 3), (8, 3072, 3), (32, 2304, 3), (128, 2304, 3), (256, 2304, 3)],
+        *[(512, 1536, 2), (512, 2304, 3), (1200, 2304, 3)],
+    ]
 }
 OUTPUTS = ("fresh", "out")
 MODELS = ("onnxruntime", "torch")
@@ -47,25 +37,18 @@ Medians = dict[tuple[str, str, str], list[float]]  # by outputs, contender and c
 def measure(options: argparse.Namespace, medians: Medians) -> None:
     """Start one process per contender; add the median of its bursts in each case."""
     with ExitStack() as stack:
-        workers = {}
-        for contender in options.contender:
-            checkout = options.before if contender == BEFORE else ROOT
-            workers[contender] = stack.enter_context(Worker(contender, checkout))
-        for outputs in options.outputs:
-            for case in options.case:
-                ready = [
-                    contender
-                    for contender, worker in workers.items()
-                    if not worker.ask("prepare", CASES[case], outputs)
-                ]
-                rest = rest_among([*ready, options.after])
-                bursts = {contender: [] for contender in ready}
-                for _ in range(options.rounds):
-                    for contender in random.sample(ready, len(ready)):
-                        order = ["after", options.after] if options.after else ["burst", False]
-                        bursts[contender].append(workers[contender].ask(*order, rest))
-                for contender, seconds in bursts.items():
-                    medians.setdefault((outputs, contender, case), []).append(median(seconds))
+        workers = harness.team_of(stack, options.contender, options.before)
+        for outputs, case in product(options.outputs, options.case):
+            ready = [
+                name
+                for name, worker in workers.items()
+                if not worker.ask("prepare", CASES[case], outputs)
+            ]
+            order = ["after", options.after] if options.after else ["burst", False]
+            order.append(harness.rest_among([*ready, options.after]))
+            turns = harness.in_turns(ready, options.rounds, lambda name: workers[name].ask(*order))  # noqa: B023
+            for name, seconds in turns.items():
+                medians.setdefault((outputs, name, case), []).append(median(seconds))
 
 
 def tables(medians: Medians) -> str:
@@ -75,21 +58,17 @@ def tables(medians: Medians) -> str:
     for outputs in dict.fromkeys(key[0] for key in seconds):
         found = {key[1:]: value for key, value in seconds.items() if key[0] == outputs}
         cases = list(dict.fromkeys(case for _, case in found))
-        contenders = list(dict.fromkeys(contender for contender, _ in found))
-        rows = []
-        for contender in contenders:
-            if contender == OURS:
-                rows.append([f"{OURS}, µs", *(f"{1e6 * found[OURS, case]:.3g}" for case in cases)])
-            else:
-                ratios = (found[contender, case] / found[OURS, case] for case in cases)
-                rows.append([f"{contender}, over ours", *(f"{ratio:.2f}" for ratio in ratios)])
+        rows = [[f"{OURS}, µs", *(f"{1e6 * found[OURS, case]:.3g}" for case in cases)]]
+        for name in dict.fromkeys(name for name, _ in found if name != OURS):
+            rows.append([f"{name}, over ours"])
+            rows[-1] += [found[name, case] / found[OURS, case] for case in cases]
         summaries = []
         for ours in (OURS, *VARIANTS, BEFORE):
             if (ours, cases[0]) in found and (ratios := best_peer_over(ours, found, cases)):
-                rows.append([f"best peer over {ours}", *(f"{ratio:.2f}" for ratio in ratios)])
+                rows.append([f"best peer over {ours}", *ratios])
                 least, mean = min(ratios), geometric_mean(ratios)
                 summaries.append(f"{ours}: least {least:.2f}, geometric mean {mean:.2f}")
-        lines += ["", f"### {outputs}", "", *markdown(["contender", *cases], rows)]
+        lines += ["", f"### {outputs}", "", harness.table(["contender", *cases], rows)]
         lines += ["", f"Best peer over {'; '.join(summaries)}."] if summaries else []
     return "\n".join(lines)
 
@@ -102,34 +81,22 @@ def best_peer_over(ours: str, found: dict[tuple[str, str], float], cases: list[s
 
 def main() -> None:
     """Measure the cases of the command line, save the medians and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    lists = {"--case": CASES, "--outputs": OUTPUTS, "--contender": CONTENDERS}
+    parser = harness.parser(__doc__, *lists.items(), before=True)
     add = parser.add_argument
-    add("--case", nargs="+", choices=CASES, default=list(CASES))
-    add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS))
-    add("--contender", nargs="+", choices=CONTENDERS[1:], default=list(CONTENDERS[1:]))
     add("--after", choices=MODELS, help="time each call right after a model of this library")
-    add("--before", type=Path, metavar="DIR", help="a checkout of splitjit to measure as well")
     add("--processes", type=int, default=7, help="processes per contender, one after the other")
     add("--rounds", type=int, default=9, help="bursts of each contender in a case and process")
-    add("--json", type=Path, metavar="FILE", help="write the median of each process")
-    add("--markdown", type=Path, metavar="FILE", help="write the tables")
     options = parser.parse_args()
-    options.contender = [OURS, *options.contender, *([BEFORE] if options.before else [])]
+    options.contender = [OURS, *options.contender, *[BEFORE] * bool(options.before)]
 
-    origin, medians = provenance(), {}
+    machine, medians = harness.describe(), {}
     for i in range(options.processes):
-        print(f"processes {i + 1} of {options.processes}", file=sys.stderr, flush=True)
+        harness.say(f"processes {i + 1} of {options.processes}")
         measure(options, medians)
-    if options.json:
-        names = ("outputs", "contender", "case", "seconds")
-        results = [dict(zip(names, (*key, found), strict=True)) for key, found in medians.items()]
-        text = json.dumps({**origin, "results": results}, indent=1)
-        options.json.write_text(text + "\n", encoding="utf-8")
+    results = [[*key, seconds] for key, seconds in medians.items()]
     after = f"Each call came right after a model of {options.after}.\n" if options.after else ""
-    report = f"{origin['machine']}\n{after}{tables(medians)}\n"
-    print(report)
-    if options.markdown:
-        options.markdown.write_text(report, encoding="utf-8")
+    harness.finish(options, machine, after + tables(medians), {"results": results})
 
 
 if __name__ == "__main__":

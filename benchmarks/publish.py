@@ -5,7 +5,7 @@ public servers. ``--fetch`` gets these scripts with npm, into build/asv-scripts;
 exists, the pages have copies of the scripts and need no network.
 
 asv shows only first parents of the branch. A commit inside of a merge is shown at the merge that
-brought it to the branch.
+brought it to the branch. Milestones have their names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+if not __package__:  # run as a script: import this checkout
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.harness import ROOT
+from benchmarks.milestones import milestones
+
 SCRIPTS = ROOT / "build" / "asv-scripts"
 
 FETCHED = {
@@ -74,6 +79,18 @@ def copy_results(target: Path) -> None:
     file.write_text(json.dumps(kept), "utf-8")
 
 
+def clone_with_names(folder: Path) -> Path:
+    """Clone the repository, with a tag for each milestone: asv's pages name tagged commits."""
+    subprocess.run(["git", "clone", "--quiet", "--bare", "--shared", ROOT, folder], check=True)
+    in_clone = ["git", "--git-dir", folder]
+    subprocess.run([*in_clone, "update-ref", "--no-deref", "HEAD", git("rev-parse", "HEAD")])
+    first_parents = git("rev-list", "--first-parent", "HEAD").split()
+    for i, (commit, name) in enumerate(milestones().items(), 1):
+        tag = f"{i:02}-{name}".replace(" ", "-").replace(",", "")
+        subprocess.run([*in_clone, "tag", tag, shown_at(commit, first_parents)], check=True)
+    return folder
+
+
 def fetch() -> None:
     """Get the scripts with npm."""
     shutil.rmtree(SCRIPTS, ignore_errors=True)
@@ -106,11 +123,12 @@ def publish(pages: Path) -> None:
     """Let asv write its pages."""
     with tempfile.TemporaryDirectory() as folder:
         copy_results(Path(folder, "results"))
+        clone = clone_with_names(Path(folder, "repository"))
         settings = (ROOT / "asv.conf.json").read_text("utf-8")
         # asv reads paths from the folder of its settings.
         for name, old, new in [
-            ("repo", ".", ROOT),
-            ("benchmark_dir", "benchmarks", ROOT / "benchmarks"),
+            ("repo", ".", clone),
+            ("benchmark_dir", "benchmarks/suites", ROOT / "benchmarks" / "suites"),
             ("results_dir", ".asv/results", Path(folder, "results")),
         ]:
             settings = settings.replace(f'"{name}": "{old}"', f'"{name}": "{new.as_posix()}"')

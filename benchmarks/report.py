@@ -5,8 +5,6 @@ Run it from a checkout: ``python benchmarks/report.py --help``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +13,8 @@ from statistics import geometric_mean
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import figures, scaling
-from benchmarks.compare import LIMIT, OURS, PEERS, Case, contenders, measure
-from benchmarks.machine import CORES, describe
+from benchmarks import figures, harness, scaling
+from benchmarks.contenders import CASES, LIMIT, OURS, PEERS, Case
 
 QUICK_BYTES = 40_000_000  # --quick skips larger cases
 
@@ -35,98 +32,8 @@ class Group:
 
 
 GROUPS = {
-    "long": Group(
-        "Long runs, `out=`",
-        (
-            Case((2048, 22016), 1, (11008,) * 2),
-            Case((4096, 12288), 1, (4096,) * 3),
-            Case((4096, 6144), 1, (4096, 1024, 1024), "float16"),
-            Case((2048, 4096), 1, (4000, 96)),
-            Case((4096, 4096), 0, (1024,) * 4),
-            Case((64, 3, 512, 512), 1, (1,) * 3, "uint8"),
-            Case((8_388_608,), 0, (3_000_001, 2_000_003, 3_388_604), "float64"),
-            Case((1024, 2048), 1, (512,) * 4, "complex128"),
-            Case((4000, 6144), 1, (2048,) * 3, "uint16"),
-            Case((4, 96, 224, 224), 1, (48,) * 2),
-            Case((30_000_001,), 0, (7_500_001, *(7_500_000,) * 3)),
-        ),
-        each=1.3,
-        mean=1.5,
-        share=0.9,
-    ),
-    "short": Group(
-        "Short runs, `out=`",
-        (
-            Case((2160, 3840, 3), 2, (1,) * 3, "uint8"),
-            Case((1080, 1920, 4), 2, (1,) * 4),
-            Case((4_000_000, 2), 1, (1,) * 2),
-            Case((2_000_000, 8), 1, (1,) * 8, "uint8"),
-            Case((1_000_000, 4), 1, (1, 1, 2)),
-            Case((1_000_000, 5), 1, (2, 1, 2)),
-            Case((1_000_000, 12), 1, (3,) * 4),
-            Case((250_000, 32), 1, (1,) * 32),
-            Case((200_000, 96), 1, (64, 16, 16), "float16"),
-            Case((400_000, 100), 1, (10,) * 10),
-            Case((200_000, 32), 1, (16,) * 2, "float64"),
-            Case((60_000, 128), 1, (64,) * 2),
-            Case((1440, 2560, 2), 2, (1,) * 2),
-            Case((3_000_000, 5), 1, (2, 2, 1)),
-            Case((2_000_000, 16), 1, (1,) * 16, "uint8"),
-        ),
-        each=1.3,
-        mean=2.0,
-        share=0.8,
-    ),
-    "fresh": Group(
-        "Fresh, 2 to 220 MB, parts dropped before the next call",
-        (
-            Case((512, 1024), 1, (512,) * 2),
-            Case((512, 2304), 1, (768,) * 3),
-            Case((1080, 1920, 3), 2, (1,) * 3, "uint8"),
-            Case((2048, 6144), 1, (4096, 1024, 1024), "float16"),
-            Case((100_000, 100), 1, (10,) * 10),
-            Case((4096, 4096), 0, (1024,) * 4),
-            Case((2048, 22016), 1, (11008,) * 2),
-            Case((4096, 13312), 1, (6656,) * 2),
-        ),
-        fresh=True,
-        each=1.0,
-        mean=1.4,
-    ),
-    "tiny": Group(
-        "Tiny, fresh",
-        (
-            Case((6,), 0, (2,) * 3),
-            Case((10,), 0, (3, 7), "int64"),
-            Case((1, 192), 1, (64,) * 3),
-            Case((4, 192), 1, (64,) * 3),
-            Case((32, 32, 3), 2, (1,) * 3, "uint8"),
-            Case((1000,), 0, (250,) * 4),
-        ),
-        fresh=True,
-        each=2.0,
-    ),
-    "small": Group(
-        "Up to 1 MB, fresh",
-        (
-            Case((1, 2304), 1, (768,) * 3),
-            Case((8192,), 0, (2048,) * 4),
-            Case((16, 2304), 1, (768,) * 3),
-            Case((224, 224, 3), 2, (1,) * 3, "uint8"),
-            Case((1000, 100), 1, (10,) * 10),
-            Case((8, 3, 64, 64), 1, (1,) * 3),
-            Case((128, 2048), 1, (1024,) * 2),
-        ),
-        fresh=True,
-        each=1.0,
-    ),
-    "large": Group(
-        "From 32 MB to 1 GB, `out=`",
-        (
-            Case((2048, 4096), 1, (2048,) * 2),
-            Case((65536, 4096), 1, (2048,) * 2),
-        ),
-    ),
+    name: Group(**{**group, "cases": tuple(Case.of(*case) for case in group["cases"])})
+    for name, group in CASES["report"].items()
 }
 
 # The plot shows each of these splits over the array size.
@@ -175,9 +82,9 @@ def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
     for case in cases:
         if quick and case.nbytes > QUICK_BYTES:
             continue
-        print(case, file=sys.stderr, flush=True)
+        harness.say(case)
         rounds = 3 if quick else 9 if case.nbytes > QUICK_BYTES else 15
-        seconds = measure(contenders(case, fresh=fresh), rounds)
+        seconds = harness.measure(harness.contenders(case, fresh=fresh), rounds)
         results.append(Result(case, seconds))
     return results
 
@@ -188,15 +95,14 @@ def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
 def table(group: Group, results: list[Result]) -> str:
     """Return the results of a group and its summary as Markdown."""
     head = ["case", "size", OURS, *PEERS, "best peer / ours", "share of limit"]
-    rows = [head, ["---"] + ["--:"] * (len(head) - 1)]
+    rows = []
     for result in results:
         times = [_time(result.seconds.get(name)) for name in (OURS, *PEERS)]
-        share = "-" if result.share is None else f"{result.share:.2f}"
-        rows.append(
-            [str(result.case), _size(result.case.nbytes), *times, _verdict(result, group), share]
-        )
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([f"### {group.title}", "", *lines, "", summary(group, results)])
+        share = "-" if result.share is None else result.share
+        size, verdict = _size(result.case.nbytes), _verdict(result, group)
+        rows.append([result.case, size, *times, verdict, share])
+    lines = [f"### {group.title}", "", harness.table(head, rows), "", summary(group, results)]
+    return "\n".join(lines)
 
 
 def _size(nbytes: int) -> str:
@@ -246,11 +152,6 @@ def _against(value: float, goal: float | None) -> str:
 # ---- plot -----------------------------------------------------------------------------
 
 
-def plot(sweeps: dict[str, list[Result]], file: Path) -> None:
-    """Plot GB/s, read plus written, over the array size, for each contender and the limit."""
-    figures.save(lambda: _figure(sweeps), file)
-
-
 def _figure(sweeps: dict[str, list[Result]]):
     from matplotlib import pyplot
 
@@ -280,68 +181,29 @@ def _figure(sweeps: dict[str, list[Result]]):
     return figure
 
 
-# ---- command --------------------------------------------------------------------------
-
-
-def show(options: argparse.Namespace, report: str) -> None:
-    """Print a report, and write it to the chosen file."""
-    print(report)
-    if options.markdown:
-        options.markdown.write_text(report + "\n", encoding="utf-8")
-
-
-def keep(options: argparse.Namespace, data: dict) -> None:
-    """Write the results to the chosen file."""
-    if options.json:
-        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-
-
-def report_threads(options: argparse.Namespace) -> None:
-    """Measure how splits scale with threads, and write the chosen files."""
-    caption = describe(sorted(options.threads))
-    speeds = scaling.scale(sorted(options.threads), 3 if options.quick else 9)
-    show(options, f"{caption}\n\n{scaling.table(speeds)}")
-    if options.plot:
-        scaling.plot(speeds, options.plot)
-    keep(options, {"machine": caption, "GB/s": speeds})
-
-
 def main() -> None:
     """Parse the arguments, measure the chosen groups, and write the chosen files."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 rounds, and no large cases")
-    parser.add_argument(
-        "--group", choices=GROUPS, action="append", help="only this one; repeatable"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all times")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
-    parser.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE",
-        help="measure sizes, too, and plot them: FILE-light.svg and FILE-dark.svg",
-    )
-    parser.add_argument(
-        "--threads", type=int, nargs="+", metavar="N",
-        help="measure only how splits scale with these numbers of threads; --plot draws the curve",
-    )  # fmt: skip
+    parser = harness.parser(__doc__)
+    add = parser.add_argument
+    add("--quick", action="store_true", help="3 rounds, and no large cases")
+    add("--group", choices=GROUPS, action="append", help="only this one; repeatable")
+    add("--plot", type=Path, metavar="FILE", help="also sizes: FILE-light.svg, FILE-dark.svg")
+    add("--threads", nargs="+", metavar="N", help="the same as benchmarks/scaling.py")
     options = parser.parse_args()
     if options.threads:
-        if not 1 <= min(options.threads) <= max(options.threads) <= CORES:
-            parser.error(f"--threads: this machine runs 1 to {CORES} threads at once")
-        report_threads(options)
+        scaling.main()
         return
 
-    caption = describe() + (" A quick run: for a first look only." if options.quick else "")
+    machine = harness.describe() + " A quick run: for a first look only." * options.quick
     groups = {name: GROUPS[name] for name in options.group or GROUPS}
     results = {name: run(g.cases, g.fresh, options.quick) for name, g in groups.items()}
     tables = [table(groups[name], found) for name, found in results.items() if found]
-    show(options, "\n\n".join([caption, *tables]))
     if options.plot:
-        results |= {title: run(cases, False, options.quick) for title, cases in SWEEPS.items()}
-        plot({title: results[title] for title in SWEEPS}, options.plot)
+        sweeps = {title: run(cases, False, options.quick) for title, cases in SWEEPS.items()}
+        figures.save(lambda: _figure(sweeps), options.plot)
+        results |= sweeps
     data = {name: [result.as_dict() for result in found] for name, found in results.items()}
-    keep(options, {"machine": caption, "results": data})
+    harness.finish(options, machine, "\n\n".join(tables), {"results": data})
 
 
 if __name__ == "__main__":

@@ -5,10 +5,7 @@ Run it from a checkout: ``python benchmarks/strided.py --help``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import random
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,42 +16,32 @@ import numpy as np
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.busy import markdown
-from benchmarks.compare import Case
+from benchmarks import harness
+from benchmarks.contenders import CASES, Case
+from benchmarks.harness import ROOT, Worker
 from benchmarks.landscape import parse_size, size
-from benchmarks.machine import ROOT, provenance
-from benchmarks.workers import Worker
 
-NUMPY = "NumPy, slices"
-COLD = "splitjit, cold"
+NUMPY, COLD = "NumPy, slices", "splitjit, cold"
 CONTENDERS = (COLD, "splitjit, warm", "splitjit, plan, warm")
 SIZES = [10_000, 40_000, 160_000, 500_000, 1_000_000, 4_000_000]
 DTYPES = ("uint8", "uint16", "float32", "float64", "complex128")
-KNOWN = [  # cases that were slow once
-    Case((1000, 48), 0, (500,) * 2, "uint8", "F"),
-    Case((400, 150), 1, (50,) * 3, "uint8", "F"),
-    Case((90, 90, 6), 2, (3,) * 2, "float32", "F"),
-    Case((70, 30, 20), 1, (15,) * 2, "uint8", "F"),
-    Case((3, 224, 224), 0, (1,) * 3, "float32", "F"),
-    Case((5000, 20), 1, (5,) * 4, "float64", "F"),
-    Case((300, 300), 1, (100,) * 3, "uint16", "F"),
-    Case((512, 512), 1, (256,) * 2, "float32", "F"),
-    Case((512, 512), 1, (256,) * 2, "complex128", "F"),
-]
+KNOWN = [Case.of(*case) for case in CASES["strided"]["known"]]
 GOAL = 0.95
 PAUSE = 0.001  # seconds of sleep before a burst; most of these copies run on one thread
+
+Ratios = dict[tuple[str, Case], list[float]]
 
 
 def cases(nbytes: int, dtype: str) -> list[Case]:
     """Return splits of transposed arrays of about this size, with long and with short axes."""
     items = nbytes // np.dtype(dtype).itemsize
-    side, cube = int(items**0.5), round(items ** (1 / 3))
+    side, cube, plane = int(items**0.5), round(items ** (1 / 3)), int((items / 3) ** 0.5)
     shapes = [
         ((side, side), 1, 3, "F"),
         ((items // 20, 20), 1, 4, "F"),
         ((items // 48, 48), 0, 2, "F"),
         ((5, items // 5), 1, 2, "F"),
-        ((3, int((items / 3) ** 0.5), int((items / 3) ** 0.5)), 0, 3, "F"),
+        ((3, plane, plane), 0, 3, "F"),
         ((cube, cube, cube), 2, 2, "F"),
         ((cube, cube, cube), 0, 2, "T"),
         ((items // 256, 16, 16), 2, 4, "T"),
@@ -67,79 +54,65 @@ def cases(nbytes: int, dtype: str) -> list[Case]:
     return found
 
 
-def measure(
-    chosen: list[Case], checkout: Path, rounds: int, ratios: dict[tuple[str, Case], list[float]]
-) -> None:
+def measure(chosen: list[Case], checkout: Path, rounds: int, ratios: Ratios) -> None:
     """Start one process per contender; add NumPy's time over ours, from the fastest bursts.
 
     Each case of the cold contender has a process of its own. In another process, a case before
     could have loaded compiled code.
     """
     with ExitStack() as stack:
-        team = {name: stack.enter_context(Worker(name, checkout)) for name in CONTENDERS[1:]}
-        team[NUMPY] = stack.enter_context(Worker(NUMPY, checkout))
+        names = (*CONTENDERS[1:], NUMPY)
+        team = {name: stack.enter_context(Worker(name, checkout)) for name in names}
         for case in chosen:
             with Worker(COLD, checkout) as cold:
                 turns = team | {COLD: cold}
                 for worker in turns.values():
                     worker.ask("prepare", case, "fresh")
-                least = dict.fromkeys(turns, float("inf"))
-                for _ in range(rounds):
-                    for name in random.sample(list(turns), len(turns)):
-                        least[name] = min(least[name], turns[name].ask("burst", False, PAUSE))
+                found = harness.in_turns(
+                    turns, rounds, lambda name: turns[name].ask("burst", False, PAUSE)  # noqa: B023
+                )  # fmt: skip
             for name in CONTENDERS:
-                ratios.setdefault((name, case), []).append(least[NUMPY] / least[name])
+                ratios.setdefault((name, case), []).append(min(found[NUMPY]) / min(found[name]))
 
 
 def table(found: dict[tuple[str, Case], float], below: float) -> str:
     """Return the ratios below a limit, and a summary for each contender and size, as Markdown."""
-    lines, chosen = [], dict.fromkeys(case for _, case in found)
-    rows = [
-        [str(case), size(case.nbytes), *(f"{found[name, case]:.2f}" for name in CONTENDERS)]
-        for case in chosen
-        if min(found[name, case] for name in CONTENDERS) < below
-    ]
-    lines += markdown(["case", "size", *CONTENDERS], rows)
-    for name in CONTENDERS:
-        values = [found[name, case] for case in chosen]
-        low = sum(value < GOAL for value in values)
-        lines += ["", f"{name}: geometric mean {geometric_mean(values):.2f}, "]
-        lines[-1] += f"least {min(values):.2f}; {low} of {len(values)} cases below {GOAL}"
+    chosen = dict.fromkeys(case for _, case in found)
+    values = {case: [found[name, case] for name in CONTENDERS] for case in chosen}
+    rows = [[case, size(case.nbytes), *of] for case, of in values.items() if min(of) < below]
+    lines = [harness.table(["case", "size", *CONTENDERS], rows)]
+    for name, *of in zip(CONTENDERS, *values.values(), strict=True):
+        low = sum(value < GOAL for value in of)
+        lines += ["", f"{name}: geometric mean {geometric_mean(of):.2f}, "]
+        lines[-1] += f"least {min(of):.2f}; {low} of {len(of)} cases below {GOAL}"
     return "\n".join(lines)
 
 
 def main() -> None:
     """Measure the cases of the command line and print the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.parser(__doc__, ("--dtype", DTYPES))
     add = parser.add_argument
     add("--size", nargs="+", type=parse_size, default=SIZES, metavar="SIZE")
-    add("--dtype", nargs="+", choices=DTYPES, default=list(DTYPES))
     add("--known", action="store_true", help="only the cases that were slow once")
     add("--checkout", type=Path, default=ROOT, metavar="DIR", help="the splitjit to measure")
     add("--threads", type=int, help="of Numba; all cores by default")
     add("--processes", type=int, default=3, help="processes per contender, one after the other")
     add("--rounds", type=int, default=5, help="bursts of each contender in a case and process")
     add("--below", type=float, default=1.1, help="list the cases with a ratio below this one")
-    add("--json", type=Path, metavar="FILE", help="write all ratios")
     options = parser.parse_args()
     if options.threads:
         os.environ["NUMBA_NUM_THREADS"] = str(options.threads)
-    chosen = list(KNOWN)
-    if not options.known:
-        chosen += [
-            case for n in options.size for dtype in options.dtype for case in cases(n, dtype)
-        ]
+    sizes = [] if options.known else options.size
+    chosen = KNOWN + [case for n in sizes for dtype in options.dtype for case in cases(n, dtype)]
 
-    ratios: dict[tuple[str, Case], list[float]] = {}
+    machine, ratios = harness.describe(), {}
     for i in range(options.processes):
-        print(f"processes {i + 1} of {options.processes}", file=sys.stderr, flush=True)
+        harness.say(f"processes {i + 1} of {options.processes}")
         measure(chosen, options.checkout, options.rounds, ratios)
     found = {key: median(values) for key, values in ratios.items()}
-    print(provenance()["machine"], "", "NumPy's time over splitjit's:", "", sep="\n")
-    print(table(found, options.below))
-    if options.json:
-        named = [[name, str(case), case.nbytes, value] for (name, case), value in found.items()]
-        options.json.write_text(json.dumps(named) + "\n", encoding="utf-8")
+    named = [[name, str(case), case.nbytes, value] for (name, case), value in found.items()]
+    report = f"NumPy's time over splitjit's:\n\n{table(found, options.below)}"
+    harness.finish(options, machine, report, {"results": named})
 
 
 if __name__ == "__main__":

@@ -30,19 +30,18 @@ INTRODUCTION = """# Where implementations of the Split operators disagree
 
 Written by `python docs/conformance.py`, with {versions}.
 
-{cases} cases, in which implementations differ or could differ. All inputs have rank 1. Each cell
-gives the lengths of the parts. ✓ marks a result that agrees with splitjit's reading of the
-specification, and ✗ marks a result that differs from it. A signal name such as SIGABRT means that
-the process crashed. "?" means that shape inference leaves the lengths open. Lengths are constants,
-unless the case says "at run time". An empty cell means that the implementation does not have the
-operator. OpenVINO does not support sequences as outputs of a model, so it cannot run
+{cases} cases where implementations differ or could differ. All inputs have rank 1. Each cell gives
+the lengths of the parts. ✓ agrees with splitjit's reading of the specification, ✗ differs from it.
+A signal name such as SIGABRT means that the process crashed. "?" means that shape inference leaves
+the lengths open. Lengths are constants unless the case says "at run time". In an empty cell, the
+implementation lacks the operator. OpenVINO has no sequences as model outputs, so it cannot run
 SplitToSequence.
 
-## Who crashes, who is silent
+## Crashes and silent errors
 
-Each ✗ is one of three things. A crash ends the process, and no `except` catches it. Wrong
-lengths or data without an error can be worse, because the program continues with them. A refused
-node is valid, but the implementation raises an error.
+Each ✗ is one of three things: a crash, which ends the process and which no `except` catches; wrong
+lengths or data without an error, which can be worse, because the program goes on with them; or an
+error for a valid node.
 """
 FILTER = """
 ```{raw} html

@@ -24,14 +24,14 @@ def completed_by(like: Callable[..., Any]) -> Callable[[Function], Function]:
             return function
         shared, own = _sections(like), _sections(function)
         entries = _entries(shared["Parameters"])
-        names = list(inspect.signature(function).parameters)
+        names = [name for name in inspect.signature(function).parameters if name != "self"]
         first = next(iter(entries))
         entries[names[0]] = entries[first].replace(first, names[0], 1)
         entries |= _entries(own.get("Parameters", ""))
         sections = {title: shared[title] for title in shared if title != "Examples"} | own
         sections["Parameters"] = "\n".join([entries[name] for name in names if name in entries])
         titled = [f"{title}\n{'-' * len(title)}\n{sections[title]}" for title in sections if title]
-        function.__doc__ = "\n\n".join([sections[""], *titled])
+        function.__doc__ = "\n\n".join([sections[""], *titled]) + "\n"
         return function
 
     return complete

@@ -205,7 +205,7 @@ def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[An
     try:
         given = tensor_input(x)
         if given.array is not None:
-            return tuple(split_by_rule(given, dim, rule_of(**rule)))
+            return tuple(split_by_rule(given, dim, rule_of(**{"split": None, **rule})))
     except SplitError:
         pass
     return ()

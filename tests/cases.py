@@ -3,6 +3,7 @@
 Unit tests, differential tests and the tests of the operators share this table.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -234,6 +235,10 @@ REFUSALS = [
     Refusal((6,), {"split": {2, 4}}, SplitTypeError, "split={2, 4}: must be"),
     Refusal((6,), {"split": iter([2, 4])}, SplitTypeError, "must be an integer, a sequence"),
 ]
+
+
+RANDOM_CASES = int(os.environ.get("SPLITJIT_RANDOM_CASES", "250"))
+"""Cases of each rule, in tests that compare with Python's `split`."""
 
 
 def random_cases(count: int) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:

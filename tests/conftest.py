@@ -2,6 +2,7 @@
 
 import collections
 import os
+import re
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,18 +38,59 @@ DIFFERENCES = {
 }
 
 
-def pytest_collection_modifyitems(items):
-    """On a simulated system, let tests of what it lacks fail."""
+SKIPPED = "splitjit/skipped"
+"""Where pytest's cache has the tests and files that were skipped because a library was missing."""
+
+
+def pytest_addoption(parser):
+    """Let .ci/run continue after a default run."""
+    help = "run the long tests, and those that the last run skipped for a missing library"
+    parser.addoption("--rest", action="store_true", help=help)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out long tests, unless ``-m`` names them; on a simulated system, let tests fail."""
+    if config.option.rest:
+        skipped = {*config.cache.get(SKIPPED, [])}
+        wanted = [
+            item
+            for item in items
+            if item.get_closest_marker("long") or skipped & {item.nodeid, item.parent.nodeid}
+        ]
+    elif "long" not in config.option.markexpr:
+        wanted = [item for item in items if not item.get_closest_marker("long")]
+    else:
+        wanted = items[:]
+    kept = set(wanted)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = wanted
     for item in items:
         for name, reason in DIFFERENCES.get(SYSTEM, {}).items():
             if name in item.name:
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
 
 
+def pytest_terminal_summary(terminalreporter, config):
+    """Name the missing libraries in one line, with the number of tests that need them."""
+    libraries, tests, files = set(), [], []
+    for report in terminalreporter.stats.get("skipped", []):
+        found = re.search("could not import '([^'.]+)", str(report.longrepr))
+        if found:
+            libraries.add(found[1])
+            (tests if isinstance(report, pytest.TestReport) else files).append(report.nodeid)
+    if libraries:
+        terminalreporter.write_line(
+            f"{len(tests)} tests and {len(files)} test files were skipped, because these libraries "
+            f"are missing: {', '.join(sorted(libraries))} (python -m pip install --group peers)"
+        )
+    if hasattr(config, "cache"):
+        config.cache.set(SKIPPED, tests + files)
+
+
 settings.register_profile(
     "default",
     deadline=None,  # the first example of a test may compile a kernel
-    max_examples=int(os.environ.get("SPLITJIT_EXAMPLES", "150")),
+    max_examples=int(os.environ.get("SPLITJIT_EXAMPLES", "100")),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("default")
@@ -134,7 +176,10 @@ def route(request, monkeypatch):
     return request.param
 
 
-@pytest.fixture(scope="session", params=["omp", "workqueue", "tbb"])
+LAYERS = ["omp", *[pytest.param(name, marks=pytest.mark.long) for name in ("workqueue", "tbb")]]
+
+
+@pytest.fixture(scope="session", params=LAYERS)
 def layer(request, tmp_path_factory):
     """Return the name of a threading layer; skip if Numba cannot load the layer."""
     code = "import numba; numba.set_num_threads(1)"

@@ -22,7 +22,7 @@ from numba import types
 import splitjit
 from splitjit._copy import buffers, structs
 from splitjit._kernels import table
-from splitjit._njit import copying
+from splitjit._njit import functions
 from tests.conftest import take
 
 PAGE = mmap.PAGESIZE
@@ -48,10 +48,11 @@ class GuardedBlock(NamedTuple):
     address: int
 
 
-class Guard:
-    """A replacement for the pool: each block of fresh parts begins or ends at a protected page."""
+class Guard(buffers._Pool):
+    """A pool whose blocks begin or end at a protected page."""
 
     def __init__(self, rng: random.Random) -> None:
+        super().__init__(0)
         self.rng = rng
 
     def take(self, nbytes: int) -> GuardedBlock:
@@ -252,7 +253,9 @@ def main(route: str, first: int, last: int, log: str) -> None:
     COMPILED = route.startswith("compiled")
     if COMPILED:
         from_bytes = 0 if route == "compiled-streamed" else 1 << 62
-        copying._STREAM_FROM = from_bytes, from_bytes
+        functions.fill_table()
+        for field in ("stream_short_runs", "stream_long_runs"):
+            functions.TABLE[getattr(table.FUNCTIONS_AT, field)] = from_bytes
     else:
         take(route, setattr)
         buffers._MAPPED_FROM = 1

@@ -6,28 +6,26 @@ import os
 import shutil
 import subprocess
 import sys
-from argparse import Namespace
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from benchmarks import (
     busy,
+    contenders,
     gate,
-    history,
+    harness,
     landscape,
+    milestones,
     processes,
     publish,
-    report,
     scaling,
     strided,
-    workers,
 )
-from benchmarks.compare import Case
+from benchmarks.contenders import CORES, Case, allocate
+from benchmarks.harness import ROOT, Worker, busy_programs
 from benchmarks.landscape import Cell, Found
-from benchmarks.machine import CORES, ROOT
-from benchmarks.workers import Worker, allocate, busy_programs
+from benchmarks.suites import history
 
 CASE = Case((20, 12), 1, (4,) * 3)
 MS = 1_000_000  # nanoseconds
@@ -103,7 +101,7 @@ def test_busy_programs_end_with_their_block(monkeypatch):
 
 def test_separate_outputs_start_at_the_same_offset_in_a_page():
     out = allocate(Case((300, 300), 1, (100, 200)), "out")
-    assert {part.ctypes.data % workers.mmap.PAGESIZE for part in out[1:]} == {16}
+    assert {part.ctypes.data % contenders.mmap.PAGESIZE for part in out[1:]} == {16}
     assert [part.shape for part in out] == [(300, 100), (300, 200)]
 
 
@@ -131,16 +129,24 @@ def test_an_interval_has_the_true_median_with_the_stated_confidence(count, ranks
 def test_a_case_is_slower_only_if_a_second_look_confirms_it(monkeypatch, first, second, slower):
     looks = iter([{KEY: first}, {KEY: second} if second else {}])
     monkeypatch.setattr(gate, "look", lambda *_: next(looks))
-    found, alarms = gate.judge([KEY], (ROOT, ROOT), {})
+    found, alarms = gate.judge([KEY], (ROOT, ROOT))
     assert found[KEY] == gate.interval(second or first)
     assert alarms == ([KEY] if slower else [])
 
 
-def test_a_slowed_case_raises_the_alarm(monkeypatch, capsys):
-    command = ["gate.py", str(ROOT), "--small", "--case", KEY[1], "--slow", KEY[1]]
-    monkeypatch.setattr("sys.argv", [*command, "--factor", "2"])
+@pytest.mark.long
+def test_the_gate_finds_what_is_planted(monkeypatch, capsys):
+    """2 µs in each call, and a copy of arrays of 1 MB or more."""
+    planted = ["6 into 3, fresh", "pixels, out"]
+    command = ["gate.py", str(ROOT), "--small", "--plant", "2e-6", "--case", *planted]
+    monkeypatch.setattr("sys.argv", command)
     assert gate.main() == 1
-    assert f"slower beyond doubt: {KEY[1]}" in capsys.readouterr().err
+    told = capsys.readouterr()
+    for case in planted:
+        assert f"slower beyond doubt: {case}" in told.out
+    assert told.out.count(f"time of {harness.commit()} over {harness.commit()}") == 1
+    assert "2 cases, 5 pairs of" in told.err
+    assert "2 of 2 cases took more than 1.08 times as long" in told.err
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
@@ -216,14 +222,14 @@ def test_the_best_peer_is_compared():
 @pytest.mark.parametrize("library", processes.MODELS)
 def test_each_call_comes_right_after_a_model(library, monkeypatch):
     pytest.importorskip(library)
-    model, order = workers.model_of(library), []
-    monkeypatch.setattr(workers, "model_of", lambda _: lambda: order.append("model") or model())
-    contender = workers.Contender("NumPy, slices")
+    model, order = contenders.model_of(library, 1), []
+    monkeypatch.setattr(harness, "model_of", lambda *_: lambda: order.append("model") or model())
+    contender = harness.Contender("NumPy, slices")
     contender.prepare([(4, 6), 1, [2, 4], "float32", "C"], "fresh")
     call = contender.call
     contender.call = lambda: order.append("call") or call()
     assert contender.after(library, rest=0) > 0
-    assert order == ["call", *(["model", "call"] * workers._CALLS_AFTER)]
+    assert order == ["call", *(["model", "call"] * harness.CALLS_AFTER)]
 
 
 # ---- strided --------------------------------------------------------------------------
@@ -284,31 +290,22 @@ FOUND = [Found(cell, 0.5 if cell == PIT else 0.9, 2.0) for cell in PLACES]
 
 
 def test_the_deepest_valley_comes_first():
-    assert landscape.beside(FOUND)[PIT] == 0.9
     text = landscape.valleys(FOUND, 1)
     assert "1 of 9 cells are below 0.75" in text
     assert "0 of 9 cells are below 0.9" in text
-    assert text.count(f"{PIT.case} | 16 MB | 0.50 | 0.90 | 2.00 |") == 2
+    assert text.count(f"{PIT.case} | 16 MB | 0.50 | 2.00 |") == 1
 
 
-def test_a_survey_resumes_where_it_ended(tmp_path, monkeypatch):
-    times = {"splitjit": 2.0, "NumPy, slices": 3.0, "memcpy": 1.0, "streaming": 1.5}
-    measured = []
-    monkeypatch.setattr(
-        landscape, "sample", lambda cell, pool, seconds: measured.append(cell) or times
-    )
-    options = Namespace(samples=1, seconds=0, json=tmp_path / "landscape.json")
-    landscape.survey(PLACES[:4], {"runs": [], "cells": []}, options)
-    data = json.loads(options.json.read_text("utf-8"))
-    landscape.survey(PLACES, data, options)
-    landscape.survey(PLACES, data, options)
-    assert sorted(map(str, measured)) == sorted(map(str, PLACES))
-    assert len(data["runs"]) == 2
+def test_an_interrupted_survey_keeps_what_it_has(monkeypatch):
+    times = iter([{"splitjit": 2.0, "NumPy, slices": 3.0, "memcpy": 1.0, "streaming": 1.5}])
 
-    options.samples = 2
-    landscape.survey(PLACES[:1], data, options)
-    assert [len(e["samples"]) for e in data["cells"] if e["cell"] == asdict(PLACES[0])] == [2]
-    assert landscape.findings(data, [PIT]) == [Found(PIT, 0.5, 1.5)]
+    def sample(*_):
+        if found := next(times, None):
+            return found
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(landscape, "sample", sample)
+    assert landscape.survey([PIT, PIT], 0) == [Found(PIT, 0.5, 1.5)]
 
 
 def test_maps_are_drawn(tmp_path):
@@ -322,8 +319,7 @@ def test_each_milestone_has_results_of_the_whole_history():
     tracks = {
         f"history.History.{name}" for name in vars(history.History) if name.startswith("track_")
     }
-    commits = (ROOT / "benchmarks" / "milestones.txt").read_text("utf-8").split()
-    for commit in commits:
+    for commit in milestones.milestones():
         (file,) = (ROOT / "benchmarks" / "results").glob(f"*/{commit[:8]}-*.json")
         results = json.loads(file.read_text("utf-8"))["results"]
         assert tracks <= set(results), commit
@@ -332,6 +328,15 @@ def test_each_milestone_has_results_of_the_whole_history():
             current = getattr(history.History, name.rpartition(".")[2]).params[0]
             assert params[0] == [repr(param) for param in current]
             assert all(isinstance(value, float | int) for value in values), (commit, name)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
+@pytest.mark.xfail(strict=True, reason="the milestones of today are not measured yet")
+def test_the_newest_milestone_is_new():
+    """`python benchmarks/milestones.py --measure NAME` measures them all, on a quiet machine."""
+    newest = [*milestones.milestones()][-1]
+    git = ["git", "rev-list", "--count", f"{newest}..HEAD"]
+    assert int(subprocess.check_output(git, cwd=ROOT)) <= 60
 
 
 def test_a_result_inside_of_a_merge_is_shown_at_the_merge(tmp_path, monkeypatch):
@@ -389,13 +394,25 @@ def test_pages_load_fetched_scripts(tmp_path, monkeypatch):
 
 def test_the_report_of_threads(tmp_path, monkeypatch, capsys):
     """Each number of threads has a row and a mark; more threads than cores are refused."""
+    pytest.importorskip("matplotlib")
     monkeypatch.setattr(scaling, "CASES", {"short": Case((1000, 6), 1, (3, 3))})
     counts = [str(n) for n in range(1, CORES + 1)]
-    command = ["report.py", "--quick", "--plot", str(tmp_path / "threads.svg"), "--threads"]
+    command = ["scaling.py", "--quick", "--plot", str(tmp_path / "threads.svg"), "--threads"]
     monkeypatch.setattr(sys, "argv", [*command, *counts])
-    report.main()
+    scaling.main()
     assert capsys.readouterr().out.count("| short: (1000, 6)") == CORES
     assert (tmp_path / "threads-dark.svg").exists()
     monkeypatch.setattr(sys, "argv", [*command, str(CORES + 1)])
     with pytest.raises(SystemExit):
-        report.main()
+        scaling.main()
+
+
+COMMANDS = ["gate", "report", "busy", "processes", "strided", "landscape", "checkpoints", "scaling"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_tool_is_a_script_and_a_command(name):
+    command = "map" if name == "landscape" else name
+    for given in ([f"benchmarks/{name}.py"], ["-m", "benchmarks", command]):
+        run = [sys.executable, *given, "--help"]
+        assert "usage:" in subprocess.check_output(run, cwd=ROOT, text=True)

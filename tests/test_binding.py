@@ -80,7 +80,7 @@ def test_memory_lives_as_long_as_the_binding_if_a_view_is_given_other_memory():
         part.__setstate__((1, part.shape, part.dtype, False, bytes(part.nbytes)))
     gc.collect()
     assert block() is not None
-    with contextlib.suppress(SplitError):  # refused, or copied to the new memory
+    with contextlib.suppress(SplitError):  # compiled code takes the new memory, NumPy refuses it
         into(np.arange(6.0))
     del into
     gc.collect()

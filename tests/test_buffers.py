@@ -24,6 +24,7 @@ X = np.arange(2**20, dtype=np.int32)
 
 @pytest.fixture(autouse=True)
 def _empty_pool(monkeypatch):
+    splitjit.warmup(["u1"])
     monkeypatch.setattr(buffers, "POOL", buffers._Pool(2**28))
 
 

@@ -1,326 +1,403 @@
-"""For any state of the cache, a call runs code compiled from this source for this processor."""
+"""For any state of the cache, a process runs kernels of this source for this processor, or none."""
 
-import importlib.util
-import itertools
-import linecache
+import importlib
 import os
-import pickle
 import random
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
-import numba
+import numpy as np
 import pytest
-from numba import cfunc, njit, types
 
 import splitjit
-from splitjit._kernels import compiling
-from splitjit._kernels.compiling import compile_cached
-from tests.processes import SPLIT, finish, run, start
+from splitjit._copy import compiled, loading, object_files, recipe, threads
+from splitjit._kernels import table
+from tests.conftest import needs_kernels, take
+from tests.processes import finish, run, start
 
-PROCESSES = int(os.environ.get("SPLITJIT_PROCESSES", "4"))
+pytestmark = needs_kernels
+
+PROCESSES = int(os.environ.get("SPLITJIT_PROCESSES", "16"))
 FLIPS = int(os.environ.get("SPLITJIT_FLIPS", "20"))
 
-ONE = """
-from numba import njit
+SPLIT = """
+import sys
+import numpy as np, splitjit
+from splitjit._copy import crossovers
+from splitjit._copy.loading import LOADER
 
-@njit
-def helper():
-    return 1
+crossovers._STREAM_FROM = 1 << 62  # by the same loop on all machines
 
-def kernel():
-    return helper()
+def check():
+    x = np.arange(2**22, dtype=np.int32).reshape(1024, -1)  # 16 MB, which loads kernels
+    parts = splitjit.split(x, [1000, 3096], axis=1)
+    assert np.array_equal(parts[0], x[:, :1000]) and np.array_equal(parts[1], x[:, 1000:])
+
+check()
 """
-TWO = ONE.replace("1", "2")
-NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def objects():
+    """Return the object of each kernel."""
+    splitjit.warmup()
+    codes = {name: object_files.read(name) for name in table.KERNELS}
+    assert all(codes.values())
+    return codes
 
 
 @pytest.fixture
-def load(tmp_path, monkeypatch):
-    """Import a module of one kernel as a new process does, and compile or load the kernel."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+def build(objects, tmp_path, monkeypatch):
+    """Use an empty cache folder, and compile nothing; return the kernels that would be compiled."""
+    names = []
 
-    def load(source, decorator=njit, mtime=0):
-        path = tmp_path / "kernel.py"
-        path.write_text(source)
-        os.utime(path, (mtime, mtime))
-        linecache.clearcache()
-        spec = importlib.util.spec_from_file_location(f"kernel{next(NUMBERS)}", path)
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, spec.name, module)
-        spec.loader.exec_module(module)
-        return compile_cached(decorator, types.int64(), module.kernel)
+    def compile_kernel(name):
+        names.append(name)
+        return objects[name]
 
-    return load
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    importlib.import_module("splitjit._kernels.build")
+    monkeypatch.setattr("splitjit._kernels.build.compile_kernel", compile_kernel)
+    return names
 
 
-def value_of(kernel):
-    return kernel.ctypes() if hasattr(kernel, "ctypes") else kernel()
+@pytest.fixture
+def split(build, monkeypatch):
+    """Return a function that splits as a new process does, and returns its loader."""
 
+    def split():
+        loader = loading._Loader()
+        for module in (compiled, recipe, threads):
+            monkeypatch.setattr(module, "LOADER", loader)
+        take("serial", monkeypatch.setattr)
+        x = np.arange(60).reshape(6, 10)
+        parts = splitjit.split(x, [3, 7], axis=1)
+        assert [part.tolist() for part in parts] == [x[:, :3].tolist(), x[:, 3:].tolist()]
+        return loader
 
-def hits_of(kernel):
-    return kernel.cache_hits if hasattr(kernel, "ctypes") else sum(kernel.stats.cache_hits.values())
+    return split
 
 
 def files_in(folder, suffix=""):
     return sorted(file for file in folder.rglob(f"*{suffix}") if file.is_file())
 
 
-@pytest.mark.parametrize("decorator", [njit, cfunc])
-def test_a_kernel_is_compiled_once(load, decorator, monkeypatch):
-    monkeypatch.setattr(compiling, "COMPILED", names := [])
-    compiled, loaded = load(ONE, decorator), load(ONE, decorator)
-    assert [name.partition("_")[0] for name in names] == ["kernel"]
-    assert value_of(compiled) == value_of(loaded) == 1
-    assert (hits_of(compiled), hits_of(loaded)) == (0, 1)
+def test_a_kernel_is_compiled_once(split, build, tmp_path):
+    assert set(split().compiled) == set(build) == {"copy", "entry"}
+    assert len(files_in(tmp_path)) == 2
+    assert split()._loaded
+    assert len(build) == 2
 
 
-def test_a_changed_helper_is_noticed_where_neither_time_nor_size_tell(load):
-    """Reproducible builds give all files the same date."""
-    assert [load(source)() for source in (ONE, TWO, ONE)] == [1, 2, 1]
+def flipped(data):
+    return [
+        (data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+        for at, bit in [(random.randrange(len(data)), random.randrange(8)) for _ in range(FLIPS)]
+    ]
 
 
-def test_what_a_killed_process_leaves_is_not_run(load, tmp_path):
-    """Numba saves the index before the code: a killed process leaves a new index and old code."""
-    load(ONE)
-    old = {file: file.read_bytes() for file in files_in(tmp_path, ".nbc")}
-    load(TWO, mtime=1)
-    for file, code in old.items():
-        file.write_bytes(code)
-    assert load(TWO, mtime=1)() == 2
+def damaged(data):
+    """Return what disks, other programs and killed processes leave in place of a file."""
+    random.seed(0)
+    cuts = [0, 1, 17, 18, 30, 49, 50, 51, len(data) // 2, len(data) - 1]
+    return [
+        *flipped(data),
+        *[data[:cut] for cut in cuts],
+        *[data[cut:] for cut in (1, 18, 50)],
+        bytes(len(data)),
+        data[:50] + bytes(len(data) - 50),
+        data[: len(data) // 2] + bytes(len(data) - len(data) // 2),
+        random.randbytes(len(data)),
+        data + b"\0",
+        data.replace(b"splitjit kernel 1", b"splitjit kernel 2"),
+        data[:18] + bytes(32) + data[50:],
+    ]
 
 
-DAMAGES = {
-    "empty": lambda data: b"",
-    "half": lambda data: data[: len(data) // 2],
-    "zeros": lambda data: bytes(len(data)),
-    "noise": lambda data: random.Random(0).randbytes(len(data)),
-    "another": lambda data: pickle.dumps(numba.__version__) + pickle.dumps("another"),
+def test_damaged_files_are_compiled_again(split, build, tmp_path):
+    split()
+    (file,) = files_in(tmp_path, "copy-*.o")
+    whole = file.read_bytes()
+    damages = damaged(whole)
+    assert len(damages) >= 40 or FLIPS < 20
+    for data in damages:
+        assert data != whole
+        file.write_bytes(data)
+        build.clear()
+        assert split().compiled == build == ["copy"]
+        assert file.read_bytes() == whole
+
+
+def foreign(objects):
+    """Return other objects than the kernel's: other code, and what cannot be linked."""
+    from llvmlite import binding
+
+    def assembled(source):
+        target = binding.Target.from_default_triple().create_target_machine()
+        return target.emit_object(binding.parse_assembly(source))
+
+    calls = "define void @copy(i64, i64, i64) { call void @f() ret void } declare void @f()"
+    return {
+        "another kernel": objects["serial"],
+        "unknown symbol": assembled(calls.replace("@f", "@no_such_function")),
+        "symbol of Numba": assembled(calls.replace("@f", "@NRT_Free")),
+        "no symbol": assembled("define void @other() { ret void }"),
+        "private symbol": assembled("define internal void @copy() { ret void }"),
+        "no object": b"text",
+        "empty object": b"",
+        "noise": random.Random(0).randbytes(8000),
+        "half": objects["copy"][:4000],
+        "zeros": bytes(8000),
+    }
+
+
+FOREIGN = [
+    *("another kernel", "unknown symbol", "symbol of Numba", "no symbol", "private symbol"),
+    *("no object", "empty object", "noise", "half", "zeros"),
+]
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_foreign_object_is_never_run(kind, objects, split, build, tmp_path):
+    """Its hash is right, so only the linker can refuse it."""
+    split()
+    (file,) = files_in(tmp_path, "copy-*.o")
+    whole = file.read_bytes()
+    file.write_bytes(object_files._sealed(str(file), foreign(objects)[kind]))
+    build.clear()
+    assert split().compiled == build == ["copy"]
+    assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["entry-{}.o", "copy-{:.23}0.o"])
+def test_a_renamed_file_is_not_read(name, objects, split, build, tmp_path):
+    """An object of another kernel, or of another version or processor, is whole but not right."""
+    split()
+    (file,) = files_in(tmp_path, "copy-*.o")
+    renamed = name.format(object_files._digest())
+    assert renamed != file.name
+    file.write_bytes(object_files._sealed(renamed, objects["copy"]))
+    build.clear()
+    assert split().compiled == build == ["copy"]
+
+
+def test_a_kernel_that_cannot_be_compiled(split, build, monkeypatch):
+    """NumPy copies, and the kernel is not tried again."""
+
+    def fail(name):
+        build.append(name)
+        raise NotImplementedError
+
+    monkeypatch.setattr("splitjit._kernels.build.compile_kernel", fail)
+    loader = split()
+    assert build == ["copy"]
+    assert not loader._loaded
+    assert loader.load("copy") is None
+    assert build == ["copy"]
+
+
+def test_an_object_that_cannot_be_linked_here(split, build, monkeypatch):
+    def link(*_):
+        raise RuntimeError("no format of objects")
+
+    monkeypatch.setattr(loading, "_link", link)
+    assert not split()._loaded
+
+
+CHANGES = {
+    "python": ("sys.version", "3.99"),
+    "numpy": ("numpy.__version__", "3.0"),
+    "llvmlite": ("llvmlite.__version__", "1.0"),
+    "machine": ("platform.machine", lambda: "riscv64"),
+    "processor": ("llvmlite.binding.get_host_cpu_name", lambda: "486"),
+    "features": (
+        "llvmlite.binding.get_host_cpu_features",
+        lambda: type("Features", (dict,), {"flatten": lambda self: "-avx2"})(),
+    ),
+    "system": ("sys.platform", "plan9"),
 }
 
 
-@pytest.mark.parametrize("decorator", [njit, cfunc])
-@pytest.mark.parametrize("suffix", [".nbi", ".nbc", ".sha256"])
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_files_are_replaced(load, tmp_path, damage, suffix, decorator):
-    load(ONE, decorator)
-    (file,) = files_in(tmp_path, suffix)
-    file.write_bytes(DAMAGES[damage](file.read_bytes()))
-    compiled, loaded = load(ONE, decorator), load(ONE, decorator)
-    assert value_of(compiled) == value_of(loaded) == 1
-    assert (hits_of(compiled), hits_of(loaded)) == (0, 1)
+@pytest.mark.parametrize("change", CHANGES)
+def test_versions_and_processors_share_no_file(change, monkeypatch):
+    """Machines of a cluster, and several versions of Python, may share one cache folder."""
+    digest = object_files._digest.__wrapped__
+    before = digest()
+    assert digest() == before
+    monkeypatch.setattr(*CHANGES[change])
+    assert digest() != before
 
 
-def test_flipped_bits(load, tmp_path):
-    rng = random.Random(0)
-    load(ONE)
-    for _ in range(FLIPS):
-        file = rng.choice(files_in(tmp_path / "cache"))
-        data = bytearray(file.read_bytes())
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        file.write_bytes(data)
-        compiled = load(ONE)
-        assert (value_of(compiled), hits_of(compiled)) == (1, 0)
+def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, monkeypatch):
+    """Reproducible builds give all files the same date."""
+    folder = shutil.copytree(object_files.SOURCE, tmp_path / "kernels")
+    monkeypatch.setattr(object_files, "SOURCE", str(folder))
+    digests = set()
+    for file in ["copy.py", "runs.py", "table.py", "build.py"]:
+        digests.add(object_files._digest.__wrapped__())
+        status, text = (folder / file).stat(), (folder / file).read_text()
+        (folder / file).write_text(text.replace("a", "b", 1))
+        os.utime(folder / file, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert (folder / file).stat().st_size == status.st_size
+    assert len(digests) == 4
 
 
-def test_files_without_a_hash_are_replaced(load, tmp_path):
-    """A process was killed before it saved the hash."""
-    load(ONE)
-    (file,) = files_in(tmp_path, ".sha256")
-    file.unlink()
-    compiled, loaded = load(ONE), load(ONE)
-    assert value_of(compiled) == value_of(loaded) == 1
-    assert (hits_of(compiled), hits_of(loaded)) == (0, 1)
+# ---- folders -----------------------------------------------------------------------------
 
 
-def test_a_folder_in_place_of_a_file(load, tmp_path):
-    load(ONE)
-    for file in files_in(tmp_path / "cache"):
+def test_a_frozen_application_has_no_source(split, tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(object_files, "user_cache", lambda: str(tmp_path))
+    monkeypatch.setattr(object_files, "SOURCE", str(tmp_path / "missing"))
+    monkeypatch.setattr(object_files, "_digest", object_files._digest.__wrapped__)
+    assert split().compiled
+    assert not split().compiled
+    assert len(files_in(tmp_path / "splitjit")) == 2
+
+
+def test_the_cache_folder(tmp_path, monkeypatch):
+    source, user = tmp_path / "source", tmp_path / "user"
+    source.mkdir()
+    monkeypatch.setattr(object_files, "SOURCE", str(source))
+    monkeypatch.setattr(object_files, "user_cache", lambda: str(user))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+    assert object_files.folder() == str(source / "__pycache__")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert object_files.folder() == str(user / "splitjit")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert object_files.folder() == str(tmp_path / "splitjit")
+
+
+def test_no_place_for_a_cache(split, build, tmp_path):
+    (tmp_path / "cache").write_text("not a folder")
+    assert split().compiled
+    assert split().compiled
+    assert (tmp_path / "cache").read_text() == "not a folder"
+
+
+def test_a_folder_in_place_of_a_file(split, tmp_path):
+    split()
+    for file in files_in(tmp_path):
         file.unlink()
         file.mkdir()
-    assert load(ONE)() == 1
+    assert len(split().compiled) == 2
+    assert not files_in(tmp_path)
 
 
-def test_a_full_disk(load, tmp_path):
+def test_a_full_disk(split, tmp_path):
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(ONE), limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        compiled = load(ONE)
+        assert split().compiled
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert compiled() == 1
-    assert not files_in(tmp_path / "cache")
+    assert not files_in(tmp_path)
 
 
-def test_processors_share_no_file(load, tmp_path):
-    """Machines of a cluster may share one cache folder."""
-    load(ONE)
-    own = {file: file.read_bytes() for file in files_in(tmp_path / "cache")}
-    code = """
-import kernel
-from numba import njit, types
-from splitjit._kernels.compiling import compile_cached
-assert compile_cached(njit, types.int64(), kernel.kernel)() == 1
-"""
-    run(
-        tmp_path, code,
-        NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="",
+def test_an_older_cache_is_removed(tmp_path, monkeypatch):
+    caching = pytest.importorskip("numba.core.caching")
+    source = tmp_path / "_kernels"
+    numbas = tmp_path / "cache" / caching._CacheLocator.get_suitable_cache_subpath(
+        str(source / "table.py")
     )  # fmt: skip
-    assert len(files_in(tmp_path / "cache")) == 2 * len(own)
-    assert all(file.read_bytes() == data for file, data in own.items())
+    older = [
+        folder / f"copy.copy-28.py311{suffix}"
+        for folder in (source / "__pycache__", numbas)
+        for suffix in (".nbi", ".1.nbc", ".sha256", ".lock")
+    ]
+    kept = [source / "__pycache__" / name for name in ("copy-0123.o", "copy.cpython-311.pyc")]
+    kept += [tmp_path / "cache" / "other_0123" / "f.nbi", source / "a.lock"]
+    for file in [*older, *kept]:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    monkeypatch.setattr(object_files, "SOURCE", str(source))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    splitjit.warmup()
+    assert files_in(tmp_path) == sorted(kept)
 
 
-# ---- the package ------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_processes_that_start_at_once_on_an_empty_cache(tmp_path):
-    code, cache = SPLIT + "check()", tmp_path / "cache"
-    command = (tmp_path, "-c", code)
-    variables = {"NUMBA_CACHE_DIR": str(cache)}
-    finish(*[start(*command, **variables) for _ in range(PROCESSES)], timeout=600)
-    files = {file: file.stat().st_mtime_ns for file in files_in(cache)}
-    finish(start(*command, **variables))
-    assert files == {file: file.stat().st_mtime_ns for file in files_in(cache)} != {}
-
-
-@pytest.mark.slow
-def test_flipped_bits_in_kernels(tmp_path):
-    """Each process splits right, and replaces the file."""
-    rng, cache = random.Random(0), tmp_path / "cache"
-    for _ in range(1 + FLIPS // 10):
-        run(tmp_path, SPLIT + "check()", NUMBA_CACHE_DIR=str(cache))
-        file = rng.choice(files_in(cache))
-        data = bytearray(file.read_bytes())
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        file.write_bytes(data)
-        damaged = file.read_bytes()
-        run(tmp_path, SPLIT + "check()", NUMBA_CACHE_DIR=str(cache))
-        assert file.read_bytes() != damaged
+def warmup_check(folder):
+    """Run ``splitjit warmup --check``; return its status, and what it says of each kernel."""
+    command = [sys.executable, "-m", "splitjit", "warmup", "--check"]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    lines = ended.stdout.splitlines()[1:]
+    return ended.returncode, dict(line.split(": ", 1) for line in lines)
 
 
 @pytest.mark.slow
-def test_processes_share_one_compilation(tmp_path):
-    code = """
-from splitjit._copy import loading
-while not any("copy" in key for key in loading.LOADED):
-    check()
-    time.sleep(0.02)
-from splitjit._kernels.launch import copy_loop
-with open(sys.argv[1], "w") as file:
-    file.write(str(copy_loop("copy").cache_hits))
-"""
-    results = [tmp_path / str(i) for i in range(PROCESSES)]
+def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
+    folder = tmp_path / "splitjit"
+    folder.mkdir()
+    for file in Path(object_files.folder()).glob(f"*-{object_files._digest()}.o"):
+        shutil.copy(file, folder)
+    whole = dict.fromkeys(table.KERNELS, "whole")
+    assert warmup_check(tmp_path) == (0, whole)
+    (file,) = folder.glob("overload-*")
+    data = file.read_bytes()
+    file.write_bytes(data[:-1])
+    (folder / os.path.basename(object_files.path("serial"))).unlink()
+    compiled_now = dict.fromkeys(("overload", "serial"), "missing or damaged, compiled now")
+    assert warmup_check(tmp_path) == (1, {**whole, **compiled_now})
+    assert warmup_check(tmp_path) == (0, whole)
+
+
+# ---- processes ---------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_processes_that_start_at_once(tmp_path):
+    """They may compile at the same time, on an empty cache; the last rename wins."""
     variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    started = [start(tmp_path, "-c", SPLIT + code, str(file), **variables) for file in results]
-    finish(*started, timeout=600)
-    assert sum(int(file.read_text()) for file in results) == PROCESSES - 1
-    assert not files_in(tmp_path / "cache", ".lock")
+    command = (tmp_path, "-c", SPLIT)
+    finish(*[start(*command, **variables) for _ in range(PROCESSES)], timeout=600)
+    files = {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
+    assert {file.name.partition("-")[0] for file in files} >= {"copy", "entry", "serial"}
+    warm = (tmp_path, "-c", SPLIT + "assert not LOADER.compiled and 'numba' not in sys.modules")
+    finish(*[start(*warm, **variables) for _ in range(PROCESSES)])
+    assert files == {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
 
 
 @pytest.mark.slow
-def test_only_warmup_waits_while_another_process_compiles(tmp_path):
-    """A split neither waits nor compiles, unless the other process takes too long."""
-    hold = """
-import pathlib, time
-from splitjit._kernels.cached_files import CachedFiles
-from splitjit._kernels.compiling import named
-from splitjit._kernels.launch import copy
-
-with CachedFiles(named(copy)).lock(wait=False):
-    pathlib.Path("held").touch()
-    while pathlib.Path("held").exists():
-        time.sleep(0.01)
-"""
-    code = f"""
-import pathlib, subprocess
-from splitjit._copy import loading
-
-def is_loaded():
-    return any("copy" in key for key in loading.LOADED)
-
-def hold():
-    process = subprocess.Popen([sys.executable, "-c", {hold!r}])
-    while not held.exists():
-        time.sleep(0.01)
-    return process
-
-held = pathlib.Path("held")
-process = hold()
-for _ in range(5):
-    check()
-    time.sleep(2 * loading._RETRY_AFTER)
-assert not is_loaded()
-threading.Timer(0.3, held.unlink).start()
-splitjit.warmup()
-assert is_loaded() and not held.exists()
-process.wait()
-
-process = hold()
-loading.LOADED.clear()
-from splitjit._kernels import cached_files, launch
-launch.copy_loop.cache_clear()
-cached_files.PATIENCE = -1
-cached_files.CachedFiles.are_intact = lambda self: False
-check()
-assert is_loaded() and held.exists()
-held.unlink()
-process.wait()
-"""
-    run(tmp_path, SPLIT + code, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+def test_a_damaged_kernel_in_a_new_process(tmp_path):
+    cache = tmp_path / "cache" / "splitjit"
+    cache.mkdir(parents=True)
+    for name in table.KERNELS:
+        shutil.copy(object_files.path(name), cache)
+    (file,) = cache.glob("copy-*")
+    whole = file.read_bytes()
+    for data in (whole[:-1], object_files._sealed(str(file), b"no object")):
+        file.write_bytes(data)
+        code = SPLIT + "assert LOADER.compiled == ['copy']"
+        run(tmp_path, code, NUMBA_CACHE_DIR=str(cache.parent))
+        assert file.read_bytes()[:18] == whole[:18]
+        run(tmp_path, SPLIT + "assert not LOADER.compiled", NUMBA_CACHE_DIR=str(cache.parent))
 
 
-def install(folder):
-    """Copy the package without its cache."""
+@pytest.mark.slow
+def test_an_upgrade(tmp_path):
+    """The new file has the same date and size."""
     source = Path(splitjit.__file__).parent
-    return shutil.copytree(
-        source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__")
+    package = shutil.copytree(
+        source, tmp_path / source.name, ignore=shutil.ignore_patterns("__pycache__")
     )
-
-
-@pytest.mark.slow
-def test_no_place_for_a_cache(tmp_path):
-    """The package's folder cannot hold a cache, not even for root, and there is no home folder."""
-    (install(tmp_path) / "_kernels" / "__pycache__").write_text("")
-    nowhere = dict.fromkeys(["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"], os.devnull)
-    run(tmp_path, SPLIT + "check()", **nowhere)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("module", "line", "defect"),
-    [
-        ("copy.py", "    while first < last:", "    while first > last:"),
-        ("runs.py", "for k in range(0, last, LINE):", "for k in range(0, 0x00, LINE):"),
-    ],
-)
-def test_an_upgrade(module, line, defect, tmp_path):
-    """The new file has the same date and size, and a killed process has left old code.
-
-    Numba's cache watches copy.py, which has the loop. It does not watch runs.py.
-    """
-    cache = tmp_path / "cache"
-    variables = {"NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
-    kernels = install(tmp_path) / "_kernels" / module
-    run(tmp_path, SPLIT + "check()", **variables)
-    old = {file: file.read_bytes() for file in files_in(cache, ".nbc")}
-    date, source = kernels.stat().st_mtime_ns, kernels.read_text()
-    changed = source.replace(line, defect)
-    assert changed != source, "the quoted line has changed"
-    assert len(changed) == len(source)
-    kernels.write_text(changed)
-    os.utime(kernels, ns=(date, date))
-    code = """
+    variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    run(tmp_path, SPLIT, **variables)
+    file = package / "_kernels" / "copy.py"
+    date, text = file.stat().st_mtime_ns, file.read_text()
+    changed = text.replace("while first < last:", "while first > last:")
+    assert changed != text, "the quoted line has changed"
+    file.write_text(changed)
+    os.utime(file, ns=(date, date))
+    code = SPLIT.replace("\ncheck()", """
 try:
     check()
 except AssertionError:
     sys.exit()
 sys.exit("the old kernel was run")
-"""
-    run(tmp_path, SPLIT + code, **variables)
-    for file, data in old.items():
-        file.write_bytes(data)
-    run(tmp_path, SPLIT + code, **variables)
+""")  # fmt: skip
+    run(tmp_path, code, **variables)

@@ -654,7 +654,7 @@ def test_warmup(capsys):
     assert re.fullmatch(r"All kernels are .* this took [\d.]+ s\.\n", capsys.readouterr().out)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_kernels
 def test_a_second_process_compiles_the_largest_loop(tmp_path):
     """With an empty cache and two cores; a later process finds all kernels in the cache."""

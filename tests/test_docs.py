@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not PAGES[0].exists(), reason="needs a checkout 
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.slow] * (page.name == "compiled.md")) for page in PAGES],
+    [pytest.param(page, marks=[pytest.mark.long] * (page.name == "compiled.md")) for page in PAGES],
     ids=lambda page: page.name,
 )
 def test_examples(page, monkeypatch, tmp_path):
@@ -50,8 +50,10 @@ def test_examples(page, monkeypatch, tmp_path):
 
 def test_commands_are_those_of_the_parser():
     text = "\n".join(page.read_text("utf-8") for page in PAGES).replace("\\\n", " ")
-    commands = re.findall(r"python -m splitjit ([^`\n]*)", text)
-    assert len(commands) > 3
+    blocks = "".join(re.findall(r"^```[^\n]*\n(.*?)^```$", text, re.M | re.S))
+    commands = re.findall(r"(?:python -m |`)splitjit ([a-z-][^`\n]*)", text)
+    commands += re.findall(r"^(?:RUN .* && )?splitjit ([^>\n]*)", blocks, re.M)
+    assert len(commands) > 20
     for command in commands:
         make_parser().parse_args(shlex.split(command, comments=True))
 
@@ -90,3 +92,78 @@ def test_pre_commit_runs_the_linters_of_ci():
     hooks = {hook["entry"].split()[0] for repo in config["repos"] for hook in repo["hooks"]}
     steps = (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
     assert hooks == {step.split()[0] for step in steps if re.match("ruff|mypy|basedpyright", step)}
+
+
+def without_code(page):
+    """Return the text of a page without blocks of code and other literals."""
+    return re.sub(r"^ *```.*?^ *```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.M | re.S)
+
+
+def anchors(page):
+    """Return the anchors of a page: its headings as GitHub and Sphinx spell them."""
+    titles = re.findall(r"^#+ (.*)$", without_code(page), re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^()\s]+)\)", without_code(page))
+    links += re.findall(r'(?:src|srcset)="([^"]+)"', page.read_text("utf-8"))
+    for path, _, anchor in [link.partition("#") for link in links if "://" not in link]:
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_pages_name_exist(page):
+    text = page.read_text("utf-8")
+    names = re.findall(r"\b(?:splitjit|tests|docs|benchmarks|examples)/[\w./-]*\w\.\w+", text)
+    names += [f"tests/{name}" for name in re.findall(r"`(test_\w+\.py)`", text)]
+    assert not [name for name in names if not (ROOT / name).exists()]
+
+
+FIGURE = re.compile(r"(?<![\w.])([\d.]*\d)(?: (?:to|and|or) ([\d.]*\d))?\s(µs|ms|s\b|seconds)")
+SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "seconds": 1.0}
+
+
+def figures(text):
+    """Return the times of a text: as written, in seconds, and half a unit of the last digit."""
+    written = [
+        (number, unit) for *numbers, unit in FIGURE.findall(text) for number in numbers if number
+    ]
+    return [
+        (f"{number} {unit}", float(number) * SECONDS[unit], 0.5 * SECONDS[unit] / 10**digits)
+        for number, unit in written
+        for digits in [len(number.partition(".")[2])]
+    ]
+
+
+def measured():
+    """Return the times of the page of results, with those that follow from a share of the limit."""
+    text = (ROOT / "docs" / "results.md").read_text("utf-8")
+    known = [(seconds, error) for _, seconds, error in figures(text)]
+    for row in re.findall(r"^\| \(.*\|$", text, re.M):
+        share = re.fullmatch(r"[\d.]+", row.split("|")[-2].strip())
+        if share:
+            _, ours, _ = figures(row)[0]
+            known.append((ours * float(share[0]), ours * 0.005))
+    return known
+
+
+@pytest.mark.parametrize(
+    ("page", "in_tables"),
+    [
+        ("README.md", False),
+        ("docs/index.md", False),
+        ("docs/performance.md", False),
+        pytest.param("README.md", True, marks=pytest.mark.xfail(reason="tables of two machines")),
+    ],
+)
+def test_figures_are_those_of_the_results(page, in_tables):
+    lines = (ROOT / page).read_text("utf-8").splitlines()
+    text = "\n".join(line for line in lines if line.startswith("| ") == in_tables)
+    shown, known = figures(text), measured()
+    assert shown or page == "docs/index.md"
+    for figure, seconds, error in shown:
+        assert any(abs(seconds - time) <= 1.001 * max(error, more) for time, more in known), figure

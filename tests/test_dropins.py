@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit import SplitTypeError
 from splitjit import numpy as ours
+from tests import processes
 
 
 def outcome(function, *args, **kwargs):
@@ -274,7 +274,6 @@ NAMED = {
 
 
 jit = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
-quiet = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*LeafSpec")
 
 
 @pytest.fixture
@@ -363,22 +362,6 @@ NAMES = ["split", "chunk", "tensor_split", "hsplit", "vsplit", "dsplit", "split_
          "unbind"]  # fmt: skip
 
 
-class Splits:
-    """A model that splits by functions and by methods of torch."""
-
-    def __new__(cls):
-        import torch
-
-        class Splits(torch.nn.Module):
-            def forward(self, x):
-                a, b = torch.split(x, 2)
-                c, d = torch.chunk(x, 2)
-                e, f = x.split([1, 3])[1].tensor_split([1])
-                return a + b + c + d + torch.unbind(x)[1] + e.sum() + f.sum()
-
-        return Splits()
-
-
 @pytest.fixture
 def replaced(monkeypatch):
     torch = pytest.importorskip("torch")
@@ -404,32 +387,45 @@ def test_a_program_may_replace_the_functions_and_methods_of_torch(replaced):
     assert [tuple(part.shape) for part in parts] == [(2, 2)] * 3
 
 
-@quiet
-def test_graphs_of_a_program_that_replaced_the_functions(replaced):
-    torch, x = replaced, torch_arange(4)
-    wanted = Splits()(x)
-    for graph in (torch.fx.symbolic_trace(Splits()), torch.jit.trace(Splits(), x)):
-        assert torch.equal(graph(x), wanted)
-    names = {node.target for node in torch.fx.symbolic_trace(Splits()).graph.nodes}
-    assert names & {splitjit.torch.chunk, "chunk"}  # a method, if the trace finds it as one
-    with pytest.raises(SplitTypeError, match="only torch.split itself.*restore torch.split"):
-        torch.jit.script(Splits())
+GRAPHS = """
+import warnings
+import torch, splitjit
+from splitjit import SplitTypeError
+
+warnings.simplefilter("ignore")
+
+class Splits(torch.nn.Module):
+    def forward(self, x):
+        a, b = torch.split(x, 2)
+        c, d = torch.chunk(x, 2)
+        e, f = x.split([1, 3])[1].tensor_split([1])
+        return a + b + c + d + torch.unbind(x)[1] + e.sum() + f.sum()
+
+x = torch.arange(4.0)
+wanted = Splits()(x)
+for name in splitjit.torch.__all__:
+    setattr(torch, name, getattr(splitjit.torch, name))
+    setattr(torch.Tensor, name, getattr(splitjit.torch, name))
+graph = torch.fx.symbolic_trace(Splits())
+names = {node.target for node in graph.graph.nodes}
+assert names & {splitjit.torch.chunk, "chunk"}, names  # a method, if the trace finds it as one
+compiled = torch.compile(Splits(), backend="eager", fullgraph=True)
+exported = [torch.export.export(Splits(), (x,), strict=strict).module() for strict in (True, False)]
+for made in (graph, torch.jit.trace(Splits(), x), compiled, *exported):
+    assert torch.equal(made(x), wanted)
+try:
+    torch.jit.script(Splits())
+except SplitTypeError as error:
+    assert "only torch.split itself can be compiled; restore torch.split" in str(error), error
+else:
+    raise AssertionError
+"""
 
 
-@quiet
 @pytest.mark.slow
-def test_compiled_and_exported_programs_that_replaced_the_functions(replaced):
-    torch, x = replaced, torch_arange(4)
-    torch._dynamo.reset()
-    wanted = Splits()(x)
-    assert torch.equal(torch.compile(Splits(), backend="eager", fullgraph=True)(x), wanted)
-    for strict in (False, True):
-        program = torch.export.export(Splits(), (x,), strict=strict)
-        assert torch.equal(program.module()(x), wanted)
-
-
-def torch_arange(length):
-    return pytest.importorskip("torch").arange(float(length))
+def test_graphs_of_a_program_that_replaced_the_functions(torch, tmp_path):
+    """A process of its own: torch keeps tables of its functions."""
+    processes.run(tmp_path, GRAPHS)
 
 
 def test_torch_may_be_imported_after_splitjit_torch():

@@ -1,40 +1,54 @@
 """The logger ``splitjit`` has a message for each rare event, and costs nothing otherwise."""
 
+import importlib
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from splitjit._copy import governor, loading
-
-
-def one():
-    return 1
-
-
-def busy():
-    raise BlockingIOError
+from splitjit._copy import governor, loading, object_files
+from tests.conftest import needs_kernels
 
 
 @pytest.fixture
-def messages(caplog, monkeypatch):
-    monkeypatch.setattr(loading, "LOADED", {})
-    monkeypatch.setattr(loading, "_busy_until", 0.0)
+def messages(caplog):
     caplog.set_level(logging.DEBUG, "splitjit")
     return caplog
 
 
-def test_a_load_is_logged_once(messages):
-    pytest.importorskip("numba")
-    assert [loading.load(one), loading.load(one)] == [1, 1]
-    assert [text.split(" in ")[0] for text in messages.messages] == ["compiled or loaded one()"]
+@pytest.fixture
+def loader(tmp_path, monkeypatch):
+    """Return a loader with an empty cache; what it would compile is no object file."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    importlib.import_module("splitjit._kernels.build")
+    monkeypatch.setattr("splitjit._kernels.build.compile_kernel", lambda name: b"code of " + name)
+    return loading._Loader()
 
 
-def test_a_busy_compiler_is_logged(messages):
-    pytest.importorskip("numba")
-    assert loading.load(busy) is None
-    assert messages.messages == ["Numba is busy, so NumPy copies instead of busy()"]
+@needs_kernels
+def test_a_compilation_is_logged_once(loader, messages, monkeypatch):
+    monkeypatch.setattr("splitjit._kernels.build.compile_kernel", lambda name: b"code")
+    monkeypatch.setattr(loading, "_link", lambda *_: {"copy": 1})
+    assert loader.load("copy") == loader.load("copy") == {"copy": 1}
+    assert [text.split(" in ")[0] for text in messages.messages] == ["compiled copy"]
+
+
+@needs_kernels
+def test_a_damaged_file_is_logged(loader, messages, tmp_path):
+    file = Path(object_files.path("copy"))
+    file.parent.mkdir()
+    file.write_bytes(b"damaged")
+    assert object_files.read("copy") is None
+    assert messages.messages == [f"the cached kernel {file} is damaged"]
+
+
+@needs_kernels
+def test_a_kernel_that_cannot_be_compiled_is_logged_once(loader, messages):
+    assert loader.load("copy") is loader.load("copy") is None
+    (message,) = messages.messages
+    assert message.startswith("the kernel copy cannot be loaded: TypeError(")
 
 
 def test_a_pause_is_logged(messages):

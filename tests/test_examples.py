@@ -33,6 +33,8 @@ SAYS = {
     "torch_module": (r"gradient of the weight \(96, 64\) is that of torch\.split", ["torch"]),
 }
 
+LONG = ["inside_njit"]
+
 
 def run(script, folder):
     """Run a copy of a script, so that its caches go with the folder; return the printed lines."""
@@ -46,7 +48,9 @@ def run(script, folder):
     return result.stdout.splitlines()
 
 
-@pytest.mark.parametrize("name", SAYS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in SAYS]
+)
 def test_prints_what_it_checked(name, tmp_path):
     line, packages = SAYS[name]
     for package in packages:

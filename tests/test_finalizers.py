@@ -1,7 +1,7 @@
 """A garbage collection inside of a compiled call: finalizers may do anything.
 
-To make a list or an array may start Python's garbage collector, also in the compiled functions of
-entries. A process of its own runs each case, because a failure may end the process.
+To make a list or an array may start Python's garbage collector, also in builtin functions of
+`splitjit._kernels.entry`. A process of its own runs each case, because a failure may end it.
 """
 
 import os
@@ -135,18 +135,20 @@ OWNERS = """
 import gc
 import numpy as np
 import splitjit
+from splitjit._copy import recipe
 from splitjit._copy.recipe import recipe_of
 
 splitjit.warmup(["f4"])
+recipe._SECONDS = 0.0
 for size in (64, 1 << 15):
     plan = splitjit.plan_split((8, size), [size // 2, size // 2], axis=1)
     x = np.arange(8.0 * size).reshape(8, size)
     parts = [x[index] for index in plan.slices]
     out = plan.empty(float)
     plan(x)
-    entry = recipe_of(plan, x.dtype, x.strides).entry
-    into, fresh = entry.into, entry.fresh
-    del entry, plan
+    compiled = recipe_of(plan, x.dtype, x.strides).compiled
+    into, fresh = compiled.into, compiled.fresh
+    del compiled, plan
     splitjit.clear_caches()
     gc.collect()
     filled = [np.full(n, 0x4141414141) for n in range(1, 200)]

@@ -31,7 +31,7 @@ def test_pyinstaller_finds_the_hook():
     assert (Path(folder) / "hook-splitjit.py").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_frozen_program(tmp_path):
     pytest.importorskip("PyInstaller")
     (tmp_path / "program.py").write_text(PROGRAM)

@@ -35,12 +35,13 @@ _inputs.memory
 _inputs.tensors
 _inputs.adapt
 _copy.events
-_copy.addresses _copy.overlap _copy.loading _copy.cores _copy.structs
+_copy.addresses _copy.overlap _copy.frames _copy.builtins _copy.cores _copy.structs
+_copy.object_files
+_copy.loading
 _copy.crossovers
 _copy.outputs _copy.layout _copy.governor _copy.objects
 _copy.buffers _copy.threads
-_copy.slices _copy.loops
-_copy.entry
+_copy.slices _copy.compiled
 _copy.recipe _copy.warmup
 _api.adapted
 _api.lazy
@@ -158,7 +159,7 @@ def test_importing_files_does_not_import_checkpoints():
 
 @pytest.mark.parametrize("module", KERNELS)
 def test_kernels_import_only_kernels(module):
-    assert imported_by(module)[0] <= {*KERNELS}
+    assert imported_by(module)[0] <= {*KERNELS, "splitjit._plan.rules"}  # which imports nothing
 
 
 @pytest.mark.parametrize("folder", [PACKAGE, BENCHMARKS], ids=lambda folder: folder.name)

@@ -112,7 +112,7 @@ def test_plans_of_lengths_and_chunks_are_equal_if_their_sizes_are(lengths):
 @pytest.mark.slow
 def test_ten_thousand_distinct_plans():
     assert_grows_little("""
-splitjit.warmup()
+splitjit.warmup(["u1"])  # to load kernels takes memory, too
 x = np.ones((64, 3000), np.float32)
 def call(i):
     lengths = [1000 + i % 997, i % 7, 2000 - i % 997 - i % 7]
@@ -138,27 +138,29 @@ print(growth(call, 1000))
     ("use", "plans"),
     [
         ("hash(plan)", 100),
-        ("plan.slices", 5),
-        ("plan(np.zeros(plan.shape, np.uint8), copy=False)", 10),
+        ("plan.slices", 1),
+        pytest.param(
+            "plan(np.zeros(plan.shape, np.uint8), copy=False)", 10, marks=pytest.mark.long
+        ),
     ],
 )
-def test_a_hundred_plans_of_a_million_parts(use, plans):
+def test_plans_of_a_million_parts(use, plans):
     assert_grows_little(f"""
 def call(i):
     plan = splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6)
     {use}
-print(growth(call, {plans}, warm=2))
+print(growth(call, {plans}, warm=1))
 """)
 
 
 @linux
 @pytest.mark.slow
-def test_a_hundred_lists_of_a_million_lengths():
+def test_lists_of_a_million_lengths():
     assert_grows_little("""
 def call(i):
     lengths = [1 + i % 3, *[2, 4] * (10**6 // 2 - 1), 5 - i % 3]
     splitjit.plan_split((3 * 10**6,), lengths).offsets
-print(growth(call, 100, warm=2))
+print(growth(call, 10, warm=2))
 """)
 
 
@@ -179,6 +181,7 @@ def test_results_of_a_plan_are_few(count, most):
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [300, 2000])
 def test_results_of_a_plan_take_little_memory(count):
+    splitjit.warmup(["u1"])  # to load kernels takes memory, too
     plan = plan_split((count, 100), 1)
     whole = np.ones((count, 100 * 40))
     outs = [plan.empty(whole.dtype) for _ in range(10)]

@@ -1,64 +1,65 @@
-"""Names of compiled functions are unique: the linker treats equal names as the same code."""
+"""The object file of a kernel has its C functions, and needs only symbols that processes have."""
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from numba.core.dispatcher import Dispatcher
 
 import splitjit
-from splitjit._kernels import copy, deinterleave, part, records, rows, runs, tiles, transpose
+from splitjit._copy import object_files
+from splitjit._kernels import table
 from tests.conftest import needs_kernels
 
 pytestmark = needs_kernels
 
-
-def test_no_two_functions_share_a_name():
-    modules = (copy, deinterleave, part, records, rows, runs, tiles, transpose)
-    values = [value for module in modules for value in vars(module).values()]
-    compiled = {id(f): f for f in values if isinstance(f, Dispatcher)}.values()
-    names = [function.py_func.__qualname__ for function in compiled]
-    assert len(set(names)) == len(names) > 30
-    assert len({name.rsplit("_")[-1] for name in names}) == 1  # the hash of the source
+LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
+PARALLEL = {
+    *("printf", "pthread_self", "sched_getaffinity", "sched_getcpu", "sched_setaffinity"),
+    "usleep",
+}
+"""What Numba's `prange` and `splitjit._kernels.wake` call on Linux."""
 
 
-@pytest.mark.slow
-def test_code_that_processes_compiled_in_different_orders_fits_together(tmp_path):
-    """Each process numbers the functions it compiles; the last one loads code saved by others."""
-    split = """
-import numpy as np, sys, splitjit
-from numba import njit
-from splitjit._kernels.launch import copy_loop
-from splitjit._kernels.part import copy_part
+def symbols(data):
+    """Return the names that an object file of Linux (ELF) defines, and those that it needs."""
+    defined, needed = set(), set()
+    (start,) = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<HH", data, 58)
+    sections = [struct.unpack_from("<IIQQQQI", data, start + size * i) for i in range(count)]
+    for _, kind, _, _, offset, length, link in sections:
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        for entry in range(offset + 24, offset + length, 24):
+            name, info, _, section = struct.unpack_from("<IBBH", data, entry)
+            name += sections[link][4]
+            if info >> 4:  # not local
+                found = defined if section else needed
+                found.add(data[name : data.index(b"\0", name)].decode())
+    return defined, needed
 
-for name in sys.argv[1:]:
-    copy_part() if name == "part" else copy_loop(name)
 
-@njit
-def compiled(x, sizes):
-    return splitjit.split(x, sizes, axis=1)
+@pytest.mark.skipif(sys.platform != "linux", reason="reads object files of Linux")
+@pytest.mark.parametrize("kernel", table.KERNELS)
+def test_symbols(kernel):
+    """The linker would find others, such as those of Numba, only in some processes."""
+    splitjit.warmup(["u1"])
+    defined, needed = symbols(object_files.read(kernel))
+    assert defined == {*table.KERNELS[kernel]}
+    known = LIBC | {*table.PYTHON_FUNCTIONS}
+    if kernel == "parallel":
+        known |= PARALLEL | {*table.NUMBA_FUNCTIONS}
+    assert needed <= known
 
-x = np.random.default_rng(0).integers(0, 256, (5000, 200), np.uint8)
-if len(sys.argv) > 3:
-    for sizes in ([n, 200 - n] for n in (1, 2, 3, 5, 9, 17, 33, 65)):
-        for parts in (splitjit.split(x, sizes, axis=1), compiled(x, np.array(sizes))):
-            for part, right in zip(parts, np.split(x, sizes[:1], 1), strict=True):
-                assert np.array_equal(part, right)
-        y = x[:200].T
-        for part, right in zip(splitjit.split(y, sizes), np.split(y, sizes[:1]), strict=True):
-            assert np.array_equal(part, right)
-"""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    for order in (
-        ["transpose"],
-        ["part"],
-        ["deinterleave"],
-        ["copy", "part", "transpose", "deinterleave"],
-    ):
-        subprocess.run([sys.executable, "-c", split, *order], env=environment, check=True)
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads object files of Linux")
+def test_kernels_need_all_symbols_of_the_tables():
+    splitjit.warmup(["u1"])
+    needed = set().union(*[symbols(object_files.read(kernel))[1] for kernel in table.KERNELS])
+    assert {*table.PYTHON_FUNCTIONS, *table.NUMBA_FUNCTIONS} <= needed
 
 
 @pytest.mark.slow
@@ -79,7 +80,7 @@ from splitjit._copy import crossovers
 from splitjit._copy.layout import fresh_layout
 
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
-splitjit.SplitPlan._entry = property(lambda plan: None, lambda plan, entry: None)
+splitjit.SplitPlan._compiled = property(lambda plan: None, lambda plan, compiled: None)
 for stream_from in (0, 1 << 62):
     crossovers._STREAM_FROM = stream_from
     for itemsize in (1, 2, 4):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from splitjit import plan_split
-from splitjit._copy import crossovers
+from splitjit._copy import crossovers, loading
+from splitjit._copy.compiled import Compiled
 from splitjit._copy.layout import fresh_layout, strided_layout
-from splitjit._copy.loops import Loops
 from splitjit._kernels.table import RUN
 
 X = np.zeros((6, 8, 10), np.float32)
@@ -113,24 +113,30 @@ def test_the_loop_for_single_items_past_the_cache(items, dtype, loop, monkeypatc
 def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
     monkeypatch.setattr(crossovers, "cache_bytes", lambda: cache)
     plan = plan_split(shape, num_splits=2, axis=1)
-    assert Loops(plan, 2, (2 * shape[1], 2)).stream == streams
+    compiled = Compiled(plan, np.dtype("u2"), (2 * shape[1], 2))
+    assert compiled.is_streamed == streams
 
 
 @pytest.mark.parametrize(
-    ("shape", "order", "parts", "by_numpy"),
+    ("shape", "order", "parts", "pays"),
     [
-        ((1000, 4), "C", 4, True),  # 16 000 bytes
-        ((2000, 4), "C", 4, False),  # short runs
-        ((50, 2000), "C", 2, True),  # few runs
-        ((100, 2000), "C", 2, False),  # 800 KB
-        ((20, 2000), "F", 2, True),  # strided, but 40 000 items in 40 rows of the parts
-        ((50, 2000), "F", 2, False),  # strided
-        ((2000, 20), "F", 2, False),  # strided, in 4000 rows of the parts
-        ((50, 2000), "gaps", 2, True),
+        ((6,), "C", 2, False),
+        ((500, 5), "F", 25, False),
+        ((1000, 1000), "C", 4, False),  # 4 MB of long runs
+        ((4000, 1000), "C", 4, True),  # 16 MB
+        ((2000, 1000), "F", 4, True),
+        ((200_000, 4), "C", 4, True),  # short runs
     ],
 )
-def test_what_numpy_copies(shape, order, parts, by_numpy):
-    plan = plan_split(shape, num_splits=parts, axis=1)
-    whole = np.zeros((shape[0], 2 * shape[1]), np.float32)
-    x = whole[:, : shape[1]] if order == "gaps" else np.zeros(shape, np.float32, order)
-    assert crossovers.suits_numpy(plan, x.itemsize, x.strides, x.nbytes) == by_numpy
+def test_which_copies_are_worth_loading_kernels(shape, order, parts, pays):
+    """One copy of a large array is, and one of a modest array is not."""
+    plan = plan_split(shape, num_outputs=parts, axis=0 if parts == 25 else -1)
+    x = np.zeros(shape, np.float32, order)
+    for gain in crossovers.gains(plan, x.itemsize, x.strides):
+        assert (loading._FEW * gain >= loading._SECONDS) == pays
+
+
+def test_nothing_is_gained_by_fewer_strides():
+    """An axis of length 1 may have any stride."""
+    plan = plan_split((1, 600), num_splits=2, axis=1)
+    assert crossovers.gains(plan, 4, (2400, 4)) == crossovers.gains(plan, 4, (7, 4))

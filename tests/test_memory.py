@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import ROUTES, needs_kernels
 
 COMPILED = ["compiled", "compiled-streamed"]
-CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "1000"))
+CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "200"))
 
 
 def run_alone(code):
@@ -26,7 +26,12 @@ def run_alone(code):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs mprotect")
 @pytest.mark.parametrize(
-    "route", [*ROUTES, *[pytest.param(name, marks=needs_kernels) for name in COMPILED]]
+    "route",
+    [
+        *ROUTES,
+        pytest.param("compiled", marks=needs_kernels),
+        pytest.param("compiled-streamed", marks=[needs_kernels, pytest.mark.long]),
+    ],
 )
 def test_nothing_outside_of_a_buffer_is_touched(route, tmp_path):
     log = tmp_path / "case"

@@ -253,3 +253,13 @@ def test_a_source_anywhere_beside_the_outputs(turn, begin):
         else:
             plan(x, out)
             assert np.array_equal(np.concatenate(out), x)
+
+
+@pytest.mark.parametrize(("axis", "index"), [(2, "..., None"), (1, ":, None"), (0, "None")])
+def test_planes_without_the_axis_are_refused_with_the_fix(axis, index):
+    x = np.arange(24.0).reshape(2, 3, 4)
+    planes = [np.zeros(np.take(x, 0, axis).shape) for _ in range(x.shape[axis])]
+    with pytest.raises(SplitError, match=rf"pass out\[0\]\[{index}\], or call unstack\(out=\)"):
+        split(x, 1, axis=axis, out=planes)
+    split(x, 1, axis=axis, out=[eval(f"plane[{index}]") for plane in planes])
+    assert np.array_equal(planes[1], np.take(x, 1, axis))

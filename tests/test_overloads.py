@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import os
 import pickle
 import re
 import subprocess
@@ -10,13 +11,14 @@ import sys
 import numpy as np
 import pytest
 from numba import njit, prange, typed
+from numba.core import event
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._copy import crossovers, loading
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
-from tests.cases import random_cases
+from tests.cases import RANDOM_CASES, random_cases
 
 pytestmark = [
     pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled"),
@@ -67,19 +69,26 @@ def assert_same(parts, expected):
 X = np.arange(6 * 10, dtype=np.float64).reshape(6, 10)
 
 
+def long(*values):
+    """Mark parameters: each type of an argument is compiled anew, which takes two seconds."""
+    return [pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "split",
     [
         (2, 3, 5),
-        [10, 0],
-        np.array([4, 6], np.int32),
-        np.array([4, 6], np.uint64),
-        typed.List([1, 9]),
-        (np.int8(1), 9),
-        3,
-        np.array(3),
-        10**12,
+        *long(
+            [10, 0],
+            np.array([4, 6], np.int32),
+            np.array([4, 6], np.uint64),
+            typed.List([1, 9]),
+            (np.int8(1), 9),
+            3,
+            np.array(3),
+            10**12,
+        ),
     ],
     ids=repr,
 )
@@ -93,14 +102,16 @@ def test_what_split_may_be(split):
 @pytest.mark.parametrize(
     "indices",
     [
-        (2, 5),
-        [-4, 20],
-        np.array([4, -1], np.int8),
         np.array([4, 2**63, 2**64 - 1], np.uint64),
-        typed.List([1, 9]),
-        (np.int8(-3), np.uint64(2**63)),
-        (-(2**63), 2**63 - 1),
-        (),
+        *long(
+            (2, 5),
+            [-4, 20],
+            np.array([4, -1], np.int8),
+            typed.List([1, 9]),
+            (np.int8(-3), np.uint64(2**63)),
+            (-(2**63), 2**63 - 1),
+            (),
+        ),
     ],
     ids=repr,
 )
@@ -110,7 +121,7 @@ def test_what_indices_may_be(indices):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_into_nothing():
     nothing = np.empty((0, 3))
     assert by_split(nothing, (), 0) == []
@@ -118,14 +129,14 @@ def test_nothing_into_nothing():
     assert_same(by_split(nothing, 2, 1), splitjit.split(nothing, 2, axis=1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("sizes", [(-1, 11), (11, -1), (2**63 - 1, 2**63 - 1, 12)])
 def test_lengths_that_only_seem_to_sum_to_the_axis_length(sizes):
     with pytest.raises(SplitError, match="must sum to"):
         by_split(X, np.array(sizes), 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_integers_beyond_those_with_a_sign():
     huge = np.uint64(2**64 - 1)  # -1 as a signed integer
     for count in huge, np.uint64(2**63):  # the second equals 2**63 - 1 as a float
@@ -141,18 +152,25 @@ def test_integers_beyond_those_with_a_sign():
             wrong()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_more_parts_than_there_may_be():
     x = np.broadcast_to(np.uint8(1), 2**31)
     with pytest.raises(SplitError, match="2147483648 parts are more than the 2147483647"):
         by_split(x, 1, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(most_parts() >= MAX_PARTS, reason="there is memory for all")
 def test_more_parts_than_there_is_memory_for():
     with pytest.raises(MemoryError, match="not enough memory for so many"):
         by_num_outputs(X, MAX_PARTS, 1)
+
+
+@pytest.mark.slow
+def test_a_part_for_which_there_is_no_memory():
+    x = np.broadcast_to(np.uint8(1), 2**62)
+    with pytest.raises(MemoryError):
+        by_num_outputs(x, 1, 0)
 
 
 @pytest.mark.slow
@@ -166,7 +184,7 @@ def shorten_sums(text):
 
 @pytest.mark.slow
 def test_the_rules_are_those_of_python():
-    """In 1000 random cases of each rule, both return equal parts or refuse by the same rule."""
+    """In random cases of each rule, both return equal parts or refuse by the same rule."""
     compiled = {
         "split": by_split,
         "num_outputs": by_num_outputs,
@@ -175,7 +193,7 @@ def test_the_rules_are_those_of_python():
         "num_sections": by_num_sections,
     }
     seen = collections.Counter()
-    for x, rule in random_cases(1000):
+    for x, rule in random_cases(RANDOM_CASES):
         name, value = next(iter(rule.items()))
         try:
             expected = splitjit.split(x, **rule)
@@ -193,7 +211,7 @@ def test_the_rules_are_those_of_python():
             assert_same(compiled[name](x, value, rule["axis"]), expected)
             seen[name, "split"] += 1
     assert len(seen) == 10
-    assert min(seen.values()) > 100
+    assert min(seen.values()) > RANDOM_CASES // 10
 
 
 SOURCES = [
@@ -210,7 +228,11 @@ SOURCES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("x", SOURCES, ids=lambda x: f"{x.dtype} {x.ndim}-D")
+@pytest.mark.parametrize(
+    "x",
+    [SOURCES[1], SOURCES[-1], *long(SOURCES[0], *SOURCES[2:-1])],
+    ids=lambda x: f"{x.dtype} {x.ndim}-D",
+)
 def test_any_dtype_rank_and_layout(x):
     for axis in range(-x.ndim, x.ndim):
         for chunk in (1, 2, 5):
@@ -221,7 +243,7 @@ def test_any_dtype_rank_and_layout(x):
                 assert part.tobytes() == right.tobytes()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(3, 700_001), (70_000, 30), (250_000, 8)])
 def test_large_arrays_are_streamed(shape):
     """Long, short and very short runs; blocks end at any row."""
@@ -247,14 +269,14 @@ def test_split_into_writes_to_what_is_there():
     assert np.array_equal(np.hstack(outs), X)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_split_into_takes_a_list_and_a_chunk():
     outs = [np.zeros((4, 10)), np.zeros((2, 10))]
     into(X, outs, 4, 0)
     assert np.array_equal(np.vstack(outs), X)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_split_into_takes_empty_parts_from_anywhere():
     whole = X.copy()
     into(whole, [out := np.zeros_like(X), whole[:, 3:3]], np.array([10, 0]), 1)
@@ -279,6 +301,64 @@ def test_split_into_refuses_what_does_not_fit():
             into(x, outs, np.array(split), axis)
     assert not a.any()
     assert not b.any()
+
+
+def fortran(memory, columns):
+    """Return a Fortran-contiguous array of four rows at the start of some memory."""
+    return memory[: 4 * columns].reshape(columns, 4).T
+
+
+MEMORY, GRID = np.zeros(300), np.zeros((4, 30))
+ONES = np.ones((4, 6))
+A, B, C = (fortran(MEMORY[100 + 20 * i :], 2) for i in range(3))
+COLUMNS = GRID[:, 0:6:3], GRID[:, 1:7:3], GRID[:, 2:8:3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("x", "outs", "says"),
+    [
+        (fortran(MEMORY, 6), (fortran(MEMORY[4:], 2), B, C), r"outs\[0\] and x"),
+        (fortran(MEMORY, 6)[::-1], (A, B, fortran(MEMORY[20:], 2)), r"outs\[2\] and x"),
+        (
+            COLUMNS[0].repeat(3, 1),
+            (A, fortran(MEMORY, 2), fortran(MEMORY[7:], 2)),
+            r"outs\[1\] and outs\[2\]",
+        ),
+        (ONES, (B, A, A), r"outs\[1\] and outs\[2\]"),
+        (ONES, (A[:, ::-1], B, A), r"outs\[0\] and outs\[2\]"),
+        (ONES, (COLUMNS[0], COLUMNS[1], COLUMNS[0]), r"outs\[0\] and outs\[2\]"),
+        (ONES, [COLUMNS[0], COLUMNS[1], COLUMNS[0]], r"outs\[0\] and outs\[2\]"),
+        (np.broadcast_to(MEMORY[:6], (4, 6)), (A, B, fortran(MEMORY[2:], 2)), r"outs\[2\] and x"),
+        (GRID[:, 0:30:5], (A, GRID[:, 24:26], B), r"outs\[1\] and x"),
+    ],
+)
+def test_split_into_finds_memory_that_arrays_surely_share(x, outs, says):
+    with pytest.raises(SplitError, match=f"^split_into: {says}: must not share memory"):
+        into(x, outs, 2, 1)
+    assert not MEMORY.any()
+    assert not GRID.any()
+
+
+@pytest.mark.slow
+def test_split_into_accepts_interleaved_outputs():
+    grid = np.zeros((4, 30))
+    x = np.arange(24.0).reshape(4, 6)
+    backwards = grid[:, 2:8:3][:, ::-1]
+    for outs in [
+        (grid[:, 0:6:3], grid[:, 1:7:3], backwards),
+        (backwards, grid[:, 24:26], grid[:, 0:6:3]),
+        (grid[::-1, 10:12], grid[:, 12:14], grid[:, 8:10]),
+    ]:
+        into(x, outs, 2, 1)
+        assert np.array_equal(np.hstack(outs), x)
+
+
+@pytest.mark.slow
+def test_split_into_takes_typed_lists():
+    outs = typed.List([np.zeros((6, 4)), np.zeros((6, 6))])
+    into(X, outs, typed.List([4, 6]), 1)
+    assert np.array_equal(np.hstack(list(outs)), X)
 
 
 @pytest.mark.parametrize(
@@ -360,7 +440,7 @@ def test_split_into_takes_outputs_of_several_layouts():
     assert not any(out.any() for out in outs)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_split_into_takes_every_rule():
     outs = [np.zeros((3, 10)), np.zeros((3, 10))]
     into_by_counts(X, outs)
@@ -380,7 +460,7 @@ def test_exactly_one_rule():
         njit(lambda x: splitjit.split(x))(X)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_refusals_say_what_was_received():
     with pytest.raises(SplitError, match=r"^split: axis=2 of rank 2: axis must be in \[-2, 1\]"):
         by_split(X, 2, 2)
@@ -406,7 +486,7 @@ RULES = [(split, "split") for split in ([4, 5], [11, -1], (-1, -1), 0, -1)] + [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("value", "name"), RULES, ids=str)
 def test_refusals_have_the_rule_text_of_python(value, name):
     compiled = {
@@ -424,7 +504,7 @@ def test_refusals_have_the_rule_text_of_python(value, name):
         assert sum(part.shape[1] for part in compiled[name]()) == 10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_parallel_code():
     @njit(parallel=True, nogil=True)
     def sums(x, n):
@@ -477,7 +557,7 @@ def test_refusals_are_caught_in_compiled_code():
     assert (sum_or(x, 2, 0.5), sum_or(x, 0, 0.5)) == (6, 1.5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("function", "right"), [(after_a_try, 27), (generated, [3.0] * 6)])
 def test_calls_in_other_places(function, right):
     x = np.ones((3, 6)) if function is generated else np.ones(18)
@@ -487,28 +567,109 @@ def test_calls_in_other_places(function, right):
         list(function(x, 4))
 
 
-@pytest.mark.slow
-def test_in_cached_code(tmp_path):
-    """The second process loads the machine code that the first process saved."""
-    (tmp_path / "users.py").write_text(
-        """
-import numpy as np, splitjit
-from numba import njit
+USERS = """
+import numpy as np, os, sys, splitjit
+from numba import njit, prange
+from splitjit._copy import object_files
+from splitjit._copy.loading import LOADER
+
+if len(sys.argv) > 1:  # as if splitjit had changed
+    object_files._digest = lambda: sys.argv[1]
 
 @njit(cache=True)
-def halves(x):
-    a, b = splitjit.split(x, num_splits=2)
-    return a.sum(), b.sum()
+def thirds(x):
+    a, b, c = splitjit.split(x, num_splits=3, axis=1)
+    return a, b, c
 
-assert halves(np.arange(10.0)) == (10, 35)
-print(sum(halves.stats.cache_hits.values()))
+@njit(cache=True)
+def middle(x):
+    return thirds(x)[1].sum()
+
+@njit(cache=True, parallel=True, nogil=True)
+def sums(x):
+    total = np.zeros(len(x))
+    for i in prange(len(x)):
+        parts = splitjit.split(x[i], 2)
+        splitjit.split_into(x[i], (parts[1], parts[2], parts[0]), 2)
+        for part in parts:
+            total[i] += part.sum()
+    return total
+
+def main():
+    x = np.arange(24.0).reshape(4, 6)
+    assert middle(x) == x[:, 2:4].sum()
+    assert np.array_equal(sums(x), x.sum(1))
+    assert np.array_equal(np.hstack(thirds(x)), x)
+
+if os.environ.get("IN_CHILD"):  # the parent has compiled and loaded nothing
+    pid = os.fork()
+    if pid:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+main()
+hits = [sum(function.stats.cache_hits.values()) for function in (middle, sums, thirds)]
+print(hits, sorted(LOADER.compiled), flush=True)
 """
-    )
-    for hits in (0, 1):
-        result = subprocess.run(
-            [sys.executable, tmp_path / "users.py"], capture_output=True, text=True, check=True
-        )
-        assert int(result.stdout) == hits
+ALL = "['copy', 'overload', 'stream']"
+
+
+def run_users(folder, *arguments, **environment):
+    """Run a program of a user; return how often each function came from the cache, and what was
+    compiled of splitjit."""
+    if not (folder / "users.py").exists():  # a newer file would have no cached code
+        (folder / "users.py").write_text(USERS)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", folder / "users.py", *arguments],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), **environment},
+        stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+
+
+@pytest.mark.slow
+def test_in_cached_code(tmp_path):
+    """Later processes load the code that earlier processes saved, if it fits."""
+    assert run_users(tmp_path) == f"[0, 0, 0] {ALL}"
+    assert run_users(tmp_path) == "[1, 1, 1] []"
+    for file in (tmp_path / "cache" / "splitjit").iterdir():
+        file.unlink()
+    assert run_users(tmp_path) == f"[1, 1, 1] {ALL}"  # cached code has no use without these
+    for hits, compiled in ([0, 0, 0], ALL), ([1, 1, 1], "[]"):
+        assert run_users(tmp_path, "another_version") == f"{hits} {compiled}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_in_forked_children(tmp_path):
+    for hits, compiled in ([0, 0, 0], ALL), ([1, 1, 1], "[]"):
+        assert run_users(tmp_path, IN_CHILD="1") == f"{hits} {compiled}"
+
+
+@pytest.mark.slow
+def test_a_call_compiles_while_another_thread_waits_to_compile_a_kernel(tmp_path):
+    code = """
+import threading, time, numpy as np, splitjit
+from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
+from splitjit._copy.loading import LOADER
+
+njit(lambda: 1)()
+with global_compiler_lock:  # as a thread has it that compiles
+    threading.Thread(target=LOADER.load, args=("serial",)).start()
+    time.sleep(0.5)
+    parts = njit(lambda x: splitjit.split(x, 2))(np.arange(5))
+assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4]]
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)
+
+
+@pytest.mark.slow
+def test_a_call_compiles_no_other_function():
+    """The rule, the checks and the copy are compiled once, not for each function of a user."""
+    by_split(X, 2, 1)  # compiles or loads them
+    with event.install_recorder("numba:compile") as recorder:
+        njit(lambda x, n: splitjit.split(x, num_outputs=n, axis=1))(X.astype("f4"), 3)
+    names = {found.data["dispatcher"].py_func.__name__ for _, found in recorder.buffer}
+    assert names == {"<lambda>", "implementation"}
 
 
 def test_the_entry_point_is_what_numba_calls():
@@ -554,7 +715,7 @@ def _write_before_and_after(x):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "function", [_scale_rows, _store_in_rows, _fill_rows, _write_before_and_after]
+    "function", [_write_before_and_after, *long(_scale_rows, _store_in_rows, _fill_rows)]
 )
 def test_what_the_caller_writes_to_rows_is_kept(function):
     # Numba would remove such writes as dead code if it inlined the call.

@@ -26,7 +26,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name != "no compiler")) for name in SETTINGS],
+    [pytest.param(name, marks=[pytest.mark.long] * ("AVX" in name)) for name in SETTINGS],
 )
 @pytest.mark.slow
 def test_splits(name):

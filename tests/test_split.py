@@ -15,15 +15,16 @@ from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._kernels.table import INTERLEAVED
 from tests.cases import CASES, REFUSALS
 
+RECORD = np.dtype([("a", ">i4"), ("b", "S3", (2,))], align=True)
 DTYPES = [
     "?", "i1", "u1", "i2", "u2", "f2", "i4", "u4", "f4", "i8", "u8", "f8", "c8", "c16",
     "g", "G", "S1", "S5", "S64", "U1", "U3", "M8[s]", "m8[ns]", ">i2", ">f4", ">c16", ">U2",
     "V3", "V6", "V24", "V31",
     np.dtype([("a", "u1"), ("b", "<f8")]),
-    np.dtype([("a", ">i4"), ("b", "S3", (2,))], align=True),
+    RECORD,
     ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn, ml_dtypes.int4,
 ]  # fmt: skip
-QUICK = ["u1", ">i2", "f4", "f8", "c16", "V3"]  # one dtype per word, and one without a word
+QUICK = ["u1", ">i2", "f4", "f8", "c16", "V3", RECORD]  # one dtype per word, and two without
 
 
 def random_array(rng, shape, dtype):
@@ -89,7 +90,7 @@ def test_refusals_write_nothing(case):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     "dtype",
-    [pytest.param(dtype, marks=[pytest.mark.slow] * (dtype not in QUICK)) for dtype in DTYPES],
+    [pytest.param(dtype, marks=[pytest.mark.long] * (dtype not in QUICK)) for dtype in DTYPES],
     ids=lambda dtype: str(np.dtype(dtype)),
 )
 def test_dtypes_and_layouts(dtype, layout, route):
@@ -208,7 +209,7 @@ def test_rows(sizes, route):
 
 
 @pytest.mark.parametrize(
-    "item", [1, 3, 4, 16, *[pytest.param(n, marks=pytest.mark.slow) for n in (2, 8, 12, 31)]]
+    "item", [1, 3, 4, 16, *[pytest.param(n, marks=pytest.mark.long) for n in (2, 8, 12, 31)]]
 )
 def test_transposed_items(item, route):
     """Bands of one line to several strips, and of one step to several batches, with remainders."""

@@ -1,5 +1,6 @@
 """The command under strace, which kills it or makes a system call fail."""
 
+import itertools
 import os
 import re
 import shutil
@@ -21,6 +22,18 @@ COMMANDS = {
     "join": ["join", "x.0.npy", "x.1.npy", "--out=y.npy"],
     "reshard": ["reshard", "x.0.npy", "x.1.npy", "--num-splits", "3", "--layout=ranks", "--out=o"],
 }
+
+
+FIRST = ("split", True, "signal=KILL")
+CASES = [
+    FIRST,
+    *[
+        pytest.param(*command, inject, marks=pytest.mark.long)
+        for command in [*itertools.product(["split", "join"], [True, False]), ("reshard", False)]
+        for inject in ["signal=KILL", "signal=TERM", "error=EIO", "error=ENOSPC"]
+        if (*command, inject) != FIRST
+    ],
+]
 
 
 def traced(folder, arguments, inject=None):
@@ -54,12 +67,8 @@ def contents(folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not works(), reason="needs strace, and the right to trace")
-@pytest.mark.parametrize("inject", ["signal=KILL", "signal=TERM", "error=EIO", "error=ENOSPC"])
-@pytest.mark.parametrize(
-    ("name", "force"),
-    [("split", False), ("split", True), ("join", False), ("join", True), ("reshard", False)],
-)
-def test_every_system_call(tmp_path, monkeypatch, inject, name, force):
+@pytest.mark.parametrize(("name", "force", "inject"), CASES)
+def test_every_system_call(tmp_path, monkeypatch, name, force, inject):
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.arange(120_000))  # large enough for space to be reserved
     if name != "split":

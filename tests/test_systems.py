@@ -14,7 +14,6 @@ import textwrap
 import types
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 
@@ -72,54 +71,6 @@ def test_the_number_of_parts_has_a_limit_if_the_system_does_not_report_its_memor
 
 
 # ---- files -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def open_files_stay(monkeypatch):
-    """Let no file be deleted while it is open, as on Windows."""
-    opened = []
-
-    def open_(path, *arguments):
-        file = open(path, *arguments)  # noqa: SIM115
-        opened.append(file)
-        return file
-
-    def unlink(path):
-        if any(Path(file.name) == path and not file.closed for file in opened):
-            raise PermissionError(errno.EACCES, "The process cannot access the file", str(path))
-        os.unlink(path)
-
-    monkeypatch.setattr(Path, "open", open_)
-    monkeypatch.setattr(Path, "unlink", unlink)
-
-
-def test_a_lock_of_the_cache_is_deleted(tmp_path, monkeypatch, open_files_stay):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    from splitjit._kernels import cached_files
-
-    files = cached_files.CachedFiles(test_a_lock_of_the_cache_is_deleted)
-    files.folder.mkdir(exist_ok=True)
-    with files.lock(wait=False):
-        assert [*files.folder.glob("*.lock")]
-    assert not [*files.folder.glob("*.lock")]
-    with pytest.raises(ZeroDivisionError), files.lock(wait=False):
-        _ = 1 / 0
-    assert not [*files.folder.glob("*.lock")]
-
-
-def test_a_lock_of_another_process_is_not_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    from splitjit._kernels import cached_files
-
-    def taken(file):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(cached_files, "_lock", taken)
-    files = cached_files.CachedFiles(test_a_lock_of_another_process_is_not_deleted)
-    files.folder.mkdir(exist_ok=True)
-    with pytest.raises(BlockingIOError), files.lock(wait=False):
-        pass
-    assert [*files.folder.glob("*.lock")]
 
 
 REFUSED = [

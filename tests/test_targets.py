@@ -1,7 +1,7 @@
 """The kernels become machine code for Windows and macOS, and need no symbol that these lack.
 
-LLVM assembles the code of each kernel, as Numba has optimized it here, for systems that are not at
-hand. Numba loads an object file only if it finds every undefined symbol of it.
+LLVM assembles the code of each kernel, as it is optimized here, for systems that are not at
+hand. An object file is linked only if every undefined symbol of it is found.
 """
 
 import ctypes
@@ -9,12 +9,13 @@ import platform
 import re
 import struct
 import sys
+import types
 
 import numba
 import pytest
-from numba import njit
 
 import splitjit
+from splitjit._kernels.table import KERNELS
 from tests.conftest import needs_kernels
 
 pytestmark = [
@@ -27,38 +28,34 @@ pytestmark = [
 TARGETS = ["x86_64-pc-windows-msvc", "x86_64-apple-darwin", "arm64-apple-darwin"]
 
 LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
-FRAMES = {"stream", "deinterleave", "transpose", "copy_part"}
+FRAMES = {"stream", "deinterleave", "transpose", "part"}
 """The loops with a staging buffer of several pages on the stack."""
 
 
 @pytest.fixture(scope="module")
 def kernels():
-    """Return the LLVM module of each kernel: name to module."""
-    splitjit.warmup()  # so that Numba has registered all its symbols
-    from splitjit._kernels import assign, entry, launch, part
-    from splitjit._kernels.table import LOOPS
+    """Return the optimized LLVM module of each kernel: name to module."""
+    splitjit.warmup(["u1"])  # so that Numba has registered all its symbols
+    from splitjit._kernels import build, compiling, launch, wake
 
-    found = {loop: launch.copy_loop(loop)._library for loop in LOOPS}
-    dispatchers = {"serial": launch.launcher(False), "parallel": parallel_elsewhere(launch)}
-    dispatchers |= {"assign": assign.assign_loop(), "copy_part": part.copy_part()}
-    for function, signature in entry._SIGNATURES.items():
-        dispatchers[function.__name__] = entry.compile_cached(njit, signature, function)
-    for name, dispatcher in dispatchers.items():
-        (compiled,) = dispatcher.overloads.values()
-        found[name] = compiled.library
-    return {name: library._get_module_for_linking() for name, library in found.items()}
-
-
-def parallel_elsewhere(launch):
-    """Compile the parallel launcher as on systems other than Linux."""
-    from splitjit._kernels import wake
-
+    found = {}
+    codegen = compiling._Function.targetdescr.target_context.codegen()
     with pytest.MonkeyPatch.context() as patch:
+        machine = types.SimpleNamespace(emit_object=lambda module: module.clone())
+        patch.setattr(codegen, "_tm", machine)
+        # The parallel launcher as on systems other than Linux.
         patch.setattr(wake, "_ON_LINUX", False)
-        for name in ("new_state", "start", "finish"):
-            options = {"inline": "always"} if name == "new_state" else {}
-            patch.setattr(launch, name, njit(**options)(getattr(wake, name).py_func))
-        return njit(launch.LAUNCH, parallel=True, nogil=True)(launch._parallel)
+        for helper in ("new_state", "start", "finish"):
+            options = {"inline": "always"} if helper == "new_state" else {}
+            patch.setattr(launch, helper, compiling.jit(getattr(wake, helper).py_func, **options))
+        run_tasks = compiling.jit(launch._run_tasks.py_func, parallel=True)
+        patch.setattr(launch, "_run_tasks", run_tasks)
+        signature, function = launch.PARALLEL["run_parallel"]
+        function = compiling.jit(function.py_func)
+        patch.setitem(launch.PARALLEL, "run_parallel", (signature, function))
+        for name in KERNELS:
+            found[name] = build.compile_kernel(name)
+    return found
 
 
 def assemble(module, target):

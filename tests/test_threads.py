@@ -12,7 +12,6 @@ from tests.processes import HANDLER, SPLIT, finish, run, start
 # parallel again.
 THREADS = """
 import _thread, numba
-from splitjit._copy import loading
 
 errors = []
 threading.excepthook = errors.append
@@ -51,21 +50,25 @@ while thread.is_alive():
     check()
 assert (a == 20 * (count + 20)).all()
 
-def spy(kernel, *arguments, wait=False):
-    parallel.extend(arguments[1:])
-    return load(kernel, *arguments, wait=wait)
+def spy(*arguments):
+    global parallel
+    parallel += 1
+    return run_parallel(*arguments)
 
-parallel = []
-load, threads.load, threads.LOADED = threads.load, spy, {}
+parallel, counts = 0, []
+run_parallel, threads.THREADS.run_parallel = threads.THREADS.run_parallel, spy
 end = threading.Event()
 check()
+counts.append(parallel)
 thread = threading.Thread(target=end.wait)
 thread.start()
 check()
+counts.append(parallel)
 end.set()
 thread.join()
 check()
-assert parallel == [True, numba.threading_layer() != "workqueue", True], parallel
+counts.append(parallel)
+assert counts == ([1, 1, 2] if numba.threading_layer() == "workqueue" else [1, 2, 3]), counts
 """
 
 # A signal handler splits during other splits; the first signals arrive while Numba is imported.
@@ -91,11 +94,11 @@ def test_signal_handlers(layer, tmp_path):
 def test_one_thread_if_the_user_says_so(tmp_path):
     code = """
 import numba
-from splitjit._copy import loading
 
 numba.set_num_threads(1)
+splitjit.warmup(["u1"])
+threads.THREADS.run_parallel = None  # a call would fail
 check()
-assert [key[1:] for key in loading.LOADED if key[1:]] == [("copy", False)]
 assert numba.get_num_threads() == 1
 """
     run(tmp_path, SPLIT + code)
@@ -117,14 +120,15 @@ def test_without_jit_numpy_copies(tmp_path):
 def test_warmup_is_for_all_threads_whatever_the_caller_may_use(tmp_path):
     code = """
 import numba
-from splitjit._copy import loading
 
 numba.set_num_threads(1)
-splitjit.warmup()
-known = set(loading.LOADED)
+splitjit.warmup(["u1"])
+assert threads.THREADS.run_parallel is not None
+known = set(LOADER._loaded)
 numba.set_num_threads(2)
+assert threads._allowed()[0] == min(2, len(os.sched_getaffinity(0)))
 check()
-assert set(loading.LOADED) == known
+assert set(LOADER._loaded) == known
 """
     run(tmp_path, SPLIT + code, NUMBA_NUM_THREADS="2")
 
@@ -133,9 +137,6 @@ assert set(loading.LOADED) == known
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
 def test_interrupts_leave_no_kernel_locked(tmp_path):
     code = """
-import numba
-from splitjit._copy import loading
-
 def interrupt(*_):
     raise KeyboardInterrupt
 
@@ -145,10 +146,12 @@ while interrupts < 300:
     try:
         signal.setitimer(signal.ITIMER_REAL, 1e-4)
         while True:
-            loading.load(lambda: None)
+            LOADER._loaded.clear()
+            LOADER.load("copy")
     except KeyboardInterrupt:
         interrupts += 1
-assert loading.load(lambda: 7) == 7
+LOADER._loaded.clear()
+assert LOADER.load("copy")
 """
     run(tmp_path, SPLIT + code)
 
@@ -156,21 +159,24 @@ assert loading.load(lambda: 7) == 7
 @pytest.mark.slow
 def test_while_one_thread_loads_others_copy_and_warmup_waits(tmp_path):
     code = """
-from splitjit._copy import loading
+from splitjit._kernels.table import KERNELS
 started, end = threading.Event(), threading.Event()
+link = loading._link
 
-def load():
+def slow(*arguments):
     started.set()
     end.wait()
+    return link(*arguments)
 
-thread = threading.Thread(target=loading.load, args=(load,))
+loading._link = slow
+thread = threading.Thread(target=LOADER.load, args=("copy",))
 thread.start()
 started.wait()
 check()
-assert not loading.LOADED
+assert not LOADER._loaded
 threading.Timer(0.2, end.set).start()
-splitjit.warmup()
-assert len(loading.LOADED) > 4
+splitjit.warmup(["u1"])
+assert set(LOADER._loaded) == set(KERNELS)
 """
     run(tmp_path, SPLIT + code)
 
@@ -183,7 +189,7 @@ from splitjit._copy.layout import fresh_layout
 
 faulthandler.enable()
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
-splitjit.SplitPlan._entry = property(lambda plan: None, lambda plan, entry: None)
+splitjit.SplitPlan._compiled = property(lambda plan: None, lambda plan, compiled: None)
 crossovers._STREAM_FROM = 0
 
 def split():
@@ -213,12 +219,22 @@ def test_small_stacks(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux is asked to move threads")
 def test_a_thread_that_leaves_its_core_keeps_its_affinity(tmp_path):
     code = """
-import ctypes, os
-from splitjit._kernels.wake import _leave_core
+import ctypes, os, time
+from numba import types
+from splitjit._copy import loading
+from splitjit._kernels import table, wake
+from splitjit._kernels.compiling import jit, object_code
 
+def leave(core):
+    wake._leave_core(core)
+
+table.KERNELS["leave"] = ("leave",)
+code = object_code({"leave": (types.void(types.int64), jit(leave))})
+found = loading._link("leave", code, {})["leave"]
+_leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(found)
 core_of_this_thread = ctypes.CDLL(None).sched_getcpu
 cores = os.sched_getaffinity(0)
-_leave_core(10**6)  # compiled here
+_leave_core(10**6)
 for _ in range(100):
     core = core_of_this_thread()
     _leave_core(core)
@@ -255,5 +271,5 @@ multiprocessing.context.BaseContext.RLock = rlock
 def test_a_read_only_shared_memory(warnings, tmp_path):
     """Numba warns that it cannot make a lock there. If warnings are errors, one thread copies."""
     code = f"{READ_ONLY}{SPLIT}check(); check(); splitjit.warmup(); check()\n"
-    code += f"assert (threads._threads() == 1) == ({warnings!r} == 'error')"
+    code += f"assert (threads._allowed()[0] == 1) == ({warnings!r} == 'error')"
     finish(start(tmp_path, "-W", warnings, "-c", code))

@@ -59,6 +59,13 @@ def test_parts_of_what_has_no_known_dtype(items: ArrayLike, copy: bool) -> None:
     assert_type(splitjit.onnx.Split(num_outputs=2)([1.0, 2.0]), list[NDArray[Any]])
 
 
+def test_planes_have_the_type_of_the_array() -> None:
+    image = np.zeros((2, 3, 4), np.float32)
+    planes = [np.empty((2, 3), np.float32) for _ in range(4)]
+    assert_type(splitjit.numpy.unstack(image, axis=-1), tuple[NDArray[np.float32], ...])
+    assert_type(splitjit.numpy.unstack(image, axis=-1, out=planes), tuple[NDArray[np.float32], ...])
+
+
 def test_out_is_what_comes_back() -> None:
     assert_type(split(x, 3, out=out), Floats)
     assert_type(split(x.tolist(), num_splits=2, out=[np.empty(3) for _ in range(2)]), Doubles)
@@ -149,6 +156,8 @@ WRONG: list[Callable[[], object]] = [
     lambda: plan_split((6.0,), 3),  # type: ignore
     lambda: plan_split((6,), "33"),  # type: ignore
     lambda: plan_split((6,), num_splits=2.0),  # type: ignore
+    lambda: splitjit.numpy.unstack(x, dim=0),  # type: ignore
+    lambda: splitjit.numpy.unstack(x, axis=0.0),  # type: ignore
     # arguments that the operator does not have, or of the wrong kind
     lambda: splitjit.onnx.Split(num_splits=2),  # type: ignore
     lambda: splitjit.onnx.Split(num_outputs=2.0),  # type: ignore

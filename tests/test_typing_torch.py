@@ -1,7 +1,7 @@
 """Right and wrong uses of the public functions with tensors of torch; see test_typing.py.
 
-Type checkers need torch to check this file. torch is too large to require, so a test runs them
-if torch is installed.
+Type checkers need torch to check this file, so a test runs mypy if torch is installed, and
+``nox -s typing`` runs both type checkers.
 """
 
 import subprocess
@@ -24,13 +24,11 @@ ROOT = Path(__file__).parents[1]
 plan = plan_split((6,), 3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("checker", ["mypy", "basedpyright", "pyright"])
-def test_a_type_checker_finds_the_wrong_uses_only(checker: str) -> None:
-    pytest.importorskip(checker)
-    command = [sys.executable, "-m", checker, __file__]
-    if checker != "mypy":
-        command += ["--pythonpath", sys.executable]
+@pytest.mark.long
+def test_mypy_finds_the_wrong_uses_only() -> None:
+    pytest.importorskip("mypy")
+    # Versions of mypy differ in the wrong uses that they find.
+    command = [sys.executable, "-m", "mypy", "--no-warn-unused-ignores", __file__]
     checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -50,6 +48,8 @@ def test_parts_of_tensors_are_tensors() -> None:
     assert_type(plan.bind(tensors)(tensor), list[torch.Tensor])
     assert_type(splitjit.onnx.Split(num_outputs=2)(tensor), list[torch.Tensor])
     assert_type(splitjit.openvino.Split(num_splits=2)(tensor, 0), list[torch.Tensor])
+    assert_type(splitjit.torch.unbind(torch.ones(2, 3), 1), tuple[torch.Tensor, ...])
+    assert_type(splitjit.torch.chunk(tensor, 2), tuple[torch.Tensor, ...])
     parameter = torch.nn.Parameter(tensor, requires_grad=False)
     assert_type(split(parameter, 3), list[torch.Tensor])
     splitjit.split_into(tensor, tensors, 3)

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._copy import structs, threads
+from splitjit._copy import buffers, structs, threads
 from splitjit._copy.addresses import address_of
-from splitjit._copy.buffers import POOL, allocate_parts
 from splitjit._copy.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._copy.crossovers import stream_from
 from splitjit._copy.layout import ALIGNMENT, CopyLayout, block_layout, fresh_layout
@@ -152,7 +151,7 @@ class Compiled:
     def _fresh_large(self, x: Any) -> list[np.ndarray]:
         if not self._check(x):
             return []
-        parts, target = POOL.allocate(self.block.nbytes, self._parts, x)
+        parts, target = buffers.POOL.allocate(self.block.nbytes, self._parts, x)
         source = self._check(x)  # again: a finalizer may have changed `x`
         if not source or not self.copy(source, target, self.layout):
             return []
@@ -170,7 +169,7 @@ class Compiled:
             self._layouts.append(layout)
 
     def _fresh_by_python(self, x: np.ndarray) -> list[np.ndarray]:
-        parts, address = allocate_parts(self.block, x.dtype)
+        parts, address = buffers.allocate_parts(self.block, x.dtype)
         return parts if self.copy(address_of(x), address, self.layout) else []
 
     def copy(self, source: int, target: int, layout: CopyLayout) -> bool:

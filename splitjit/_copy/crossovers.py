@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from splitjit._copy.cores import cache_bytes
+from splitjit._kernels.table import LONG_RUN
 from splitjit._plan.plan import Plan
 
 _RUN = 6e-9  # seconds by which NumPy copies a run of contiguous bytes more slowly
@@ -18,7 +19,6 @@ _CHECK = 1e-6  # the same for each part
 _OBJECT_LOOP_FROM = 1 << 19
 
 _STREAM_FROM = 15 << 20
-LONG_RUN = 1 << 9
 _LARGE_CACHE = 1 << 28
 _IN_LARGE_CACHE = 2.4
 """If the L3 cache is large, ordinary stores of long runs are faster up to so many times as many

@@ -14,11 +14,11 @@ import sys
 import time
 from _thread import get_ident  # `threading` takes 1 ms to import
 from collections.abc import Mapping
-from types import FrameType
 from typing import Any
 
 from splitjit._copy import object_files
 from splitjit._copy.events import debug
+from splitjit._copy.frames import interrupts_import, others_import
 from splitjit._kernels.table import KERNELS, PYTHON_FUNCTIONS
 
 _RETRY_AFTER = 0.01
@@ -69,12 +69,12 @@ class _Loader:
         """Return what `pays` would return, but do not count the copy."""
         if self._loaded:
             return True
-        seconds = _SECONDS_IF_IMPORTED if "llvmlite.binding" in sys.modules else _SECONDS
-        return self._may_load and not never_compiles() and self._lost + _FEW * gain >= seconds
-
-    def has_loaded(self) -> bool:
-        """Return whether this process has loaded any kernel."""
-        return bool(self._loaded)
+        lost = self._lost + _FEW * gain
+        if lost < _SECONDS and (
+            lost < _SECONDS_IF_IMPORTED or "llvmlite.binding" not in sys.modules
+        ):
+            return False
+        return self._may_load and not never_compiles()
 
     def load(
         self, name: str, *, symbols: Mapping[str, int] | None = None, wait: bool = False
@@ -118,12 +118,24 @@ class _Loader:
             self._loading.remove(thread)
         return None
 
+    def load_here(self, name: str) -> dict[str, int]:
+        """Return the C functions of a kernel; load them in this thread without waiting for others.
+
+        Compiled code of users needs them while this thread has Numba's lock, for which another
+        thread in `load` may wait. An error of the compiler is raised.
+        """
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name, {}, has_lock=True)
+        return self._loaded[name]
+
     def _may_try(self, name: str, wait: bool) -> bool:
-        if not self._may_load or never_compiles():
+        if not self._may_load or never_compiles() or interrupts_import():
             return False
         return wait or time.monotonic() >= self._not_before.get(name, 0.0)
 
-    def _load(self, name: str, symbols: Mapping[str, int]) -> dict[str, int]:
+    def _load(
+        self, name: str, symbols: Mapping[str, int], *, has_lock: bool = False
+    ) -> dict[str, int]:
         began = time.monotonic()
         code = object_files.read(name)
         if code is not None:
@@ -131,7 +143,7 @@ class _Loader:
                 return _link(name, code, symbols)
             except RuntimeError as error:
                 debug("the cached kernel %s cannot be linked: %s", name, error)
-        if self.is_forked_child:  # the fork may have left Numba's locks taken
+        if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
             raise ImportError("a forked child does not compile")
         from splitjit._kernels.build import compile_kernel
 
@@ -144,13 +156,12 @@ class _Loader:
 
     def before_fork(self) -> None:
         """Note whether another thread may hold a lock that the child would wait for."""
-        here = get_ident()
-        others = [frame for thread, frame in sys._current_frames().items() if thread != here]
-        self._may_child_load = self._may_load and not any(map(_imports, others))
+        self._may_child_load = self._may_load and not others_import()
 
     def after_fork(self) -> None:
         """Go on in a forked child."""
         self.is_forked_child, self._may_load = True, self._may_child_load
+        self._loading = [thread for thread in self._loading if thread == get_ident()]
 
 
 def never_compiles() -> bool:
@@ -193,22 +204,7 @@ def _keep(owner: Any) -> Any:
 @functools.cache
 def _python_functions() -> dict[str, int]:
     found = {name: getattr(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
-    return {name: address(function) for name, function in found.items()}
-
-
-def address(function: Any) -> int:
-    """Return the address of a C function that `ctypes` has found."""
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _imports(frame: FrameType | None) -> bool:
-    """Return whether a frame, or a frame that called it, imports, or runs LLVM."""
-    packages = ("importlib", "_frozen_importlib", "_frozen_importlib_external", "numba", "llvmlite")
-    while frame is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] in packages:
-            return True
-        frame = frame.f_back
-    return False
+    return {name: ctypes.cast(at, ctypes.c_void_p).value or 0 for name, at in found.items()}
 
 
 LOADER = _Loader()

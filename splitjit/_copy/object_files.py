@@ -1,9 +1,9 @@
 """The object files of kernels in the cache folder.
 
-A kernel is the file ``NAME-DIGEST.o``: a magic line, the SHA-256 of the rest, and the object. The
-digest covers the source of all kernels, the versions of Python, NumPy and llvmlite, and the
-processor. So no process runs code of another version or for another processor, and the hash keeps
-it from running damaged code.
+A kernel is the file ``NAME-DIGEST.o``: a magic line, a SHA-256, and the object. The digest covers
+the source of all kernels, the versions of Python, NumPy and llvmlite, and the processor. The
+SHA-256 covers the name of the file and the object. So no process runs damaged code, or code of
+another version or for another processor, even if somebody renames files.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ import numpy as np
 
 from splitjit._copy.events import debug
 from splitjit._kernels import table
+from splitjit._plan import rules
 
 _MAGIC = b"splitjit kernel 1\n"
-_SOURCE = os.path.dirname(table.__file__)
-_OLDER = (".nbi", ".nbc", ".sha256", ".lock")  # what splitjit 0.x left in Numba's cache
+SOURCE = os.path.dirname(table.__file__)
+"""The folder of the source of the kernels."""
 
 
 def read(name: str) -> bytes | None:
     """Return the object of a kernel, or None if the cache has no whole one."""
+    source = path(name)
     try:
-        with open(path(name), "rb") as file:
+        with open(source, "rb") as file:
             content = file.read()
     except OSError:
         return None
-    start = len(_MAGIC) + 32
-    code = content[start:]
-    if content[:start] != _MAGIC + hashlib.sha256(code).digest():
-        debug("the cached kernel %s is damaged", path(name))
+    code = content[len(_MAGIC) + 32 :]
+    if content != _sealed(source, code):
+        debug("the cached kernel %s is damaged", source)
         return None
     return code
 
@@ -48,12 +49,17 @@ def write(name: str, code: bytes) -> None:
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(unfinished, "wb") as file:
-            file.write(_MAGIC + hashlib.sha256(code).digest() + code)
+            file.write(_sealed(target, code))
         os.replace(unfinished, target)
     except OSError as error:
         debug("the kernel %s is not cached: %s", name, error)
         with contextlib.suppress(OSError):
             os.unlink(unfinished)
+
+
+def _sealed(target: str, code: bytes) -> bytes:
+    """Return what the file of an object holds."""
+    return _MAGIC + hashlib.sha256(os.path.basename(target).encode() + code).digest() + code
 
 
 def path(name: str) -> str:
@@ -70,13 +76,14 @@ def folder() -> str:
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return os.path.join(chosen, "splitjit")
-    beside = os.path.join(_SOURCE, "__pycache__")
-    if os.access(beside if os.path.isdir(beside) else _SOURCE, os.W_OK):
+    beside = os.path.join(SOURCE, "__pycache__")
+    if os.access(beside if os.path.isdir(beside) else SOURCE, os.W_OK):
         return beside
-    return os.path.join(_user_cache(), "splitjit")
+    return os.path.join(user_cache(), "splitjit")
 
 
-def _user_cache() -> str:
+def user_cache() -> str:
+    """Return the folder for the caches of this user."""
     if sys.platform == "win32":
         return os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
     if sys.platform == "darwin":
@@ -89,26 +96,14 @@ def _digest() -> str:
     import llvmlite
     import llvmlite.binding as llvm
 
-    features = llvm.get_host_cpu_features().flatten()
-    target = platform.machine(), sys.platform, llvm.get_host_cpu_name(), features
-    versions = sys.version, np.__version__, llvmlite.__version__
-    identity = hashlib.sha256(repr((versions, target)).encode())
+    processor = platform.machine(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    versions = sys.version, sys.platform, np.__version__, llvmlite.__version__
+    identity = hashlib.sha256(repr((versions, processor)).encode())
     try:
-        for name in sorted(os.listdir(_SOURCE)):
-            if name.endswith(".py"):
-                with open(os.path.join(_SOURCE, name), "rb") as source:
-                    identity.update(source.read())
+        names = [name for name in sorted(os.listdir(SOURCE)) if name.endswith(".py")]
+        for path in (*[os.path.join(SOURCE, name) for name in names], rules.__file__):
+            with open(path, "rb") as source:
+                identity.update(source.read())
     except OSError:  # a frozen application has no source
         identity.update(str(os.stat(sys.executable).st_mtime_ns).encode())
     return identity.hexdigest()[:24]
-
-
-def remove_older() -> None:
-    """Remove what earlier versions of splitjit left in Numba's cache folders."""
-    named = f"_kernels_{hashlib.sha1(_SOURCE.encode()).hexdigest()}"
-    numbas = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(_user_cache(), "numba")
-    for place in (os.path.join(_SOURCE, "__pycache__"), os.path.join(numbas, named)):
-        with contextlib.suppress(OSError):
-            for name in os.listdir(place):
-                if name.endswith(_OLDER):
-                    os.unlink(os.path.join(place, name))

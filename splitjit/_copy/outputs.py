@@ -101,7 +101,7 @@ def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Tar
     contiguous = True
     for i, (part, shape) in enumerate(zip(parts, plan.output_shapes, strict=True)):
         if part.shape != shape or part.dtype != dtype or not part.flags.writeable:
-            raise _refused_part(i, part, shape, dtype)
+            raise _refused_part(i, part, shape, dtype, plan.axis)
         if not (part.flags.c_contiguous or part.size == 0):
             contiguous = False
             if overlaps_itself(part):
@@ -111,9 +111,16 @@ def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Tar
     return Targets(list(given), parts, addresses)
 
 
-def _refused_part(i: int, part: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> SplitError:
+def _refused_part(
+    i: int, part: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, axis: int
+) -> SplitError:
     if part.shape != shape:
-        return SplitError("split", f"out[{i}] of shape {part.shape}", f"part {i} has shape {shape}")
+        hint = ""
+        if shape[axis] == 1 and part.shape == (*shape[:axis], *shape[axis + 1 :]):
+            index = "..., None" if axis == part.ndim else ":, " * axis + "None"
+            hint = f"pass out[{i}][{index}], or call unstack(out=) of splitjit.numpy"
+        received, rule = f"out[{i}] of shape {part.shape}", f"part {i} has shape {shape}"
+        return SplitError("split", received, rule, hint=hint)
     if part.dtype != dtype:
         rule = f"the dtype must be the dtype of x, {dtype}"
         return SplitTypeError("split", f"out[{i}] of dtype {part.dtype}", rule)

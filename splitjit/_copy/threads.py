@@ -22,6 +22,7 @@ from typing import Any
 from splitjit._copy.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._copy.cores import describe, usable
 from splitjit._copy.events import debug
+from splitjit._copy.frames import interrupts_import
 from splitjit._copy.governor import governor
 from splitjit._copy.loading import LOADER, never_compiles
 from splitjit._kernels.table import LOOPS, NUMBA_FUNCTIONS
@@ -95,8 +96,12 @@ class _Threads:
         """Start Numba's threads if it is time for that; return whether they have started."""
         if self.run_parallel is not None:
             return True
-        is_time = wait or self.patience <= 0 or hasattr(sys.modules.get("numba"), "prange")
+        is_time = wait or self.patience <= 0
+        if "numba" in sys.modules:  # a split does not wait until another thread has imported it
+            is_time = wait or hasattr(sys.modules["numba"], "prange")
         if self._failed or LOADER.is_forked_child or not is_time or never_compiles():
+            return False
+        if interrupts_import():
             return False
         try:
             return self._start(wait)
@@ -115,7 +120,7 @@ class _Threads:
 
         numba.get_num_threads()  # starts the threads
         symbols = {name: llvm.address_of_symbol(name) for name in NUMBA_FUNCTIONS}
-        for name, place in _helperlib.c_helpers.items():
+        for name, place in _helperlib.c_helpers.items():  # type: ignore[attr-defined]
             if f"numba_{name}" in symbols:
                 symbols[f"numba_{name}"] = place
         functions = LOADER.load("parallel", symbols=symbols, wait=wait)
@@ -225,7 +230,7 @@ def explain(loop: str, nbytes: int) -> tuple[int, str]:
 
 def load_all() -> None:
     """Load the kernels that splits may need, and start Numba's threads."""
-    for name in (*LOOPS, "entry", "part"):
+    for name in (*LOOPS, "entry", "overload"):
         LOADER.load(name, wait=True)
     THREADS.load(wait=True)
     THREADS.start(wait=True)

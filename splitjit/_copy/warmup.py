@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 from collections.abc import Iterable
 
 import numpy as np
@@ -11,6 +14,8 @@ from splitjit._copy import object_files, threads
 from splitjit._copy.objects import assign_loop
 from splitjit._plan.dtypes import as_dtype
 from splitjit.errors import SplitTypeError, describe
+
+_OLDER = (".nbi", ".nbc", ".sha256", ".lock")
 
 
 def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
@@ -50,4 +55,16 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         assign_loop()
     if not all(dtype.hasobject for dtype in kinds):
         threads.load_all()
-    object_files.remove_older()
+    _remove_older()
+
+
+def _remove_older() -> None:
+    """Remove what earlier versions of splitjit left in Numba's cache folders."""
+    source = object_files.SOURCE
+    named = f"_kernels_{hashlib.sha1(source.encode()).hexdigest()}"
+    caches = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(object_files.user_cache(), "numba")
+    for folder in (os.path.join(source, "__pycache__"), os.path.join(caches, named)):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                if name.endswith(_OLDER):
+                    os.unlink(os.path.join(folder, name))

@@ -32,7 +32,7 @@ def words() -> dict[Any, Any]:
     }
 
 
-def memory_of(x: Any, word: Any) -> np.ndarray | None:
+def array_of(x: Any, word: Any) -> np.ndarray | None:
     """Return the memory of a tensor as an array, or None if it does not hold all of the tensor.
 
     Parameters
@@ -86,11 +86,12 @@ def address_of(x: Any) -> int:
         return 0
 
 
-def place_of(x: Any, memory: dict[int, np.ndarray]) -> np.ndarray:
+def place_of(x: Any, storages: dict[int, np.ndarray]) -> np.ndarray:
     """Return an array that has the elements of a tensor.
 
-    A tensor without memory, or with memory on a device, is given memory of `memory`, which has an
-    array for each storage. So arrays share elements exactly as tensors do. Nothing writes to them.
+    A tensor without memory, or with memory on a device, is given memory of `storages`, which has
+    an array for each storage. So these arrays share elements exactly as the tensors do. Nothing
+    reads or writes them.
     """
     address, shape = address_of(x), shape_of(x)
     with _quiet(x):
@@ -105,9 +106,9 @@ def place_of(x: Any, memory: dict[int, np.ndarray]) -> np.ndarray:
             key, start, nbytes = storage._cdata, int(x.storage_offset()) * size, storage.nbytes()
         except (AttributeError, NotImplementedError, RuntimeError):  # a wrapper has no storage
             key, start, nbytes = id(x), 0, sum(steps) * max(shape, default=0) + size
-    if key not in memory:
-        memory[key] = np.empty(max(nbytes, size), np.uint8)
-    return np.ndarray(shape, dtype, memory[key], start, steps)
+    if key not in storages:
+        storages[key] = np.empty(max(nbytes, size), np.uint8)
+    return np.ndarray(shape, dtype, storages[key], start, steps)
 
 
 def has_lost_memory(torch: Any, x: Any) -> bool:

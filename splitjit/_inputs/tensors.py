@@ -19,16 +19,9 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from splitjit._inputs import memory
 from splitjit._inputs.foreign import is_planned, shape_of, views_of
 from splitjit._inputs.input import Input, PlanOf
-from splitjit._inputs.memory import (
-    address_of,
-    has_lost_memory,
-    lies_in_storage,
-    memory_of,
-    place_of,
-    words,
-)
 from splitjit._inputs.reach import reach_of_kernels
 from splitjit._plan.arguments import sequence
 from splitjit._plan.dtypes import NAMES_IN_TORCH
@@ -133,8 +126,8 @@ class Tensor(Input):
                 raise SplitTypeError("split", received, _NO_GRADIENT)
         if is_planned(self.shape):
             try:
-                memory: dict[int, np.ndarray] = {}
-                return tensors, [place_of(tensor, memory) for tensor in (*tensors, x)]
+                storages: dict[int, np.ndarray] = {}
+                return tensors, [memory.place_of(tensor, storages) for tensor in (*tensors, x)]
             except (MemoryError, ValueError):  # too large, or not in its storage
                 pass
         if len(tensors) != len(views):
@@ -186,7 +179,7 @@ def reader() -> Callable[[Any], Tensor | None]:
 
     It keeps what it needs of torch: to look it up in each call would take as long as to ask it.
     """
-    word_of, in_reach = words().get, reach_of_kernels()
+    word_of, in_reach = memory.words().get, reach_of_kernels()
     torch = sys.modules["torch"]
     _KNOWN.extend([torch.Tensor, torch.nn.Parameter])
 
@@ -194,7 +187,7 @@ def reader() -> Callable[[Any], Tensor | None]:
         if not in_reach(x):
             return None
         word = word_of(x.dtype)
-        array = memory_of(x, word)
+        array = memory.array_of(x, word)
         return None if array is None else Tensor(x, array, word)
 
     return read
@@ -208,11 +201,11 @@ def _refuse(x: Any, name: str) -> None:
         rule = "must not be nested; split each tensor of its .unbind()"
     elif x.layout is not torch.strided:
         rule = f"must not have the layout {x.layout}; pass its .to_dense()"
-    elif address_of(x):
-        if x.device.type == "cpu" and not lies_in_storage(x, place_of(x, {})):
+    elif memory.address_of(x):
+        if x.device.type == "cpu" and not memory.lies_in_storage(x, memory.place_of(x, {})):
             nbytes = x.untyped_storage().nbytes()
             rule = f"its storage was resized to {nbytes} bytes, and its elements need more"
-    elif reach_of_kernels()(x) and has_lost_memory(torch, x):
+    elif reach_of_kernels()(x) and memory.has_lost_memory(torch, x):
         rule = "its memory was freed"
     if rule:
         raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule)
@@ -235,11 +228,13 @@ def _tensors(parts: list[np.ndarray], dtype: Any) -> list[Any]:
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
     """Return the tensors of `out` and their memory; refuse all but CPU tensors of a dtype."""
     tensors = _tensors_of(out)
-    word = words().get(dtype)
+    word = memory.words().get(dtype)
     arrays: list[np.ndarray] = []
     for i, part in enumerate(tensors):
         _check_kind(part, i, dtype)
-        array = memory_of(part, word) if type(part) in _KNOWN else None  # modes: see tensor_input
+        array = (
+            memory.array_of(part, word) if type(part) in _KNOWN else None
+        )  # modes: see tensor_input
         if array is None:
             _refuse(part, f"out[{i}]")
             rule = "must be a CPU tensor that needs no gradient, as x is"
@@ -265,6 +260,8 @@ def _check_kind(part: Any, i: int, dtype: Any) -> None:
     if part.dtype is not dtype:
         rule = f"the dtype must be the dtype of x, {dtype}"
         raise SplitTypeError("split", f"out[{i}] of dtype {part.dtype}", rule)
+    if is_compiling():  # torch.compile cannot ask this
+        return
     if part.is_inference() and not sys.modules["torch"].is_inference_mode_enabled():
         rule = "a tensor of torch.inference_mode() is written only under this mode"
         raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
@@ -286,12 +283,12 @@ def _increment_version() -> Callable[[Sequence[Any]], None]:
 def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
     """Return new arrays, made by `empty_parts`, as tensors of a dtype; see `SplitPlan.empty`."""
     torch = sys.modules["torch"]
-    word = words().get(dtype)
+    word = memory.words().get(dtype)
     item = torch.empty(0, dtype=dtype, device="cpu")
-    memory = memory_of(item, word) if reach_of_kernels()(item) else None
-    if memory is None:  # FakeTensorMode makes tensors without memory
+    array = memory.array_of(item, word) if reach_of_kernels()(item) else None
+    if array is None:  # FakeTensorMode makes tensors without memory
         return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
-    return _tensors(empty_parts(plan, memory.dtype), dtype if word else None)
+    return _tensors(empty_parts(plan, array.dtype), dtype if word else None)
 
 
 def is_compiling() -> bool:

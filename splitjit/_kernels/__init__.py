@@ -12,7 +12,7 @@
     stream.py            the same in large arrays, with stores that bypass the cache
     deinterleave.py      single small items that the parts take from the source in turn
     transpose.py         runs that are adjacent in a part but far apart in the source
-    part.py              one part, for compiled code of users
+    overload_copy.py     all parts, for compiled code of users
             │  target, source, run, count, steps
             ▼
     rows.py              contiguous rows, with stores that bypass the cache
@@ -25,11 +25,13 @@
             ▼
     llvm.py              loads and stores of LLVM; intrinsics.py has them for compiled functions
 
-The other modules: `entry.py` checks arrays and makes them, and copies small ones with the loops
-above; `references.py` has Python objects for it. `table.py` has what both sides share, namely
-the record that describes a copy, the names of the loops, and sizes. `records.py` reads the
-record in compiled code. `compiling.py` names, compiles and caches functions; `cached_files.py`
-checks and locks their files. `assign.py` has the loop over Python objects.
+The other modules: `entry.py` has the builtin functions that check arrays and make them, and copy
+small ones with the loops above; `objects.py` has Python's C functions for it. `overload.py` and
+`overload_outputs.py` compute sizes and check outputs for compiled code of users. `table.py` has
+what both sides share, namely the record that describes a copy, the names of the kernels, and
+sizes. `records.py` reads the record in compiled code. `build.py` lists the functions of each
+kernel, and `compiling.py` makes an object file of them. `assign.py` has the loop over Python
+objects.
 
 A loop never raises and never sees a Python object. Python code has checked all
 addresses, extents and strides before. Importing this package imports nothing.

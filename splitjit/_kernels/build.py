@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from splitjit._kernels import entry, launch, part
+from splitjit._kernels import entry, launch, overload
 from splitjit._kernels.compiling import jit, object_code
 from splitjit._kernels.copy import copy
 from splitjit._kernels.deinterleave import deinterleave
@@ -19,7 +19,7 @@ _FUNCTIONS = {
     "entry": entry.FUNCTIONS,
     "serial": launch.SERIAL,
     "parallel": launch.PARALLEL,
-    "part": part.FUNCTIONS,
+    "overload": overload.FUNCTIONS,
 }
 
 

@@ -21,6 +21,12 @@ from numba.core.runtime import rtsys
 class _Library(AOTCodeLibrary):
     """The code of one function, neither optimized nor assembled."""
 
+    def add_ir_module(self, module):
+        for function in module.functions:  # llvmlite before 0.45 cannot do so after parsing
+            if not function.is_declaration and "noinline" not in function.attributes:
+                function.attributes.add("alwaysinline")
+        super().add_ir_module(module)
+
     def add_llvm_module(self, module):
         self._final_module.link_in(module)
 
@@ -41,8 +47,6 @@ class _Library(AOTCodeLibrary):
         for function in module.functions:
             if not function.is_declaration and function.name not in exported:
                 function.linkage = "internal"
-                if not any(b"noinline" in attribute for attribute in function.attributes):
-                    function.add_function_attribute("alwaysinline")
         for variable in module.global_variables:  # Numba's environments, which no kernel uses
             if not variable.is_declaration:
                 variable.linkage = "internal"

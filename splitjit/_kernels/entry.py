@@ -179,7 +179,7 @@ def _place(expected, layout, source, outputs):
 
 
 def into(record, arguments, count):
-    """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if nothing is copied."""
+    """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it did not."""
     expected = _data_of(record)
     call = expected_at(expected)
     data = 0

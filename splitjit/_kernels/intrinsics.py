@@ -24,7 +24,7 @@ from splitjit._kernels.llvm import (
     shuffled,
     store,
 )
-from splitjit._kernels.table import LINE
+from splitjit._kernels.table import LINE, WORD
 
 
 @intrinsic
@@ -140,6 +140,22 @@ def words_at(typingctx, address):
         return pointer_to(builder, args[0], INT64)
 
     return types.CPointer(types.int64)(types.intp), codegen
+
+
+@intrinsic
+def integers_at(typingctx, address, count):
+    """Return the 8-byte integers at an address as an array that does not own them."""
+    kind = types.Array(types.int64, 1, "C")
+
+    def codegen(context, builder, signature, args):
+        array = context.make_array(kind)(context, builder)
+        array.data = pointer_to(builder, args[0], INT64)
+        array.nitems, array.itemsize = args[1], integer(WORD)
+        array.shape = cgutils.pack_array(builder, [args[1]])
+        array.strides = cgutils.pack_array(builder, [integer(WORD)])
+        return array._getvalue()
+
+    return kind(types.intp, types.intp), codegen
 
 
 @intrinsic

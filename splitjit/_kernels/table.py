@@ -134,6 +134,94 @@ C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # flags of arrays
 # which the first function returns, is the same.
 API_VERSION, NEW_FROM_DESCR, SET_BASE_OBJECT = 0, 94, 282
 
+
+class Call(NamedTuple):
+    """A call of `splitjit.split` in compiled code of users; each field is one machine integer.
+
+    Attributes
+    ----------
+    x : int
+        The address of the source, an array of Numba.
+    rank, axis : int
+        The rank of all arrays, and the axis of the split.
+    rule : int
+        The kind of the rule: its place in `splitjit._plan.rules.PARAMETERS`.
+    values, number, step : int
+        The address of the first integer of the rule's value, how many there are, and the bytes
+        from one to the next.
+    width : int
+        The bytes of such an integer; negative if it has no sign.
+    parts : int
+        The address of the parts: arrays of Numba, one after the other.
+    number_of_parts : int
+        The number of given parts.
+    new_memory, data_of : int
+        The addresses of Numba's functions that allocate memory.
+    first, second, third : int
+        The answer: values for the text of a fault.
+    count : int
+        The answer: the number of parts.
+    memory : int
+        The address of the memory that the functions use, or 0.
+    """
+
+    x: int
+    rank: int
+    axis: int
+    rule: int
+    values: int
+    number: int
+    step: int
+    width: int
+    parts: int
+    number_of_parts: int
+    new_memory: int
+    data_of: int
+    first: int
+    second: int
+    third: int
+    count: int
+    memory: int
+
+
+class Functions(NamedTuple):
+    """The table through which compiled code of users calls; each field is one machine integer.
+
+    Attributes
+    ----------
+    version : int
+        Identifies the code that the addresses lead to, and the fields of `Call`.
+    measure, parts, into : int
+        The addresses of the functions of `splitjit._kernels.overload`.
+    copy, stream : int
+        The addresses of loops.
+    stream_short_runs, stream_long_runs : int
+        From how many bytes on stores bypass the cache.
+    most_parts : int
+        The most parts for which there is memory.
+    """
+
+    version: int
+    measure: int
+    parts: int
+    into: int
+    copy: int
+    stream: int
+    stream_short_runs: int
+    stream_long_runs: int
+    most_parts: int
+
+
+CALL, FUNCTIONS_AT = Call(*range(len(Call._fields))), Functions(*range(len(Functions._fields)))
+"""The place of each field."""
+
+# The words of Numba's arrays, as in its C struct `arystruct_t`; the strides follow the shape.
+NUMBA_MEMORY, NUMBA_PARENT, NUMBA_ITEMS, NUMBA_ITEMSIZE, NUMBA_DATA, NUMBA_SHAPE = range(6)
+
+RULE_FAULT, OUTS_FAULT = 1, 7
+"""The faults of compiled code: 1 of the axis; from 2 on those of the rule, and from 7 on those of
+the outputs."""
+
 MAX_RANK = 64
 """The largest number of dims that NumPy allows."""
 
@@ -142,6 +230,10 @@ LINE = 64
 
 PAGE = 1 << 12
 """A page. A store across a page boundary is about 100 times slower."""
+
+LONG_RUN = 1 << 9
+"""Stores of runs of so many bytes pay even if the cache could hold them; see
+`splitjit._copy.crossovers.stream_from`."""
 
 TILE = 16
 """Bytes of each step of a tile that the transpose loop turns into cache lines."""
@@ -169,7 +261,7 @@ KERNELS = {
     "entry": ("into", "place", "fresh", "fresh_checked", "check", "parts"),
     "serial": ("run",),
     "parallel": ("run_parallel", "count_threads"),
-    "part": ("copy_part",),
+    "overload": ("measure", "parts", "into"),
 }
 """The object files, and the C functions that each one has."""
 

@@ -11,12 +11,15 @@ function whose values are unused, with their effects and errors. The price is th
 a compiled function as an error of a callee, and then Numba does not free the arrays of the callers.
 
 overloads.py   what Numba calls for `split` and `split_into`: checks of types, and refusals
-rules.py       from the types of the arguments to functions that compute the sizes
-outputs.py     `outs` of `split_into`: one type, the shapes, shared memory
-copying.py     the copy, and when it bypasses the cache
+rules.py       from the types of the arguments to the kind of a rule, and the texts of its faults
+calls.py       the instructions of a call: they fill a record, and call a function of the table
+functions.py   the table: the addresses of functions that are compiled once, and never again
 """
 
 
 def init() -> None:
-    """Register the overloads with Numba; the import does it."""
+    """Register the overloads with Numba, and the table of the functions that they call."""
     import splitjit._njit.overloads  # noqa: F401
+    from splitjit._njit.functions import register
+
+    register()

@@ -5,9 +5,8 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["splitjit"]):
-    from splitjit._copy import crossovers
     from tests import test_model
-    from tests.conftest import forget_recipes
+    from tests.conftest import take
 
 TARGETS = {
     "calls": test_model.test_random_calls,
@@ -18,9 +17,7 @@ TARGETS = {
 
 def main() -> None:
     """Fuzz the target that is named first; what follows is libFuzzer's."""
-    # Layouts and kernels, too, for arrays as small as these.
-    forget_recipes(setattr)
-    crossovers._NUMPY_BELOW = crossovers._NUMPY_BELOW_IF_FEW_RUNS = 1
+    take("serial", setattr)  # arrays as small as these would be copied by NumPy
     test = TARGETS[sys.argv.pop(1)]
     atheris.Setup(sys.argv, test.hypothesis.fuzz_one_input)
     atheris.Fuzz()

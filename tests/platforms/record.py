@@ -1,5 +1,7 @@
 """Write a row of the table of runs in docs/reliability.md: ``record.py WHAT [HOW]``.
 
+``record.py --long PART TIME`` writes a row of the table in tests/README.md instead.
+
 The sessions of nox run this script after their tests, with the Python that ran them. WHAT names the
 tests. HOW is "run", unless the system is simulated or emulated. A row of the same system, versions
 of two numbers, and tests is replaced.
@@ -9,14 +11,16 @@ import datetime
 import os
 import platform
 import re
+import subprocess
 import sys
 import sysconfig
 from importlib.metadata import version
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reliability.md"
+LONG_PAGE = ROOT / "tests" / "README.md"
 BEGIN, END = "<!-- runs -->\n", "<!-- end of runs -->"
-HEAD = ["| system | versions | tests | how | date |", "|---|---|---|---|---|"]
 
 
 def row(what, how):
@@ -33,8 +37,18 @@ def row(what, how):
     return "| " + " | ".join(cells) + " |"
 
 
+def long_row(part, time):
+    """Return the row of a part of the session `long`."""
+    git = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    machine = f"{os.cpu_count()} cores, {platform.system()}, {platform.machine()}"
+    return f"| {part} | {time} | {datetime.date.today()}, {commit.strip()}, {machine} |"
+
+
 def key(line):
     """Return what rows of the same run have in common."""
+    if line.count("|") == 4:
+        return line.split("|")[1]
     return re.sub(r"(\d+\.\d+)[.\w]*", r"\1", line.rpartition(" | ")[0])
 
 
@@ -42,11 +56,15 @@ def with_row(page, new):
     """Return the page with a row more, or with a row replaced."""
     before, rest = page.split(BEGIN)
     table, after = rest.split(END)
-    rows = [line for line in table.splitlines()[len(HEAD) :] if key(line) != key(new)]
-    return before + BEGIN + "\n".join([*HEAD, *sorted([*rows, new])]) + "\n" + END + after
+    head, rows = table.splitlines()[:2], table.splitlines()[2:]
+    rows = sorted([new, *[row for row in rows if key(row) != key(new)]])
+    return before + BEGIN + "\n".join([*head, *rows]) + "\n" + END + after
 
 
 if __name__ == "__main__":
-    new = row(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "run")
-    PAGE.write_text(with_row(PAGE.read_text(encoding="utf-8"), new), encoding="utf-8")
+    if sys.argv[1] == "--long":
+        page, new = LONG_PAGE, long_row(*sys.argv[2:])
+    else:
+        page, new = PAGE, row(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "run")
+    page.write_text(with_row(page.read_text(encoding="utf-8"), new), encoding="utf-8")
     print(new)

@@ -13,9 +13,9 @@ import sys
 import tempfile
 import time
 
-from benchmarks.compare import LIMIT, OURS, Case, contenders, measure
+from benchmarks.contenders import LIMIT, OURS, Case
+from benchmarks.harness import contenders, measure
 
-STRIDED = "transposed"
 CASES = {
     # Each step in "Optimizations and their effects", docs/history.md, changed one of these.
     "long runs, out": (Case((512, 22016), 1, (11008,) * 2), "out"),
@@ -23,7 +23,7 @@ CASES = {
     "runs of 40 bytes, out": (Case((150_000, 100), 1, (10,) * 10), "out"),
     "pixels, out": (Case((2160, 3840, 3), 2, (1,) * 3, "uint8"), "out"),
     "single items, out": (Case((125_000, 32), 1, (1,) * 32), "out"),
-    "transposed, fresh": (Case((2048, 2048), 1, (1024,) * 2), STRIDED),
+    "transposed, fresh": (Case((2048, 2048), 1, (1024,) * 2, order="F"), "fresh"),
     "QKV of 512 tokens, fresh": (Case((512, 2304), 1, (768,) * 3), "fresh"),
     "QKV of 1 token, out": (Case((1, 2304), 1, (768,) * 3), "out"),
     "6 into 3, fresh": (Case((6,), 0, (2,) * 3), "fresh"),
@@ -32,7 +32,7 @@ CASES = {
 }
 LIMITED = [case for case in CASES if case != "10000 into 10000, fresh"]
 """The cases with a useful limit: to make 10 000 parts takes far longer than to copy their bytes."""
-PEERS = ("NumPy, slices", "torch")
+NUMPY = "NumPy, slices"
 
 START = "import numpy, splitjit; x = numpy.ones(1 << 18, numpy.float32);"
 CLOCK = "from time import process_time as now; start = now();"
@@ -73,10 +73,7 @@ class History:
     setup_cache.timeout = 600
 
     def track_time_over_numpy(self, numbers, case):
-        return _ratio(numbers[0][case], ("NumPy, slices",))
-
-    def track_time_over_torch(self, numbers, case):
-        return _ratio(numbers[0][case], ("torch",))
+        return _ratio(numbers[0][case], (NUMPY,))
 
     def track_time_over_limit(self, numbers, case):
         return _ratio(numbers[0][case], LIMIT)
@@ -87,43 +84,18 @@ class History:
     def track_process(self, numbers, what):
         return round(numbers[1][what], 3)
 
-    for _track in (track_time_over_numpy, track_time_over_torch):
-        _track.params, _track.unit = [list(CASES)], "ours/theirs"
+    track_time_over_numpy.params, track_time_over_numpy.unit = [list(CASES)], "ours/theirs"
     track_time_over_limit.params, track_time_over_limit.unit = [LIMITED], "ours/theirs"
     track_microseconds.params, track_microseconds.unit = [list(CASES)], "µs"
     track_process.params, track_process.unit = [list(PROCESSES)], "see the name"
     track_process.param_names = ("what",)
-    del _track
 
 
 def _measured(case: Case, target: str) -> dict[str, float]:
-    """Return the seconds of each contender that can do the case."""
-    if target == STRIDED:
-        calls = contenders_transposed(case)
-    else:
-        calls = contenders(case, fresh=target == "fresh", names=(OURS, *PEERS, *LIMIT), threads=1)
+    """Return the seconds of splitjit, NumPy and the limit, of the processor and on one thread."""
+    names = (OURS, NUMPY, *LIMIT)
+    calls = contenders(case, fresh=target == "fresh", names=names, threads=1)
     return measure(calls, 3, time.process_time)
-
-
-def contenders_transposed(case: Case) -> dict:
-    """Prepare a transposed source, which only the plain copy as the limit takes as it is."""
-    import numpy as np
-
-    import splitjit
-
-    x = np.ones(case.shape[::-1], case.dtype).T
-    calls = contenders(case, fresh=True, names=(OURS, *LIMIT), threads=1)
-    views = splitjit.split(x, case.sizes, axis=case.axis, copy=False)
-    calls[OURS] = lambda: splitjit.split(x, case.sizes, axis=case.axis)
-    calls["NumPy, slices"] = lambda: [np.array(view, order="C") for view in views]
-    try:
-        import torch
-    except ImportError:
-        return calls
-    torch.set_num_threads(1)
-    tensor = torch.from_numpy(x)
-    calls["torch"] = lambda: torch.split_with_sizes_copy(tensor, case.sizes, case.axis)
-    return calls
 
 
 def _ratio(seconds: dict[str, float], rivals: tuple[str, ...]) -> float:

@@ -1,10 +1,11 @@
-"""Entries: the compiled check refuses to copy whatever the checks in Python refuse."""
+"""Compiled checks refuse to copy whatever the checks in Python refuse."""
 
 import contextlib
 import ctypes
 import gc
 import math
 import sys
+import types
 import weakref
 
 import numpy as np
@@ -12,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import splitjit
 from splitjit import SplitError, plan_split
-from splitjit._copy import buffers, crossovers, recipe, structs, threads
-from splitjit._copy.entry import LargeEntry
+from splitjit._copy import buffers, recipe, structs, threads
+from splitjit._copy.builtins import METH_FASTCALL, METH_O, builtin
+from splitjit._copy.loading import LOADER
 from splitjit._copy.recipe import recipe_of
 from splitjit._kernels import table
-from tests.conftest import AlwaysParallel, forget_recipes, needs_kernels
+from tests.conftest import forget_recipes, needs_kernels, take
 from tests.guarded import guarded
 
 pytestmark = needs_kernels
@@ -29,13 +30,7 @@ def kind(request, monkeypatch):
     """Load the kernels, let plans forget their recipes, and count all copies as small or large."""
     if not structs.READS_ARRAYS:
         pytest.skip("arrays and lists lie otherwise in memory here")
-    splitjit.warmup(["u1"])
-    forget_recipes(monkeypatch.setattr)
-    if request.param == "large":
-        monkeypatch.setattr(threads, "_BYTES_PER_TASK", 1)
-        monkeypatch.setattr(threads, "governor", AlwaysParallel())
-        monkeypatch.setattr(crossovers, "_NUMPY_BELOW", 0)
-        monkeypatch.setattr(crossovers, "_NUMPY_BELOW_IF_FEW_RUNS", 0)
+    take("parallel" if request.param == "large" else "serial", monkeypatch.setattr)
     return request.param
 
 
@@ -46,6 +41,11 @@ def prepared(plan, dtype="f4"):
     for _ in range(2):
         plan(x, out)
     return x, out
+
+
+def has_builtins(recipe):
+    """Return whether builtin functions check the arrays of a recipe."""
+    return recipe.compiled.into.__name__ != "<lambda>"
 
 
 def count_checks(monkeypatch):
@@ -175,14 +175,14 @@ def outcome(call, out):
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
-def test_the_outcome_is_as_without_entries(defect, monkeypatch):
+def test_the_outcome_is_as_without_builtin_functions(defect, monkeypatch):
     outcomes = []
     plan = plan_split((2, 6), [2, 2, 2], axis=1)
     for reads in (True, False):
         monkeypatch.setattr(structs, "READS_ARRAYS", reads)
         forget_recipes(monkeypatch.setattr)
         x, out = prepared(plan)
-        assert (recipe_of(plan, x.dtype, x.strides).entry is not None) == reads
+        assert has_builtins(recipe_of(plan, x.dtype, x.strides)) == reads
         for part in out:
             part.fill(99)
         defect(out, x)
@@ -211,10 +211,12 @@ def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     out = [placed(part) for part in plan.output_shapes]
     before = np.random.default_rng(0).integers(0, 256, len(block), np.uint8)
     outcomes = []
+    plan._kept.clear()  # Hypothesis draws some plans again
     made = recipe_of(plan, source.dtype, source.strides)
-    for entry in (made.entry, None):
-        made.entry = entry
-        object.__setattr__(plan, "_entry", None)
+    assert made.pays(source.dtype, given=True)
+    for compiled, gains in ((made.compiled, made._gains), (None, (0.0, 0.0))):
+        made.compiled, made._gains = compiled, gains
+        object.__setattr__(plan, "_compiled", compiled)
         block[...] = before
         outcomes.append((outcome(lambda: plan(source, out), out), block.tolist()))
     assert outcomes[0] == outcomes[1]
@@ -333,19 +335,18 @@ def test_the_parts_share_an_aligned_block_and_leave_no_references():
 _FIELDS = {name: i for i, name in enumerate(table.Expected._fields)}
 
 
-def _no_memory(entry, record):
-    if isinstance(entry, LargeEntry):
-        entry._nbytes = 1 << 60
+def _no_memory(compiled, record):
+    compiled.block = types.SimpleNamespace(nbytes=1 << 60)
     record[_FIELDS["nbytes"]] = 1 << 60
     return MemoryError
 
 
-def _no_second_part(entry, record):
+def _no_second_part(compiled, record):
     record[-1] = -1  # the length of the last part
     return ValueError
 
 
-def _no_base(entry, record):
+def _no_base(compiled, record):
     # A function of the same signature that always fails.
     delete = ctypes.cast(ctypes.pythonapi.PyObject_DelItem, ctypes.c_void_p).value
     record[_FIELDS["set_base"]] = delete
@@ -353,13 +354,14 @@ def _no_base(entry, record):
 
 
 @pytest.mark.parametrize("defect", [_no_memory, _no_second_part, _no_base])
-def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, monkeypatch):
+def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, kind, monkeypatch):
     plan = plan_split((4, 6), [2, 4], axis=1)
     x = np.zeros((4, 6))
     plan(x)
+    gc.collect()
     counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
-    entry = recipe_of(plan, x.dtype, x.strides).entry
-    error = defect(entry, (entry._parts if isinstance(entry, LargeEntry) else entry.fresh).args[0])
+    compiled = recipe_of(plan, x.dtype, x.strides).compiled
+    error = defect(compiled, (compiled._parts if kind == "large" else compiled.fresh).__self__)
     taken = []
     take = buffers.POOL.take
 
@@ -394,22 +396,20 @@ def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
     monkeypatch.setattr(structs, "API", None)
     plan = plan_split((4, 6), 2, axis=1)
     assert [part.shape for part in plan(np.zeros((4, 6)))] == [(4, 2)] * 3
-    assert recipe_of(plan, np.dtype(float), (48, 8)).entry is None
+    assert not has_builtins(recipe_of(plan, np.dtype(float), (48, 8)))
 
 
-@pytest.mark.parametrize("into_out", [True, False])
-@pytest.mark.parametrize("numba_is_loaded", [True, False])
-def test_many_calls_load_the_code(into_out, numba_is_loaded, monkeypatch):
-    monkeypatch.setattr(recipe, "_IMPORT_FROM", 200)
-    monkeypatch.setattr(recipe, "_ASK_EVERY", 50)
-    monkeypatch.setattr(recipe.loading, "has_loaded", lambda: numba_is_loaded)
-    asked = []
-    monkeypatch.setattr(recipe, "entry_of", lambda *_, if_loaded: asked.append(if_loaded))
+@pytest.mark.parametrize("given", [False, True])
+def test_a_recipe_is_compiled_when_its_copies_have_lost_enough(given, monkeypatch):
     plan = plan_split((6,), 2)
-    out = plan.empty(float) if into_out else None
-    for _ in range(210):
-        plan(np.arange(6.0), out)
-    assert asked == [True] + [not numba_is_loaded] * 3 + [False]
+    x, out = np.arange(6.0), plan.empty(float) if given else None
+    gain = recipe.gains(plan, x.itemsize, x.strides)[given]
+    monkeypatch.setattr(recipe, "_SECONDS", 2.5 * gain)
+    compiled = []
+    for _ in range(4):
+        assert [part.tolist() for part in plan(x, out)] == [[0, 1], [2, 3], [4, 5]]
+        compiled.append(plan._compiled is not None)
+    assert compiled == [False, False, True, True]
 
 
 def test_more_outputs_than_are_compared_must_lie_in_order():
@@ -421,23 +421,60 @@ def test_more_outputs_than_are_compared_must_lie_in_order():
             assert [part[0] for part in plan(x, outputs)] == x.tolist()
 
 
-def test_calls_at_the_same_time_have_layouts_of_their_own(monkeypatch):
+def test_calls_at_the_same_time_have_layouts_of_their_own(kind, monkeypatch):
     plan = plan_split((4, 6), 2, axis=1)
     x, out = prepared(plan)
     others = [np.zeros_like(part) for part in out]
-    entry = recipe_of(plan, x.dtype, x.strides).entry
+    compiled = recipe_of(plan, x.dtype, x.strides).compiled
     copy = threads.copy
 
     def nested(*arguments):  # another call, as by another thread, between the check and the copy
         monkeypatch.setattr(threads, "copy", copy)
-        assert entry.into(x + 1, others)
+        assert compiled.into(x + 1, others)
         return copy(*arguments)
 
     monkeypatch.setattr(threads, "copy", nested)
-    assert entry.into(x, out)
-    if isinstance(entry, LargeEntry):
+    assert compiled.into(x, out)
+    if kind == "large":
         assert [part.tolist() for part in out] == [x[index].tolist() for index in plan.slices]
         assert others[0].tolist() == (x + 1)[plan.slices[0]].tolist()
+
+
+WRONG = {
+    # name of a builtin function: wrong arguments
+    "fresh": [(None,), (3,), ("text",), ([],), (np.zeros((4, 6)).view(np.matrix),)],
+    "into": [
+        (), (None,), (1, 2, 3), (None, None), (np.zeros((4, 6), "f4"), None),
+        (np.zeros((4, 6), "f4"), ()), (np.zeros((4, 6), "f4"), 7),
+        (np.zeros((4, 6), "f4"), type("List", (list,), {})([None] * 3)), (3, [None] * 3),
+    ],
+    "check": [(None,), (3,), ([],), (np.ndarray,)],
+    "place": [(), (None,), (None, None, np.zeros(99, np.int64)), (1, 2, 3, 4)],
+    "parts": [(), (None,), (None, None), (1, 2, 3, 4)],
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+@pytest.mark.parametrize("name", WRONG)
+def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
+    plan = plan_split((4, 6), 2, axis=1)
+    x, _ = prepared(plan)
+    recipe_ = recipe_of(plan, x.dtype, x.strides)
+    code = LOADER.load("entry")
+    record = recipe_.compiled._record(plan, x.dtype, x.strides, 0)
+    flags = METH_O if name in ("fresh", "check") else METH_FASTCALL
+    function = builtin(name, code[name], flags, record)
+    counts = [sys.getrefcount(kept) for kept in (x, record, plan)]
+    for arguments in WRONG[name]:
+        assert not function(*arguments)
+    with pytest.raises(TypeError):
+        function(x=x)
+    if flags == METH_O:
+        for arguments in ((), (x, x)):
+            with pytest.raises(TypeError, match="exactly one argument"):
+                function(*arguments)
+    del arguments
+    assert [sys.getrefcount(kept) for kept in (x, record, plan)] == counts
 
 
 def test_arrays_that_lie_otherwise_are_not_read(monkeypatch):

@@ -1,8 +1,8 @@
-"""Prepare, verify and time splits of splitjit and its peers, and plain copies as the limit.
+"""The ways to split that are compared: splitjit's own, its peers, and plain copies as the limit.
 
-Thread pools spin for a while after their work, which slows down the next
-contender. Therefore the order is random in every round and each contender
-sleeps before its turn. Compare only ratios within one call of `measure`.
+`PREPARE` has a function ``(case, x, out, threads)`` for each. It returns a call that splits once
+and returns the parts. A worker chooses its checkout before splitjit is imported, so this module
+imports splitjit only inside functions.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import random
+import mmap
+import os
 import shutil
-import statistics
 import subprocess
 import tempfile
-import time
+import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
@@ -23,12 +23,14 @@ from pathlib import Path
 
 import numpy as np
 
-import splitjit
-from benchmarks.machine import THREADS, rest_among
-
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 OURS = "splitjit"
+BEFORE = "splitjit, before"
+"""The contender that runs the splitjit of another checkout."""
 PEERS = ("numpy", "NumPy, slices", "torch", "onnxruntime", "openvino", "opencv")
 LIMIT = ("memcpy", "streaming")
+
+CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text("utf-8"))
 
 Call = Callable[[], Iterable]  # splits once and returns the parts
 
@@ -37,8 +39,8 @@ Call = Callable[[], Iterable]  # splits once and returns the parts
 class Case:
     """A split: the shape of the array, the axis, and the sizes along the axis.
 
-    In memory, the axes of the array have an order: "C", "F" for all axes reversed, or "T" for
-    the last two axes swapped.
+    In memory, the axes have an order: "C", "F" for all axes reversed, or "T" for the last two
+    axes swapped.
     """
 
     shape: tuple[int, ...]
@@ -46,6 +48,13 @@ class Case:
     sizes: tuple[int, ...]
     dtype: str = "float32"
     order: str = "C"
+
+    @classmethod
+    def of(cls, shape: list[int], axis: int, sizes: str, *more: str) -> Case:
+        """Make a case as it is written in cases.toml."""
+        runs = [size.rpartition("x")[::2] for size in sizes.split()]
+        each = (int(size) for count, size in runs for _ in range(int(count or 1)))
+        return cls(tuple(shape), axis, tuple(each), *more)
 
     @property
     def nbytes(self) -> int:
@@ -59,129 +68,111 @@ class Case:
         return f"{self.shape} {self.dtype}{order}, axis {self.axis} → {sizes}"
 
     def array(self) -> np.ndarray:
-        """Return an array to split.
-
-        Its items are small integers: exact in every dtype, and no NaN, which would not equal
-        itself.
-        """
+        """Return an array of small integers, which are exact in every dtype and no NaN."""
         x = np.random.default_rng(0).integers(0, 127, self.shape, np.int8).astype(self.dtype)
         if self.order == "T":
             return x.swapaxes(-1, -2).copy().swapaxes(-1, -2)
         return np.asarray(x, order=self.order)
 
+    def views(self, x: np.ndarray) -> list[np.ndarray]:
+        """Return the parts as NumPy's views."""
+        return np.split(x, np.cumsum(self.sizes)[:-1], self.axis)
 
-# ---- measuring ------------------------------------------------------------------------
 
+def allocate(case: Case, outputs: str) -> list[np.ndarray] | None:
+    """Allocate the arrays to split into, and touch their pages; none if each call makes its own.
 
-def measure(
-    calls: dict[str, Call], rounds: int = 5, clock: Callable[[], float] = time.perf_counter
-) -> dict[str, float]:
-    """Time several calls in turn, so that their ratios are comparable.
-
-    Each round visits every call in a new random order. Before each burst,
-    some sleep lets the previous thread pool come to rest, and one call is not
-    counted. The parts of a call are dropped before the next call.
-
-    Parameters
-    ----------
-    calls : dict of str to callable
-        The calls to time, by name.
-    rounds : int, default 5
-        Number of rounds; fewer give only a first impression.
-    clock : callable, optional
-        `time.process_time` leaves out the time of other programs, for calls on one thread.
-
-    Returns
-    -------
-    dict of str to float
-        Median seconds per call, over the rounds.
+    ``outputs`` is "fresh", "plan.empty", or "out": separate arrays, which start at the same offset
+    in a page from 128 KiB on, as large arrays of `numpy.empty` do.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    rest = rest_among(calls)
-    for _ in range(rounds):
-        for name in random.sample(list(calls), len(calls)):
-            time.sleep(rest)
-            calls[name]()
-            seconds[name].append(burst(calls[name], clock))
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    import splitjit
+
+    if outputs == "fresh":
+        return None
+    plan = splitjit.plan_split(case.shape, case.sizes, axis=case.axis)
+    if outputs == "plan.empty":
+        out = plan.empty(case.dtype)
+    else:
+        out = [_like_large_empty(shape, np.dtype(case.dtype)) for shape in plan.output_shapes]
+    for part in out:
+        part.fill(0)
+    return out
 
 
-def burst(call: Call, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the seconds per call, over at least 3 calls and 10 ms."""
-    count, batch = 0, 3
-    start = clock()
-    while True:
-        for _ in range(batch):
-            call()
-        count += batch
-        elapsed = clock() - start
-        if elapsed >= 0.01:
-            return elapsed / count
-        batch = count  # double the count, so that the clock is rarely read
+def _like_large_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    # malloc maps each large block and starts it with 16 bytes of its own. But the size from which
+    # malloc maps blocks grows when blocks are freed, so `np.empty` alone gives varying offsets.
+    part = np.empty(shape, dtype)
+    if part.nbytes < 1 << 17:
+        return part
+    block = np.empty(part.nbytes + mmap.PAGESIZE, np.uint8)
+    start = (16 - block.ctypes.data) % mmap.PAGESIZE
+    return block[start : start + part.nbytes].view(dtype).reshape(shape)
 
 
-# ---- contenders -----------------------------------------------------------------------
-
-
-def contenders(
-    case: Case,
-    *,
-    fresh: bool,
-    names: Iterable[str] = (OURS, *PEERS, *LIMIT),
-    threads: int = THREADS,
-) -> dict[str, Call]:
-    """Prepare a case for each contender that is installed and supports it.
-
-    Parameters
-    ----------
-    case : Case
-        The split to make.
-    fresh : bool
-        True for new parts at each call, False to reuse arrays whose pages are touched.
-    names : iterable of str
-        The contenders to prepare.
-    threads : int, default 2
-        The number of threads that each contender may use.
-
-    Returns
-    -------
-    dict of str to callable
-        The calls by name. Each was made once, and its parts were equal to NumPy's slices.
-
-    Raises
-    ------
-    AssertionError
-        If a contender returns a wrong part.
-    """
-    x = case.array()
-    expected = splitjit.split(x, case.sizes, axis=case.axis, copy=False)
-    out = None if fresh else [np.empty_like(part, order="C") for part in expected]
-
-    calls = {}
-    for name in names:
-        for part in out or ():
-            part.fill(0)  # touch the pages, and remove the result of the previous contender
-        try:
-            call = PREPARE[name](case, x, out, threads)
-        except (ImportError, NotImplementedError):
-            continue
-        for part, right in zip(call(), expected, strict=True):
+def verified(name: str, case: Case, x: np.ndarray, out: list | None, threads: int) -> Call:
+    """Prepare a contender and call it once; its parts must be those of NumPy."""
+    for part in out or ():
+        part.fill(0)  # touch the pages, and remove the result of the previous contender
+    call = PREPARE[name](case, x, out, threads)
+    if name not in LIMIT:  # a plain copy moves the same bytes, in another order
+        for part, right in zip(call(), case.views(x), strict=True):
             equal = np.array_equal(np.asarray(part).reshape(right.shape), right)
             assert equal, f"{name} gets {case} wrong"
-        calls[name] = call
-    return calls
+    return call
 
 
-def prepare_splitjit(case, x, out, threads):
-    """Return a call of `splitjit.split`."""
-    import numba
+# ---- splitjit -------------------------------------------------------------------------
 
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+
+def _split(case, x, out, threads):
+    import splitjit
+
     return lambda: splitjit.split(x, case.sizes, axis=case.axis, out=out)
 
 
-def prepare_numpy(case, x, out, threads):
-    """Return a call of `numpy.split`, and a copy of each part."""
+def use_threads(count: int) -> None:
+    """Let splitjit copy on at most so many threads in this process."""
+    import numba
+
+    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+
+
+def _one_thread(*given):
+    use_threads(1)
+    return _split(*given)
+
+
+def _warm(prepare):
+    def warmed(*given):
+        import splitjit
+
+        splitjit.warmup()
+        return prepare(*given)
+
+    return warmed
+
+
+def _plan(case, x, out, threads):
+    import splitjit
+
+    plan = splitjit.plan_split(x.shape, case.sizes, axis=case.axis)
+    return lambda: plan(x, out)
+
+
+def _bind(case, x, out, threads):
+    import splitjit
+
+    if out is None or not hasattr(splitjit.SplitPlan, "bind"):
+        raise NotImplementedError("needs outputs, and a splitjit that has SplitPlan.bind")
+    into = splitjit.plan_split(x.shape, case.sizes, axis=case.axis).bind(out)
+    return lambda: into(x)
+
+
+# ---- peers ----------------------------------------------------------------------------
+
+
+def _numpy(case, x, out, threads):
     cuts = np.cumsum(case.sizes)[:-1]
     if out is None:
         return lambda: [part.copy() for part in np.split(x, cuts, case.axis)]
@@ -221,35 +212,35 @@ def _torch(case, x, out, threads):
     if out is None:
         return split
     tensors = [torch.from_numpy(part) for part in out]
+    return lambda: split(out=tensors) or out
 
-    def call():
-        split(out=tensors)
-        return out
 
-    return call
+def _session(nodes, inputs, outputs, threads, constants=()):
+    import onnxruntime
+    from onnx import helper
+
+    graph = helper.make_graph(nodes, "benchmark", inputs, outputs, constants)
+    # Every runtime that supports Split-18 reads this IR version.
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    providers = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=providers)
 
 
 def _onnxruntime(case, x, out, threads):
-    import onnxruntime
     from onnx import helper, numpy_helper
 
     if x.dtype.kind == "c":
         raise NotImplementedError("complex tensors")
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     names = [f"part{i}" for i in range(len(case.sizes))]
-    graph = helper.make_graph(
+    session = _session(
         [helper.make_node("Split", ["x", "split"], names, axis=case.axis)],
-        "split",
         [helper.make_tensor_value_info("x", kind, case.shape)],
         [helper.make_tensor_value_info(name, kind, None) for name in names],
+        threads,
         [numpy_helper.from_array(np.array(case.sizes, np.int64), "split")],
-    )
-    # Every runtime that supports Split-18 reads this IR version.
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     if out is None:
         return lambda: session.run(None, {"x": x})
@@ -299,12 +290,24 @@ def _opencv(case, x, out, threads):
     if out is None:
         return lambda: cv2.split(image)
     targets = [part.reshape(image.shape[:2]) for part in out]
+    return lambda: cv2.split(image, targets) and out
 
-    def call():
-        cv2.split(image, targets)
-        return out
 
-    return call
+def model_of(library: str, threads: int) -> Call:
+    """Return a product of two matrices by another library, whose threads spin after the work."""
+    matrix = np.ones((512, 512), np.float32)
+    if library == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
+        tensor = torch.from_numpy(matrix)
+        return lambda: tensor @ tensor
+    from onnx import TensorProto, helper
+
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, matrix.shape) for name in "xy"]
+    product = helper.make_node("MatMul", ["x", "x"], ["y"])
+    session = _session([product], info[:1], info[1:], threads)
+    return lambda: session.run(None, {"x": matrix})
 
 
 # ---- the limit ------------------------------------------------------------------------
@@ -318,14 +321,8 @@ def _plain_copy(name, case, x, out, threads):
     copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     copy.restype = None
     block = np.full_like(x, 0)
-    parts = splitjit.split(block, case.sizes, axis=case.axis, copy=False)
     arguments = (block.ctypes.data, x.ctypes.data, x.nbytes, threads)
-
-    def call(x=x):  # `arguments` has only the address of x
-        copy(*arguments)
-        return parts
-
-    return call
+    return lambda keep=(block, x): copy(*arguments)  # `arguments` has only the addresses
 
 
 @functools.cache
@@ -346,8 +343,16 @@ def _limit_library() -> ctypes.CDLL:
 
 
 PREPARE = {
-    OURS: prepare_splitjit,
-    "numpy": prepare_numpy,
+    OURS: _split,
+    BEFORE: _split,
+    "splitjit, one thread": _one_thread,
+    "splitjit, cold": _split,
+    "splitjit, warm": _warm(_split),
+    "splitjit, plan": _plan,
+    "splitjit, plan, warm": _warm(_plan),
+    "splitjit, bind": _bind,
+    "numpy": _numpy,
+    "NumPy, split": _numpy,
     "NumPy, slices": _slices,
     "torch": _torch,
     "onnxruntime": _onnxruntime,

@@ -1,0 +1,372 @@
+"""How every comparison measures: turns in random order, rests, bursts, medians, and workers.
+
+Thread pools spin for a while after their work, which slows down the next contender. So the order is
+random in every round, and each contender rests before its turn. Compare only ratios of one run.
+
+The speed of a split also depends on the state of its process: the places of its pages in memory,
+its pools of threads, and what a library remembers of earlier calls. A worker is a process that
+holds one contender and sleeps on a pipe until it gets an order. An order is the name of a method of
+`Contender` with its arguments; orders and answers are lines of JSON::
+
+    parent                                        worker
+    Worker("torch").ask("prepare", case, "out")   Contender("torch").prepare(case, "out")
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import datetime
+import faulthandler
+import importlib.metadata
+import json
+import os
+import platform
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+if not __package__:  # run as a worker, or from a script
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.contenders import (
+    BEFORE,
+    CORES,
+    LIMIT,
+    OURS,
+    PEERS,
+    Call,
+    Case,
+    allocate,
+    model_of,
+    use_threads,
+    verified,
+)  # fmt: skip
+
+ROOT = Path(__file__).resolve().parents[1]
+THREADS = 2
+"""Threads that each contender of the report and of the history may use, on any machine."""
+PATIENCE = 120
+"""Seconds after which a worker ends itself if it has not finished its order."""
+REST, REST_FROM_ORT = 0.008, 0.04
+"""Seconds of sleep before a turn. After their work, OpenMP's threads spin for 6 ms, and those of
+ONNX Runtime for 29 ms."""
+CALLS_AFTER = 15
+"""Calls of a turn of `Contender.after`."""
+
+
+# ---- turns, in one process ------------------------------------------------------------
+
+
+def rest_among(contenders: Iterable[str]) -> float:
+    """Return how many seconds each of these contenders sleeps before its turn."""
+    return REST_FROM_ORT if "onnxruntime" in contenders else REST
+
+
+def burst(call: Call, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the seconds per call, over at least 3 calls and 10 ms."""
+    count, batch = 0, 3
+    start = clock()
+    while True:
+        for _ in range(batch):
+            call()
+        count += batch
+        elapsed = clock() - start
+        if elapsed >= 0.01:
+            return elapsed / count
+        batch = count  # double the count, so that the clock is rarely read
+
+
+def in_turns(names: Iterable[str], rounds: int, turn: Callable[[str], float]) -> dict[str, list]:
+    """Visit all contenders in each round, in random order; return the results of their turns."""
+    names = list(names)
+    results: dict[str, list] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name in random.sample(names, len(names)):
+            results[name].append(turn(name))
+    return results
+
+
+def measure(
+    calls: dict[str, Call], rounds: int = 5, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
+    """Return the median seconds per call of each contender, whose bursts take turns.
+
+    The clock `time.process_time` leaves out the time of other programs, for calls on one thread.
+    """
+    rest = rest_among(calls)
+
+    def turn(name: str) -> float:
+        time.sleep(rest)
+        calls[name]()  # not counted
+        return burst(calls[name], clock)
+
+    return {name: statistics.median(s) for name, s in in_turns(calls, rounds, turn).items()}
+
+
+def contenders(
+    case: Case, *, fresh: bool, names: Iterable[str] = (OURS, *PEERS, *LIMIT),
+    threads: int = THREADS,
+) -> dict[str, Call]:  # fmt: skip
+    """Prepare and verify a case for each contender that is installed and supports it."""
+    use_threads(threads)
+    x, calls = case.array(), {}
+    out = None if fresh else [part.copy() for part in case.views(x)]
+    for name in names:
+        with contextlib.suppress(ImportError, NotImplementedError):
+            calls[name] = verified(name, case, x, out, threads)
+    return calls
+
+
+# ---- the parent's side of workers -----------------------------------------------------
+
+
+class Worker:
+    """A process that holds one contender of a checkout. Use it as a context manager."""
+
+    def __init__(self, contender: str, checkout: str | os.PathLike[str] = ROOT):
+        self.contender = contender
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.harness", contender, Path(checkout).resolve()],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def send(self, order: str, *arguments: object) -> None:
+        """Give an order and do not wait for its result."""
+        print(json.dumps([order, *arguments], default=dataclasses.astuple), file=self.process.stdin)
+        self.process.stdin.flush()
+
+    def receive(self):
+        """Wait for the result of the order given last."""
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the worker of {self.contender} ended before it answered")
+        return json.loads(answer)
+
+    def ask(self, order: str, *arguments: object):
+        """Give an order and return its result."""
+        self.send(order, *arguments)
+        return self.receive()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def team_of(stack: contextlib.ExitStack, names: Iterable[str], before: Path | None) -> dict:
+    """Start a worker for each contender; `BEFORE` runs the splitjit of another checkout."""
+    checkouts = {BEFORE: before or ROOT}
+    start = stack.enter_context
+    return {name: start(Worker(name, checkouts.get(name, ROOT))) for name in names}
+
+
+def together(team: list[Worker], order: str, *arguments: object) -> list:
+    """Give all workers of a team the same order at once; return their results."""
+    for worker in team:
+        worker.send(order, *arguments)
+    return [worker.receive() for worker in team]
+
+
+SPIN = """
+import os, time
+parent, end = os.getppid(), time.monotonic() + 3600
+while os.getppid() == parent and time.monotonic() < end:
+    for _ in range(100_000):
+        pass
+"""
+
+
+@contextlib.contextmanager
+def busy_programs(count: int) -> Iterator[None]:
+    """Run programs that each keep one core busy, until the ``with`` block ends."""
+    programs = []
+    try:
+        for _ in range(count):
+            programs.append(subprocess.Popen([sys.executable, "-c", SPIN]))  # noqa: PERF401
+        time.sleep(0.5 if count else 0)  # until the interpreters have started
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+        for program in programs:
+            program.wait()
+
+
+# ---- the worker's side ----------------------------------------------------------------
+
+
+class Contender:
+    """One way to split, and the arrays of the case that it is prepared for."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.call = self.x = None
+
+    def prepare(self, case: list, outputs: str) -> str | None:
+        """Allocate, call once and verify; return a reason if the contender cannot do it."""
+        shape, axis, sizes, dtype, order = case
+        case = Case(tuple(shape), axis, tuple(sizes), dtype, order)
+        x = case.array()
+        try:
+            self.call = verified(self.name, case, x, allocate(case, outputs), CORES)
+        except (ImportError, NotImplementedError) as error:
+            return f"{self.name}: {error}"
+        self.x = x  # some calls hold only the address of x
+        return None
+
+    def release(self) -> None:
+        """Drop the arrays of the case."""
+        self.call = self.x = None
+
+    def burst(self, cpu: bool = False, rest: float = REST) -> float:
+        """Sleep; then return the seconds a call takes, by the clock or of the processor."""
+        self._rest(rest)
+        return burst(self.call, time.process_time if cpu else time.perf_counter)
+
+    def after(self, library: str, rest: float = REST) -> float:
+        """Sleep; then return the median seconds of calls, each right after a model of a library."""
+        model, times = model_of(library, CORES), []
+        self._rest(rest)
+        for _ in range(CALLS_AFTER):
+            model()
+            start = time.perf_counter()
+            self.call()
+            times.append(time.perf_counter() - start)
+        return statistics.median(times)
+
+    def slow(self, seconds: float, copy: bool) -> None:
+        """Plant a delay in each call, and a copy of the array."""
+        call, x = self.call, self.x
+
+        def slowed():
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                pass
+            if copy:
+                x.copy()
+            return call()
+
+        self.call = slowed
+
+    def calls(self, seconds: float) -> list[int]:
+        """Call for some seconds; return the nanoseconds of each call."""
+        self._rest()
+        call, clock, times = self.call, time.perf_counter_ns, []
+        before = clock()
+        end = before + int(seconds * 1e9)
+        while before < end:
+            call()
+            now = clock()
+            times.append(now - before)
+            before = now
+        return times
+
+    def narrow(self, everything: bool) -> None:
+        """Leave one core to the main thread, or to every thread that the process has now."""
+        core = min(os.sched_getaffinity(0))
+        for thread in os.listdir("/proc/self/task") if everything else ("0",):
+            os.sched_setaffinity(int(thread), {core})
+
+    def _rest(self, seconds: float = REST) -> None:
+        time.sleep(seconds)
+        self.call()
+
+
+def serve(contender: str, checkout: str) -> None:
+    """Carry out the orders on standard input, until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C, too, and kills workers
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # libraries that print must not garble answers
+    sys.path.insert(0, checkout)  # `benchmarks` is already loaded from the parent's checkout
+    holder = Contender(contender)
+    for line in sys.stdin:
+        order, *arguments = json.loads(line)
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        result = getattr(holder, order)(*arguments)
+        faulthandler.cancel_dump_traceback_later()
+        print(json.dumps(result), file=answers, flush=True)
+
+
+# ---- the machine ----------------------------------------------------------------------
+
+
+def commit(folder: Path = ROOT) -> str:
+    """Return the commit of a checkout, marked if files differ from the commit."""
+    command = ["git", "describe", "--always", "--dirty"]
+    git = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return git.stdout.strip() or "unknown commit"
+
+
+def describe(threads: Iterable[int] = (THREADS,)) -> str:
+    """Return one line about the machine, the date, the load and the versions."""
+    import splitjit
+
+    processor, cpuinfo = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        processor = names[0] if names else processor
+    versions = [f"Python {platform.python_version()}"]
+    versions += [f"splitjit {splitjit.__version__} ({commit()})"]
+    for package in ("numba", "numpy", "torch", "onnxruntime", "openvino", "opencv-python-headless"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+    where = [str(datetime.date.today()), platform.system(), processor]
+    where += [f"{', '.join(map(str, threads))} threads"]
+    where += [f"load of {os.getloadavg()[0]:.1f} before"] if hasattr(os, "getloadavg") else []
+    return f"{', '.join(where)}; {', '.join(versions)}."
+
+
+# ---- commands and tables --------------------------------------------------------------
+
+
+def parser(doc: str, *lists: tuple, before: bool = False) -> argparse.ArgumentParser:
+    """Return a parser with what commands have in common; ``lists`` are options and their choices.
+
+    All choices are taken by default.
+    """
+    made = argparse.ArgumentParser(description=doc.splitlines()[0])
+    for option, choices in lists:
+        made.add_argument(option, nargs="+", choices=choices, default=list(choices))
+    made.add_argument("--json", type=Path, metavar="FILE", help="write all results")
+    made.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
+    if before:
+        made.add_argument("--before", type=Path, metavar="DIR", help="another checkout to measure")
+    return made
+
+
+def finish(options: argparse.Namespace, machine: str, report: str, data: dict) -> None:
+    """Print the report, and write it and the data to the chosen files."""
+    report = f"{machine}\n\n{report}\n"
+    print(report)
+    if options.markdown:
+        options.markdown.write_text(report, encoding="utf-8")
+    if options.json:
+        known = {"machine": machine, "cores": CORES, "commit": commit()}
+        options.json.write_text(json.dumps(known | data, indent=1) + "\n", encoding="utf-8")
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a Markdown table; numbers have two digits after the point."""
+    head = list(head)
+    cells = [[f"{c:.2f}" if isinstance(c, float) else str(c) for c in row] for row in rows]
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def say(*words: object) -> None:
+    """Tell the progress, on the standard error stream."""
+    print(*words, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

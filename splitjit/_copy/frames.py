@@ -1,0 +1,45 @@
+"""What the threads of this process are doing, as far as loading a kernel must know."""
+
+from __future__ import annotations
+
+import sys
+from _thread import get_ident  # `threading` takes 1 ms to import
+from types import FrameType
+
+_IMPORTLIB = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
+
+
+def others_import() -> bool:
+    """Return whether another thread imports a module, or runs Numba or LLVM.
+
+    A child that is forked now would wait for ever for a lock that such a thread holds.
+    """
+    here = get_ident()
+    others = [frame for thread, frame in sys._current_frames().items() if thread != here]
+    return any(map(_imports, others))
+
+
+def interrupts_import() -> bool:
+    """Return whether this thread is in a signal handler or finalizer that interrupts an import.
+
+    Before Python 3.12, another import there would end the interrupted one by a KeyError.
+    """
+    frame = sys._getframe()
+    while (caller := frame.f_back) is not None:
+        is_module = frame.f_code.co_name == "<module>"
+        if not is_module and _package(frame) not in _IMPORTLIB and _package(caller) in _IMPORTLIB:
+            return True
+        frame = caller
+    return False
+
+
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if _package(frame) in (*_IMPORTLIB, "numba", "llvmlite"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]

@@ -1,0 +1,204 @@
+"""What `splitjit.split` does in compiled code of users; see `splitjit._njit`.
+
+Compiled code fills a `Call` and calls these C functions by a table, `Functions`. Both are words in
+memory. So the code of users is small, whatever the rule, the rank and the dtype are.
+"""
+
+from __future__ import annotations
+
+from numba import types
+
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import (
+    allocate,
+    call,
+    copy_bytes,
+    greatest,
+    integers_at,
+    out_of_line,
+    release,
+    reserve,
+    words_at,
+)
+from splitjit._kernels.overload_copy import copy_parts
+from splitjit._kernels.overload_outputs import check_parts, refuse
+from splitjit._kernels.table import (
+    CALL,
+    FUNCTIONS_AT,
+    HEADER,
+    LINE,
+    NUMBA_DATA,
+    NUMBA_ITEMS,
+    NUMBA_ITEMSIZE,
+    NUMBA_MEMORY,
+    NUMBA_PARENT,
+    NUMBA_SHAPE,
+    RULE_FAULT,
+    WORD,
+    row_words,
+)
+from splitjit._plan import rules
+
+_MOST = (1 << 63) - 1
+
+_wrap_axis, _check_lengths, _lengths_between, _by_chunk, _by_outputs, _by_splits, _by_sections = (
+    jit(function, _nrt=False)
+    for function in (
+        rules.wrap_axis,
+        rules.check_lengths,
+        rules.lengths_between,
+        *rules.CHUNKED.values(),
+    )
+)
+_row_words = jit(row_words)
+_count_longer, _size_of_part = jit(rules.count_longer), jit(rules.size_of_part)
+_LENGTHS, _CHUNK, _NUM_OUTPUTS, _NUM_SPLITS, _INDICES, _ = range(len(rules.PARAMETERS))
+
+
+# ---- the sizes of the parts ----------------------------------------------------------------
+#
+# Memory of a call:  the sizes, the numbers of the outputs by address, the layout record
+
+
+@jit
+def _integer_at(address, width):
+    """Read an integer of so many bytes; a negative width says that it has no sign.
+
+    Integers above the range of a word become the largest word.
+    """
+    word = reserve(WORD, WORD)
+    words_at(word)[0] = 0
+    nbytes = abs(width)
+    copy_bytes(word, address, nbytes)
+    n = words_at(word)[0]
+    if width < 0:
+        return _MOST if n < 0 else n
+    unused = 8 * (WORD - nbytes)
+    return (n << unused) >> unused
+
+
+@jit
+def _chunks(rule, value, length):
+    """Return the length of a chunk, the number of parts, and 0 or a fault."""
+    if rule == _CHUNK:
+        return _by_chunk(value, length)
+    if rule == _NUM_OUTPUTS:
+        return _by_outputs(value, length)
+    if rule == _NUM_SPLITS:
+        return _by_splits(value, length)
+    return _by_sections(value, length)
+
+
+@jit(_nrt=False)
+def _measure(words, functions):
+    """Compute the sizes of the parts; return 0 or a fault, which is negative without memory."""
+    out_of_line()
+    rank = words[CALL.rank]
+    axis, fault = _wrap_axis(words[CALL.axis], rank)
+    if fault:
+        return refuse(words, fault, words[CALL.axis], rank, rank - 1)
+    words[CALL.axis] = axis
+    length = words_at(words[CALL.x])[NUMBA_SHAPE + axis]
+    rule, values, number = words[CALL.rule], words[CALL.values], words[CALL.number]
+    step, width = words[CALL.step], words[CALL.width]
+    value = chunk = 0
+    count = number + (rule == _INDICES)
+    if rule != _LENGTHS and rule != _INDICES:
+        value = _integer_at(values, width)
+        chunk, count, fault = _chunks(rule, value, length)
+        if fault:
+            return refuse(words, RULE_FAULT + fault, value, length, count)
+    memory = 0
+    if count <= functions[FUNCTIONS_AT.most_parts]:
+        memory = allocate(WORD * (count * (2 + _row_words(rank)) + HEADER + rank))
+    if not memory:
+        return -1
+    sizes, order = words_at(memory), words_at(memory + WORD * count)
+    if rule == _LENGTHS or rule == _INDICES:  # noqa: SIM109 - a tuple is slow to compile
+        read = sizes if rule == _LENGTHS else order
+        for i in range(number):
+            read[i] = _integer_at(values + i * step, width)
+        if rule == _LENGTHS:
+            value, fault = _check_lengths(integers_at(memory, count), length, _MOST)
+        else:
+            cuts = integers_at(memory + WORD * count, number)
+            value, fault = _lengths_between(cuts, length, integers_at(memory, count))
+        if fault:
+            release(memory)
+            return refuse(words, RULE_FAULT + fault, value, length, count)
+    else:
+        longer = _count_longer(chunk, count, length)
+        for i in range(count):
+            sizes[i] = _size_of_part(chunk, longer, i, length)
+    words[CALL.memory], words[CALL.count] = memory, count
+    return 0
+
+
+def measure(address, functions):
+    """Compute the sizes and the number of fresh parts; return 0 or a fault."""
+    return _measure(words_at(address), words_at(functions))
+
+
+# ---- fresh parts ---------------------------------------------------------------------------
+
+
+@jit
+def _new_part(words, address, size):
+    """Write a new array at an address; return whether there is memory for it."""
+    x, part = words_at(words[CALL.x]), words_at(address)
+    rank = words[CALL.rank]
+    items, nbytes = 1, x[NUMBA_ITEMSIZE]
+    for d in range(rank - 1, -1, -1):
+        extent = size if d == words[CALL.axis] else x[NUMBA_SHAPE + d]
+        part[NUMBA_SHAPE + d], part[NUMBA_SHAPE + rank + d] = extent, nbytes
+        if nbytes > _MOST // greatest(extent, 1):  # as of views that repeat an element
+            return False
+        items *= extent
+        nbytes *= extent
+    memory = call(words[CALL.new_memory], (nbytes, types.int32(LINE)))
+    if not memory:
+        return False
+    part[NUMBA_MEMORY], part[NUMBA_PARENT] = memory, 0
+    part[NUMBA_ITEMS], part[NUMBA_ITEMSIZE] = items, x[NUMBA_ITEMSIZE]
+    part[NUMBA_DATA] = call(words[CALL.data_of], (memory,))
+    return True
+
+
+def parts(address, functions):
+    """Make the parts that `measure` has counted, and copy to them; return -1 without memory."""
+    words = words_at(address)
+    memory = words[CALL.memory]
+    sizes = words_at(memory)
+    array = words[CALL.parts]
+    row = WORD * (NUMBA_SHAPE + 2 * words[CALL.rank])
+    made = 0
+    while made < words[CALL.count] and _new_part(words, array, sizes[made]):
+        array += row
+        made += 1
+    is_complete = made == words[CALL.count]
+    if is_complete:
+        copy_parts(words, words_at(functions), True)
+    release(memory)
+    return 0 if is_complete else -1
+
+
+def into(address, functions):
+    """Copy to given parts; return 0 or a fault, and then nothing is copied."""
+    words, table = words_at(address), words_at(functions)
+    fault = _measure(words, table)
+    if fault:
+        return fault
+    fault = check_parts(words)
+    if not fault:
+        copy_parts(words, table, False)
+    release(words[CALL.memory])
+    return fault
+
+
+_SIGNATURE = types.intp(types.intp, types.intp)
+
+FUNCTIONS = {
+    "measure": (_SIGNATURE, jit(measure, _nrt=False)),
+    "parts": (_SIGNATURE, jit(parts)),
+    "into": (_SIGNATURE, jit(into, _nrt=False)),
+}

@@ -1,0 +1,160 @@
+"""The layout of a copy in compiled code of users, and the copy, on the calling thread."""
+
+from __future__ import annotations
+
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import (
+    greatest,
+    least,
+    out_of_line,
+    reserve,
+    words_at,
+)
+from splitjit._kernels.launch import call_loop
+from splitjit._kernels.table import (
+    CALL,
+    COUNT,
+    DIMS,
+    FIXED,
+    FUNCTIONS_AT,
+    HEADER,
+    LONG_RUN,
+    MAX_RANK,
+    NBYTES,
+    NUMBA_DATA,
+    NUMBA_ITEMS,
+    NUMBA_ITEMSIZE,
+    NUMBA_SHAPE,
+    RUN,
+    RUNS,
+    SOURCE_OFFSET,
+    TARGET_OFFSET,
+    WORD,
+    Arguments,
+    row_words,
+)
+
+_MOST = (1 << 63) - 1
+_DIMS = WORD * MAX_RANK
+_row_words = jit(row_words)
+
+
+@jit
+def _is_even(words, row, d, inner):
+    """Return whether dim `d` steps over dim `inner` evenly, in the source and in all parts.
+
+    The dim -1 stands for an item.
+    """
+    rank, itemsize = words[CALL.rank], words_at(words[CALL.x])[NUMBA_ITEMSIZE]
+    x, array = words_at(words[CALL.x]), words[CALL.parts]
+    sizes = words_at(words[CALL.memory])
+    for i in range(words[CALL.count]):
+        if sizes[i] == 0:
+            continue
+        part = words_at(array + i * row)
+        extent = source_step = step = 1
+        if inner < 0:
+            source_step = step = itemsize
+        else:
+            extent = part[NUMBA_SHAPE + inner]
+            source_step = x[NUMBA_SHAPE + rank + inner]
+            step = part[NUMBA_SHAPE + rank + inner]
+        if part[NUMBA_SHAPE + rank + d] != extent * step:
+            return False
+        if x[NUMBA_SHAPE + rank + d] != extent * source_step:
+            return False
+    return True
+
+
+@jit
+def _has_one_item(words, row, d):
+    """Return whether dim `d` has the extent 1 in all parts that are not empty."""
+    if d != words[CALL.axis]:
+        return words_at(words[CALL.x])[NUMBA_SHAPE + d] == 1
+    sizes = words_at(words[CALL.memory])
+    for i in range(words[CALL.count]):  # noqa: SIM110 - a generator is slow in compiled code
+        if sizes[i] > 1:
+            return False
+    return True
+
+
+@jit
+def _lay_out(words, record, row):
+    """Write the layout record of the copy, as `splitjit._copy.layout` does; return the least run.
+
+    Dims that the source and all parts step through evenly are merged.
+    """
+    out_of_line()
+    rank, x = words[CALL.rank], words_at(words[CALL.x])
+    groups = words_at(reserve(_DIMS, WORD))  # of each dim: 0 if it is in the run, -1 if
+    inners = words_at(reserve(_DIMS, WORD))  # it has one item; the innermost of a group
+    dims = 0
+    inner = -1
+    for d in range(rank - 1, -1, -1):
+        groups[d] = -1
+        if _has_one_item(words, row, d):
+            continue
+        if not _is_even(words, row, d, inner):
+            inners[dims] = d
+            dims += 1
+        groups[d] = dims
+        inner = d
+    header = words_at(record)
+    width = greatest(dims, 1)
+    source_strides = words_at(record + WORD * HEADER)
+    source_strides[0] = 0
+    for g in range(dims):
+        source_strides[dims - 1 - g] = x[NUMBA_SHAPE + rank + inners[g]]
+    sizes = words_at(words[CALL.memory])
+    target = record + WORD * (HEADER + width)
+    source_offset = count = runs = 0
+    shortest = _MOST
+    for i in range(words[CALL.count]):
+        if sizes[i] == 0:
+            continue
+        part, fields = words_at(words[CALL.parts] + i * row), words_at(target)
+        extents, strides = (
+            words_at(target + WORD * FIXED),
+            words_at(target + WORD * (FIXED + width)),
+        )
+        extents[0], strides[0] = 1, 0
+        for g in range(dims):
+            extents[g] = 1
+            strides[dims - 1 - g] = part[NUMBA_SHAPE + rank + inners[g]]
+        run = x[NUMBA_ITEMSIZE]
+        for d in range(rank):
+            if groups[d] == 0:
+                run *= part[NUMBA_SHAPE + d]
+            elif groups[d] > 0:
+                extents[dims - groups[d]] *= part[NUMBA_SHAPE + d]
+        nbytes = part[NUMBA_ITEMS] * x[NUMBA_ITEMSIZE]
+        fields[SOURCE_OFFSET], fields[TARGET_OFFSET] = source_offset, part[NUMBA_DATA]
+        fields[RUN], fields[NBYTES] = run, nbytes
+        runs_here = nbytes // greatest(run, 1)
+        runs = runs_here if count == 0 or runs == runs_here else 0
+        shortest = least(shortest, run)
+        source_offset += sizes[i] * x[NUMBA_SHAPE + rank + words[CALL.axis]]
+        target += WORD * _row_words(width)
+        count += 1
+    header[DIMS], header[COUNT], header[RUNS] = width, count, runs
+    return shortest
+
+
+@jit
+def copy_parts(words, functions, are_fresh):
+    """Copy `x` to the parts, on the calling thread."""
+    x = words_at(words[CALL.x])
+    if x[NUMBA_ITEMS] == 0 or x[NUMBA_ITEMSIZE] == 0:
+        return
+    record = words[CALL.memory] + WORD * 2 * words[CALL.count]
+    row = WORD * (NUMBA_SHAPE + 2 * words[CALL.rank])
+    shortest = _lay_out(words, record, row)
+    # Fresh parts: the system has just zeroed their pages, so they are in the cache.
+    is_large = x[NUMBA_ITEMS] * x[NUMBA_ITEMSIZE] >= (
+        functions[FUNCTIONS_AT.stream_long_runs]
+        if shortest >= LONG_RUN
+        else functions[FUNCTIONS_AT.stream_short_runs]
+    )
+    stream = 1 if is_large and not are_fresh else 0
+    loop = functions[FUNCTIONS_AT.stream] if stream else functions[FUNCTIONS_AT.copy]
+    call_loop(loop, 0, 1, Arguments(stream, 0, x[NUMBA_DATA], record))

@@ -1,0 +1,220 @@
+"""The code that Numba compiles for a call: it fills a `Call`, and calls the table's functions.
+
+It is written in LLVM's instructions, because Numba takes ten times as long to compile the same
+in Python.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.cpython.listobj import ListInstance
+from numba.extending import intrinsic
+
+from splitjit._kernels.table import CALL, FUNCTIONS_AT
+from splitjit._njit.functions import SYMBOL, Needed, fill_table, version
+from splitjit._njit.rules import CHANGED_FAULT, is_given, kind_of_rule
+from splitjit._plan import rules
+
+INT32, INT64, POINTER = ir.IntType(32), ir.IntType(64), cgutils.voidptr_t
+_KINDS = [*rules.PARAMETERS]
+_ANSWER = [types.intp] * 4  # 0 or a fault, and three numbers for its text
+
+
+@intrinsic
+def make_parts(typing_context, x, axis, split, num_outputs, num_splits, indices, num_sections):
+    """Split an array into new parts; return their list, 0 or a fault, and three numbers for it.
+
+    The fault is negative if there is too little memory.
+    """
+    values = split, num_outputs, num_splits, indices, num_sections
+    kind = types.List(types.Array(x.dtype, x.ndim, "C"), reflected=False)
+
+    def generate(context, builder, signature, arguments):
+        call = _Call(context, builder, signature.args, arguments, "split")
+        call.set("new_memory", _function(builder, "NRT_MemInfo_alloc_aligned", INT64, INT32))
+        call.set("data_of", _function(builder, "NRT_MemInfo_data", POINTER))
+        call.run("measure")
+        parts = ListInstance.allocate(context, builder, kind, call.get("count"))
+        parts.size = call.get("count")  # the items are null, so that the list can be freed
+        call.set("parts", builder.ptrtoint(parts.data, INT64))
+        call.run("parts")
+        return call.answer(signature.return_type, parts.value)
+
+    return types.Tuple([kind, *_ANSWER])(x, axis, *values), generate
+
+
+@intrinsic
+def copy_parts(
+    typing_context, x, axis, split, num_outputs, num_splits, indices, num_sections, outs
+):
+    """Split an array into given parts; return 0 or a fault, and three numbers for it."""
+    values = split, num_outputs, num_splits, indices, num_sections
+
+    def generate(context, builder, signature, arguments):
+        call = _Call(context, builder, signature.args, arguments[:-1], "split_into")
+        call.set_parts(signature.args[-1], arguments[-1])
+        call.run("into")
+        return call.answer(signature.return_type)
+
+    return types.Tuple(_ANSWER)(x, axis, *values, outs), generate
+
+
+class _Call:
+    """Instructions that fill a `Call`, and call functions of the table with it.
+
+    Parameters
+    ----------
+    context, builder
+        Of Numba and llvmlite.
+    kinds, arguments : sequence
+        The types and the values of `x`, `axis` and the parameters of `splitjit._plan.rules.TABLE`.
+    operator : str
+    """
+
+    def __init__(self, context, builder, kinds, arguments, operator):
+        self._context, self._builder = context, builder
+        self._lists = []  # that `answer` releases
+        fill_table()
+        context.environment.consts.append(Needed(version()))
+        self._table = _table(builder)
+        words = ir.ArrayType(INT64, len(CALL))
+        self._words = cgutils.alloca_once(builder, words)
+        self._fault = cgutils.alloca_once_value(builder, integer(CHANGED_FAULT))
+        (x_kind, axis_kind), (x, axis) = kinds[:2], arguments[:2]
+        self.set("x", self._stored(x))
+        self.set("rank", integer(x_kind.ndim))
+        self.set("axis", _word(builder, axis_kind, axis))
+        self.set("count", integer(0))
+        for zero in ("first", "second", "third"):
+            self.set(zero, integer(0))
+        rule = kind_of_rule(operator, *kinds[2:7])
+        self.set("rule", integer(_KINDS.index(rule)))
+        for kind, value in zip(kinds[2:7], arguments[2:7], strict=True):
+            if is_given(kind):
+                self._set_values(types.unliteral(kind), value)
+
+    def set(self, field, value):
+        """Store a word in a field."""
+        self._builder.store(value, self._at(field))
+
+    def get(self, field):
+        """Load a word from a field."""
+        return self._builder.load(self._at(field))
+
+    def set_parts(self, kind, value):
+        """Fill the fields of given parts: a list, or a tuple of arrays of any layouts."""
+        if isinstance(kind, types.ListType):
+            value, kind = self._plain(kind, value)
+        if isinstance(kind, types.List):
+            parts = ListInstance(self._context, self._builder, kind, value)
+            self.set("parts", self._builder.ptrtoint(parts.data, INT64))
+            self.set("number_of_parts", parts.size)
+        else:
+            items = cgutils.unpack_tuple(self._builder, value)
+            self.set("parts", self._stored(cgutils.pack_array(self._builder, items)))
+            self.set("number_of_parts", integer(len(items)))
+
+    def run(self, function):
+        """Call a function of the table, if all is well."""
+        builder = self._builder
+        if function == "parts":
+            is_well = builder.icmp_signed("==", builder.load(self._fault), integer(0))
+        else:
+            ours = builder.load(self._place(self._table, FUNCTIONS_AT.version))
+            is_well = builder.icmp_signed("==", ours, integer(version()))
+        with builder.if_then(is_well):
+            address = builder.load(self._place(self._table, getattr(FUNCTIONS_AT, function)))
+            kind = ir.FunctionType(INT64, [INT64, INT64]).as_pointer()
+            given = [builder.ptrtoint(pointer, INT64) for pointer in (self._words, self._table)]
+            builder.store(builder.call(builder.inttoptr(address, kind), given), self._fault)
+
+    def answer(self, kind, *values):
+        """Return a tuple of values, the fault, and three numbers for it."""
+        for plain, copied in self._lists:
+            self._context.nrt.decref(self._builder, plain, copied)
+        numbers = [self.get(field) for field in ("first", "second", "third")]
+        values = [*values, self._builder.load(self._fault), *numbers]
+        return self._context.make_tuple(self._builder, kind, values)
+
+    def _plain(self, kind, value):
+        """Copy a typed list to a list, whose items are where they can be read; return its type."""
+        plain = types.List(kind.dtype)
+        copied = self._context.compile_internal(self._builder, _copied, plain(kind), [value])
+        self._lists.append((plain, copied))
+        return copied, plain
+
+    def _at(self, field):
+        return self._place(self._words, getattr(CALL, field))
+
+    def _place(self, words, i):
+        return self._builder.gep(words, [integer(0), integer(i)])
+
+    def _stored(self, value):
+        """Return the address of a value on the stack."""
+        return self._builder.ptrtoint(cgutils.alloca_once_value(self._builder, value), INT64)
+
+    def _set_values(self, kind, value):
+        """Fill the fields of the value of a rule."""
+        builder, step = self._builder, None
+        if isinstance(kind, types.ListType):
+            value, kind = self._plain(kind, value)
+        if isinstance(kind, types.BaseTuple):
+            items = cgutils.unpack_tuple(builder, value)
+            words = [_word(builder, *item) for item in zip(kind, items, strict=True)]
+            number, kind = integer(len(words)), types.intp
+            start = self._stored(cgutils.pack_array(builder, words, INT64))
+        elif isinstance(kind, types.List):
+            values = ListInstance(self._context, builder, kind, value)
+            start, number, kind = builder.ptrtoint(values.data, INT64), values.size, kind.dtype
+        elif isinstance(kind, types.Array):
+            array = self._context.make_array(kind)(self._context, builder, value)
+            start, number = builder.ptrtoint(array.data, INT64), array.nitems
+            if kind.ndim:
+                (step,) = cgutils.unpack_tuple(builder, array.strides)
+            kind = kind.dtype
+        else:
+            start, number = self._stored(value), integer(1)
+        width = kind.bitwidth // 8
+        self.set("values", start)
+        self.set("number", number)
+        self.set("step", integer(width) if step is None else step)
+        self.set("width", integer(width if kind.signed else -width))
+
+
+def integer(value):
+    """Return a constant word."""
+    return ir.Constant(INT64, value)
+
+
+def _copied(values):
+    return [value for value in values]  # noqa: C416 - Numba cannot make a list of a typed list
+
+
+def _table(builder):
+    """Return the pointer to the table, a name that LLVM looks up in each process."""
+    try:
+        return builder.module.get_global(SYMBOL)
+    except KeyError:
+        kind = ir.ArrayType(INT64, len(FUNCTIONS_AT))
+        return ir.GlobalVariable(builder.module, kind, SYMBOL)
+
+
+def _function(builder, name, *kinds):
+    """Return the address of a C function of Numba that returns a pointer."""
+    kind = ir.FunctionType(POINTER, kinds)
+    return builder.ptrtoint(cgutils.get_or_insert_function(builder.module, kind, name), INT64)
+
+
+def _word(builder, kind, value):
+    """Convert an integer to a word; values above its range become the largest word."""
+    if isinstance(kind, types.Omitted):
+        return integer(kind.value)
+    kind = types.unliteral(kind)
+    if kind.bitwidth < 64:
+        return (builder.sext if kind.signed else builder.zext)(value, INT64)
+    if kind.signed:
+        return value
+    is_above = builder.icmp_signed("<", value, integer(0))
+    return builder.select(is_above, integer(types.intp.maxval), value)

@@ -1,0 +1,76 @@
+"""The table of functions that compiled code of users calls, behind a symbol of LLVM.
+
+The addresses differ from process to process, and Numba's cache keeps compiled code. So compiled
+code has the name of the table, and each process fills its own table before such code can run: when
+Numba compiles a call of `split`, or when Numba loads code with such a call from its cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+
+import llvmlite.binding as llvm
+
+from splitjit._copy import object_files
+from splitjit._copy.crossovers import stream_from
+from splitjit._copy.loading import LOADER
+from splitjit._kernels.table import FUNCTIONS_AT, LONG_RUN, Functions
+from splitjit._plan.arguments import most_parts
+
+SYMBOL = "splitjit_functions"
+
+TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
+
+
+def register():
+    """Name the table; Numba cannot link code with a name that it does not find."""
+    llvm.add_symbol(SYMBOL, ctypes.addressof(TABLE))
+
+
+@functools.cache
+def version():
+    """Return a number that identifies the kernels."""
+    name = os.path.basename(object_files.path("overload"))
+    digest = hashlib.sha256(name.encode()).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)
+
+
+def fill_table():
+    """Load the functions, or compile them. The calling thread may hold Numba's lock."""
+    if TABLE[FUNCTIONS_AT.version]:
+        return
+    kernels = {name: LOADER.load_here(name) for name in ("overload", "copy", "stream")}
+    table = Functions(
+        version=version(),
+        **kernels["overload"],
+        **kernels["copy"],
+        **kernels["stream"],
+        stream_short_runs=stream_from(0),
+        stream_long_runs=stream_from(LONG_RUN),
+        most_parts=most_parts(),
+    )
+    TABLE[:] = table
+
+
+class Needed:
+    """A note in compiled code that it needs the functions of one version.
+
+    Numba pickles it into its cache with the code. To load it fills the table. If splitjit has
+    changed, it raises an OSError instead, for which Numba compiles the code again.
+    """
+
+    def __init__(self, version):
+        self.version = version
+
+    def __reduce__(self):
+        return _load_needed, (self.version,)
+
+
+def _load_needed(needed):
+    if needed != version():
+        raise OSError("splitjit has changed since this code was compiled")
+    fill_table()
+    return Needed(needed)

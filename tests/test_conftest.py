@@ -1,0 +1,58 @@
+"""A default run says what it left out, and the rest runs it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests import conftest
+
+
+def report(kind, nodeid, module):
+    """Return the report of a test or file that was skipped."""
+    made = kind.__new__(kind)
+    made.nodeid = nodeid
+    made.longrepr = ("file.py", 1, f"Skipped: could not import {module!r}: No module named ...")
+    return made
+
+
+class Item:
+    """A test, as far as the choice of tests reads it."""
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+    def get_closest_marker(self, name):
+        return self.marks.count(name)
+
+
+def test_a_run_names_the_missing_libraries_in_one_line_and_the_rest_runs_their_tests():
+    skipped = [
+        report(pytest.TestReport, "a.py::test_one", "torch"),
+        report(pytest.TestReport, "a.py::test_two", "jax.numpy"),
+        report(pytest.CollectReport, "b.py", "torch"),
+    ]
+    lines, kept = [], {}
+    reporter = SimpleNamespace(stats={"skipped": skipped}, write_line=lines.append)
+    cache = SimpleNamespace(set=kept.__setitem__, get=kept.get)
+    hook = SimpleNamespace(pytest_deselected=lambda items: None)
+    conftest.pytest_terminal_summary(reporter, SimpleNamespace(cache=cache))
+    (line,) = lines
+    assert "2 tests and 1 test files were skipped" in line
+    assert "missing: jax, torch (python -m pip install --group peers)" in line
+
+    a, b = SimpleNamespace(nodeid="a.py"), SimpleNamespace(nodeid="b.py")
+    items = [
+        Item(name="one", nodeid="a.py::test_one", parent=a, marks=[]),
+        Item(name="passed", nodeid="a.py::test_passed", parent=a, marks=[]),
+        Item(name="long", nodeid="a.py::test_long", parent=a, marks=["long"]),
+        Item(name="of_b", nodeid="b.py::test_of_b", parent=b, marks=[]),
+    ]
+    for rest, markexpr, chosen in [
+        (True, "", ["one", "long", "of_b"]),
+        (False, "", ["one", "passed", "of_b"]),
+        (False, "long or not long", ["one", "passed", "long", "of_b"]),
+    ]:
+        option = SimpleNamespace(rest=rest, markexpr=markexpr)
+        config = SimpleNamespace(option=option, cache=cache, hook=hook)
+        conftest.pytest_collection_modifyitems(config, left := [*items])
+        assert [item.name for item in left] == chosen
