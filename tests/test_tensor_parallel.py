@@ -306,8 +306,7 @@ def test_unknown_styles_are_refused():
 
 def test_every_style_of_transformers_is_known():
     text = Path(transformers.__file__).parent.glob("models/*/configuration_*.py")
-    known = tensor_parallel._OUTPUT | tensor_parallel._INPUT | tensor_parallel._WHOLE
-    known |= {*tensor_parallel._PACKED}
+    known = {*tensor_parallel._STYLES} | tensor_parallel._WHOLE
     used = set()
     for path in text:
         body = path.read_text("utf-8").partition("base_model_tp_plan = {")[2].partition("}")[0]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from splitjit._plan.arguments import Shape
 from splitjit.checkpoints import ask_transformers, presets, quantised
@@ -19,14 +19,42 @@ from splitjit.files.patterns import Choice
 _SECONDS = 600
 """The most seconds to wait for the plan of a model."""
 
-_OUTPUT = {"colwise", "colwise_rep", "colwise_gather_output", "embedding_rowwise"}
-"""Styles that split the output features (weight and bias), or the rows of an embedding."""
 
-_INPUT = {"rowwise", "rowwise_rep", "rowwise_split_input", "embedding_colwise"}
-"""Styles that split the input features (only the weight), or the columns of an embedding."""
+class Style(NamedTuple):
+    """How a style splits the tensors of a module.
 
-_PACKED = {"packed_colwise": _OUTPUT, "packed_rowwise": _INPUT}
-"""Styles of two fused weights: two equal sections lie along the axis."""
+    Attributes
+    ----------
+    axis : int
+        The axis of a weight. A negative one counts from the end, as experts are stacked first.
+    bias : bool
+        Whether a bias is split, too. If not, each rank has the whole bias.
+    sections : int
+        Number of equal sections along the axis, if projections are fused.
+    heads : bool
+        Whether each rank computes its own heads. Otherwise ranks gather all heads first.
+    """
+
+    axis: int
+    bias: bool
+    sections: int = 1
+    heads: bool = False
+
+
+_OUTPUT, _INPUT = Style(-2, True), Style(-1, False)
+_STYLES = {
+    "colwise": Style(-2, True, heads=True),
+    **dict.fromkeys(("colwise_rep", "colwise_gather_output", "embedding_rowwise"), _OUTPUT),
+    "packed_colwise": Style(-2, True, 2),
+    "rowwise": Style(-1, False, heads=True),
+    **dict.fromkeys(("rowwise_rep", "rowwise_split_input", "embedding_colwise"), _INPUT),
+    "packed_rowwise": Style(-1, False, 2),
+    "conv1d_colwise": Style(-1, True, heads=True),
+    "conv1d_rowwise": Style(-2, False, heads=True),
+    "conv1d_qkv": Style(-1, True, 3, heads=True),
+    "channels": Style(0, True),
+}
+"""The styles of transformers and of presets that split tensors."""
 
 _WHOLE = {
     "all_reduce",
@@ -40,12 +68,6 @@ _WHOLE = {
     "sequence_parallel",
 }
 """Styles under which each rank holds the whole tensor."""
-
-_BY_HEADS = {"colwise", "rowwise"}
-"""Styles under which each rank computes its own heads. Other styles gather all heads first."""
-
-_CONV1D = {"conv1d_colwise", "conv1d_rowwise", "conv1d_qkv"}
-"""Styles of presets for layers whose columns are the output features."""
 
 _KEY_VALUE = {"k_proj", "v_proj", "key", "value"}
 """Names of modules that compute only keys or only values."""
@@ -318,29 +340,15 @@ def check_shapes(
 def _axis_and_sections(
     name: str, style: str, shape: list[int]
 ) -> tuple[int | None, tuple[int, ...] | None]:
-    kind = _PACKED.get(style, {style})
-    if kind & _OUTPUT:
-        axis: int | None = max(len(shape) - 2, 0)  # experts are stacked along the first axis
-    elif kind & _INPUT:
-        axis = len(shape) - 1 if len(shape) > 1 else None  # each rank has the whole bias
-    elif style in _CONV1D:
-        return _conv1d(style, shape)
-    elif style == "channels":
-        return 0, None
-    else:
+    if style not in _STYLES:
         rule = "a style of transformers that splitjit does not know; split this tensor by patterns"
         raise SplitError("files", f"{name}, style {shorten(style)}", rule)
-    if style not in _PACKED or axis is None:
-        return axis, None
-    return axis, (shape[axis] // 2,) * 2
-
-
-def _conv1d(style: str, shape: list[int]) -> tuple[int | None, tuple[int, ...] | None]:
-    """Return the axis and the sections of a Conv1D, whose columns are the output features."""
-    axis = len(shape) - 1
-    if style == "conv1d_rowwise":
-        return (0 if axis else None), None
-    return axis, (shape[axis] // 3,) * 3 if style == "conv1d_qkv" else None
+    known = _STYLES[style]
+    if len(shape) < 2 and not known.bias:
+        return None, None
+    axis = max(len(shape) + known.axis, 0) if known.axis < 0 else known.axis
+    count = known.sections
+    return axis, (shape[axis] // count,) * count if count > 1 else None
 
 
 def _fused_groups(plan: ModelPlan, name: str, target: str, length: int) -> Choice:
@@ -371,10 +379,9 @@ def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | No
     """
     *path, module, _ = ["", *name.split(".")]
     attention = any("attn" in part or "attention" in part.lower() for part in path)
-    if not attention or style not in _BY_HEADS | _CONV1D:
+    if not attention or not _STYLES[style].heads:
         return None, False
-    if style == "conv1d_qkv":
-        length //= 3
+    length //= _STYLES[style].sections
     separate = module in _KEY_VALUE
     fused = "qkv" in module or "query_key_value" in module
     heads = _heads(plan, path)[separate or fused]
