@@ -45,7 +45,7 @@ TARGETS = {
     "_copy/layout.py": KERNELS,
     "_copy/overlap.py": "test_overlap.py test_out.py test_model.py",
     "_copy/outputs.py": "test_out.py test_overlap.py",
-    "_njit/copying.py": "test_overloads.py",
+    "_njit/functions.py": "test_overloads.py",
 }
 ONLY_SPEED = (
     "build",
