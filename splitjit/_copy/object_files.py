@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import os
-import platform
-import secrets
 import sys
 
 import numpy as np
@@ -45,7 +42,7 @@ def read(name: str) -> bytes | None:
 def write(name: str, code: bytes) -> None:
     """Put the object of a kernel into the cache, if the system allows it."""
     target = path(name)
-    unfinished = f"{target}.{secrets.token_hex(8)}"
+    unfinished = f"{target}.{os.urandom(8).hex()}"
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(unfinished, "wb") as file:
@@ -59,6 +56,8 @@ def write(name: str, code: bytes) -> None:
 
 def _sealed(target: str, code: bytes) -> bytes:
     """Return what the file of an object holds."""
+    import hashlib  # here, as `import splitjit` alone does not need it
+
     return _MAGIC + hashlib.sha256(os.path.basename(target).encode() + code).digest() + code
 
 
@@ -93,6 +92,9 @@ def user_cache() -> str:
 
 @functools.cache
 def _digest() -> str:
+    import hashlib
+    import platform
+
     import llvmlite
     import llvmlite.binding as llvm
 
