@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from splitjit._plan.arguments import sequence
 from splitjit._plan.classes import carries_meaning
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, SplitTypeError, kind_of
+
+_shape, _dtype = operator.attrgetter("shape"), operator.attrgetter("dtype")
 
 
 class Targets(NamedTuple):
@@ -63,21 +66,18 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
     if given is None:
         received = f"out of type {kind_of(out)}"
         raise SplitTypeError("split", received, "must be a sequence of ndarrays")
-    if len(given) == len(plan.sizes):
-        addresses = []
-        for part, shape in zip(given, plan.output_shapes, strict=True):
-            if type(part) is not np.ndarray or part.shape != shape or part.dtype is not dtype:
-                break
-            try:
-                addresses.append(addressof(from_buffer(part)))
-            except (
-                TypeError,
-                ValueError,
-            ):  # neither writeable nor C-contiguous, or a foreign dtype
-                break
-        else:
+    # Each `map` compares all outputs in C: in a loop of Python, the checks take twice the time.
+    count = plan._count
+    if (
+        list(map(type, given)) == [np.ndarray] * count
+        and tuple(map(_shape, given)) == plan.output_shapes
+        and list(map(_dtype, given)) == [dtype] * count
+    ):
+        try:
             parts = list(given)
-            return Targets(parts, parts, tuple(addresses))
+            return Targets(parts, parts, tuple(map(addressof, map(from_buffer, parts))))
+        except (TypeError, ValueError):  # neither writeable nor C-contiguous, or a foreign dtype
+            pass
     return _check_other_out(plan, dtype, given)
 
 
