@@ -38,7 +38,7 @@ SURVIVORS = 0.25
 """The greatest share of defects that may survive: most of these change only the speed."""
 
 MEMORY = "test_memory.py::test_nothing_outside_of_a_buffer_is_touched"
-KERNELS = f"test_layout.py test_split.py test_out.py test_entry.py test_overlap.py {MEMORY}"
+KERNELS = f"test_layout.py test_split.py test_out.py test_compiled.py test_overlap.py {MEMORY}"
 TARGETS = {
     # files, relative to the package: their tests, the quickest first
     "_kernels/*.py": KERNELS,

@@ -16,6 +16,7 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, openvino, plan_split, split
 from tests import processes
 from tests.cases import CASES, RANDOM_CASES, REFUSALS, random_cases
+from tests.conftest import take
 
 da = pytest.importorskip("dask.array")
 
@@ -155,13 +156,14 @@ def test_one_thread_a_chunk(monkeypatch):
 
     from splitjit._copy import threads
 
+    take("parallel", monkeypatch.setattr)
     seen = []
-    count = threads._threads
-    monkeypatch.setattr(threads, "_threads", lambda: seen.append(count()) or seen[-1])
+    allowed = threads._allowed
+    monkeypatch.setattr(threads, "_allowed", lambda: seen.append(allowed()) or seen[-1])
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
     parts = split(da.ones((3000, 400), chunks=(1000, 400)), num_splits=4, axis=1)
     dask.compute(*parts, scheduler="synchronous")
-    assert seen == [1, 1, 1]
+    assert [count for count, _ in seen] == [1, 1, 1]
     assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
 
 

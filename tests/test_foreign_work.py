@@ -264,7 +264,7 @@ def work():
 def split():
     splitjit.warmup()
     check()
-    assert LOADER._loaded == {loads}
+    assert bool(LOADER._loaded) == {loads}
 
 busy = threading.Thread(target=work, daemon=True)
 busy.start()
