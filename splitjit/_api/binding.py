@@ -130,7 +130,7 @@ class Binding(Generic[Part]):
         if outputs is None or (outputs.layout is None and compiled is not None):
             outputs = recipe.to(targets)
             keep(self._outputs, x.strides, outputs, len(self._out))
-        recipe.copy(x, targets, outputs)
+        recipe.copy(x, targets.parts, outputs)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
         """Let a copy bind the copied arrays, because a binding holds addresses of its arrays."""

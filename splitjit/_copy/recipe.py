@@ -26,7 +26,13 @@ from splitjit._copy.compiled import Compiled
 from splitjit._copy.crossovers import gains
 from splitjit._copy.layout import CopyLayout, strided_layout
 from splitjit._copy.loading import LOADER
-from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
+from splitjit._copy.outputs import (
+    Targets,
+    addresses_of,
+    check_apart,
+    check_out,
+    check_source,
+)
 from splitjit._copy.slices import Slices
 from splitjit._plan.arguments import check_views
 from splitjit._plan.cache import keep
@@ -167,10 +173,17 @@ class Recipe:
 
     def into(self, x: np.ndarray, out: Any) -> list[np.ndarray]:
         """Copy `x` to the arrays of `out`; refuse an `out` that does not fit."""
-        targets = check_out(self._plan, x.dtype, out)
         if self.compiled is None:
             self.pays(x.dtype, given=True)
-        self.copy(x, targets, self.to(targets))
+        if type(out) is list:  # in a loop, these are mostly the outputs of an earlier call
+            given = out.copy()
+            outputs = self._outputs.get(addresses_of(self._plan, x.dtype, given))
+            if outputs is not None:
+                self.copy(x, given, outputs)
+                return given
+            out = given
+        targets = check_out(self._plan, x.dtype, out)
+        self.copy(x, targets.parts, self.to(targets))
         return targets.given
 
     def to(self, targets: Targets) -> Outputs:
@@ -183,14 +196,14 @@ class Recipe:
             keep(self._outputs, targets.addresses, outputs, self._plan._count)
         return outputs
 
-    def copy(self, x: np.ndarray, targets: Targets, outputs: Outputs) -> None:
-        """Copy `x` to targets that `to` has checked; refuse an `x` that shares their memory."""
+    def copy(self, x: np.ndarray, parts: list[np.ndarray], outputs: Outputs) -> None:
+        """Copy `x` to parts that `to` has checked; refuse an `x` that shares their memory."""
         source = address_of(x)
         if outputs.meet(source + self._start, source + self._stop):
-            check_source(x, targets.parts)
+            check_source(x, parts)
         compiled, layout = self.compiled, outputs.layout
         if compiled is None or layout is None or not compiled.copy(source, 0, layout):
-            self.slices.into(x, targets.parts)
+            self.slices.into(x, parts)
 
     def pays(self, dtype: np.dtype, *, given: bool) -> bool:
         """Count a copy by NumPy; change to compiled code if that pays now. Return whether it did.
