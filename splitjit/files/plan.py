@@ -129,7 +129,7 @@ class FilePlan:
     left_out : tuple of str
         Names of tensors that no part holds.
     record : Record, optional
-        What the parts say about themselves: a record of `splitjit.checkpoints`.
+        What the parts say about themselves: a record of ``splitjit.checkpoints``.
     """
 
     paths: tuple[Path, ...]
