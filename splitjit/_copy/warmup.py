@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Iterable
 
@@ -60,6 +59,8 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
 
 def _remove_older() -> None:
     """Remove what earlier versions of splitjit left in Numba's cache folders."""
+    import hashlib
+
     source = object_files.SOURCE
     named = f"_kernels_{hashlib.sha1(source.encode()).hexdigest()}"
     caches = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(object_files.user_cache(), "numba")
