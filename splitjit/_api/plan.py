@@ -380,7 +380,7 @@ SplitPlan.__module__ = "splitjit"  # pickles then name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest looks only for classes of this module
 
 
-_recent = PLANS.recent.get
+recent_plan = PLANS.recent.get
 
 
 def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
@@ -388,7 +388,7 @@ def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
     if type(axis) is not int:
         axis = integer("axis", axis)
     key = shape, axis, rule
-    plan: SplitPlan | None = _recent(key)
+    plan: SplitPlan | None = recent_plan(key)
     if plan is None and (plan := PLANS.find_older(key)) is None:
         plan = SplitPlan._of_rule(shape, axis, rule)
         PLANS.add(key, plan)
