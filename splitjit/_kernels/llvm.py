@@ -58,3 +58,9 @@ def prefetch_line(builder, address, write=0, locality=2):
     function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
     hints = [ir.Constant(INT32, value) for value in (write, locality, 1)]  # 1: of data
     builder.call(function, [pointer_to(builder, address, BYTE), *hints])
+
+
+def opaque(builder, value):
+    """Return a machine integer about which LLVM knows nothing."""
+    kind = ir.FunctionType(value.type, [value.type])
+    return builder.asm(kind, "", "=r,0", [value], side_effect=False)
