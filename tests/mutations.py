@@ -1227,21 +1227,6 @@ MUTATIONS = [
         "test_dask.py",
     ),
     Mutation(
-        "dask: an unknown length along any axis",
-        "dask.py",
-        "if math.isnan(shape[axis]):",
-        "if any(map(math.isnan, shape)):",
-        "test_dask.py::test_unknown_lengths",
-    ),
-    Mutation(
-        "dask: an unknown length along the axis",
-        "dask.py",
-        "if math.isnan(shape[axis]):",
-        "if math.isnan(shape[-1]):",
-        "test_dask.py::test_unknown_lengths",
-    ),
-    # ---- from the call to the plan, and the sources ---------------------------------------
-    Mutation(
         "split: outputs are left out",
         "_api/split.py",
         "recipe.run(cached_plan(x.shape, axis, rule), x, out, copy)",
