@@ -92,7 +92,7 @@ def address_of(x: Any) -> int:
 def is_in_storage(x: Any) -> bool:
     """Return whether any tensor with memory lies in its storage."""
     with _quiet(x):
-        return lies_in_storage(x)
+        return not int(x.numel()) or lies_in_storage(x)
 
 
 def place_of(x: Any, storages: dict[int, np.ndarray]) -> np.ndarray:

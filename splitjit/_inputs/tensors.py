@@ -209,7 +209,7 @@ def _refuse(x: Any, name: str) -> None:
         rule = "must not be nested; split each tensor of its .unbind()"
     elif x.layout is not torch.strided:
         rule = f"must not have the layout {x.layout}; pass its .to_dense()"
-    elif memory.address_of(x) and x.numel():
+    elif memory.address_of(x):
         if not memory.is_in_storage(x):
             nbytes = x.untyped_storage().nbytes()
             rule = f"its storage was resized to {nbytes} bytes, and its elements need more"
