@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
+import numpy as np
+
 from splitjit._api.split import split
 from splitjit._inputs.arrays import as_array
 from splitjit._plan.arguments import normalize_axis, sequence
@@ -35,7 +37,12 @@ def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> tuple[
             index = normalize_axis(axis, shape)
             plane = (*shape[:index], *shape[index + 1 :])
             part = (*shape[:index], 1, *shape[index + 1 :])
-            planes = [_with_axis(array, i, plane, part) for i, array in enumerate(given)]
+            planes = [
+                array.reshape(part)
+                if type(array) is np.ndarray and array.shape == plane
+                else _with_axis(array, i, plane, part)
+                for i, array in enumerate(given)
+            ]
         split(x, 1, axis=axis, out=planes)
     except SplitError as error:
         refusal = error.named(operator)

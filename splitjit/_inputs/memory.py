@@ -53,20 +53,23 @@ def array_of(x: Any, word: Any) -> np.ndarray | None:
         raise
     except Exception:
         return None
-    return array if (x.data_ptr() and lies_in_storage(x, array)) or not array.size else None
+    return array if not array.size or (x.data_ptr() and lies_in_storage(x)) else None
 
 
-def lies_in_storage(x: Any, array: np.ndarray) -> bool:
-    """Return whether a tensor lies in its storage, which a program may have shrunk.
+def lies_in_storage(x: Any) -> bool:
+    """Return whether a tensor that has elements lies in its storage.
 
-    `array` has the shape and the strides of the tensor.
+    A program may have shrunk the storage.
     """
-    nbytes: int = array.nbytes
-    if nbytes and not array.flags.c_contiguous:  # torch has no negative strides
-        steps = zip(array.shape, array.strides, strict=True)
-        nbytes = array.itemsize + sum([(n - 1) * step for n, step in steps])
-    end: int = int(x.storage_offset()) * array.itemsize + nbytes
-    return end <= int(x.untyped_storage().nbytes())
+    if x.is_contiguous():
+        nbytes = int(x.nbytes)
+    else:  # torch has no negative strides
+        steps = zip(x.shape, x.stride(), strict=True)
+        nbytes = (1 + sum([(int(n) - 1) * int(step) for n, step in steps])) * x.element_size()
+    offset = int(x.storage_offset())
+    if offset:
+        nbytes += offset * x.element_size()
+    return nbytes <= int(x.untyped_storage().nbytes())
 
 
 def _quiet(x: Any) -> Any:
@@ -84,6 +87,12 @@ def address_of(x: Any) -> int:
             return int(x.data_ptr()) if x.untyped_storage().data_ptr() else 0
     except (NotImplementedError, RuntimeError):
         return 0
+
+
+def is_in_storage(x: Any) -> bool:
+    """Return whether any tensor with memory lies in its storage."""
+    with _quiet(x):
+        return not int(x.numel()) or lies_in_storage(x)
 
 
 def place_of(x: Any, storages: dict[int, np.ndarray]) -> np.ndarray:

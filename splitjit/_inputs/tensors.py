@@ -56,12 +56,15 @@ class Tensor(Input):
     ----------
     word : torch.dtype or None
         The dtype of the array if NumPy lacks the dtype of `x`.
+    asks_gradient : bool
+        Whether the gradient alone keeps kernels from the memory.
     """
 
-    __slots__ = ("word",)
+    __slots__ = ("asks_gradient", "word")
 
     def __init__(self, x: Any, array: np.ndarray | None = None, word: Any = None) -> None:
         self.x, self.array, self.mask, self.word = x, array, None, word
+        self.asks_gradient = False
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -87,7 +90,7 @@ class Tensor(Input):
         Kernels with a backward of our own take 1.2 times as long, both ways, at 1 to 16 MB.
         """
         torch = sys.modules["torch"]
-        if not is_compiling() and self.x.requires_grad and reach_of_kernels()(self.x):
+        if self.asks_gradient:
             plan = plan_of(self.shape)
             return list(torch.split_with_sizes_copy(self.x, plan.sizes, plan.axis))
         views = views_of(self.x, plan_of, axis, rule)
@@ -115,9 +118,11 @@ class Tensor(Input):
         Places are None for tensors that torch.compile traces, or whose shapes are symbols.
         """
         x, tensors = self.x, _tensors_of(out)
-        asks_gradients = sys.modules["torch"].is_grad_enabled()
+        torch = sys.modules["torch"]
+        asks_gradients = torch.is_grad_enabled()
+        any_mode = is_compiling() or torch.is_inference_mode_enabled()  # a trace cannot ask
         for i, target in enumerate(tensors):
-            _check_kind(target, i, x.dtype)
+            _check_kind(target, i, x.dtype, any_mode)
             if target.device != x.device:
                 rule = f"must be on the device of x, {x.device}"
                 raise SplitError("split", f"out[{i}] on the device {target.device}", rule)
@@ -165,8 +170,11 @@ def tensor_input(x: Any) -> Tensor:
     given: Tensor | None = None
     if not x.requires_grad:
         given = _ASKED[1](x)
-    elif not sys.modules["torch"].is_grad_enabled() and type(x) in _KNOWN:
+    elif type(x) in _KNOWN:  # `x.numpy()` would raise an error, which takes 30 µs
         given = _ASKED[1](x.detach())
+        if given is not None and sys.modules["torch"].is_grad_enabled():
+            given = Tensor(x)
+            given.asks_gradient = True
     if given is None:
         _refuse(x, "x")
         return Tensor(x)
@@ -202,7 +210,7 @@ def _refuse(x: Any, name: str) -> None:
     elif x.layout is not torch.strided:
         rule = f"must not have the layout {x.layout}; pass its .to_dense()"
     elif memory.address_of(x):
-        if x.device.type == "cpu" and not memory.lies_in_storage(x, memory.place_of(x, {})):
+        if not memory.is_in_storage(x):
             nbytes = x.untyped_storage().nbytes()
             rule = f"its storage was resized to {nbytes} bytes, and its elements need more"
     elif reach_of_kernels()(x) and memory.has_lost_memory(torch, x):
@@ -228,10 +236,10 @@ def _tensors(parts: list[np.ndarray], dtype: Any) -> list[Any]:
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
     """Return the tensors of `out` and their memory; refuse all but CPU tensors of a dtype."""
     tensors = _tensors_of(out)
-    word = memory.words().get(dtype)
+    word, any_mode = memory.words().get(dtype), sys.modules["torch"].is_inference_mode_enabled()
     arrays: list[np.ndarray] = []
     for i, part in enumerate(tensors):
-        _check_kind(part, i, dtype)
+        _check_kind(part, i, dtype, any_mode)
         array = (
             memory.array_of(part, word) if type(part) in _KNOWN else None
         )  # modes: see tensor_input
@@ -251,8 +259,8 @@ def _tensors_of(out: Any) -> list[Any]:
     return list(tensors)
 
 
-def _check_kind(part: Any, i: int, dtype: Any) -> None:
-    """Refuse an output that is no tensor of a dtype, or that torch lets nobody write to."""
+def _check_kind(part: Any, i: int, dtype: Any, any_mode: bool) -> None:
+    """Refuse an output that is no tensor of a dtype, or is one of another mode."""
     if not is_tensor(part):
         hint = "torch.from_numpy makes tensors of arrays"
         received = f"out[{i}] of type {kind_of(part)}"
@@ -260,9 +268,7 @@ def _check_kind(part: Any, i: int, dtype: Any) -> None:
     if part.dtype is not dtype:
         rule = f"the dtype must be the dtype of x, {dtype}"
         raise SplitTypeError("split", f"out[{i}] of dtype {part.dtype}", rule)
-    if is_compiling():  # torch.compile cannot ask this
-        return
-    if part.is_inference() and not sys.modules["torch"].is_inference_mode_enabled():
+    if not any_mode and part.is_inference():
         rule = "a tensor of torch.inference_mode() is written only under this mode"
         raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
 
