@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit._copy import compiled, loading, object_files, recipe, threads
+from splitjit._copy import cache_folder, compiled, loading, object_files, recipe, threads
 from splitjit._kernels import table
 from tests.conftest import needs_kernels, take
 from tests.processes import finish, run, start
@@ -89,6 +89,21 @@ def test_a_kernel_is_compiled_once(split, build, tmp_path):
     assert len(files_in(tmp_path)) == 2
     assert split()._loaded
     assert len(build) == 2
+
+
+def test_numpy_copies_while_another_process_compiles(split, build, tmp_path):
+    split()
+    (kernel,) = files_in(tmp_path, "copy-*.o")
+    kernel.unlink()
+    mark = kernel.with_name(f"{kernel.name}.compiling")
+    mark.touch()
+    build.clear()
+    assert not split()._loaded
+    assert not build
+    os.utime(mark, (0, 0))  # the process that left it has ended
+    assert split()._loaded
+    assert build == ["copy"]
+    assert not mark.exists()
 
 
 def flipped(data):
@@ -232,8 +247,8 @@ def test_versions_and_processors_share_no_file(change, monkeypatch):
 
 def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, monkeypatch):
     """Reproducible builds give all files the same date."""
-    folder = shutil.copytree(object_files.SOURCE, tmp_path / "kernels")
-    monkeypatch.setattr(object_files, "SOURCE", str(folder))
+    folder = shutil.copytree(cache_folder.SOURCE, tmp_path / "kernels")
+    monkeypatch.setattr(cache_folder, "SOURCE", str(folder))
     digests = set()
     for file in ["copy.py", "runs.py", "table.py", "build.py"]:
         digests.add(object_files._digest.__wrapped__())
@@ -250,8 +265,8 @@ def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, 
 def test_a_frozen_application_has_no_source(split, tmp_path, monkeypatch):
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(object_files, "user_cache", lambda: str(tmp_path))
-    monkeypatch.setattr(object_files, "SOURCE", str(tmp_path / "missing"))
+    monkeypatch.setattr(cache_folder, "user_cache", lambda: str(tmp_path))
+    monkeypatch.setattr(cache_folder, "SOURCE", str(tmp_path / "missing"))
     monkeypatch.setattr(object_files, "_digest", object_files._digest.__wrapped__)
     assert split().compiled
     assert not split().compiled
@@ -261,14 +276,14 @@ def test_a_frozen_application_has_no_source(split, tmp_path, monkeypatch):
 def test_the_cache_folder(tmp_path, monkeypatch):
     source, user = tmp_path / "source", tmp_path / "user"
     source.mkdir()
-    monkeypatch.setattr(object_files, "SOURCE", str(source))
-    monkeypatch.setattr(object_files, "user_cache", lambda: str(user))
+    monkeypatch.setattr(cache_folder, "SOURCE", str(source))
+    monkeypatch.setattr(cache_folder, "user_cache", lambda: str(user))
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
-    assert object_files.folder() == str(source / "__pycache__")
+    assert cache_folder.folder() == str(source / "__pycache__")
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert object_files.folder() == str(user / "splitjit")
+    assert cache_folder.folder() == str(user / "splitjit")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert object_files.folder() == str(tmp_path / "splitjit")
+    assert cache_folder.folder() == str(tmp_path / "splitjit")
 
 
 def test_no_place_for_a_cache(split, build, tmp_path):
@@ -314,7 +329,7 @@ def test_an_older_cache_is_removed(tmp_path, monkeypatch):
     for file in [*older, *kept]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    monkeypatch.setattr(object_files, "SOURCE", str(source))
+    monkeypatch.setattr(cache_folder, "SOURCE", str(source))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     splitjit.warmup()
     assert files_in(tmp_path) == sorted(kept)
@@ -333,7 +348,7 @@ def warmup_check(folder):
 def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
     folder = tmp_path / "splitjit"
     folder.mkdir()
-    for file in Path(object_files.folder()).glob(f"*-{object_files._digest()}.o"):
+    for file in Path(cache_folder.folder()).glob(f"*-{object_files._digest()}.o"):
         shutil.copy(file, folder)
     whole = dict.fromkeys(table.KERNELS, "whole")
     assert warmup_check(tmp_path) == (0, whole)
@@ -351,7 +366,7 @@ def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
 
 @pytest.mark.long
 def test_processes_that_start_at_once(tmp_path):
-    """They may compile at the same time, on an empty cache; the last rename wins."""
+    """On an empty cache, one of them compiles, or a few at the same time; the last rename wins."""
     variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     command = (tmp_path, "-c", SPLIT)
     finish(*[start(*command, **variables) for _ in range(PROCESSES)], timeout=600)

@@ -24,7 +24,7 @@ import numpy as np
 
 import splitjit
 from splitjit._cli.lines import say
-from splitjit._copy import cores, object_files
+from splitjit._copy import cache_folder, cores
 from splitjit._copy.addresses import address_of
 from splitjit._copy.compiled import Compiled
 from splitjit._copy.loading import LOADER, never_compiles
@@ -291,7 +291,7 @@ def _time_first_use() -> list[tuple[str, str]]:
     splitjit.warmup()
     seconds = time.perf_counter() - started
     origin = f"compiled {', '.join(LOADER.compiled)}" if LOADER.compiled else "from the cache"
-    return [("kernels", f"{seconds:.2f} s, {origin}"), ("kernel cache", object_files.folder())]
+    return [("kernels", f"{seconds:.2f} s, {origin}"), ("kernel cache", cache_folder.folder())]
 
 
 def _environment() -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Builtin functions of Python whose code is a compiled C function.
+"""Builtin functions of Python whose code is a compiled C function, and other uses of C Python.
 
 Such a call costs 30 ns, as that of `len`. A wrapper by `ctypes` costs 0.3 µs or more.
 """
@@ -9,6 +9,8 @@ import ctypes
 import functools
 from collections.abc import Callable
 from typing import Any
+
+from splitjit._kernels.table import PYTHON_FUNCTIONS
 
 METH_O, METH_FASTCALL = 0x8, 0x80
 """How Python calls the C function: ``(self, x)``, or ``(self, array of arguments, count)``."""
@@ -52,3 +54,16 @@ def builtin(name: str, address: int, flags: int, owner: Any) -> Callable[..., An
 def _new_function() -> Any:
     kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     return kind(("PyCFunction_NewEx", ctypes.pythonapi))
+
+
+def keep_forever(owner: Any) -> Any:
+    """Keep an object to the end of the process: finalizers that split may run very late."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
+    return owner
+
+
+@functools.cache
+def python_functions() -> dict[str, int]:
+    """Return the addresses of the functions of Python that kernels call."""
+    found = {name: getattr(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
+    return {name: ctypes.cast(at, ctypes.c_void_p).value or 0 for name, at in found.items()}

@@ -7,7 +7,7 @@ or if nothing can be loaded, NumPy copies.
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import functools
 import os
 import sys
@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from splitjit._copy import object_files
+from splitjit._copy.builtins import keep_forever, python_functions
 from splitjit._copy.events import debug
 from splitjit._copy.frames import interrupts_import, others_import
-from splitjit._kernels.table import KERNELS, PYTHON_FUNCTIONS
+from splitjit._kernels.table import KERNELS
 
 _RETRY_AFTER = 0.01
 """Seconds after which a split tries again to load, if another thread was importing llvmlite."""
@@ -106,9 +107,9 @@ class _Loader:
             if self._loading[0] != thread or self._loading.count(thread) > 1:
                 return None  # another thread loads, or a signal handler interrupted this one
             if name not in self._loaded:
-                self._loaded[name] = self._load(name, symbols or {})
+                self._loaded[name] = self._load(name, symbols or {}, wait)
             return self._loaded[name]
-        except (ImportError, AttributeError) as error:  # a module is being imported just now
+        except (ImportError, AttributeError, BlockingIOError) as error:  # others are at work
             self._not_before[name] = time.monotonic() + _RETRY_AFTER
             debug("the kernel %s cannot be loaded now: %r", name, error)
         except Exception as error:  # no defect of a compiler or a disk may fail a split
@@ -125,7 +126,7 @@ class _Loader:
         thread in `load` may wait. An error of the compiler is raised.
         """
         if name not in self._loaded:
-            self._loaded[name] = self._load(name, {}, has_lock=True)
+            self._loaded[name] = self._load(name, {}, wait=True, has_lock=True)
         return self._loaded[name]
 
     def _may_try(self, name: str, wait: bool) -> bool:
@@ -134,7 +135,7 @@ class _Loader:
         return wait or time.monotonic() >= self._not_before.get(name, 0.0)
 
     def _load(
-        self, name: str, symbols: Mapping[str, int], *, has_lock: bool = False
+        self, name: str, symbols: Mapping[str, int], wait: bool, has_lock: bool = False
     ) -> dict[str, int]:
         began = time.monotonic()
         code = object_files.read(name)
@@ -147,10 +148,11 @@ class _Loader:
             raise ImportError("a forked child does not compile")
         from splitjit._kernels.build import compile_kernel
 
-        code = compile_kernel(name)  # type: ignore[no-untyped-call]
-        functions = _link(name, code, symbols)
-        self.compiled.append(name)
-        object_files.write(name, code)
+        with contextlib.nullcontext() if wait else object_files.compiling(name):
+            code = compile_kernel(name)  # type: ignore[no-untyped-call]
+            functions = _link(name, code, symbols)
+            self.compiled.append(name)
+            object_files.write(name, code)
         debug("compiled %s in %.3f s", name, time.monotonic() - began)
         return functions
 
@@ -177,11 +179,11 @@ def _link(name: str, code: bytes, symbols: Mapping[str, int]) -> dict[str, int]:
     import llvmlite.binding as llvm
 
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-    for symbol, address in {**_python_functions(), **symbols}.items():
+    for symbol, address in {**python_functions(), **symbols}.items():
         library.import_symbol(symbol, address)
     for function in KERNELS[name]:
         library.export_symbol(function)
-    linked = _keep(library.link(_linker(), f"{name}{time.monotonic_ns()}"))
+    linked = keep_forever(library.link(_linker(), f"{name}{time.monotonic_ns()}"))
     return {function: linked[function] for function in KERNELS[name]}
 
 
@@ -192,19 +194,7 @@ def _linker() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-    return _keep(llvm.create_lljit_compiler(machine, suppress_errors=True))
-
-
-def _keep(owner: Any) -> Any:
-    """Keep an object to the end of the process: finalizers that split may run very late."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
-    return owner
-
-
-@functools.cache
-def _python_functions() -> dict[str, int]:
-    found = {name: getattr(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
-    return {name: ctypes.cast(at, ctypes.c_void_p).value or 0 for name, at in found.items()}
+    return keep_forever(llvm.create_lljit_compiler(machine, suppress_errors=True))
 
 
 LOADER = _Loader()

@@ -12,16 +12,18 @@ import contextlib
 import functools
 import os
 import sys
+import time
+from collections.abc import Iterator
 
 import numpy as np
 
+from splitjit._copy import cache_folder
 from splitjit._copy.events import debug
-from splitjit._kernels import table
 from splitjit._plan import rules
 
 _MAGIC = b"splitjit kernel 1\n"
-SOURCE = os.path.dirname(table.__file__)
-"""The folder of the source of the kernels."""
+_PATIENCE = 60.0
+"""Seconds after which a mark was left by a process that has ended."""
 
 
 def read(name: str) -> bytes | None:
@@ -54,6 +56,24 @@ def write(name: str, code: bytes) -> None:
             os.unlink(unfinished)
 
 
+@contextlib.contextmanager
+def compiling(name: str) -> Iterator[None]:
+    """Mark that this process compiles a kernel; raise BlockingIOError if another one does so."""
+    mark = f"{path(name)}.compiling"
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        if time.time() - os.stat(mark).st_mtime < _PATIENCE:
+            raise BlockingIOError(mark)
+    with contextlib.suppress(OSError):  # without a folder for the mark, there is no cache either
+        os.makedirs(os.path.dirname(mark), exist_ok=True)
+        with open(mark, "wb"):
+            pass
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(mark)
+
+
 def _sealed(target: str, code: bytes) -> bytes:
     """Return what the file of an object holds."""
     import hashlib  # here, as `import splitjit` alone does not need it
@@ -63,31 +83,7 @@ def _sealed(target: str, code: bytes) -> bytes:
 
 def path(name: str) -> str:
     """Return the path of a kernel's file. This imports llvmlite."""
-    return os.path.join(folder(), f"{name}-{_digest()}.o")
-
-
-def folder() -> str:
-    """Return the cache folder.
-
-    It is ``NUMBA_CACHE_DIR`` if that is set, else the ``__pycache__`` beside the source, else a
-    folder of the user, as for Numba's own cache.
-    """
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    if chosen:
-        return os.path.join(chosen, "splitjit")
-    beside = os.path.join(SOURCE, "__pycache__")
-    if os.access(beside if os.path.isdir(beside) else SOURCE, os.W_OK):
-        return beside
-    return os.path.join(user_cache(), "splitjit")
-
-
-def user_cache() -> str:
-    """Return the folder for the caches of this user."""
-    if sys.platform == "win32":
-        return os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
-    if sys.platform == "darwin":
-        return os.path.expanduser("~/Library/Caches")
-    return os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(cache_folder.folder(), f"{name}-{_digest()}.o")
 
 
 @functools.cache
@@ -102,8 +98,8 @@ def _digest() -> str:
     versions = sys.version, sys.platform, np.__version__, llvmlite.__version__
     identity = hashlib.sha256(repr((versions, processor)).encode())
     try:
-        names = [name for name in sorted(os.listdir(SOURCE)) if name.endswith(".py")]
-        for path in (*[os.path.join(SOURCE, name) for name in names], rules.__file__):
+        names = [name for name in sorted(os.listdir(cache_folder.SOURCE)) if name.endswith(".py")]
+        for path in (*[os.path.join(cache_folder.SOURCE, name) for name in names], rules.__file__):
             with open(path, "rb") as source:
                 identity.update(source.read())
     except OSError:  # a frozen application has no source

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit._copy import object_files, threads
+from splitjit._copy import cache_folder, threads
 from splitjit._copy.objects import assign_loop
 from splitjit._plan.dtypes import as_dtype
 from splitjit.errors import SplitTypeError, describe
@@ -61,9 +61,9 @@ def _remove_older() -> None:
     """Remove what earlier versions of splitjit left in Numba's cache folders."""
     import hashlib
 
-    source = object_files.SOURCE
+    source = cache_folder.SOURCE
     named = f"_kernels_{hashlib.sha1(source.encode()).hexdigest()}"
-    caches = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(object_files.user_cache(), "numba")
+    caches = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(cache_folder.user_cache(), "numba")
     for folder in (os.path.join(source, "__pycache__"), os.path.join(caches, named)):
         with contextlib.suppress(OSError):
             for name in os.listdir(folder):
