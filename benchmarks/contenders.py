@@ -111,7 +111,7 @@ def _like_large_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def verified(name: str, case: Case, x: np.ndarray, out: list | None, threads: int) -> Call:
-    """Prepare a contender and call it once; its parts must be those of NumPy."""
+    """Prepare a contender and call it once; check that its parts equal NumPy's."""
     for part in out or ():
         part.fill(0)  # touch the pages, and remove the result of the previous contender
     call = PREPARE[name](case, x, out, threads)

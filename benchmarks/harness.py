@@ -55,8 +55,8 @@ THREADS = 2
 PATIENCE = 120
 """Seconds after which a worker ends itself if it has not finished its order."""
 REST, REST_FROM_ORT = 0.008, 0.04
-"""Seconds of sleep before a turn. After their work, OpenMP's threads spin for 6 ms, and those of
-ONNX Runtime for 29 ms."""
+"""Seconds of sleep before a turn. Idle threads of OpenMP spin for 6 ms,
+and ONNX Runtime's for 29 ms."""
 CALLS_AFTER = 15
 """Calls of a turn of `Contender.after`."""
 

@@ -1,4 +1,4 @@
-"""Split what is no ndarray, as its adapter says: by kernels, or by the library that owns it."""
+"""Split adapted objects: kernels copy them, or the library that owns them does."""
 
 from __future__ import annotations
 

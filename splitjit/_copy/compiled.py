@@ -18,17 +18,15 @@ from typing import Any
 import numpy as np
 
 from splitjit._copy import buffers, structs, threads
-from splitjit._copy.addresses import address_of
+from splitjit._copy.addresses import address_of, offsets_of
 from splitjit._copy.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._copy.crossovers import stream_from
 from splitjit._copy.layout import ALIGNMENT, CopyLayout, block_layout, fresh_layout
 from splitjit._copy.loading import LOADER
 from splitjit._kernels import table
 from splitjit._kernels.table import Expected
+from splitjit._plan.cache import MOST_PARTS
 from splitjit._plan.plan import Plan
-
-_MOST_PARTS = 1 << 12
-"""The most parts for which builtin functions check arrays."""
 
 _BYTE = np.dtype(np.uint8)
 _FLAGS = {"fresh": METH_O, "fresh_checked": METH_O, "check": METH_O}
@@ -101,7 +99,7 @@ class Compiled:
         functions = LOADER.load(loop)
         if functions is None or not threads.THREADS.load():
             return False
-        if plan._count > _MOST_PARTS or not structs.READS_ARRAYS or structs.API is None:
+        if plan._count > MOST_PARTS or not structs.READS_ARRAYS or structs.API is None:
             return True
         code = LOADER.load("entry")
         if code is None:
@@ -122,7 +120,7 @@ class Compiled:
         return True
 
     def _record(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...], loop: int) -> _Record:
-        steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
+        start, stop = offsets_of(plan.shape, strides, dtype.itemsize)
         outputs = self.layout.copy()
         api: Any = structs.API
         expected = Expected(
@@ -133,8 +131,8 @@ class Compiled:
             rank=len(plan.shape),
             axis=plan.axis,
             count=plan._count,
-            start=sum([step for step in steps if step < 0]),
-            stop=sum([step for step in steps if step > 0]) + dtype.itemsize,
+            start=start,
+            stop=stop,
             stream=self._stream,
             loop=loop,
             fresh=self.layout.address,

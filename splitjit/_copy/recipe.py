@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._copy.addresses import address_of
+from splitjit._copy.addresses import address_of, offsets_of
 from splitjit._copy.compiled import Compiled
 from splitjit._copy.crossovers import gains
 from splitjit._copy.layout import CopyLayout, strided_layout
@@ -150,10 +150,7 @@ class Recipe:
     def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
         self._plan, self._strides, self._itemsize = plan, strides, dtype.itemsize
-        # All elements lie between these byte offsets from the first element.
-        steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
-        self._start = sum([step for step in steps if step < 0])
-        self._stop = sum([step for step in steps if step > 0]) + dtype.itemsize
+        self._start, self._stop = offsets_of(plan.shape, strides, dtype.itemsize)
         self.slices = Slices(plan, dtype, strides)
         self.compiled: Compiled | None = None
         self._candidate: Compiled | None = None
