@@ -182,7 +182,7 @@ class Row:
 
     @property
     def of_memcpy(self) -> float:
-        """How many times as fast as `numpy.copyto` this split with `out` is; 0 of objects."""
+        """How many times as fast as `numpy.copyto` this split with `out` is; 0 for objects."""
         return self.seconds.get("memcpy", 0) / self.seconds["out"]
 
     def __str__(self) -> str:

@@ -59,6 +59,7 @@ class VersionedOperator:
     __slots__ = ("_axis", "_name", "_rule", "_version")
 
     _versions: ClassVar[tuple[Version, ...]]
+    """The published versions, the oldest first."""
 
     _axis: int
     _rule: Rule | None
