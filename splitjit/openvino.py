@@ -29,6 +29,17 @@ from splitjit.errors import SplitError, describe
 __all__ = ["Split", "Unknown", "VariadicSplit"]
 
 
+class _PartialShape(Protocol):
+    """An ``openvino.PartialShape``."""
+
+    @property
+    def rank(self) -> Any: ...
+
+
+_Axis = SupportsIndex | Unknown
+_Shape = Sequence[Dim] | Unknown | _PartialShape
+
+
 class Split:
     """Split a tensor into equal parts, as OpenVINO Split-1 does.
 
@@ -97,16 +108,10 @@ class Split:
             raise error.named("OpenVINO Split-1", x="data") from None
 
     @overload
-    def infer_shapes(
-        self, input_shape: Sequence[Dim], axis: SupportsIndex | Unknown
-    ) -> list[SymbolicShape]: ...
+    def infer_shapes(self, input_shape: Sequence[Dim], axis: _Axis) -> list[SymbolicShape]: ...
     @overload
-    def infer_shapes(
-        self, input_shape: Sequence[Dim] | Unknown | _PartialShape, axis: SupportsIndex | Unknown
-    ) -> list[InferredShape]: ...
-    def infer_shapes(
-        self, input_shape: Sequence[Dim] | Unknown | _PartialShape, axis: SupportsIndex | Unknown
-    ) -> Any:
+    def infer_shapes(self, input_shape: _Shape, axis: _Axis) -> list[InferredShape]: ...
+    def infer_shapes(self, input_shape: _Shape, axis: _Axis) -> Any:
         """Return the shapes of the parts.
 
         Parameters
@@ -201,21 +206,15 @@ class VariadicSplit:
 
     @overload
     def infer_shapes(
-        self, input_shape: Sequence[Dim], axis: SupportsIndex | Unknown, split_lengths: Lengths
+        self, input_shape: Sequence[Dim], axis: _Axis, split_lengths: Lengths
     ) -> list[SymbolicShape]: ...
     @overload
     def infer_shapes(
-        self,
-        input_shape: Sequence[Dim] | Unknown | _PartialShape,
-        axis: SupportsIndex | Unknown,
-        split_lengths: Lengths | Unknown,
+        self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown
     ) -> list[InferredShape]: ...
     @completed_by(Split.infer_shapes)
     def infer_shapes(
-        self,
-        input_shape: Sequence[Dim] | Unknown | _PartialShape,
-        axis: SupportsIndex | Unknown,
-        split_lengths: Lengths | Unknown,
+        self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown
     ) -> Any:
         """Return the shapes of the parts.
 
@@ -256,13 +255,6 @@ class VariadicSplit:
             return infer_shapes(_plain(input_shape), _single_axis(axis), (LENGTHS, lengths))
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", split="split_lengths") from None
-
-
-class _PartialShape(Protocol):
-    """An ``openvino.PartialShape``."""
-
-    @property
-    def rank(self) -> Any: ...
 
 
 def _plain(shape: Any) -> Any:
