@@ -199,8 +199,8 @@ class VariadicSplit:
             length may be -1, which stands for the rest of the axis.
         """
         try:
-            rule = LENGTHS, _lengths(split_lengths)
-            return split_by_rule(adapt(data), _single_axis(axis), rule)
+            x, index = adapt(data), _single_axis(axis)
+            return split_by_rule(x, index, (LENGTHS, _lengths(split_lengths)))
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
 
