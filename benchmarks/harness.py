@@ -257,9 +257,9 @@ class Contender:
 
         self.call = slowed
 
-    def calls(self, seconds: float) -> list[int]:
-        """Call for some seconds; return the nanoseconds of each call."""
-        self._rest()
+    def calls(self, seconds: float, rest: float = REST) -> list[int]:
+        """Sleep; then call for some seconds, and return the nanoseconds of each call."""
+        self._rest(rest)
         call, clock, times = self.call, time.perf_counter_ns, []
         before = clock()
         end = before + int(seconds * 1e9)
@@ -361,6 +361,14 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     cells = [[f"{c:.2f}" if isinstance(c, float) else str(c) for c in row] for row in rows]
     lines = [head, ["---", *["--:"] * (len(head) - 1)], *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def time_text(seconds: float | None) -> str:
+    """Write a time with three digits."""
+    if seconds is None:
+        return "-"
+    unit, scale = ("s", 1) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("µs", 1e6)
+    return f"{seconds * scale:.3g} {unit}"
 
 
 def say(*words: object) -> None:

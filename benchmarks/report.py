@@ -6,7 +6,7 @@ Run it from a checkout: ``python benchmarks/report.py --help``.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -51,7 +51,8 @@ SWEEPS = {
 class Result:
     """The seconds that each contender took for one case."""
 
-    case: Case
+    case: str
+    nbytes: int
     seconds: dict[str, float]
 
     @property
@@ -65,15 +66,17 @@ class Result:
         return self.seconds[self.best_peer] / self.seconds[OURS]
 
     @property
+    def limit(self) -> float | None:
+        """Time of the faster plain copy, if there is a compiler."""
+        return min((self.seconds[name] for name in LIMIT if name in self.seconds), default=None)
+
+    @property
     def share(self) -> float | None:
         """Time of the faster plain copy over the time of splitjit: 1 is the limit."""
-        limits = [self.seconds[name] for name in LIMIT if name in self.seconds]
-        return min(limits) / self.seconds[OURS] if limits else None
+        return self.limit / self.seconds[OURS] if self.limit else None
 
-    def as_dict(self) -> dict:
-        """Return the result as a dict for JSON."""
-        case = {"case": str(self.case), "nbytes": self.case.nbytes, "seconds": self.seconds}
-        return case | {"best_peer": self.best_peer, "ratio": self.ratio, "share": self.share}
+
+Results = dict[str, list[Result]]  # by the name of a group, or the title of a sweep
 
 
 def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
@@ -85,24 +88,28 @@ def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
         harness.say(case)
         rounds = 3 if quick else 9 if case.nbytes > QUICK_BYTES else 15
         seconds = harness.measure(harness.contenders(case, fresh=fresh), rounds)
-        results.append(Result(case, seconds))
+        results.append(Result(str(case), case.nbytes, seconds))
     return results
 
 
 # ---- Markdown -------------------------------------------------------------------------
 
 
-def table(group: Group, results: list[Result]) -> str:
-    """Return the results of a group and its summary as Markdown."""
-    head = ["case", "size", OURS, *PEERS, "best peer / ours", "share of limit"]
-    rows = []
-    for result in results:
-        times = [_time(result.seconds.get(name)) for name in (OURS, *PEERS)]
-        share = "-" if result.share is None else result.share
-        size, verdict = _size(result.case.nbytes), _verdict(result, group)
-        rows.append([result.case, size, *times, verdict, share])
-    lines = [f"### {group.title}", "", harness.table(head, rows), "", summary(group, results)]
-    return "\n".join(lines)
+def tables(results: Results) -> str:
+    """Return a table for each group that has results, and its summary, as Markdown."""
+    head = ["case", "size", OURS, *PEERS, "limit", "best peer / ours", "share of limit"]
+    sections = []
+    for name, group in GROUPS.items():
+        rows = []
+        for result in results.get(name, ()):
+            times = [result.seconds.get(who) for who in (OURS, *PEERS)]
+            shown = [harness.time_text(seconds) for seconds in (*times, result.limit)]
+            share = "-" if result.share is None else result.share
+            rows.append([result.case, _size(result.nbytes), *shown, _verdict(result, group), share])
+        if rows:
+            summary = _summary(group, results[name])
+            sections += [f"## {group.title}", harness.table(head, rows), summary]
+    return "\n\n".join(sections)
 
 
 def _size(nbytes: int) -> str:
@@ -110,12 +117,6 @@ def _size(nbytes: int) -> str:
         if nbytes >= scale:
             return f"{nbytes / scale:.4g} {unit}"
     return f"{nbytes} B"
-
-
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
 
 
 def _verdict(result: Result, group: Group) -> str:
@@ -127,7 +128,7 @@ def _verdict(result: Result, group: Group) -> str:
     return ratio
 
 
-def summary(group: Group, results: list[Result]) -> str:
+def _summary(group: Group, results: list[Result]) -> str:
     """Return the smallest and the mean values of a group, next to its goals."""
     ratios = [result.ratio for result in results]
     shares = [result.share for result in results if result.share is not None]
@@ -152,7 +153,12 @@ def _against(value: float, goal: float | None) -> str:
 # ---- plot -----------------------------------------------------------------------------
 
 
-def _figure(sweeps: dict[str, list[Result]]):
+def draw(results: Results, file: Path) -> None:
+    """Draw the speed over the size of the array, for the sweeps among the results."""
+    figures.save(lambda: _figure({title: results[title] for title in SWEEPS}), file)
+
+
+def _figure(sweeps: Results):
     from matplotlib import pyplot
 
     # One panel below the other, so that the text is readable on a narrow screen.
@@ -160,20 +166,19 @@ def _figure(sweeps: dict[str, list[Result]]):
         len(sweeps), 1, figsize=(4.5, 8), sharex=True, sharey=True, layout="constrained"
     )
     for panel, (title, results) in zip(panels, sweeps.items(), strict=True):
-        sizes = [result.case.nbytes for result in results]
-        speeds = [
-            {name: 2e-9 * result.case.nbytes / s for name, s in result.seconds.items()}
-            for result in results
-        ]
-        for name in (OURS, *PEERS):
-            if any(name in speed for speed in speeds):
-                values = [speed.get(name) for speed in speeds]
-                style = {"linewidth": 3, "zorder": 3} if name == OURS else {}
-                panel.plot(sizes, values, label=name, marker="o", markersize=4, **style)
-        limits = [max(speed.get(name, 0) for name in LIMIT) for speed in speeds]
-        if all(limits):
-            ink = pyplot.rcParams["text.color"]
-            panel.plot(sizes, limits, "--", color=ink, label="limit: plain copy in C")
+        sizes = [result.nbytes for result in results]
+        for name in (OURS, *PEERS, None):
+            times = [r.seconds.get(name) if name else r.limit for r in results]
+            if not any(times):
+                continue
+            speeds = [s and 2e-9 * nbytes / s for nbytes, s in zip(sizes, times, strict=True)]
+            style = {"marker": "o", "markersize": 4, "label": name}
+            if name == OURS:
+                style |= {"linewidth": 3, "zorder": 3}
+            elif name is None:
+                ink = pyplot.rcParams["text.color"]
+                style = {"linestyle": "--", "color": ink, "label": "limit: plain copy in C"}
+            panel.plot(sizes, speeds, **style)
         panel.set(title=title, xlabel="bytes of the array", xscale="log", yscale="log")
         panel.grid(alpha=0.3)
         panel.set_ylabel("GB/s, read and written")
@@ -197,13 +202,11 @@ def main() -> None:
     machine = harness.describe() + " A quick run: for a first look only." * options.quick
     groups = {name: GROUPS[name] for name in options.group or GROUPS}
     results = {name: run(g.cases, g.fresh, options.quick) for name, g in groups.items()}
-    tables = [table(groups[name], found) for name, found in results.items() if found]
     if options.plot:
-        sweeps = {title: run(cases, False, options.quick) for title, cases in SWEEPS.items()}
-        figures.save(lambda: _figure(sweeps), options.plot)
-        results |= sweeps
-    data = {name: [result.as_dict() for result in found] for name, found in results.items()}
-    harness.finish(options, machine, "\n\n".join(tables), {"results": data})
+        results |= {title: run(cases, False, options.quick) for title, cases in SWEEPS.items()}
+        draw(results, options.plot)
+    data = {name: [asdict(result) for result in found] for name, found in results.items()}
+    harness.finish(options, machine, tables(results), {"results": data})
 
 
 if __name__ == "__main__":

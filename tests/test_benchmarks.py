@@ -13,12 +13,14 @@ import pytest
 from benchmarks import (
     busy,
     contenders,
+    documentation,
     gate,
     harness,
     landscape,
     milestones,
     processes,
     publish,
+    report,
     scaling,
     strided,
 )
@@ -167,20 +169,6 @@ def test_an_unknown_revision_is_no_alarm(capfd):
 # ---- busy -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("times", "seconds"),
-    [
-        ([MS] * 300, 0.0),
-        ([12 * MS] * 20 + [MS] * 300, 0.2),
-        ([12 * MS] * 100, None),
-        ([MS, 12 * MS, 12 * MS] * 100, None),  # most calls are still slow
-        ([700 * MS] + [MS] * 300, 0.7),  # one stall, longer than a window
-    ],
-)
-def test_recovery_time(times, seconds):
-    assert busy.recovery_time(times, 1.1 * MS) == pytest.approx(seconds)
-
-
 def test_a_team_s_rate_is_the_sum_of_its_workers():
     found = busy.summary([[10 * MS] * 10, [40 * MS] * 5])
     assert found["rate"] == pytest.approx(100 + 25)
@@ -198,8 +186,7 @@ def test_the_rival_is_the_one_of_the_highest_rate():
     results.append({**results[1], "size": "50 MB", "rate": 1000})
     ratios = {"throughput": pytest.approx(0.9), "p99": pytest.approx(1 / 0.9)}
     assert busy.compare(results) == [{**key, "rival": "splitjit, one thread", **ratios}]
-    recovery = {"load": "one busy program", "contender": "splitjit", "seconds": None, **key}
-    assert "| more than 4 s |" in busy.tables(results, [recovery])
+    assert "| 11 MB | out | torch | 5 ms (10 ms) |" in busy.tables(results)
 
 
 # ---- processes ------------------------------------------------------------------------
@@ -313,6 +300,75 @@ def test_maps_are_drawn(tmp_path):
     landscape.draw(FOUND, tmp_path)
     names = ["landscape-16MB-dark.svg", "landscape-16MB-light.svg"]
     assert sorted(file.name for file in tmp_path.iterdir()) == names
+
+
+# ---- documentation --------------------------------------------------------------------
+
+
+def invented(folder):
+    """Write results of all steps, in which each contender has one time; return the folder."""
+
+    def write(step, **results):
+        known = {"machine": "2026-01-02, Linux, A (R) CPU, 2 threads; Python 3.13.", "cores": 2}
+        (folder / f"{step}.json").write_text(json.dumps({**known, "commit": "abc", **results}))
+
+    seconds = {
+        "splitjit": 3e-3,
+        "numpy": 6e-3,
+        "NumPy, slices": 5e-3,
+        "torch": 2e-3,
+        "memcpy": 1e-3,
+    }
+    groups = {name: group.cases for name, group in report.GROUPS.items()} | report.SWEEPS
+    write("report", results={
+        name: [{"case": str(case), "nbytes": case.nbytes, "seconds": seconds} for case in cases]
+        for name, cases in groups.items()
+    })  # fmt: skip
+    for step, (size, outputs) in {
+        "busy": ("50 MB", "fresh"),
+        "planes": ("4K frame", "out"),
+    }.items():
+        write(step, results=[
+            {"situation": name, "size": size, "outputs": outputs, "contender": who}
+            | {"rate": 1 / s, "mean": s, "p99": s}
+            for name in busy.SITUATIONS
+            for who, s in [("splitjit", 4e-3), ("NumPy, split", 1e-2), ("NumPy, slices", 8e-3)]
+        ])  # fmt: skip
+    times = {"splitjit": 2e-6, "NumPy, slices": 3e-6, "torch": 5e-6}
+    write("processes", results=[["fresh", who, "256x2304", [s]] for who, s in times.items()])
+    write("landscape", cells=[["out", 1 << 24, 2, 64, 0.7, 2.0]])
+    return folder
+
+
+def test_pages_are_written_from_results(tmp_path):
+    found = documentation.Measured(invented(tmp_path))
+    text = {page.name: text for page, text in documentation.pages(found).items()}
+    row = (
+        "(2048, 22016) float32, axis 1, into 2, `out=` | 3 ms | 6 ms | 5 ms | torch **2 ms** | 1 ms"
+    )
+    assert row in text["README.md"]
+    assert (
+        "| (2160, 3840, 3) uint8 into channels, `out=` | **4 ms** | 10 ms | 8 ms |  |  |"
+        in (text["README.md"].split("**Beside one busy program**")[1])
+    )
+    assert "2026-01-02, on 2 cores of A (R) CPU (commit abc)" in text["README.md"]
+    words = " ".join(text["performance.md"].split())
+    assert "splitjit is 2 to 2 times as fast as NumPy for pixels" in words
+    assert "splitjit takes 0.5 to 0.5 times as long as NumPy's slices" in words
+    assert (
+        "| report | long | (2048, 22016) float32, axis 1 → 2x11008 | 3 ms | torch | 2 ms | 0.67 |"
+        in (text["results.md"])
+    )
+
+
+def test_results_of_several_commits_are_refused(tmp_path):
+    file = invented(tmp_path) / "busy.json"
+    file.write_text(file.read_text().replace('"abc"', '"other"'))
+    with pytest.raises(SystemExit, match="several commits"):
+        documentation.Measured(tmp_path)
+
+
+# ---- the history ----------------------------------------------------------------------
 
 
 def test_each_milestone_has_results_of_the_whole_history():
