@@ -6,7 +6,6 @@ import sys
 COMMANDS = {
     "gate": "did a change make a split slower?",
     "report": "how fast are splits, compared with other libraries and the limit of the memory?",
-    "scaling": "how do splits scale with threads?",
     "busy": "how fast are they while other programs use the cores?",
     "processes": "how fast are splits of 9 KB to 11 MB, over several processes?",
     "strided": "how fast are splits of transposed sources, compared with NumPy's slices?",

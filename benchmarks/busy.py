@@ -1,9 +1,4 @@
-"""Splits on a busy machine, beside one thread, NumPy and other peers.
-
-Run it from a checkout on Linux: ``python benchmarks/busy.py --help``.
-"""
-
-from __future__ import annotations
+"""Splits on a busy machine, beside one thread, NumPy and other peers; for Linux."""
 
 import argparse
 import sys

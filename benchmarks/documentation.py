@@ -4,8 +4,6 @@ Run it from a checkout: ``python benchmarks/documentation.py --help``. docs/meas
 results; ``--from docs/measured`` writes the pages again without measuring.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -31,7 +29,7 @@ STEPS = {  # minutes on two cores, the command, and what --quick adds
     "busy": (9, "busy --outputs fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
     "planes": (4, "busy --outputs out --size '4K frame'", "--seconds 0.05"),
     "processes": (5, "processes", "--processes 1 --rounds 1"),
-    "landscape": (12, "map --total 64K 1M 16M 64M", "--seconds 0 --parts 2 16 --run 1 64 1K"),
+    "landscape": (12, "map --total 64K 1M 16M 64M", "--rounds 1 --parts 2 16 --run 1 64 1K"),
 }
 ROWS, NUMPY = CASES["readme"]["rows"], "NumPy, slices"
 NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "opencv": "OpenCV"}

@@ -1,9 +1,4 @@
-"""Say which splits became slower than in another version, and exit with 1 if one did.
-
-Run it from a checkout: ``python benchmarks/gate.py --help``.
-"""
-
-from __future__ import annotations
+"""Say which splits became slower than in another version, and exit with 1 if one did."""
 
 import contextlib
 import random

@@ -1,10 +1,4 @@
-"""Measure the milestones of the project with asv, and draw them.
-
-Run it from a checkout: ``python benchmarks/milestones.py --help``. ``milestones.txt`` has a commit
-and a name for each step of docs/history.md.
-"""
-
-from __future__ import annotations
+"""Measure the milestones of the project with asv, and draw them: the steps of docs/history.md."""
 
 import argparse
 import json
@@ -18,7 +12,7 @@ from pathlib import Path
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import figures
+from benchmarks import harness
 from benchmarks.harness import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -110,7 +104,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         measure(options.measure, options.complete)
-    figures.save(draw, options.file)
+    harness.save(draw, options.file)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ asv shows only first parents of the branch. A commit inside of a merge is shown 
 brought it to the branch. Milestones have their names.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

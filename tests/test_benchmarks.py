@@ -21,7 +21,6 @@ from benchmarks import (
     processes,
     publish,
     report,
-    scaling,
     strided,
 )
 from benchmarks.contenders import CORES, Case, allocate
@@ -200,7 +199,7 @@ def test_the_best_peer_is_compared():
         ("out", "torch", "1x2304"): [5e-6],
     }
     table = processes.tables(medians)
-    assert "| splitjit, µs | 2 |" in table
+    assert "| splitjit | 2 µs |" in table
     assert "| torch, over ours | 2.50 |" in table
     assert "| best peer over splitjit | 1.50 |" in table
     assert "splitjit, bind: least 3.00" in table
@@ -451,19 +450,19 @@ def test_pages_load_fetched_scripts(tmp_path, monkeypatch):
 def test_the_report_of_threads(tmp_path, monkeypatch, capsys):
     """Each number of threads has a row and a mark; more threads than cores are refused."""
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(scaling, "CASES", {"short": Case((1000, 6), 1, (3, 3))})
+    monkeypatch.setattr(report, "THREADED", {"short": Case((1000, 6), 1, (3, 3))})
     counts = [str(n) for n in range(1, CORES + 1)]
-    command = ["scaling.py", "--quick", "--plot", str(tmp_path / "threads.svg"), "--threads"]
+    command = ["report.py", "--quick", "--plot", str(tmp_path / "threads.svg"), "--threads"]
     monkeypatch.setattr(sys, "argv", [*command, *counts])
-    scaling.main()
+    report.main()
     assert capsys.readouterr().out.count("| short: (1000, 6)") == CORES
     assert (tmp_path / "threads-dark.svg").exists()
     monkeypatch.setattr(sys, "argv", [*command, str(CORES + 1)])
     with pytest.raises(SystemExit):
-        scaling.main()
+        report.main()
 
 
-COMMANDS = ["gate", "report", "busy", "processes", "strided", "landscape", "checkpoints", "scaling"]
+COMMANDS = ["gate", "report", "busy", "processes", "strided", "landscape", "checkpoints"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
