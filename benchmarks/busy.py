@@ -150,7 +150,7 @@ def main() -> None:
     parser = harness.parser(__doc__, *lists.items(), ("--contender", CONTENDERS), before=True)
     add = parser.add_argument
     add("--rounds", type=int, default=3, help="turns of each contender in a case")
-    add("--seconds", type=float, default=1.0, help="length of a turn")
+    add("--seconds", type=float, default=0.8, help="length of a turn")
     options = parser.parse_args()
     options.contender += [BEFORE] * bool(options.before)
 

@@ -27,7 +27,7 @@ KEPT = ROOT / "docs" / "measured"
 STEPS = {  # minutes on two cores, the command, and what --quick adds
     "report": (13, "report --plot build/sizes.svg", "--quick"),
     "busy": (9, "busy --outputs fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
-    "planes": (4, "busy --outputs out --size '4K frame'", "--seconds 0.05"),
+    "planes": (5, "busy --outputs out --size '4K frame'", "--seconds 0.05"),
     "processes": (5, "processes", "--processes 1 --rounds 1"),
     "landscape": (12, "map --total 64K 1M 16M 64M", "--rounds 1 --parts 2 16 --run 1 64 1K"),
 }
@@ -183,13 +183,16 @@ def main() -> None:
     add = parser.add_argument
     add("--from", dest="folder", type=Path, metavar="DIR", help="do not measure: read the results")
     add("--quick", action="store_true", help="a first look, in 10 minutes; do not commit its pages")
+    add("--step", nargs="+", choices=STEPS, default=[*STEPS], help="repeat only these measurements")
     options = parser.parse_args()
     folder = options.folder or ROOT / "build" / "measured"  # git ignores it: no dirty commits
     if not options.folder:
         folder.mkdir(parents=True, exist_ok=True)
-        harness.say(f"about {10 if options.quick else sum(of[0] for of in STEPS.values())} minutes")
-        for name, (minutes, command, less) in STEPS.items():
-            harness.say(f"== {name}" if options.quick else f"== {name}: {minutes} minutes")
+        steps = {name: STEPS[name] for name in options.step}
+        minutes = 10 if options.quick else sum(step[0] for step in steps.values())
+        harness.say(f"{', '.join(steps)}: about {minutes} minutes")
+        for name, (_, command, less) in steps.items():
+            harness.say(f"== {name}")
             words = shlex.split(f"{command} {less * options.quick}")
             run = [sys.executable, "-m", "benchmarks", *words, "--json", folder / f"{name}.json"]
             subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

@@ -246,7 +246,8 @@ class Contender:
         """Leave one core to the main thread, or to every thread that the process has now."""
         core = min(os.sched_getaffinity(0))
         for thread in os.listdir("/proc/self/task") if everything else ("0",):
-            os.sched_setaffinity(int(thread), {core})
+            with contextlib.suppress(ProcessLookupError):  # the thread has ended meanwhile
+                os.sched_setaffinity(int(thread), {core})
 
     def _rest(self, seconds: float) -> None:
         time.sleep(seconds)

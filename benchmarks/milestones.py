@@ -34,14 +34,12 @@ def measure(machine: str, complete: int) -> None:
     shutil.rmtree(made, ignore_errors=True)
     asv = [sys.executable, "-m", "asv"]
     subprocess.run([*asv, "machine", "--yes", "--machine", machine], cwd=ROOT, check=True)
+    commits = [*milestones()]
     with tempfile.TemporaryDirectory() as folder:
-        for suites, commits in [
-            (["--bench", "History"], [*milestones()]),
-            (["--bench", "^(?!history)"], [*milestones()][-complete:]),
-        ]:
-            file = Path(folder, "commits")
-            file.write_text("\n".join(commits) + "\n")
-            run = [*asv, "run", "--machine", machine, *suites, f"HASHFILE:{file}"]
+        file = Path(folder, "commits")
+        for suites, chosen in {"History": commits, "^(?!history)": commits[-complete:]}.items():
+            file.write_text("\n".join(chosen) + "\n")
+            run = [*asv, "run", "--machine", machine, "--bench", suites, f"HASHFILE:{file}"]
             subprocess.run(run, cwd=ROOT, check=True)
     shutil.rmtree(RESULTS)
     shutil.copytree(made, RESULTS)

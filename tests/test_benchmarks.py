@@ -82,6 +82,15 @@ def test_a_worker_narrows_its_affinity(everything):
         assert len(os.sched_getaffinity(worker.process.pid)) == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
+def test_threads_that_end_meanwhile_are_not_narrowed(monkeypatch):
+    def gone(*_):
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "sched_setaffinity", gone)
+    harness.Contender("NumPy, slices").narrow(True)
+
+
 def test_busy_programs_end_with_their_block(monkeypatch):
     started = []
 
