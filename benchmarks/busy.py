@@ -3,10 +3,10 @@
 import argparse
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
 from statistics import geometric_mean
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,13 +27,12 @@ SIZES = {
 OUTPUTS = ("fresh", "out")
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(NamedTuple):
     """The load on the machine while a contender splits."""
 
     programs: int = 0  # programs that each keep one core busy
     processes: int = 1  # workers of the contender that split at the same time
-    narrow: str | None = None  # threads whose affinity is narrowed after parallel splits
+    narrow: str = ""  # threads whose affinity is narrowed after parallel splits
 
 
 SITUATIONS = {
@@ -117,31 +116,29 @@ def compare(results: list[dict], contender: str = OURS) -> list[dict]:
 def tables(results: list[dict]) -> str:
     """Return the times, and the comparison with the rivals, as Markdown."""
     situations = [name for name in SITUATIONS if any(r["situation"] == name for r in results)]
-    cells = {
-        (r["size"], r["outputs"], r["contender"], r["situation"]): (
-            f"{time_text(r['mean'])} ({time_text(r['p99'])})"
-        )
-        for r in results
-    }
-    rows = [
-        [*key, *(cells.get((*key, s), "-") for s in situations)]
-        for key in dict.fromkeys(key[:3] for key in cells)
-    ]
-    lines = ["Mean time of a split, and in parentheses its 99th percentile:", ""]
-    lines += [table(["size", "outputs", "contender", *situations], rows)]
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for r in results:
+        cells = rows.setdefault((r["size"], r["outputs"], r["contender"]), {})
+        cells[r["situation"]] = f"{time_text(r['mean'])} ({time_text(r['p99'])})"
+    times = [[*key, *map(cells.get, situations)] for key, cells in rows.items()]
 
-    rows = []
+    comparisons = []
     for name, situation in product((OURS, BEFORE), situations):
         if found := [c for c in compare(results, name) if c["situation"] == situation]:
             worst = min(found, key=lambda c: c["throughput"])
             case = f"{worst['size']}, {worst['outputs']}, {worst['rival']}"
             mean = geometric_mean(c["throughput"] for c in found)
-            slowest = max(c["p99"] for c in found)
-            rows.append([name, situation, mean, f"{worst['throughput']:.2f} ({case})", slowest])
+            least, p99 = f"{worst['throughput']:.2f} ({case})", max(c["p99"] for c in found)
+            comparisons.append([name, situation, mean, least, p99])
     head = ["contender", "situation", "throughput, mean", "throughput, least", "p99, most"]
-    lines += ["", "Relative to the best of one thread and NumPy in each case:", ""]
-    lines += [table(head, rows)]
-    return "\n".join(lines)
+    return "\n\n".join(
+        [
+            "Mean time of a split, and in parentheses its 99th percentile:",
+            table(["size", "outputs", "contender", *situations], times),
+            "Relative to the best of one thread and NumPy in each case:",
+            table(head, comparisons),
+        ]
+    )
 
 
 def main() -> None:

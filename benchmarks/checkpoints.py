@@ -18,30 +18,13 @@ import numpy as np
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import harness
+from benchmarks import contenders, harness
 from benchmarks.contenders import BEFORE, OURS
 from benchmarks.harness import ROOT
 
 PARTS = 2
-HIDDEN, FEED_FORWARD, KEYS, VOCABULARY, LAYERS = 2048, 5632, 512, 16000, 12
-WEIGHTS = {
-    "self_attn.q_proj": (HIDDEN, HIDDEN),
-    "self_attn.k_proj": (KEYS, HIDDEN),
-    "self_attn.v_proj": (KEYS, HIDDEN),
-    "self_attn.o_proj": (HIDDEN, HIDDEN),
-    "mlp.gate_proj": (FEED_FORWARD, HIDDEN),
-    "mlp.up_proj": (FEED_FORWARD, HIDDEN),
-    "mlp.down_proj": (HIDDEN, FEED_FORWARD),
-    "input_layernorm": (HIDDEN,),
-    "post_attention_layernorm": (HIDDEN,),
-}
-CASES = {
-    "axis 0": {"*_proj.*": 0, "*embed*": 0, "*head*": 0},
-    "axis 1": {"*_proj.*": 1, "*embed*": 1, "*head*": 1},
-    "tensor parallel": {"*.o_proj.*": 1, "*.down_proj.*": 1, "*_proj.*": 0},
-}
-"""The axis that each pattern splits. Tensors that no pattern matches are copied."""
-
+WEIGHTS, CASES = contenders.CASES["checkpoint"]["weights"], contenders.CASES["checkpoint"]["axes"]
+LAYERS = 12
 COPY, PEERS = "cp", ("safetensors", "torch")
 Results = dict[str, dict[str, list[dict[str, float]]]]  # by case and contender
 
@@ -88,7 +71,7 @@ def make_checkpoint(path: Path) -> None:
     from safetensors.numpy import save_file
 
     rng = np.random.default_rng(0)
-    shapes = {"embed_tokens": (VOCABULARY, HIDDEN), "lm_head": (VOCABULARY, HIDDEN)}
+    shapes = {"embed_tokens": (16000, 2048), "lm_head": (16000, 2048)}
     for i in range(LAYERS):
         shapes |= {f"layers.{i}.{name}": shape for name, shape in WEIGHTS.items()}
     drawn = {
@@ -143,7 +126,7 @@ def measure(options: argparse.Namespace, folder: Path) -> Results:
     maker = multiprocessing.Process(target=make_checkpoint, args=(whole,))
     maker.start()
     maker.join()
-    contenders = [COPY, OURS, *options.peer, *[BEFORE] * bool(options.before)]
+    names = [COPY, OURS, *options.peer, *[BEFORE] * bool(options.before)]
     results: Results = {}
     for case in options.case:
         shutil.rmtree(parts, ignore_errors=True)
@@ -165,7 +148,7 @@ def measure(options: argparse.Namespace, folder: Path) -> Results:
                 return found
 
             harness.say(f"{verb}, {case}")
-            results[f"{verb}, {case}"] = harness.in_turns(contenders, options.rounds, turn)
+            results[f"{verb}, {case}"] = harness.in_turns(names, options.rounds, turn)
             harness.say(table(results))  # an interrupted run has told what it knows
     return results
 

@@ -1,7 +1,6 @@
 """Measure all figures of the documentation in one go, and write them to its pages.
 
-Run it from a checkout: ``python benchmarks/documentation.py --help``. docs/measured keeps the
-results; ``--from docs/measured`` writes the pages again without measuring.
+docs/measured keeps the results; ``--from docs/measured`` writes the pages without measuring.
 """
 
 import argparse
@@ -31,7 +30,7 @@ STEPS = {  # minutes on two cores, the command, and what --quick adds
     "processes": (5, "processes", "--processes 1 --rounds 1"),
     "landscape": (12, "map --total 64K 1M 16M 64M", "--rounds 1 --parts 2 16 --run 1 64 1K"),
 }
-ROWS, NUMPY = CASES["readme"]["rows"], "NumPy, slices"
+NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
 NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "opencv": "OpenCV"}
 
 
@@ -45,16 +44,12 @@ class Measured:
             raise SystemExit(f"the results are of several commits or machines: {runs}")
         ((self.commit, self.cores),) = runs
         self.machine = data["report"]["machine"]
-        self.report = {
-            name: [report.Result(**result) for result in found]
-            for name, found in data["report"]["results"].items()
-        }
+        groups = data["report"]["results"].items()
+        self.report = {name: [report.Result(**result) for result in of] for name, of in groups}
         self.busy = data["busy"]["results"] + data["planes"]["results"]
         self.processes = {tuple(key): times for *key, times in data["processes"]["results"]}
-        self.landscape = [
-            landscape.Found(landscape.Cell(*cell), share, ratio)
-            for *cell, share, ratio in data["landscape"]["cells"]
-        ]
+        cells = data["landscape"]["cells"]
+        self.landscape = [landscape.Found(landscape.Cell(*c[:4]), *c[4:]) for c in cells]
         self.cases: dict[tuple[str, ...], dict[str, float]] = {}  # seconds by contender
         for name, found in self.report.items():
             self.cases |= {("report", name, r.case): r.seconds for r in found}
@@ -68,14 +63,13 @@ class Measured:
 def cost(found: Measured) -> str:
     """Return README's table of costs, with the fastest time of each row in bold."""
     rows = []
-    for title, *keys in ROWS:
+    for title, *keys in CASES["readme"]["rows"]:
         if not keys:
             rows.append([f"**{title}**", *[""] * 5])
         for key, seconds in found.cases.items() if keys else ():
             if all(map(str.startswith, key, keys)):
-                limits = [] if "fresh" in title else [seconds[n] for n in LIMIT if n in seconds]
-                limit = time_text(min(limits)) if limits else ""
-                rows.append([title, *_times(seconds), limit])
+                limits = [seconds[n] for n in LIMIT if n in seconds and "fresh" not in title]
+                rows.append([title, *_times(seconds), time_text(min(limits)) if limits else ""])
     head = ["split", OURS, "`np.split`, copied", "by hand", "fastest other library", "limit"]
     return harness.table(head, rows)
 
@@ -104,30 +98,30 @@ def lost(found: Measured) -> str:
 
 def ratios(found: Measured) -> dict[str, list[float]]:
     """Return ratios by the words that follow them in a sentence: "0.4 to 0.8 of the speed"."""
-    by_group: dict[str, list[report.Result]] = found.report
-    large = [r for name in ("long", "short") for r in by_group.get(name, ()) if r.share]
-    tiny = [r for name in ("tiny", "small") for r in by_group.get(name, ()) if r.nbytes < 9300]
-    scattered = [r for r in large if re.search(r"→ (1[6-9]|[2-9]\d)x1$", r.case)]
-    loaded = [s for (tool, *of), s in found.cases.items() if tool == "busy" and of[0] != "quiet"]
+    large = [r for r in found.report["long"] + found.report["short"] if r.limit]
+    tiny = [r for r in found.report["tiny"] + found.report["small"] if r.nbytes < 9300]
+    scattered = {r.case for r in large if re.search(r"→ (1[6-9]|[2-9]\d)x1$", r.case)}
     fresh = [
-        min(seconds[peer] for peer in ("torch", "onnxruntime") if peer in seconds) / seconds[OURS]
+        min(seconds[name] for name in POOLS if name in seconds) / seconds[OURS]
         for (tool, outputs, case), seconds in found.cases.items()
-        if (tool, outputs) == ("processes", "fresh") and {"torch", "onnxruntime"} & {*seconds}
+        if (tool, outputs) == ("processes", "fresh") and {*POOLS} & {*seconds}
         if 1e6 < processes.CASES[case].nbytes < 5e6
     ]
 
-    def over(name, results):
-        return [r.seconds[name] / r.seconds[OURS] for r in results]
+    def over(name, some):
+        return [r.seconds[name] / r.seconds[OURS] for r in some]
 
+    loaded = [s for (tool, of, _), s in found.cases.items() if tool == "busy" and of != "quiet"]
+    copies = [*large, *found.report["fresh"]]
     return {
-        "of the time of `np.split`": [1 / x for x in over("numpy", [*large, *by_group["fresh"]])],
-        "of the (?:limit's )?speed": [r.share for r in large if r not in scattered],
-        "when rows scatter": [r.share for r in scattered],
-        "times as fast as NumPy for pixels": over("numpy", by_group["short"]),
-        "times for transposed": over("numpy", by_group["transposed"]),
+        "of the time of `np.split`": [1 / x for x in over("numpy", copies)],
+        "of the (?:limit's )?speed": [r.share for r in large if r.case not in scattered],
+        "when rows scatter": [r.share for r in large if r.case in scattered],
+        "times as fast as NumPy for pixels": over("numpy", found.report["short"]),
+        "times for transposed": over("numpy", found.report["transposed"]),
         "times as long as splitjit": fresh,
         "times as long as NumPy's slices": [s[OURS] / s[NUMPY] for s in loaded],
-        "% less time": [100 * (1 - x) for x in over(NUMPY, tiny)],
+        "% less time": [100 - 100 * x for x in over(NUMPY, tiny)],
     }
 
 
@@ -199,10 +193,10 @@ def main() -> None:
     found = Measured(folder)
     for page, text in pages(found).items():
         page.write_text(text, "utf-8")
-    report.draw(found.report, ROOT / "docs" / "charts" / "sizes.svg")
-    landscape.draw(found.landscape, ROOT / "docs" / "charts")
     if folder.resolve() != KEPT:
         shutil.copytree(folder, KEPT, dirs_exist_ok=True)
+    report.draw(found.report, ROOT / "docs" / "charts" / "sizes.svg")
+    landscape.draw(found.landscape, ROOT / "docs" / "charts")
 
 
 if __name__ == "__main__":

@@ -185,10 +185,10 @@ def main() -> None:
         if cell.run * cell.parts <= cell.total <= options.largest
     ]
     machine, found = harness.describe(), survey(cells, options.rounds)
-    if options.plot:
-        draw(found, options.plot)
     cells = [[*astuple(f.cell), f.share, f.ratio] for f in found]
     harness.finish(options, machine, valleys(found, options.count), {"cells": cells})
+    if options.plot:
+        draw(found, options.plot)
 
 
 if __name__ == "__main__":

@@ -237,10 +237,10 @@ def main() -> None:
         text = tables(results)
         sweeps = SWEEPS if options.plot else {}
         results |= {title: run(cases, False, options.quick) for title, cases in sweeps.items()}
-    if options.plot:
-        draw(results, options.plot, counts)
     data = {name: [asdict(result) for result in found] for name, found in results.items()}
     harness.finish(options, machine, text, {"results": data})
+    if options.plot:
+        draw(results, options.plot, counts)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -360,6 +361,9 @@ def test_pages_are_written_from_results(tmp_path):
         in (text["README.md"].split("**Beside one busy program**")[1])
     )
     assert "2026-01-02, on 2 cores of A (R) CPU (commit abc)" in text["README.md"]
+    every = " ".join(" ".join(text.values()).split())
+    for words in documentation.ratios(found):
+        assert re.search(rf"[\d.]+ {words}", every), words
     words = " ".join(text["performance.md"].split())
     assert "splitjit is 2 to 2 times as fast as NumPy for pixels" in words
     assert "splitjit takes 0.5 to 0.5 times as long as NumPy's slices" in words
