@@ -214,8 +214,8 @@ class Governor:
                 f"a pause for another {self.machine.debt * 1e3:.0f} ms of copies"
             )
         if cell.debt > 0:
-            return "several threads did not pay for copies of this loop and size; a pause"
-        return "this copy measures the speed of one thread; others use more"
+            return "several threads did not pay for copies of this loop and size, so they pause"
+        return "this copy measures the speed of one thread; others use more threads"
 
     def _learn_many(self, cell: Cell, nbytes: int, began: float, ended: float) -> None:
         """Learn from a parallel copy: it stalled, or gained or lost a little."""

@@ -1,4 +1,4 @@
-"""Which arrays share memory: in linear time for parts of one array, by NumPy's solver otherwise."""
+"""Find arrays that share memory: in linear time for parts of one array, else by NumPy's solver."""
 
 from __future__ import annotations
 

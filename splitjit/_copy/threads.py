@@ -190,19 +190,19 @@ def copy(loop: str, place: int, nbytes: int, arguments: tuple[int, int, int, int
 def _allowed() -> tuple[int, str]:
     """Return how many threads may copy now, and why only one if a rule limits them."""
     if LOADER.is_forked_child:
-        return 1, "this process is a forked child, which Numba's threads could end"
+        return 1, "this process is a forked child, which Numba's threads could kill"
     if _alone.get():
-        return 1, "this thread runs a task of Dask, which uses the other cores"
+        return 1, "this thread runs a Dask task, and Dask uses the other cores"
     now = perf_counter()
     if now >= THREADS.cores_until:
         THREADS.cores, THREADS.cores_until = usable(now), now + _CORES_FOR
     if THREADS.cores == 1:
         return 1, ""
     if THREADS.run_parallel is None and not THREADS.start():
-        return 1, "Numba's threads have not started; a program that splits more starts them"
+        return 1, "Numba's threads have not started; they start once the program splits more"
     # Any other Python thread may be in a parallel region, even a thread of another library.
     if THREADS.layer == "workqueue" and len(sys._current_frames()) > 1:
-        return 1, "this process has other Python threads, beside which workqueue could abort it"
+        return 1, "workqueue could abort this process, which has other Python threads"
     return min(THREADS.count(None), THREADS.cores), ""
 
 

@@ -28,7 +28,7 @@ _ROWS_PER_TASK = 32  # with fewer rows, tasks of whole rows would be uneven
 
 
 class Share(NamedTuple):
-    """What one task copies.
+    """The share of a copy that one task makes.
 
     Attributes
     ----------
