@@ -1,4 +1,4 @@
-"""Tell from the stacks of this process's threads whether loading a kernel is safe."""
+"""Tell from the stacks of all threads whether loading a kernel is safe."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
 
 
 def _remove_older() -> None:
-    """Remove files of earlier versions of splitjit from Numba's cache folders."""
+    """Remove files of earlier splitjit versions from Numba's cache folders."""
     import hashlib
 
     source = cache_folder.SOURCE

@@ -68,15 +68,15 @@ class Band(NamedTuple):
     batch : int
         Steps of a batch; the first and the last batch may have fewer.
     early : int
-        Steps by which the first batch is shorter. So batches end at the ends of the parts'
-        cache lines, if all lines start at the same offset from one.
+        Steps by which the first batch is shorter, so that batches end where the parts' cache
+        lines end, if all lines start at the same offset within one.
     again : int
         If the offsets differ, a piece also gathers the last `again` steps of the piece before
         it, and each line is written up to its last full cache line.
     direct : bool
         Whether pieces are written straight to the parts, without gathering in the buffer.
     coincide : bool
-        Whether all lines start at the same offset from a cache line.
+        Whether all lines start at the same offset within a cache line.
     pieces : int
         The number of strips, times batches, times indices into the outer dims.
     """
@@ -176,7 +176,7 @@ def _end_of_band(layout, first):
 
 @jit
 def _offset_from_line(call, layout, first, end):
-    """Return the offset from a cache line at which all lines of a band start, or -1."""
+    """Return the offset within a cache line at which all lines of a band start, or -1."""
     dims = layout.dims
     offset = (call.target + part_at(layout, first).target_offset) % LINE
     for p in range(first, end):

@@ -19,7 +19,7 @@ from splitjit._plan.plan import Plan
 from splitjit.errors import describe
 
 _NARROWEST, _WIDEST = 40, 80
-"""Limits on the columns of a drawing. A first, a dashed and a last cell fit in the lower one."""
+"""Limits on a drawing's width in columns. A first, a dashed and a last cell fit in the lower."""
 
 _FEW = 8
 """The most parts drawn if there is no room for all."""
