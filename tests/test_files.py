@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit import files
-from splitjit.checkpoints import writing
+from splitjit.checkpoints import verbs
 from splitjit.files import disk, places, tiles
 from splitjit.files.formats.base import PlainWriter, Source
 from splitjit.files.formats.npy import Npy
@@ -32,7 +32,7 @@ def split_file(path, *args, force=False, **kwargs):
 
 
 def write(planned, count=lambda nbytes: None):
-    writing.write(planned, False, lambda written, total: count(written))
+    verbs.write(planned, False, lambda written, total: count(written))
 
 
 def as_bytes(x):

@@ -9,7 +9,7 @@ from typing import Any
 
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
-from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.formats.base import Metadata, Tensor, TensorFile
 from splitjit.files.patterns import Choice
 
 
@@ -128,6 +128,8 @@ class FilePlan:
         The tensors that each part holds, in this order.
     left_out : tuple of str
         Names of tensors that no part holds.
+    like : TensorFile
+        The first of the files. The parts have its format.
     record : Record, optional
         What the parts say about themselves: a record of ``splitjit.checkpoints``.
     """
@@ -136,6 +138,7 @@ class FilePlan:
     targets: tuple[Path, ...]
     tensors: tuple[TensorPlan, ...]
     left_out: tuple[str, ...]
+    like: TensorFile = field(repr=False)
     record: Any = field(default=None, repr=False)
 
     def part_nbytes(self, part: int) -> int:
@@ -157,14 +160,14 @@ class FilePlan:
     def sizes(self) -> dict[Path, int]:
         """The least size of each target in bytes."""
         return {
-            target: 0 if self.tensors[0].file.compressed else self.part_nbytes(i)
+            target: 0 if self.like.compressed else self.part_nbytes(i)
             for i, target in enumerate(self.targets)
         }
 
-    def metadata(self, i: int) -> dict[str, str] | None:
+    def metadata(self, i: int) -> Metadata:
         """Return the metadata of part `i`."""
-        whole = self.tensors[0].file.metadata
-        own: dict[str, str] | None = self.record and self.record.attached(whole, i)
+        whole = self.like.metadata
+        own: Metadata = self.record and self.record.attached(whole, i)
         return own or whole
 
     def part(self, i: int) -> list[Tensor]:

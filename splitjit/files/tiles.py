@@ -233,19 +233,17 @@ class _Columns:
         int or None
             The first group whose part has another run than this one.
         """
-        start, owners, out = 0, [], []
+        start, held = 0, []
         part = part.reshape(len(tile), -1)
         for (first, own), *others in self.holders:
             whole = tile[:, start : start + own.stop - own.start]
             start += whole.shape[1]
             if first == group:
-                owners.append((first, whole))
-                out.append(whole)
+                held.append((first, whole, whole))
             elif group in dict(others):
-                owners.append((first, whole))
-                out.append(np.empty_like(whole))
-        self.split(part, out)
-        for (first, whole), copied in zip(owners, out, strict=True):
-            if copied is not whole and copied.tobytes() != whole.tobytes():
+                held.append((first, whole, np.empty_like(whole)))
+        self.split(part, [out for *_, out in held])
+        for first, whole, out in held:
+            if out is not whole and out.tobytes() != whole.tobytes():
                 return first
         return None
