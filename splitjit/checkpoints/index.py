@@ -56,10 +56,10 @@ class Checkpoint:
         """The folder in which the files, or the links to them, lie."""
         return self.path if self.path.is_dir() else self.path.parent
 
-
-def is_folder(part: Checkpoint) -> bool:
-    """Return whether a part is a folder, or an index that stands for one."""
-    return part.index is not None or part.path.is_dir()
+    @property
+    def is_folder(self) -> bool:
+        """Whether this is a folder, or an index that stands for one."""
+        return self.index is not None or self.path.is_dir()
 
 
 def read(path: Path) -> Checkpoint:

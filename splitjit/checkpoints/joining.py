@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from splitjit.checkpoints import index, record
-from splitjit.checkpoints.index import Checkpoint, is_folder
+from splitjit.checkpoints.index import Checkpoint
 from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError, shorten
 from splitjit.files.formats.base import Metadata, TensorFile
@@ -125,7 +125,7 @@ def plan_whole(given: Sequence[Checkpoint], choose: Chooser | None, out: Path) -
     parts, files, _ = match_parts(given, choose, "join")
     _check_out(parts[0], out)
     for file in files:
-        file.target = out / file.target if is_folder(parts[0]) else out
+        file.target = out / file.target if parts[0].is_folder else out
     notes = []
     if parts != [*given]:
         names = ", ".join([str(part.path) for part in parts[:4]]) + (", …" if parts[4:] else "")
@@ -231,7 +231,7 @@ def _check_inputs(parts: Sequence[Checkpoint]) -> None:
 
 def _check_out(part: Checkpoint, out: Path) -> None:
     suffix = part.files[0].path.suffix
-    if is_folder(part):
+    if part.is_folder:
         if out.exists() and not out.is_dir():
             raise NotADirectoryError(f"{out} is not a folder; parts that are folders need one")
     elif out.is_dir():
@@ -243,7 +243,7 @@ def _check_out(part: Checkpoint, out: Path) -> None:
 def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any] | None:
     """Make the index of whole files. ``model.safetensors`` alone needs no index."""
     names = [file.target.name for file in files]
-    if not is_folder(first) or names == ["model.safetensors"]:
+    if not first.is_folder or names == ["model.safetensors"]:
         return None
     if files[0].suffix != ".safetensors":
         return None

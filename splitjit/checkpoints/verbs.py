@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
 from splitjit.checkpoints import index, splitting
-from splitjit.checkpoints.index import MANIFEST, Checkpoint, is_folder
+from splitjit.checkpoints.index import MANIFEST, Checkpoint
 from splitjit.checkpoints.naming import Where as Where
 from splitjit.errors import SplitError, shorten
 from splitjit.files import patterns
@@ -88,7 +88,7 @@ def plan_join(paths: list[Path], out: Path, which: Which) -> JoinedFiles:
 def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
     parts = [index.read(path) for path in paths]
-    layout = where.layout or ("ranks" if is_folder(parts[0]) else "files")
+    layout = where.layout or ("ranks" if parts[0].is_folder else "files")
     choose, check = _chooser_of_parts(parts, which)
     from splitjit.checkpoints import joining
     from splitjit.files.joining import JoinedFile

@@ -74,11 +74,6 @@ class TensorPlan:
         """Number of parts."""
         return self.groups * self.copies
 
-    def holders(self, section: int, piece: int) -> range:
-        """Return the groups whose parts hold a piece of a section."""
-        share = self.groups // (len(self.sections[section]) if self.sections else 1)
-        return range(piece * share, (piece + 1) * share)
-
     def part(self, i: int) -> Tensor:
         """Return part `i` as the header of its file describes it."""
         if self.axis is None:
@@ -88,12 +83,12 @@ class TensorPlan:
         shape = (*self.shape[: self.axis], length, *self.shape[self.axis + 1 :])
         return replace(self.tensor, shape=shape)
 
-    def runs(self) -> tuple[int, list[list[int]]]:
-        """Return the number of rows in memory order, and the bytes of each run in a row.
+    def runs(self) -> tuple[int, list[tuple[range, int]]]:
+        """Return the number of rows in memory order, and the runs of bytes in a row.
 
         A row is the part of the tensor that one index into the axes before the split
         axis selects. In a row lie the pieces of the first section, then the pieces of
-        the next section.
+        the next section. Each run comes with the groups whose parts hold it.
 
         Raises
         ------
@@ -101,7 +96,7 @@ class TensorPlan:
             If a run of elements that are smaller than a byte is not whole bytes.
         """
         if self.axis is None:
-            return 1, [[self.tensor.nbytes]]
+            return 1, [(range(1), self.tensor.nbytes)]
         shape, axis = self.shape, self.axis
         if self.tensor.fortran_order:
             shape, axis = shape[::-1], len(shape) - 1 - axis
@@ -111,7 +106,12 @@ class TensorPlan:
             received = f"{self.dtype} of shape {self.shape} into {sizes}"
             rule = "parts of elements smaller than a byte must be whole bytes"
             raise SplitError("split", received, rule)
-        return math.prod(shape[:axis]), [[n * bits // 8 for n in sizes] for sizes in self.sections]
+        runs, groups = [], self.groups
+        for sizes in self.sections:
+            for i, size in enumerate(sizes):
+                share = groups // len(sizes)
+                runs.append((range(i * share, (i + 1) * share), size * bits // 8))
+        return math.prod(shape[:axis]), runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,15 +176,9 @@ class _Columns:
     """
 
     def __init__(self, plan: TensorPlan) -> None:
-        rows, lengths = plan.runs()
-        flat = [width for pieces in lengths for width in pieces]
-        row, count = sum(flat), len(flat)
+        rows, self._runs = plan.runs()
+        row, count = sum(width for _, width in self._runs), len(self._runs)
         self.rows = rows if row else 0
-        self._runs = [
-            (plan.holders(section, piece), width)
-            for section, pieces in enumerate(lengths)
-            for piece, width in enumerate(pieces)
-        ]
         long_runs = row > MOST * TILE or row * MOST >= TILE * count
         self.are_copied_by_runs = self.rows < 2 or long_runs
         if self.are_copied_by_runs:
