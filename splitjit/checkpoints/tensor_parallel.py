@@ -78,20 +78,15 @@ class ModelPlan:
         The type of the model, as its configuration names it.
     styles : dict of str to (str, list of int)
         The style and the shape of each parameter that the plan names.
-    heads : int
-        0 if the model has no attention.
-    key_value_heads : int
-    layers : sequence of (int, int)
-        The numbers of heads, and of heads of keys and values, in each layer, if they
-        are not the same in all layers.
+    heads : dict of str to (int, int)
+        The numbers of heads, and of heads of keys and values, 0 without attention: those of the
+        model under "", and those of modules that have their own numbers, such as ``layers.3``, or
+        the vision model of CLIP.
     tied : tuple of str
         Parameters that share their data with another one. A checkpoint may lack them.
     origins : dict of str to (list, list)
         For each tensor of the checkpoint, the parameters that transformers makes of it,
         and the operations that make them.
-    towers : dict of str to int
-        The numbers of heads in modules that have their own number, such as the vision
-        model of CLIP.
     quantization : dict, optional
         The quantization of the checkpoint, as its configuration describes it.
     preset : bool, default False
@@ -101,12 +96,9 @@ class ModelPlan:
     model: str
     family: str
     styles: Mapping[str, tuple[str, list[int]]]
-    heads: int
-    key_value_heads: int
-    layers: Sequence[tuple[int, int]] = ()
+    heads: Mapping[str, tuple[int, int]]
     tied: tuple[str, ...] = ()
     origins: Mapping[str, tuple[list[str], list[list[Any]]]] = field(default_factory=dict)
-    towers: Mapping[str, int] = field(default_factory=dict)
     quantization: Mapping[str, Any] | None = None
     preset: bool = False
 
@@ -349,13 +341,9 @@ def _fused_groups(plan: ModelPlan, name: str, target: str, length: int) -> Choic
 
 def _heads(plan: ModelPlan, path: Sequence[str]) -> tuple[int, int]:
     """Return the number of heads at a place in the model, and of heads of keys and values."""
-    for tower, own in plan.towers.items():
-        if tower in path:
-            return own, own
-    if plan.layers and "layers" in path:
-        number = path[path.index("layers") + 1]
-        return plan.layers[int(number)] if number.isdecimal() else (0, 0)
-    return plan.heads, plan.key_value_heads
+    inside = f".{'.'.join(path)}."
+    own = [heads for place, heads in plan.heads.items() if place and f".{place}." in inside]
+    return [*own, plan.heads.get("", (0, 0))][0]
 
 
 def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | None, bool]:
