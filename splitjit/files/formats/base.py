@@ -94,13 +94,7 @@ class Run:
 
     def copy_to(self, file: NewFile) -> int:
         """Let the system copy the bytes; return how many it has copied before it gave up."""
-        done = 0
-        while done < self.nbytes:
-            count = file.copy(self._file.fileno(), self._start + done, self.nbytes - done)
-            if not count:
-                break
-            done += count
-        return done
+        return file.copy(self._file.fileno(), self._start, self.nbytes)
 
     def read_into(self, room: memoryview) -> None:
         """Read all bytes into a buffer of this size."""
