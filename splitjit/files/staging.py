@@ -248,8 +248,12 @@ class _Place:
         if parent.status(name) is None:
             with contextlib.suppress(FileExistsError):  # another process has just made it
                 parent.mkdir(name)
-                self._cleanup.callback(lambda: self.moved or _remove_empty(parent, name))
+                self._cleanup.callback(self._remove_made, parent, name)
         return self._keep(parent.folder(name))
+
+    def _remove_made(self, parent: Folder, name: str) -> None:
+        if not self.moved:
+            _remove_empty(parent, name)
 
     def move(self, force: bool) -> None:
         """Move all files into their places, and wait until all names are on disk."""
