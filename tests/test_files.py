@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit import files
-from splitjit.checkpoints import writing
+from splitjit.checkpoints import verbs
 from splitjit.files import disk, places, tiles
 from splitjit.files.formats.base import PlainWriter, Source
 from splitjit.files.formats.npy import Npy
@@ -32,7 +32,7 @@ def split_file(path, *args, force=False, **kwargs):
 
 
 def write(planned, count=lambda nbytes: None):
-    writing.write(planned, False, lambda written, total: count(written))
+    verbs.write(planned, False, lambda written, total: count(written))
 
 
 def as_bytes(x):
@@ -480,6 +480,30 @@ def test_space_is_reserved(tmp_path, monkeypatch, code):
         assert_parts(x, paths, num_splits=2)
         sizes = {(1, 0, path.stat().st_size) for path in paths}
         assert {*calls} == (set() if code == "missing" else sizes)
+
+
+# ---- the start of the command ---------------------------------------------------------
+
+
+def test_the_command_imports_little(tmp_path):
+    """A small file costs the start of Python, the import of NumPy, and little more."""
+    np.save(tmp_path / "x.npy", np.arange(24).reshape(4, 6))
+
+    def imported(*arguments):
+        command = [sys.executable, "-X", "importtime", *arguments]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        lines = [line for line in ended.stderr.splitlines() if line.startswith("import time:")]
+        return {line.rpartition("|")[2].strip() for line in lines}
+
+    before = imported("-c", "import numpy")
+    split = imported("-m", "splitjit", "split", "x.npy", "--num-splits", "2")
+    join = imported("-m", "splitjit", "join", "x.0.npy", "x.1.npy", "--out", "y.npy")
+    assert (tmp_path / "y.npy").read_bytes() == (tmp_path / "x.npy").read_bytes()
+    assert "splitjit.files.tiles" in split & join
+    for names in (split, join):
+        assert not {"numba", "llvmlite", "torch", "transformers", "safetensors"} & names
+        assert len(names - before) <= 120
+    assert "splitjit.files.joining" not in split
 
 
 # ---- memory ---------------------------------------------------------------------------

@@ -64,11 +64,10 @@ files.splitting
 files.joining
 files
 checkpoints.ask_transformers checkpoints.presets checkpoints.quantised checkpoints.siblings
-checkpoints.record
 checkpoints.tensor_parallel checkpoints.index
-checkpoints.ranks checkpoints.naming
+checkpoints.record checkpoints.naming
 checkpoints.splitting checkpoints.joining
-checkpoints.whole checkpoints.writing checkpoints.described
+checkpoints.described
 checkpoints.verbs
 checkpoints
 splitjit

@@ -232,5 +232,6 @@ def test_a_family_that_has_no_preset(tmp_path):
 
 
 def test_every_preset_names_modules():
-    for family, rows in presets.PRESETS.items():
-        assert len({pattern for pattern, _ in rows}) == len(rows), family
+    for family, styles in presets.PRESETS.items():
+        patterns = [pattern for own in styles.values() for pattern in own]
+        assert len({*patterns}) == len(patterns), family

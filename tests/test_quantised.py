@@ -201,7 +201,7 @@ def save(folder, monkeypatch, method, layers=LAYERS):
             plan[f"layers.0.{name}.bias"] = (style, [m])
     st.save_file(held, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
-    model = tensor_parallel.ModelPlan("Model", "model", plan, 16, 4, quantization=config)
+    model = tensor_parallel.ModelPlan("Model", "model", plan, {"": (16, 4)}, quantization=config)
     monkeypatch.setattr(tensor_parallel, "load", lambda path, names: model)
     return held
 

@@ -13,8 +13,9 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit.checkpoints import index, ranks
-from splitjit.checkpoints.record import KEY, MANIFEST
+from splitjit.checkpoints import index, record
+from splitjit.checkpoints.index import MANIFEST
+from splitjit.checkpoints.record import KEY
 from splitjit.files import staging, tiles
 
 from .test_checkpoints import TENSORS, contents, forget, load, model, refused
@@ -543,9 +544,8 @@ def test_a_whole_name_that_leads_elsewhere(model, tmp_path):
 
 def test_ranks_are_read_from_a_checkpoint(model, tmp_path):
     parts = shard(model, tmp_path / "out", num_splits=2)
-    records = ranks.read(index.read(parts[1]))
-    (record, *_) = records.values()
-    assert (record.rank, record.count, record.rule) == (1, 2, ("num_splits", 2))
-    assert record.tensors["layers.0.qkv.weight"].sections == (8, 4, 4)
-    assert record.tensors["layers.0.norm.weight"] is None
-    assert ranks.read(index.read(model)) == {}
+    (own, *_) = record.read(index.read(parts[1])).values()
+    assert (own.rank, own.count, own.rule) == (1, 2, ("num_splits", 2))
+    assert own.tensors["layers.0.qkv.weight"].sections == (8, 4, 4)
+    assert own.tensors["layers.0.norm.weight"] is None
+    assert record.read(index.read(model)) == {}

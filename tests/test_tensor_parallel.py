@@ -273,7 +273,7 @@ def test_a_checkpoint_that_is_not_of_the_model(tmp_path):
 
 def plan_of(**styles):
     made = {name: (style, shape) for name, (style, shape) in styles.items()}
-    return tensor_parallel.ModelPlan("Model", "model", made, 8, 2)
+    return tensor_parallel.ModelPlan("Model", "model", made, {"": (8, 2)})
 
 
 STYLES = [
@@ -368,7 +368,7 @@ def test_conversions_that_parts_cannot_follow():
 
 def test_parameters_of_one_tensor_that_are_split_differently():
     plan = tensor_parallel.ModelPlan(
-        "Model", "model", {"q": ("colwise", [8, 4]), "k": ("replicate", [8, 4])}, 8, 8
+        "Model", "model", {"q": ("colwise", [8, 4]), "k": ("replicate", [8, 4])}, {"": (8, 8)}
     )
     plan = dataclasses.replace(plan, origins={"qk": (["q", "k"], [["Chunk", 0]])})
     with pytest.raises(splitjit.SplitError, match="qk: .* makes q and k of it"):
@@ -377,7 +377,8 @@ def test_parameters_of_one_tensor_that_are_split_differently():
 
 def test_layers_with_different_numbers_of_heads():
     styles = {f"layers.{i}.self_attn.k_proj.weight": ("colwise", [32, 4]) for i in range(2)}
-    plan = tensor_parallel.ModelPlan("Model", "model", styles, 0, 0, layers=[(8, 4), (8, 2)])
+    heads = {"layers.0": (8, 4), "layers.1": (8, 2)}
+    plan = tensor_parallel.ModelPlan("Model", "model", styles, heads)
     made = tensor_parallel.choices(plan, [*styles], lambda name: False)
     assert [choice.head for choice in made.values()] == [8, 16]
 

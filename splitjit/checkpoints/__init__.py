@@ -5,11 +5,10 @@ nothing of checkpoints. Facts about families of models are tables: ``PRESETS`` i
 styles in ``tensor_parallel``, the layouts in ``quantised``, the names in ``naming`` and
 ``siblings``::
 
-    verbs               plan to split, to join, to split again; write carries a plan out
+    verbs               plan to split, to join, to split again; write all files, or none
       ├─ index            a file, an index or a folder ─► a Checkpoint
       ├─ tensor_parallel  which tensors the model splits; presets, quantised, ask_transformers
       ├─ splitting        the parts of each file; naming, record, siblings
-      ├─ joining          the whole of each file; ranks; whole: parts that are split again
-      ├─ writing          all files, or none
+      ├─ joining          the whole of each file, from parts in the order of their records
       └─ described        plans and files as plain data
 """

@@ -33,17 +33,15 @@ def main(path: str, names: list[str]) -> None:
     with torch.device("meta"):
         model = architecture._from_config(config)
     text = config.get_text_config()
-    layers = []
+    heads = {}
+    for key, own in vars(config).items():  # parts of a model that have their own number of heads
+        number = getattr(own, "num_attention_heads", 0)
+        if key.endswith("_config") and own is not text and type(number) is int and number:
+            heads[f"{key.removesuffix('config')}model"] = number, number
     try:
-        heads, key_value_heads = heads_of(text)
+        heads[""] = heads_of(text)
     except RuntimeError:  # the layers of the model have different numbers of heads
-        layers = [heads_of(one) for one in text.per_layer_config]
-        heads, key_value_heads = 0, 0
-    towers = {  # parts of a model that have their own number of heads
-        f"{key.removesuffix('config')}model": getattr(own, "num_attention_heads", 0)
-        for key, own in vars(config).items()
-        if key.endswith("_config") and own is not text
-    }
+        heads |= {f"layers.{i}": heads_of(one) for i, one in enumerate(text.per_layer_config)}
     parameters = dict(model.named_parameters(remove_duplicate=False))
     styles = {
         parameter: [style, list(tensor.shape)]
@@ -56,10 +54,7 @@ def main(path: str, names: list[str]) -> None:
         "family": config.model_type,
         "styles": styles,
         "heads": heads,
-        "layers": layers,
-        "towers": {key: own for key, own in towers.items() if type(own) is int and own},
         "tied": [name for name, tensor in parameters.items() if holders[id(tensor)] > 1],
-        "key_value_heads": key_value_heads,
         "parameters": {name: [*tensor.shape] for name, tensor in parameters.items()},
         "origins": origins(model, names, parameters),
         "quantization": getattr(config, "quantization_config", None),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splitjit.checkpoints import index, ranks
+from splitjit.checkpoints import index, record
 from splitjit.checkpoints.joining import JoinedFiles
 from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError
@@ -64,7 +64,7 @@ def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
         If a file is not of its format, or if its record is wrong.
     """
     read = [index.read(path) for path in paths]
-    records = [ranks.read(one) for one in read]
+    records = [record.read(one) for one in read]
     made = []
     for one, known in zip(read, records, strict=True):
         files = [_found(file, known.get(file)) for file in one.files]
@@ -75,7 +75,7 @@ def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
     complete, problem = None, None
     if any(records):
         try:
-            ranks.order(read)
+            record.order(read)
             complete = True
         except SplitError as error:
             complete, problem = False, str(error)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splitjit.checkpoints.record import MANIFEST
 from splitjit.errors import SplitError, shorten
 from splitjit.files import formats
 from splitjit.files.formats.base import Tensor, TensorFile
@@ -24,6 +23,9 @@ SUFFIX = ".safetensors.index.json"
 
 NAME = f"model{SUFFIX}"
 """The name of an index that splitjit writes for files that have no index."""
+
+MANIFEST = "splitjit.json"
+"""The name of the manifest of a folder of parts, see `splitjit.checkpoints.record`."""
 
 _MOST = 100_000_000
 """The most bytes of an index. The safetensors package has the same limit for headers."""
@@ -54,10 +56,10 @@ class Checkpoint:
         """The folder in which the files, or the links to them, lie."""
         return self.path if self.path.is_dir() else self.path.parent
 
-
-def is_folder(part: Checkpoint) -> bool:
-    """Return whether a part is a folder, or an index that stands for one."""
-    return part.index is not None or part.path.is_dir()
+    @property
+    def is_folder(self) -> bool:
+        """Whether this is a folder, or an index that stands for one."""
+        return self.index is not None or self.path.is_dir()
 
 
 def read(path: Path) -> Checkpoint:
@@ -108,43 +110,40 @@ def parse_json(path: Path, what: str, text: str | None = None) -> dict[str, Any]
     SplitError
         If this is not one object in JSON, or if a name stands in an object twice.
     """
-
-    def refuse(rule: str) -> SplitError:
-        return SplitError("files", str(path), f"not {what}: {rule}")
-
     given: str | bytes | None = text
     if given is None:
         formats.check_regular(path)
         with open(path, "rb") as file:
             given = file.read(_MOST + 1)
     if len(given) > _MOST:
-        raise refuse(f"it has more than {_MOST} bytes")
+        raise _refusal(path, what, f"it has more than {_MOST} bytes")
     try:
         content = json.loads(given, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise refuse(str(error)) from error
+        raise _refusal(path, what, str(error)) from error
     if not isinstance(content, dict):
-        raise refuse("it must be an object")
+        raise _refusal(path, what, "it must be an object")
     return content
+
+
+def _refusal(path: Path, what: str, rule: str) -> SplitError:
+    return SplitError("files", str(path), f"not {what}: {rule}")
 
 
 def _parse(path: Path) -> dict[str, Any]:
     """Read an index, and check all that needs no other file."""
     what = "an index of .safetensors files"
-
-    def refuse(rule: str) -> SplitError:
-        return SplitError("files", str(path), f"not {what}: {rule}")
-
     content = parse_json(path, what)
     if not isinstance(content.get("metadata", {}), dict):
-        raise refuse("its metadata must be an object")
+        raise _refusal(path, what, "its metadata must be an object")
     weights = content.get("weight_map")
     if not isinstance(weights, dict) or not weights:
-        raise refuse("it has no weight_map")
+        raise _refusal(path, what, "it has no weight_map")
     for tensor, name in weights.items():
         if not is_file_name(name, ".safetensors"):
             where = f"{shorten(name)}, the file of {shorten(tensor)}"
-            raise refuse(f"{where}, must be the name of a .safetensors file beside the index")
+            rest = f"{where}, must be the name of a .safetensors file beside the index"
+            raise _refusal(path, what, rest)
     return content
 
 
@@ -152,8 +151,7 @@ def _listed(path: Path) -> list[Path]:
     """Return the files that a manifest lists."""
     files = parse_json(path, "a manifest of parts").get("files")
     if not isinstance(files, dict) or not files or not all(map(is_file_name, files)):
-        rule = "not a manifest of parts: its files must be names of files beside it"
-        raise SplitError("files", str(path), rule)
+        raise _refusal(path, "a manifest of parts", "its files must be names of files beside it")
     return [path.with_name(name) for name in files]
 
 
@@ -200,28 +198,25 @@ def digest(files: Iterable[TensorFile]) -> str:
     return hashlib.sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def make_index(
-    like: dict[str, Any] | None, change: int, files: Iterable[tuple[str, Iterable[Tensor]]]
-) -> bytes:
+def make(
+    like: dict[str, Any] | None,
+    before: Iterable[Tensor],
+    files: Sequence[tuple[str, Sequence[Tensor]]],
+) -> dict[str, Any]:
     """Return the content of an index.
 
     Parameters
     ----------
     like : dict or None
         An index whose order of tensors and other entries the new index takes over.
-    change : int
-        The number of elements that the new files hold in addition to the files of
-        `like`. It is added to ``metadata["total_parameters"]``.
-    files : iterable of (str, iterable of Tensor)
+    before : iterable of Tensor
+        The tensors in the files of `like`. What the new files hold in addition to their elements
+        is added to ``metadata["total_parameters"]``.
+    files : sequence of (str, sequence of Tensor)
         The name of each file, with its tensors.
-
-    Returns
-    -------
-    bytes
-        JSON in the form in which transformers writes it.
     """
     weights: dict[str, str] = {}
-    total = 0
+    total, more = 0, -sum(math.prod(tensor.shape) for tensor in before)
     for name, tensors in files:
         for tensor in tensors:
             if tensor.name in weights:
@@ -229,16 +224,17 @@ def make_index(
                 raise SplitError("files", received, "only one file of a rank may hold a tensor")
             weights[tensor.name] = name
             total += tensor.nbytes
+            more += math.prod(tensor.shape)
     order = sorted(weights) if like is None else [*like["weight_map"]]
     content = {} if like is None else dict(like)
     metadata = {**content.get("metadata", {}), "total_size": total}
     if type(metadata.get("total_parameters")) is int:
-        metadata["total_parameters"] += change
+        metadata["total_parameters"] += more
     content["metadata"] = metadata
     content["weight_map"] = {name: weights[name] for name in order if name in weights}
+    return content
+
+
+def dump(content: dict[str, Any]) -> bytes:
+    """Write an index in the form in which transformers writes it."""
     return (json.dumps(content, indent=2) + "\n").encode()
-
-
-def num_elements(tensors: Iterable[Tensor]) -> int:
-    """Return the number of elements of tensors together."""
-    return sum(math.prod(tensor.shape) for tensor in tensors)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from splitjit.checkpoints import index, ranks
-from splitjit.checkpoints.index import Checkpoint, is_folder
+from splitjit.checkpoints import index, record
+from splitjit.checkpoints.index import Checkpoint
 from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError, shorten
-from splitjit.files.formats.base import TensorFile
+from splitjit.files.formats.base import Metadata, TensorFile
 from splitjit.files.joining import JoinedFile, JoinedTensor, plan_joined
 from splitjit.files.patterns import Choice
 from splitjit.files.places import check_places
@@ -76,9 +76,9 @@ def match_parts(
     SplitError
         If the parts do not fit together.
     """
-    parts, records = ranks.order(given)
+    parts, records = record.order(given)
     if choose is None and not records:
-        check_unnamed(given[0], operator)
+        _check_unnamed(given[0], operator)
         choose = _along_axis_0
     _check_inputs(parts)
     holders = [dict(_held(part)) for part in parts]
@@ -122,19 +122,35 @@ def plan_whole(given: Sequence[Checkpoint], choose: Chooser | None, out: Path) -
     SplitError
         If the parts do not fit together.
     """
-    parts, matched, _ = match_parts(given, choose, "join")
+    parts, files, _ = match_parts(given, choose, "join")
     _check_out(parts[0], out)
-    targets = [out / file.target if is_folder(parts[0]) else out for file in matched]
-    files = [replace(file, target=to) for file, to in zip(matched, targets, strict=True)]
+    for file in files:
+        file.target = out / file.target if parts[0].is_folder else out
     notes = []
     if parts != [*given]:
         names = ", ".join([str(part.path) for part in parts[:4]]) + (", …" if parts[4:] else "")
         notes.append(f"the parts are joined in the order of their ranks: {names}")
-    indexes = [(out / name, content) for name, content in make_index(parts[0], files)]
+    content = _make_index(parts[0], files)
+    indexes = [(out / parts[0].index_name, index.dump(content))] if content else []
     joined = JoinedFiles(tuple(files), tuple(indexes), tuple(notes))
     inputs = [file.path for part in parts for file in part.files]
     check_places("join", [(inputs, joined.targets)])
     return joined
+
+
+def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoint:
+    """Return the checkpoint of which these are the parts, to split it again.
+
+    Raises
+    ------
+    SplitError
+        If the parts do not fit together.
+    """
+    parts, files, made_of = match_parts(given, choose, "reshard")
+    first = parts[0]
+    return Checkpoint(
+        first.path, tuple(files), _make_index(first, files), first.index_name, made_of
+    )
 
 
 def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:
@@ -162,9 +178,9 @@ def _metadata(
     like: TensorFile,
     tensors: Sequence[JoinedTensor],
     records: Sequence[Mapping[TensorFile, Record]],
-) -> dict[str, str] | None:
+) -> Metadata:
     """Return the metadata of a joined file, which all of its parts have."""
-    first: dict[str, str] | None = None
+    first: Metadata = None
     known: dict[TensorFile, Record] = {}
     for own in records:
         known |= own
@@ -182,7 +198,7 @@ def _along_axis_0(name: str, file: TensorFile) -> Choice:
     return Choice("*", 0)
 
 
-def check_unnamed(part: Checkpoint, operator: str) -> None:
+def _check_unnamed(part: Checkpoint, operator: str) -> None:
     """Check that a part is one array without a name, which was certainly split.
 
     A tensor with a name may have been copied, or split along any axis. A guess would
@@ -215,7 +231,7 @@ def _check_inputs(parts: Sequence[Checkpoint]) -> None:
 
 def _check_out(part: Checkpoint, out: Path) -> None:
     suffix = part.files[0].path.suffix
-    if is_folder(part):
+    if part.is_folder:
         if out.exists() and not out.is_dir():
             raise NotADirectoryError(f"{out} is not a folder; parts that are folders need one")
     elif out.is_dir():
@@ -224,15 +240,12 @@ def _check_out(part: Checkpoint, out: Path) -> None:
         raise SplitError("join", f"out={out}", f"must end in {suffix}, as the parts do")
 
 
-def make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> list[tuple[str, bytes]]:
+def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any] | None:
     """Make the index of whole files. ``model.safetensors`` alone needs no index."""
     names = [file.target.name for file in files]
-    if not is_folder(first) or names == ["model.safetensors"]:
-        return []
-    if files[0].like.suffix != ".safetensors":
-        return []
+    if not first.is_folder or names == ["model.safetensors"]:
+        return None
+    if files[0].suffix != ".safetensors":
+        return None
     parts = [tensor for file in first.files for tensor in map(file.tensor, file.names)]
-    whole = [tensor for file in files for tensor in file.whole]
-    change = index.num_elements(whole) - index.num_elements(parts)
-    content = [(file.target.name, file.whole) for file in files]
-    return [(first.index_name, index.make_index(first.index, change, content))]
+    return index.make(first.index, parts, [(file.target.name, file.whole) for file in files])

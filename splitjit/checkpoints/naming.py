@@ -15,26 +15,14 @@ from splitjit.files.places import StrPath
 Namer = Callable[[Checkpoint, TensorFile, int], Path]
 """Returns the path of a part of a file."""
 
-_FIELDS = {"rank", "part", "stem"}
-
+_FIELDS = {"rank": "(0?[1-9]d?)?", "part": "(0?[1-9]d?)?", "stem": "(0?[1-9])?"}
+"""The fields of a name, and the formats of each."""
 
 _NAMES = (
-    "config.json",
-    "generation_config.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "chat_template.jinja",
-    "chat_template.json",
+    *("config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"),
+    *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json"),
+    *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model"),
+    *("sentencepiece.bpe.model", "chat_template.jinja", "chat_template.json"),
 )
 """Names that the libraries of Hugging Face give to configurations and tokenizers."""
 
@@ -102,16 +90,16 @@ def _check_template(name: str, ranks: bool) -> None:
     import string
 
     try:
-        parsed = [*string.Formatter().parse(name)]
+        fields = [one[1:] for one in string.Formatter().parse(name) if one[1] is not None]
     except (ValueError, TypeError):
-        parsed = [("", "", "", "")]
-    names = {field for _, field, _, _ in parsed if field is not None}
-    plain = all(re.fullmatch("(0?[1-9]d?)?", spec or "") for _, _, spec, _ in parsed)
-    plain = plain and not any(field == "stem" and "d" in (s or "") for _, field, s, _ in parsed)
-    plain = plain and not any(conversion for _, _, _, conversion in parsed)
-    if not plain or not names <= _FIELDS or any(c in "/\\" for c in name):
+        fields = [("", "", "")]
+    plain = all(
+        field in _FIELDS and not conversion and re.fullmatch(_FIELDS[field], spec or "")
+        for field, spec, conversion in fields
+    )
+    if not plain or any(c in "/\\" for c in name):
         rule = "must be a file name with the fields {rank}, {part} or {stem}, and no others"
-    elif not ranks and "rank" not in names:
+    elif not ranks and all(field != "rank" for field, *_ in fields):
         rule = "must contain {rank}, so that parts have different names"
     else:
         return

@@ -23,61 +23,51 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping
 
-_BART = (
-    *[(f"*attn.{name}_proj", "colwise") for name in "qkv"],
-    ("*attn.out_proj", "rowwise"),
-    ("*.fc1", "colwise"),
-    ("*.fc2", "rowwise"),
-)
+Preset = Mapping[str, tuple[str, ...]]
+"""For each style, patterns for the names of modules or parameters."""
 
-_MAMBA = (
-    ("*.mixer.in_proj", "packed_colwise"),
-    ("*.mixer.conv1d", "channels"),
-    ("*.mixer.x_proj", "rowwise"),
-    ("*.mixer.dt_proj", "colwise"),
-    ("*.mixer.A_log", "channels"),
-    ("*.mixer.D", "channels"),
-    ("*.mixer.out_proj", "rowwise"),
-)
+_BART: Preset = {
+    "colwise": ("*attn.[qkv]_proj", "*.fc1"),
+    "rowwise": ("*attn.out_proj", "*.fc2"),
+}
+_MAMBA: Preset = {
+    "packed_colwise": ("*.mixer.in_proj",),
+    "colwise": ("*.mixer.dt_proj",),
+    "rowwise": ("*.mixer.x_proj", "*.mixer.out_proj"),
+    "channels": ("*.mixer.conv1d", "*.mixer.A_log", "*.mixer.D"),
+}
 
-PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
-    "bert": (
-        *[(f"*.attention.self.{name}", "colwise") for name in ("query", "key", "value")],
-        ("*.intermediate.dense", "colwise"),
-        ("*.output.dense", "rowwise"),
-    ),
-    "bloom": (
-        ("*.self_attention.query_key_value", "colwise"),
-        ("*.self_attention.dense", "rowwise"),
-        ("*.mlp.dense_h_to_4h", "colwise"),
-        ("*.mlp.dense_4h_to_h", "rowwise"),
-    ),
+PRESETS: Mapping[str, Preset] = {
+    "bert": {
+        "colwise": ("*.attention.self.[qkv]*", "*.intermediate.dense"),
+        "rowwise": ("*.output.dense",),
+    },
+    "bloom": {
+        "colwise": ("*.self_attention.query_key_value", "*.mlp.dense_h_to_4h"),
+        "rowwise": ("*.self_attention.dense", "*.mlp.dense_4h_to_h"),
+    },
     "clip": _BART,
-    "falcon": (
-        ("*.self_attention.query_key_value", "fused_groups"),
-        ("*.self_attention.dense", "rowwise"),
-        ("*.mlp.dense_h_to_4h", "colwise"),
-        ("*.mlp.dense_4h_to_h", "rowwise"),
-    ),
+    "falcon": {
+        "fused_groups": ("*.self_attention.query_key_value",),
+        "colwise": ("*.mlp.dense_h_to_4h",),
+        "rowwise": ("*.self_attention.dense", "*.mlp.dense_4h_to_h"),
+    },
     "falcon_mamba": _MAMBA,
-    "gpt2": (
-        ("*.attn.c_attn", "conv1d_qkv"),
-        ("*.attn.c_proj", "conv1d_rowwise"),
-        ("*.mlp.c_fc", "conv1d_colwise"),
-        ("*.mlp.c_proj", "conv1d_rowwise"),
-    ),
+    "gpt2": {
+        "conv1d_qkv": ("*.attn.c_attn",),
+        "conv1d_colwise": ("*.mlp.c_fc",),
+        "conv1d_rowwise": ("*.attn.c_proj", "*.mlp.c_proj"),
+    },
     "mamba": _MAMBA,
     "opt": _BART,
-    "t5": (
-        *[(f"*Attention.{name}", "colwise") for name in "qkv"],
-        ("*Attention.o", "rowwise"),
-        ("*.relative_attention_bias", "embedding_colwise"),
-        *[(f"*.DenseReluDense.{name}", "colwise") for name in ("wi", "wi_0", "wi_1")],
-        ("*.DenseReluDense.wo", "rowwise"),
-    ),
+    "t5": {
+        "colwise": ("*Attention.[qkv]", "*.DenseReluDense.wi", "*.DenseReluDense.wi_[01]"),
+        "rowwise": ("*Attention.o", "*.DenseReluDense.wo"),
+        "embedding_colwise": ("*.relative_attention_bias",),
+    },
     "whisper": _BART,
 }
-"""For each family, patterns for the names of modules or parameters, and the style of each."""
+"""The tensors that each family splits. No name matches the patterns of two styles."""
 
 REASONS = {
     "mamba2": "each rank needs its share of the gates, inputs and time steps in in_proj, but the "
@@ -103,8 +93,8 @@ def styles(family: str, parameters: Mapping[str, list[int]]) -> dict[str, tuple[
     found = {}
     for name, shape in parameters.items():
         module = name.rpartition(".")[0]
-        for pattern, style in PRESETS.get(family, ()):
-            if any(fnmatch.fnmatchcase(f".{one}", pattern) for one in (module, name)):
+        for style, patterns in PRESETS.get(family, {}).items():
+            tried = [f".{one}" for one in (module, name)]
+            if any(fnmatch.fnmatchcase(one, pattern) for pattern in patterns for one in tried):
                 found[name] = style, shape
-                break
     return found

@@ -1,4 +1,4 @@
-"""Records: what each part of a split says about itself.
+"""Records: what each part of a split says about itself, and the order of parts by their ranks.
 
 Each .safetensors file has its record in its metadata, under the key ``splitjit``. Each folder
 of a rank has a manifest, `MANIFEST`, with the records of all files in it; files of the other
@@ -17,24 +17,31 @@ each part holds a copy. A file may come from anyone, so a record is checked like
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from splitjit._plan.rules import PARAMETERS, Rule
+from splitjit._plan.arguments import rule_of
+from splitjit._plan.rules import LENGTHS, MAX_PARTS, PARAMETERS, Rule
+from splitjit.checkpoints.index import MANIFEST, Checkpoint, is_file_name, parse_json
+from splitjit.errors import SplitError, shorten
+from splitjit.files.formats.base import Metadata, TensorFile
 from splitjit.files.patterns import Choice
+from splitjit.files.splitting import num_parts
 
 KEY = "splitjit"
 """The key of a record in the metadata of a .safetensors file."""
 
-MANIFEST = "splitjit.json"
-"""The name of the manifest of a folder."""
-
 VERSION = 1
 """The version of records."""
 
-OF_A_FILE = ("file", "order", "tensors")
-"""What a manifest says of each file."""
+
+_FIELDS = {"version", "checkpoint", "rank", "count", "rule"}
+_OF_A_FILE = ("file", "order", "tensors")
+_OF_A_CHOICE = {"axis", "sections", "lengths", "head", "shared"}
+"""The fields of a manifest, those of each file in it, and those of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +88,14 @@ class Record:
             "tensors": {name: _dump_choice(choice) for name, choice in self.tensors.items()},
         }
 
-    def attached(self, metadata: Mapping[str, str] | None, rank: int) -> dict[str, str]:
+    def attached(self, metadata: Metadata, rank: int) -> dict[str, str]:
         """Return the metadata of a part, from the metadata of the whole file."""
         own = replace(
             self, rank=rank, bare=metadata is None, outer=(metadata or {}).get(KEY)
         ).dump()
         return {**(metadata or {}), KEY: json.dumps(own, separators=(",", ":"))}
 
-    def detached(self, metadata: Mapping[str, str] | None) -> dict[str, str] | None:
+    def detached(self, metadata: Metadata) -> Metadata:
         """Return the metadata of the whole file, from the metadata of a part."""
         if self.bare or metadata is None:
             return None
@@ -103,13 +110,8 @@ class Record:
 
 def _dump_split(record: Record) -> dict[str, Any]:
     kind, value = record.rule
-    return {
-        "version": VERSION,
-        "checkpoint": record.checkpoint,
-        "rank": record.rank,
-        "count": record.count,
-        "rule": {PARAMETERS[kind]: value},
-    }
+    shared = {key: getattr(record, key) for key in ("checkpoint", "rank", "count")}
+    return {"version": VERSION, **shared, "rule": {PARAMETERS[kind]: value}}
 
 
 def _dump_choice(choice: Choice | None) -> dict[str, Any] | None:
@@ -126,5 +128,206 @@ def manifest(records: Mapping[str, Record], rank: int) -> bytes:
     content: dict[str, Any] = {**_dump_split(replace(first, rank=rank)), "files": {}}
     for name, record in records.items():
         listed = record.dump()
-        content["files"][name] = {key: listed[key] for key in OF_A_FILE if key in listed}
+        content["files"][name] = {key: listed[key] for key in _OF_A_FILE if key in listed}
     return (json.dumps(content, indent=1) + "\n").encode()
+
+
+# ---- read, and check like a header ---------------------------------------------------
+
+
+def read(one: Checkpoint) -> dict[TensorFile, Record]:
+    """Return the records of the files of a part; none, if no file has a record.
+
+    Raises
+    ------
+    SplitError
+        If a record is damaged, if the records of a folder do not agree, or if some of
+        its files have no record.
+    """
+    listed = {}
+    if one.path.is_dir() and (one.path / MANIFEST).exists():
+        listed = read_manifest(one.path / MANIFEST)
+    records = {}
+    for file in one.files:
+        text = (file.metadata or {}).get(KEY)
+        own = None if text is None else _parse(file.path, text)
+        known = listed.get(file.path.name)
+        if own and known and replace(own, bare=False, outer=None) != known:
+            raise _damaged(file.path, f"it contradicts {MANIFEST} beside it")
+        record = own or known
+        if record is not None:
+            if record.tensors.keys() != {*file.names}:
+                raise _damaged(file.path, "it names other tensors than the file holds")
+            records[file] = record
+    for first in [*records][:1]:
+        for file in one.files:
+            if file not in records:
+                raise _damaged(file.path, f"it has none, unlike {first.path}")
+            if records[file].split != records[first].split:
+                raise _damaged(file.path, f"it is of another rank or split than {first.path}")
+    return records
+
+
+def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], list[dict[TensorFile, Record]]]:
+    """Return the parts in the order of their ranks, with their records.
+
+    Returns
+    -------
+    list of Checkpoint
+        The parts as given, if they have no records.
+    list of dict
+        The records of each part, or nothing.
+
+    Raises
+    ------
+    SplitError
+        If a rank is missing or given twice, or if the parts are of different splits.
+    """
+    records = [read(part) for part in parts]
+    if not any(records):
+        return [*parts], []
+    first = [*records[0].values()]
+    by_rank: dict[int, int] = {}
+    for i, (part, own) in enumerate(zip(parts, records, strict=True)):
+        received = f"{parts[0].path} and {part.path}"
+        if bool(own) != bool(first):
+            raise SplitError("join", received, "only one of them says how it was split")
+        if _without_ranks(own) != _without_ranks(records[0]):
+            raise SplitError("join", received, "they are parts of two different splits")
+        rank = next(iter(own.values())).rank
+        if rank in by_rank:
+            received = f"{parts[by_rank[rank]].path} and {part.path}"
+            raise SplitError("join", received, f"both are rank {rank} of {first[0].count}")
+        by_rank[rank] = i
+    count = first[0].count
+    missing = [str(rank) for rank in range(min(count, len(parts) + 9)) if rank not in by_rank]
+    if missing:
+        rule = f"{_ranks(missing)} missing; give all parts of the split"
+        raise SplitError("join", f"{len(parts)} of {count} ranks", rule)
+    ranks = [by_rank[rank] for rank in range(count)]
+    return [parts[i] for i in ranks], [records[i] for i in ranks]
+
+
+def _ranks(missing: list[str]) -> str:
+    """Name ranks, as the subject of a sentence.
+
+    Examples
+    --------
+    >>> _ranks(["1"]), _ranks(["1", "3", "4"])
+    ('rank 1 is', 'ranks 1, 3 and 4 are')
+    """
+    if len(missing) == 1:
+        return f"rank {missing[0]} is"
+    if len(missing) > 8:
+        return f"ranks {', '.join(missing[:8])} and others are"
+    return f"ranks {', '.join(missing[:-1])} and {missing[-1]} are"
+
+
+def _without_ranks(records: dict[TensorFile, Record]) -> list[Record]:
+    return [replace(one, rank=0) for one in records.values()]
+
+
+def _damaged(path: Path, rule: str) -> SplitError:
+    return SplitError("files", str(path), f"the record of its split is wrong: {rule}")
+
+
+def read_manifest(path: Path) -> dict[str, Record]:
+    """Read a manifest: the record of each file in its folder."""
+    content = parse_json(path, "a manifest of parts")
+    files = content.get("files")
+    if content.keys() != _FIELDS | {"files"} or not isinstance(files, dict) or not files:
+        raise _damaged(path, "it has other fields than a manifest")
+    made = {}
+    for name, held in files.items():
+        if not is_file_name(name) or not isinstance(held, dict) or not held.keys() <= {*_OF_A_FILE}:
+            raise _damaged(path, f"{shorten(name)} is no file of parts")
+        made[name] = _record(path, {**content, **held})
+    return made
+
+
+def _parse(path: Path, text: str) -> Record:
+    """Parse the record of a file."""
+    content = parse_json(path, "a record of a split", text)
+    if not content.keys() <= _FIELDS | {"bare", "outer", *_OF_A_FILE}:
+        raise _damaged(path, "it has fields that no record has")
+    return _record(path, content)
+
+
+def _is_length(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _are_lengths(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_length, value))
+
+
+_REQUIRED: dict[str, Callable[[Any], object]] = {
+    "version": lambda value: type(value) is int and value == VERSION,
+    "checkpoint": lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value),
+    "rank": _is_length,
+    "count": lambda value: _is_length(value) and value <= MAX_PARTS,
+    "tensors": lambda value: isinstance(value, dict),
+}
+_OPTIONAL: dict[str, Callable[[Any], object]] = {
+    "file": lambda value: value is None or is_file_name(value),
+    "bare": lambda value: type(value) is bool,
+    "outer": lambda value: value is None or isinstance(value, str),
+    "order": _are_lengths,
+}
+"""What the values of a record must be."""
+
+
+def _record(path: Path, content: dict[str, Any]) -> Record:
+    """Check all values of a record."""
+    version = content.get("version")
+    if type(version) is int and version > VERSION:
+        raise _damaged(path, f"it has version {shorten(version)}; this splitjit reads {VERSION}")
+    given = {key: content[key] for key in _OPTIONAL if key in content}
+    if not (
+        all(check(content.get(key)) for key, check in _REQUIRED.items())
+        and all(_OPTIONAL[key](value) for key, value in given.items())
+        and content["rank"] < content["count"]
+        and ("order" not in given or sorted(given["order"]) == [*range(len(content["tensors"]))])
+    ):
+        raise _damaged(path, "a value is missing, or is not of its kind")
+    choices = {name: _choice(path, name, value) for name, value in content["tensors"].items()}
+    rule, count = _rule(path, content.get("rule")), content["count"]
+    rules = [(LENGTHS, choice.lengths) for choice in choices.values() if choice and choice.lengths]
+    if any(num_parts(one) not in (None, count) for one in [rule, *rules]):
+        raise _damaged(path, f"its rule does not make {count} parts")
+    given = {"file": None, **given}
+    if "order" in given:
+        given["order"] = tuple(given["order"])
+    return Record(content["checkpoint"], content["rank"], count, rule, choices, **given)
+
+
+def _rule(path: Path, value: object) -> Rule:
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, number),) = value.items()
+        numbers = number if isinstance(number, list) else [number]
+        if name in PARAMETERS.values() and all(type(one) is int for one in numbers):
+            try:
+                return rule_of(**{"split": None, name: number})
+            except SplitError as error:
+                raise _damaged(path, str(error)) from None
+    raise _damaged(path, f"{shorten(value)} is no rule")
+
+
+def _choice(path: Path, name: str, value: object) -> Choice | None:
+    """Check how a tensor is divided."""
+    if value is None:
+        return None
+    if isinstance(value, dict) and value.keys() <= _OF_A_CHOICE:
+        axis: Any = value.get("axis")
+        sections, lengths = value.get("sections"), value.get("lengths")
+        head, shared = value.get("head"), value.get("shared", False)
+        if (
+            _is_length(axis)
+            and (_are_lengths(sections) and sections)
+            and (_are_lengths(lengths) or "lengths" not in value)
+            and (head is None or (_is_length(head) and head > 0))
+            and type(shared) is bool
+        ):
+            lengths = None if lengths is None else tuple(lengths)
+            return Choice(name, axis, tuple(sections), lengths, head, shared, planned=True)
+    raise _damaged(path, f"{shorten(value)} does not say how {shorten(name)} is divided")

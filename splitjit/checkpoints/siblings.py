@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +24,7 @@ _CONV1D = re.compile(r"c_attn|c_proj|c_fc|q_attn")
 """Names of modules that may be a Conv1D, whose rows are input features, as in GPT-2."""
 
 
-def find_mismatches(tensors: Sequence[TensorPlan]) -> tuple[str, ...]:
+def find_mismatches(tensors: Sequence[TensorPlan]) -> list[str]:
     """Return a warning for each kind of module whose tensors are not split alike.
 
     Parameters
@@ -33,7 +34,7 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> tuple[str, ...]:
 
     Returns
     -------
-    tuple of str
+    list of str
         Modules whose names differ only in numbers share a warning.
     """
     modules: dict[str, dict[str, TensorPlan]] = {}
@@ -41,12 +42,7 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> tuple[str, ...]:
         module, _, name = plan.name.rpartition(".")
         modules.setdefault(module, {})[name] = plan
     by_bias = {axis for module, held in modules.items() for axis in _axis_of_bias(module, held)}
-    counts: dict[tuple[str, str], int] = {}
-
-    def warn(name: str, fault: str) -> None:
-        key = _general(name), fault
-        counts[key] = counts.get(key, 0) + 1
-
+    faults: list[tuple[str, str]] = []
     for module, held in modules.items():
         last = module.rpartition(".")[2]
         weight = next((held[name] for name in _WEIGHTS if name in held), None)
@@ -57,23 +53,17 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> tuple[str, ...]:
             continue  # nothing shows which axis has the output features, and so the bias
         output = _output_axis(weight, may_be_conv1d and 1 in by_bias)
         if _FUSED.fullmatch(last) and _is_cut_as_one(weight, output):
-            warn(
-                weight.name,
-                "is split as one, but several projections are usually fused in it: "
-                "give their lengths, as in PATTERN=AXIS:LENGTHS",
-            )
+            fault = "is split as one, but several projections are usually fused in it: "
+            fault += "give their lengths, as in PATTERN=AXIS:LENGTHS"
+            faults.append((_general(weight.name), fault))
         index = held.get("g_idx") or held.get("weight_g_idx")
         for name, other in held.items():
             if index and index.axis is not None and other.axis is None:
                 continue  # the index finds the groups of each rank among all groups
-            if _FOLLOWS.fullmatch(name) and (fault := _fault(weight, other, output)):
-                warn(other.name, fault)
-    return tuple(
-        [
-            f"{name} {fault}" + (f" ({count} tensors)" if count > 1 else "")
-            for (name, fault), count in counts.items()
-        ]
-    )
+            if _FOLLOWS.fullmatch(name) and (found := _fault(weight, other, output)):
+                faults.append((_general(other.name), found))
+    counts = collections.Counter(faults).items()
+    return [f"{name} {fault}" + f" ({n} tensors)" * (n > 1) for (name, fault), n in counts]
 
 
 def _general(name: str) -> str:

@@ -8,15 +8,18 @@ from pathlib import Path
 
 from splitjit._plan.rules import Rule
 from splitjit.checkpoints import index, naming
-from splitjit.checkpoints.index import Checkpoint
+from splitjit.checkpoints.index import MANIFEST, Checkpoint
 from splitjit.checkpoints.naming import Where
-from splitjit.checkpoints.record import MANIFEST, Record, manifest
+from splitjit.checkpoints.record import Record, manifest
 from splitjit.errors import SplitError
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.patterns import Choice
 from splitjit.files.places import check_places
 from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.splitting import Chooser, count_parts, plan_tensors
+
+Parts = tuple[TensorFile, list[TensorPlan], tuple[Path, ...]]
+"""A file, the plans of its tensors, and the paths of its parts."""
 
 
 def plan_parts(
@@ -42,40 +45,67 @@ def plan_parts(
     made_of = checkpoints[0].made_of or (
         index.digest(file for _, file in inputs) if count and recorded else ""
     )
-    files = []
+    blank = Record(made_of, 0, count, rule, {}, None) if made_of else None
+    groups: dict[object, list[Parts]] = {}
     for (one, file), plans in zip(inputs, tensors, strict=True):
-        whole = tuple([replace(p, copies=count) if p.axis is None else p for p in plans])
-        parts = range(count if whole else 0)
-        targets = tuple([name_part(one, file, i) for i in parts])
-        held = {plan.name for plan in whole}
-        left_out = tuple([name for name in file.names if name not in held])
-        own = None
-        if made_of:
-            order = _order(file, whole)
-            own = Record(made_of, 0, count, rule, _choices(whole), file.path.name, order=order)
-        paths = tuple([read.path for read in file.inputs])
-        files.append(FilePlan(paths, targets, whole, left_out, own))
-    merged = files if where.name is None else _merge(files)
-    folders = list(dict.fromkeys(path.parent for file in merged for path in file.targets))
+        whole = [replace(p, copies=count) if p.axis is None else p for p in plans]
+        targets = tuple([name_part(one, file, i) for i in range(count if whole else 0)])
+        shared = where.name is not None and targets and file.suffix == ".safetensors"
+        groups.setdefault(targets if shared else file, []).append((file, whole, targets))
+    files = tuple([_plan_file(group, blank) for group in groups.values()])
+    folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
     with_config = where.ranks if where.copy_config is None else where.copy_config
     copies = naming.companions(checkpoints[0].folder, folders) if with_config else []
-    indexes = _make_indexes(checkpoints, merged, count) if where.ranks else []
-    outputs = [(file.paths, file.targets) for file in merged]
-    check_places(operator, [*outputs, *[((path,), (target,)) for target, path in copies]])
-    plans = [plan for file in merged for plan in file.tensors]
-    warnings: tuple[str, ...] = ()
+    indexes = _make_indexes(checkpoints, files, count) if where.ranks else []
+    made = [(file.paths, file.targets) for file in files]
+    check_places(operator, [*made, *[((path,), (target,)) for target, path in copies]])
+    plans = [plan for file in files for plan in file.tensors]
+    warnings: list[str] = []
     if len(plans) > 1:
         from splitjit.checkpoints import siblings  # a single array has no bias
 
-        warnings = siblings.find_mismatches(plans)
-    empty = [f"{file.path} is empty: it holds no tensor" for _, file in inputs if not file.names]
-    warnings = (*warnings, *empty)
-    planned = SplitFiles(tuple(merged), tuple(indexes), warnings, tuple(copies), int(where.ranks))
+        warnings += siblings.find_mismatches(plans)
+    warnings += [
+        f"{file.path} is empty: it holds no tensor" for _, file in inputs if not file.names
+    ]
+    planned = SplitFiles(files, tuple(indexes), (), tuple(copies), int(where.ranks))
     if count > 1 and planned.share_split < 0.5:
         share = f"{planned.share_split:.0%} of the bytes are split"
-        warning = f"only {share}; each part holds a copy of the rest"
-        planned = replace(planned, warnings=(*warnings, warning))
-    return planned
+        warnings.append(f"only {share}; each part holds a copy of the rest")
+    return replace(planned, warnings=tuple(warnings))
+
+
+def _plan_file(group: Sequence[Parts], blank: Record | None) -> FilePlan:
+    """Plan the parts of a file, or of .safetensors files whose parts have the same names."""
+    files = [file for file, *_ in group]
+    plans = [plan for _, own, _ in group for plan in own]
+    left_out = []
+    for file, own, _ in group:
+        held = {plan.name for plan in own}
+        left_out += [name for name in file.names if name not in held]
+    record = blank and replace(blank, tensors=_choices(plans))
+    if len(files) > 1:
+        _check_merged(plans)
+        plans.sort(key=lambda plan: -plan.tensor.bits)  # aligned, as in one file
+    elif record:
+        record = replace(record, file=files[0].path.name, order=_order(files[0], plans))
+    paths = tuple([read.path for file in files for read in file.inputs])
+    return FilePlan(paths, group[0][2], tuple(plans), tuple(left_out), files[0], record)
+
+
+def _check_merged(plans: list[TensorPlan]) -> None:
+    """Check that one file can hold the tensors of several files."""
+    holders: dict[str, Path] = {}
+    first = plans[0].file
+    for plan in plans:
+        path = plan.file.path
+        if plan.name in holders:
+            received = f"{plan.name} in {holders[plan.name]} and {path}"
+            raise SplitError("split", received, "only one file of a rank may hold a tensor")
+        if plan.file.metadata != first.metadata:
+            rule = "files that are merged must have the same metadata; put {stem} into the name"
+            raise SplitError("split", f"{first.path} and {path}", rule)
+        holders[plan.name] = path
 
 
 def _order(file: TensorFile, plans: Iterable[TensorPlan]) -> tuple[int, ...] | None:
@@ -103,42 +133,8 @@ def _choices(plans: Iterable[TensorPlan]) -> dict[str, Choice | None]:
     return choices
 
 
-def _merge(files: list[FilePlan]) -> list[FilePlan]:
-    """Let .safetensors files whose parts have the same names share their parts."""
-    groups: dict[object, list[FilePlan]] = {}
-    for i, file in enumerate(files):
-        shared = file.targets and file.paths[0].suffix == ".safetensors"
-        groups.setdefault(file.targets if shared else i, []).append(file)
-    return [_merged(group) for group in groups.values()]
-
-
-def _merged(files: list[FilePlan]) -> FilePlan:
-    if len(files) == 1:
-        return files[0]
-    holders: dict[str, Path] = {}
-    tensors = [plan for file in files for plan in file.tensors]
-    first = tensors[0].file
-    for plan in tensors:
-        path = plan.file.path
-        if plan.name in holders:
-            received = f"{plan.name} in {holders[plan.name]} and {path}"
-            raise SplitError("split", received, "only one file of a rank may hold a tensor")
-        if plan.file.metadata != first.metadata:
-            rule = "files that are merged must have the same metadata; put {stem} into the name"
-            raise SplitError("split", f"{first.path} and {path}", rule)
-        holders[plan.name] = path
-    return FilePlan(
-        tuple([path for file in files for path in file.paths]),
-        files[0].targets,
-        tuple(sorted(tensors, key=lambda plan: -plan.tensor.bits)),  # aligned, as in one file
-        tuple([name for file in files for name in file.left_out]),
-        files[0].record
-        and replace(files[0].record, tensors=_choices(tensors), file=None, order=None),
-    )
-
-
 def _make_indexes(
-    checkpoints: Sequence[Checkpoint], files: list[FilePlan], count: int
+    checkpoints: Sequence[Checkpoint], files: Sequence[FilePlan], count: int
 ) -> list[tuple[Path, bytes]]:
     """Make a manifest for each folder of parts, and an index of its .safetensors files."""
     folders: dict[Path, list[FilePlan]] = {}
@@ -148,27 +144,15 @@ def _make_indexes(
     made = []
     for group in folders.values():
         indexed = [file for file in group if file.targets[0].suffix == ".safetensors"]
-        if indexed:
-            made += _index(checkpoints, indexed, count)
+        held = {plan.file for file in indexed for plan in file.tensors}
+        whole = [plan.tensor for file in indexed for plan in file.tensors]
+        like = next((one for one in checkpoints if one.index and held & {*one.files}), None)
+        content, name = (like.index, like.index_name) if like else (None, index.NAME)
+        for i in range(count if indexed else 0):
+            parts = [(file.targets[i].name, file.part(i)) for file in indexed]
+            target = indexed[0].targets[i].with_name(name)
+            made.append((target, index.dump(index.make(content, whole, parts))))
         for i in range(count):
             records = {file.targets[i].name: file.record for file in group if file.record}
             made.append((group[0].targets[i].with_name(MANIFEST), manifest(records, i)))
     return made
-
-
-def _index(
-    checkpoints: Sequence[Checkpoint], group: list[FilePlan], count: int
-) -> list[tuple[Path, bytes]]:
-    """Make the index of each rank."""
-    held = {plan.file for file in group for plan in file.tensors}
-    like = next((one for one in checkpoints if one.index and held & {*one.files}), None)
-    content, name = (like.index, like.index_name) if like else (None, index.NAME)
-    whole = [plan.tensor for file in group for plan in file.tensors]
-    indexes = []
-    for i in range(count):
-        parts = [(file.targets[i].name, file.part(i)) for file in group]
-        tensors = [tensor for _, part in parts for tensor in part]
-        change = index.num_elements(tensors) - index.num_elements(whole)
-        target = group[0].targets[i].with_name(name)
-        indexes.append((target, index.make_index(content, change, parts)))
-    return indexes

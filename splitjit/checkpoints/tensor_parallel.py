@@ -57,15 +57,8 @@ _STYLES = {
 """The styles of transformers and of presets that split tensors."""
 
 _WHOLE = {
-    "all_reduce",
-    "ep_router",
-    "local_params",
-    "mla_kv_a_proj",
-    "moe_identity_expert",
-    "moe_tp_experts",
-    "replicate",
-    "replicated_with_grad_allreduce",
-    "sequence_parallel",
+    *("all_reduce", "ep_router", "local_params", "mla_kv_a_proj", "moe_identity_expert"),
+    *("moe_tp_experts", "replicate", "replicated_with_grad_allreduce", "sequence_parallel"),
 }
 """Styles under which each rank holds the whole tensor."""
 
@@ -85,20 +78,15 @@ class ModelPlan:
         The type of the model, as its configuration names it.
     styles : dict of str to (str, list of int)
         The style and the shape of each parameter that the plan names.
-    heads : int
-        0 if the model has no attention.
-    key_value_heads : int
-    layers : sequence of (int, int)
-        The numbers of heads, and of heads of keys and values, in each layer, if they
-        are not the same in all layers.
+    heads : dict of str to (int, int)
+        The numbers of heads, and of heads of keys and values, 0 without attention: those of the
+        model under "", and those of modules that have their own numbers, such as ``layers.3``, or
+        the vision model of CLIP.
     tied : tuple of str
         Parameters that share their data with another one. A checkpoint may lack them.
     origins : dict of str to (list, list)
         For each tensor of the checkpoint, the parameters that transformers makes of it,
         and the operations that make them.
-    towers : dict of str to int
-        The numbers of heads in modules that have their own number, such as the vision
-        model of CLIP.
     quantization : dict, optional
         The quantization of the checkpoint, as its configuration describes it.
     preset : bool, default False
@@ -108,12 +96,9 @@ class ModelPlan:
     model: str
     family: str
     styles: Mapping[str, tuple[str, list[int]]]
-    heads: int
-    key_value_heads: int
-    layers: Sequence[tuple[int, int]] = ()
+    heads: Mapping[str, tuple[int, int]]
     tied: tuple[str, ...] = ()
     origins: Mapping[str, tuple[list[str], list[list[Any]]]] = field(default_factory=dict)
-    towers: Mapping[str, int] = field(default_factory=dict)
     quantization: Mapping[str, Any] | None = None
     preset: bool = False
 
@@ -220,9 +205,8 @@ def _choice(plan: ModelPlan, name: str) -> Choice | None:
     found = [_choice_of(plan, name, target, operations, len(targets)) for target in targets]
     if any(one != found[0] for one in found):
         rest = f"transformers makes {' and '.join(targets[:4])} of it, and its plan does not split "
-        raise SplitError(
-            "files", name, rest + "them alike; give a pattern that says how to split it"
-        )
+        rest += "them alike; give a pattern that says how to split it"
+        raise SplitError("files", name, rest)
     return found[0]
 
 
@@ -235,9 +219,15 @@ def _choice_of(
     style, whole = plan.styles[target]
     if style == "fused_groups":
         return _fused_groups(plan, name, target, whole[0])
-    axis, sections = _axis_and_sections(name, style, whole)
-    if axis is None:
+    if style not in _STYLES:
+        rule = "a style of transformers that splitjit does not know; split this tensor by patterns"
+        raise SplitError("files", f"{name}, style {shorten(style)}", rule)
+    known = _STYLES[style]
+    if len(whole) < 2 and not known.bias:
         return None
+    axis = max(len(whole) + known.axis, 0) if known.axis < 0 else known.axis
+    count_of = known.sections
+    sections = (whole[axis] // count_of,) * count_of if count_of > 1 else None
     head, shared = _head(plan, target, style, whole[axis])
     choice = Choice(name, axis, sections, None, head, shared and not operations, planned=True)
     if operations:
@@ -317,38 +307,27 @@ def check_shapes(
             made[held[0]] += plan.origin(weight)[0]
     found = {target for targets in made.values() for target in targets} | {*plan.tied}
     by_pattern = any(plan.styles.keys().isdisjoint(made[name]) and skip(name) for name in made)
-    for target, (style, whole) in plan.styles.items():
+
+    def has(target: str) -> str:
+        shape = tuple(plan.styles[target][1])
+        return f"the model {plan.model} has it with shape {shape}; give the whole checkpoint"
+
+    for target, (style, _) in plan.styles.items():
         if style not in _WHOLE and target not in found and not by_pattern:
-            rest = f"the model {plan.model} has it with shape {tuple(whole)}; give the whole "
-            rest += "checkpoint, or a pattern for the tensor that stands for it"
+            rest = has(target) + ", or a pattern for the tensor that stands for it"
             raise SplitError("files", f"{target}, missing", rest)
     for name, choice in planned.items():
         (target, *_), operations = plan.origin(name)
-        shape = shapes[name]
+        shape, rest = shapes[name], ""
         if choice.block:
             length = sum(choice.sections or ())
             if len(shape) <= choice.axis or (length and shape[choice.axis] != length):
                 rest = f"must have length {length or 'of whole blocks'} along axis {choice.axis}, "
                 rest += f"since the plan of {plan.model} splits it in {choice.block}"
-                raise SplitError("files", f"{name}, of shape {shape}", rest)
         elif not operations and target in plan.styles and shape != tuple(plan.styles[target][1]):
-            whole = plan.styles[target][1]
-            rest = f"the model {plan.model} has it with shape {tuple(whole)}; give the whole "
-            raise SplitError("files", f"{name}, of shape {shape}", rest + "checkpoint")
-
-
-def _axis_and_sections(
-    name: str, style: str, shape: list[int]
-) -> tuple[int | None, tuple[int, ...] | None]:
-    if style not in _STYLES:
-        rule = "a style of transformers that splitjit does not know; split this tensor by patterns"
-        raise SplitError("files", f"{name}, style {shorten(style)}", rule)
-    known = _STYLES[style]
-    if len(shape) < 2 and not known.bias:
-        return None, None
-    axis = max(len(shape) + known.axis, 0) if known.axis < 0 else known.axis
-    count = known.sections
-    return axis, (shape[axis] // count,) * count if count > 1 else None
+            rest = has(target)
+        if rest:
+            raise SplitError("files", f"{name}, of shape {shape}", rest)
 
 
 def _fused_groups(plan: ModelPlan, name: str, target: str, length: int) -> Choice:
@@ -362,13 +341,9 @@ def _fused_groups(plan: ModelPlan, name: str, target: str, length: int) -> Choic
 
 def _heads(plan: ModelPlan, path: Sequence[str]) -> tuple[int, int]:
     """Return the number of heads at a place in the model, and of heads of keys and values."""
-    for tower, own in plan.towers.items():
-        if tower in path:
-            return own, own
-    if plan.layers and "layers" in path:
-        number = path[path.index("layers") + 1]
-        return plan.layers[int(number)] if number.isdecimal() else (0, 0)
-    return plan.heads, plan.key_value_heads
+    inside = f".{'.'.join(path)}."
+    own = [heads for place, heads in plan.heads.items() if place and f".{place}." in inside]
+    return [*own, plan.heads.get("", (0, 0))][0]
 
 
 def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | None, bool]:

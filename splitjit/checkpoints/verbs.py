@@ -15,24 +15,23 @@ from typing import TYPE_CHECKING, Any
 from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
 from splitjit.checkpoints import index, splitting
-from splitjit.checkpoints.index import Checkpoint, is_folder
+from splitjit.checkpoints.index import MANIFEST, Checkpoint
 from splitjit.checkpoints.naming import Where as Where
-from splitjit.checkpoints.writing import write as write
 from splitjit.errors import SplitError, shorten
 from splitjit.files import patterns
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.patterns import Choice
 from splitjit.files.places import StrPath
 from splitjit.files.places import check_targets as check_targets
-from splitjit.files.plan import SplitFiles
-from splitjit.files.splitting import Chooser
+from splitjit.files.plan import FilePlan, SplitFiles
+from splitjit.files.splitting import Chooser, Progress, write_parts
+from splitjit.files.staging import stage
 
 if TYPE_CHECKING:  # a split of one file imports little
     from splitjit.checkpoints.joining import JoinedFiles
-    from splitjit.checkpoints.tensor_parallel import ModelPlan
 
-Planned = tuple["ModelPlan", Mapping[str, Choice], Callable[[str], bool]]
-"""The plan of a model, what it splits, and whether a pattern counts for a name instead."""
+Check = Callable[[Iterable[TensorFile]], None]
+"""Checks that whole files are of the model whose plan is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,46 +68,100 @@ def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> Spl
     kind, value = rule
     if which.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
         raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
-    choose, planned = _chooser(checkpoints, which, checkpoints[0].folder)
-    if planned:
-        _check_shapes(planned, _shapes(checkpoints))
+    choose, check, notes = _chooser(checkpoints, which, checkpoints[0].folder)
+    check([file for one in checkpoints for file in one.files])
     parts = splitting.plan_parts(checkpoints, rule, choose, where, "split")
-    if planned and planned[0].preset:
-        model, family = planned[0].model, planned[0].family
-        note = f"transformers has no plan for {model}; the preset of splitjit for {family} is used"
-        parts = replace(parts, warnings=(note, *parts.warnings))
-    return parts
+    return replace(parts, warnings=(*notes, *parts.warnings))
 
 
 def plan_join(paths: list[Path], out: Path, which: Which) -> JoinedFiles:
     """Plan how parts are joined. This does not check whether the joined files exist."""
     parts = [index.read(path) for path in paths]
-    choose, planned = _chooser_of_parts(parts, which)
+    choose, check = _chooser_of_parts(parts, which)
     from splitjit.checkpoints import joining
 
     joined = joining.plan_whole(parts, choose, out)
-    if planned:
-        shapes = {tensor.name: tensor.shape for file in joined.files for tensor in file.whole}
-        _check_shapes(planned, shapes)
+    check(joined.files)
     return joined
 
 
 def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
     parts = [index.read(path) for path in paths]
-    layout = where.layout or ("ranks" if is_folder(parts[0]) else "files")
-    choose, planned = _chooser_of_parts(parts, which)
-    from splitjit.checkpoints import whole
+    layout = where.layout or ("ranks" if parts[0].is_folder else "files")
+    choose, check = _chooser_of_parts(parts, which)
+    from splitjit.checkpoints import joining
+    from splitjit.files.joining import JoinedFile
 
-    made = whole.read_parts(parts, choose)
-    if planned:
-        _check_shapes(planned, _shapes([made]))
+    made = joining.read_whole(parts, choose)
+    check(made.files)
 
     def as_before(name: str, file: TensorFile) -> Choice | None:
-        assert isinstance(file, whole.WholeFile)
+        assert isinstance(file, JoinedFile)
         return file.choice(name)
 
     return splitting.plan_parts([made], rule, as_before, replace(where, layout=layout), "reshard")
+
+
+def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | None = None) -> None:
+    """Write all files of a plan, or none.
+
+    Parameters
+    ----------
+    planned : SplitFiles or JoinedFiles
+    force : bool
+        Whether new files may overwrite existing files.
+    progress : callable, optional
+
+    Raises
+    ------
+    OSError
+        If a target exists, or if the files cannot be written.
+    SplitError
+        If a file is damaged, or changes while it is read.
+    """
+    if not planned.targets:
+        return
+    files = [file if isinstance(file, FilePlan) else file.plan() for file in planned.files]
+    needed = {target: size for file in files for target, size in file.sizes.items()}
+    written, total = 0, planned.nbytes
+
+    def count(nbytes: int) -> None:
+        nonlocal written
+        written += nbytes
+        if progress is not None:
+            progress(written, total)
+
+    folders = _by_folder(planned.targets, planned.levels)
+    with stage(folders, force=force, needed=needed) as staged:
+        for file in files:
+            if file.targets:
+                write_parts(file, [staged[target] for target in file.targets], count)
+        for path, content in planned.indexes:
+            staged[path].write_bytes(content)
+        for target, path in planned.copies:
+            import shutil  # takes 2 ms
+
+            with open(path, "rb") as read, staged[target].open() as new:
+                staged[target].protect(os.fstat(read.fileno()))
+                shutil.copyfileobj(read, new)
+
+
+def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
+    """Return the names of the files to write, by the folder from which `levels` folders lead.
+
+    They are moved in this order: the manifest of the first rank before all others, that of the last
+    rank after them. If the process is killed in between, these two manifests contradict each other,
+    and `join` refuses the ranks.
+    """
+    names: dict[Path, list[str]] = {}
+    for target in targets:
+        folder = target.parents[levels]
+        names.setdefault(folder, []).append(target.relative_to(folder).as_posix())
+    for own in names.values():
+        first, *others = [name for name in own if name.endswith(f"/{MANIFEST}")] or [""]
+        own.sort(key=lambda name: (name == first, name not in others[-1:]), reverse=True)
+    return names
 
 
 def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
@@ -118,63 +171,72 @@ def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
     return described.describe_files(paths)
 
 
-def _check_shapes(planned: Planned, shapes: Mapping[str, Shape]) -> None:
-    from splitjit.checkpoints import tensor_parallel
-
-    tensor_parallel.check_shapes(*planned, shapes)
+# ---- which tensors -----------------------------------------------------------------------
 
 
-def _shapes(checkpoints: Sequence[Checkpoint]) -> dict[str, Shape]:
+def _chooser_of_parts(parts: list[Checkpoint], which: Which) -> tuple[Chooser | None, Check]:
+    """Return how the user says that parts were split; None if the user does not say it."""
+    if not which.given:
+        return None, lambda files: None
+    folder = parts[0].folder
+    return _chooser(parts, which, folder, folder.parent)[:2]
+
+
+def _chooser(
+    checkpoints: Sequence[Checkpoint], which: Which, *folders: Path
+) -> tuple[Chooser, Check, list[str]]:
+    """Return how to split the tensor of a name: by patterns, then by the plan of the model.
+
+    Returns
+    -------
+    callable
+        How to split a tensor.
+    callable
+        Checks that whole files are of the model.
+    list of str
+        What the user should know about the plan.
+    """
+    axis = which.axis or 0
+    chosen = [patterns.parse(text, axis) for text in which.tensors or ()]
+    names = [name for one in checkpoints for file in one.files for name in file.names]
+    patterns.check_matches(chosen, names)
+    planned: Mapping[str, Choice] = {}
+    notes = []
+
+    def by_pattern(name: str) -> bool:
+        return any(choice.matches(name) for choice in chosen)
+
+    def check(files: Iterable[TensorFile]) -> None:
+        if which.tp_plan:
+            tensor_parallel.check_shapes(model, planned, by_pattern, _shapes(files))
+
+    if which.tp_plan:
+        from splitjit.checkpoints import tensor_parallel
+
+        model = tensor_parallel.load(_config(which.config, *folders), names)
+        planned = tensor_parallel.choices(model, names, by_pattern)
+        if model.preset:
+            preset = f"the preset of splitjit for {model.family} is used"
+            notes.append(f"transformers has no plan for {model.model}; {preset}")
+    default = None if chosen or which.tp_plan else Choice("*", axis)
+
+    def choose(name: str, file: TensorFile) -> Choice | None:
+        first = next((choice for choice in chosen if choice.matches(name)), None)
+        return first or planned.get(name, default)
+
+    return choose, check, notes
+
+
+def _shapes(files: Iterable[TensorFile]) -> dict[str, Shape]:
     """Return the shapes of all tensors by name; no two may have the same name."""
     shapes: dict[str, Shape] = {}
-    for file in [file for one in checkpoints for file in one.files]:
+    for file in files:
         for name in file.names:
             if name in shapes:
                 rule = "two files hold it; with a tp_plan, give the files of one model"
                 raise SplitError("files", shorten(name), rule)
             shapes[name] = file.tensor(name).shape
     return shapes
-
-
-# ---- which tensors -----------------------------------------------------------------------
-
-
-def _chooser_of_parts(
-    parts: list[Checkpoint], which: Which
-) -> tuple[Chooser | None, Planned | None]:
-    """Return how the user says that parts were split; None if the user does not say it."""
-    if not which.given:
-        return None, None
-    folder = parts[0].folder
-    return _chooser(parts, which, folder, folder.parent)
-
-
-def _chooser(
-    checkpoints: Sequence[Checkpoint], which: Which, *folders: Path
-) -> tuple[Chooser, Planned | None]:
-    """Return how to split the tensor of a name: by patterns, then by the plan of the model."""
-    axis = which.axis or 0
-    chosen = [patterns.parse(text, axis) for text in which.tensors or ()]
-    names = [name for one in checkpoints for file in one.files for name in file.names]
-    patterns.check_matches(chosen, names)
-
-    def by_pattern(name: str) -> bool:
-        return any(choice.matches(name) for choice in chosen)
-
-    model = None
-    planned: Mapping[str, Choice] = {}
-    if which.tp_plan:
-        from splitjit.checkpoints import tensor_parallel
-
-        model = tensor_parallel.load(_config(which.config, *folders), names)
-        planned = tensor_parallel.choices(model, names, by_pattern)
-    default = None if chosen or model else Choice("*", axis)
-
-    def choose(name: str, file: TensorFile) -> Choice | None:
-        first = next((choice for choice in chosen if choice.matches(name)), None)
-        return first or planned.get(name, default)
-
-    return choose, (model, planned, by_pattern) if model else None
 
 
 def _config(config: StrPath | None, *folders: Path) -> Path:

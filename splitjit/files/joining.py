@@ -1,19 +1,19 @@
-"""Join files: plan how the parts of each tensor are put together, and write one joined file."""
+"""Join files: plan how the parts of each tensor are put together, and read them as one file."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splitjit._api.plan import cached_plan
 from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SECTIONS, Rule
 from splitjit.errors import SplitError
-from splitjit.files.formats.base import Data, Tensor, TensorFile
+from splitjit.files.formats.base import Data, FileWriter, Metadata, Source, Tensor, TensorFile
 from splitjit.files.patterns import Choice
-from splitjit.files.plan import TensorPlan
-from splitjit.files.splitting import Count, plan_tensor
+from splitjit.files.plan import FilePlan, TensorPlan
+from splitjit.files.splitting import plan_tensor
 from splitjit.files.staging import Staged
 from splitjit.files.tiles import Readers, assemble
 
@@ -37,34 +37,84 @@ class JoinedTensor:
     parts: tuple[tuple[TensorFile, Tensor], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedFile:
-    """A file to write.
+class JoinedFile(TensorFile):
+    """A file that exists only as parts, which are put together while it is read.
 
-    Attributes
+    To join parts is to copy this file, and to split parts again is to split this file. So no whole
+    file is on disk meanwhile, and of each tensor a few tiles are in memory.
+
+    Parameters
     ----------
     like : TensorFile
         The first part of the file. The joined file has its format.
     metadata : dict of str to str or None
     target : Path
-    tensors : tuple of JoinedTensor
+        Where the joined file is written. Its name is that of the whole file.
+    tensors : sequence of JoinedTensor
         In the order of their data in the joined file.
     """
 
-    like: TensorFile
-    metadata: dict[str, str] | None
-    target: Path
-    tensors: tuple[JoinedTensor, ...]
+    def __init__(
+        self,
+        like: TensorFile,
+        metadata: Metadata,
+        target: Path,
+        tensors: Sequence[JoinedTensor],
+    ) -> None:
+        self._like = like
+        self.path = like.path.with_name(target.name)
+        self.status, self.suffix, self.names = like.status, like.suffix, like.names
+        self.compressed = like.compressed
+        self.metadata = metadata
+        self.target = target
+        self.tensors = tuple(tensors)
+        self._by_name = {one.plan.name: one for one in tensors}
+        self.data_order = tuple(self._by_name)
+        self.inputs = tuple(dict.fromkeys([file for one in tensors for file, _ in one.parts]))
 
     @property
     def whole(self) -> list[Tensor]:
         """The tensors as the header of the joined file describes them."""
         return [one.plan.tensor for one in self.tensors]
 
-    @property
-    def sizes(self) -> dict[Path, int]:
-        """The least size of the target in bytes."""
-        return {self.target: 0 if self.like.compressed else sum(one.nbytes for one in self.whole)}
+    def plan(self) -> FilePlan:
+        """Return the plan to write this file: as its only part, with a copy of each tensor."""
+        copied = tuple([TensorPlan(tensor, self, None, (), 1) for tensor in self.whole])
+        paths = tuple([file.path for file in self.inputs])
+        return FilePlan(paths, (self.target,), copied, (), self)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return the description of a whole tensor."""
+        return self._by_name[name].plan.tensor
+
+    def choice(self, name: str) -> Choice | None:
+        """Return how the parts of a tensor were split, but not into how many."""
+        choice = self._by_name[name].plan.choice
+        return choice and replace(choice, pattern=name, lengths=None, planned=True)
+
+    def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
+        """Open the parts, and yield the data of each tensor."""
+        joined = [self._by_name[tensor.name] for tensor in tensors]
+        with contextlib.ExitStack() as stack:
+            readers = Readers(stack, [part for one in joined for part in one.parts])
+            for one in joined:
+                yield Source(_read(one, readers))
+            readers.check()
+
+    def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
+        """Create a file of the format of the parts."""
+        return self._like.create(file, tensors, metadata)
+
+
+def _read(one: JoinedTensor, readers: Readers) -> Iterator[Data]:
+    """Yield the next bytes of a whole tensor, and check that all copies in parts are equal."""
+
+    def differ(first: int, second: int) -> SplitError:
+        paths = [one.parts[i][0].path for i in (first, second)]
+        received = f"{one.plan.name or 'the array'} in {paths[0]} and {paths[1]}"
+        return SplitError("join", received, "a tensor that was copied must be equal in all parts")
+
+    return assemble(one.plan, [readers.next(part) for part, _ in one.parts], differ)
 
 
 def plan_joined(
@@ -197,28 +247,3 @@ def _rules(choice: Choice, lengths: list[int]) -> list[Rule]:
     by_length = tuple([length // len(choice.sections) for length in lengths])
     count = len(lengths)
     return [(NUM_OUTPUTS, count), (NUM_SECTIONS, count), (LENGTHS, by_length)]
-
-
-def read_joined(one: JoinedTensor, readers: Readers) -> Iterator[Data]:
-    """Yield the next bytes of a whole tensor, and check that all copies in parts are equal."""
-
-    def differ(first: int, second: int) -> SplitError:
-        paths = [one.parts[i][0].path for i in (first, second)]
-        received = f"{one.plan.name or 'the array'} in {paths[0]} and {paths[1]}"
-        return SplitError("join", received, "a tensor that was copied must be equal in all parts")
-
-    return assemble(one.plan, [readers.next(part) for part, _ in one.parts], differ)
-
-
-def write_joined(file: JoinedFile, staged: Staged, count: Count) -> None:
-    """Write one joined file."""
-    with contextlib.ExitStack() as stack:
-        whole = stack.enter_context(file.like.create(staged, file.whole, file.metadata))
-        readers = Readers(stack, [part for one in file.tensors for part in one.parts])
-        readers.protect([staged])
-        for one in file.tensors:
-            whole.begin(one.plan.tensor)
-            for data in read_joined(one, readers):
-                whole.write(data)
-                count(data.nbytes)
-        readers.check()

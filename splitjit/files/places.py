@@ -39,19 +39,17 @@ def places(paths: Iterable[Path]) -> list[Place]:
     paths : iterable of Path
         The files and their folders need not exist.
     """
-    folders: dict[Path, tuple[Path, bool]] = {}
+    folders: dict[Path, tuple[os.stat_result, Path, bool]] = {}
     found = []
     for path in paths:
         if path.parent not in folders:
             resolved = Path(os.path.realpath(path.parent))
             there = next(p for p in (resolved, *resolved.parents) if p.is_dir())
-            folders[path.parent] = resolved, _ignores_case(there)
-        resolved, ignores_case = folders[path.parent]
-        there = next(p for p in (resolved, *resolved.parents) if p.is_dir())
-        name = (resolved / path.name).relative_to(there).as_posix()
+            folders[path.parent] = there.stat(), resolved.relative_to(there), _ignores_case(there)
+        status, missing, ignores_case = folders[path.parent]
+        name = (missing / path.name).as_posix()
         if ignores_case:
             name = unicodedata.normalize("NFC", name).casefold()
-        status = there.stat()
         found.append((status.st_dev, status.st_ino, name))
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
-from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.formats.base import Metadata, Tensor, TensorFile
 from splitjit.files.patterns import Choice
 
 
@@ -74,11 +74,6 @@ class TensorPlan:
         """Number of parts."""
         return self.groups * self.copies
 
-    def holders(self, section: int, piece: int) -> range:
-        """Return the groups whose parts hold a piece of a section."""
-        share = self.groups // (len(self.sections[section]) if self.sections else 1)
-        return range(piece * share, (piece + 1) * share)
-
     def part(self, i: int) -> Tensor:
         """Return part `i` as the header of its file describes it."""
         if self.axis is None:
@@ -88,12 +83,12 @@ class TensorPlan:
         shape = (*self.shape[: self.axis], length, *self.shape[self.axis + 1 :])
         return replace(self.tensor, shape=shape)
 
-    def runs(self) -> tuple[int, list[list[int]]]:
-        """Return the number of rows in memory order, and the bytes of each run in a row.
+    def runs(self) -> tuple[int, list[tuple[range, int]]]:
+        """Return the number of rows in memory order, and the runs of bytes in a row.
 
         A row is the part of the tensor that one index into the axes before the split
         axis selects. In a row lie the pieces of the first section, then the pieces of
-        the next section.
+        the next section. Each run comes with the groups whose parts hold it.
 
         Raises
         ------
@@ -101,7 +96,7 @@ class TensorPlan:
             If a run of elements that are smaller than a byte is not whole bytes.
         """
         if self.axis is None:
-            return 1, [[self.tensor.nbytes]]
+            return 1, [(range(1), self.tensor.nbytes)]
         shape, axis = self.shape, self.axis
         if self.tensor.fortran_order:
             shape, axis = shape[::-1], len(shape) - 1 - axis
@@ -111,7 +106,12 @@ class TensorPlan:
             received = f"{self.dtype} of shape {self.shape} into {sizes}"
             rule = "parts of elements smaller than a byte must be whole bytes"
             raise SplitError("split", received, rule)
-        return math.prod(shape[:axis]), [[n * bits // 8 for n in sizes] for sizes in self.sections]
+        runs, groups = [], self.groups
+        for sizes in self.sections:
+            for i, size in enumerate(sizes):
+                share = groups // len(sizes)
+                runs.append((range(i * share, (i + 1) * share), size * bits // 8))
+        return math.prod(shape[:axis]), runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,8 @@ class FilePlan:
         The tensors that each part holds, in this order.
     left_out : tuple of str
         Names of tensors that no part holds.
+    like : TensorFile
+        The first of the files. The parts have its format.
     record : Record, optional
         What the parts say about themselves: a record of ``splitjit.checkpoints``.
     """
@@ -136,6 +138,7 @@ class FilePlan:
     targets: tuple[Path, ...]
     tensors: tuple[TensorPlan, ...]
     left_out: tuple[str, ...]
+    like: TensorFile = field(repr=False)
     record: Any = field(default=None, repr=False)
 
     def part_nbytes(self, part: int) -> int:
@@ -157,14 +160,14 @@ class FilePlan:
     def sizes(self) -> dict[Path, int]:
         """The least size of each target in bytes."""
         return {
-            target: 0 if self.tensors[0].file.compressed else self.part_nbytes(i)
+            target: 0 if self.like.compressed else self.part_nbytes(i)
             for i, target in enumerate(self.targets)
         }
 
-    def metadata(self, i: int) -> dict[str, str] | None:
+    def metadata(self, i: int) -> Metadata:
         """Return the metadata of part `i`."""
-        whole = self.tensors[0].file.metadata
-        own: dict[str, str] | None = self.record and self.record.attached(whole, i)
+        whole = self.like.metadata
+        own: Metadata = self.record and self.record.attached(whole, i)
         return own or whole
 
     def part(self, i: int) -> list[Tensor]:

@@ -160,9 +160,8 @@ def count_parts(plans: list[TensorPlan], rule: Rule) -> int:
 def write_parts(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
     """Write the parts of one file."""
     with contextlib.ExitStack() as stack:
-        create = file.tensors[0].file.create
         parts = [
-            stack.enter_context(create(one, file.part(i), file.metadata(i)))
+            stack.enter_context(file.like.create(one, file.part(i), file.metadata(i)))
             for i, one in enumerate(staged)
         ]
         readers = Readers(stack, [(plan.file, plan.tensor) for plan in file.tensors])

@@ -213,8 +213,8 @@ class _Place:
         self.files: list[Staged] = []
         self.moved = False
         self._folders: dict[Path, Folder] = {}
-        self._made: list[tuple[Folder, str]] = []
         self._stagings: dict[Path, _Staging] = {}
+        self._cleanup = contextlib.ExitStack()  # the last callback runs first
 
     def make(self, targets: Mapping[Path, Sequence[str]]) -> None:
         """Make and open all folders."""
@@ -223,6 +223,7 @@ class _Place:
             outer = self._root(root)
             if root not in self._stagings:
                 self._stagings[root] = _Staging.make(outer)
+                self._cleanup.callback(self._stagings[root].remove)
             for name in names:
                 parent = outer
                 for part in Path(name).parts[:-1]:
@@ -232,20 +233,27 @@ class _Place:
 
     def _root(self, path: Path) -> Folder:
         try:
-            return self._folders.get(path) or self._folders.setdefault(path, Folder(path))
+            return self._folders.get(path) or self._keep(Folder(path))
         except FileNotFoundError:
             return self._below(self._root(path.parent), path.name)
 
+    def _keep(self, folder: Folder) -> Folder:
+        self._folders[folder.path] = self._cleanup.enter_context(folder)
+        return folder
+
     def _below(self, parent: Folder, name: str) -> Folder:
         """Open a folder in another one, and make it if it is missing. It must not be a link."""
-        path = parent.path / name
-        if path not in self._folders:
-            if parent.status(name) is None:
-                with contextlib.suppress(FileExistsError):  # another process has just made it
-                    parent.mkdir(name)
-                    self._made.append((parent, name))
-            self._folders[path] = parent.folder(name)
-        return self._folders[path]
+        if parent.path / name in self._folders:
+            return self._folders[parent.path / name]
+        if parent.status(name) is None:
+            with contextlib.suppress(FileExistsError):  # another process has just made it
+                parent.mkdir(name)
+                self._cleanup.callback(self._remove_made, parent, name)
+        return self._keep(parent.folder(name))
+
+    def _remove_made(self, parent: Folder, name: str) -> None:
+        if not self.moved:
+            _remove_empty(parent, name)
 
     def move(self, force: bool) -> None:
         """Move all files into their places, and wait until all names are on disk."""
@@ -267,13 +275,8 @@ class _Place:
 
     def close(self) -> None:
         """Remove the staging folders, and the folders that were made for nothing."""
-        with signals.deferred(), contextlib.ExitStack() as stack:  # the last callback runs first
-            for folder in self._folders.values():
-                stack.callback(folder.close)
-            for parent, name in [] if self.moved else self._made:
-                stack.callback(_remove_empty, parent, name)
-            for staging in self._stagings.values():
-                stack.callback(staging.remove)
+        with signals.deferred():
+            self._cleanup.close()
 
 
 class _Staging:

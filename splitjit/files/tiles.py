@@ -176,15 +176,9 @@ class _Columns:
     """
 
     def __init__(self, plan: TensorPlan) -> None:
-        rows, lengths = plan.runs()
-        flat = [width for pieces in lengths for width in pieces]
-        row, count = sum(flat), len(flat)
+        rows, self._runs = plan.runs()
+        row, count = sum(width for _, width in self._runs), len(self._runs)
         self.rows = rows if row else 0
-        self._runs = [
-            (plan.holders(section, piece), width)
-            for section, pieces in enumerate(lengths)
-            for piece, width in enumerate(pieces)
-        ]
         long_runs = row > MOST * TILE or row * MOST >= TILE * count
         self.are_copied_by_runs = self.rows < 2 or long_runs
         if self.are_copied_by_runs:
@@ -233,19 +227,17 @@ class _Columns:
         int or None
             The first group whose part has another run than this one.
         """
-        start, owners, out = 0, [], []
+        start, held = 0, []
         part = part.reshape(len(tile), -1)
         for (first, own), *others in self.holders:
             whole = tile[:, start : start + own.stop - own.start]
             start += whole.shape[1]
             if first == group:
-                owners.append((first, whole))
-                out.append(whole)
+                held.append((first, whole, whole))
             elif group in dict(others):
-                owners.append((first, whole))
-                out.append(np.empty_like(whole))
-        self.split(part, out)
-        for (first, whole), copied in zip(owners, out, strict=True):
-            if copied is not whole and copied.tobytes() != whole.tobytes():
+                held.append((first, whole, np.empty_like(whole)))
+        self.split(part, [out for *_, out in held])
+        for first, whole, out in held:
+            if out is not whole and out.tobytes() != whole.tobytes():
                 return first
         return None

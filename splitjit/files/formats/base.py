@@ -94,19 +94,16 @@ class Run:
 
     def copy_to(self, file: NewFile) -> int:
         """Let the system copy the bytes; return how many it has copied before it gave up."""
-        done = 0
-        while done < self.nbytes:
-            count = file.copy(self._file.fileno(), self._start + done, self.nbytes - done)
-            if not count:
-                break
-            done += count
-        return done
+        return file.copy(self._file.fileno(), self._start, self.nbytes)
 
     def read_into(self, room: memoryview) -> None:
         """Read all bytes into a buffer of this size."""
         self._file.seek(self._start)
         fill(room, self._file, self._path)
 
+
+Metadata = Mapping[str, str] | None
+"""The metadata of a file; None if it has none."""
 
 Data = np.ndarray | Run
 """The next bytes of a tensor: a contiguous array of any dtype, or a run of a file."""
@@ -180,7 +177,7 @@ def fill(room: memoryview, stream: IO[bytes], path: Path) -> None:
         raise SplitError("split", str(path), f"truncated: {len(room)} bytes are missing")
 
 
-class FileWriter(ABC):
+class FileWriter:
     """A file to write, used as a context manager.
 
     If the body of the ``with`` statement raises nothing, the file is complete
@@ -194,15 +191,13 @@ class FileWriter(ABC):
     def __init__(self, file: Staged) -> None:
         self._file = file
 
-    @abstractmethod
     def begin(self, tensor: Tensor) -> None:
         """Begin the next tensor, whose data `write` then appends."""
 
-    @abstractmethod
     def write(self, data: Data) -> None:
         """Append the next bytes of the tensor."""
+        raise NotImplementedError
 
-    @abstractmethod
     def close(self) -> None:
         """Close the file."""
 
@@ -223,8 +218,8 @@ _LARGE = 1 << 18
 class PlainWriter(FileWriter):
     """A header, then the data of all tensors in order.
 
-    The file is open only during each call of `write`: there may be more parts
-    than a process may have open files.
+    The header says where each tensor starts. The file is open only during each call of `write`:
+    there may be more parts than a process may have open files.
 
     Parameters
     ----------
@@ -243,9 +238,6 @@ class PlainWriter(FileWriter):
             with file.append(self._end) as raw:
                 raw.allocate(self._end + nbytes)
 
-    def begin(self, tensor: Tensor) -> None:
-        """Do nothing: the header already says where each tensor starts."""
-
     def write(self, data: Data) -> None:
         """Append the next bytes of the tensor. The system copies a run if it can."""
         with self._file.append(self._end) as opened:
@@ -255,9 +247,6 @@ class PlainWriter(FileWriter):
             if data.nbytes >= _LARGE:
                 opened.flush_early(self._end, data.nbytes)
         self._end += data.nbytes
-
-    def close(self) -> None:
-        """Do nothing: `write` has already closed the file."""
 
 
 class TensorFile(ABC):
@@ -290,7 +279,7 @@ class TensorFile(ABC):
     names: tuple[str, ...]
     data_order: tuple[str, ...]
     compressed = False
-    metadata: dict[str, str] | None = None
+    metadata: Metadata = None
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -358,9 +347,7 @@ class TensorFile(ABC):
                 yield Source(iter([Run(self.path, file, tensor.offset, tensor.nbytes)]))
 
     @abstractmethod
-    def create(
-        self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None
-    ) -> FileWriter:
+    def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file of this format for these tensors, which follow in this order.
 
         Formats that have no metadata leave it out.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.lib import format as npy
 
-from splitjit.files.formats.base import FileWriter, PlainWriter, Tensor, TensorFile
+from splitjit.files.formats.base import FileWriter, Metadata, PlainWriter, Tensor, TensorFile
 from splitjit.files.staging import Staged
 
 HEAD = 1 << 16
@@ -33,9 +33,7 @@ class Npy(TensorFile):
         """Return the description of the only tensor."""
         return self._tensor
 
-    def create(
-        self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None
-    ) -> FileWriter:
+    def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file for one tensor."""
         (tensor,) = tensors
         return PlainWriter(file, make_header(tensor), tensor.nbytes)

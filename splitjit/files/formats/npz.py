@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from splitjit.files.formats.base import (
     TILE,
     Data,
     FileWriter,
+    Metadata,
     Source,
     Tensor,
     TensorFile,
@@ -93,9 +94,7 @@ class Npz(TensorFile):
             fill(piece.data, member, self.path)
             yield piece
 
-    def create(
-        self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None
-    ) -> FileWriter:
+    def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create an archive whose members have the attributes of this archive's members."""
         return _ZipWriter(file, self._infos)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from splitjit.errors import SplitError
-from splitjit.files.formats.base import FileWriter, PlainWriter, Tensor, TensorFile
+from splitjit.files.formats.base import FileWriter, Metadata, PlainWriter, Tensor, TensorFile
 from splitjit.files.staging import Staged
 
 
@@ -41,16 +41,10 @@ class Safetensors(TensorFile):
         position = {name: i for i, name in enumerate(header)}
         # Empty tensors share an offset; among them, the order of the header counts.
         for name in sorted(header, key=lambda name: header[name]["data_offsets"]):
-            held = header[name]
-            offset = 8 + length + held["data_offsets"][0]
-            self._tensors[name] = Tensor(
-                name,
-                tuple(held["shape"]),
-                held["dtype"],
-                _bits(held["dtype"]),
-                offset,
-                position=position[name],
-            )
+            shape, dtype = tuple(header[name]["shape"]), header[name]["dtype"]
+            offset = 8 + length + header[name]["data_offsets"][0]
+            made = Tensor(name, shape, dtype, _bits(dtype), offset, position=position[name])
+            self._tensors[name] = made
         self.data_order = tuple(self._tensors)
         # Wide elements first, as the package writes them; otherwise parts might be unaligned.
         self.names = tuple(sorted(self._tensors, key=lambda name: -self._tensors[name].bits))
@@ -59,25 +53,18 @@ class Safetensors(TensorFile):
         """Return the description of a tensor."""
         return self._tensors[name]
 
-    def create(
-        self, file: Staged, tensors: Sequence[Tensor], metadata: Mapping[str, str] | None
-    ) -> FileWriter:
+    def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file with this metadata, for these tensors in this order.
 
         The header has the tensors in the order of their positions.
         """
         header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
         for tensor in sorted(tensors, key=lambda tensor: tensor.position):
-            header[tensor.name] = None
+            header[tensor.name] = {"dtype": tensor.dtype, "shape": [*tensor.shape]}
         start = 0
         for tensor in tensors:
-            stop = start + tensor.nbytes
-            header[tensor.name] = {
-                "dtype": tensor.dtype,
-                "shape": list(tensor.shape),
-                "data_offsets": [start, stop],
-            }
-            start = stop
+            header[tensor.name]["data_offsets"] = [start, start + tensor.nbytes]
+            start += tensor.nbytes
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)  # aligns the data
         return PlainWriter(file, struct.pack("<Q", len(text)) + text, start)
