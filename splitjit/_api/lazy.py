@@ -20,46 +20,30 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._api.adapted import split_input
+from splitjit._api.adapted import ByPlan, split_input
 from splitjit._copy.buffers import empty_parts
 from splitjit._copy.threads import one_thread
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.input import PlanOf
+from splitjit._inputs.input import Request
 from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.plan import Plan
-from splitjit._plan.rules import Rule
 from splitjit._plan.sizes import describe_rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 
-def split_lazily(
-    x: Any, plan_of: PlanOf, axis: SupportsIndex, rule: Rule, out: Any, copy: Any
-) -> list[Any]:
-    """Split a Dask array by a rule, see `splitjit.dask.split`; `plan_of` plans known shapes."""
+def split_lazily(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
+    """Split a Dask array, see `splitjit.dask.split`."""
     if not is_dask_array(x):
         text, hint = "x must be a dask.array.Array", "splitjit.split takes other arrays"
         raise SplitTypeError("split", f"x of type {type(x).__name__}", text, hint=hint)
-    shape = x.shape
-    if not any(map(math.isnan, shape)):
-        return split_by_plan(plan_of(shape), x, out, copy)
-    index = normalize_axis(axis, shape)
-    _check_length_is_known(shape, index)
-    try:  # unknown extents are NaN; the plan has 0 instead
-        plan = plan_of(tuple([0 if math.isnan(n) else n for n in shape]))
-    except SplitError as error:
-        received = describe_rule(shape, index, rule)
-        raise type(error)("split", received, error.rule, hint=error.hint) from None
-    return split_by_plan(plan, x, out, copy)
-
-
-def split_by_plan(plan: Plan, x: Any, out: Any, copy: Any) -> list[Any]:
-    """Split a Dask array of the shape of the plan, see `splitjit.dask.split`."""
-    shape = x.shape
+    shape, plan = x.shape, request.plan
+    if plan is None:
+        plan = _plan_of(shape, request)
     # Tasks split chunks of any size along the other axes.
     if len(shape) != len(plan.shape) or not all(
         n == m or math.isnan(n) for n, m in zip(shape, plan.shape, strict=True)
@@ -82,6 +66,19 @@ def split_by_plan(plan: Plan, x: Any, out: Any, copy: Any) -> list[Any]:
         hint = "copy=False slices with query planning"
         raise SplitError("split", "x with query planning", rule, hint=hint)
     return _parts(plan, x)
+
+
+def _plan_of(shape: tuple[Any, ...], request: Request) -> Plan:
+    """Plan by a rule. Unknown extents are NaN; the plan has 0 instead."""
+    if not any(map(math.isnan, shape)):
+        return request.plan_of(shape)
+    axis = normalize_axis(request.axis, shape)
+    _check_length_is_known(shape, axis)
+    try:
+        return request.plan_of(tuple([0 if math.isnan(n) else n for n in shape]))
+    except SplitError as error:
+        received = describe_rule(shape, axis, request.rule)
+        raise type(error)("split", received, error.rule, hint=error.hint) from None
 
 
 def _check_length_is_known(shape: tuple[Any, ...], axis: int) -> None:
@@ -180,7 +177,7 @@ def _split_chunk(chunk: Any, sizes: tuple[int, ...], axis: int) -> list[Any]:
     dtype = chunk.dtype
     out = [empty_parts(_plan_of_chunk(s, 0, s[:1]), dtype)[0] for s in plan.output_shapes]
     with one_thread():  # Dask runs other tasks on the other cores
-        return split_input(given, lambda _: plan, axis, None, out)
+        return split_input(given, ByPlan(plan), out)
 
 
 _plan_of_chunk = functools.lru_cache(256)(Plan)
