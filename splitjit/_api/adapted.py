@@ -18,6 +18,8 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
 class ByPlan(Request):
     """A call of a plan."""
 
+    __slots__ = ("axis", "plan", "rule")
+
     plan: Plan
 
     def __init__(self, plan: Plan) -> None:
@@ -42,7 +44,8 @@ def split_input(given: Input, request: Request, out: Any = None, copy: Any = Tru
         return given.views(plan)
     if out is None:
         parts = recipe.run(plan, array, None, True)
-        return given.wrap(parts, *[recipe.run(plan, other, None, True) for other in given.others])
+        masks = None if given.mask is None else recipe.run(plan, given.mask, None, True)
+        return given.wrap(parts, masks)
     targets, copies = given.targets(out)
     if len(copies) == 1:
         recipe.run(plan, *copies[0], True)

@@ -368,6 +368,8 @@ __test__ = {"SplitPlan": SplitPlan}  # doctest looks only for classes of this mo
 class ByRule(Request):
     """A call of `split` with a rule."""
 
+    __slots__ = ("axis", "rule")
+
     def __init__(self, axis: SupportsIndex, rule: Rule) -> None:
         self.axis, self.rule = axis, rule
 

@@ -28,6 +28,8 @@ class Request:
         The plan if the call is that of a plan.
     """
 
+    __slots__ = ()
+
     axis: SupportsIndex
     rule: Rule
     plan: Plan | None = None
@@ -46,15 +48,15 @@ class Input:
         The object, or the array that NumPy made of it.
     array : ndarray or None
         The memory of `x`, which kernels read. None if its library makes the parts.
-    others : tuple of ndarray
-        Arrays that are split like the memory.
+    mask : ndarray or None
+        An array that is split like the memory, see `Masked`.
     """
 
     __slots__ = ("array", "x")
 
     x: Any
     array: np.ndarray | None
-    others: tuple[np.ndarray, ...] = ()
+    mask: np.ndarray | None = None
 
     def __init__(self, array: np.ndarray) -> None:
         self.x = self.array = array
@@ -78,8 +80,8 @@ class Input:
         """Return the parts as views that the library of `x` makes."""
         return [self.x[index] for index in plan._each_slice()]
 
-    def wrap(self, parts: list[np.ndarray], *others: list[np.ndarray]) -> list[Any]:
-        """Return parts that kernels made, of `array` and of `others`, as the library has them."""
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
+        """Return parts that kernels made as arrays of the library of `x`."""
         return parts
 
     def targets(self, out: Any) -> tuple[list[Any], Copies]:
@@ -103,21 +105,21 @@ class Input:
 class Masked(Input):
     """A masked array. Without a mask (`numpy.ma.nomask`), the parts have none."""
 
-    __slots__ = ("others",)
+    __slots__ = ("mask",)
 
     def __init__(self, x: np.ma.MaskedArray[Any, Any]) -> None:
         self.x = x.view(np.ma.MaskedArray)  # as base class, like the parts of other arrays
         self.array = np.ma.getdata(x, subok=False)
         mask: Any = np.ma.getmask(x)
-        self.others = () if mask is np.ma.nomask else (mask,)
+        self.mask = None if mask is np.ma.nomask else mask
 
-    def wrap(self, parts: list[np.ndarray], *others: list[np.ndarray]) -> list[Any]:
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
         """Return masked arrays."""
         x, nomask = self.x, [np.ma.nomask] * len(parts)
         masked_array: Any = np.ma.MaskedArray  # NumPy's types know no mask without items
         return [
             masked_array(part, mask=mask, fill_value=x.fill_value, hard_mask=x.hardmask)
-            for part, mask in zip(parts, *(others or [nomask]), strict=True)
+            for part, mask in zip(parts, masks or nomask, strict=True)
         ]
 
     def targets(self, out: Any) -> tuple[list[Any], Copies]:
@@ -140,7 +142,7 @@ class Masked(Input):
 
     def wrote(self, out: list[Any], copies: Copies) -> None:
         """Give their masks to arrays that had none. A hard mask was overwritten like a soft one."""
-        if self.others:
+        if self.mask is not None:
             for part, mask in zip(out, copies[1][1], strict=True):
                 if np.ma.getmask(part) is np.ma.nomask:
                     part.mask = mask

@@ -80,7 +80,7 @@ class Array(Input):
         asarray = self.x.__array_namespace__().asarray
         return [asarray(part, copy=True) for part in parts]
 
-    def wrap(self, parts: list[np.ndarray], *others: list[np.ndarray]) -> list[Any]:
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
         """Return arrays of the library over the memory of the parts."""
         namespace = self.x.__array_namespace__()
         try:

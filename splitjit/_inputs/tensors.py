@@ -30,6 +30,9 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of
 _KNOWN: list[type] = []
 """The classes Tensor and Parameter, once a tensor was split."""
 
+_ASKED: list[Callable[..., Any]] = []
+"""`is_compiling` of torch, and the `reader`, once a tensor was split: to find them takes longer."""
+
 _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
 """Errors by which operators of torch refuse a tensor. Tracers use other classes to stop a trace."""
 
@@ -47,7 +50,9 @@ def is_dtype(dtype: object) -> bool:
 
 def is_compiling() -> bool:
     """Return whether torch.compile traces this call."""
-    return bool(sys.modules["torch"].compiler.is_compiling())
+    ask = _ASKED[0] if _ASKED else sys.modules["torch"].compiler.is_compiling
+    compiling: bool = ask()
+    return compiling
 
 
 class Tensor(Input):
@@ -90,7 +95,7 @@ class Tensor(Input):
             parts = [part.clone(memory_format=torch.contiguous_format) for part in parts]
         return parts
 
-    def wrap(self, parts: list[np.ndarray], *others: list[np.ndarray]) -> list[Any]:
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
         """Return tensors over the memory of the parts."""
         return _tensors(parts, self.x.dtype if self.word else None)
 
@@ -153,9 +158,11 @@ def tensor_input(x: Any) -> Tensor:
     SplitTypeError
         If neither kernels nor torch can make the parts.
     """
-    if is_compiling():
+    if not _ASKED and not is_compiling():
+        _ASKED.extend([sys.modules["torch"].compiler.is_compiling, reader()])
+    if not _ASKED or _ASKED[0]():
         return Tensor(x)
-    read = reader()
+    read = _ASKED[1]
     given: Tensor | None = None
     if not x.requires_grad:
         given = read(x)
