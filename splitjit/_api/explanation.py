@@ -6,8 +6,6 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from splitjit._api.lazy import split_lazily
 from splitjit._copy import recipe, threads
 from splitjit._copy.compiled import Compiled
@@ -17,7 +15,6 @@ from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Input, Request
 from splitjit._plan.arguments import check_views
-from splitjit._plan.plan import Plan
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
@@ -112,45 +109,34 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     if is_dask_array(x):
         return Explanation("dask", _REASONS["dask"], len(split_lazily(x, request, out, copy)))
     adapted = adapt(x)
-    array, plan = adapted.array, request.plan_of(adapted.shape)
+    array, plan, given = adapted.array, request.plan_of(adapted.shape), out is not None
     if copy is not True:
         check_views(out, copy)
         why = "no thread copies"
         return Explanation("views", _REASONS["views"], len(plan), None, False, 0, why, 0, 0, 0)
     if array is None:
         return Explanation("library", _REASONS["library"], len(plan))
-    given = out is not None
     made = recipe.recipe_of(plan, array.dtype, array.strides)
-    compiled, reason = _compiled(made, plan, array, given)
-    layout = None if compiled is None else compiled.layout
+    compiled, strategy = made.compiled, made.slices.strategy
+    reason = "no compiler" if strategy == "slices" and never_compiles() else strategy
+    if compiled is None and made.compiles(given):
+        compiled = Compiled(plan, array.dtype, array.strides)
+        if not compiled.load(plan, array.dtype, array.strides):
+            compiled, reason = None, "not loaded"
+    layout = None
     if given and type(adapted) is Input:
         targets = check_out(plan, array.dtype, out)
-        layout = made.to(targets).layout or layout
+        layout = made.to(targets).layout
         check_source(array, targets.parts)
     nbytes = math.prod(plan.shape) * array.dtype.itemsize
     sizes = nbytes, nbytes, 0 if given else nbytes
-    if compiled is None or layout is None:
+    if compiled is None:
         why = "NumPy copies on the thread that calls split"
-        strategy = made.slices.strategy
         return Explanation(strategy, _REASONS[reason], len(plan), None, False, 1, why, *sizes)
-    count, why = threads.explain(compiled.loop_for(layout), nbytes)
-    past_cache = compiled.is_streamed
-    return Explanation(
-        "compiled", _REASONS["compiled"], len(plan), layout.loop, past_cache, count, why, *sizes
-    )
-
-
-def _compiled(
-    made: recipe.Recipe, plan: Plan, x: np.ndarray, given: bool
-) -> tuple[Compiled | None, str]:
-    """Return the compiled copy that the next split would use, or why NumPy copies."""
-    if made.compiled is not None:
-        return made.compiled, ""
-    if made.compiles(given):
-        compiled = Compiled(plan, x.dtype, x.strides)
-        return (compiled, "") if compiled.load(plan, x.dtype, x.strides) else (None, "not loaded")
-    strategy = made.slices.strategy
-    return None, "no compiler" if strategy == "slices" and never_compiles() else strategy
+    layout = layout or compiled.layout
+    loop, (count, why) = layout.loop, threads.explain(compiled.loop_for(layout), nbytes)
+    how = _REASONS["compiled"], len(plan), loop, compiled.is_streamed, count, why
+    return Explanation("compiled", *how, *sizes)
 
 
 Explanation.__module__ = "splitjit"

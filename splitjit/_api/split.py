@@ -15,10 +15,10 @@ from splitjit._copy import recipe
 from splitjit._inputs.input import Input
 from splitjit._plan.arguments import (
     Along,
+    AnyRule,
     Cuts,
     Indices,
     Lengths,
-    OtherRules,
     Outputs,
     Sections,
     Splits,
@@ -38,12 +38,7 @@ Outs = Sequence[SupportsSlices[Any]]
 
 @overload
 def split(
-    x: Lazy,
-    split: Lengths | None = None,
-    *,
-    axis: SupportsIndex = 0,
-    copy: bool = True,
-    **by: Unpack[OtherRules],
+    x: Lazy, split: Lengths | None = None, *, copy: bool = True, **by: Unpack[AnyRule]
 ) -> list[Lazy]: ...
 @overload
 def split(
@@ -74,10 +69,9 @@ def split(
     x: Splittable,
     split: Lengths | None = None,
     *,
-    axis: SupportsIndex = 0,
     out: Sequence[SupportsSlices[Part]],
     copy: Literal[True] = True,
-    **by: Unpack[OtherRules],
+    **by: Unpack[AnyRule],
 ) -> list[Part]: ...
 def split(
     x: Any,
