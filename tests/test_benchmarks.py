@@ -331,7 +331,6 @@ def test_each_milestone_has_results_of_the_whole_history():
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
-@pytest.mark.xfail(strict=True, reason="the milestones of today are not measured yet")
 def test_the_newest_milestone_is_new():
     """`python benchmarks/milestones.py --measure NAME` measures them all, on a quiet machine."""
     newest = [*milestones.milestones()][-1]

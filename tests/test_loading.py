@@ -145,6 +145,32 @@ assert threads.THREADS.patience == threads._PATIENCE
     run(tmp_path, IMPORTS + CORES + code)
 
 
+def test_threads_that_cannot_start_are_not_tried_at_each_split(tmp_path):
+    code = """
+import numba
+load, tries = LOADER._load, 0
+
+def fail(name, *arguments, **options):
+    global tries
+    if name == "parallel":
+        tries += 1
+        raise RuntimeError("no such kernel")
+    return load(name, *arguments, **options)
+
+LOADER._load = fail
+for _ in range(5):
+    check(large, 3)
+starts, start = [], threads.THREADS._start
+threads.THREADS._start = lambda wait: starts.append(start(wait))
+check(large, 3)
+assert tries == 1 and not starts, (tries, starts)
+splitjit.warmup(["u1"])
+assert tries == 2 and len(starts) == 1
+LOADER._load = load
+"""
+    run(tmp_path, IMPORTS + CORES + code)
+
+
 @needs_fork
 @pytest.mark.parametrize("before", ["", "splitjit.warmup(['u1'])", "import numba"])
 def test_a_forked_child_starts_no_threads(before, tmp_path):

@@ -64,7 +64,7 @@ class Compiled:
     """
 
     __slots__ = (
-        "_check", "_layouts", "_nbytes", "_parts", "_place", "_stream",
+        "_check", "_layouts", "_loop", "_nbytes", "_parts", "_place", "_stream",
         "block", "fresh", "fresh_checked", "into", "layout",
     )  # fmt: skip
 
@@ -99,6 +99,7 @@ class Compiled:
         functions = LOADER.load(loop)
         if functions is None or not threads.THREADS.load():
             return False
+        self._loop = loop, functions[loop]
         if plan._count > MOST_PARTS or not structs.READS_ARRAYS or structs.API is None:
             return True
         code = LOADER.load("entry")
@@ -151,8 +152,9 @@ class Compiled:
             return []
         parts, target = buffers.POOL.allocate(self.block.nbytes, self._parts, x)
         source = self._check(x)  # again: a finalizer may have changed `x`
-        if not source or not self.copy(source, target, self.layout):
+        if not source:
             return []
+        threads.copy(*self._loop, self._nbytes, (self._stream, target, source, self.layout.address))
         return parts
 
     def _into_large(self, x: Any, outputs: list[Any]) -> bool:
@@ -186,10 +188,12 @@ class Compiled:
         bool
             False if the loop for this layout is not loaded; then nothing has been copied.
         """
-        loop = self.loop_for(layout)
-        functions = LOADER.load(loop)
-        if functions is None:
-            return False
-        arguments = self._stream, target, source, layout.address
-        threads.copy(loop, functions[loop], self._nbytes, arguments)
+        loop = self._loop
+        if layout.loop != self.layout.loop:  # some outputs have gaps
+            name = self.loop_for(layout)
+            functions = LOADER.load(name)
+            if functions is None:
+                return False
+            loop = name, functions[name]
+        threads.copy(*loop, self._nbytes, (self._stream, target, source, layout.address))
         return True

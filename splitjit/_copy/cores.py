@@ -16,11 +16,6 @@ import os
 import sys
 from typing import NamedTuple
 
-_AFFINITY_FOR = 0.1
-"""Seconds between two reads of the affinity. One read takes 0.2 µs."""
-_QUOTA_FOR = 1.0
-"""Seconds between two reads of the quota. One read takes 50 to 100 µs."""
-
 
 class Cores(NamedTuple):
     """The limits on the number of threads that copy.
@@ -50,35 +45,25 @@ class Cores(NamedTuple):
     limited_by: str
 
 
-class _Known:
-    """The limits as this process last read them. If threads race, all write the same values."""
-
-    quota: float | None = None
-    quota_until = float("-inf")
-    usable = 1
-    usable_until = float("-inf")
-
-
 def usable(now: float) -> int:
     """Return how many threads of this process can run at once.
 
     Parameters
     ----------
     now : float
-        Seconds of a monotonic clock. Limits that are too old are read again.
+        Seconds of a monotonic clock.
 
     Returns
     -------
     int
         The number of cores of the affinity, or the quota if it is smaller; at least 1.
     """
-    if now >= _Known.usable_until:
-        if now >= _Known.quota_until:
-            _Known.quota = quota()
-            _Known.quota_until = now + _QUOTA_FOR
-        _Known.usable = min(affinity(), _whole(_Known.quota))
-        _Known.usable_until = now + _AFFINITY_FOR
-    return _Known.usable
+    return min(affinity(), _whole(_quota_at(int(now))))
+
+
+@functools.lru_cache(1)  # one read takes 50 to 100 µs
+def _quota_at(second: int) -> float | None:
+    return quota()
 
 
 def _whole(quota: float | None) -> int:

@@ -129,6 +129,10 @@ class _Loader:
             self._loaded[name] = self._load(name, {}, wait=True, has_lock=True)
         return self._loaded[name]
 
+    def has_failed(self, name: str) -> bool:
+        """Return whether a kernel could not be loaded, so that only `warmup` tries again."""
+        return self._not_before.get(name) == float("inf")
+
     def _may_try(self, name: str, wait: bool) -> bool:
         if not self._may_load or never_compiles() or interrupts_import():
             return False

@@ -217,10 +217,11 @@ class Recipe:
         self._lost += gain
         if not gain or self._lost < _SECONDS or not LOADER.pays(gain):
             return False
-        if self._candidate is None:
-            self._candidate = Compiled(self._plan, dtype, self._strides)
-        if self._candidate.load(self._plan, dtype, self._strides):
-            self.compiled, self._candidate = self._candidate, None
+        # Other threads may be here, too: what this thread has loaded is `candidate`.
+        candidate = self._candidate or Compiled(self._plan, dtype, self._strides)
+        self._candidate = candidate
+        if candidate.load(self._plan, dtype, self._strides):
+            self.compiled, self._candidate = candidate, None
             self._outputs.clear()  # they have no layout
         return self.compiled is not None
 

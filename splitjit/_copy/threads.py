@@ -30,6 +30,9 @@ from splitjit._kernels.table import LOOPS, NUMBA_FUNCTIONS
 _BYTES_PER_TASK = 1 << 18
 """Bytes that a thread must copy at the least, so that waking the thread pays."""
 
+_CORES_FOR = 0.1
+"""Seconds between two reads of the usable cores, which take 0.3 µs."""
+
 _PATIENCE = 0.1
 """Seconds of copies on one thread before Numba is imported, which takes 0.2 s. So a program loses
 about twice the best that it could have done, whether it goes on to split or not."""
@@ -70,6 +73,8 @@ class _Threads:
         The functions of `splitjit._kernels.launch`.
     naps : int
         See `splitjit._kernels.wake`.
+    cores : int
+        How many threads can run at once, until the time `cores_until`.
     patience : float
         Seconds that one thread may still copy what more threads could share, before Numba is
         imported.
@@ -81,6 +86,7 @@ class _Threads:
         self.run: Any = None
         self.run_parallel: Any = None
         self.naps = 0
+        self.cores, self.cores_until = 1, float("-inf")
         self.patience = _PATIENCE
         self._failed = False
 
@@ -99,9 +105,9 @@ class _Threads:
         is_time = wait or self.patience <= 0
         if "numba" in sys.modules:  # a split does not wait until another thread has imported it
             is_time = wait or hasattr(sys.modules["numba"], "prange")
-        if self._failed or LOADER.is_forked_child or not is_time or never_compiles():
+        if LOADER.is_forked_child or not is_time or never_compiles() or interrupts_import():
             return False
-        if interrupts_import():
+        if self._failed or (LOADER.has_failed("parallel") and not wait):
             return False
         try:
             return self._start(wait)
@@ -152,12 +158,14 @@ def copy(loop: str, place: int, nbytes: int, arguments: tuple[int, int, int, int
         The fields of `splitjit._kernels.table.Arguments`. The caller has checked them, and
         keeps the memory that they address alive until this function returns.
     """
-    threads = 1 if is_small(nbytes) else _allowed()[0]
+    if is_small(nbytes):
+        THREADS.run(place, 0, 1, *arguments)
+        return
+    threads = _allowed()[0]
     if threads == 1:
         began = perf_counter()
         THREADS.run(place, 0, 1, *arguments)
-        if nbytes >= 2 * _BYTES_PER_TASK:
-            THREADS.patience -= perf_counter() - began
+        THREADS.patience -= perf_counter() - began
         return
     # The governor has set `left`: one thread copies untimed (< 0), or timed (0), or several
     # threads copy (> 0). This code is inline because a call would take 0.1 µs.
@@ -186,15 +194,17 @@ def _allowed() -> tuple[int, str]:
         return 1, "this process is a forked child, which Numba's threads could end"
     if _alone.get():
         return 1, "this thread runs a task of Dask, which uses the other cores"
-    cores = usable(perf_counter())
-    if cores == 1:
+    now = perf_counter()
+    if now >= THREADS.cores_until:
+        THREADS.cores, THREADS.cores_until = usable(now), now + _CORES_FOR
+    if THREADS.cores == 1:
         return 1, ""
     if THREADS.run_parallel is None and not THREADS.start():
         return 1, "Numba's threads have not started; a program that splits more starts them"
     # Any other Python thread may be in a parallel region, even a thread of another library.
     if THREADS.layer == "workqueue" and len(sys._current_frames()) > 1:
         return 1, "this process has other Python threads, beside which workqueue could abort it"
-    return min(THREADS.count(None), cores), ""
+    return min(THREADS.count(None), THREADS.cores), ""
 
 
 def explain(loop: str, nbytes: int) -> tuple[int, str]:

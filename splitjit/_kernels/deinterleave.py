@@ -22,9 +22,10 @@ from splitjit._kernels.intrinsics import (
     copy_bytes,
     fence,
     least,
-    move,
+    move_line,
     out_of_line,
     reserve,
+    stream_line,
     words_at,
 )
 from splitjit._kernels.records import arguments_at, layout_at, part_at
@@ -80,8 +81,8 @@ def _stream_staged(table, targets, step, offset, parts, count, is_first):
             copy_bytes(line + fill, region + fill, LINE - fill)
             begin = LINE
         for k in range(begin, count * LINE, LINE):
-            move(line + k, region + k, LINE, True)
-        move(region, region + count * LINE, LINE, False)
+            stream_line(line + k, region + k)
+        move_line(region, region + count * LINE)
 
 
 @jit
@@ -95,17 +96,10 @@ def _finish_staged(table, targets, step, offset, parts):
 
 
 @jit
-def _copy_lines(kind, targets, step, offset, source, count):
+def _copy_lines(kind, targets, step, offset, source, count, stream):
     """Copy lines as `deinterleave_lines` does; `kind` is the number of parts and the item size."""
     out_of_line()
-    return deinterleave_lines(kind, targets, step, offset, source, count, False)
-
-
-@jit
-def _stream_lines(kind, targets, step, offset, source, count):
-    """Copy lines, bypassing the cache, to parts whose lines begin at the same items."""
-    out_of_line()
-    return deinterleave_lines(kind, targets, step, offset, source, count, True)
+    return deinterleave_lines(kind, targets, step, offset, source, count, stream)
 
 
 @jit
@@ -115,7 +109,7 @@ def _stage_lines(kind, targets, step, offset, source, count):
     table = _stage_for(targets, step, offset, parts)
     for first in range(0, count, _GROUP):
         n = least(_GROUP, count - first)
-        if not _copy_lines(kind, table, WORD, 0, source, n):
+        if not _copy_lines(kind, table, WORD, 0, source, n, False):
             return 0
         _stream_staged(table, targets, step, offset, parts, n, first == 0)
         offset += n * LINE
@@ -144,7 +138,7 @@ def deinterleave(task, tasks, arguments):
     first = layout.runs * task // tasks
     last = layout.runs * (task + 1) // tasks
     skew = -(call.target + part.target_offset + first * part.run) % LINE
-    direct = call.stream and skew % part.run == 0 and _lines_coincide(layout)
+    direct = call.stream != 0 and skew % part.run == 0 and _lines_coincide(layout)
     if direct:  # the items before the first cache line are copied one by one
         head = least(skew // part.run, last - first)
         _copy_items(call, layout, first, first + head)
@@ -154,12 +148,10 @@ def deinterleave(task, tasks, arguments):
     offset = call.target + first * part.run
     source = call.source + part.source_offset + first * layout.source_strides[0]
     count = (last - first) * part.run // LINE
-    if direct:
-        count = _stream_lines(kind, targets, step, offset, source, count)
-    elif call.stream:
+    if call.stream and not direct:
         count = _stage_lines(kind, targets, step, offset, source, count)
     else:
-        count = _copy_lines(kind, targets, step, offset, source, count)
+        count = _copy_lines(kind, targets, step, offset, source, count, direct)
     _copy_items(call, layout, first + count * LINE // part.run, last)
     if call.stream:
         fence()

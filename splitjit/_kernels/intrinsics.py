@@ -1,8 +1,6 @@
 """LLVM instructions that Numba does not offer: move, stream, prefetch, fence.
 
-Addresses and byte counts are machine integers. The parameters `stream` and
-`alignment`, and `nbytes` of `move` and `reserve`, are literals: Numba compiles
-one variant for each value.
+Addresses and byte counts are machine integers.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
 from splitjit._kernels.llvm import (
@@ -17,7 +16,6 @@ from splitjit._kernels.llvm import (
     INT32,
     INT64,
     integer,
-    literals,
     move_word,
     pointer_to,
     prefetch_line,
@@ -39,20 +37,26 @@ def copy_bytes(typingctx, target, source, nbytes):
     return types.void(types.intp, types.intp, types.intp), codegen
 
 
-@intrinsic(prefer_literal=True)
-def move(typingctx, target, source, nbytes, stream):
-    """Move one word of `nbytes` bytes, a power of two up to a cache line.
-
-    If `stream`, the store bypasses the cache, and the target must be aligned to
-    `nbytes`. Otherwise both addresses may have any alignment.
-    """
-    size, past_cache = literals(nbytes, stream)
+@intrinsic
+def move_line(typingctx, target, source):
+    """Move a cache line's worth of bytes; both addresses may have any alignment."""
 
     def codegen(context, builder, signature, args):
-        move_word(builder, args[0], args[1], size, past_cache)
+        move_word(builder, *args, LINE, False)
         return context.get_dummy_value()
 
-    return types.void(types.intp, types.intp, nbytes, stream), codegen
+    return types.void(types.intp, types.intp), codegen
+
+
+@intrinsic
+def stream_line(typingctx, target, source):
+    """Move a line by a store that bypasses the cache; the target must be a multiple of `LINE`."""
+
+    def codegen(context, builder, signature, args):
+        move_word(builder, *args, LINE, True)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp), codegen
 
 
 @intrinsic
@@ -172,8 +176,13 @@ def call(typingctx, function, arguments):
 
 @intrinsic(prefer_literal=True)
 def reserve(typingctx, nbytes, alignment):
-    """Reserve memory on the stack of the calling thread, and return its address."""
-    size, boundary = literals(nbytes, alignment)
+    """Reserve memory on the stack of the calling thread, and return its address.
+
+    Both parameters are constants of the calling function.
+    """
+    if not (isinstance(nbytes, types.Literal) and isinstance(alignment, types.Literal)):
+        raise RequireLiteralValue("reserve needs constants")
+    size, boundary = nbytes.literal_value, alignment.literal_value
 
     def codegen(context, builder, signature, args):
         with builder.goto_entry_block():

@@ -6,18 +6,8 @@ Each function appends instructions to a block of the function that Numba compile
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import types
-from numba.core.errors import RequireLiteralValue
 
 BYTE, INT32, INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
-
-
-def literals(*kinds):
-    """Return the values of literal arguments."""
-    for kind in kinds:
-        if not isinstance(kind, types.Literal):
-            raise RequireLiteralValue(f"{kind} must be a literal")
-    return [kind.literal_value for kind in kinds]
 
 
 def integer(value):

@@ -24,8 +24,8 @@ from splitjit._kernels.intrinsics import (
     greatest,
     least,
     merge_line,
-    move,
     prefetch,
+    stream_line,
     trailing_zeros,
 )
 from splitjit._kernels.records import part_at
@@ -76,7 +76,7 @@ def _merge_runs(target, source, run, first, last, runs, row, ahead):
             else:
                 merge_line(target - begun, source - row + run - begun, source - begun, begun)
         while k <= run - LINE:
-            move(target + k, source + k, LINE, True)
+            stream_line(target + k, source + k)
             k += LINE
         target += run
         source += row

@@ -21,11 +21,12 @@ from splitjit._kernels.intrinsics import (
     copy_bytes,
     greatest,
     least,
-    move,
+    move_line,
     out_of_line,
     prefetch,
     prefetch_to_write,
     reserve,
+    stream_line,
 )
 from splitjit._kernels.table import LINE, PAGE
 from splitjit._kernels.variants import copy_words
@@ -85,8 +86,8 @@ def move_runs(target, source, run, count, target_step, source_step):
         for _ in range(count):
             for k in range(0, last, LINE):
                 prefetch_to_write(target + k + _AHEAD)
-                move(target + k, source + k, LINE, False)
-            move(target + last, source + last, LINE, False)
+                move_line(target + k, source + k)
+            move_line(target + last, source + last)
             target += target_step
             source += source_step
     else:
@@ -102,7 +103,7 @@ def stream_bytes(target, source, nbytes):
         copy_bytes(target, source, head)
     tail = head + (nbytes - head) // LINE * LINE
     for k in range(head, tail, LINE):
-        move(target + k, source + k, LINE, True)
+        stream_line(target + k, source + k)
     if tail < nbytes:
         copy_bytes(target + tail, source + tail, nbytes - tail)
 
@@ -151,8 +152,8 @@ def _put_lines(stage, stream, nbytes):
             first = LINE
             skip = 0
         for k in range(first, full, LINE):
-            move(line + k, stage + k, LINE, True)
-        move(stage, stage + full, LINE, False)
+            stream_line(line + k, stage + k)
+        move_line(stage, stage + full)
     return Stream(line + full, fill - full, skip)
 
 
@@ -173,7 +174,7 @@ def _stream_long_runs(stage, stream, runs):
         stream = _put_lines(stage, stream, head)
         tail = head + (run - head) // LINE * LINE
         for k in range(head, tail, LINE):
-            move(stream.line + k - head, source + k, LINE, True)
+            stream_line(stream.line + k - head, source + k)
         copy_bytes(stage + stream.fill, source + tail, run - tail)
         stream = Stream(stream.line + tail - head, stream.fill + run - tail, stream.skip)
         source += runs.source_step

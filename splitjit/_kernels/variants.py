@@ -17,7 +17,6 @@ from splitjit._kernels.llvm import (
     INT32,
     INT64,
     integer,
-    literals,
     move_word,
     opaque,
     pointer_to,
@@ -326,7 +325,7 @@ def _joined(builder, vectors):
     return vectors[0]
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic
 def deinterleave_lines(typingctx, kind, targets, step, offset, source, count, stream):
     """Copy the next `count` cache lines of each part out of interleaved items.
 
@@ -336,23 +335,25 @@ def deinterleave_lines(typingctx, kind, targets, step, offset, source, count, st
     these addresses must be multiples of `LINE`, and the stores bypass the cache.
     Return `count`, or 0 if `kind` is not in `INTERLEAVED`.
     """
-    (past_cache,) = literals(stream)
 
     def codegen(context, builder, signature, args):
-        kind, targets, step, offset, source, count, _ = args
+        kind, targets, step, offset, source, count, stream = args
         parts, itemsize = cgutils.unpack_tuple(builder, kind)
         kinds = {(n << 8) + size: (n, size) for n, size in INTERLEAVED}
         copied = cgutils.alloca_once_value(builder, integer(0))
         for key in _variants(builder, kinds, builder.add(builder.shl(parts, integer(8)), itemsize)):
-            n, size = kinds[key]
-            with cgutils.for_range(builder, count) as loop:
-                line = builder.add(offset, builder.mul(loop.index, integer(LINE)))
-                start = builder.add(source, builder.mul(loop.index, integer(n * LINE)))
-                _deinterleave_line(builder, (n, size), targets, step, line, start, past_cache)
+            with builder.if_else(stream) as branches:
+                for branch, past_cache in zip(branches, (True, False), strict=True):
+                    with branch, cgutils.for_range(builder, count) as loop:
+                        whole = builder.mul(loop.index, integer(LINE))
+                        start = builder.add(source, builder.mul(whole, parts))
+                        line = builder.add(offset, whole)
+                        kind = kinds[key]
+                        _deinterleave_line(builder, kind, targets, step, line, start, past_cache)
             builder.store(count, copied)
         return builder.load(copied)
 
-    return types.intp(kind, *[types.intp] * 5, stream), codegen
+    return types.intp(kind, *[types.intp] * 5, types.boolean), codegen
 
 
 def _deinterleave_line(builder, kind, targets, step, offset, source, stream):
