@@ -6,9 +6,11 @@ from typing import Any
 
 from splitjit._copy import recipe
 from splitjit._copy.outputs import check_apart, check_out, check_source
+from splitjit._inputs.foreign import is_planned
 from splitjit._inputs.input import Input, Request
+from splitjit._inputs.memory import places_of
 from splitjit._inputs.owners import memory
-from splitjit._inputs.tensors import Tensor, is_compiling
+from splitjit._inputs.tensors import Tensor, check_shapes, is_compiling
 from splitjit._plan.arguments import check_views
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import LENGTHS
@@ -78,12 +80,14 @@ def _parts_of_library(given: Input, request: Request, out: Any, copy: Any) -> li
         array = memory(given.x)
         return recipe.run(request.plan_of(array.shape), array, out, True)
     views = given.made_by_library(request, False)
-    targets, places = given.targets_of_torch(views, out)
-    if places is not None:
-        x = places.pop()
+    targets = given.targets_of_torch(out)
+    if is_planned(given.shape):
+        *places, x = places_of([*targets, given.x])
         parts = check_out(request.plan_of(x.shape), x.dtype, places).parts
         check_apart(parts)
         check_source(x, parts)
+    else:
+        check_shapes(targets, views)
     for target, view in zip(targets, views, strict=True):
         target.copy_(view)
     return targets

@@ -95,13 +95,17 @@ def is_in_storage(x: Any) -> bool:
         return not int(x.numel()) or lies_in_storage(x)
 
 
-def place_of(x: Any, storages: dict[int, int]) -> np.ndarray:
-    """Return an array that has the elements of a tensor. Nothing may read or write it.
+def places_of(tensors: list[Any]) -> list[np.ndarray]:
+    """Return arrays that share elements exactly as the tensors do. Nothing may read or write them.
 
     A tensor without memory, or with memory on a device, is given an address that no program can
-    have. `storages` has one for each storage, so these arrays share elements exactly as the
-    tensors do.
+    have, one for each storage.
     """
+    storages: dict[int, int] = {}
+    return [_place_of(x, storages) for x in tensors]
+
+
+def _place_of(x: Any, storages: dict[int, int]) -> np.ndarray:
     address = address_of(x) if x.device.type == "cpu" else 0
     with _quiet(x):
         size = x.element_size()

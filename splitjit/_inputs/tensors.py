@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from splitjit._inputs import memory
-from splitjit._inputs.foreign import is_planned, shape_of, views_of
+from splitjit._inputs.foreign import shape_of, views_of
 from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.reach import reach_of_kernels
 from splitjit._plan.arguments import sequence
@@ -112,11 +112,8 @@ class Tensor(Input):
         """Return whether torch refuses the tensor."""
         return type(error) in _OF_TORCH
 
-    def targets_of_torch(self, views: list[Any], out: Any) -> tuple[list[Any], list[Any] | None]:
-        """Return the tensors of `out`, which torch writes to, and their places and that of `x`.
-
-        Places are None for tensors that torch.compile traces, or whose shapes are symbols.
-        """
+    def targets_of_torch(self, out: Any) -> list[Any]:
+        """Return the tensors of `out`, to which torch writes; refuse those unlike `x`."""
         x, tensors = self.x, _tensors_of(out)
         torch = sys.modules["torch"]
         any_mode = is_compiling() or torch.is_inference_mode_enabled()  # a trace cannot ask
@@ -127,24 +124,9 @@ class Tensor(Input):
                 raise SplitError("split", f"out[{i}] on the device {target.device}", rule)
             if torch.is_grad_enabled() and (x.requires_grad or target.requires_grad):
                 received = f"x or out[{i}] that requires a gradient"
-                rule = (
-                    "a split with out= records no gradient; call it without out=, or under no_grad"
-                )
+                rule = "a split with out= records no gradient; split without, or under no_grad"
                 raise SplitTypeError("split", received, rule)
-        if is_planned(self.shape):
-            storages: dict[int, int] = {}
-            return tensors, [memory.place_of(tensor, storages) for tensor in (*tensors, x)]
-        if len(tensors) != len(views):
-            rule = f"must have an array for each of {len(views)} parts"
-            raise SplitError("split", f"out of {len(tensors)} arrays", rule)
-        for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
-            given, shape = shape_of(target), shape_of(view)
-            if given != shape:
-                received = f"out[{i}] of shape {given}"
-                raise SplitError("split", received, f"part {i} has shape {shape}")
-            if [j for j in range(i) if tensors[j] is target]:
-                raise SplitError("split", f"out[{i}]", "must not be another output, too")
-        return tensors, None
+        return tensors
 
 
 # ---- memory ------------------------------------------------------------------------------
@@ -266,6 +248,23 @@ def _check_kind(part: Any, i: int, dtype: Any, any_mode: bool) -> None:
     if not any_mode and part.is_inference():
         rule = "a tensor of torch.inference_mode() is written only under this mode"
         raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
+
+
+def check_shapes(tensors: list[Any], views: list[Any]) -> None:
+    """Refuse outputs that do not have the shapes of the parts, or that are given twice.
+
+    This is for tensors that torch.compile traces, or whose shapes are symbols: no plan fits them,
+    and nobody knows their memory.
+    """
+    if len(tensors) != len(views):
+        rule = f"must have an array for each of {len(views)} parts"
+        raise SplitError("split", f"out of {len(tensors)} arrays", rule)
+    for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
+        given, shape = shape_of(target), shape_of(view)
+        if given != shape:
+            raise SplitError("split", f"out[{i}] of shape {given}", f"part {i} has shape {shape}")
+        if [j for j in range(i) if tensors[j] is target]:
+            raise SplitError("split", f"out[{i}]", "must not be another output, too")
 
 
 def mark_written(tensors: Sequence[Any]) -> None:
