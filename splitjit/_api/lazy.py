@@ -134,14 +134,17 @@ def _parts(plan: Plan, x: Any) -> list[Any]:
     graph = HighLevelGraph.from_collections(name, layer, [x])
     cut = Array(graph, name, x.chunks, meta=x._meta)  # each chunk is a list of pieces
     name = f"splitjit-part-{token}"  # Dask sums the times of tasks by the start of their names
-    return [_part(f"{name}-{k}", pieces, x, cut, axis) for k, pieces in enumerate(parts)]
+    return [
+        _part(f"{name}-{k}", pieces, x, cut, axis) if pieces else _empty(x, axis)
+        for k, pieces in enumerate(parts)
+    ]
 
 
 def _part(name: str, pieces: list[_Piece], x: Any, cut: Any, axis: int) -> Any:
     from dask.array import Array
     from dask.highlevelgraph import HighLevelGraph
 
-    lengths = tuple([piece.length for piece in pieces]) or (0,)
+    lengths = tuple([piece.length for piece in pieces])
     chunks = (*x.chunks[:axis], lengths, *x.chunks[axis + 1 :])
     layer: dict[tuple[Any, ...], Any] = {}
     sources = {}
@@ -151,16 +154,18 @@ def _part(name: str, pieces: list[_Piece], x: Any, cut: Any, axis: int) -> Any:
         for index, origin in zip(_indices(x, axis, i), _indices(x, axis, chunk), strict=True):
             key = (source.name, *origin)
             layer[name, *index] = key if number is None else (operator.getitem, key, number)
-    if not pieces:
-        for index in _indices(x, axis, 0):
-            shape = [sizes[i] for sizes, i in zip(chunks, index, strict=True)]
-            if any(map(math.isnan, shape)):
-                layer[name, *index] = (_empty_piece, (x.name, *index), axis)
-                sources[x.name] = x
-            else:
-                layer[name, *index] = (np.empty, shape, x.dtype)
     graph = HighLevelGraph.from_collections(name, layer, list(sources.values()))
     return Array(graph, name, chunks, meta=x._meta)
+
+
+def _empty(x: Any, axis: int) -> Any:
+    """Return a part of length 0. If an extent of `x` is unknown, only the chunks of `x` know it."""
+    from dask.array import empty
+
+    if any(map(math.isnan, x.shape)):
+        return x[(*[slice(None)] * axis, slice(0))]
+    chunks = (*x.chunks[:axis], (0,), *x.chunks[axis + 1 :])
+    return empty(tuple(map(sum, chunks)), dtype=x.dtype, chunks=chunks)
 
 
 def _indices(x: Any, axis: int, i: int) -> Iterator[tuple[int, ...]]:
@@ -181,8 +186,3 @@ def _split_chunk(chunk: Any, sizes: tuple[int, ...], axis: int) -> list[Any]:
 
 
 _plan_of_chunk = functools.lru_cache(256)(Plan)
-
-
-def _empty_piece(chunk: np.ndarray, axis: int) -> np.ndarray:
-    """Return the piece of a part of length 0. Only the chunk knows its extents."""
-    return np.empty((*chunk.shape[:axis], 0, *chunk.shape[axis + 1 :]), chunk.dtype)
