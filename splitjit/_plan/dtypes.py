@@ -32,7 +32,7 @@ TENSOR_TYPES = (*_NUMERIC, _STRING, _BFLOAT16)
 _NAMES = {np.dtype(scalar): name for name, scalar in _NUMERIC.items()}
 
 _NAMES_BY_TEXT = {dtype.name: name for dtype, name in _NAMES.items()} | {"bfloat16": _BFLOAT16}
-"""By the text of dtypes of torch and of other libraries, without the name of the library."""
+"""The same by the names of dtypes, which are those of torch and other libraries, too."""
 
 # The key is `dtype.num`, which is the same for both byte orders.
 _NAMES_BY_NUMBER = {
@@ -53,7 +53,7 @@ def tensor_dtype(name: str) -> np.dtype:
     Returns
     -------
     dtype
-        In native byte order. Strings are object, bfloat16 is a dtype of ml_dtypes.
+        In native byte order. Strings are object; bfloat16 comes from ml_dtypes.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def tensor_dtype(name: str) -> np.dtype:
 
 
 def tensor_type(dtype: Any) -> str | None:
-    """Return the ONNX name of the tensor type of a dtype.
+    """Return the ONNX name of a dtype's tensor type.
 
     Parameters
     ----------
