@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import SupportsIndex
 
 try:
@@ -13,7 +12,7 @@ except ModuleNotFoundError as error:
     raise ImportError("splitjit.dask needs the dask package: pip install splitjit[dask]") from error
 
 from splitjit._api.lazy import split_lazily
-from splitjit._api.plan import cached_plan
+from splitjit._api.plan import ByRule
 from splitjit._plan.arguments import Indices, Lengths, rule_of
 
 __all__ = ["split"]
@@ -85,5 +84,4 @@ def split(
     [((2, 2), (3,)), ((2, 2), (1, 2))]
     """
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-    plan_of = functools.partial(cached_plan, axis=axis, rule=rule)
-    return split_lazily(x, plan_of, axis, rule, out, copy)
+    return split_lazily(x, ByRule(axis, rule), out, copy)

@@ -10,6 +10,7 @@ import pytest
 import splitjit
 from splitjit import SplitError, explain, split
 from splitjit._copy import governor, recipe, threads
+from tests import processes
 from tests.conftest import needs_kernels
 
 LARGE = (1024, 768)  # 3 MB of float32
@@ -124,6 +125,28 @@ def test_without_compiler_numpy_copies():
     env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     printed = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
     assert printed.startswith("strategy  slices: NumPy copies, because Numba compiles nothing")
+
+
+FORKED = """
+import os, numpy as np, splitjit
+
+x = np.zeros((4096, 1536), np.float32)
+if os.fork():
+    raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
+try:
+    found = splitjit.explain(x, num_splits=3, axis=1)
+    assert found.strategy == "slices", found
+    assert "cannot be loaded now" in found.reason, found
+    os._exit(0)
+finally:
+    os._exit(1)
+"""
+
+
+@needs_kernels
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_forked_child_that_must_not_compile(tmp_path):
+    processes.run(tmp_path, FORKED, NUMBA_CACHE_DIR=str(tmp_path))
 
 
 def test_a_library_makes_its_own_parts():

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-from splitjit._api.explanation import Explanation, by_library, explain_input
-from splitjit._api.lazy import split_lazily
-from splitjit._api.plan import cached_plan
-from splitjit._inputs.adapt import adapt
-from splitjit._inputs.arrays import is_dask_array
-from splitjit._plan.arguments import (
-    Indices,
-    Lengths,
-    rule_of,
-)
+from splitjit._api.explanation import Explanation, explain_object
+from splitjit._api.plan import ByRule
+from splitjit._plan.arguments import Indices, Lengths, rule_of
 
 
 def explain(
@@ -32,8 +24,8 @@ def explain(
 ) -> Explanation:
     """Say how `split` would split an array now: strategy, loop, threads, bytes, and why.
 
-    The function takes the arguments of `split`, and copies nothing. To count the
-    threads, it may import Numba and start Numba's threads, as the split would. The
+    The function takes the arguments of `split`, and copies nothing. It may load or
+    compile kernels, import Numba and start Numba's threads, as the split would. The
     answer holds for this moment: the load of the machine, and the code that this
     process has loaded, change it.
 
@@ -82,8 +74,4 @@ def explain(
     'views'
     """
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-    if is_dask_array(x):
-        plan_of = functools.partial(cached_plan, axis=axis, rule=rule)
-        return by_library("dask", len(split_lazily(x, plan_of, axis, rule, out, copy)))
-    given = adapt(x)
-    return explain_input(cached_plan(given.shape, axis, rule), given, out, copy)
+    return explain_object(x, ByRule(axis, rule), out, copy)

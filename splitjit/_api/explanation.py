@@ -6,16 +6,15 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from splitjit._api.lazy import split_by_plan
+from splitjit._api.lazy import split_lazily
 from splitjit._copy import recipe, threads
 from splitjit._copy.compiled import Compiled
 from splitjit._copy.loading import never_compiles
 from splitjit._copy.outputs import check_out, check_source
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.input import Input
+from splitjit._inputs.input import Input, Request
 from splitjit._plan.arguments import check_views
-from splitjit._plan.plan import Plan
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
@@ -24,8 +23,9 @@ _REASONS = {
     "compiled": "a compiled loop copies",
     "object loop": "a compiled loop assigns the objects",
     "slices": "NumPy copies until compiled code would have saved the time that it takes to load",
+    "no compiler": "NumPy copies, because Numba compiles nothing: NUMBA_DISABLE_JIT is set",
+    "not loaded": "NumPy copies, because the compiled loop cannot be loaded now",
 }
-_NO_KERNELS = "NumPy copies, because Numba compiles nothing: NUMBA_DISABLE_JIT is set"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,47 +104,39 @@ bytes     {", ".join([f"{n} {what}" for n, what in sizes if n is not None]) or "
 parts     {self.parts}"""
 
 
-def explain_plan(plan: Plan, x: Any, out: Any, copy: Any) -> Explanation:
-    """Explain the split of an object by a plan of its shape; see `SplitPlan.explain`."""
+def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation:
+    """Explain the split of an object."""
     if is_dask_array(x):
-        return by_library("dask", len(split_by_plan(plan, x, out, copy)))
+        return Explanation("dask", _REASONS["dask"], len(split_lazily(x, request, out, copy)))
     adapted = adapt(x)
-    recipe.check_shape(plan, adapted.shape)
-    return explain_input(plan, adapted, out, copy)
-
-
-def by_library(strategy: str, parts: int) -> Explanation:
-    """Explain parts that another library makes."""
-    return Explanation(strategy, _REASONS[strategy], parts)
-
-
-def explain_input(plan: Plan, adapted: Input, out: Any, copy: Any) -> Explanation:
-    """Explain the split of any object but a Dask array."""
+    array, plan, given = adapted.array, request.plan_of(adapted.shape), out is not None
     if copy is not True:
         check_views(out, copy)
         why = "no thread copies"
         return Explanation("views", _REASONS["views"], len(plan), None, False, 0, why, 0, 0, 0)
-    array, given = adapted.array, out is not None
     if array is None:
-        return by_library("library", len(plan))
+        return Explanation("library", _REASONS["library"], len(plan))
     made = recipe.recipe_of(plan, array.dtype, array.strides)
+    compiled, strategy = made.compiled, made.slices.strategy
+    reason = "no compiler" if strategy == "slices" and never_compiles() else strategy
+    if compiled is None and made.compiles(given):
+        compiled = Compiled(plan, array.dtype, array.strides)
+        if not compiled.load(plan, array.dtype, array.strides):
+            compiled, reason = None, "not loaded"
     layout = None
     if given and type(adapted) is Input:
         targets = check_out(plan, array.dtype, out)
         layout = made.to(targets).layout
         check_source(array, targets.parts)
     nbytes = math.prod(plan.shape) * array.dtype.itemsize
-    loop, past_cache, count, why = None, False, 1, "NumPy copies on the thread that calls split"
-    strategy = "compiled" if made.compiles(given) else made.slices.strategy
-    if strategy == "compiled":
-        compiled = made.compiled or Compiled(plan, array.dtype, array.strides)
-        layout = layout or compiled.layout
-        loop, past_cache = layout.loop, compiled.is_streamed
-        count, why = threads.explain(compiled.loop_for(layout), nbytes)
-    never = strategy == "slices" and never_compiles()
-    reason = _NO_KERNELS if never else _REASONS[strategy]
     sizes = nbytes, nbytes, 0 if given else nbytes
-    return Explanation(strategy, reason, len(plan), loop, past_cache, count, why, *sizes)
+    if compiled is None:
+        why = "NumPy copies on the thread that calls split"
+        return Explanation(strategy, _REASONS[reason], len(plan), None, False, 1, why, *sizes)
+    layout = layout or compiled.layout
+    loop, (count, why) = layout.loop, threads.explain(compiled.loop_for(layout), nbytes)
+    how = _REASONS["compiled"], len(plan), loop, compiled.is_streamed, count, why
+    return Explanation("compiled", *how, *sizes)
 
 
 Explanation.__module__ = "splitjit"

@@ -20,46 +20,30 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._api.adapted import split_input
+from splitjit._api.adapted import ByPlan, split_input
 from splitjit._copy.buffers import empty_parts
 from splitjit._copy.threads import one_thread
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.input import PlanOf
+from splitjit._inputs.input import Request
 from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.plan import Plan
-from splitjit._plan.rules import Rule
 from splitjit._plan.sizes import describe_rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 
-def split_lazily(
-    x: Any, plan_of: PlanOf, axis: SupportsIndex, rule: Rule, out: Any, copy: Any
-) -> list[Any]:
-    """Split a Dask array by a rule, see `splitjit.dask.split`; `plan_of` plans known shapes."""
+def split_lazily(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
+    """Split a Dask array, see `splitjit.dask.split`."""
     if not is_dask_array(x):
         text, hint = "x must be a dask.array.Array", "splitjit.split takes other arrays"
         raise SplitTypeError("split", f"x of type {type(x).__name__}", text, hint=hint)
-    shape = x.shape
-    if not any(map(math.isnan, shape)):
-        return split_by_plan(plan_of(shape), x, out, copy)
-    index = normalize_axis(axis, shape)
-    _check_length_is_known(shape, index)
-    try:  # unknown extents are NaN; the plan has 0 instead
-        plan = plan_of(tuple([0 if math.isnan(n) else n for n in shape]))
-    except SplitError as error:
-        received = describe_rule(shape, index, rule)
-        raise type(error)("split", received, error.rule, hint=error.hint) from None
-    return split_by_plan(plan, x, out, copy)
-
-
-def split_by_plan(plan: Plan, x: Any, out: Any, copy: Any) -> list[Any]:
-    """Split a Dask array of the shape of the plan, see `splitjit.dask.split`."""
-    shape = x.shape
+    shape, plan = x.shape, request.plan
+    if plan is None:
+        plan = _plan_of(shape, request)
     # Tasks split chunks of any size along the other axes.
     if len(shape) != len(plan.shape) or not all(
         n == m or math.isnan(n) for n, m in zip(shape, plan.shape, strict=True)
@@ -82,6 +66,19 @@ def split_by_plan(plan: Plan, x: Any, out: Any, copy: Any) -> list[Any]:
         hint = "copy=False slices with query planning"
         raise SplitError("split", "x with query planning", rule, hint=hint)
     return _parts(plan, x)
+
+
+def _plan_of(shape: tuple[Any, ...], request: Request) -> Plan:
+    """Plan by a rule. Unknown extents are NaN; the plan has 0 instead."""
+    if not any(map(math.isnan, shape)):
+        return request.plan_of(shape)
+    axis = normalize_axis(request.axis, shape)
+    _check_length_is_known(shape, axis)
+    try:
+        return request.plan_of(tuple([0 if math.isnan(n) else n for n in shape]))
+    except SplitError as error:
+        received = describe_rule(shape, axis, request.rule)
+        raise type(error)("split", received, error.rule, hint=error.hint) from None
 
 
 def _check_length_is_known(shape: tuple[Any, ...], axis: int) -> None:
@@ -137,14 +134,17 @@ def _parts(plan: Plan, x: Any) -> list[Any]:
     graph = HighLevelGraph.from_collections(name, layer, [x])
     cut = Array(graph, name, x.chunks, meta=x._meta)  # each chunk is a list of pieces
     name = f"splitjit-part-{token}"  # Dask sums the times of tasks by the start of their names
-    return [_part(f"{name}-{k}", pieces, x, cut, axis) for k, pieces in enumerate(parts)]
+    return [
+        _part(f"{name}-{k}", pieces, x, cut, axis) if pieces else _empty(x, axis)
+        for k, pieces in enumerate(parts)
+    ]
 
 
 def _part(name: str, pieces: list[_Piece], x: Any, cut: Any, axis: int) -> Any:
     from dask.array import Array
     from dask.highlevelgraph import HighLevelGraph
 
-    lengths = tuple([piece.length for piece in pieces]) or (0,)
+    lengths = tuple([piece.length for piece in pieces])
     chunks = (*x.chunks[:axis], lengths, *x.chunks[axis + 1 :])
     layer: dict[tuple[Any, ...], Any] = {}
     sources = {}
@@ -154,16 +154,18 @@ def _part(name: str, pieces: list[_Piece], x: Any, cut: Any, axis: int) -> Any:
         for index, origin in zip(_indices(x, axis, i), _indices(x, axis, chunk), strict=True):
             key = (source.name, *origin)
             layer[name, *index] = key if number is None else (operator.getitem, key, number)
-    if not pieces:
-        for index in _indices(x, axis, 0):
-            shape = [sizes[i] for sizes, i in zip(chunks, index, strict=True)]
-            if any(map(math.isnan, shape)):
-                layer[name, *index] = (_empty_piece, (x.name, *index), axis)
-                sources[x.name] = x
-            else:
-                layer[name, *index] = (np.empty, shape, x.dtype)
     graph = HighLevelGraph.from_collections(name, layer, list(sources.values()))
     return Array(graph, name, chunks, meta=x._meta)
+
+
+def _empty(x: Any, axis: int) -> Any:
+    """Return a part of length 0. If an extent of `x` is unknown, only the chunks of `x` know it."""
+    from dask.array import empty
+
+    if any(map(math.isnan, x.shape)):
+        return x[(*[slice(None)] * axis, slice(0))]
+    chunks = (*x.chunks[:axis], (0,), *x.chunks[axis + 1 :])
+    return empty(tuple(map(sum, chunks)), dtype=x.dtype, chunks=chunks)
 
 
 def _indices(x: Any, axis: int, i: int) -> Iterator[tuple[int, ...]]:
@@ -180,12 +182,7 @@ def _split_chunk(chunk: Any, sizes: tuple[int, ...], axis: int) -> list[Any]:
     dtype = chunk.dtype
     out = [empty_parts(_plan_of_chunk(s, 0, s[:1]), dtype)[0] for s in plan.output_shapes]
     with one_thread():  # Dask runs other tasks on the other cores
-        return split_input(given, lambda _: plan, axis, None, out)
+        return split_input(given, ByPlan(plan), out)
 
 
 _plan_of_chunk = functools.lru_cache(256)(Plan)
-
-
-def _empty_piece(chunk: np.ndarray, axis: int) -> np.ndarray:
-    """Return the piece of a part of length 0. Only the chunk knows its extents."""
-    return np.empty((*chunk.shape[:axis], 0, *chunk.shape[axis + 1 :]), chunk.dtype)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from splitjit._api.adapted import ByPlan
 from splitjit._api.binding import Binding, bind
 from splitjit._api.run import run_plan
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs import tensors
+from splitjit._inputs.input import Request
 from splitjit._plan.arguments import (
     Along,
     Cuts,
@@ -264,9 +266,9 @@ class SplitPlan(Plan):
         >>> plan.explain(np.zeros((4, 6)), copy=False).strategy
         'views'
         """
-        from splitjit._api.explanation import explain_plan
+        from splitjit._api.explanation import explain_object
 
-        return explain_plan(self, x, out, copy)
+        return explain_object(x, ByPlan(self), out, copy)
 
 
 Extents = Sequence[SupportsIndex]
@@ -299,28 +301,11 @@ def plan_split(
     shape : sequence of int
         Shape of the arrays to split, rank 1 or more.
     split : sequence of int, 1-D integer array, int or 0-D integer array, optional
-        A sequence gives the length of each part. Each length is >= 0, and
-        they sum to the axis length (ONNX Split, OpenVINO VariadicSplit,
-        ``torch.split``). One length may be -1, which stands for the rest. An
-        integer k >= 1 gives parts of length k, the last one smaller (ONNX
-        SplitToSequence; also ``torch.split``, except that it gives one empty part
-        if the axis length is 0, and this rule gives no part).
+        The length of each part, or one length for all parts; see `split`.
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
-    num_outputs : int, optional
-        n >= 1 parts of ceil(length / n). The last parts are clamped to the
-        rest of the axis: 5 into 4 is 2, 2, 1, 0 (ONNX Split-18).
-    num_splits : int, optional
-        n >= 1 equal parts; the axis length must be a multiple of n (OpenVINO
-        Split-1).
-    indices : sequence of int or 1-D integer array, optional
-        Cut before each of these indices: n indices give n + 1 parts
-        (``np.split``, ``torch.tensor_split``). Negative indices count from
-        the end of the axis. Indices beyond an end of the axis are clamped to
-        it. The indices must not descend.
-    num_sections : int, optional
-        n >= 1 parts whose lengths differ by at most one, longer ones first:
-        6 into 4 is 2, 2, 1, 1 (``np.array_split``, ``torch.tensor_split``).
+    num_outputs, num_splits, indices, num_sections : optional
+        The other rules, see `split`. Exactly one rule is given.
 
     Returns
     -------
@@ -378,6 +363,19 @@ class _PlanOfManyParts(SplitPlan):
 
 SplitPlan.__module__ = "splitjit"  # pickles then name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest looks only for classes of this module
+
+
+class ByRule(Request):
+    """A call of `split` with a rule."""
+
+    __slots__ = ("axis", "rule")
+
+    def __init__(self, axis: SupportsIndex, rule: Rule) -> None:
+        self.axis, self.rule = axis, rule
+
+    def plan_of(self, shape: Shape) -> SplitPlan:
+        """Return the plan for arrays of a shape, or refuse the shape."""
+        return cached_plan(shape, self.axis, self.rule)
 
 
 recent_plan = PLANS.recent.get

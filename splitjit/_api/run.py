@@ -1,30 +1,32 @@
-"""Split any object by a plan."""
+"""Split objects of any kind, by a rule or by a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from splitjit._api.adapted import split_input
-from splitjit._api.lazy import split_by_plan
+from splitjit._api.adapted import ByPlan, split_input
+from splitjit._api.lazy import split_lazily
 from splitjit._copy import recipe
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.tensors import is_tensor
+from splitjit._inputs.input import Request
+from splitjit._inputs.tensors import is_tensor, tensor_input
 from splitjit._plan.plan import Plan
 
 
-def run_plan(plan: Plan, x: Any, out: Sequence[Any] | None, copy: bool) -> list[Any]:
+def split_object(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
+    """Split an object that is not of the class ndarray."""
+    if is_tensor(x):  # before Dask, because each question takes a part of the time
+        return split_input(tensor_input(x), request, out, copy)
+    if is_dask_array(x):
+        return split_lazily(x, request, out, copy)
+    return split_input(adapt(x), request, out, copy)
+
+
+def run_plan(plan: Plan, x: Any, out: Any, copy: Any) -> list[Any]:
     """Split an object by a plan of its shape; see `SplitPlan.__call__`."""
     if type(x) is np.ndarray:
         return recipe.run(plan, x, out, copy)
-    if not is_tensor(x) and is_dask_array(x):
-        return split_by_plan(plan, x, out, copy)
-
-    def plan_of(shape: tuple[int, ...]) -> Plan:
-        recipe.check_shape(plan, shape)
-        return plan
-
-    return split_input(adapt(x), plan_of, 0, None, out, copy)
+    return split_object(x, ByPlan(plan), out, copy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsIndex, Unpack, overload
 
@@ -10,19 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._api.adapted import split_input
-from splitjit._api.lazy import split_lazily
-from splitjit._api.plan import cached_plan, recent_plan
+from splitjit._api.plan import ByRule, cached_plan, recent_plan
+from splitjit._api.run import split_object
 from splitjit._copy import recipe
-from splitjit._inputs.adapt import adapt
-from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Input
-from splitjit._inputs.tensors import is_tensor, tensor_input
 from splitjit._plan.arguments import (
     Along,
+    AnyRule,
     Cuts,
     Indices,
     Lengths,
-    OtherRules,
     Outputs,
     Sections,
     Splits,
@@ -42,12 +38,7 @@ Outs = Sequence[SupportsSlices[Any]]
 
 @overload
 def split(
-    x: Lazy,
-    split: Lengths | None = None,
-    *,
-    axis: SupportsIndex = 0,
-    copy: bool = True,
-    **by: Unpack[OtherRules],
+    x: Lazy, split: Lengths | None = None, *, copy: bool = True, **by: Unpack[AnyRule]
 ) -> list[Lazy]: ...
 @overload
 def split(
@@ -78,10 +69,9 @@ def split(
     x: Splittable,
     split: Lengths | None = None,
     *,
-    axis: SupportsIndex = 0,
     out: Sequence[SupportsSlices[Part]],
     copy: Literal[True] = True,
-    **by: Unpack[OtherRules],
+    **by: Unpack[AnyRule],
 ) -> list[Part]: ...
 def split(
     x: Any,
@@ -200,20 +190,12 @@ def split(
             if parts:
                 return parts
         return recipe.run(plan, x, out, copy)
-    if is_tensor(x):  # before Dask, because each question takes a part of the time
-        return split_by_rule(tensor_input(x), axis, rule, out, copy)
-    if is_dask_array(x):
-        plan_of = functools.partial(cached_plan, axis=axis, rule=rule)
-        return split_lazily(x, plan_of, axis, rule, out, copy)
-    return split_by_rule(adapt(x), axis, rule, out, copy)
+    return split_object(x, ByRule(axis, rule), out, copy)
 
 
-# The lambda would cost `split` some 50 ns, because Python keeps what it refers to in cells.
-def split_by_rule(
-    x: Input, axis: SupportsIndex, rule: Rule, out: Any = None, copy: Any = True
-) -> list[Any]:
-    """Split an adapted object; the operators call this, too."""
-    return split_input(x, lambda shape: cached_plan(shape, axis, rule), axis, rule, out, copy)
+def split_by_rule(x: Input, axis: SupportsIndex, rule: Rule) -> list[Any]:
+    """Split an adapted object."""
+    return split_input(x, ByRule(axis, rule))
 
 
 @overload
@@ -287,16 +269,12 @@ def split_into(
     """
     if outs is None:
         raise SplitTypeError("split_into", "outs=None", "must be a sequence of ndarrays")
-    if is_dask_array(x):
-        raise SplitError(
-            "split_into", "x of type dask.array.Array", "only dask.array.store writes lazy arrays"
-        )
     try:
         rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
         if type(x) is np.ndarray:
             recipe.run(cached_plan(x.shape, axis, rule), x, outs, True)
         else:
-            split_by_rule(adapt(x), axis, rule, outs)
+            split_object(x, ByRule(axis, rule), outs, True)
     except SplitError as error:
         refusal = error.named("split_into", out="outs")
         refusal.hint = error.hint  # the parameters have the same names

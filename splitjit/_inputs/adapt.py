@@ -20,7 +20,7 @@ import numpy as np
 
 from splitjit._inputs.arrays import as_array, is_dask_array, refuse_meaning
 from splitjit._inputs.input import Input, Masked
-from splitjit._inputs.owners import array_input, is_array
+from splitjit._inputs.owners import Array, is_array
 from splitjit._inputs.tensors import is_tensor, tensor_input
 from splitjit.errors import SplitTypeError, kind_of
 
@@ -55,7 +55,7 @@ def adapt(x: Any) -> Input:
         return Masked(x) if issubclass(kind, np.ma.MaskedArray) else Input(as_array(x))
     _refuse_labelled(x)
     if is_array(x):
-        return array_input(x)
+        return Array(x)
     refuse_meaning(x)
     array = as_array(x)
     if array.ndim == 0 and array.dtype.kind in "OSUT":  # NumPy wraps what it cannot read

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from splitjit._plan.classes import carries_meaning
-from splitjit._plan.plan import Plan
 from splitjit.errors import SplitTypeError, kind_of, reason
-
-
-class Copies(Protocol):
-    """How sources have their memory copied; the module `splitjit._copy.recipe` has this form."""
-
-    def run(self, plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
-        """Split an array by a plan; see `splitjit.split` for `out` and `copy`."""
-        ...
-
-    def run_all(
-        self, plan: Plan, copies: Sequence[tuple[np.ndarray, Sequence[np.ndarray]]]
-    ) -> None:
-        """Split several arrays into existing arrays, after checks of all these arrays."""
-        ...
 
 
 def as_array(x: Any) -> np.ndarray:

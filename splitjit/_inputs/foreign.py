@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import Any, cast
 
-from splitjit._inputs.input import PlanOf
+from splitjit._inputs.input import Request
 from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.rules import (
     CHUNK,
@@ -25,20 +25,17 @@ from splitjit._plan.rules import (
 from splitjit._plan.sizes import sizes_of
 
 
-def views_of(x: Any, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
-    """Return the parts of a tensor as views; see `splitjit._inputs.input.Input.views`."""
-    torch = sys.modules["torch"]
+def views_of(x: Any, request: Request) -> list[Any]:
+    """Return the parts of a tensor as views."""
     shape = shape_of(x)
-    if rule is None:
-        plan = plan_of(shape)
-        axis, rule = plan.axis, (LENGTHS, plan.sizes)
-    index = normalize_axis(axis, shape)
-    rule = _with_rest(rule, shape[index], x.shape[index])
-    if is_planned(shape):
-        plan_of(shape)  # may raise
-    elif not _fits(rule, shape[index]):
-        plan_of(tuple([int(n) for n in shape]))  # raises
-    return list(_views_by_rule(torch, x, index, rule, shape[index]))
+    has_plan = request.plan is not None or is_planned(shape)
+    if has_plan:
+        request.plan_of(shape)  # may raise
+    index = normalize_axis(request.axis, shape)
+    rule = _with_rest(request.rule, shape[index], x.shape[index])
+    if not has_plan and not _fits(rule, shape[index]):
+        request.plan_of(tuple([int(n) for n in shape]))  # raises
+    return list(_views_by_rule(x, index, rule, shape[index]))
 
 
 def is_planned(shape: tuple[Any, ...]) -> bool:
@@ -68,15 +65,15 @@ def _with_rest(rule: Rule, length: int, traced: Any) -> Rule:
     return LENGTHS, tuple([traced - sum(others) if n == -1 else n for n in value])
 
 
-def _views_by_rule(torch: Any, x: Any, axis: int, rule: Rule, length: Any) -> Any:
+def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
     """Return the parts, in a graph by operators that are right for other lengths or refuse them.
 
     The sizes are computed from ``x.shape``, so that a graph records how. If another length does
     not fit the rule, the sizes do not sum to the length: torch and ONNX Runtime refuse it then.
     They are computed without `min`, which would make torch.export add guards.
     """
-    kind: str = rule[0]
-    value: Any = rule[1]
+    torch = sys.modules["torch"]
+    kind, value = rule[0], cast(Any, rule[1])
     tracing = not torch.compiler.is_compiling() and torch.jit.is_tracing()
     to_slices = tracing and torch.onnx.is_in_onnx_export()  # ONNX slices refuse no length
     if to_slices and kind == NUM_SPLITS and length:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -14,8 +13,30 @@ from splitjit._plan.plan import Plan
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitTypeError, kind_of
 
-PlanOf = Callable[[tuple[Any, ...]], Plan]
-"""Returns the plan for arrays of a shape, or refuses the shape."""
+Copies = list[tuple[Any, Any]]
+"""What to copy: sources, and the arrays for their parts."""
+
+
+class Request:
+    """The split that a call asks for: by a rule, or by a plan.
+
+    Attributes
+    ----------
+    axis : int
+    rule : Rule
+    plan : Plan or None
+        The plan if the call is that of a plan.
+    """
+
+    __slots__ = ()
+
+    axis: SupportsIndex
+    rule: Rule
+    plan: Plan | None = None
+
+    def plan_of(self, shape: tuple[Any, ...]) -> Plan:
+        """Return the plan for arrays of a shape, or refuse the shape."""
+        raise NotImplementedError
 
 
 class Input:
@@ -31,10 +52,14 @@ class Input:
         An array that is split like the memory, see `Masked`.
     """
 
-    __slots__ = ("array", "mask", "x")
+    __slots__ = ("array", "x")
 
-    def __init__(self, x: Any, array: np.ndarray | None = None) -> None:
-        self.x, self.array, self.mask = x, x if array is None else array, None
+    x: Any
+    array: np.ndarray | None
+    mask: np.ndarray | None = None
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.x = self.array = array
 
     @property
     def dtype(self) -> Any:
@@ -51,50 +76,40 @@ class Input:
         """The ONNX name of the type, or None if ONNX Split has no such type."""
         return tensor_type(self.x.dtype)
 
-    def views(self, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
-        """Return the parts as views that the library of `x` makes.
-
-        Parameters
-        ----------
-        plan_of : callable
-        axis : int
-        rule : Rule or None
-            None if `plan_of` has one plan, and only checks the shape.
-        """
-        return [self.x[index] for index in plan_of(self.shape)._each_slice()]
-
-    def copies(self, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
-        """Return the parts as copies that the library of `x` makes, if `array` is None."""
-        raise NotImplementedError
+    def views(self, plan: Plan) -> list[Any]:
+        """Return the parts as views that the library of `x` makes."""
+        return [self.x[index] for index in plan._each_slice()]
 
     def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
         """Return parts that kernels made as arrays of the library of `x`."""
         return parts
 
-    def targets(self, out: Any) -> tuple[list[Any], list[np.ndarray]]:
-        """Return the arrays of `out`, and their memory; refuse what is not like `x`."""
-        raise NotImplementedError
+    def targets(self, out: Any) -> tuple[list[Any], Copies]:
+        """Return the arrays of `out`, and what to copy; refuse arrays that are not like `x`."""
+        arrays = sequence(out)
+        given: Any = out if arrays is None else list(arrays)  # `recipe.run` refuses others
+        return given, [(self.array, given)]
 
-    def masks(self, out: list[Any]) -> tuple[np.ndarray, list[np.ndarray]] | None:
-        """Return the mask of `x` and those of `out`, or None if no mask is written."""
-        return None
-
-    def wrote(self, out: list[Any], masks: list[np.ndarray]) -> None:
+    def wrote(self, out: list[Any], copies: Copies) -> None:
         """Let the library know that kernels have written to the arrays of `out`."""
+
+    def made_by_library(self, request: Request, copy: bool) -> list[Any]:
+        """Return the parts as copies or views that the library of `x` makes."""
+        raise NotImplementedError
 
     def refused(self, error: Exception) -> bool:
         """Return whether an error says that the library of `x` refuses it."""
-        return False
+        return True  # a foreign class may raise anything
 
 
 class Masked(Input):
     """A masked array. Without a mask (`numpy.ma.nomask`), the parts have none."""
 
-    __slots__ = ()
+    __slots__ = ("mask",)
 
     def __init__(self, x: np.ma.MaskedArray[Any, Any]) -> None:
-        # As base class, like the parts of other arrays.
-        super().__init__(x.view(np.ma.MaskedArray), np.ma.getdata(x, subok=False))
+        self.x = x.view(np.ma.MaskedArray)  # as base class, like the parts of other arrays
+        self.array = np.ma.getdata(x, subok=False)
         mask: Any = np.ma.getmask(x)
         self.mask = None if mask is np.ma.nomask else mask
 
@@ -107,10 +122,10 @@ class Masked(Input):
             for part, mask in zip(parts, masks or nomask, strict=True)
         ]
 
-    def targets(self, out: Any) -> tuple[list[Any], list[np.ndarray]]:
-        """Return masked arrays, and their data; refuse all other arrays."""
-        parts = sequence(out)
+    def targets(self, out: Any) -> tuple[list[Any], Copies]:
+        """Return masked arrays, their data, and their masks: new ones for those without."""
         rule = "must be a masked array, as x is"
+        parts = sequence(out)
         if parts is None:
             raise SplitTypeError("split", f"out of type {kind_of(out)}", f"each item {rule}")
         for i, part in enumerate(parts):
@@ -119,17 +134,15 @@ class Masked(Input):
                 received = f"out[{i}] of type {kind_of(part)}"
                 raise SplitTypeError("split", received, rule, hint=hint)
             refuse_meaning(part, f"out[{i}]")
-        return list(parts), [np.ma.getdata(part, subok=False) for part in parts]
+        copies: Copies = [(self.array, [np.ma.getdata(part, subok=False) for part in parts])]
+        if any(np.ma.getmask(x) is not np.ma.nomask for x in (self.x, *parts)):
+            masks = [np.ma.getmaskarray(part) for part in parts]
+            copies.append((np.ma.getmaskarray(self.x), masks))
+        return list(parts), copies
 
-    def masks(self, out: list[Any]) -> tuple[np.ndarray, list[np.ndarray]] | None:
-        """Return masks to write to: new ones for arrays without a mask."""
-        if self.mask is None and all(np.ma.getmask(part) is np.ma.nomask for part in out):
-            return None
-        return np.ma.getmaskarray(self.x), [np.ma.getmaskarray(part) for part in out]
-
-    def wrote(self, out: list[Any], masks: list[np.ndarray]) -> None:
+    def wrote(self, out: list[Any], copies: Copies) -> None:
         """Give their masks to arrays that had none. A hard mask was overwritten like a soft one."""
         if self.mask is not None:
-            for part, mask in zip(out, masks, strict=True):
+            for part, mask in zip(out, copies[1][1], strict=True):
                 if np.ma.getmask(part) is np.ma.nomask:
                     part.mask = mask

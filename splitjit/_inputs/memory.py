@@ -95,36 +95,47 @@ def is_in_storage(x: Any) -> bool:
         return not int(x.numel()) or lies_in_storage(x)
 
 
-def place_of(x: Any, storages: dict[int, np.ndarray]) -> np.ndarray:
-    """Return an array that has the elements of a tensor.
+def places_of(tensors: list[Any]) -> list[np.ndarray]:
+    """Return arrays that share elements exactly as the tensors do. Nothing may read or write them.
 
-    A tensor without memory, or with memory on a device, is given memory of `storages`, which has
-    an array for each storage. So these arrays share elements exactly as the tensors do. Nothing
-    reads or writes them.
+    A tensor without memory, or with memory on a device, is given an address that no program can
+    have, one for each storage.
     """
-    address, shape = address_of(x), shape_of(x)
+    storages: dict[int, int] = {}
+    return [_place_of(x, storages) for x in tensors]
+
+
+def _place_of(x: Any, storages: dict[int, int]) -> np.ndarray:
+    address = address_of(x) if x.device.type == "cpu" else 0
     with _quiet(x):
         size = x.element_size()
-        dtype, steps = np.dtype((np.void, size)), tuple([int(n) * size for n in x.stride()])
-        if address and x.device.type == "cpu":
-            interface = {"data": (address, False), "shape": shape, "strides": steps,
-                         "typestr": dtype.str, "version": 3}  # fmt: skip
-            return np.asarray(SimpleNamespace(__array_interface__=interface))
-        try:
-            storage = x.untyped_storage()
-            key, start, nbytes = storage._cdata, int(x.storage_offset()) * size, storage.nbytes()
-        except (AttributeError, NotImplementedError, RuntimeError):  # a wrapper has no storage
-            key, start, nbytes = id(x), 0, sum(steps) * max(shape, default=0) + size
-    if key not in storages:
-        storages[key] = np.empty(max(nbytes, size), np.uint8)
-    return np.ndarray(shape, dtype, storages[key], start, steps)
+        if not address:
+            try:
+                key, offset = x.untyped_storage()._cdata, int(x.storage_offset()) * size
+            except (AttributeError, NotImplementedError, RuntimeError):  # a wrapper has no storage
+                key, offset = id(x), 0
+            address = storages.setdefault(key, _NOWHERE + _ROOM * len(storages)) + offset
+        interface = {
+            "data": (address, False),
+            "shape": shape_of(x),
+            "strides": tuple([int(n) * size for n in x.stride()]),
+            "typestr": np.dtype((np.void, size)).str,
+            "version": 3,
+        }
+    return np.asarray(SimpleNamespace(__array_interface__=interface))
+
+
+_NOWHERE = 1 << 57
+"""Programs have smaller addresses."""
+
+_ROOM = 1 << 44
+"""More bytes than a storage has."""
 
 
 def has_lost_memory(torch: Any, x: Any) -> bool:
     """Return whether the storage of a tensor was freed. Operators of torch would crash then."""
-    if x.device.type not in _WITH_STORAGES or torch._is_functional_tensor(x):
-        return False
-    if x._is_zerotensor():
+    has_storage = x.device.type in _WITH_STORAGES and not torch._is_functional_tensor(x)
+    if not has_storage or x._is_zerotensor():
         return False
     return bool(x.numel()) and not x.untyped_storage().nbytes()
 

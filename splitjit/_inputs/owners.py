@@ -9,15 +9,14 @@ and keep what its class adds to the values.
 from __future__ import annotations
 
 import sys
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
 from splitjit._inputs.arrays import as_array
-from splitjit._inputs.input import Input, PlanOf
+from splitjit._inputs.input import Input, Request
 from splitjit._plan.arguments import normalize_axis
-from splitjit._plan.dtypes import tensor_type
-from splitjit._plan.rules import Rule
+from splitjit._plan.plan import Plan
 from splitjit.errors import SplitTypeError
 
 
@@ -26,17 +25,16 @@ def is_array(x: object) -> bool:
     return hasattr(type(x), "__array_namespace__")
 
 
-def array_input(x: Any) -> Array:
-    """Return how an array with the Array API is split."""
-    return Array(x, memory(x) if _memory_is_plain(x) else None)
-
-
 def memory(x: Any) -> np.ndarray:
     """Return an array as an ndarray: its memory if the library gives it away, or its values."""
     try:
         return np.from_dlpack(x)
     except Exception:  # a dtype or a device that DLPack lacks, or any error of a foreign class
         return as_array(x)
+
+
+def _is_of_jax(x: object) -> bool:
+    return isinstance(x, getattr(sys.modules.get("jax"), "Array", ()))
 
 
 def _memory_is_plain(x: Any) -> bool:
@@ -52,45 +50,32 @@ def _memory_is_plain(x: Any) -> bool:
         return False
 
 
-def _is_of_jax(x: object) -> bool:
-    return isinstance(x, getattr(sys.modules.get("jax"), "Array", ()))
-
-
 class Array(Input):
     """An array with the Array API. Those of JAX are immutable, so `out` has ndarrays."""
 
     __slots__ = ()
 
-    def __init__(self, x: Any, array: np.ndarray | None) -> None:
-        self.x, self.array, self.mask = x, array, None
+    def __init__(self, x: Any) -> None:
+        self.x, self.array = x, memory(x) if _memory_is_plain(x) else None
 
-    @property
-    def tensor_type(self) -> str | None:
-        """The ONNX name of the type, or None if ONNX Split has no such type."""
-        try:
-            return tensor_type(np.dtype(str(self.x.dtype).rpartition(".")[2]))
-        except TypeError:
-            return "tensor(bfloat16)" if str(self.x.dtype).endswith("bfloat16") else None
-
-    def views(self, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
-        """Return slices. `jax.export` has symbols for dims that are unknown."""
-        shape = self.shape
-        if rule is not None:  # the rule concerns one dim; a plan checks all
-            index = normalize_axis(axis, shape)
-            shape = tuple([n if i == index or type(n) is int else 1 for i, n in enumerate(shape)])
-            if type(shape[index]) is not int:
-                rule_text = "the length of the axis must be known"
-                raise SplitTypeError("split", f"x of shape {self.shape}", rule_text)
-        plan = plan_of(shape)
+    def views(self, plan: Plan) -> list[Any]:
+        """Return slices of the library."""
         split = getattr(sys.modules["jax"].lax, "split", None) if _is_of_jax(self.x) else None
         if split is not None and len(plan):
             return list(split(self.x, plan.sizes, plan.axis))
-        return [self.x[index] for index in plan.slices]
+        return super().views(plan)
 
-    def copies(self, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
-        """Return copies of slices. A copy of an immutable array of JAX would show no difference."""
-        parts = self.views(plan_of, axis, rule)
-        if _is_of_jax(self.x):
+    def made_by_library(self, request: Request, copy: bool) -> list[Any]:
+        """Return slices, or copies of slices. An immutable array of JAX needs no copy."""
+        shape = self.shape
+        if request.plan is None:  # a rule concerns one dim; a plan checks all
+            index = normalize_axis(request.axis, shape)
+            if type(shape[index]) is not int:  # `jax.export` has symbols for unknown dims
+                rule = "the length of the axis must be known"
+                raise SplitTypeError("split", f"x of shape {shape}", rule)
+            shape = tuple([n if type(n) is int else 1 for n in shape])
+        parts = self.views(request.plan_of(shape))
+        if not copy or _is_of_jax(self.x):
             return parts
         asarray = self.x.__array_namespace__().asarray
         return [asarray(part, copy=True) for part in parts]
@@ -102,11 +87,3 @@ class Array(Input):
             return list(map(namespace.from_dlpack, parts))
         except (RuntimeError, BufferError, TypeError):
             return list(map(namespace.asarray, parts))
-
-    def targets(self, out: Any) -> tuple[list[Any], list[np.ndarray]]:
-        """Return ndarrays, which `splitjit._copy` checks."""
-        return out, out
-
-    def refused(self, error: Exception) -> bool:
-        """Return whether the library refuses the array: by any error of a foreign class."""
-        return True

@@ -15,27 +15,26 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
 from splitjit._inputs import memory
-from splitjit._inputs.foreign import is_planned, shape_of, views_of
-from splitjit._inputs.input import Input, PlanOf
+from splitjit._inputs.foreign import shape_of, views_of
+from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.reach import reach_of_kernels
 from splitjit._plan.arguments import sequence
-from splitjit._plan.dtypes import NAMES_IN_TORCH
 from splitjit._plan.plan import Plan
-from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 _KNOWN: list[type] = []
 """The classes Tensor and Parameter, once a tensor was split."""
 
+_ASKED: list[Callable[..., Any]] = []
+"""`is_compiling` of torch, and the `reader`, once a tensor was split: to find them takes longer."""
+
 _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
 """Errors by which operators of torch refuse a tensor. Tracers use other classes to stop a trace."""
-
-_NO_GRADIENT = "a split with out= records no gradient; call it without out=, or under no_grad"
 
 
 def is_tensor(x: object) -> bool:
@@ -47,6 +46,13 @@ def is_tensor(x: object) -> bool:
 def is_dtype(dtype: object) -> bool:
     """Return whether `dtype` is a dtype of torch."""
     return issubclass(type(dtype), getattr(sys.modules.get("torch"), "dtype", ()))
+
+
+def is_compiling() -> bool:
+    """Return whether torch.compile traces this call."""
+    ask = _ASKED[0] if _ASKED else sys.modules["torch"].compiler.is_compiling
+    compiling: bool = ask()
+    return compiling
 
 
 class Tensor(Input):
@@ -63,48 +69,42 @@ class Tensor(Input):
     __slots__ = ("asks_gradient", "word")
 
     def __init__(self, x: Any, array: np.ndarray | None = None, word: Any = None) -> None:
-        self.x, self.array, self.mask, self.word = x, array, None, word
-        self.asks_gradient = False
+        self.x, self.array, self.word, self.asks_gradient = x, array, word, False
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """The shape: plain integers, or the symbols of a tracer with dynamic shapes."""
         return shape_of(self.x)
 
-    @property
-    def tensor_type(self) -> str | None:
-        """The ONNX name of the type, or None if ONNX Split has no such type."""
-        return NAMES_IN_TORCH.get(str(self.x.dtype))
-
-    def views(self, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
+    def views(self, plan: Plan) -> list[Any]:
         """Return views that torch makes."""
-        if self.array is None:
-            return views_of(self.x, plan_of, axis, rule)
-        plan = plan_of(self.array.shape)
         return list(sys.modules["torch"].split_with_sizes(self.x, plan.sizes, plan.axis))
 
-    def copies(self, plan_of: PlanOf, axis: SupportsIndex, rule: Rule | None) -> list[Any]:
-        """Return copies that torch makes.
+    def made_by_library(self, request: Request, copy: bool) -> list[Any]:
+        """Return copies or views that torch makes.
 
         For a plain tensor that asks a gradient, one operator joins the gradients of the parts.
         Kernels with a backward of our own take 1.2 times as long, both ways, at 1 to 16 MB.
         """
         torch = sys.modules["torch"]
-        if self.asks_gradient:
-            plan = plan_of(self.shape)
+        if copy and self.asks_gradient:
+            plan = request.plan_of(self.shape)
             return list(torch.split_with_sizes_copy(self.x, plan.sizes, plan.axis))
-        views = views_of(self.x, plan_of, axis, rule)
-        return [part.clone(memory_format=torch.contiguous_format) for part in views]
+        parts = views_of(self.x, request)
+        if copy:
+            parts = [part.clone(memory_format=torch.contiguous_format) for part in parts]
+        return parts
 
     def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
         """Return tensors over the memory of the parts."""
         return _tensors(parts, self.x.dtype if self.word else None)
 
-    def targets(self, out: Any) -> tuple[list[Any], list[np.ndarray]]:
+    def targets(self, out: Any) -> tuple[list[Any], Copies]:
         """Return tensors and their memory; refuse others than CPU tensors of the dtype of `x`."""
-        return out_arrays(out, self.x.dtype)
+        tensors, arrays = out_arrays(out, self.x.dtype)
+        return tensors, [(self.array, arrays)]
 
-    def wrote(self, out: list[Any], masks: list[np.ndarray]) -> None:
+    def wrote(self, out: list[Any], copies: Copies) -> None:
         """Tell torch that tensors were written to, so that autograd refuses values it has saved."""
         mark_written(out)
 
@@ -112,47 +112,24 @@ class Tensor(Input):
         """Return whether torch refuses the tensor."""
         return type(error) in _OF_TORCH
 
-    def targets_of_torch(self, views: list[Any], out: Any) -> tuple[list[Any], list[Any] | None]:
-        """Return the tensors of `out`, which torch writes to, and their places and that of `x`.
-
-        Places are None for tensors that torch.compile traces, or whose shapes are symbols.
-        """
+    def targets_of_torch(self, out: Any) -> list[Any]:
+        """Return the tensors of `out`, to which torch writes; refuse those unlike `x`."""
         x, tensors = self.x, _tensors_of(out)
         torch = sys.modules["torch"]
-        asks_gradients = torch.is_grad_enabled()
         any_mode = is_compiling() or torch.is_inference_mode_enabled()  # a trace cannot ask
         for i, target in enumerate(tensors):
             _check_kind(target, i, x.dtype, any_mode)
             if target.device != x.device:
                 rule = f"must be on the device of x, {x.device}"
                 raise SplitError("split", f"out[{i}] on the device {target.device}", rule)
-            if asks_gradients and (x.requires_grad or target.requires_grad):
+            if torch.is_grad_enabled() and (x.requires_grad or target.requires_grad):
                 received = f"x or out[{i}] that requires a gradient"
-                raise SplitTypeError("split", received, _NO_GRADIENT)
-        if is_planned(self.shape):
-            try:
-                storages: dict[int, np.ndarray] = {}
-                return tensors, [memory.place_of(tensor, storages) for tensor in (*tensors, x)]
-            except (MemoryError, ValueError):  # too large, or not in its storage
-                pass
-        if len(tensors) != len(views):
-            rule = f"must have an array for each of {len(views)} parts"
-            raise SplitError("split", f"out of {len(tensors)} arrays", rule)
-        for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
-            given, shape = shape_of(target), shape_of(view)
-            if given != shape:
-                received = f"out[{i}] of shape {given}"
-                raise SplitError("split", received, f"part {i} has shape {shape}")
-            if [j for j in range(i) if tensors[j] is target]:
-                raise SplitError("split", f"out[{i}]", "must not be another output, too")
-        return tensors, None
+                rule = "a split with out= records no gradient; split without, or under no_grad"
+                raise SplitTypeError("split", received, rule)
+        return tensors
 
 
 # ---- memory ------------------------------------------------------------------------------
-
-
-_ASKED: list[Callable[..., Any]] = []
-"""`is_compiling` of torch, and the `reader`, once a tensor was split: to find them takes longer."""
 
 
 def tensor_input(x: Any) -> Tensor:
@@ -167,11 +144,12 @@ def tensor_input(x: Any) -> Tensor:
         _ASKED.extend([sys.modules["torch"].compiler.is_compiling, reader()])
     if not _ASKED or _ASKED[0]():
         return Tensor(x)
+    read = _ASKED[1]
     given: Tensor | None = None
     if not x.requires_grad:
-        given = _ASKED[1](x)
+        given = read(x)
     elif type(x) in _KNOWN:  # `x.numpy()` would raise an error, which takes 30 µs
-        given = _ASKED[1](x.detach())
+        given = read(x.detach())
         if given is not None and sys.modules["torch"].is_grad_enabled():
             given = Tensor(x)
             given.asks_gradient = True
@@ -240,9 +218,8 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
     arrays: list[np.ndarray] = []
     for i, part in enumerate(tensors):
         _check_kind(part, i, dtype, any_mode)
-        array = (
-            memory.array_of(part, word) if type(part) in _KNOWN else None
-        )  # modes: see tensor_input
+        # A subclass or a wrapper may have other memory; `tensor_input` has checked all modes.
+        array = memory.array_of(part, word) if type(part) in _KNOWN else None
         if array is None:
             _refuse(part, f"out[{i}]")
             rule = "must be a CPU tensor that needs no gradient, as x is"
@@ -273,17 +250,26 @@ def _check_kind(part: Any, i: int, dtype: Any, any_mode: bool) -> None:
         raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
 
 
+def check_shapes(tensors: list[Any], views: list[Any]) -> None:
+    """Refuse outputs that do not have the shapes of the parts, or that are given twice.
+
+    This is for tensors that torch.compile traces, or whose shapes are symbols: no plan fits them,
+    and nobody knows their memory.
+    """
+    if len(tensors) != len(views):
+        rule = f"must have an array for each of {len(views)} parts"
+        raise SplitError("split", f"out of {len(tensors)} arrays", rule)
+    for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
+        given, shape = shape_of(target), shape_of(view)
+        if given != shape:
+            raise SplitError("split", f"out[{i}] of shape {given}", f"part {i} has shape {shape}")
+        if [j for j in range(i) if tensors[j] is target]:
+            raise SplitError("split", f"out[{i}]", "must not be another output, too")
+
+
 def mark_written(tensors: Sequence[Any]) -> None:
     """Tell torch that tensors were written to, so that autograd refuses values it has saved."""
-    _increment_version()(tensors)
-
-
-@functools.cache  # to look it up takes longer than to call it
-def _increment_version() -> Callable[[Sequence[Any]], None]:
-    increment: Callable[[Sequence[Any]], None] = sys.modules[
-        "torch"
-    ].autograd.graph.increment_version
-    return increment
+    sys.modules["torch"].autograd.graph.increment_version(tensors)
 
 
 def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
@@ -295,10 +281,3 @@ def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) 
     if array is None:  # FakeTensorMode makes tensors without memory
         return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
     return _tensors(empty_parts(plan, array.dtype), dtype if word else None)
-
-
-def is_compiling() -> bool:
-    """Return whether torch.compile traces this call."""
-    ask = _ASKED[0] if _ASKED else sys.modules["torch"].compiler.is_compiling
-    compiling: bool = ask()
-    return compiling

@@ -56,6 +56,10 @@ class Along(TypedDict, total=False):
     axis: SupportsIndex
 
 
+class AnyRule(Along, OtherRules):
+    """The parameters of overloads that do not look at the rule."""
+
+
 class Outputs(Along):
     num_outputs: SupportsIndex
 

@@ -1,5 +1,7 @@
 """ONNX names of tensor types, and the NumPy dtypes that they stand for."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -29,11 +31,8 @@ TENSOR_TYPES = (*_NUMERIC, _STRING, _BFLOAT16)
 
 _NAMES = {np.dtype(scalar): name for name, scalar in _NUMERIC.items()}
 
-NAMES_IN_TORCH = {
-    **{f"torch.{dtype.name}": name for dtype, name in _NAMES.items()},
-    "torch.bfloat16": _BFLOAT16,
-}
-"""The ONNX names of tensor types by the names of torch's dtypes."""
+_NAMES_BY_TEXT = {dtype.name: name for dtype, name in _NAMES.items()} | {"bfloat16": _BFLOAT16}
+"""The same by the names of dtypes, which are those of torch and other libraries, too."""
 
 # The key is `dtype.num`, which is the same for both byte orders.
 _NAMES_BY_NUMBER = {
@@ -78,13 +77,14 @@ def tensor_dtype(name: str) -> np.dtype:
     return np.dtype(_NUMERIC[name])
 
 
-def tensor_type(dtype: np.dtype) -> str | None:
+def tensor_type(dtype: Any) -> str | None:
     """Return the ONNX name of a dtype's tensor type.
 
     Parameters
     ----------
     dtype : dtype
-        A dtype of either byte order. Strings are object, 'U' or StringDType.
+        A dtype of either byte order. Strings are object, 'U' or StringDType. Also a dtype of
+        torch, or of another library with the Array API.
 
     Returns
     -------
@@ -96,10 +96,13 @@ def tensor_type(dtype: np.dtype) -> str | None:
     >>> tensor_type(np.dtype(">f4")), tensor_type(np.dtype("M8[s]"))
     ('tensor(float)', None)
     """
-    return _NAMES_BY_NUMBER.get(dtype.num) or _other_tensor_type(dtype)
+    number: Any = getattr(dtype, "num", None)
+    return _NAMES_BY_NUMBER.get(number) or _other_tensor_type(dtype)
 
 
-def _other_tensor_type(dtype: np.dtype) -> str | None:
+def _other_tensor_type(dtype: Any) -> str | None:
+    if not isinstance(dtype, np.dtype):
+        return _NAMES_BY_TEXT.get(str(dtype).rpartition(".")[2])
     if dtype.kind == "T":
         return _STRING
     # By name, because ml_dtypes may not be installed. `dtype.type` is faster than `dtype.name`.
