@@ -184,6 +184,16 @@ def large(session: nox.Session) -> None:
 
 
 @nox.session
+def families(session: nox.Session) -> None:
+    """Write docs/families.md: split a tiny model of each family, and compare with transformers.
+
+    It takes about ten minutes.
+    """
+    session.install(".", "torch==2.13.0", "transformers>=5.0", "accelerate>=1.2")
+    session.run("python", "docs/families.py")
+
+
+@nox.session
 def typing(session: nox.Session) -> None:
     """Check the types, as they are on each system."""
     session.install(".", "--group", "dev", "--group", "peers")

@@ -1,17 +1,12 @@
-"""Splits on a busy machine, beside one thread, NumPy and other peers.
-
-Run it from a checkout on Linux: ``python benchmarks/busy.py --help``.
-"""
-
-from __future__ import annotations
+"""Splits on a busy machine, beside one thread, NumPy and other peers; for Linux."""
 
 import argparse
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import geometric_mean
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,25 +15,24 @@ if not __package__:  # run as a script: benchmark this checkout
 
 from benchmarks import harness
 from benchmarks.contenders import BEFORE, CORES, OURS, Case
-from benchmarks.harness import Worker, busy_programs, in_turns, say, table, together
+from benchmarks.harness import busy_programs, in_turns, say, table, time_text, together
 
 RIVALS = ("splitjit, one thread", "NumPy, slices", "NumPy, split")
 """The goals compare with the best of these."""
-CONTENDERS = (OURS, *RIVALS, "torch", "onnxruntime")
+CONTENDERS = (OURS, *RIVALS, "torch", "onnxruntime", "opencv")
 SIZES = {
     f"{case.nbytes / 1e6:.2g} MB": case
     for case in (Case((rows, 2304), 1, (768,) * 3) for rows in (256, 1200, 5400))
-}
+} | {"4K frame": Case((2160, 3840, 3), 2, (1,) * 3, "uint8")}
 OUTPUTS = ("fresh", "out")
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(NamedTuple):
     """The load on the machine while a contender splits."""
 
     programs: int = 0  # programs that each keep one core busy
     processes: int = 1  # workers of the contender that split at the same time
-    narrow: str | None = None  # threads whose affinity is narrowed after parallel splits
+    narrow: str = ""  # threads whose affinity is narrowed after parallel splits
 
 
 SITUATIONS = {
@@ -49,8 +43,6 @@ SITUATIONS = {
     "one core left to the main thread": Situation(narrow="main thread"),
     "one core left to all threads": Situation(narrow="all threads"),
 }
-WINDOW = 0.1
-"""Seconds of calls. If their median is near the quiet one, splitjit is back to full speed."""
 
 
 # ---- measuring ------------------------------------------------------------------------
@@ -66,10 +58,11 @@ def measure(name: str, options: argparse.Namespace) -> list[dict]:
         ]
         teams = {name: [workers[name] for workers in every] for name in options.contender}
         for team in teams.values():
-            if situation.narrow and not any(together(team, "prepare", SIZES["11 MB"], "out")):
+            if situation.narrow and not any(together(team, "prepare", SIZES["4K frame"], "out")):
                 together(team, "calls", 0.1)  # pools of threads start with the wider affinity
                 together(team, "narrow", situation.narrow == "all threads")
         stack.enter_context(busy_programs(situation.programs))
+        rest = harness.rest_among(teams)
         for size, outputs in product(options.size, options.outputs):
             say(f"{name}: {size}, {outputs}")
 
@@ -77,7 +70,7 @@ def measure(name: str, options: argparse.Namespace) -> list[dict]:
                 team = teams[contender]
                 if any(together(team, "prepare", SIZES[size], outputs)):
                     return None  # this contender is not installed
-                times = together(team, "calls", options.seconds)
+                times = together(team, "calls", options.seconds, rest)
                 together(team, "release")
                 return times
 
@@ -101,29 +94,6 @@ def summary(times: list[list[int]]) -> dict[str, float]:
     return found | {"p50": p50, "p90": p90, "p99": p99}
 
 
-def recover(load: str, contender: str, size: str, outputs: str, options) -> dict:
-    """Measure how long splits stay slow after a load has ended."""
-    say(f"recovery from {load}: {size}, {outputs}")
-    with ExitStack() as stack:
-        worker: Worker = harness.team_of(stack, [contender], options.before)[contender]
-        worker.ask("prepare", SIZES[size], outputs)
-        quiet = median(worker.ask("calls", options.seconds))
-        with busy_programs(SITUATIONS[load].programs):
-            worker.ask("calls", options.seconds)
-        seconds = recovery_time(worker.ask("calls", 4), 1.1 * quiet)
-    key = {"load": load, "contender": contender, "size": size, "outputs": outputs}
-    return {**key, "seconds": seconds}
-
-
-def recovery_time(times: list[int], target: float) -> float | None:
-    """Return when the first window starts whose median call takes at most ``target`` ns."""
-    windows = (np.cumsum(times) * 1e-9 // WINDOW).astype(int)
-    for window in np.unique(windows):
-        if np.median(np.asarray(times)[windows == window]) <= target:
-            return float(window * WINDOW)
-    return None
-
-
 # ---- comparing ------------------------------------------------------------------------
 
 
@@ -143,44 +113,32 @@ def compare(results: list[dict], contender: str = OURS) -> list[dict]:
     return comparisons
 
 
-def tables(results: list[dict], recoveries: list[dict]) -> str:
-    """Return the times, the comparison with the rivals, and the recoveries as Markdown."""
+def tables(results: list[dict]) -> str:
+    """Return the times, and the comparison with the rivals, as Markdown."""
     situations = [name for name in SITUATIONS if any(r["situation"] == name for r in results)]
-    cells = {
-        (r["size"], r["outputs"], r["contender"], r["situation"]): (
-            f"{1e6 * r['mean']:,.0f} ({1e6 * r['p99']:,.0f})"
-        )
-        for r in results
-    }
-    rows = [
-        [*key, *(cells.get((*key, s), "-") for s in situations)]
-        for key in dict.fromkeys(key[:3] for key in cells)
-    ]
-    lines = ["Mean time of a split, and in parentheses its 99th percentile, in µs:", ""]
-    lines += [table(["size", "outputs", "contender", *situations], rows)]
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for r in results:
+        cells = rows.setdefault((r["size"], r["outputs"], r["contender"]), {})
+        cells[r["situation"]] = f"{time_text(r['mean'])} ({time_text(r['p99'])})"
+    times = [[*key, *map(cells.get, situations)] for key, cells in rows.items()]
 
-    rows = []
+    comparisons = []
     for name, situation in product((OURS, BEFORE), situations):
         if found := [c for c in compare(results, name) if c["situation"] == situation]:
             worst = min(found, key=lambda c: c["throughput"])
             case = f"{worst['size']}, {worst['outputs']}, {worst['rival']}"
             mean = geometric_mean(c["throughput"] for c in found)
-            slowest = max(c["p99"] for c in found)
-            rows.append([name, situation, mean, f"{worst['throughput']:.2f} ({case})", slowest])
+            least, p99 = f"{worst['throughput']:.2f} ({case})", max(c["p99"] for c in found)
+            comparisons.append([name, situation, mean, least, p99])
     head = ["contender", "situation", "throughput, mean", "throughput, least", "p99, most"]
-    lines += ["", "Relative to the best of one thread and NumPy in each case:", ""]
-    lines += [table(head, rows)]
-
-    if recoveries:
-        names = ("load", "contender", "size", "outputs")
-        rows = [
-            [*map(r.get, names), "more than 4 s" if seconds is None else f"{seconds:.1f} s"]
-            for r in recoveries
-            for seconds in [r["seconds"]]
+    return "\n\n".join(
+        [
+            "Mean time of a split, and in parentheses its 99th percentile:",
+            table(["size", "outputs", "contender", *situations], times),
+            "Relative to the best of one thread and NumPy in each case:",
+            table(head, comparisons),
         ]
-        lines += ["", "After the load ends, until within 10 % of the quiet median:", ""]
-        lines += [table([*names, "recovery"], rows)]
-    return "\n".join(lines)
+    )
 
 
 def main() -> None:
@@ -189,22 +147,13 @@ def main() -> None:
     parser = harness.parser(__doc__, *lists.items(), ("--contender", CONTENDERS), before=True)
     add = parser.add_argument
     add("--rounds", type=int, default=3, help="turns of each contender in a case")
-    add("--seconds", type=float, default=1.0, help="length of a turn")
-    add("--no-recovery", action="store_true", help="do not measure the recovery after a load")
+    add("--seconds", type=float, default=0.8, help="length of a turn")
     options = parser.parse_args()
     options.contender += [BEFORE] * bool(options.before)
 
     machine = harness.describe()
     results = [result for name in options.situation for result in measure(name, options)]
-    loads = [name for name in options.situation if SITUATIONS[name].programs]
-    ours = [name for name in options.contender if name in (OURS, BEFORE)]
-    recoveries = [
-        recover(*key, options)
-        for key in product(loads, ours, options.size, options.outputs)
-        if not options.no_recovery
-    ]
-    data = {"results": results, "recoveries": recoveries}
-    harness.finish(options, machine, tables(results, recoveries), data)
+    harness.finish(options, machine, tables(results), {"results": results})
 
 
 if __name__ == "__main__":

@@ -1,15 +1,9 @@
-"""Split and join a checkpoint by the command, beside `cp`, safetensors and torch.
-
-Run it from a checkout on Linux: ``python benchmarks/checkpoints.py --help``.
-"""
-
-from __future__ import annotations
+"""Split and join a checkpoint by the command, beside `cp`, safetensors and torch; for Linux."""
 
 import argparse
 import json
 import multiprocessing
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -24,69 +18,49 @@ import numpy as np
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.harness import ROOT, commit, describe
+from benchmarks import contenders, harness
+from benchmarks.contenders import BEFORE, OURS
+from benchmarks.harness import ROOT
 
 PARTS = 2
-HIDDEN, FEED_FORWARD, KEYS, VOCABULARY, LAYERS = 2048, 5632, 512, 16000, 12
-WEIGHTS = {
-    "self_attn.q_proj": (HIDDEN, HIDDEN),
-    "self_attn.k_proj": (KEYS, HIDDEN),
-    "self_attn.v_proj": (KEYS, HIDDEN),
-    "self_attn.o_proj": (HIDDEN, HIDDEN),
-    "mlp.gate_proj": (FEED_FORWARD, HIDDEN),
-    "mlp.up_proj": (FEED_FORWARD, HIDDEN),
-    "mlp.down_proj": (HIDDEN, FEED_FORWARD),
-    "input_layernorm": (HIDDEN,),
-    "post_attention_layernorm": (HIDDEN,),
-}
-CASES = {
-    "axis 0": {"*_proj.*": 0, "*embed*": 0, "*head*": 0},
-    "axis 1": {"*_proj.*": 1, "*embed*": 1, "*head*": 1},
-    "tensor parallel": {"*.o_proj.*": 1, "*.down_proj.*": 1, "*_proj.*": 0},
-}
-"""The axis that each pattern splits. Tensors that no pattern matches are copied."""
-
-OURS, BEFORE, COPY = "splitjit", "before", "cp"
-PEERS = ("safetensors", "torch")
+WEIGHTS, CASES = contenders.CASES["checkpoint"]["weights"], contenders.CASES["checkpoint"]["axes"]
+LAYERS = 12
+COPY, PEERS = "cp", ("safetensors", "torch")
+Results = dict[str, dict[str, list[dict[str, float]]]]  # by case and contender
 
 PEER = """
     import fnmatch, json, os, sys
     verb, library, out, patterns, parts, *paths = sys.argv[1:]
+    patterns, parts = json.loads(patterns), int(parts)
     if library == "torch":
         import torch
         from safetensors.torch import load_file, save_file
-        cut = lambda x, axis: [one.contiguous() for one in x.chunk(int(parts), axis)]
+        cut = lambda x, axis: [one.contiguous() for one in x.chunk(parts, axis)]
         join = torch.cat
     else:
         import numpy as np
         from safetensors.numpy import load_file, save_file
-        cut = lambda x, axis: [np.ascontiguousarray(a) for a in np.split(x, int(parts), axis)]
+        cut = lambda x, axis: [np.ascontiguousarray(a) for a in np.split(x, parts, axis)]
         join = np.concatenate
 
     def axis_of(name):
-        found = [a for p, a in json.loads(patterns).items() if fnmatch.fnmatch(name, p)]
-        return found[0] if found else None
+        return next((a for p, a in patterns.items() if fnmatch.fnmatch(name, p)), None)
 
     def save(tensors, name):
         save_file(tensors, os.path.join(out, name))
         with open(os.path.join(out, name), "rb") as file:
             os.fsync(file)
 
+    read = [load_file(path) for path in paths]
+    axes = {name: axis_of(name) for name in read[0]}
     if verb == "split":
-        made = [{} for _ in range(int(parts))]
-        for name, x in load_file(paths[0]).items():
-            axis = axis_of(name)
-            for part, one in zip(made, [x] * int(parts) if axis is None else cut(x, axis)):
-                part[name] = one
-        for i, part in enumerate(made):
-            save(part, f"m.{i}.safetensors")
+        whole = read[0]
+        made = {n: [whole[n]] * parts if a is None else cut(whole[n], a) for n, a in axes.items()}
+        for i in range(parts):
+            save({name: pieces[i] for name, pieces in made.items()}, f"m.{i}.safetensors")
     else:
-        read = [load_file(path) for path in paths]
-        whole = {}
-        for name in read[0]:
-            axis = axis_of(name)
-            pieces = [one[name] for one in read]
-            whole[name] = pieces[0] if axis is None else join(pieces, axis)
+        pieces = {name: [one[name] for one in read] for name in axes}
+        whole = {n: pieces[n][0] if a is None else join(pieces[n], a) for n, a in axes.items()}
         save(whole, "m.safetensors")
 """
 """Split or join by `load_file` and `save_file`, and wait until the files are on disk."""
@@ -97,7 +71,7 @@ def make_checkpoint(path: Path) -> None:
     from safetensors.numpy import save_file
 
     rng = np.random.default_rng(0)
-    shapes = {"embed_tokens": (VOCABULARY, HIDDEN), "lm_head": (VOCABULARY, HIDDEN)}
+    shapes = {"embed_tokens": (16000, 2048), "lm_head": (16000, 2048)}
     for i in range(LAYERS):
         shapes |= {f"layers.{i}.{name}": shape for name, shape in WEIGHTS.items()}
     drawn = {
@@ -145,85 +119,69 @@ def take_turn(call: list[str], checkout: Path, paths: list[Path], cold: bool) ->
     return {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "MB": used.ru_maxrss / 1e3}
 
 
-def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, list]]:
+def measure(options: argparse.Namespace, folder: Path) -> Results:
     """Measure all cases: in each round, all contenders in random order."""
-    whole, out = folder / "m.safetensors", folder / "out"
+    whole, out, parts = (folder / name for name in ("m.safetensors", "out", "parts"))
     # In another process: the peak memory of a child begins with the memory of its parent.
     maker = multiprocessing.Process(target=make_checkpoint, args=(whole,))
     maker.start()
     maker.join()
-    contenders = [COPY, OURS, *options.peer, *([BEFORE] if options.before else [])]
-    results: dict[str, dict[str, list]] = {}
+    names = [COPY, OURS, *options.peer, *[BEFORE] * bool(options.before)]
+    results: Results = {}
     for case in options.case:
-        parts = folder / "parts"
         shutil.rmtree(parts, ignore_errors=True)
         parts.mkdir()
-        subprocess.run(
-            command(OURS, "split", case, [whole], parts),
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            check=True,
-        )
+        take_turn(command(OURS, "split", case, [whole], parts), ROOT, [], False)
         for verb in options.verb:
             paths = [whole] if verb == "split" else sorted(parts.iterdir())
-            times = results[f"{verb}, {case}"] = {one: [] for one in contenders}
-            for number in range(options.rounds):
-                print(f"{verb}, {case}, round {number + 1}", file=sys.stderr, flush=True)
-                for contender in random.sample(contenders, len(contenders)):
-                    shutil.rmtree(out, ignore_errors=True)
-                    out.mkdir()
-                    os.sync()
-                    checkout = Path(options.before) if contender == BEFORE else ROOT
-                    call = command(contender, verb, case, paths, out)
-                    times[contender].append(take_turn(call, checkout, paths, options.cold))
-                    if contender == OURS and not number:
-                        verify(out, parts if verb == "split" else folder)
-            print(table(results), file=sys.stderr)  # an interrupted run has told what it knows
+            expected = parts if verb == "split" else folder
+
+            def turn(contender, case=case, verb=verb, paths=paths, expected=expected):
+                shutil.rmtree(out, ignore_errors=True)
+                out.mkdir()
+                os.sync()
+                checkout = options.before if contender == BEFORE else ROOT
+                call = command(contender, verb, case, paths, out)
+                found = take_turn(call, checkout, paths, options.cold)
+                for path in out.iterdir() if contender == OURS else ():
+                    subprocess.run(["cmp", path, expected / path.name], check=True)
+                return found
+
+            harness.say(f"{verb}, {case}")
+            results[f"{verb}, {case}"] = harness.in_turns(names, options.rounds, turn)
+            harness.say(table(results))  # an interrupted run has told what it knows
     return results
 
 
-def verify(out: Path, expected: Path) -> None:
-    """Compare the bytes of the written files."""
-    for path in out.iterdir():
-        subprocess.run(["cmp", path, expected / path.name], check=True)
-
-
-def table(results: dict[str, dict[str, list]]) -> str:
+def table(results: Results) -> str:
     """Return a Markdown table: medians, and medians of the ratios to `cp` in the same round."""
     names = list(next(iter(results.values())))
-    titles = ["case", *[f"{COPY} and sync" if name == COPY else name for name in names], "MB"]
-    lines = ["| " + " | ".join(titles) + " |", "|---" + "|--:" * (len(titles) - 1) + "|"]
+    rows = []
     for case, times in results.items():
-        cells = [case]
-        for name in names:
-            ratios = [
-                one["seconds"] / copied["seconds"]
-                for one, copied in zip(times[name], times[COPY], strict=True)
-            ]
-            seconds = median(one["seconds"] for one in times[name])
-            cells.append(f"{seconds:.2f} s" + (f", {median(ratios):.2f}x" if name != COPY else ""))
-        cells.append(f"{max(one['MB'] for one in times[OURS]):.0f}")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        seconds = {name: [one["seconds"] for one in turns] for name, turns in times.items()}
+        row = [case]
+        for name, own in seconds.items():
+            ratio = median(a / b for a, b in zip(own, seconds[COPY], strict=True))
+            row.append(f"{median(own):.2f} s" + f", {ratio:.2f}x" * (name != COPY))
+        rows.append([*row, f"{max(one['MB'] for one in times[OURS]):.0f}"])
+    head = ["case", *[f"{COPY} and sync" if name == COPY else name for name in names], "MB"]
+    return harness.table(head, rows)
 
 
 def main() -> None:
     """Measure, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--verb", nargs="+", choices=("split", "join"), default=["split", "join"])
-    parser.add_argument("--peer", nargs="*", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--before", help="a checkout of another version of splitjit")
-    parser.add_argument("--cold", action="store_true", help="read from the disk, not the cache")
-    parser.add_argument("--folder", help="where to write; it needs 5 GB")
-    parser.add_argument("--json", help="where to write all times")
+    lists = {"--case": CASES, "--verb": ("split", "join")}
+    parser = harness.parser(__doc__, *lists.items(), before=True)
+    add = parser.add_argument
+    add("--rounds", type=int, default=9)
+    add("--peer", nargs="*", choices=PEERS, default=list(PEERS))
+    add("--cold", action="store_true", help="read from the disk, not the cache")
+    add("--folder", help="where to write; it needs 5 GB")
     options = parser.parse_args()
-    known = {"machine": describe(), "commit": commit()}
+    machine = harness.describe()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         results = measure(options, Path(folder))
-    if options.json:
-        Path(options.json).write_text(json.dumps({**known, "results": results}, indent=1))
-    print(f"{table(results)}\n\n{known['machine']}")
+    harness.finish(options, machine, table(results), {"results": results})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
 """The ways to split that are compared: splitjit's own, its peers, and plain copies as the limit.
 
-`PREPARE` has a function ``(case, x, out, threads)`` for each. It returns a call that splits once
-and returns the parts. A worker chooses its checkout before splitjit is imported, so this module
-imports splitjit only inside functions.
+`PREPARE` has a function ``(case, x, out, threads)`` for each, which returns a call. splitjit is
+imported only inside functions, because a worker first chooses the checkout.
 """
 
-from __future__ import annotations
-
+import contextlib
 import ctypes
 import functools
 import itertools
@@ -29,6 +27,8 @@ BEFORE = "splitjit, before"
 """The contender that runs the splitjit of another checkout."""
 PEERS = ("numpy", "NumPy, slices", "torch", "onnxruntime", "openvino", "opencv")
 LIMIT = ("memcpy", "streaming")
+CONTIGUOUS = ("onnxruntime", "openvino", "opencv")
+"""Peers that would first copy a source whose axes have another order."""
 
 CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text("utf-8"))
 
@@ -39,8 +39,8 @@ Call = Callable[[], Iterable]  # splits once and returns the parts
 class Case:
     """A split: the shape of the array, the axis, and the sizes along the axis.
 
-    In memory, the axes have an order: "C", "F" for all axes reversed, or "T" for the last two
-    axes swapped.
+    In memory, the axes have an order: "C", "F" for all axes reversed, "T" for the last two axes
+    swapped, or the numbers of the axes, such as "0231" for images with channels last.
     """
 
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class Case:
     order: str = "C"
 
     @classmethod
-    def of(cls, shape: list[int], axis: int, sizes: str, *more: str) -> Case:
+    def of(cls, shape: list[int], axis: int, sizes: str, *more: str):
         """Make a case as it is written in cases.toml."""
         runs = [size.rpartition("x")[::2] for size in sizes.split()]
         each = (int(size) for count, size in runs for _ in range(int(count or 1)))
@@ -62,17 +62,22 @@ class Case:
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def __str__(self) -> str:
-        groups = [(size, len(list(group))) for size, group in itertools.groupby(self.sizes)]
-        sizes = ", ".join(f"{n}x{size}" if n > 1 else f"{size}" for size, n in groups)
+        groups = [[*group] for _, group in itertools.groupby(self.sizes)]
+        sizes = ", ".join(f"{len(g)}x{g[0]}" if len(g) > 1 else f"{g[0]}" for g in groups)
         order = "" if self.order == "C" else f" order {self.order}"
         return f"{self.shape} {self.dtype}{order}, axis {self.axis} → {sizes}"
 
     def array(self) -> np.ndarray:
         """Return an array of small integers, which are exact in every dtype and no NaN."""
         x = np.random.default_rng(0).integers(0, 127, self.shape, np.int8).astype(self.dtype)
+        if self.order == "C":
+            return x
+        axes = [*range(x.ndim)]
         if self.order == "T":
-            return x.swapaxes(-1, -2).copy().swapaxes(-1, -2)
-        return np.asarray(x, order=self.order)
+            axes[-2:] = axes[:-3:-1]
+        else:
+            axes = axes[::-1] if self.order == "F" else [*map(int, self.order)]
+        return x.transpose(axes).copy().transpose(np.argsort(axes))
 
     def views(self, x: np.ndarray) -> list[np.ndarray]:
         """Return the parts as NumPy's views."""
@@ -80,7 +85,7 @@ class Case:
 
 
 def allocate(case: Case, outputs: str) -> list[np.ndarray] | None:
-    """Allocate the arrays to split into, and touch their pages; none if each call makes its own.
+    """Allocate the arrays to split into, or none if each call makes its own.
 
     ``outputs`` is "fresh", "plan.empty", or "out": separate arrays, which start at the same offset
     in a page from 128 KiB on, as large arrays of `numpy.empty` do.
@@ -91,12 +96,8 @@ def allocate(case: Case, outputs: str) -> list[np.ndarray] | None:
         return None
     plan = splitjit.plan_split(case.shape, case.sizes, axis=case.axis)
     if outputs == "plan.empty":
-        out = plan.empty(case.dtype)
-    else:
-        out = [_like_large_empty(shape, np.dtype(case.dtype)) for shape in plan.output_shapes]
-    for part in out:
-        part.fill(0)
-    return out
+        return plan.empty(case.dtype)
+    return [_like_large_empty(shape, np.dtype(case.dtype)) for shape in plan.output_shapes]
 
 
 def _like_large_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -112,6 +113,8 @@ def _like_large_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 def verified(name: str, case: Case, x: np.ndarray, out: list | None, threads: int) -> Call:
     """Prepare a contender and call it once; check that its parts equal NumPy's."""
+    if name in CONTIGUOUS and case.order != "C":
+        raise NotImplementedError("splits contiguous sources only")
     for part in out or ():
         part.fill(0)  # touch the pages, and remove the result of the previous contender
     call = PREPARE[name](case, x, out, threads)
@@ -122,13 +125,22 @@ def verified(name: str, case: Case, x: np.ndarray, out: list | None, threads: in
     return call
 
 
+def prepared(
+    case: Case, fresh: bool, names: Iterable[str], threads: int, x: np.ndarray | None = None,
+    out: list[np.ndarray] | None = None,
+) -> dict[str, Call]:  # fmt: skip
+    """Prepare and verify a case for each contender that is installed and supports it."""
+    use_threads(threads)
+    x, calls = case.array() if x is None else x, {}
+    if out is None and not fresh:
+        out = [part.copy() for part in case.views(x)]
+    for name in names:
+        with contextlib.suppress(ImportError, NotImplementedError):
+            calls[name] = verified(name, case, x, out, threads)
+    return calls
+
+
 # ---- splitjit -------------------------------------------------------------------------
-
-
-def _split(case, x, out, threads):
-    import splitjit
-
-    return lambda: splitjit.split(x, case.sizes, axis=case.axis, out=out)
 
 
 def use_threads(count: int) -> None:
@@ -136,6 +148,12 @@ def use_threads(count: int) -> None:
     import numba
 
     numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+
+
+def _split(case, x, out, threads):
+    import splitjit
+
+    return lambda: splitjit.split(x, case.sizes, axis=case.axis, out=out)
 
 
 def _one_thread(*given):
@@ -174,11 +192,12 @@ def _bind(case, x, out, threads):
 
 def _numpy(case, x, out, threads):
     cuts = np.cumsum(case.sizes)[:-1]
-    if out is None:
-        return lambda: [part.copy() for part in np.split(x, cuts, case.axis)]
 
     def call():
-        for target, part in zip(out, np.split(x, cuts, case.axis), strict=True):
+        parts = np.split(x, cuts, case.axis)
+        if out is None:
+            return [part.copy() for part in parts]
+        for target, part in zip(out, parts, strict=True):
             np.copyto(target, part)
         return out
 
@@ -187,10 +206,8 @@ def _numpy(case, x, out, threads):
 
 def _slices(case, x, out, threads):
     ends = np.cumsum(case.sizes).tolist()
-    slices = [
-        (slice(None),) * case.axis + (slice(end - size, end),)
-        for size, end in zip(case.sizes, ends, strict=True)
-    ]
+    cuts = [slice(end - size, end) for size, end in zip(case.sizes, ends, strict=True)]
+    slices = [(slice(None),) * case.axis + (cut,) for cut in cuts]
     if out is None:
         return lambda: [x[part].copy() for part in slices]  # ascontiguousarray may return a view
     pairs = list(zip(out, slices, strict=True))
@@ -314,10 +331,9 @@ def model_of(library: str, threads: int) -> Call:
 
 
 def _plain_copy(name, case, x, out, threads):
-    library = _limit_library()
-    if not hasattr(library, f"copy_{name}"):
+    copy = getattr(_limit_library(), f"copy_{name}", None)
+    if copy is None:
         raise NotImplementedError("no streaming stores on this processor")
-    copy = getattr(library, f"copy_{name}")
     copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     copy.restype = None
     block = np.full_like(x, 0)
@@ -328,16 +344,14 @@ def _plain_copy(name, case, x, out, threads):
 @functools.cache
 def _limit_library() -> ctypes.CDLL:
     """Compile limit.c, or raise NotImplementedError if no compiler can."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise NotImplementedError("no C compiler")
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang") or "cc"
     source = Path(__file__).with_name("limit.c")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "limit.so")
         options = ["-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
         try:
             subprocess.run([compiler, *options, source, "-o", library], check=True)
-        except subprocess.CalledProcessError as error:
+        except (OSError, subprocess.CalledProcessError) as error:
             raise NotImplementedError("no C compiler with OpenMP") from error
         return ctypes.CDLL(str(library))  # stays loaded after the folder is deleted
 

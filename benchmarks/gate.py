@@ -1,9 +1,4 @@
-"""Say which splits became slower than in another version, and exit with 1 if one did.
-
-Run it from a checkout: ``python benchmarks/gate.py --help``.
-"""
-
-from __future__ import annotations
+"""Say which splits became slower than in another version, and exit with 1 if one did."""
 
 import contextlib
 import random
@@ -13,10 +8,10 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import comb
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -57,8 +52,7 @@ Key = tuple[str, str]  # contender and case
 Ratios = dict[Key, list[float]]
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """The median of some ratios, and bounds of the median that they are drawn from."""
 
     low: float
@@ -140,10 +134,8 @@ def judge(
     found = {key: interval(ratios[key]) for key in keys if key in ratios}
     suspicious = [key for key, first in found.items() if first.ratio > SUSPICIOUS]
     if suspicious:
-        say(
-            f"{len(suspicious)} of {len(found)} cases took more than {SUSPICIOUS} times as long. "
-            f"A run takes longer then: {SECOND} new pairs tell slower code from a busy minute."
-        )
+        say(f"{len(suspicious)} of {len(found)} cases took more than {SUSPICIOUS} times as long.")
+        say(f"A run takes longer then: {SECOND} new pairs tell slower code from a busy minute.")
     second = look(suspicious, checkouts, SECOND, plant)
     found |= {key: interval(second[key]) for key in second}
     return found, [key for key in second if found[key].low > SLOWER]
@@ -205,7 +197,7 @@ def main() -> int:
     head = ["contender", "case", f"time of {versions[1]} over {versions[0]}", ""]
     verdict = "\n".join(f"slower beyond doubt: {case} ({by})" for by, case in slower)
     report = f"{harness.table(head, rows)}\n\n{verdict or 'no case is slower beyond doubt'}"
-    named = [[*key, of.low, of.ratio, of.high, key in slower] for key, of in found.items()]
+    named = [[*key, *of, key in slower] for key, of in found.items()]
     harness.finish(options, harness.describe(), report, {"results": named})
     return 1 if slower else 0
 

@@ -12,8 +12,6 @@ holds one contender and sleeps on a pipe until it gets an order. An order is the
     Worker("torch").ask("prepare", case, "out")   Contender("torch").prepare(case, "out")
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses
@@ -31,23 +29,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 if not __package__:  # run as a worker, or from a script
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.contenders import (
-    BEFORE,
-    CORES,
-    LIMIT,
-    OURS,
-    PEERS,
-    Call,
-    Case,
-    allocate,
-    model_of,
-    use_threads,
-    verified,
-)  # fmt: skip
+from benchmarks.contenders import BEFORE, CORES, Call, Case, allocate, model_of, verified
 
 ROOT = Path(__file__).resolve().parents[1]
 THREADS = 2
@@ -83,12 +70,11 @@ def burst(call: Call, clock: Callable[[], float] = time.perf_counter) -> float:
         batch = count  # double the count, so that the clock is rarely read
 
 
-def in_turns(names: Iterable[str], rounds: int, turn: Callable[[str], float]) -> dict[str, list]:
+def in_turns(names: Iterable[str], rounds: int, turn: Callable[[str], Any]) -> dict[str, list]:
     """Visit all contenders in each round, in random order; return the results of their turns."""
-    names = list(names)
     results: dict[str, list] = {name: [] for name in names}
     for _ in range(rounds):
-        for name in random.sample(names, len(names)):
+        for name in random.sample([*results], len(results)):
             results[name].append(turn(name))
     return results
 
@@ -108,20 +94,6 @@ def measure(
         return burst(calls[name], clock)
 
     return {name: statistics.median(s) for name, s in in_turns(calls, rounds, turn).items()}
-
-
-def contenders(
-    case: Case, *, fresh: bool, names: Iterable[str] = (OURS, *PEERS, *LIMIT),
-    threads: int = THREADS,
-) -> dict[str, Call]:  # fmt: skip
-    """Prepare and verify a case for each contender that is installed and supports it."""
-    use_threads(threads)
-    x, calls = case.array(), {}
-    out = None if fresh else [part.copy() for part in case.views(x)]
-    for name in names:
-        with contextlib.suppress(ImportError, NotImplementedError):
-            calls[name] = verified(name, case, x, out, threads)
-    return calls
 
 
 # ---- the parent's side of workers -----------------------------------------------------
@@ -154,7 +126,7 @@ class Worker:
         self.send(order, *arguments)
         return self.receive()
 
-    def __enter__(self) -> Worker:
+    def __enter__(self):
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -165,8 +137,13 @@ class Worker:
 def team_of(stack: contextlib.ExitStack, names: Iterable[str], before: Path | None) -> dict:
     """Start a worker for each contender; `BEFORE` runs the splitjit of another checkout."""
     checkouts = {BEFORE: before or ROOT}
-    start = stack.enter_context
-    return {name: start(Worker(name, checkouts.get(name, ROOT))) for name in names}
+    return {name: stack.enter_context(Worker(name, checkouts.get(name, ROOT))) for name in names}
+
+
+def turns(team: dict, case: Case, outputs: str, rounds: int, *order: object) -> dict[str, list]:
+    """Give an order in turns to each worker that can do a case; return the answers."""
+    able = [name for name, worker in team.items() if not worker.ask("prepare", case, outputs)]
+    return in_turns(able, rounds, lambda name: team[name].ask(*order))
 
 
 def together(team: list[Worker], order: str, *arguments: object) -> list:
@@ -188,17 +165,12 @@ while os.getppid() == parent and time.monotonic() < end:
 @contextlib.contextmanager
 def busy_programs(count: int) -> Iterator[None]:
     """Run programs that each keep one core busy, until the ``with`` block ends."""
-    programs = []
-    try:
+    with contextlib.ExitStack() as stack:
         for _ in range(count):
-            programs.append(subprocess.Popen([sys.executable, "-c", SPIN]))  # noqa: PERF401
+            program = stack.enter_context(subprocess.Popen([sys.executable, "-c", SPIN]))
+            stack.callback(program.kill)  # before the exit of Popen, which waits
         time.sleep(0.5 if count else 0)  # until the interpreters have started
         yield
-    finally:
-        for program in programs:
-            program.kill()
-        for program in programs:
-            program.wait()
 
 
 # ---- the worker's side ----------------------------------------------------------------
@@ -213,8 +185,8 @@ class Contender:
 
     def prepare(self, case: list, outputs: str) -> str | None:
         """Allocate, call once and verify; return a reason if the contender cannot do it."""
-        shape, axis, sizes, dtype, order = case
-        case = Case(tuple(shape), axis, tuple(sizes), dtype, order)
+        shape, axis, sizes, *more = case
+        case = Case(tuple(shape), axis, tuple(sizes), *more)
         x = case.array()
         try:
             self.call = verified(self.name, case, x, allocate(case, outputs), CORES)
@@ -257,9 +229,9 @@ class Contender:
 
         self.call = slowed
 
-    def calls(self, seconds: float) -> list[int]:
-        """Call for some seconds; return the nanoseconds of each call."""
-        self._rest()
+    def calls(self, seconds: float, rest: float = REST) -> list[int]:
+        """Sleep; then call for some seconds, and return the nanoseconds of each call."""
+        self._rest(rest)
         call, clock, times = self.call, time.perf_counter_ns, []
         before = clock()
         end = before + int(seconds * 1e9)
@@ -274,9 +246,10 @@ class Contender:
         """Leave one core to the main thread, or to every thread that the process has now."""
         core = min(os.sched_getaffinity(0))
         for thread in os.listdir("/proc/self/task") if everything else ("0",):
-            os.sched_setaffinity(int(thread), {core})
+            with contextlib.suppress(ProcessLookupError):  # the thread has ended meanwhile
+                os.sched_setaffinity(int(thread), {core})
 
-    def _rest(self, seconds: float = REST) -> None:
+    def _rest(self, seconds: float) -> None:
         time.sleep(seconds)
         self.call()
 
@@ -296,7 +269,7 @@ def serve(contender: str, checkout: str) -> None:
         print(json.dumps(result), file=answers, flush=True)
 
 
-# ---- the machine ----------------------------------------------------------------------
+# ---- the machine, commands and tables -------------------------------------------------
 
 
 def commit(folder: Path = ROOT) -> str:
@@ -313,20 +286,17 @@ def describe(threads: Iterable[int] = (THREADS,)) -> str:
     processor, cpuinfo = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
     if cpuinfo.exists():
         lines = cpuinfo.read_text().splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-        processor = names[0] if names else processor
+        named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        processor = next(named, processor)
+    where = [str(datetime.date.today()), platform.system(), processor]
+    where += [f"{', '.join(map(str, threads))} threads"]
+    where += [f"load of {os.getloadavg()[0]:.1f} before"] if hasattr(os, "getloadavg") else []
     versions = [f"Python {platform.python_version()}"]
     versions += [f"splitjit {splitjit.__version__} ({commit()})"]
     for package in ("numba", "numpy", "torch", "onnxruntime", "openvino", "opencv-python-headless"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions.append(f"{package} {importlib.metadata.version(package)}")
-    where = [str(datetime.date.today()), platform.system(), processor]
-    where += [f"{', '.join(map(str, threads))} threads"]
-    where += [f"load of {os.getloadavg()[0]:.1f} before"] if hasattr(os, "getloadavg") else []
     return f"{', '.join(where)}; {', '.join(versions)}."
-
-
-# ---- commands and tables --------------------------------------------------------------
 
 
 def parser(doc: str, *lists: tuple, before: bool = False) -> argparse.ArgumentParser:
@@ -356,11 +326,47 @@ def finish(options: argparse.Namespace, machine: str, report: str, data: dict) -
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a Markdown table; numbers have two digits after the point."""
+    """Return a Markdown table; numbers have two digits after the point, and None is a dash."""
+
+    def written(cell: object) -> str:
+        return f"{cell:.2f}" if isinstance(cell, float) else "-" if cell is None else str(cell)
+
     head = list(head)
-    cells = [[f"{c:.2f}" if isinstance(c, float) else str(c) for c in row] for row in rows]
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *cells]
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *[map(written, row) for row in rows]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def time_text(seconds: float | None) -> str:
+    """Write a time with three digits."""
+    if seconds is None:
+        return "-"
+    unit, scale = ("s", 1) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("µs", 1e6)
+    return f"{seconds * scale:.3g} {unit}"
+
+
+INKS = {"light": "#1f2328", "dark": "#e6edf3"}
+"""The color of lines and text on a light and on a dark page."""
+
+
+def save(draw: Callable[[], Any], file: Path) -> None:
+    """Draw a figure for each kind of page: FILE.svg becomes FILE-light.svg and FILE-dark.svg.
+
+    Lines and texts of the figure get the ink of the page; the background is transparent.
+    """
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    style = {"legend.framealpha": 0, "font.sans-serif": ["DejaVu Sans"]}
+    style |= {"svg.fonttype": "none", "svg.hashsalt": file.stem}  # equal figures, equal files
+    for page, ink in INKS.items():
+        with pyplot.rc_context({**style, **dict.fromkeys((*inked, "grid.color"), ink)}):
+            figure = draw()
+            target = file.with_name(f"{file.stem}-{page}.svg")
+            figure.savefig(target, transparent=True, metadata={"Date": None})
+            pyplot.close(figure)
 
 
 def say(*words: object) -> None:

@@ -1,9 +1,4 @@
-"""The share of the limit over run length, number of parts and bytes, as maps and tables.
-
-Run it from a checkout: ``python benchmarks/landscape.py --help``.
-"""
-
-from __future__ import annotations
+"""The share of the limit over run length, number of parts and bytes, as maps and tables."""
 
 import argparse
 import contextlib
@@ -12,18 +7,17 @@ import itertools
 import random
 import re
 import sys
-import time
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from statistics import median
+from timeit import timeit
 
 import numpy as np
 
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import figures, harness
-from benchmarks.contenders import CORES, LIMIT, OURS, PREPARE, Case, allocate, verified
+from benchmarks import harness
+from benchmarks.contenders import CORES, LIMIT, OURS, Case, allocate, prepared
 
 NUMPY = "NumPy, slices"
 RUNS = [4**k for k in range(11)]
@@ -64,35 +58,19 @@ class Found:
     ratio: float  # time of NumPy over ours
 
 
-def sample(cell: Cell, pool: np.ndarray, seconds: float) -> dict[str, float]:
-    """Split touched memory for some seconds, and at least three rounds; return seconds a call."""
-    case, calls = cell.case, {}
+def sample(cell: Cell, pool: np.ndarray, rounds: int) -> dict[str, float]:
+    """Split touched memory; return the seconds of a call of each contender."""
+    case = cell.case
     x = pool[: case.nbytes].view(case.dtype).reshape(case.shape)
     out = allocate(case, cell.outputs)
-    for name in (NUMPY, *LIMIT):
-        # Only x86-64 has streaming stores. Without memcpy there is no limit.
-        with contextlib.suppress(*[NotImplementedError] if name == "streaming" else []):
-            calls[name] = PREPARE[name](case, x, out, CORES)
-    calls[OURS] = verified(OURS, case, x, out, CORES)
-
-    rough = {}
-    for name in (OURS, NUMPY):
-        start = time.perf_counter()
-        calls[name]()
-        rough[name] = time.perf_counter() - start
-    slow = rough[NUMPY] > 0.02 and rough[NUMPY] > 4 * rough[OURS]
-    if slow:  # this ratio need not be exact, and NumPy could take minutes
+    calls = prepared(case, out is None, (NUMPY, *LIMIT, OURS), CORES, x, out)
+    rough = {name: timeit(calls[name], number=1) for name in (OURS, NUMPY)}
+    if rough[NUMPY] > max(0.02, 4 * rough[OURS]):  # it need not be exact, and could take minutes
         del calls[NUMPY]
-
-    rounds: list[dict[str, float]] = []
-    end = time.perf_counter() + seconds
-    while len(rounds) < 3 or time.perf_counter() < end:
-        rounds.append(harness.measure(calls, 1))
-    found = {name: median(times[name] for times in rounds) for name in calls}
-    return found | ({NUMPY: rough[NUMPY]} if slow else {})
+    return rough | harness.measure(calls, rounds)
 
 
-def survey(cells: list[Cell], seconds: float) -> list[Found]:
+def survey(cells: list[Cell], rounds: int) -> list[Found]:
     """Measure cells, small arrays first; an interrupt leaves out the rest."""
     found: list[Found] = []
     cells = random.sample(cells, len(cells))  # or slow drift would look like a valley
@@ -101,7 +79,7 @@ def survey(cells: list[Cell], seconds: float) -> list[Found]:
     with contextlib.suppress(KeyboardInterrupt):
         for i, cell in enumerate(cells, 1):
             harness.say(f"{i} of {len(cells)}: {cell.outputs}, {cell.case}")
-            times = sample(cell, pool, seconds)
+            times = sample(cell, pool, rounds)
             limit = min(times[name] for name in LIMIT if name in times)
             found.append(Found(cell, limit / times[OURS], times[NUMPY] / times[OURS]))
     return sorted(found, key=lambda f: astuple(f.cell))
@@ -109,23 +87,21 @@ def survey(cells: list[Cell], seconds: float) -> list[Found]:
 
 def valleys(found: list[Found], count: int) -> str:
     """Return the lowest cells as Markdown: by share, and by ratio to NumPy."""
-    large = [f for f in found if f.cell.total >= LARGE]
-    missed = sum(f.share < SHARE for f in large), sum(f.ratio < RATIO for f in found)
-    rankings = {
-        f"Lowest shares of the limit from {size(LARGE)} on; {missed[0]} of {len(large)} cells "
-        f"are below {SHARE}": sorted(large, key=lambda f: f.share),
-        f"Lowest ratios to NumPy; {missed[1]} of {len(found)} cells are below {RATIO}": sorted(
-            found, key=lambda f: f.ratio
-        ),
-    }
-    head, lines = ["outputs", "case", "size", "share", "NumPy / ours"], []
-    for title, ranking in rankings.items():
+    lines = []
+    for title, cells, name, goal in [
+        (f"shares of the limit from {size(LARGE)} on", LARGE, "share", SHARE),
+        ("ratios to NumPy", 0, "ratio", RATIO),
+    ]:
+        ranking = [f for f in found if f.cell.total >= cells]
+        ranking.sort(key=lambda f: getattr(f, name))
+        missed = sum(getattr(f, name) < goal for f in ranking)
         rows = [
             [OUTPUTS[f.cell.outputs], f.cell.case, size(f.cell.total), f.share, f.ratio]
             for f in ranking[:count]
         ]
-        lines += ["", f"{title}:", "", harness.table(head, rows)]
-    return "\n".join(lines)
+        lines += [f"Lowest {title}; {missed} of {len(ranking)} cells are below {goal}:"]
+        lines += [harness.table(["outputs", "case", "size", "share", "NumPy / ours"], rows)]
+    return "\n\n".join(lines)
 
 
 def size(nbytes: int) -> str:
@@ -148,7 +124,7 @@ def draw(found: list[Found], folder: Path) -> None:
     for total in {f.cell.total: None for f in found}:
         cells = [f for f in found if f.cell.total == total]
         file = folder / f"landscape-{size(total).replace(' ', '')}.svg"
-        figures.save(functools.partial(_figure, total, cells), file)
+        harness.save(functools.partial(_figure, total, cells), file)
 
 
 def _figure(total: int, found: list[Found]):
@@ -184,9 +160,8 @@ def _map(panel, found: list[Found]) -> None:
             panel.add_patch(Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, **frame))
     panel.pcolormesh(grid, cmap="cividis", vmin=0.2, vmax=1)
     panel.invert_yaxis()
-    names = [size(run).replace(" ", "")[:-1] for run in runs]
-    panel.set_xticks([x + 0.5 for x in range(len(runs))], names)
-    panel.set_yticks([y + 0.5 for y in range(len(parts))], parts)
+    panel.set_xticks(np.arange(len(runs)) + 0.5, [size(n).replace(" ", "")[:-1] for n in runs])
+    panel.set_yticks(np.arange(len(parts)) + 0.5, parts)
     panel.tick_params(labelsize=7, length=0)
     panel.set_ylabel("parts", fontsize=8)
 
@@ -199,7 +174,7 @@ def main() -> None:
     add("--parts", nargs="+", type=int, default=PARTS, metavar="N")
     add("--total", nargs="+", type=parse_size, default=TOTALS, metavar="SIZE")
     add("--largest", type=parse_size, default=1 << 26, metavar="SIZE", help="64M by default")
-    add("--seconds", type=float, default=0.5, help="turns per cell; at least three rounds")
+    add("--rounds", type=int, default=5, help="bursts of each contender in a cell")
     add("--plot", type=Path, metavar="DIR", help="draw a map per total size")
     add("--count", type=int, default=15, metavar="N", help="valleys to list per table")
     options = parser.parse_args()
@@ -209,11 +184,11 @@ def main() -> None:
         for cell in itertools.starmap(Cell, every)
         if cell.run * cell.parts <= cell.total <= options.largest
     ]
-    machine, found = harness.describe(), survey(cells, options.seconds)
-    if options.plot:
-        draw(found, options.plot)
+    machine, found = harness.describe(), survey(cells, options.rounds)
     cells = [[*astuple(f.cell), f.share, f.ratio] for f in found]
     harness.finish(options, machine, valleys(found, options.count), {"cells": cells})
+    if options.plot:
+        draw(found, options.plot)
 
 
 if __name__ == "__main__":

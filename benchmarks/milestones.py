@@ -1,10 +1,4 @@
-"""Measure the milestones of the project with asv, and draw them.
-
-Run it from a checkout: ``python benchmarks/milestones.py --help``. ``milestones.txt`` has a commit
-and a name for each step of docs/history.md.
-"""
-
-from __future__ import annotations
+"""Measure the milestones of the project with asv, and draw them: the steps of docs/history.md."""
 
 import argparse
 import json
@@ -18,7 +12,7 @@ from pathlib import Path
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import figures
+from benchmarks import harness
 from benchmarks.harness import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -40,14 +34,12 @@ def measure(machine: str, complete: int) -> None:
     shutil.rmtree(made, ignore_errors=True)
     asv = [sys.executable, "-m", "asv"]
     subprocess.run([*asv, "machine", "--yes", "--machine", machine], cwd=ROOT, check=True)
+    commits = [*milestones()]
     with tempfile.TemporaryDirectory() as folder:
-        for suites, commits in [
-            (["--bench", "History"], [*milestones()]),
-            (["--bench", "^(?!history)"], [*milestones()][-complete:]),
-        ]:
-            file = Path(folder, "commits")
-            file.write_text("\n".join(commits) + "\n")
-            run = [*asv, "run", "--machine", machine, *suites, f"HASHFILE:{file}"]
+        file = Path(folder, "commits")
+        for suites, chosen in {"History": commits, "^(?!history)": commits[-complete:]}.items():
+            file.write_text("\n".join(chosen) + "\n")
+            run = [*asv, "run", "--machine", machine, "--bench", suites, f"HASHFILE:{file}"]
             subprocess.run(run, cwd=ROOT, check=True)
     shutil.rmtree(RESULTS)
     shutil.copytree(made, RESULTS)
@@ -110,7 +102,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         measure(options.measure, options.complete)
-    figures.save(draw, options.file)
+    harness.save(draw, options.file)
 
 
 if __name__ == "__main__":

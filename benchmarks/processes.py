@@ -1,9 +1,4 @@
-"""Splits of 9 KB to 11 MB, each contender in several processes of its own.
-
-Run it from a checkout: ``python benchmarks/processes.py --help``.
-"""
-
-from __future__ import annotations
+"""Splits of 9 KB to 11 MB, each contender in several processes of its own."""
 
 import argparse
 import sys
@@ -38,15 +33,10 @@ def measure(options: argparse.Namespace, medians: Medians) -> None:
     """Start one process per contender; add the median of its bursts in each case."""
     with ExitStack() as stack:
         workers = harness.team_of(stack, options.contender, options.before)
+        order = ["after", options.after] if options.after else ["burst", False]
+        order.append(harness.rest_among([*workers, options.after]))
         for outputs, case in product(options.outputs, options.case):
-            ready = [
-                name
-                for name, worker in workers.items()
-                if not worker.ask("prepare", CASES[case], outputs)
-            ]
-            order = ["after", options.after] if options.after else ["burst", False]
-            order.append(harness.rest_among([*ready, options.after]))
-            turns = harness.in_turns(ready, options.rounds, lambda name: workers[name].ask(*order))  # noqa: B023
+            turns = harness.turns(workers, CASES[case], outputs, options.rounds, *order)
             for name, seconds in turns.items():
                 medians.setdefault((outputs, name, case), []).append(median(seconds))
 
@@ -58,7 +48,7 @@ def tables(medians: Medians) -> str:
     for outputs in dict.fromkeys(key[0] for key in seconds):
         found = {key[1:]: value for key, value in seconds.items() if key[0] == outputs}
         cases = list(dict.fromkeys(case for _, case in found))
-        rows = [[f"{OURS}, µs", *(f"{1e6 * found[OURS, case]:.3g}" for case in cases)]]
+        rows = [[OURS, *(harness.time_text(found[OURS, case]) for case in cases)]]
         for name in dict.fromkeys(name for name, _ in found if name != OURS):
             rows.append([f"{name}, over ours"])
             rows[-1] += [found[name, case] / found[OURS, case] for case in cases]
@@ -68,9 +58,9 @@ def tables(medians: Medians) -> str:
                 rows.append([f"best peer over {ours}", *ratios])
                 least, mean = min(ratios), geometric_mean(ratios)
                 summaries.append(f"{ours}: least {least:.2f}, geometric mean {mean:.2f}")
-        lines += ["", f"### {outputs}", "", harness.table(["contender", *cases], rows)]
-        lines += ["", f"Best peer over {'; '.join(summaries)}."] if summaries else []
-    return "\n".join(lines)
+        lines += [f"### {outputs}", harness.table(["contender", *cases], rows)]
+        lines += [f"Best peer over {'; '.join(summaries)}."] if summaries else []
+    return "\n\n".join(lines)
 
 
 def best_peer_over(ours: str, found: dict[tuple[str, str], float], cases: list[str]) -> list[float]:
@@ -95,7 +85,7 @@ def main() -> None:
         harness.say(f"processes {i + 1} of {options.processes}")
         measure(options, medians)
     results = [[*key, seconds] for key, seconds in medians.items()]
-    after = f"Each call came right after a model of {options.after}.\n" if options.after else ""
+    after = f"Each call came right after a model of {options.after}.\n\n" if options.after else ""
     harness.finish(options, machine, after + tables(medians), {"results": results})
 
 

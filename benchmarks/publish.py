@@ -1,14 +1,8 @@
 """Let asv write its pages, with the results that are kept in the repository.
 
-``python benchmarks/publish.py asv-pages`` needs asv. Its pages load scripts of other projects from
-public servers. ``--fetch`` gets these scripts with npm, into build/asv-scripts; if this folder
-exists, the pages have copies of the scripts and need no network.
-
-asv shows only first parents of the branch. A commit inside of a merge is shown at the merge that
-brought it to the branch. Milestones have their names.
+asv's pages load scripts of other projects from public servers. ``--fetch`` gets these scripts with
+npm, into build/asv-scripts; if this folder exists, the pages have copies and need no network.
 """
-
-from __future__ import annotations
 
 import argparse
 import json
@@ -66,17 +60,14 @@ def copy_results(target: Path) -> None:
         commit = results["commit_hash"]
         shown = shown_at(commit, first_parents)
         if shown != commit:
-            results |= {
-                "commit_hash": shown,
-                "date": 1000 * int(git("show", "-s", "--format=%ct", shown)),
-            }
+            date = 1000 * int(git("show", "-s", "--format=%ct", shown))
+            results |= {"commit_hash": shown, "date": date}
             file.unlink()
             renamed = file.with_name(file.name.replace(commit[:8], shown[:8], 1))
             renamed.write_text(json.dumps(results), "utf-8")
     file = target / "benchmarks.json"
-    benchmarks = json.loads(file.read_text("utf-8"))
-    kept = {name: value for name, value in benchmarks.items() if name in measured}
-    file.write_text(json.dumps(kept), "utf-8")
+    benchmarks = json.loads(file.read_text("utf-8")).items()
+    file.write_text(json.dumps({name: of for name, of in benchmarks if name in measured}), "utf-8")
 
 
 def clone_with_names(folder: Path) -> Path:
@@ -126,12 +117,12 @@ def publish(pages: Path) -> None:
         clone = clone_with_names(Path(folder, "repository"))
         settings = (ROOT / "asv.conf.json").read_text("utf-8")
         # asv reads paths from the folder of its settings.
-        for name, old, new in [
-            ("repo", ".", clone),
-            ("benchmark_dir", "benchmarks/suites", ROOT / "benchmarks" / "suites"),
-            ("results_dir", ".asv/results", Path(folder, "results")),
-        ]:
-            settings = settings.replace(f'"{name}": "{old}"', f'"{name}": "{new.as_posix()}"')
+        for old, new in {
+            '"repo": "."': clone,
+            '"benchmark_dir": "benchmarks/suites"': ROOT / "benchmarks" / "suites",
+            '"results_dir": ".asv/results"': Path(folder, "results"),
+        }.items():
+            settings = settings.replace(old, f'{old.split(":")[0]}: "{new.as_posix()}"')
         pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
         repository = pyproject["project"].get("urls", {}).get("Repository")
         if repository:

@@ -1,20 +1,16 @@
-"""Compare splitjit with its peers and the limit, as Markdown tables and a plot.
-
-Run it from a checkout: ``python benchmarks/report.py --help``.
-"""
-
-from __future__ import annotations
+"""Compare splitjit with its peers and the limit, as Markdown tables and a plot."""
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import figures, harness, scaling
-from benchmarks.contenders import CASES, LIMIT, OURS, PEERS, Case
+from benchmarks import harness
+from benchmarks.contenders import CASES, CORES, LIMIT, OURS, PEERS, Case, prepared
 
 QUICK_BYTES = 40_000_000  # --quick skips larger cases
 
@@ -45,13 +41,19 @@ SWEEPS = {
         Case((192 * 4**k, 12), 1, (3,) * 4) for k in range(8)
     ),
 }
+# Splits of arrays that no cache holds, for the curve over the number of threads.
+THREADED = {
+    "long runs": Case((2048, 22016), 1, (11008,) * 2),
+    "short runs": Case((2_000_000, 12), 1, (3,) * 4),
+}
 
 
 @dataclass(frozen=True)
 class Result:
     """The seconds that each contender took for one case."""
 
-    case: Case
+    case: str
+    nbytes: int
     seconds: dict[str, float]
 
     @property
@@ -65,18 +67,25 @@ class Result:
         return self.seconds[self.best_peer] / self.seconds[OURS]
 
     @property
+    def limit(self) -> float | None:
+        """Time of the faster plain copy, if there is a compiler."""
+        return min((self.seconds[name] for name in LIMIT if name in self.seconds), default=None)
+
+    @property
     def share(self) -> float | None:
         """Time of the faster plain copy over the time of splitjit: 1 is the limit."""
-        limits = [self.seconds[name] for name in LIMIT if name in self.seconds]
-        return min(limits) / self.seconds[OURS] if limits else None
+        return self.limit / self.seconds[OURS] if self.limit else None
 
-    def as_dict(self) -> dict:
-        """Return the result as a dict for JSON."""
-        case = {"case": str(self.case), "nbytes": self.case.nbytes, "seconds": self.seconds}
-        return case | {"best_peer": self.best_peer, "ratio": self.ratio, "share": self.share}
+    def speed(self, name: str = "") -> float | None:
+        """GB/s, read and written, of a contender or of the limit."""
+        seconds = self.seconds.get(name) if name else self.limit
+        return 2e-9 * self.nbytes / seconds if seconds else None
 
 
-def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
+Results = dict[str, list[Result]]  # by the name of a group, or the title of a sweep
+
+
+def run(cases: Sequence[Case], fresh: bool, quick: bool) -> list[Result]:
     """Time the cases one by one; each frees its memory before the next starts."""
     results = []
     for case in cases:
@@ -84,25 +93,52 @@ def run(cases: tuple[Case, ...], fresh: bool, quick: bool) -> list[Result]:
             continue
         harness.say(case)
         rounds = 3 if quick else 9 if case.nbytes > QUICK_BYTES else 15
-        seconds = harness.measure(harness.contenders(case, fresh=fresh), rounds)
-        results.append(Result(case, seconds))
+        calls = prepared(case, fresh, (OURS, *PEERS, *LIMIT), harness.THREADS)
+        seconds = harness.measure(calls, rounds)
+        results.append(Result(str(case), case.nbytes, seconds))
+    return results
+
+
+def scale(counts: Sequence[int], rounds: int) -> Results:
+    """Time splitjit and the limit with each number of threads."""
+    results: Results = {name: [] for name in THREADED}
+    for name, case in THREADED.items():
+        for threads in counts:
+            harness.say(f"{name}, {threads} threads")
+            seconds = harness.measure(prepared(case, False, (OURS, *LIMIT), threads), rounds)
+            results[name].append(Result(str(case), case.nbytes, seconds))
     return results
 
 
 # ---- Markdown -------------------------------------------------------------------------
 
 
-def table(group: Group, results: list[Result]) -> str:
-    """Return the results of a group and its summary as Markdown."""
-    head = ["case", "size", OURS, *PEERS, "best peer / ours", "share of limit"]
-    rows = []
-    for result in results:
-        times = [_time(result.seconds.get(name)) for name in (OURS, *PEERS)]
-        share = "-" if result.share is None else result.share
-        size, verdict = _size(result.case.nbytes), _verdict(result, group)
-        rows.append([result.case, size, *times, verdict, share])
-    lines = [f"### {group.title}", "", harness.table(head, rows), "", summary(group, results)]
-    return "\n".join(lines)
+def tables(results: Results) -> str:
+    """Return a table for each group that has results, and its summary, as Markdown."""
+    head = ["case", "size", OURS, *PEERS, "limit", "best peer / ours", "share of limit"]
+    sections = []
+    for name, group in GROUPS.items():
+        rows = []
+        for result in results.get(name, ()):
+            times = [*(result.seconds.get(who) for who in (OURS, *PEERS)), result.limit]
+            shown = [_size(result.nbytes), *map(harness.time_text, times)]
+            rows.append([result.case, *shown, _verdict(result, group), result.share])
+        if rows:
+            summary = _summary(group, results[name])
+            sections += [f"## {group.title}", harness.table(head, rows), summary]
+    return "\n\n".join(sections)
+
+
+def threads_table(results: Results, counts: Sequence[int]) -> str:
+    """Return the speeds for each number of threads, as Markdown."""
+    head = ["case", "threads", "GB/s", "limit", "share of limit", "times the fewest threads"]
+    rows = [
+        [f"{name}: {r.case}", threads, speed, r.speed(), r.share, speed / found[0].speed(OURS)]
+        for name, found in results.items()
+        for threads, r in zip(counts, found, strict=True)
+        for speed in [r.speed(OURS)]
+    ]
+    return f"## Threads, `out=`\n\n{harness.table(head, rows)}"
 
 
 def _size(nbytes: int) -> str:
@@ -112,22 +148,14 @@ def _size(nbytes: int) -> str:
     return f"{nbytes} B"
 
 
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
-
-
 def _verdict(result: Result, group: Group) -> str:
     ratio = f"{result.ratio:.2f}"
     if result.ratio < 1:
         return f"**{ratio} loss** to {result.best_peer}"
-    if group.each is not None and result.ratio < group.each:
-        return f"{ratio}, below goal"
-    return ratio
+    return f"{ratio}, below goal" if result.ratio < (group.each or 0) else ratio
 
 
-def summary(group: Group, results: list[Result]) -> str:
+def _summary(group: Group, results: list[Result]) -> str:
     """Return the smallest and the mean values of a group, next to its goals."""
     ratios = [result.ratio for result in results]
     shares = [result.share for result in results if result.share is not None]
@@ -144,40 +172,43 @@ def summary(group: Group, results: list[Result]) -> str:
 
 
 def _against(value: float, goal: float | None) -> str:
-    if goal is None:
-        return f"{value:.2f}"
-    return f"{value:.2f} (goal {goal}: {'met' if value >= goal else '**missed**'})"
+    verdict = "met" if goal and value >= goal else "**missed**"
+    return f"{value:.2f} (goal {goal}: {verdict})" if goal else f"{value:.2f}"
 
 
 # ---- plot -----------------------------------------------------------------------------
 
 
-def _figure(sweeps: dict[str, list[Result]]):
+def draw(results: Results, file: Path, counts: Sequence[int] = ()) -> None:
+    """Draw the speed over the size of the array for the sweeps, or over numbers of threads."""
+    shown = results if counts else {title: results[title] for title in SWEEPS}
+    harness.save(lambda: _figure(shown, counts), file)
+
+
+def _figure(shown: Results, counts: Sequence[int]):
     from matplotlib import pyplot
 
     # One panel below the other, so that the text is readable on a narrow screen.
     figure, panels = pyplot.subplots(
-        len(sweeps), 1, figsize=(4.5, 8), sharex=True, sharey=True, layout="constrained"
-    )
-    for panel, (title, results) in zip(panels, sweeps.items(), strict=True):
-        sizes = [result.case.nbytes for result in results]
-        speeds = [
-            {name: 2e-9 * result.case.nbytes / s for name, s in result.seconds.items()}
-            for result in results
-        ]
-        for name in (OURS, *PEERS):
-            if any(name in speed for speed in speeds):
-                values = [speed.get(name) for speed in speeds]
-                style = {"linewidth": 3, "zorder": 3} if name == OURS else {}
-                panel.plot(sizes, values, label=name, marker="o", markersize=4, **style)
-        limits = [max(speed.get(name, 0) for name in LIMIT) for speed in speeds]
-        if all(limits):
-            ink = pyplot.rcParams["text.color"]
-            panel.plot(sizes, limits, "--", color=ink, label="limit: plain copy in C")
-        panel.set(title=title, xlabel="bytes of the array", xscale="log", yscale="log")
+        len(shown), 1, figsize=(4.5, 8), sharex=True, sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    limit = {"linestyle": "--", "color": pyplot.rcParams["text.color"]}
+    styles = {name: {"marker": "o", "markersize": 4} for name in (OURS, *PEERS)}
+    styles[OURS] |= {"linewidth": 3, "zorder": 3}
+    for panel, (title, results) in zip(panels[:, 0], shown.items(), strict=True):
+        across = counts or [result.nbytes for result in results]
+        for name, style in (styles | {"": limit}).items():
+            speeds = [result.speed(name) for result in results]
+            if any(speeds):
+                panel.plot(across, speeds, label=name or "limit: plain copy in C", **style)
+        if counts:
+            panel.set(title=title, xlabel="threads", xticks=counts, ylim=(0, None))
+        else:
+            panel.set(title=title, xlabel="bytes of the array", xscale="log", yscale="log")
         panel.grid(alpha=0.3)
         panel.set_ylabel("GB/s, read and written")
-    panels[0].legend(fontsize="small")
+    panels[0, 0].legend(fontsize="small")
     return figure
 
 
@@ -188,22 +219,28 @@ def main() -> None:
     add("--quick", action="store_true", help="3 rounds, and no large cases")
     add("--group", choices=GROUPS, action="append", help="only this one; repeatable")
     add("--plot", type=Path, metavar="FILE", help="also sizes: FILE-light.svg, FILE-dark.svg")
-    add("--threads", nargs="+", metavar="N", help="the same as benchmarks/scaling.py")
+    add(
+        "--threads", type=int, nargs="+", metavar="N", help="how splits scale with threads, instead"
+    )
     options = parser.parse_args()
-    if options.threads:
-        scaling.main()
-        return
-
-    machine = harness.describe() + " A quick run: for a first look only." * options.quick
-    groups = {name: GROUPS[name] for name in options.group or GROUPS}
-    results = {name: run(g.cases, g.fresh, options.quick) for name, g in groups.items()}
-    tables = [table(groups[name], found) for name, found in results.items() if found]
+    counts = sorted(options.threads or [])
+    if counts and not 1 <= counts[0] <= counts[-1] <= CORES:
+        parser.error(f"--threads: this machine runs 1 to {CORES} threads at once")
+    machine = harness.describe(counts or [harness.THREADS])
+    machine += " A quick run: for a first look only." * options.quick
+    if counts:
+        results = scale(counts, 3 if options.quick else 9)
+        text = threads_table(results, counts)
+    else:
+        groups = {name: GROUPS[name] for name in options.group or GROUPS}
+        results = {name: run(g.cases, g.fresh, options.quick) for name, g in groups.items()}
+        text = tables(results)
+        sweeps = SWEEPS if options.plot else {}
+        results |= {title: run(cases, False, options.quick) for title, cases in sweeps.items()}
+    data = {name: [asdict(result) for result in found] for name, found in results.items()}
+    harness.finish(options, machine, text, {"results": data})
     if options.plot:
-        sweeps = {title: run(cases, False, options.quick) for title, cases in SWEEPS.items()}
-        figures.save(lambda: _figure(sweeps), options.plot)
-        results |= sweeps
-    data = {name: [result.as_dict() for result in found] for name, found in results.items()}
-    harness.finish(options, machine, "\n\n".join(tables), {"results": data})
+        draw(results, options.plot, counts)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,4 @@
-"""Splits of transposed sources of 10 KB to 4 MB, compared with NumPy's slices copied by hand.
-
-Run it from a checkout: ``python benchmarks/strided.py --help``.
-"""
-
-from __future__ import annotations
+"""Splits of transposed sources of 10 KB to 4 MB, compared with NumPy's slices copied by hand."""
 
 import os
 import sys
@@ -65,12 +60,8 @@ def measure(chosen: list[Case], checkout: Path, rounds: int, ratios: Ratios) -> 
         team = {name: stack.enter_context(Worker(name, checkout)) for name in names}
         for case in chosen:
             with Worker(COLD, checkout) as cold:
-                turns = team | {COLD: cold}
-                for worker in turns.values():
-                    worker.ask("prepare", case, "fresh")
-                found = harness.in_turns(
-                    turns, rounds, lambda name: turns[name].ask("burst", False, PAUSE)  # noqa: B023
-                )  # fmt: skip
+                every = team | {COLD: cold}
+                found = harness.turns(every, case, "fresh", rounds, "burst", False, PAUSE)
             for name in CONTENDERS:
                 ratios.setdefault((name, case), []).append(min(found[NUMPY]) / min(found[name]))
 

@@ -71,6 +71,11 @@ REASONS = {
     "each of them as if it held both. The parts hold their rows of both.",
     "qwen3_vl_moe": "transformers does not load this model by its own plan: it expects the experts "
     "in another shape.",
+    **dict.fromkeys(
+        ["embedding_gemma2", "embedding_gemma2_text"],
+        "Layers with full attention have one head of keys and values. transformers cuts this head. "
+        "The parts hold it whole, so they do not fit its ranks.",
+    ),
 }
 """Why the parts of a family differ from what transformers loads, or cannot be compared."""
 

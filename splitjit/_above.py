@@ -1,6 +1,6 @@
-"""What lower packages may call of higher ones, which they must not import.
+"""Functions of higher packages that lower packages call, but must not import.
 
-``splitjit/__init__.py`` is above all packages, and hands these functions over.
+``splitjit/__init__.py``, which is above all packages, sets them.
 """
 
 from typing import Any

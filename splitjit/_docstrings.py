@@ -1,4 +1,4 @@
-"""Docstrings that share sections: the text stands in the docstring of one function only."""
+"""Docstrings that share sections: each text stands in the docstring of one function only."""
 
 from __future__ import annotations
 

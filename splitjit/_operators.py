@@ -1,13 +1,13 @@
 """Functions that the operators share: integer inputs, and shapes with unknown dims.
 
-An operator makes a `Rule` of its attributes and inputs. A call splits an array by the
+An operator turns its attributes and inputs into a `Rule`. A call splits an array by the
 rule; shape inference splits a shape by the rule.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, SupportsIndex
@@ -16,7 +16,7 @@ from splitjit._api.plan import cached_plan
 from splitjit._inputs.arrays import as_array
 from splitjit._plan.arguments import integer, integers, normalize_axis, sequence
 from splitjit._plan.dtypes import tensor_type
-from splitjit._plan.rules import CHUNK, LENGTHS, MAX_PARTS, NUM_SPLITS, PARAMETERS, Rule
+from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_SPLITS, PARAMETERS, Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 Dim = int | str | tuple[int, int] | None
@@ -70,21 +70,18 @@ class Unknown:
 
     def __post_init__(self) -> None:
         if self.length is not None:
-            length = integer("length", self.length)
-            if not 0 <= length <= MAX_PARTS:
-                rule = f"must be in [0, {MAX_PARTS}]"
-                raise SplitError("Unknown", describe(length=length), rule)
+            length = count_attribute("length", self.length, 0, "Unknown")
             object.__setattr__(self, "length", length)
 
 
 INTEGERS = frozenset({f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)})
 
 
-def count_attribute(name: str, value: Any) -> int:
+def count_attribute(name: str, value: Any, least: int = 1, operator: str = "split") -> int:
     """Return an attribute that is a number of parts."""
     count = integer(name, value)
-    if not 1 <= count <= MAX_PARTS:
-        raise SplitError("split", describe(**{name: value}), f"must be in [1, {MAX_PARTS}]")
+    if not least <= count <= MAX_PARTS:
+        raise SplitError(operator, describe(**{name: count}), f"must be in [{least}, {MAX_PARTS}]")
     return count
 
 
@@ -186,43 +183,34 @@ def infer_shapes(
     >>> infer_shapes(Unknown(), 0, ("lengths", Unknown(2)))
     [None, None]
     """
-    dims = as_dims(shape)
-    length = length_of(axis, dims)
+    dims = _dims(shape)
+    length, part_of = _along(axis, dims)
     kind, value = rule
     try:
         sizes = _sizes(length, rule)
     except SplitError as error:
         received = describe(**{PARAMETERS[kind]: value, "axis": axis, "shape": dims})
         raise type(error)(error.operator, received, error.rule, hint=error.hint) from None
-    return [... if size is ... else _part(dims, axis, size) for size in sizes]
+    return [... if size is ... else part_of(size) for size in sizes]
 
 
-def length_of(axis: SupportsIndex | Unknown, dims: SymbolicShape | Unknown) -> Dim:
-    """Return the extent of an axis, None if the axis or the rank is unknown."""
+def _along(
+    axis: SupportsIndex | Unknown, dims: SymbolicShape | Unknown
+) -> tuple[Dim, Callable[[Dim], SymbolicShape | None]]:
+    """Return the extent of the axis, and the shape of a part by its extent along the axis."""
     if isinstance(dims, Unknown):
-        return None
+        return None, lambda size: None
     if isinstance(axis, Unknown):
         normalize_axis(0, dims)  # refuses rank 0
-        return None
-    return dims[normalize_axis(axis, dims)]
-
-
-def _part(
-    dims: SymbolicShape | Unknown, axis: SupportsIndex | Unknown, size: Dim
-) -> SymbolicShape | None:
-    """Return the shape of a part with a given extent along the axis."""
-    if isinstance(dims, Unknown):
-        return None
-    if isinstance(axis, Unknown):
-        return (None,) * len(dims)
+        return None, lambda size: (None,) * len(dims)
     index = normalize_axis(axis, dims)
-    return (*dims[:index], size, *dims[index + 1 :])
+    return dims[index], lambda size: (*dims[:index], size, *dims[index + 1 :])
 
 
 def _sizes(length: Dim, rule: Rule | tuple[str, Unknown]) -> Sequence[Dim | EllipsisType]:
     """Return the length of each part, and an Ellipsis if there may be any number of parts."""
     kind, value = rule
-    low, high = bounds(length)
+    low, high = _bounds(length)
     if isinstance(value, Unknown) and value.length == 0:
         value = ()
     if isinstance(value, Unknown):
@@ -230,17 +218,19 @@ def _sizes(length: Dim, rule: Rule | tuple[str, Unknown]) -> Sequence[Dim | Elli
             return [None, ...]
         return [length if value.length == 1 or high == 0 else None] * value.length
     plan = cached_plan((_fitting_length((kind, value), low, high),), 0, (kind, value))
-    if low == high or kind == LENGTHS:
+    if low == high:
         return plan.sizes
     if kind == CHUNK:  # the last chunk may be shorter, unless chunks have length 1
         return [1 if value == 1 else None, ...]
     size = length if len(plan) == 1 else None
+    if isinstance(value, tuple):
+        return [size if given == -1 else given for given in value]
     if kind == NUM_SPLITS and isinstance(length, tuple):
         size = _interval(*[n if n == -1 else n // len(plan) for n in length])
     return [size] * len(plan)
 
 
-def bounds(dim: Dim) -> tuple[int, float]:
+def _bounds(dim: Dim) -> tuple[int, float]:
     """Return the smallest and the largest extent that a dim may have."""
     if isinstance(dim, int):
         return dim, dim
@@ -258,13 +248,13 @@ def _fitting_length(rule: Rule, low: int, high: float) -> int:
     kind, value = rule
     length = low
     if isinstance(value, tuple):
-        length = sum(value)
+        length = sum(value) + (-1 in value)  # without the -1 of the rest
     elif kind == NUM_SPLITS:  # the first multiple
         length = -(-low // value) * value
     return int(min(max(length, low), high))
 
 
-def as_dims(shape: Sequence[Dim] | Unknown) -> SymbolicShape | Unknown:
+def _dims(shape: Sequence[Dim] | Unknown) -> SymbolicShape | Unknown:
     """Return a shape as a tuple of dims, the known dims as plain integers.
 
     A shape of unknown rank stays `Unknown`.

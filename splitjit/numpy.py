@@ -26,10 +26,8 @@ from splitjit.errors import SplitError
 
 __all__ = ["array_split", "dsplit", "hsplit", "split", "unstack", "vsplit"]
 
-_ORIGINALS: dict[str, Any] = {
-    name: getattr(np, name, None) for name in __all__
-}  # NumPy 2.0 has no unstack
-"""NumPy's own functions; a program may replace ``np.split``."""
+_ORIGINALS: dict[str, Any] = {name: getattr(np, name, None) for name in __all__}
+"""NumPy's own functions; a program may replace ``np.split``. NumPy 2.0 has no `unstack`."""
 
 
 def split(
@@ -194,14 +192,16 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
             index = int(axis) % x.ndim
             shape = x.shape[:index] + x.shape[index + 1 :]
             return tuple([part.reshape(shape) for part in whole])
-    original = _ORIGINALS["unstack"]
-    parts: tuple[Any, ...]
-    if original is not None:
-        parts = _copies(original(x, axis=axis))
-        return parts
+    original = _ORIGINALS["unstack"] or _unstack
+    parts: tuple[Any, ...] = _copies(original(x, axis=axis))
+    return parts
+
+
+def _unstack(x: Any, axis: SupportsIndex) -> tuple[Any, ...]:
+    """Return what ``numpy.unstack`` returns, for NumPy 2.0."""
     if x.ndim == 0:
         raise ValueError("Input array must be at least 1-d.")
-    return tuple(_copies(list(np.moveaxis(x, axis, 0))))
+    return tuple(np.moveaxis(x, axis, 0))
 
 
 def _parts(name: str, count: str, axis: Any, ary: Any, *arguments: Any) -> list[Any]:

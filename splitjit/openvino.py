@@ -16,20 +16,28 @@ from splitjit._operators import (
     InferredShape,
     SymbolicShape,
     Unknown,
-    as_dims,
-    bounds,
     count_attribute,
     infer_shapes,
     integer_input,
     is_of_openvino,
-    length_of,
 )
 from splitjit._plan.arguments import Lengths, integers
 from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit._plan.rules import LENGTHS, NUM_SPLITS
-from splitjit.errors import SplitError, describe, shorten
+from splitjit.errors import SplitError, describe
 
 __all__ = ["Split", "Unknown", "VariadicSplit"]
+
+
+class _PartialShape(Protocol):
+    """An ``openvino.PartialShape``."""
+
+    @property
+    def rank(self) -> Any: ...
+
+
+_Axis = SupportsIndex | Unknown
+_Shape = Sequence[Dim] | Unknown | _PartialShape
 
 
 class Split:
@@ -100,16 +108,10 @@ class Split:
             raise error.named("OpenVINO Split-1", x="data") from None
 
     @overload
-    def infer_shapes(
-        self, input_shape: Sequence[Dim], axis: SupportsIndex | Unknown
-    ) -> list[SymbolicShape]: ...
+    def infer_shapes(self, input_shape: Sequence[Dim], axis: _Axis) -> list[SymbolicShape]: ...
     @overload
-    def infer_shapes(
-        self, input_shape: Sequence[Dim] | Unknown | _PartialShape, axis: SupportsIndex | Unknown
-    ) -> list[InferredShape]: ...
-    def infer_shapes(
-        self, input_shape: Sequence[Dim] | Unknown | _PartialShape, axis: SupportsIndex | Unknown
-    ) -> Any:
+    def infer_shapes(self, input_shape: _Shape, axis: _Axis) -> list[InferredShape]: ...
+    def infer_shapes(self, input_shape: _Shape, axis: _Axis) -> Any:
         """Return the shapes of the parts.
 
         Parameters
@@ -197,32 +199,22 @@ class VariadicSplit:
             length may be -1, which stands for the rest of the axis.
         """
         try:
-            x = adapt(data)
-            shape = x.shape
-            index = _single_axis(axis)
-            length = length_of(index, shape)
-            lengths = _with_rest(_read_lengths(split_lengths), length, index, shape)
-            return split_by_rule(x, index, (LENGTHS, lengths))
+            x, index = adapt(data), _single_axis(axis)
+            return split_by_rule(x, index, (LENGTHS, _lengths(split_lengths)))
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
 
     @overload
     def infer_shapes(
-        self, input_shape: Sequence[Dim], axis: SupportsIndex | Unknown, split_lengths: Lengths
+        self, input_shape: Sequence[Dim], axis: _Axis, split_lengths: Lengths
     ) -> list[SymbolicShape]: ...
     @overload
     def infer_shapes(
-        self,
-        input_shape: Sequence[Dim] | Unknown | _PartialShape,
-        axis: SupportsIndex | Unknown,
-        split_lengths: Lengths | Unknown,
+        self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown
     ) -> list[InferredShape]: ...
     @completed_by(Split.infer_shapes)
     def infer_shapes(
-        self,
-        input_shape: Sequence[Dim] | Unknown | _PartialShape,
-        axis: SupportsIndex | Unknown,
-        split_lengths: Lengths | Unknown,
+        self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown
     ) -> Any:
         """Return the shapes of the parts.
 
@@ -257,27 +249,12 @@ class VariadicSplit:
         [(None, 5), Ellipsis]
         """
         try:
-            dims = as_dims(_plain(input_shape))
-            axis = _single_axis(axis)
-            if type(split_lengths) is Unknown:
-                return infer_shapes(dims, axis, (LENGTHS, split_lengths))
-            lengths = _read_lengths(split_lengths)
-            length = length_of(axis, dims)
-            known = _with_rest(lengths, length, axis, dims)
-            shapes = infer_shapes(dims, axis, (LENGTHS, known))
-            if -1 in lengths and not isinstance(length, int):  # the rest is unknown
-                i = lengths.index(-1)
-                shapes[i] = infer_shapes(dims, axis, (LENGTHS, Unknown(len(lengths))))[i]
-            return shapes
+            lengths: Any = split_lengths
+            if type(lengths) is not Unknown:
+                lengths = _lengths(lengths)
+            return infer_shapes(_plain(input_shape), _single_axis(axis), (LENGTHS, lengths))
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", split="split_lengths") from None
-
-
-class _PartialShape(Protocol):
-    """An ``openvino.PartialShape``."""
-
-    @property
-    def rank(self) -> Any: ...
 
 
 def _plain(shape: Any) -> Any:
@@ -305,26 +282,5 @@ def _single_axis(axis: Any) -> Any:
     return indices[0]
 
 
-def _read_lengths(split_lengths: Any) -> tuple[int, ...]:
+def _lengths(split_lengths: Any) -> tuple[int, ...]:
     return integers("split", integer_input("split", split_lengths, INTEGERS, (1,)))
-
-
-def _with_rest(lengths: tuple[int, ...], length: Dim, axis: Any, shape: object) -> tuple[int, ...]:
-    """Return the lengths with -1 replaced by the rest of an axis, or by a rest that may be."""
-    if -1 not in lengths:
-        return lengths
-    low, high = bounds(length)
-    others = sum(lengths) + 1
-    if len([n for n in lengths if n == -1]) > 1:  # torch 2.5 compiles no `count`
-        rule = "at most one length may be -1"
-    elif min(lengths) < -1:
-        rule = f"lengths other than -1 must be at least 0, not {shorten(min(lengths))}"
-    elif others > high:
-        rule = (
-            f"lengths other than -1 must sum to at most the axis length {shorten(high)}, "
-            f"not to {shorten(others)}"
-        )
-    else:
-        i = lengths.index(-1)
-        return (*lengths[:i], max(low - others, 0), *lengths[i + 1 :])
-    raise SplitError("split", describe(split=lengths, axis=axis, shape=shape), rule)

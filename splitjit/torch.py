@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from splitjit._api.split import split_by_rule
@@ -109,7 +109,11 @@ def tensor_split(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tupl
         ``indices_or_sections, dim=0``. By name: `indices`, `sections` or
         `tensor_indices_or_sections`, as in torch.
     """
-    value, dim = _value_and_dim(args, kwargs, 0)
+    value, dim = None, None  # only torch can read some arguments
+    if len(args) == 1 and [*kwargs] in ([], ["dim"]):
+        value, dim = args[0], kwargs.get("dim", 0)
+    elif len(args) == 2 and not kwargs:
+        value, dim = args
     return _parts("tensor_split", _rule("num_sections", value), dim, input, *args, **kwargs)
 
 
@@ -123,9 +127,7 @@ def hsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part
         ``indices_or_sections``, or by name `indices` or `sections`, as in torch. A number of
         parts must divide the length.
     """
-    value, _ = _value_and_dim(args, kwargs, None)
-    dim = 0 if _rank(input) == 1 else 1
-    return _parts("hsplit", _rule("num_splits", value), dim, input, *args, **kwargs)
+    return _parts_along("hsplit", 0 if _rank(input) == 1 else 1, input, *args, **kwargs)
 
 
 @completed_by(split)
@@ -137,9 +139,7 @@ def vsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part
     *args, **kwargs
         ``indices_or_sections``, or by name `indices` or `sections`, as in torch.
     """
-    value, _ = _value_and_dim(args, kwargs, None)
-    rule = _rule("num_splits", value) if _rank(input) >= 2 else None
-    return _parts("vsplit", rule, 0, input, *args, **kwargs)
+    return _parts_along("vsplit", 0 if _rank(input) >= 2 else None, input, *args, **kwargs)
 
 
 @completed_by(split)
@@ -151,8 +151,7 @@ def dsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part
     *args, **kwargs
         ``indices_or_sections``, or by name `indices` or `sections`, as in torch.
     """
-    value, _ = _value_and_dim(args, kwargs, None)
-    return _parts("dsplit", _rule("num_splits", value), 2, input, *args, **kwargs)
+    return _parts_along("dsplit", 2, input, *args, **kwargs)
 
 
 @completed_by(split)
@@ -195,6 +194,15 @@ def _parts(
     return _parts_of_kernels(rule, dim, x) or _parts_of_torch(name, x, *args, **kwargs)
 
 
+def _parts_along(
+    name: str, dim: int | None, x: Any, /, *args: Any, **kwargs: Any
+) -> tuple[Any, ...]:
+    """Split by `hsplit`, `vsplit` or `dsplit` of torch; `dim` is None if torch refuses `x`."""
+    is_read = dim is not None and len(args) == 1 and not kwargs
+    rule = _rule("num_splits", args[0]) if is_read else None
+    return _parts(name, rule, dim, x, *args, **kwargs)
+
+
 def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[Any, ...]:
     """Return no parts if kernels do not reach the tensor, or if the rule is not one of ours."""
     if rule is None or not is_tensor(x) or is_compiling():
@@ -215,10 +223,8 @@ def _parts_of_torch(name: str, x: Any, /, *args: Any, **kwargs: Any) -> tuple[An
     """Split by torch, and copy the views. A symbolic trace records this module's own function."""
     torch = _torch()
     if isinstance(x, torch.fx.Proxy):
-        traced: Any = torch.overrides.handle_torch_function(
-            globals()[name], (x,), x, *args, **kwargs
-        )
-        return traced  # type: ignore[no-any-return]
+        own = globals()[name]
+        return torch.overrides.handle_torch_function(own, (x,), x, *args, **kwargs)  # type: ignore[no-any-return]
     views = _original(name, x)(x, *args, **kwargs)
     contiguous = torch.contiguous_format
     return tuple([view.clone(memory_format=contiguous) for view in views])
@@ -250,30 +256,16 @@ def _originals() -> dict[str, Any]:
 _ORIGINALS = _originals()
 
 
-def _original(name: str, x: Any) -> Callable[..., Any]:
+def _original(name: str, x: Any) -> Any:
     """Return a function of torch, also if a program has replaced it by ours."""
     if not _ORIGINALS:  # torch was imported after this module
         _ORIGINALS.update(_originals())
-    original: Callable[..., Any] = _ORIGINALS[
-        "Tensor.split" if name == "split" and is_tensor(x) else name
-    ]
-    return original
+    return _ORIGINALS["Tensor.split" if name == "split" and is_tensor(x) else name]
 
 
 def _rank(x: Any) -> int:
     """Return the rank of a tensor. torch itself refuses other objects, or traces them."""
     return int(x.ndim) if is_tensor(x) else 0
-
-
-def _value_and_dim(args: tuple[Any, ...], kwargs: dict[str, Any], dim: int | None) -> Any:
-    """Return the number or the indices, and the dimension; None if only torch can read them."""
-    if len(args) == 1 and not kwargs:
-        return args[0], dim
-    if dim is not None and len(args) == 2 and not kwargs:
-        return args
-    if dim is not None and len(args) == 1 and kwargs.keys() == {"dim"}:
-        return args[0], kwargs["dim"]
-    return None, None
 
 
 def _rule(count: str, value: Any) -> dict[str, Any] | None:

@@ -27,9 +27,9 @@ from splitjit.files import tiles
 from tests.conftest import needs_kernels
 
 SMALL = (
-    check.Workload("strings", (4, 10), "object", 1, {"num_splits": 2}, 2),
-    check.Workload("slices", (16, 6), "float32", 1, {"split": [1, 0, 5]}, [1, 1]),
-    check.Workload("kernels", (1000, 300), "float32", 1, {"num_splits": 3}, 3),
+    check.Workload("strings", (4, 10), "object", 1, {"num_splits": 2}),
+    check.Workload("slices", (16, 6), "float32", 1, {"split": [1, 0, 5]}),
+    check.Workload("kernels", (1000, 300), "float32", 1, {"num_splits": 3}),
 )
 
 
@@ -549,8 +549,11 @@ def test_check_as_a_user_runs_it():
     ended = run("check")
     assert ended.returncode == 0
     lines = [line for line in ended.stderr.splitlines() if "the installed splitjit" not in line]
-    first, *others = lines  # another line comes first if the checkout hides an installed splitjit
+    # Another line comes first if the checkout hides an installed splitjit.
+    first, second, *others = lines
     assert "loading the kernels" in first
+    assert re.search(r"eight typical arrays.*5 to 10 s", second)
+    assert len(check.WORKLOADS) == 8
     assert [line for line in others if "still compiling" not in line] == [
         f"python -m splitjit: {i} of {len(check.WORKLOADS)}: {workload.name}"
         for i, workload in enumerate(check.WORKLOADS, 1)
@@ -660,10 +663,10 @@ def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
     def load():
         loads.append(capsys.readouterr().err)
         time.sleep(0.1)
-        return []
+        return {}
 
     monkeypatch.setattr(check, "_time_first_use", load)
-    monkeypatch.setattr(check, "_environment", list)
+    monkeypatch.setattr(check, "_environment", lambda: ({}, {}))
     monkeypatch.setattr(check, "SAY_EVERY", 0.01)
     threads_before = threading.active_count()
     assert main(["check"]) == 0
@@ -717,6 +720,37 @@ def test_check_sees_wrong_parts(small, monkeypatch, corrupt, into_out):
 
     monkeypatch.setattr(splitjit, "split", wrong)
     assert main(["check"]) == 1
+
+
+def row(numpy=1.0, memcpy=1.0, workload=SMALL[2]):
+    """Return the results of a split that takes a second, and of NumPy."""
+    seconds = {"fresh": 1.0, "out": 1.0, "numpy": numpy, "memcpy": memcpy}
+    if workload.dtype == "object":
+        del seconds["memcpy"]
+    return check.Row(workload, True, seconds)
+
+
+@pytest.mark.parametrize(
+    ("rows", "speeds", "said"),
+    [
+        ([row(), row(4.0, 2.0), row(0.95, 0.1)], {1: 1.0, 2: 1.7, 4: 1.65}, []),
+        ([row(1.1, workload=SMALL[0])], {}, []),
+        ([row(0.8, workload=SMALL[0])], {}, ["strings: no object is copied"]),
+        ([row(0.8)], {1: 1.0}, ["kernels: slower than NumPy"]),
+        (
+            [row(), row(3.0, 8.13)],
+            {1: 1.0, 2: 1.0},
+            ["kernels: np.copyto .* this split on up to 2"],
+        ),
+        ([row()], {1: 2.0, 2: 1.0, 4: 3.0}, ["2 threads are slower than 1: other programs"]),
+        ([row(0.5)], {2: 2.0, 4: 1.0}, ["kernels: slower", "4 threads are slower than 2"]),
+    ],
+)
+def test_check_explains_figures_that_are_far_from_the_others(rows, speeds, said):
+    found = list(check.remarks(rows, speeds))
+    assert len(found) == len(said)
+    for remark, start in zip(found, said, strict=True):
+        assert re.match(start, remark)
 
 
 def test_check_wants_the_same_objects():

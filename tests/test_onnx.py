@@ -456,3 +456,16 @@ def test_unknown_attributes_of_the_modules():
         splitjit.onnx.Splits  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'tensorflow'"):
         splitjit.tensorflow  # noqa: B018
+
+
+@pytest.mark.slow
+def test_a_graph_of_torch_may_make_an_operator():
+    torch = pytest.importorskip("torch")
+    x = torch.arange(6.0)
+
+    def function(x):
+        return Split(num_outputs=4, outputs=3)(x)
+
+    torch._dynamo.reset()
+    parts = torch.compile(function, backend="eager", fullgraph=True)(x)
+    assert lists(parts) == lists(function(x)) == [[0, 1], [2, 3], [4, 5]]

@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 
-from benchmarks.contenders import LIMIT, OURS, Case
-from benchmarks.harness import contenders, measure
+from benchmarks.contenders import LIMIT, OURS, Case, prepared
+from benchmarks.harness import measure
 
 CASES = {
     # Each step in "Optimizations and their effects", docs/history.md, changed one of these.
@@ -94,7 +94,7 @@ class History:
 def _measured(case: Case, target: str) -> dict[str, float]:
     """Return the seconds of splitjit, NumPy and the limit, of the processor and on one thread."""
     names = (OURS, NUMPY, *LIMIT)
-    calls = contenders(case, fresh=target == "fresh", names=names, threads=1)
+    calls = prepared(case, target == "fresh", names, 1)
     return measure(calls, 3, time.process_time)
 
 

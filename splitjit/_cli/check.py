@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
 import math
 import os
 import platform
 import random
 import statistics
 import sys
+import textwrap
 import threading
 import time
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import splitjit
-from splitjit._cli.lines import say
+from splitjit._cli.lines import print_json, say
 from splitjit._copy import cache_folder, cores
 from splitjit._copy.addresses import address_of
 from splitjit._copy.compiled import Compiled
@@ -33,6 +33,9 @@ from splitjit._kernels.table import Arguments
 
 SCALING_SHAPE = (2048, 8192)
 """The shape of the float32 array that `_scaling` splits: 64 MB, more than a cache holds."""
+
+SLOW, HIGH = 0.9, 2.5
+"""Below so many times the speed of others, or above it, a figure gets a remark."""
 
 SECONDS = 0.4
 """Seconds for which each workload is timed."""
@@ -58,9 +61,6 @@ class Workload:
     axis : int
     rule : dict
         The rule as a keyword argument of `splitjit.split`.
-    sections : int or list of int
-        The same rule as an argument of `numpy.split`: a number of equal parts, or
-        the indices before which it cuts.
     """
 
     name: str
@@ -68,7 +68,14 @@ class Workload:
     dtype: str
     axis: int
     rule: dict[str, Any]
-    sections: int | list[int]
+
+    @property
+    def sections(self) -> int | list[int]:
+        """The rule as `numpy.split` takes it: a number of equal parts, or indices to cut before."""
+        lengths = self.rule.get("split")
+        if lengths is None:
+            return self.rule["num_splits"]  # type: ignore[no-any-return]
+        return [*itertools.accumulate(lengths[:-1])]
 
     @property
     def nbytes(self) -> int:
@@ -84,25 +91,23 @@ class Workload:
         return bits.reshape(self.shape)
 
 
-_THREE: dict[str, Any] = {"num_splits": 3}
-_UNEVEN = [1_000_000, 500_001, 4_000_000, 2_499_999]
+_THREE = {"num_splits": 3}
 
 WORKLOADS = (
-    Workload("QKV 3x768, 1 token", (1, 2304), "float32", 1, _THREE, 3),
-    Workload("QKV 3x768, 16 tokens", (16, 2304), "float32", 1, _THREE, 3),
-    Workload("QKV 3x768, 512 tokens", (512, 2304), "float32", 1, _THREE, 3),
-    Workload("gate/up 2x11008, 2048 rows", (2048, 22016), "float32", 1, {"num_splits": 2}, 2),
-    Workload("RGB image 1080x1920", (1080, 1920, 3), "uint8", -1, _THREE, 3),
-    Workload("NCHW 32x3x224x224, channels", (32, 3, 224, 224), "float32", 1, _THREE, 3),
+    Workload("QKV 3x768, 1 token", (1, 2304), "float32", 1, _THREE),
+    Workload("QKV 3x768, 16 tokens", (16, 2304), "float32", 1, _THREE),
+    Workload("QKV 3x768, 512 tokens", (512, 2304), "float32", 1, _THREE),
+    Workload("gate/up 2x11008, 2048 rows", (2048, 22016), "float32", 1, {"num_splits": 2}),
+    Workload("RGB image 1080x1920", (1080, 1920, 3), "uint8", -1, _THREE),
+    Workload("NCHW 32x3x224x224, channels", (32, 3, 224, 224), "float32", 1, _THREE),
     Workload(
         "1-D, 4 uneven parts",
-        (sum(_UNEVEN),),
+        (8_000_000,),
         "float64",
         0,
-        {"split": _UNEVEN},
-        [*itertools.accumulate(_UNEVEN[:-1])],
+        {"split": [1_000_000, 500_001, 4_000_000, 2_499_999]},
     ),
-    Workload("object strings 4x50000", (4, 50_000), "object", 1, {"num_splits": 2}, 2),
+    Workload("object strings 4x50000", (4, 50_000), "object", 1, {"num_splits": 2}),
 )
 
 
@@ -121,36 +126,72 @@ def run(as_json: bool = False) -> int:
     """
     begun = time.monotonic()
     with _counting():
-        first_use = dict(_time_first_use())
+        first_use = _time_first_use()
     rows = []
     if not as_json:
         print(_COLUMNS.format("", "parts", "fresh", "out=", "GB/s", "x NumPy", "of memcpy"))
     for i, workload in enumerate(WORKLOADS, 1):
         if as_json or not sys.stdout.isatty():  # the table does not show the progress
             say(f"{i} of {len(WORKLOADS)}: {workload.name}")
-        row = _Row(workload, parts_equal(workload, x := workload.make()), measure(workload, x))
+        x = workload.make()
+        row = Row(workload, parts_equal(workload, x), measure(workload, x))
         rows.append(row)
         if not as_json:
             print(row, flush=True)
-    machine = {**dict(_environment()), **first_use}
-    (_print_json if as_json else _print_end)(rows, machine, time.monotonic() - begun)
-    return 0 if all(row.ok for row in rows) else 1
+    machine, speeds = _environment()
+    machine |= {f"{n} thread{'s' * (n > 1)}": f"{speeds[n] / 1e9:.1f} GB/s" for n in speeds}
+    machine |= first_use
+    wrong, seconds = sum(not row.ok for row in rows), time.monotonic() - begun
+    if as_json:
+        found = {"ok": not wrong, "seconds": seconds, "machine": machine}
+        print_json({**found, "workloads": [row.as_dict() for row in rows]})
+    else:
+        print(_LEGEND)
+        for remark in remarks(rows, speeds):
+            print(textwrap.fill(remark, 88, subsequent_indent="  ") + "\n")
+        for name, value in machine.items():
+            print(f"{name:<16} {value}")
+        verdict = f"{wrong} workloads WRONG." if wrong else _EQUAL
+        print(f"\n{verdict} This check took {seconds:.1f} s.")
+    return 1 if wrong else 0
 
+
+_EQUAL = "Every part equals NumPy's, byte for byte."
 
 _COLUMNS = "{:<28} {:>5}  {:>9} {:>9} {:>7} {:>8} {:>9}"
 
+_LEGEND = """
+fresh: into new arrays; out=: into arrays that exist; GB/s: read + written, out=;
+x NumPy: fresh, against [part.copy() for part in np.split(...)]; of memcpy: out=,
+against np.copyto of as many bytes, which is one thread.
+"""
+
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
     """The results of a workload; see `measure` for the seconds."""
 
     workload: Workload
     ok: bool
     seconds: dict[str, float]
 
+    @property
+    def of_numpy(self) -> float:
+        """How many times as fast as NumPy this split into new arrays is."""
+        return self.seconds["numpy"] / self.seconds["fresh"]
+
+    @property
+    def of_memcpy(self) -> float:
+        """How many times as fast as `numpy.copyto` this split with `out` is; 0 for objects."""
+        return self.seconds.get("memcpy", 0) / self.seconds["out"]
+
     def __str__(self) -> str:
-        figures = _figures(self.workload.nbytes, self.seconds)
-        return _COLUMNS.format(self.workload.name, "ok" if self.ok else "WRONG", *figures)
+        out, share = self.seconds["out"], self.of_memcpy
+        ok = "ok" if self.ok else "WRONG"
+        times = _duration(self.seconds["fresh"]), _duration(out)
+        speed = f"{2 * self.workload.nbytes / out / 1e9:.1f}" if share else "-"
+        shares = f"{self.of_numpy:.2f}", f"{share:.0%}" if share else "-"
+        return _COLUMNS.format(self.workload.name, ok, *times, speed, *shares)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the results for JSON."""
@@ -159,23 +200,39 @@ class _Row:
         return {"name": of.name, **rule, "ok": self.ok, "seconds": self.seconds}
 
 
-def _print_end(rows: list[_Row], machine: dict[str, str], seconds: float) -> None:
-    print(
-        "\nfresh: into new arrays; out=: into arrays that exist; GB/s: read + written, out=;\n"
-        "x NumPy: fresh, against [part.copy() for part in np.split(...)]; of memcpy: out=,\n"
-        "against np.copyto of as many bytes, which is one thread.\n"
-    )
-    for name, value in machine.items():
-        print(f"{name:<16} {value}")
-    wrong = sum(not row.ok for row in rows)
-    verdict = f"{wrong} workloads WRONG." if wrong else "Every part equals NumPy's, byte for byte."
-    print(f"\n{verdict} This check took {seconds:.1f} s.")
+def remarks(rows: Sequence[Row], speeds: dict[int, float]) -> Iterator[str]:
+    """Say why some figures may be far from the others.
 
-
-def _print_json(rows: list[_Row], machine: dict[str, str], seconds: float) -> None:
-    ok = all(row.ok for row in rows)
-    found = {"ok": ok, "seconds": seconds, "machine": machine}
-    print(json.dumps({**found, "workloads": [row.as_dict() for row in rows]}, indent=1))
+    Parameters
+    ----------
+    rows : sequence of Row
+    speeds : dict of int to float
+        The bytes per second of a large copy, by the number of threads.
+    """
+    for row in rows:
+        if row.of_numpy < SLOW and row.workload.dtype == "object":
+            why = (
+                "no object is copied. Both libraries change the reference count of each object, "
+                "wherever it is in memory, so neither of them can be far ahead."
+            )
+        elif row.of_numpy < SLOW:
+            why = "slower than NumPy. Run the check again when no other program uses the cores."
+        elif row.of_memcpy > HIGH:
+            why = (
+                f"np.copyto runs on one thread, this split on up to {max(speeds, default=1)}. The "
+                "share is still larger if parts stay in the cache, or if another program holds "
+                "np.copyto up."
+            )
+        else:
+            continue
+        yield f"{row.workload.name}: {why}"
+    for fewer, more in itertools.pairwise(speeds):
+        if speeds[more] < SLOW * speeds[fewer]:
+            yield (
+                f"{more} threads are slower than {fewer}: other programs use the cores, or {fewer} "
+                "can use all of the memory's bandwidth. splitjit.split measures this, and then "
+                "uses fewer threads."
+            )
 
 
 @contextlib.contextmanager
@@ -257,10 +314,7 @@ def measure(workload: Workload, x: np.ndarray) -> dict[str, float]:
         calls["memcpy"] = lambda: np.copyto(target, x)
 
     timers = {name: timeit.Timer(call) for name, call in calls.items()}
-    repeats = {}
-    for name, timer in timers.items():
-        timer.timeit(1)
-        repeats[name] = 1 + int(SAMPLE / timer.timeit(1))
+    repeats = {name: 1 + int(SAMPLE / min(timers[name].repeat(2, 1))) for name in timers}
     samples: dict[str, list[float]] = {name: [] for name in timers}
     order = list(timers)
     end = time.perf_counter() + SECONDS
@@ -271,54 +325,44 @@ def measure(workload: Workload, x: np.ndarray) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in samples.items()}
 
 
-def _figures(nbytes: int, seconds: dict[str, float]) -> Iterator[str]:
-    yield _duration(seconds["fresh"])
-    yield _duration(seconds["out"])
-    yield f"{2 * nbytes / seconds['out'] / 1e9:.1f}" if "memcpy" in seconds else "-"
-    yield f"{seconds['numpy'] / seconds['fresh']:.2f}"
-    yield f"{seconds['memcpy'] / seconds['out']:.0%}" if "memcpy" in seconds else "-"
-
-
 def _duration(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
 
 
-def _time_first_use() -> list[tuple[str, str]]:
+def _time_first_use() -> dict[str, str]:
     """Time the loading of the kernels, and find their cache."""
     if never_compiles():
-        return [("kernels", "none: NUMBA_DISABLE_JIT is set")]
+        return {"kernels": "none: NUMBA_DISABLE_JIT is set"}
     started = time.perf_counter()
     splitjit.warmup()
     seconds = time.perf_counter() - started
     origin = f"compiled {', '.join(LOADER.compiled)}" if LOADER.compiled else "from the cache"
-    return [("kernels", f"{seconds:.2f} s, {origin}"), ("kernel cache", cache_folder.folder())]
+    return {"kernels": f"{seconds:.2f} s, {origin}", "kernel cache": cache_folder.folder()}
 
 
-def _environment() -> Iterator[tuple[str, str]]:
+def _environment() -> tuple[dict[str, str], dict[int, float]]:
+    """Return the versions and the machine, and the speeds of a large copy; see `_scaling`."""
     import llvmlite.binding
     import numba
 
-    yield "splitjit", f"{splitjit.__version__}, {_FILE.parent}"
-    yield "numba", numba.__version__
-    yield "numpy", np.__version__
-    yield "python", f"{platform.python_version()}, {platform.platform()}"
-    yield "CPU", f"{llvmlite.binding.get_host_cpu_name()}, {os.cpu_count()} cores"
     try:
         threads = numba.get_num_threads()  # starts the threading layer
         layer = numba.threading_layer()
     except (ValueError, Warning) as error:  # no threading layer can be loaded
         threads, layer = 1, str(error)
-    yield "threading layer", layer
     limits = cores.describe(threads)
     quota = "" if limits.quota is None else f", quota {limits.quota:g} cores"
-    yield (
-        "threads",
-        f"{limits.usable}, limited by {limits.limited_by}: {limits.counted} cores, "
+    found = {
+        "splitjit": f"{splitjit.__version__}, {_FILE.parent}",
+        "numba": numba.__version__,
+        "numpy": np.__version__,
+        "python": f"{platform.python_version()}, {platform.platform()}",
+        "CPU": f"{llvmlite.binding.get_host_cpu_name()}, {os.cpu_count()} cores",
+        "threading layer": layer,
+        "threads": f"{limits.usable}, limited by {limits.limited_by}: {limits.counted} cores, "
         f"affinity {limits.affinity}{quota}, Numba {limits.numba_threads}",
-    )
-    if not never_compiles():
-        for count, speed in _scaling(threads):
-            yield f"{count} thread{'s' * (count > 1)}", f"{speed / 1e9:.1f} GB/s"
+    }
+    return found, {} if never_compiles() else dict(_scaling(threads))
 
 
 def _scaling(threads: int) -> Iterator[tuple[int, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import _SubParsersAction
 
 from splitjit._cli.parser import make_parser
 from splitjit.errors import SplitError
@@ -16,18 +16,9 @@ def script(shell: str) -> str:
         rule, hint = "this command needs the package shtab", "pip install shtab"
         raise SplitError("completion", f"shell={shell!r}", rule, hint=hint) from None
     parser = make_parser("splitjit")
-    for command in _commands(parser):
-        for action in command._actions:
-            if action.dest in ("paths", "config", "out"):
-                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    choices = [one.choices for one in parser._actions if isinstance(one, _SubParsersAction)]
+    for action in [action for command in choices[0].values() for action in command._actions]:
+        if action.dest in ("paths", "config", "out"):
+            action.complete = shtab.FILE
     written: str = shtab.complete(parser, shell)
     return written
-
-
-def _commands(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    return [
-        command
-        for action in parser._actions
-        if isinstance(action, argparse._SubParsersAction)
-        for command in action.choices.values()
-    ]

@@ -1,10 +1,11 @@
-"""Lines on standard error. This module imports little, so that the command speaks at once."""
+"""Lines on standard error, and JSON. This module imports little: the command speaks at once."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def program() -> str:
@@ -21,3 +22,10 @@ def say(message: str) -> None:
 def printable(text: str) -> str:
     """Escape control characters: names come from files and could control the terminal."""
     return text if text.isprintable() else repr(text)[1:-1]
+
+
+def print_json(found: dict[str, Any]) -> None:
+    """Print plain data for other programs."""
+    import json
+
+    print(json.dumps(found, indent=1))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splitjit._cli import report
+from splitjit._cli.lines import print_json
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import NAMES
 from splitjit.checkpoints import verbs
@@ -21,7 +22,7 @@ def run(arguments: argparse.Namespace) -> None:
     paths = verbs.as_paths(arguments.paths)
     if arguments.command == "info":
         found = verbs.describe_files(paths)
-        report.print_json(found) if arguments.json else report.print_info(found)
+        print_json(found) if arguments.json else report.print_info(found)
         return
     planned = _plan(arguments, paths)
     if arguments.dry_run:
@@ -33,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         from splitjit.checkpoints import described
 
-        report.print_json({"dry_run": arguments.dry_run, **described.describe(planned)})
+        print_json({"dry_run": arguments.dry_run, **described.describe(planned)})
     elif not arguments.quiet:
         report.print_report(planned, arguments.dry_run, arguments.verbose)
 

@@ -170,154 +170,101 @@ COMMANDS = {
 }
 """For each command: its line in the help, its description, and what follows the options."""
 
-_JOINED_AXIS = "axis that was split, if no pattern or record gives it; -1 is the last axis"
-_FILES = "split join reshard"
-_RULE, _TENSORS, _OUTPUT, _PRINTING = "rule (give exactly one)", "tensors", "output", "printing"
+_RULE, _PRINTING = "rule (give exactly one)", "printing"
 
-OPTIONS: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
-    "": [
-        ("check", "--json", "print one JSON object, for other programs", {}),
-        (
-            "warmup",
-            "--check",
-            "exit with status 1 if a kernel was not in the cache, and had to be compiled",
-            {},
-        ),
-        ("completion", "shell", "the shell", {"choices": ["bash", "zsh", "tcsh"]}),
-        (
-            "split",
-            "paths",
-            "a file to split, or an index or a folder",
-            {"nargs": "+", "metavar": "FILE"},
-        ),
-        (
-            "join reshard",
-            "paths",
-            "a part: a file, or the folder of a rank",
-            {"nargs": "+", "metavar": "PART"},
-        ),
-        ("info", "paths", "a file, an index or a folder", {"nargs": "+", "metavar": "FILE"}),
-        ("info", "--json", "print JSON, for other programs", {}),
-        (_FILES, "--dry-run", "print what would be written, and write nothing", {}),
-    ],
-    _RULE: [
-        (
-            "split reshard",
-            "--split",
-            "lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; one length "
-            "may be -1 and takes the rest; 4 makes parts of length 4, the last one smaller; '4,' "
-            "(with a comma) makes one part of length 4",
-            {"type": _lengths, "metavar": "LENGTHS"},
-        ),
-        (
-            "split reshard",
-            "--num-outputs",
-            "N parts; the last ones are smaller if the axis length is not a multiple of N",
-            {"type": int, "metavar": "N"},
-        ),
-        (
-            "split reshard",
-            "--num-splits",
-            "N equal parts; refused if the axis length is not a multiple of N",
-            {"type": int, "metavar": "N"},
-        ),
-        (
-            "split reshard",
-            "--indices",
-            "cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count from "
-            "the end of the axis",
-            {"type": _indices, "metavar": "INDICES"},
-        ),
-        (
-            "split reshard",
-            "--num-sections",
-            "N parts whose lengths differ by at most one, longer ones first",
-            {"type": int, "metavar": "N"},
-        ),
-    ],
-    _TENSORS: [
-        (
-            "split",
-            "--axis",
-            "axis to split; -1 is the last axis (default: 0)",
-            {"type": int, "default": 0},
-        ),
-        ("join reshard", "--axis", _JOINED_AXIS, {"type": int}),
-        (
-            _FILES,
-            "--tensor",
-            "split the tensors whose names match PATTERN, along AXIS instead of --axis; "
-            "* matches any text, ? one character, [qk] one of these characters. "
-            "'PATTERN=AXIS:4096,1024,1024' is for fused tensors: along the axis lie sections of "
-            "these lengths, the rule splits each one, and a part holds its pieces of all sections. "
-            "PATTERN=AXIS/3,5 gives the lengths of the parts for these tensors only. This option "
-            "may be repeated: the first pattern that matches a name counts (default: all tensors)",
-            {"dest": "tensors", "action": "append", "metavar": "PATTERN[=AXIS]"},
-        ),
-        (
-            _FILES,
-            "--tp-plan",
-            "split the tensors that no pattern matches as the model's tensor-parallel plan in "
-            "transformers says, or a preset of splitjit if transformers has none, and copy the "
-            "tensors that the plan does not name",
-            {},
-        ),
-        (
-            _FILES,
-            "--config",
-            "config.json of the model, or its folder, for --tp-plan (default: beside FILE)",
-            {"metavar": "PATH"},
-        ),
-        (
-            "split",
-            "--others",
-            "copy each other tensor into every part, or leave it out (default: copy)",
-            {"choices": ["copy", "skip"], "default": "copy"},
-        ),
-    ],
-    _OUTPUT: [
-        ("split", "--out", "folder of the parts (default: FILE's folder)", {"metavar": "DIR"}),
-        ("reshard", "--out", "folder of the parts", {"metavar": "DIR", "required": True}),
-        (
-            "join",
-            "--out",
-            "the joined file; if the parts are folders, the folder of the joined files",
-            {"metavar": "FILE", "required": True},
-        ),
-        (
-            "split",
-            "--layout",
-            f"{LAYOUT} (default: files)",
-            {"choices": ["files", "ranks"], "default": "files"},
-        ),
-        ("reshard", "--layout", f"{LAYOUT} (default: as before)", {"choices": ["files", "ranks"]}),
-        (
-            "split reshard",
-            "--name",
-            "name of each part, with the fields {rank}, {stem} (the name of FILE without suffix) "
-            "and {part} (the number of the file in its checkpoint): 'rank{rank}.safetensors'. "
-            "Files of a checkpoint whose parts have the same name share one part",
-            {"metavar": "NAME"},
-        ),
-        (
-            "split reshard",
-            "--copy-config",
-            "copy config.json, generation_config.json and the files of the tokenizer into each "
-            "folder of parts (default: with --layout ranks)",
-            {"action": argparse.BooleanOptionalAction, "default": None},
-        ),
-        (_FILES, "--force", "overwrite existing files", {}),
-    ],
-    _PRINTING: [
-        (_FILES, "--quiet", "print only errors", {}),
-        (_FILES, "-v --verbose", "list all files, even if there are many", {}),
-        (_FILES, "--json", "print the plan as JSON, for other programs", {}),
-    ],
+OPTIONS = {
+    "": {
+        "check: --json": "print one JSON object, for other programs",
+        "warmup: --check": """
+            exit with status 1 if a kernel was not in the cache, and had to be compiled""",
+        "completion: shell": "the shell",
+        "split: paths FILE": "a file to split, or an index or a folder",
+        "join reshard: paths PART": "a part: a file, or the folder of a rank",
+        "info: paths FILE": "a file, an index or a folder",
+        "info: --json": "print JSON, for other programs",
+        "split join reshard: --dry-run": "print what would be written, and write nothing",
+    },
+    _RULE: {
+        "split reshard: --split LENGTHS": """
+            lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; one length
+            may be -1 and takes the rest; 4 makes parts of length 4, the last one smaller; '4,'
+            (with a comma) makes one part of length 4""",
+        "split reshard: --num-outputs N": """
+            N parts; the last ones are smaller if the axis length is not a multiple of N""",
+        "split reshard: --num-splits N": """
+            N equal parts; refused if the axis length is not a multiple of N""",
+        "split reshard: --indices INDICES": """
+            cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count from
+            the end of the axis""",
+        "split reshard: --num-sections N": """
+            N parts whose lengths differ by at most one, longer ones first""",
+    },
+    "tensors": {
+        "split: --axis": "axis to split; -1 is the last axis (default: 0)",
+        "join reshard: --axis": """
+            axis that was split, if no pattern or record gives it; -1 is the last axis""",
+        "split join reshard: --tensor PATTERN[=AXIS]": """
+            split the tensors whose names match PATTERN, along AXIS instead of --axis; * matches
+            any text, ? one character, [qk] one of these characters. 'PATTERN=AXIS:4096,1024,1024'
+            is for fused tensors: along the axis lie sections of these lengths, the rule splits
+            each one, and a part holds its pieces of all sections. PATTERN=AXIS/3,5 gives the
+            lengths of the parts for these tensors only. This option may be repeated: the first
+            pattern that matches a name counts (default: all tensors)""",
+        "split join reshard: --tp-plan": """
+            split the tensors that no pattern matches as the model's tensor-parallel plan in
+            transformers says, or a preset of splitjit if transformers has none, and copy the
+            tensors that the plan does not name""",
+        "split join reshard: --config PATH": """
+            config.json of the model, or its folder, for --tp-plan (default: beside FILE)""",
+        "split: --others": """
+            copy each other tensor into every part, or leave it out (default: copy)""",
+    },
+    "output": {
+        "split: --out DIR": "folder of the parts (default: FILE's folder)",
+        "reshard: --out DIR": "folder of the parts",
+        "join: --out FILE": """
+            the joined file; if the parts are folders, the folder of the joined files""",
+        "split: --layout": f"{LAYOUT} (default: files)",
+        "reshard: --layout": f"{LAYOUT} (default: as before)",
+        "split reshard: --name NAME": """
+            name of each part, with the fields {rank}, {stem} (the name of FILE without suffix) and
+            {part} (the number of the file in its checkpoint): 'rank{rank}.safetensors'. Files of a
+            checkpoint whose parts have the same name share one part""",
+        "split reshard: --copy-config": """
+            copy config.json, generation_config.json and the files of the tokenizer into each
+            folder of parts (default: with --layout ranks)""",
+        "split join reshard: --force": "overwrite existing files",
+    },
+    _PRINTING: {
+        "split join reshard: --quiet": "print only errors",
+        "split join reshard: -v --verbose": "list all files, even if there are many",
+        "split join reshard: --json": "print the plan as JSON, for other programs",
+    },
 }
-"""The options of each group: the commands that have it, its names, its help, and what it takes.
+"""The options of each group: the commands that have it, its names and what it takes, and its help.
 
-An option that takes nothing is a flag.
+An option that takes nothing, and has no line in `TAKES`, is a flag.
 """
+
+TAKES: dict[str, dict[str, Any]] = {
+    "shell": {"choices": ["bash", "zsh", "tcsh"]},
+    "paths": {"nargs": "+"},
+    "--split": {"type": _lengths},
+    "--num-outputs": {"type": int},
+    "--num-splits": {"type": int},
+    "--indices": {"type": _indices},
+    "--num-sections": {"type": int},
+    "--axis": {"type": int},
+    "split --axis": {"default": 0},
+    "--tensor": {"dest": "tensors", "action": "append"},
+    "--others": {"choices": ["copy", "skip"], "default": "copy"},
+    "join --out": {"required": True},
+    "reshard --out": {"required": True},
+    "--layout": {"choices": ["files", "ranks"]},
+    "split --layout": {"default": "files"},
+    "--copy-config": {"action": argparse.BooleanOptionalAction, "default": None},
+}
+"""How argparse reads an option; a name after a command counts for this command only."""
 
 
 class Format(argparse.HelpFormatter):
@@ -368,12 +315,16 @@ def _add_command(commands: Any, command: str) -> None:
         command, help=about, description=description, epilog=epilog, formatter_class=kind
     )
     for group, options in OPTIONS.items():
-        own = [option for option in options if command in option[0].split()]
+        own = [key for key in options if command in key.partition(":")[0].split()]
         made = parser
         if own and group == _PRINTING:
             made = parser.add_mutually_exclusive_group()
         elif own and group:
             made = parser.add_argument_group(group)
             made = made.add_mutually_exclusive_group(required=True) if group == _RULE else made
-        for _, names, line, keywords in own:
-            made.add_argument(*names.split(), help=line, **keywords or {"action": "store_true"})
+        for key in own:
+            names = key.partition(":")[2].split()
+            keywords = {"metavar": names.pop()} if names[-1].isupper() else {}
+            keywords |= TAKES.get(names[0], {}) | TAKES.get(f"{command} {names[0]}", {})
+            line = " ".join(options[key].split())
+            made.add_argument(*names, help=line, **keywords or {"action": "store_true"})

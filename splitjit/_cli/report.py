@@ -72,119 +72,39 @@ class _Lines:
 
 
 def print_report(planned: SplitFiles | JoinedFiles, dry_run: bool, verbose: bool) -> None:
-    """Print what was written, or what would be written."""
-    if isinstance(planned, SplitFiles):
-        _print_split(planned, dry_run, verbose)
-    else:
-        _print_joined(planned, dry_run, verbose)
+    """Print what was written, or what would be written: a line for each file and each part.
 
-
-def _print_split(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
-    """Print a line for each file and each part; if `dry_run`, also for each tensor.
-
-    If there are many parts, print only their number and their size, unless `verbose`.
+    If `dry_run`, also print a line for each tensor. If there are many files, print only their
+    number and their size, unless `verbose`.
     """
-    for warning in planned.warnings:
-        say(f"warning: {warning}")
     listed = verbose or dry_run or len(planned.targets) <= MOST_LINES
-    for file in planned.files:
-        for line in _lines(file, dry_run, listed):
-            print(printable(line))
-    if listed:
-        for path, content in planned.indexes:
-            print(printable(f"{path}: {amount(len(content))}"))
-        for path, copied in planned.copies:
-            print(printable(f"{path}: a copy of {copied}"))
+    if isinstance(planned, SplitFiles):
+        notes = [f"warning: {warning}" for warning in planned.warnings]
+        lines = _split_lines(planned, dry_run, listed)
     else:
-        count, first = len(planned.targets), planned.targets[0]
-        print(printable(f"{count} files, {first} and others (-v lists them)"))
-    if len(planned.targets) > 1 and any(len(file.tensors) > 1 for file in planned.files):
-        share = planned.share_split
-        parts = max(len(file.targets) for file in planned.files)
-        each = planned.nbytes / parts
-        print(f"{share:.0%} of the bytes are split; each part holds {amount(each)}")
-
-
-def _print_joined(joined: JoinedFiles, dry_run: bool, verbose: bool) -> None:
-    """Print a line for each joined file; if `dry_run`, also for each tensor."""
-    for note in joined.notes:
+        notes, lines = [*planned.notes], _joined_lines(planned, dry_run, listed)
+    for note in notes:
         say(note)
-    many = len(joined.targets) > MOST_LINES and not verbose and not dry_run
-    if many:
-        count, nbytes = len(joined.targets), amount(joined.nbytes)
-        print(printable(f"{count} files, {nbytes}, {joined.targets[0]} and others (-v lists them)"))
-        return
-    for file in joined.files:
-        if dry_run:
-            count_of = f"{len(file.tensors)} tensors, " if file.whole[0].name else ""
-            nbytes = amount(sum(tensor.nbytes for tensor in file.whole))
-            print(printable(f"{file.target}: {count_of}{nbytes} of data"))
-            for one, tensor in zip(file.tensors, file.whole, strict=True):
-                how = "equal in all parts"
-                if one.plan.axis is not None:
-                    how = f"axis {one.plan.axis}, from {one.plan.count} parts"
-                print(printable(f"  {tensor.name or 'array'}: {_describe(tensor)}, {how}"))
-        else:
-            print(printable(f"{file.target}: {amount(file.target.stat().st_size)}"))
-    for path, content in joined.indexes:
-        print(printable(f"{path}: {amount(len(content))}"))
-
-
-def print_info(described: dict[str, Any]) -> None:
-    """Print the files and tensors of checkpoints, and the split that they are parts of."""
-    for one in described["checkpoints"]:
-        count = sum(len(file["tensors"]) for file in one["files"])
-        plural = "" if count == 1 else "s"
-        line = f"{one['path']}: {count} tensor{plural}, {amount(one['nbytes'])}"
-        if one["split"]:
-            ((rule, value),) = one["split"]["rule"].items()
-            line += f", rank {one['split']['rank']} of {one['split']['count']} by {rule}={value}"
+    for line in lines:
         print(printable(line))
-        for file in one["files"]:
-            if file["path"] != one["path"]:
-                print(printable(f"  {file['path']}: {amount(file['nbytes'])}"))
-            for tensor in file["tensors"]:
-                shape = tuple(tensor["shape"])
-                line = f"{shape} {tensor['dtype']}, {amount(tensor['nbytes'])}"
-                if tensor.get("axis") is not None:
-                    lengths = " + ".join(map(str, tensor["sections"]))
-                    line += f", a part of {lengths} along axis {tensor['axis']}"
-                elif "axis" in tensor:
-                    line += ", a copy"
-                print(printable(f"    {tensor['name'] or 'array'}: {line}"))
-    if described["complete"]:
-        print("these are all parts of one split")
-    elif described["problem"] and len(described["checkpoints"]) > 1:
-        say(f"these are not all parts of one split: {described['problem']}")
 
 
-def print_json(described: dict[str, Any]) -> None:
-    """Print plain data for other programs."""
-    import json
-
-    print(json.dumps(described, indent=1))
-
-
-def amount(nbytes: float) -> str:
-    """Write a number of bytes in the unit that fits.
-
-    Examples
-    --------
-    >>> amount(990), amount(25088), amount(7.6e9)
-    ('990 bytes', '25.1 kB', '7.6 GB')
-    """
-    if nbytes < 10_000:
-        return f"{nbytes:.0f} bytes"
-    power = min(int(math.log10(nbytes)) // 3, 4)
-    return f"{nbytes / 1000**power:.1f} {' kMGT'[power]}B"
+def _split_lines(planned: SplitFiles, dry_run: bool, listed: bool) -> Iterator[str]:
+    for file in planned.files:
+        yield from _file_lines(file, dry_run, listed)
+    yield from _last_lines(planned, listed)
+    if len(planned.targets) > 1 and any(len(file.tensors) > 1 for file in planned.files):
+        each = planned.nbytes / max(len(file.targets) for file in planned.files)
+        share = planned.share_split
+        yield f"{share:.0%} of the bytes are split; each part holds {amount(each)}"
 
 
-def _lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
-    paths = ", ".join(map(str, file.paths))
+def _file_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
+    paths, targets = ", ".join(map(str, file.paths)), file.targets if listed else ()
     if [plan.name for plan in file.tensors] == [""]:
         (plan,) = file.tensors
         yield f"{paths}: {_describe(plan.tensor)}"
-        for i, target in enumerate(file.targets if listed else ()):
+        for i, target in enumerate(targets):
             yield f"{target}: {_describe(plan.part(i))}"
         return
 
@@ -194,12 +114,35 @@ def _lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
     rest = f", {count - divided} {others}" if divided < count else ""
     yield f"{paths}: {divided} of {count} tensors split{rest}"
     if dry_run:
-        for plan in file.tensors:
-            yield f"  {plan.name}: {_describe_split(plan)}"
-        for name in file.left_out:
-            yield f"  {name}: left out"
-    for i, target in enumerate(file.targets if listed else ()):
+        yield from [f"  {plan.name}: {_describe_split(plan)}" for plan in file.tensors]
+        yield from [f"  {name}: left out" for name in file.left_out]
+    for i, target in enumerate(targets):
         yield f"{target}: {len(file.tensors)} tensors, {amount(file.part_nbytes(i))}"
+
+
+def _joined_lines(joined: JoinedFiles, dry_run: bool, listed: bool) -> Iterator[str]:
+    for file in joined.files if listed else ():
+        if not dry_run:
+            yield f"{file.target}: {amount(file.target.stat().st_size)}"
+            continue
+        count = f"{len(file.tensors)} tensors, " if file.whole[0].name else ""
+        nbytes = sum(tensor.nbytes for tensor in file.whole)
+        yield f"{file.target}: {count}{amount(nbytes)} of data"
+        for one, tensor in zip(file.tensors, file.whole, strict=True):
+            axis, parts = one.plan.axis, one.plan.count
+            how = "equal in all parts" if axis is None else f"axis {axis}, from {parts} parts"
+            yield f"  {tensor.name or 'array'}: {_describe(tensor)}, {how}"
+    yield from _last_lines(joined, listed, f"{amount(joined.nbytes)}, ")
+
+
+def _last_lines(planned: SplitFiles | JoinedFiles, listed: bool, nbytes: str = "") -> Iterator[str]:
+    """Name the files that hold no tensors, or sum up all files."""
+    if listed:
+        yield from [f"{path}: {amount(len(content))}" for path, content in planned.indexes]
+        yield from [f"{path}: a copy of {copied}" for path, copied in planned.copies]
+    else:
+        count, first = len(planned.targets), planned.targets[0]
+        yield f"{count} files, {nbytes}{first} and others (-v lists them)"
 
 
 def _describe(tensor: Tensor) -> str:
@@ -214,3 +157,48 @@ def _describe_split(plan: TensorPlan) -> str:
     fused = f" in {len(plan.sections)} sections" if len(plan.sections) > 1 else ""
     copies = f", {plan.copies} copies of each piece" if plan.copies > 1 else ""
     return f"{plan.shape} {plan.dtype}, axis {plan.axis}{fused}, into {shapes}{copies}"
+
+
+def print_info(described: dict[str, Any]) -> None:
+    """Print the files and tensors of checkpoints, and the split that they are parts of."""
+    for one in described["checkpoints"]:
+        for line in _info_lines(one):
+            print(printable(line))
+    if described["complete"]:
+        print("these are all parts of one split")
+    elif described["problem"] and len(described["checkpoints"]) > 1:
+        say(f"these are not all parts of one split: {described['problem']}")
+
+
+def _info_lines(one: dict[str, Any]) -> Iterator[str]:
+    count = sum(len(file["tensors"]) for file in one["files"])
+    plural = "" if count == 1 else "s"
+    rank = ""
+    if split := one["split"]:
+        ((rule, value),) = split["rule"].items()
+        rank = f", rank {split['rank']} of {split['count']} by {rule}={value}"
+    yield f"{one['path']}: {count} tensor{plural}, {amount(one['nbytes'])}{rank}"
+    for file in one["files"]:
+        if file["path"] != one["path"]:
+            yield f"  {file['path']}: {amount(file['nbytes'])}"
+        for tensor in file["tensors"]:
+            part = ", a copy" if "axis" in tensor else ""
+            if tensor.get("axis") is not None:
+                lengths = " + ".join(map(str, tensor["sections"]))
+                part = f", a part of {lengths} along axis {tensor['axis']}"
+            held = f"{tuple(tensor['shape'])} {tensor['dtype']}, {amount(tensor['nbytes'])}"
+            yield f"    {tensor['name'] or 'array'}: {held}{part}"
+
+
+def amount(nbytes: float) -> str:
+    """Write a number of bytes in the unit that fits.
+
+    Examples
+    --------
+    >>> amount(990), amount(25088), amount(7.6e9)
+    ('990 bytes', '25.1 kB', '7.6 GB')
+    """
+    if nbytes < 10_000:
+        return f"{nbytes:.0f} bytes"
+    power = min(int(math.log10(nbytes)) // 3, 4)
+    return f"{nbytes / 1000**power:.1f} {' kMGT'[power]}B"

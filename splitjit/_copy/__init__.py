@@ -1,1 +1,1 @@
-"""Memory: how arrays are copied, where the parts lie, and which threads copy."""
+"""How arrays are copied, where parts live in memory, and which threads copy."""

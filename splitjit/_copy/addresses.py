@@ -11,12 +11,12 @@ from numpy.lib.array_utils import byte_bounds
 
 addressof: Any = ctypes.addressof
 from_buffer: Any = ctypes.c_char.from_buffer
-"""This call fails unless the array is writeable and C-contiguous, and buffers have its dtype."""
+"""Fails unless the array is writeable and C-contiguous, and buffers support its dtype."""
 
 
 def address_of(array: np.ndarray) -> int:
     """Return the address of an array's first element."""
-    try:  # takes a quarter of the time of NumPy's own attribute
+    try:  # four times as fast as `array.ctypes.data`
         address: int = addressof(from_buffer(array))
         return address
     except (TypeError, ValueError, BufferError):  # read-only, strided, empty or foreign dtype
@@ -24,7 +24,7 @@ def address_of(array: np.ndarray) -> int:
 
 
 def span(array: np.ndarray) -> tuple[int, int]:
-    """Return the start and the stop of the address range in which an array lies."""
+    """Return the start and stop of the address range that an array occupies."""
     if array.flags.c_contiguous:  # byte_bounds takes ten times as long
         start = address_of(array)
         return start, start + array.nbytes
@@ -32,6 +32,6 @@ def span(array: np.ndarray) -> tuple[int, int]:
 
 
 def offsets_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """Return between which byte offsets from the first element an array lies."""
+    """Return the byte range that an array spans, relative to its first element."""
     steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
     return sum([step for step in steps if step < 0]), sum([s for s in steps if s > 0]) + itemsize

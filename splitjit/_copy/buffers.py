@@ -1,8 +1,8 @@
-"""The memory of fresh parts: one block for each call. Large blocks are reused.
+"""Memory for fresh parts: one block per call. Large blocks are reused.
 
-The system zeroes each page of fresh memory at its first touch, which costs more
-than the copy. So a large block returns to a pool when its last part is freed, and
-a later call takes the block from the pool.
+The system zeroes each page of fresh memory on first touch, which costs more than
+the copy. So a large block returns to a pool when its last part is freed, and a
+later call reuses it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, describe
 
 _MAPPED_FROM = 1 << 19
-"""Blocks from this size on are mapped, and come from the pool."""
+"""Blocks of at least this size are memory-mapped and pooled."""
 _DEFAULT_LIMIT = 1 << 28
 
 
@@ -40,13 +40,13 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
     block : BlockLayout
         The layout of the block, for elements of `dtype`.
     dtype : dtype
-        The dtype of the parts; it holds no objects.
+        The dtype of the parts; it must not contain objects.
 
     Returns
     -------
     parts : list of ndarray
         New C-contiguous arrays, uninitialized, each aligned to `ALIGNMENT`
-        bytes. The block is free when its last part is freed.
+        bytes. The block is released with its last part.
     address : int
         The address of the block.
 
@@ -73,22 +73,22 @@ def empty_parts(plan: Plan, dtype: DTypeLike) -> list[np.ndarray]:
         if dtype.hasobject or dtype.itemsize == 0:
             return [np.empty(shape, dtype) for shape in plan._each_shape()]
         return allocate_parts(block_layout(plan, dtype.itemsize), dtype)[0]
-    except ValueError as error:  # a rank or an extent beyond NumPy's
+    except ValueError as error:  # a rank or an extent that NumPy does not allow
         raise SplitError("split", describe(shape=plan.shape), str(error)) from error
 
 
 def set_buffer_limit(nbytes: int) -> None:
     """Set how much memory splitjit may keep for reuse by later splits.
 
-    splitjit keeps a large block of memory when the last part in the block is
-    freed. The limit applies to these blocks. Memory that parts still use does
-    not count.
+    When the last part in a large block of memory is freed, splitjit keeps the
+    block for later splits. The limit applies to these idle blocks, not to memory
+    that parts still use.
 
     Parameters
     ----------
     nbytes : int
-        The largest number of bytes to keep; 0 keeps no memory. Memory above the limit is
-        freed at once. The default is 256 MiB, or the environment variable
+        The most bytes to keep; 0 keeps nothing. Memory above the limit is freed
+        immediately. The default is 256 MiB, or the environment variable
         ``SPLITJIT_BUFFER_LIMIT``, in bytes.
 
     Raises
@@ -114,14 +114,14 @@ def set_buffer_limit(nbytes: int) -> None:
 def clear_caches() -> None:
     """Free all memory that splitjit keeps to make later calls faster.
 
-    This drops the cached plans, with the layouts that they keep, and the blocks of memory
-    that no part uses. Compiled code stays. splitjit limits these caches by itself: it keeps
-    the plans used last, up to some 1000 (fewer if they have many parts, and none of more than
-    4096 parts), and `set_buffer_limit` limits the blocks.
+    This drops cached plans with their layouts, and memory blocks that no part uses. Compiled
+    code stays loaded. Both caches are bounded anyway: up to about 1000 recently used plans are
+    kept (fewer if they have many parts, and none of more than 4096 parts), and
+    `set_buffer_limit` limits the blocks.
 
     See Also
     --------
-    set_buffer_limit : Limit the memory of kept blocks.
+    set_buffer_limit : Limit the memory kept for reuse.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class _Block:
     __slots__ = ("address", "export", "memory", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
-        import mmap  # most programs that import splitjit never need it, or need it much later
+        import mmap  # here, because most programs need it late or never
 
         try:
             if sys.platform == "win32":
@@ -160,8 +160,8 @@ class _Block:
         if sys.platform == "linux":
             with contextlib.suppress(AttributeError, OSError):  # a system without huge pages
                 self.memory.madvise(mmap.MADV_HUGEPAGE)
-        # While this export exists, users cannot close or resize the memory, which they can
-        # reach by ``part.base.base``.
+        # While this export exists, users cannot close or resize the memory through
+        # ``part.base.base``.
         self.export = memoryview(self.memory)
         self.nbytes = nbytes
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
@@ -172,38 +172,37 @@ class _Block:
 
 
 class _Loan(weakref.ref[np.ndarray]):
-    """A weak reference to a lease, together with the block under the lease."""
+    """A weak reference to a lease, with the block that it covers."""
 
     __slots__ = ("block",)
     block: _Block
 
 
 class _Pool:
-    """The blocks that no part uses, oldest first.
+    """Idle blocks, oldest first.
 
-    A *lease* is an array over a whole block, and the base of all parts in the
-    block. Python frees the lease after the last part. Then `_give_back` returns
-    the block to the pool.
+    A *lease* is an array over a whole block and the base of all parts in it.
+    Python frees the lease after the last part, and `_give_back` then returns the
+    block to the pool.
 
-    Python may free a lease at any point, even while this thread runs a method of
-    the pool. A lock would then wait for its own holder. So there is no lock, and
-    each step is one operation on a list or a dict, which is atomic for other
-    threads. `list` makes the copies: before Python 3.12, a slice and `tuple`
-    allocate in the middle of the copy, and the garbage collector, which an
-    allocation may start, may free a lease there.
+    Python may free a lease at any point, even while this thread is inside a
+    method of the pool, where a lock would deadlock. So there is no lock, and each
+    step is one list or dict operation, which is atomic for other threads. Copies
+    are made with `list`: before Python 3.12, slices and `tuple` allocate in the
+    middle of the copy, which may start the garbage collector and free a lease.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.idle: list[_Block] = []
-        self.lent: dict[int, _Loan] = {}  # by `id`, since a loan has no hash; keeps loans alive
+        self.lent: dict[int, _Loan] = {}  # by `id`, since loans are unhashable; keeps them alive
 
     def allocate(
         self, nbytes: int, make: Callable[..., list[np.ndarray]], *arguments: Any
     ) -> tuple[list[np.ndarray], int]:
-        """Make parts over a block; return them, and the address of the block.
+        """Make parts in a block; return them and the block's address.
 
-        ``make(*arguments, memory, address)`` returns the parts, and their lease as the last item.
+        ``make(*arguments, memory, address)`` returns the parts, followed by their lease.
         """
         block = self.take(nbytes)
         parts = make(*arguments, block.memory, block.address)
@@ -219,13 +218,13 @@ class _Pool:
         return block
 
     def lend(self, block: _Block, lease: np.ndarray) -> None:
-        """Lend a block: it returns to the pool when the lease is freed."""
+        """Lend a block until the lease is freed."""
         loan = _Loan(lease, self._give_back)
         loan.block = block
         self.lent[id(loan)] = loan
 
     def _idle_block(self, nbytes: int) -> _Block | None:
-        # The newest block is most likely in the processor's cache.
+        # The newest block is the most likely to be in cache.
         for block in reversed(list(self.idle)):
             if nbytes <= block.nbytes <= 2 * nbytes:
                 try:
@@ -238,7 +237,7 @@ class _Pool:
         return None
 
     def _give_back(self, loan: _Loan) -> None:
-        if self.lent.pop(id(loan), None):  # only once for each loan
+        if self.lent.pop(id(loan), None):  # once per loan
             self.idle.append(loan.block)
             self.trim()
 
@@ -261,7 +260,7 @@ class _Pool:
 
 
 def _environment_limit() -> int:
-    """Return the limit that the environment sets; warn if it is not a number of bytes."""
+    """Return the limit set in the environment; warn if it is not a number of bytes."""
     value = os.environ.get("SPLITJIT_BUFFER_LIMIT")
     if value is None:
         return _DEFAULT_LIMIT

@@ -1,6 +1,6 @@
-"""Builtin functions of Python whose code is a compiled C function, and other uses of C Python.
+"""Python builtins made from compiled C functions, and other uses of CPython's C API.
 
-Such a call costs 30 ns, as that of `len`. A wrapper by `ctypes` costs 0.3 µs or more.
+Calling such a builtin costs 30 ns, like `len`. A `ctypes` wrapper costs 0.3 µs or more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-@functools.cache  # Python reads the struct at each call, so it must live as long as the process
+@functools.cache  # Python reads the struct on every call, so it must never be freed
 def _method(name: str, address: int, flags: int) -> _MethodDef:
     return _MethodDef(name.encode(), address, flags, None)
 
@@ -39,11 +39,11 @@ def builtin(name: str, address: int, flags: int, owner: Any) -> Callable[..., An
     ----------
     name : str
     address : int
-        The address of the C function. Its result is a new reference, or 0 with an error set.
+        The address of the C function, which returns a new reference, or 0 with an error set.
     flags : int
         `METH_O` or `METH_FASTCALL`.
     owner : object
-        The first argument of each call, which the function keeps alive.
+        The first argument of every call; the function keeps it alive.
     """
     method = ctypes.addressof(_method(name, address, flags))
     made: Callable[..., Any] = _new_function()(method, owner, None)
@@ -57,13 +57,13 @@ def _new_function() -> Any:
 
 
 def keep_forever(owner: Any) -> Any:
-    """Keep an object to the end of the process: finalizers that split may run very late."""
+    """Keep an object until the process ends: finalizers that split may run very late."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
     return owner
 
 
 @functools.cache
 def python_functions() -> dict[str, int]:
-    """Return the addresses of the functions of Python that kernels call."""
+    """Return the addresses of the CPython functions that kernels call."""
     found = {name: getattr(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
     return {name: ctypes.cast(at, ctypes.c_void_p).value or 0 for name, at in found.items()}

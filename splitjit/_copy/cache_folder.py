@@ -1,4 +1,4 @@
-"""Which folder holds the object files of kernels."""
+"""The folder for the kernels' object files."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 from splitjit._kernels import table
 
 SOURCE = os.path.dirname(table.__file__)
-"""The folder of the source of the kernels."""
+"""The folder of the kernels' source."""
 
 
 def folder() -> str:
     """Return the cache folder.
 
-    It is ``NUMBA_CACHE_DIR`` if that is set, else the ``__pycache__`` beside the source, else a
-    folder of the user, as for Numba's own cache.
+    Like Numba's own cache, it is in ``NUMBA_CACHE_DIR`` if that is set, else in the
+    ``__pycache__`` beside the source, else in the user's cache folder.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
@@ -27,7 +27,7 @@ def folder() -> str:
 
 
 def user_cache() -> str:
-    """Return the folder for the caches of this user."""
+    """Return this user's cache folder."""
     if sys.platform == "win32":
         return os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
     if sys.platform == "darwin":

@@ -1,12 +1,12 @@
-"""The copy of arrays by compiled code: a loop copies, and builtin functions check and make arrays.
+"""Copy arrays with compiled code: a loop copies, and builtin functions check and make arrays.
 
-A copy of 10 KB takes 0.2 µs. Checks in Python take 6 µs, because each attribute of an array is a
-Python object, and NumPy takes 0.3 µs to make a part. The builtin functions of
-`splitjit._kernels.entry` read the fields of arrays and lists in memory, and make arrays by NumPy's
-C functions in 0.1 µs. If an array is not as expected, they copy nothing, and Python decides.
+Copying 10 KB takes 0.2 µs. Checks in Python take 6 µs, because each array attribute is a Python
+object, and NumPy takes 0.3 µs to make a part. The builtin functions of `splitjit._kernels.entry`
+read array and list fields straight from memory, and make arrays through NumPy's C API in 0.1 µs.
+If an array is not as expected, they copy nothing, and Python decides.
 
-While compiled code makes objects, Python may collect garbage, and a finalizer may drop the recipe.
-So the ``self`` of each builtin function is the record, which owns all that compiled code reads.
+Making objects may start the garbage collector, and a finalizer may drop the recipe. So the
+``self`` of each builtin function is the record, which owns everything that compiled code reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FLAGS = {"fresh": METH_O, "fresh_checked": METH_O, "check": METH_O}
 
 
 class _Record(np.ndarray):
-    """What compiled code expects of arrays, see `Expected`; it keeps alive what the words address.
+    """An `Expected` record in memory, which keeps everything that it points to alive.
 
     Attributes
     ----------
@@ -44,19 +44,19 @@ class _Record(np.ndarray):
 
 
 class Compiled:
-    """The copy of arrays of one plan, dtype and strides.
+    """Copies arrays of one plan, dtype and strides.
 
     Attributes
     ----------
     block : BlockLayout
-        The block of fresh parts.
+        The layout of the block that holds fresh parts.
     layout : CopyLayout
-        The copy to this block.
+        The layout of the copy to this block.
     fresh : callable
         ``fresh(x)`` copies `x` to new parts in one block, each aligned to a cache line, and
         returns them in a list. If `x` is not as expected, the list is empty.
     fresh_checked : callable
-        The same for an array of the expected shape and strides, and of an equal dtype.
+        The same for an array known to have the expected shape and strides, and an equal dtype.
     into : callable
         ``into(x, outputs)`` copies `x` to the arrays of the list `outputs`, and returns
         whether it did. If an array is not as expected, or if two arrays may share memory,
@@ -78,7 +78,7 @@ class Compiled:
         self.layout = fresh_layout(plan, strides, dtype.itemsize)
         shortest = int(self.layout.rows[:, table.RUN].min())
         self._stream = int(self._nbytes >= stream_from(shortest))
-        # Threads read the layout of a call, so a call at the same time needs another one.
+        # Threads read a call's layout while it runs, so concurrent calls need one each.
         self._layouts: list[CopyLayout] = []
         self.fresh = lambda x: []
         self.fresh_checked = self._fresh_by_python
@@ -86,7 +86,7 @@ class Compiled:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether stores of long runs bypass the cache, since the array is large."""
+        """Whether stores of long runs bypass the cache because the array is large."""
         return bool(self._stream)
 
     def loop_for(self, layout: CopyLayout) -> str:
@@ -180,13 +180,13 @@ class Compiled:
         source : int
             The address of the first element of the source.
         target : int
-            The address from which the target offsets of the layout count.
+            The address that the layout's target offsets are relative to.
         layout : CopyLayout
 
         Returns
         -------
         bool
-            False if the loop for this layout is not loaded; then nothing has been copied.
+            False, and nothing is copied, if the loop for this layout is not loaded.
         """
         loop = self._loop
         if layout.loop != self.layout.loop:  # some outputs have gaps

@@ -1,8 +1,8 @@
-"""How many cores this process may use now: affinity and container quota; their cache.
+"""How many cores this process may use now (affinity, container quota), and their cache.
 
-Numba counts the cores once, when a process imports it. The affinity may change after
-that, and Numba does not read a container's CPU quota. A parallel copy on more threads
-than cores is slower than a copy on one thread, because all threads wait for the last.
+Numba counts the cores once, on import. The affinity may change after that, and Numba
+ignores a container's CPU quota. A parallel copy on more threads than cores is slower
+than a copy on one thread, because all threads wait for the last.
 
 Only Linux provides all of these numbers. On other systems, and if a file is missing or
 malformed, the functions here report no limit.
@@ -23,18 +23,18 @@ class Cores(NamedTuple):
     Attributes
     ----------
     counted : int
-        Cores of the machine, as `os.cpu_count` counts them.
+        Cores of the machine, from `os.cpu_count`.
     affinity : int
-        Cores on which the system may run this process now.
+        Cores that this process may run on now.
     quota : float or None
-        Cores' worth of time that the control groups grant, None if unlimited.
+        Cores' worth of time granted by the control groups; None if unlimited.
     numba_threads : int
         Numba's number of threads.
     usable : int
         The smallest limit. The quota is rounded down, but to at least 1.
     limited_by : str
         The name of the smallest limit: ``"cores"``, ``"Numba"``, ``"affinity"`` or
-        ``"quota"``; the first of these names if several limits are equal.
+        ``"quota"``; the first of these on a tie.
     """
 
     counted: int
@@ -56,7 +56,7 @@ def usable(now: float) -> int:
     Returns
     -------
     int
-        The number of cores of the affinity, or the quota if it is smaller; at least 1.
+        The number of cores in the affinity mask, or the quota if smaller; at least 1.
     """
     return min(affinity(), _whole(_quota_at(int(now))))
 
@@ -67,18 +67,18 @@ def _quota_at(second: int) -> float | None:
 
 
 def _whole(quota: float | None) -> int:
-    # Round down: with a quota of 1.5, two threads use up their time of each period of 100 ms
-    # in 75 ms, and then the system stops them for 25 ms.
+    # Round down: with a quota of 1.5, two threads use up each 100 ms period's time in 75 ms,
+    # and the system then stops them for 25 ms.
     return sys.maxsize if quota is None else max(int(quota), 1)
 
 
 def describe(numba_threads: int) -> Cores:
-    """Return all limits as they are now, and the name of the smallest one.
+    """Return the current limits, and the name of the smallest one.
 
     Parameters
     ----------
     numba_threads : int
-        What `numba.get_num_threads` returns.
+        The result of `numba.get_num_threads`.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def describe(numba_threads: int) -> Cores:
 
 
 def affinity() -> int:
-    """Return on how many cores the system may run this thread now."""
+    """Return how many cores this thread may run on now."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         with contextlib.suppress(OSError):
             return len(os.sched_getaffinity(0)) or 1
@@ -106,11 +106,11 @@ def affinity() -> int:
 
 
 def quota(root: str = "/") -> float | None:
-    """Return how many cores' worth of time the control groups grant to this process.
+    """Return how many cores' worth of time the control groups grant this process.
 
-    A group of version 2 has a file ``cpu.max`` with a quota and a period. A group of
-    version 1 has ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``. The groups above the
-    group of this process limit it, too, so the smallest quota counts.
+    Version 2 groups have a quota and a period in ``cpu.max``, version 1 groups in
+    ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``. Parent groups limit the process,
+    too, so the smallest quota counts.
 
     Parameters
     ----------
@@ -136,10 +136,10 @@ def quota(root: str = "/") -> float | None:
 
 
 def _folders(mount: str, controllers: str, path: str) -> list[str]:
-    """Return the folders of a group and of all groups above it.
+    """Return the folders of a group and its ancestors.
 
-    In a container, `path` may be valid only outside of the container. Then the mount
-    itself is the folder of the container's group.
+    In a container, `path` may be valid only outside it. The container's group is then the
+    mount itself.
     """
     if not controllers:
         mounts = {mount, os.path.join(mount, "unified")}
@@ -188,7 +188,7 @@ def _ratio(text: str) -> float | None:
 
 @functools.cache
 def cache_bytes(root: str = "/") -> int:
-    """Return the size of the L3 cache in bytes, 0 if it is unknown."""
+    """Return the size of the L3 cache in bytes, or 0 if unknown."""
     size = _read(os.path.join(root, "sys/devices/system/cpu/cpu0/cache/index3/size")).strip()
     kibibytes = size.removesuffix("K")  # the unit that Linux writes
     return int(kibibytes) << 10 if size.endswith("K") and kibibytes.isdecimal() else 0

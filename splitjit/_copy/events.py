@@ -1,7 +1,6 @@
-"""Rare events for the logger ``splitjit``, at the level DEBUG.
+"""Rare events, logged to ``splitjit`` at level DEBUG.
 
-The standard library's logging is not imported here: a program that has not imported it has not
-configured it either, so nobody would read the messages.
+This module never imports logging: if the program has not imported it, nobody is listening.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import sys
 
 
 def debug(message: str, *arguments: object) -> None:
-    """Log a message about an event that takes longer than the call of this function."""
+    """Log an event; only for events that take longer than this call."""
     logging = sys.modules.get("logging")
-    if logging is not None and hasattr(logging, "getLogger"):  # else it is half imported
+    if logging is not None and hasattr(logging, "getLogger"):  # else it is only half imported
         logging.getLogger("splitjit").debug(message, *arguments)

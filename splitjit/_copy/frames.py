@@ -1,4 +1,4 @@
-"""What the threads of this process are doing, as far as loading a kernel must know."""
+"""Tell from the stacks of all threads whether loading a kernel is safe."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _IMPORTLIB = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
 
 
 def others_import() -> bool:
-    """Return whether another thread imports a module, or runs Numba or LLVM.
+    """Return whether another thread is importing a module, or is inside Numba or LLVM.
 
-    A child that is forked now would wait for ever for a lock that such a thread holds.
+    A child forked now would wait forever for a lock that such a thread holds.
     """
     here = get_ident()
     others = [frame for thread, frame in sys._current_frames().items() if thread != here]
@@ -22,7 +22,7 @@ def others_import() -> bool:
 def interrupts_import() -> bool:
     """Return whether this thread is in a signal handler or finalizer that interrupts an import.
 
-    Before Python 3.12, another import there would end the interrupted one by a KeyError.
+    Before Python 3.12, another import there would make the interrupted one fail with a KeyError.
     """
     frame = sys._getframe()
     while (caller := frame.f_back) is not None:

@@ -22,21 +22,21 @@ from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
 
 ALIGNMENT = 64
-"""Bytes to which every part of a block is aligned: a cache line, and the widest vector."""
+"""Alignment of each part in a block, in bytes: a cache line, and the widest vector."""
 
-_FEW = 8  # with this number of parts or fewer, indexing a stack is faster than its iterator
-_STACKED_FROM = 5  # fewer equal parts before unequal ones are made as fast one by one
-_SHORT = 1 << 10  # longer runs are read as fast in any order
-_MANY = 3  # two parts of single items are copied faster part by part
-_FEW_ITEMS = 7  # past the cache, lines of fewer items are collected faster than tiles transposed
+_FEW = 8  # up to this many parts, indexing a stack is faster than iterating over it
+_STACKED_FROM = 5  # for fewer equal parts before unequal ones, a stack gains nothing
+_SHORT = 1 << 10  # longer runs are read equally fast in any order
+_MANY = 3  # with fewer parts of single items, copying part by part is faster
+_FEW_ITEMS = 7  # in large arrays, collecting lines of fewer items beats transposing tiles
 
 
 class BlockLayout(NamedTuple):
     """The positions of a plan's parts in their block of memory.
 
-    Equal parts at the start of the block form a *stack*: one array, whose items
-    are the parts. NumPy gives the items of an array three times as fast as it
-    makes arrays one by one.
+    Equal parts at the start of the block form a *stack*: one array whose items
+    are the parts. Taking items from it is three times as fast as making arrays
+    one by one.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class BlockLayout(NamedTuple):
     def parts(
         self, memory: Any, dtype: np.dtype, start: int
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Make the parts as arrays in a buffer, `memory`; the block starts at byte `start`.
+        """Make the parts in the buffer `memory`, where the block starts at byte `start`.
 
         Return the array that is the base of all parts, and the parts.
         """
@@ -74,7 +74,7 @@ class BlockLayout(NamedTuple):
 
 
 def block_layout(plan: Plan, itemsize: int) -> BlockLayout:
-    """Lay out the block of a plan's parts, each aligned to `ALIGNMENT` bytes; the plan keeps it."""
+    """Lay out a plan's parts in a block, aligned to `ALIGNMENT` bytes; cached in the plan."""
     key = "block", itemsize
     layout: BlockLayout | None = plan._kept.get(key)
     if layout is None:
@@ -100,7 +100,7 @@ def _block_layout(plan: Plan, itemsize: int) -> BlockLayout:
 
 
 def _count_stacked(plan: Plan) -> tuple[int, int]:
-    """Return how many of the first parts form a stack, and their size along the axis."""
+    """Return how many leading parts form a stack, and their size along the axis."""
     if not plan._count:
         return 0, 0
     size = plan._part(0)[1]
@@ -109,7 +109,7 @@ def _count_stacked(plan: Plan) -> tuple[int, int]:
     else:
         equal = sum(1 for _ in itertools.takewhile(lambda other: other == size, plan.sizes))
     stacked = equal == plan._count or equal >= _STACKED_FROM
-    if not stacked or len(plan.shape) == table.MAX_RANK:  # a stack has one dim more
+    if not stacked or len(plan.shape) == table.MAX_RANK:  # a stack has one more dim
         return 0, size
     return equal, size
 
@@ -120,7 +120,7 @@ def _aligned(nbytes: Any) -> Any:
 
 
 def _sizes(plan: Plan) -> np.ndarray:
-    """Return the sizes of the parts as an array; the plan keeps no tuple for that."""
+    """Return the part sizes as an array, without making the plan keep a tuple."""
     return np.fromiter(plan._each_size(), np.int64, plan._count)
 
 
@@ -132,12 +132,12 @@ class CopyLayout:
     loop : str
         The loop that copies. "copy" copies runs one after another. "transpose"
         is for runs that are adjacent in a part but far apart in the source,
-        where runs of another dim are nearer. "deinterleave" is for single
-        small items that the parts take from the source in turn.
+        where runs of another dim are nearer. "deinterleave" is for small items
+        of the parts that are interleaved in the source.
     record : ndarray of int64
         The layout record, see `splitjit._kernels.table`.
     address : int
-        The address of the record, valid as long as this object exists.
+        The address of the record, valid while this object exists.
     """
 
     __slots__ = ("address", "loop", "record")
@@ -152,23 +152,23 @@ class CopyLayout:
 
     @property
     def rows(self) -> np.ndarray:
-        """The rows of the parts that are not empty, a view of shape (n, 4 + 2 * dims)."""
+        """The rows of the non-empty parts, a view of shape (n, 4 + 2 * dims)."""
         dims = int(self.record[table.DIMS])
         return self.record[table.HEADER + dims :].reshape(-1, table.row_words(dims))
 
     def copy(self) -> CopyLayout:
-        """Return an equal layout with a record of its own."""
+        """Return an equal layout with its own record."""
         return CopyLayout(self.loop, self.record.copy())
 
     def to(self, plan: Plan, addresses: Sequence[int]) -> CopyLayout:
-        """Return the same copy to contiguous parts at given addresses, one for each part."""
+        """Return the layout of the same copy to contiguous parts at given addresses."""
         layout = self.copy()
         layout.rows[:, table.TARGET_OFFSET] = np.array(addresses, np.int64)[_sizes(plan) > 0]
         return layout
 
 
 class _Dim(NamedTuple):
-    """A dim of a copy. Each array here has one element for each part."""
+    """A dim of a copy. Each array has one element per part."""
 
     extents: np.ndarray
     source_stride: int
@@ -176,7 +176,7 @@ class _Dim(NamedTuple):
 
 
 def fresh_layout(plan: Plan, strides: tuple[int, ...], itemsize: int) -> CopyLayout:
-    """Lay out the copy of a source with these strides to the parts of a block.
+    """Lay out the copy from a source with these strides to the parts of a block.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def fresh_layout(plan: Plan, strides: tuple[int, ...], itemsize: int) -> CopyLay
     Returns
     -------
     CopyLayout
-        Target offsets count from the start of the block, see `allocate_parts`.
+        Target offsets are relative to the start of the block; see `allocate_parts`.
     """
     sizes = _sizes(plan)
     shape = np.repeat(np.array(plan.shape, np.int64)[:, None], plan._count, axis=1)
@@ -205,7 +205,7 @@ def fresh_layout(plan: Plan, strides: tuple[int, ...], itemsize: int) -> CopyLay
 def strided_layout(
     plan: Plan, strides: tuple[int, ...], itemsize: int, parts: Sequence[np.ndarray]
 ) -> CopyLayout:
-    """Lay out the copy of a source with these strides to given parts of any strides.
+    """Lay out the copy from a source with these strides to given parts of any strides.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def strided_layout(
     itemsize : int
         Bytes of an element.
     parts : sequence of ndarray
-        The arrays for the parts; `check_out` has accepted them.
+        The arrays for the parts, already accepted by `check_out`.
 
     Returns
     -------
@@ -274,15 +274,15 @@ def _layout(
 
 
 def _merge(dims: list[_Dim], run: np.ndarray) -> tuple[np.ndarray, list[_Dim]]:
-    """Merge dims whose steps form one even sequence, and contiguous dims into `run`.
+    """Merge dims that step evenly into one, and contiguous dims into `run`.
 
-    Return the run of each part and the dims that remain, at least one. The dims
+    Return the run of each part and the remaining dims, at least one. The dims
     are in the target's memory order, outermost dim first.
     """
     # Drop dims of extent 1: their strides do not matter.
     dims = [dim for dim in dims if np.any(dim.extents != 1)]
-    # The sort keeps the order of dims with equal strides, such as an axis of length 1 in a
-    # part and the dim before the axis.
+    # The sort is stable: it keeps the order of dims with equal strides, such as an axis of
+    # length 1 in a part and the dim before it.
     dims.sort(key=lambda dim: abs(int(dim.target_strides[0])), reverse=True)
     merged: list[_Dim] = []  # innermost first
     for dim in reversed(dims):
@@ -327,7 +327,7 @@ def _loop(dims: list[_Dim], run: np.ndarray, source_offsets: np.ndarray, nbytes:
     if np.all(run == item) and step == n * item and np.all(np.diff(source_offsets) == item):
         if (n, item) in table.INTERLEAVED:
             return "deinterleave"
-        # A row shorter than the vector of a transposed tile is copied faster part by part.
+        # Rows shorter than the vector of a transposed tile are copied faster part by part.
         if item in (1, 2, 4, 8, 16) and n >= _MANY and n * item >= table.TILE:
             is_collected = item in table.COLLECTED and n < _FEW_ITEMS
             return "copy" if is_collected and nbytes >= stream_from(item) else "transpose"

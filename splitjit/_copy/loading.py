@@ -1,8 +1,8 @@
-"""Load compiled kernels: link the objects in the cache, and compile those that are missing.
+"""Load kernels: link the object files in the cache, and compile the missing ones.
 
-To link an object takes llvmlite alone, in 60 ms with the import of llvmlite and 1 ms after it.
-Only to compile one takes Numba, once in the life of an installation. While another thread loads,
-or if nothing can be loaded, NumPy copies.
+Linking needs only llvmlite: 60 ms including its import, 1 ms afterwards. Compiling needs Numba,
+but only once per installation. While another thread is loading, or if nothing can be loaded,
+NumPy copies.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from splitjit._copy.frames import interrupts_import, others_import
 from splitjit._kernels.table import KERNELS
 
 _RETRY_AFTER = 0.01
-"""Seconds after which a split tries again to load, if another thread was importing llvmlite."""
+"""Seconds before a split tries again to load, if another thread was importing llvmlite."""
 
 _SECONDS = 0.05
-"""What loading takes in a process that has not imported llvmlite."""
+"""Seconds that loading takes in a process that has not imported llvmlite."""
 _SECONDS_IF_IMPORTED = 0.005
 _FEW = 16
-"""Copies like the present one that are still expected. So a large array loads kernels at once."""
+"""How many more copies like the current one to expect, so that one large array loads kernels."""
 
 
 class _Loader:
@@ -38,27 +38,27 @@ class _Loader:
     Attributes
     ----------
     is_forked_child : bool
-        Whether this process is a forked child, whose threads the fork did not copy.
+        Whether this process is a forked child, which inherits no threads.
     compiled : list of str
-        The kernels that this process compiled, because the cache did not have them.
+        The kernels that this process compiled because they were not cached.
     """
 
     def __init__(self) -> None:
         self.is_forked_child = False
         self.compiled: list[str] = []
         self._may_load = self._may_child_load = True
-        self._lost = 0.0  # seconds by which NumPy's copies took longer than compiled ones would
+        self._lost = 0.0  # seconds that compiled copies would have saved so far
         self._loaded: dict[str, dict[str, int]] = {}  # the C functions of each kernel
-        self._not_before: dict[str, float] = {}  # when to try again to load a kernel
-        # The threads in `load`; the first one loads. This is a list, not a lock, because Ctrl-C
-        # between the `acquire` of a lock and its `try` would leave the lock taken.
+        self._not_before: dict[str, float] = {}  # when to retry loading a kernel
+        # The threads in `load`; the first one loads. A list rather than a lock, because Ctrl-C
+        # between `acquire` and `try` would leave a lock taken.
         self._loading: list[int] = []
 
     def pays(self, gain: float) -> bool:
         """Count a copy that kernels would make `gain` seconds faster; return whether to load them.
 
-        It pays when the copies of this process have lost about as much time as loading takes, or
-        will have lost it after a few more copies like this one.
+        Loading pays once this process's copies have lost about as much time as loading takes, or
+        will have after a few more copies like this one.
         """
         if self._loaded:
             return True
@@ -87,14 +87,14 @@ class _Loader:
         name : str
             One of `splitjit._kernels.table.KERNELS`.
         symbols : mapping of str to int, optional
-            Addresses of C functions that the kernel calls, beside those of C and Python.
+            Addresses of C functions that the kernel calls, besides those of C and Python.
         wait : bool, default False
             Whether to wait while another thread loads a kernel.
 
         Returns
         -------
         dict or None
-            None if the kernel cannot be loaded now; then NumPy copies.
+            None if the kernel cannot be loaded now, so that NumPy must copy.
         """
         functions = self._loaded.get(name)
         if functions is not None or not self._may_try(name, wait):
@@ -105,14 +105,14 @@ class _Loader:
             while wait and self._loading[0] != thread:
                 time.sleep(0.001)
             if self._loading[0] != thread or self._loading.count(thread) > 1:
-                return None  # another thread loads, or a signal handler interrupted this one
+                return None  # another thread is loading, or a signal handler interrupted this one
             if name not in self._loaded:
                 self._loaded[name] = self._load(name, symbols or {}, wait)
             return self._loaded[name]
-        except (ImportError, AttributeError, BlockingIOError) as error:  # others are at work
+        except (ImportError, AttributeError, BlockingIOError) as error:  # others are busy with it
             self._not_before[name] = time.monotonic() + _RETRY_AFTER
             debug("the kernel %s cannot be loaded now: %r", name, error)
-        except Exception as error:  # no defect of a compiler or a disk may fail a split
+        except Exception as error:  # a broken compiler or disk must not fail a split
             self._not_before[name] = float("inf")
             debug("the kernel %s cannot be loaded: %r", name, error)
         finally:
@@ -122,15 +122,15 @@ class _Loader:
     def load_here(self, name: str) -> dict[str, int]:
         """Return the C functions of a kernel; load them in this thread without waiting for others.
 
-        Compiled code of users needs them while this thread has Numba's lock, for which another
-        thread in `load` may wait. An error of the compiler is raised.
+        Users' compiled code needs them while this thread holds Numba's lock, and another thread
+        in `load` may be waiting for that lock. Compiler errors are raised.
         """
         if name not in self._loaded:
             self._loaded[name] = self._load(name, {}, wait=True, has_lock=True)
         return self._loaded[name]
 
     def has_failed(self, name: str) -> bool:
-        """Return whether a kernel could not be loaded, so that only `warmup` tries again."""
+        """Return whether loading a kernel failed for good, so that only `warmup` tries again."""
         return self._not_before.get(name) == float("inf")
 
     def _may_try(self, name: str, wait: bool) -> bool:
@@ -165,13 +165,13 @@ class _Loader:
         self._may_child_load = self._may_load and not others_import()
 
     def after_fork(self) -> None:
-        """Go on in a forked child."""
+        """Reset what does not survive a fork."""
         self.is_forked_child, self._may_load = True, self._may_child_load
         self._loading = [thread for thread in self._loading if thread == get_ident()]
 
 
 def never_compiles() -> bool:
-    """Return whether Numba would compile nothing, as with ``NUMBA_DISABLE_JIT=1``."""
+    """Return whether compilation is disabled, as with ``NUMBA_DISABLE_JIT=1``."""
     config = getattr(sys.modules.get("numba"), "config", None)
     if config is not None:
         return bool(config.DISABLE_JIT)
@@ -179,7 +179,7 @@ def never_compiles() -> bool:
 
 
 def _link(name: str, code: bytes, symbols: Mapping[str, int]) -> dict[str, int]:
-    """Link an object into this process, where it stays to the end."""
+    """Link an object into this process for good."""
     import llvmlite.binding as llvm
 
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()

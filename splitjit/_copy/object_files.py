@@ -1,9 +1,9 @@
-"""The object files of kernels in the cache folder.
+"""The kernels' object files in the cache folder.
 
 A kernel is the file ``NAME-DIGEST.o``: a magic line, a SHA-256, and the object. The digest covers
 the source of all kernels, the versions of Python, NumPy and llvmlite, and the processor. The
-SHA-256 covers the name of the file and the object. So no process runs damaged code, or code of
-another version or for another processor, even if somebody renames files.
+SHA-256 covers the file's name and the object. So code that is damaged, or made for another version
+or processor, never runs, even if somebody renames files.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from splitjit._plan import rules
 
 _MAGIC = b"splitjit kernel 1\n"
 _PATIENCE = 60.0
-"""Seconds after which a mark was left by a process that has ended."""
+"""Seconds after which a mark counts as left behind by a dead process."""
 
 
 def read(name: str) -> bytes | None:
-    """Return the object of a kernel, or None if the cache has no whole one."""
+    """Return the object of a kernel, or None if the cache has no intact one."""
     source = path(name)
     try:
         with open(source, "rb") as file:
@@ -42,7 +42,7 @@ def read(name: str) -> bytes | None:
 
 
 def write(name: str, code: bytes) -> None:
-    """Put the object of a kernel into the cache, if the system allows it."""
+    """Cache the object of a kernel, if the system allows it."""
     target = path(name)
     unfinished = f"{target}.{os.urandom(8).hex()}"
     try:
@@ -58,7 +58,7 @@ def write(name: str, code: bytes) -> None:
 
 @contextlib.contextmanager
 def compiling(name: str) -> Iterator[None]:
-    """Mark that this process compiles a kernel; raise BlockingIOError if another one does so."""
+    """Mark a kernel as being compiled; raise BlockingIOError if another process compiles it."""
     mark = f"{path(name)}.compiling"
     with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
         if time.time() - os.stat(mark).st_mtime < _PATIENCE:
@@ -75,8 +75,8 @@ def compiling(name: str) -> Iterator[None]:
 
 
 def _sealed(target: str, code: bytes) -> bytes:
-    """Return what the file of an object holds."""
-    import hashlib  # here, as `import splitjit` alone does not need it
+    """Return the contents of an object's file."""
+    import hashlib  # here, because `import splitjit` does not need it
 
     return _MAGIC + hashlib.sha256(os.path.basename(target).encode() + code).digest() + code
 

@@ -13,17 +13,17 @@ from splitjit._copy.loading import LOADER, never_compiles
 
 
 def assign(targets: Sequence[np.ndarray], parts: Sequence[np.ndarray]) -> bool:
-    """Assign each part to its target, by the compiled loop if the program uses Numba.
+    """Assign each part to its target with the compiled loop, if the program uses Numba.
 
     Parameters
     ----------
     targets, parts : sequence of ndarray
-        As many targets as parts, of equal shapes and dtypes.
+        Equally many, with equal shapes and dtypes.
 
     Returns
     -------
     bool
-        False if the loop is not compiled; then nothing has been assigned.
+        False, and nothing is assigned, if the loop is not compiled.
     """
     if not assign_loop.cache_info().currsize and not hasattr(sys.modules.get("numba"), "prange"):
         return False
@@ -36,7 +36,7 @@ def assign(targets: Sequence[np.ndarray], parts: Sequence[np.ndarray]) -> bool:
 
 @functools.cache
 def assign_loop() -> Callable[[Iterator[Any]], None] | None:
-    """Compile the object-mode loop, see `splitjit._kernels.assign`; return None if it cannot be."""
+    """Compile the loop of `splitjit._kernels.assign`; return None if Numba cannot compile now."""
     if never_compiles() or LOADER.is_forked_child:
         return None
     from splitjit._kernels import assign

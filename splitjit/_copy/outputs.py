@@ -1,4 +1,4 @@
-"""The arrays that parts are written to: check `out`, and find memory that arrays share."""
+"""Check the arrays that parts are written to, and find arrays that share memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _shape, _dtype = operator.attrgetter("shape"), operator.attrgetter("dtype")
 
 
 class Targets(NamedTuple):
-    """Arrays that the parts of a plan can be written to; made by `check_out`.
+    """Checked arrays for the parts of a plan; made by `check_out`.
 
     Attributes
     ----------
@@ -28,8 +28,8 @@ class Targets(NamedTuple):
     parts : list of ndarray
         The same memory as base-class arrays, whose attributes no subclass overrides.
     addresses : tuple of int or None
-        The address of each part if all parts are C-contiguous. The plan gives
-        their shapes, so these addresses determine which memory the parts use.
+        The address of each part if all parts are C-contiguous. The plan fixes their shapes, so the
+        addresses determine the memory that they use.
     """
 
     given: list[np.ndarray]
@@ -40,9 +40,8 @@ class Targets(NamedTuple):
 def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
     """Return the arrays of `out`; refuse an `out` that does not fit the plan and the dtype.
 
-    This function does not compare the memory of the arrays: `check_apart` finds
-    arrays that share memory with each other, and `check_source` finds arrays that
-    share memory with the source.
+    Shared memory is not checked here: `check_apart` finds arrays that share memory
+    with each other, `check_source` those that share memory with the source.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
     dtype : dtype
         The dtype of the array to split.
     out : sequence of ndarray
-        One writeable array a part, of the part's shape and of `dtype`, whose
+        One writeable array per part, with the part's shape and `dtype`, whose
         elements do not overlap.
 
     Returns
@@ -63,7 +62,7 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
     SplitError, SplitTypeError
         If one of these rules is broken.
     """
-    given = sequence(out)  # once: a sequence may give other arrays the next time
+    given = sequence(out)  # only once: a sequence may give other arrays next time
     if given is None:
         received = f"out of type {kind_of(out)}"
         raise SplitTypeError("split", received, "must be a sequence of ndarrays")
@@ -75,9 +74,9 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
 
 
 def addresses_of(plan: Plan, dtype: np.dtype, given: Sequence[Any]) -> tuple[int, ...] | None:
-    """Return the addresses of outputs, or None unless all are fitting, C-contiguous ndarrays.
+    """Return the addresses of outputs, or None unless all are C-contiguous ndarrays that fit.
 
-    Each `map` compares all outputs in C. A loop of Python would take twice the time.
+    Each `map` compares all outputs in C. A Python loop would take twice as long.
     """
     count = plan._count
     if (
@@ -87,7 +86,7 @@ def addresses_of(plan: Plan, dtype: np.dtype, given: Sequence[Any]) -> tuple[int
     ):
         try:
             return tuple(map(addressof, map(from_buffer, given)))
-        except (TypeError, ValueError):  # neither writeable nor C-contiguous, or a foreign dtype
+        except (TypeError, ValueError):  # read-only, strided, empty or foreign dtype
             return None
     return None
 
@@ -141,8 +140,8 @@ def _refused_part(
 def check_apart(parts: list[np.ndarray]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Refuse parts that share an element; interleaved memory is fine.
 
-    Return the starts and the stops of the address ranges in which the parts lie. The ranges are
-    sorted and do not overlap: parts with overlapping ranges share one range.
+    Return the starts and stops of the address ranges that the parts occupy, sorted; overlapping
+    ranges are merged.
     """
     starts: list[int] = []
     stops: list[int] = []

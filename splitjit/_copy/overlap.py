@@ -1,4 +1,4 @@
-"""Which arrays share memory: in linear time for parts of one array, by NumPy's solver otherwise."""
+"""Find arrays that share memory: in linear time for parts of one array, else by NumPy's solver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_WORK = 10**6
 
 
 def share_memory(a: np.ndarray, b: np.ndarray) -> bool:
-    """Return whether two arrays share an element, or whether that is too hard to find out."""
+    """Return whether two arrays share an element; True if that is too hard to find out."""
     try:
         return np.shares_memory(a, b, max_work=_MOST_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
@@ -36,8 +36,8 @@ def overlaps_itself(array: np.ndarray) -> bool:
     start, stop = byte_bounds(array)
     if array.nbytes > stop - start:
         return True
-    # Two elements that share memory differ first in the index of some dim. Move both until one
-    # is the first item of this dim, and the dims before it are at their first items.
+    # The indices of two elements that share memory first differ in some dim. Shift both
+    # elements until all indices before it are 0, and one of the two indices in it is 0.
     while array.ndim:
         if share_memory(array[:1], array[1:]):
             return True
@@ -47,10 +47,10 @@ def overlaps_itself(array: np.ndarray) -> bool:
 
 # ---- pairs of parts ------------------------------------------------------------------------
 #
-# Parts of one array are boxes in a grid. The strides of all parts are the steps of the grid:
-# the address of a byte, counted from the first part, is a number with one digit for each step,
-# and a rest. If each part spans an interval of each digit, two parts share a byte exactly if
-# they share digits in all intervals:
+# Parts of one array are boxes in a grid whose steps are the strides of all parts. A byte's
+# offset from the first part is a number with one digit per step, and a rest. If each part spans
+# an interval in each digit, two parts share a byte exactly if their intervals overlap in all
+# digits:
 #
 #     x[:, 0:2] and x[:, 2:5] of an array of shape (4, 9) and 8-byte items
 #     steps             72       8     rest
@@ -59,7 +59,7 @@ def overlaps_itself(array: np.ndarray) -> bool:
 
 
 class _Box(NamedTuple):
-    """The intervals of the digits of a part, and the number of the part."""
+    """A part's interval in each digit, and the number of the part."""
 
     intervals: tuple[tuple[int, int], ...]
     part: int
@@ -78,7 +78,7 @@ def find_shared(parts: list[np.ndarray]) -> tuple[int, int] | None:
 
 
 def _boxes(parts: list[np.ndarray], group: list[int]) -> list[_Box]:
-    """Return the boxes of parts in the grid of their strides, or nothing if some do not fit."""
+    """Return the boxes of parts in the grid of their strides, or no boxes if some do not fit."""
     extents = [
         {
             abs(stride): extent
@@ -100,14 +100,14 @@ def _boxes(parts: list[np.ndarray], group: list[int]) -> list[_Box]:
         end = intervals[-1][1]
         for step, (_, stop) in zip(reversed(steps), reversed(intervals[:-1]), strict=True):
             if end > step:
-                return []  # the part spans two items of a greater digit
+                return []  # the part reaches into the next item of a larger step
             end += (stop - 1) * step
         boxes.append(_Box(tuple(intervals), i))
     return boxes
 
 
 def _apart(boxes: list[_Box]) -> Iterator[list[_Box]]:
-    """Yield groups of boxes that no digit separates. Boxes of two groups share nothing."""
+    """Yield groups of boxes that no digit separates. Boxes of different groups share nothing."""
     pending = [boxes]
     while pending:
         group = pending.pop()
@@ -121,7 +121,7 @@ def _apart(boxes: list[_Box]) -> Iterator[list[_Box]]:
 
 
 def _groups(boxes: list[_Box], d: int) -> Iterator[list[_Box]]:
-    """Yield groups of boxes whose intervals of digit d overlap, directly or by others."""
+    """Yield groups of boxes whose intervals in digit d overlap, directly or through others."""
     group: list[_Box] = []
     end = 0
     for box in sorted(boxes, key=lambda box: box.intervals[d]):

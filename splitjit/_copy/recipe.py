@@ -1,6 +1,6 @@
 """From a plan and an array to parts.
 
-A `Recipe` is how arrays of one plan, dtype and strides are copied. The plan keeps its recipes,
+A `Recipe` knows how to copy arrays of one plan, dtype and strides. The plan caches its recipes,
 so later calls need a single lookup. A recipe copies in one of two ways:
 
 ============  ===================================================================
@@ -8,8 +8,8 @@ so later calls need a single lookup. A recipe copies in one of two ways:
 `Compiled`    a compiled loop copies; builtin functions check and make the arrays
 ============  ===================================================================
 
-A recipe begins with NumPy. It counts how much faster its copies would be if they were compiled
-(`crossovers`), and changes to compiled code when they have lost what the change takes.
+A recipe starts with NumPy. It adds up the time that compiled copies would have saved
+(`crossovers`), and switches to compiled code once that exceeds the cost of switching.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError
 
 _SECONDS = 5e-5
-"""What it takes to lay out a copy and to make its builtin functions."""
+"""Seconds to lay out a copy and make its builtin functions."""
 
 
 def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
@@ -67,13 +67,13 @@ def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
 
 
 def run_all(plan: Plan, copies: Sequence[tuple[np.ndarray, Sequence[np.ndarray]]]) -> None:
-    """Split several arrays into existing arrays. All checks come before anything is written.
+    """Split several arrays into existing arrays. Nothing is written before all checks pass.
 
     Parameters
     ----------
     plan : Plan
     copies : sequence of (ndarray, sequence of ndarray)
-        Sources, and the arrays for their parts. No two of all these arrays share memory.
+        Sources, and the arrays for their parts, which may share memory with no other array.
     """
     targets = [check_out(plan, x.dtype, out).parts for x, out in copies]
     written = [part for parts in targets for part in parts]
@@ -85,7 +85,7 @@ def run_all(plan: Plan, copies: Sequence[tuple[np.ndarray, Sequence[np.ndarray]]
 
 
 def check_shape(plan: Plan, shape: tuple[int, ...]) -> None:
-    """Refuse an array of another shape than the plan's."""
+    """Refuse an array whose shape is not the plan's."""
     if shape != plan.shape:
         raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
 
@@ -96,27 +96,27 @@ def _views(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
 
 
 def recipe_of(plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> Recipe:
-    """Return the recipe for arrays of a dtype and strides; the plan keeps it."""
+    """Return the recipe for arrays of a dtype and strides; cached in the plan."""
     try:
         recipe: Recipe | None = plan._kept.get((dtype, strides))
-    except Exception:  # a StringDType has a hash only if its na_object has one
+    except Exception:  # a StringDType is hashable only if its na_object is
         recipe = None
     if recipe is None:
         recipe = Recipe(plan, dtype, strides)
-        if dtype.kind != "T":  # such a dtype owns the text of its array, which the plan would keep
+        if dtype.kind != "T":  # a StringDType owns its array's text, which the plan would keep
             keep(plan._kept, (dtype, strides), recipe, plan._count)
     return recipe
 
 
 class Outputs(NamedTuple):
-    """What a recipe knows of checked outputs: their addresses, and the layout of the copy.
+    """What a recipe remembers of checked outputs: their addresses, and the layout of the copy.
 
-    It refers to no array, so a recipe may keep it after the outputs are freed.
+    This refers to no array, so a recipe may keep it after the outputs are freed.
 
     Attributes
     ----------
     starts, stops : tuple of int
-        The outputs lie in these ranges of addresses; see `check_apart`.
+        The address ranges of the outputs; see `check_apart`.
     layout : CopyLayout or None
         None if NumPy copies.
     """
@@ -126,7 +126,7 @@ class Outputs(NamedTuple):
     layout: CopyLayout | None
 
     def meet(self, start: int, stop: int) -> bool:
-        """Return whether a range of addresses meets a range of the outputs."""
+        """Return whether an address range overlaps a range of the outputs."""
         i = bisect.bisect_right(self.stops, start)
         return i < len(self.starts) and self.starts[i] < stop
 
@@ -172,7 +172,7 @@ class Recipe:
         """Copy `x` to the arrays of `out`; refuse an `out` that does not fit."""
         if self.compiled is None:
             self.pays(x.dtype, given=True)
-        if type(out) is list:  # in a loop, these are mostly the outputs of an earlier call
+        if type(out) is list:  # in a loop, usually the outputs of an earlier call
             given = out.copy()
             addresses = addresses_of(self._plan, x.dtype, given)
             outputs = self._outputs.get(addresses) if addresses else None
@@ -185,7 +185,7 @@ class Recipe:
         return targets.given
 
     def to(self, targets: Targets) -> Outputs:
-        """Refuse targets that share memory; contiguous ones are checked only at their first use."""
+        """Refuse targets that share memory; contiguous ones are checked only on first use."""
         if targets.addresses is None:
             return self._checked(targets)
         outputs = self._outputs.get(targets.addresses)
@@ -204,7 +204,7 @@ class Recipe:
             self.slices.into(x, parts)
 
     def pays(self, dtype: np.dtype, *, given: bool) -> bool:
-        """Count a copy by NumPy; change to compiled code if that pays now. Return whether it did.
+        """Count a copy by NumPy; switch to compiled code if that now pays. Return whether it did.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class Recipe:
         self._lost += gain
         if not gain or self._lost < _SECONDS or not LOADER.pays(gain):
             return False
-        # Other threads may be here, too: what this thread has loaded is `candidate`.
+        # Other threads may replace `self._candidate` meanwhile, so this one loads a local.
         candidate = self._candidate or Compiled(self._plan, dtype, self._strides)
         self._candidate = candidate
         if candidate.load(self._plan, dtype, self._strides):
@@ -226,7 +226,7 @@ class Recipe:
         return self.compiled is not None
 
     def compiles(self, given: bool) -> bool:
-        """Return whether the next copy is compiled, as far as nobody else loads kernels now."""
+        """Return whether the next copy will be compiled, if no other thread is loading kernels."""
         gain = self._gains[given]
         would = gain > 0 and self._lost + gain >= _SECONDS and LOADER.would_pay(gain)
         return self.compiled is not None or would

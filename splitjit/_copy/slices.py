@@ -1,6 +1,6 @@
-"""The strategy by NumPy: its slices are copied one by one, or all at once.
+"""Copy with NumPy: slice by slice, or all slices at once.
 
-It copies small arrays, Python objects, and arrays of any size if no kernel can be loaded.
+This is for small arrays, Python objects, and arrays of any size if no kernel can be loaded.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from splitjit._kernels.table import MAX_RANK
 from splitjit._plan.plan import Plan
 
 _MANY_PARTS = 1 << 15
-"""A plan of more parts does not keep the indices of its parts for this strategy."""
+"""Plans of more parts do not keep the indices of their parts for this strategy."""
 
 _copy = np.ndarray.copy
 
 
 class Slices:
-    """The copy of arrays of one plan, dtype and strides by NumPy.
+    """Copies arrays of one plan, dtype and strides with NumPy.
 
     Attributes
     ----------
     cut : callable
-        Makes the parts of an array as views.
+        Returns the parts of an array as views.
     bits : dtype or None
-        The dtype as which NumPy copies records: it would copy them field by field, and
-        lose the bits between fields.
+        The dtype to copy records as: NumPy would copy them field by field, and lose the
+        bits between fields.
     """
 
     __slots__ = ("_by_object_loop", "_plan", "_stack", "_whole", "bits", "cut")
@@ -44,8 +44,8 @@ class Slices:
         has_fields = dtype.names is not None and dtype.itemsize and not dtype.hasobject
         self.bits = np.dtype((np.void, dtype.itemsize)) if has_fields else None
         is_plain = self.bits is None and not dtype.hasobject
-        # If only dims of length 1 come before the axis, parts are contiguous in a
-        # copy of the whole. Objects are copied part by part: one part would keep all alive.
+        # If all dims before the axis have length 1, parts are contiguous in a copy of the
+        # whole. Objects are copied part by part: one part would keep all of them alive.
         self._whole = is_plain and math.prod(plan.shape[: plan.axis]) == 1
         self._stack = _stack(plan, strides, dtype.itemsize) if is_plain else None
         nbytes = math.prod(plan.shape) * dtype.itemsize
@@ -73,7 +73,7 @@ class Slices:
         return [part.copy().view(x.dtype) for part in self.cut(x.view(self.bits))]
 
     def into(self, x: np.ndarray, parts: Sequence[np.ndarray]) -> None:
-        """Copy `x` to given arrays, which are not checked here."""
+        """Copy `x` to given arrays without checking them."""
         if self._by_object_loop and objects.assign(parts, list(self.cut(x))):
             return
         if self.bits is not None:
@@ -83,7 +83,7 @@ class Slices:
 
 
 def _cut(plan: Plan) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
-    """Return the function that makes the parts of an array as views."""
+    """Return the function that slices an array into its parts."""
     if plan._count > _MANY_PARTS:
         return lambda x: [x[index] for index in plan._each_slice()]
     slices: Sequence[Any] = plan.slices
@@ -98,7 +98,7 @@ class _Stack(NamedTuple):
     Attributes
     ----------
     shape : tuple of int
-        The shape of the source with the axis in two: parts, and the length of a part.
+        The source's shape with the axis split in two: parts, and the length of a part.
     order : tuple of int
         The order of the dims in the stack.
     items : callable

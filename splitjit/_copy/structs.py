@@ -1,13 +1,13 @@
-"""Whether compiled code may read and make NumPy's arrays, as `splitjit._kernels.entry` does.
+"""Check that compiled code may read and make NumPy arrays, as `splitjit._kernels.entry` does.
 
 The C structs of arrays and lists, and NumPy's table of C functions, are the same in all
 versions of CPython and NumPy that splitjit supports. This module verifies that once, at
 import. If something differs, no compiled code reads arrays.
 
-A later version of CPython may change its structs. Then even the check could read
-outside of an object and crash, so nothing is read in versions that no test has seen. A
-later version of NumPy cannot change its struct and its table without another version of
-the table, since the extension modules that were compiled for NumPy 2 read both.
+A later CPython may change its structs. Then even the check could read outside an object
+and crash, so nothing is read in untested versions. A later NumPy cannot change its struct
+or its table without changing the table's version, because extension modules compiled for
+NumPy 2 read both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from splitjit._kernels import table
 
-_VERSION = 0x02000000  # of the table of NumPy 2
+_VERSION = 0x02000000  # of NumPy 2's table
 _LAST_PYTHON = (3, 15)
 """The latest version of CPython with which the tests have passed."""
 
@@ -45,7 +45,7 @@ def _reads_arrays() -> bool:
     strided = np.zeros((4, 6), np.int8)[::2, 1:4].T
     arrays: list[np.ndarray] = [np.zeros((2, 3)), strided, np.frombuffer(b"read-only", np.uint8)]
     if _word(id(arrays), table.LIST_LENGTH) != len(arrays):
-        return False  # so the next line reads only memory of the list
+        return False  # so the next line stays within the list
     items = [_word(_word(id(arrays), table.LIST_ITEMS), i) for i in range(len(arrays))]
     if items != list(map(id, arrays)):
         return False
@@ -60,7 +60,7 @@ def _lies_as_expected(array: np.ndarray) -> bool:
     if found != [id(np.ndarray), array.ctypes.data, id(array.dtype)]:
         return False
     if ints != [rank, array.flags.num] or strides != shape + table.WORD * rank:
-        return False  # so the next lines read only memory of the array
+        return False  # so the next lines stay within the array
     extents = tuple([_word(shape, d) for d in range(rank)])
     return (
         extents == array.shape and tuple([_word(strides, d) for d in range(rank)]) == array.strides
@@ -68,7 +68,7 @@ def _lies_as_expected(array: np.ndarray) -> bool:
 
 
 def _api() -> Sequence[int] | None:
-    """Return the addresses of NumPy's C functions, or None if they are those of another version."""
+    """Return the addresses of NumPy's C functions, or None if their version is unknown."""
     if not _is_tested():
         return None
     try:
@@ -79,7 +79,7 @@ def _api() -> Sequence[int] | None:
     address = kind(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
     version = ctypes.PYFUNCTYPE(ctypes.c_uint)(_word(address, table.API_VERSION))
     if version() != _VERSION:
-        return None  # so the next line reads only memory of the table
+        return None  # so the next line stays within the table
     return list((ctypes.c_ssize_t * (table.SET_BASE_OBJECT + 1)).from_address(address))
 
 

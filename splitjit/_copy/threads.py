@@ -1,11 +1,11 @@
-"""How many threads copy: one thread if more threads do not pay or are not safe.
+"""How many threads copy: only one if more would not pay or would not be safe.
 
 splitjit obeys Numba's settings and never changes them. Numba's threading layers
-are not safe everywhere. `workqueue` aborts the process when two threads enter it
-at once. GNU OpenMP ends or hangs a forked child at the child's first parallel
-region. If that could happen, one thread copies. Each call decides this anew.
+are not safe everywhere: `workqueue` aborts the process if two threads enter it at
+the same time, and GNU OpenMP kills or hangs a forked child in its first parallel
+region. Where that could happen, one thread copies. Each call decides anew.
 
-To start Numba's threads, Numba must be imported, which takes as long as some dozen large
+Starting the threads means importing Numba, which takes as long as a dozen or more large
 copies. So if the program has not imported Numba, one thread copies until it has spent
 `_PATIENCE` seconds on copies that more threads could share.
 """
@@ -28,17 +28,17 @@ from splitjit._copy.loading import LOADER, never_compiles
 from splitjit._kernels.table import LOOPS, NUMBA_FUNCTIONS
 
 _BYTES_PER_TASK = 1 << 18
-"""Bytes that a thread must copy at the least, so that waking the thread pays."""
+"""A thread must copy at least this many bytes for waking it to pay."""
 
 _CORES_FOR = 0.1
-"""Seconds between two reads of the usable cores, which take 0.3 µs."""
+"""Seconds between two reads of the usable cores; each takes 0.3 µs."""
 
 _PATIENCE = 0.1
-"""Seconds of copies on one thread before Numba is imported, which takes 0.2 s. So a program loses
-about twice the best that it could have done, whether it goes on to split or not."""
+"""Seconds of copies on one thread before Numba is imported, which takes 0.2 s. Whether or not a
+program keeps splitting, it then loses about twice as much as with the best choice."""
 
 _NAPS = 4
-"""How often the caller lets threads start that wait for its core; see `splitjit._kernels.wake`."""
+"""How often the caller naps so that threads on its core can start; see `splitjit._kernels.wake`."""
 
 
 _alone = ContextVar("splitjit copies on the calling thread alone", default=False)
@@ -46,7 +46,7 @@ _alone = ContextVar("splitjit copies on the calling thread alone", default=False
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let the splits in the ``with`` block copy on the calling thread alone."""
+    """Make splits in the ``with`` block copy on the calling thread alone."""
     before = _alone.get()
     _alone.set(True)
     try:
@@ -76,8 +76,7 @@ class _Threads:
     cores : int
         How many threads can run at once, until the time `cores_until`.
     patience : float
-        Seconds that one thread may still copy what more threads could share, before Numba is
-        imported.
+        Seconds of copies on one thread, which more could share, left before Numba is imported.
     """
 
     def __init__(self) -> None:
@@ -99,11 +98,11 @@ class _Threads:
         return self.run is not None
 
     def start(self, *, wait: bool = False) -> bool:
-        """Start Numba's threads if it is time for that; return whether they have started."""
+        """Start Numba's threads if it is time; return whether they have started."""
         if self.run_parallel is not None:
             return True
         is_time = wait or self.patience <= 0
-        if "numba" in sys.modules:  # a split does not wait until another thread has imported it
+        if "numba" in sys.modules:  # a split does not wait while another thread imports it
             is_time = wait or hasattr(sys.modules["numba"], "prange")
         if LOADER.is_forked_child or not is_time or never_compiles() or interrupts_import():
             return False
@@ -111,10 +110,10 @@ class _Threads:
             return False
         try:
             return self._start(wait)
-        except (ImportError, AttributeError):  # Numba is being imported just now
+        except (ImportError, AttributeError):  # Numba is still being imported
             return False
         except (ValueError, Warning) as error:
-            # Numba can load no layer; or it warns, and warnings are errors.
+            # Numba can load no layer, or it warns and warnings are errors.
             self._failed = True
             debug("Numba's threads cannot start: %r", error)
             return False
@@ -132,7 +131,7 @@ class _Threads:
         functions = LOADER.load("parallel", symbols=symbols, wait=wait)
         if functions is None:
             return False
-        # Under other layers, one thread may have to run all tasks, one after the other.
+        # With other layers, one thread may have to run all tasks, one after another.
         self.layer = numba.threading_layer()
         self.naps = _NAPS if self.layer == "omp" else 0
         self.count = builtin("count_threads", functions["count_threads"], METH_O, None)
@@ -155,8 +154,8 @@ def copy(loop: str, place: int, nbytes: int, arguments: tuple[int, int, int, int
     nbytes : int
         Bytes of all parts.
     arguments : tuple of int
-        The fields of `splitjit._kernels.table.Arguments`. The caller has checked them, and
-        keeps the memory that they address alive until this function returns.
+        The fields of `splitjit._kernels.table.Arguments`. The caller has checked them, and keeps
+        the memory that they point to alive until this function returns.
     """
     if is_small(nbytes):
         THREADS.run(place, 0, 1, *arguments)
@@ -189,26 +188,26 @@ def copy(loop: str, place: int, nbytes: int, arguments: tuple[int, int, int, int
 
 
 def _allowed() -> tuple[int, str]:
-    """Return how many threads may copy at this moment, and why only one, if a rule says so."""
+    """Return how many threads may copy now, and why only one if a rule limits them."""
     if LOADER.is_forked_child:
-        return 1, "this process is a forked child, which Numba's threads could end"
+        return 1, "this process is a forked child, which Numba's threads could kill"
     if _alone.get():
-        return 1, "this thread runs a task of Dask, which uses the other cores"
+        return 1, "this thread runs a Dask task, and Dask uses the other cores"
     now = perf_counter()
     if now >= THREADS.cores_until:
         THREADS.cores, THREADS.cores_until = usable(now), now + _CORES_FOR
     if THREADS.cores == 1:
         return 1, ""
     if THREADS.run_parallel is None and not THREADS.start():
-        return 1, "Numba's threads have not started; a program that splits more starts them"
+        return 1, "Numba's threads have not started; they start once the program splits more"
     # Any other Python thread may be in a parallel region, even a thread of another library.
     if THREADS.layer == "workqueue" and len(sys._current_frames()) > 1:
-        return 1, "this process has other Python threads, beside which workqueue could abort it"
+        return 1, "workqueue could abort this process, which has other Python threads"
     return min(THREADS.count(None), THREADS.cores), ""
 
 
 def explain(loop: str, nbytes: int) -> tuple[int, str]:
-    """Return how many threads the next copy would have, and why.
+    """Return how many threads the next copy would use, and why.
 
     Parameters
     ----------

@@ -20,8 +20,8 @@ _OLDER = (".nbi", ".nbc", ".sha256", ".lock")
 def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     """Compile the kernels for splits of given dtypes, or load them from the cache.
 
-    Without this call, the first splits do this work. After this call, no split
-    of these dtypes compiles anything, for any shape and layout.
+    Without this call, the first splits do this work. After it, no split of these
+    dtypes compiles anything, whatever its shape and layout.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     Raises
     ------
     SplitTypeError
-        If `dtypes` is not iterable, or an item of it is not a dtype.
+        If `dtypes` is not iterable, or one of its items is not a dtype.
 
     See Also
     --------
@@ -58,7 +58,7 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
 
 
 def _remove_older() -> None:
-    """Remove what earlier versions of splitjit left in Numba's cache folders."""
+    """Remove files of earlier splitjit versions from Numba's cache folders."""
     import hashlib
 
     source = cache_folder.SOURCE

@@ -1,18 +1,18 @@
 """The compiled copy loops.
 
-`_copy` lays the copy out. Then the copy passes through these modules::
+`_copy` lays out a copy, which then passes through these modules::
 
     _copy/threads.py     chooses how many tasks copy
             │  Arguments: stream, target, source, layout
             ▼
-    launch.py            runs a loop once for each task, on one thread or on several
+    launch.py            runs a loop once per task, on one thread or on several
             │  task, tasks, arguments
             ▼
     copy.py              runs of bytes, one after another
-    stream.py            the same in large arrays, with stores that bypass the cache
-    deinterleave.py      single small items that the parts take from the source in turn
+    stream.py            the same for large arrays, with stores that bypass the cache
+    deinterleave.py      small items of the parts that are interleaved in the source
     transpose.py         runs that are adjacent in a part but far apart in the source
-    overload_copy.py     all parts, for compiled code of users
+    overload_copy.py     all parts, for users' compiled code
             │  target, source, run, count, steps
             ▼
     rows.py              contiguous rows, with stores that bypass the cache
@@ -23,16 +23,16 @@
     variants.py          the innermost loops, with a variant for each word size
             │
             ▼
-    llvm.py              loads and stores of LLVM; intrinsics.py has them for compiled functions
+    llvm.py              LLVM loads and stores; intrinsics.py offers them to compiled functions
 
-The other modules: `entry.py` has the builtin functions that check arrays and make them, and copy
-small ones with the loops above; `objects.py` has Python's C functions for it. `overload.py` and
-`overload_outputs.py` compute sizes and check outputs for compiled code of users. `table.py` has
-what both sides share, namely the record that describes a copy, the names of the kernels, and
-sizes. `records.py` reads the record in compiled code. `build.py` lists the functions of each
-kernel, and `compiling.py` makes an object file of them. `assign.py` has the loop over Python
+The other modules: `entry.py` has the builtin functions that check and make arrays, and copy
+small ones with the loops above; `objects.py` gives it Python's C functions. `overload.py` and
+`overload_outputs.py` compute sizes and check outputs for users' compiled code. `table.py` has
+what both sides share: the record that describes a copy, the names of the kernels, and sizes.
+`records.py` reads the record in compiled code. `build.py` lists the functions of each kernel,
+and `compiling.py` compiles them to an object file. `assign.py` has the loop over Python
 objects.
 
-A loop never raises and never sees a Python object. Python code has checked all
-addresses, extents and strides before. Importing this package imports nothing.
+A loop never raises and never sees a Python object: Python code has already checked all
+addresses, extents and strides. Importing this package imports nothing.
 """

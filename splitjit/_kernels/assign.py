@@ -15,13 +15,13 @@ def _assign(pairs):
 
 
 def assign_loop():
-    """Compile the loop that assigns each part to an array, in 0.1 s.
+    """Compile the loop that assigns each part to its target, in 0.1 s.
 
     Returns
     -------
     callable
         ``loop(pairs)``. `pairs` is an iterator over targets and the parts to
-        assign to them. It is an iterator, because Numba would inspect the items
-        of a list, and Numba does not know all dtypes.
+        assign to them; not a list, because Numba would inspect a list's items,
+        and it does not know all dtypes.
     """
     return jit((types.pyobject,), forceobj=True, looplift=False)(_assign)

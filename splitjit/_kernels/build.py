@@ -1,4 +1,4 @@
-"""Which C functions the object of each kernel has, and how it is compiled."""
+"""The C functions in each kernel's object, and how to compile it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Compile kernels to object files: Numba writes LLVM code, and one object holds all of a kernel.
+"""Compile kernels to object files: Numba generates LLVM code, and one object holds a whole kernel.
 
-Numba compiles each function that a kernel calls as a library of its own, with a wrapper for Python
-and machine code that nobody calls, and optimizes it again in each caller. Here, a library only
-keeps the code. `object_code` links the libraries of a kernel, and then optimizes and assembles
-them once. The object exports C functions, which need no Numba; see `splitjit._copy.loading`.
+By default, Numba compiles each function that a kernel calls as its own library, with a Python
+wrapper and machine code that nobody calls, and optimizes it again in each caller. Here, a library
+only holds LLVM code. `object_code` links a kernel's libraries, then optimizes and assembles them
+once. The object exports C functions, which do not need Numba; see `splitjit._copy.loading`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Library(AOTCodeLibrary):
         module = self._final_module
         for library in _needed_by(self, {}):
             code = library._final_module
-            if not isinstance(library, _Library):  # a function of Numba, which it has compiled
+            if not isinstance(library, _Library):  # one of Numba's own functions, already compiled
                 code = library._get_module_for_linking()
             module.link_in(code, preserve=True)
         for function in module.functions:
@@ -58,14 +58,14 @@ class _Library(AOTCodeLibrary):
 def _needed_by(library, found):
     """Return the libraries that a library needs, directly or through others."""
     for needed in library._linking_libraries:
-        if needed not in found and needed is not rtsys.library:  # kernels count no references
+        if needed not in found and needed is not rtsys.library:  # kernels do no reference counting
             found[needed] = None
             _needed_by(needed, found)
     return found
 
 
 class _Codegen(AOTCPUCodegen):
-    """Code for this processor that may lie at any address."""
+    """Position-independent code for this processor."""
 
     _library_class = _Library
     _customize_tm_features = JITCPUCodegen._customize_tm_features
@@ -83,7 +83,7 @@ class _Codegen(AOTCPUCodegen):
 
 
 class _Target(CPUTarget):
-    """Numba's target for the processor, with our code generator."""
+    """Numba's CPU target, with our code generator."""
 
     @property
     def typing_context(self):
@@ -97,7 +97,7 @@ class _Target(CPUTarget):
 
 
 class _Function(Dispatcher):
-    """A function of kernels, compiled for the types of its arguments, but not for their values."""
+    """A kernel function, compiled for the types of its arguments, but not for literal values."""
 
     targetdescr = _Target("cpu")
 
@@ -110,13 +110,13 @@ class _Function(Dispatcher):
 
 
 def jit(function=None, **options):
-    """Let kernels call a function. LLVM inlines it, unless it calls `out_of_line`.
+    """Make a function callable from kernels. LLVM inlines it unless it calls `out_of_line`.
 
     Parameters
     ----------
     function : function
     **options
-        Options of `numba.njit`. A function that returns memory of the stack, see `reserve`, needs
+        Options of `numba.njit`. A function that returns stack memory (see `reserve`) needs
         ``inline="always"``: Numba then inlines it, and the memory lives as long as its caller.
     """
     if function is None:
@@ -131,8 +131,8 @@ def object_code(functions):
     Parameters
     ----------
     functions : dict
-        From the name of each C function to its signature and the function, which `jit` has made.
-        All values are machine integers.
+        Maps the name of each C function to its signature and a function made by `jit`. All values
+        are machine integers.
 
     Returns
     -------

@@ -28,18 +28,18 @@ _ROWS_PER_TASK = 32  # with fewer rows, tasks of whole rows would be uneven
 
 
 class Share(NamedTuple):
-    """What one task copies.
+    """The share of a copy that one task makes.
 
     Attributes
     ----------
     by_rows : bool
-        Whether the share is cut by rows, and not by bytes. A row is one run of each part.
+        Whether shares are cut by rows rather than bytes. A row is one run of each part.
     row : int
         Bytes of a row.
     first, last : int
         The rows, or the bytes of all parts together: [first, last).
     block : int
-        How many of them each part gets in turn.
+        How many of them to copy to each part in turn.
     """
 
     by_rows: bool
@@ -62,7 +62,7 @@ def share_of(layout, task, tasks):
     length = runs if by_rows else total
     first, last = length * task // tasks, length * (task + 1) // tasks
     block = greatest(last - first, 1)
-    if by_rows:  # of many parts, a block holds a page each if possible
+    if by_rows:  # for many parts, a block holds a page of each if possible
         block = greatest(
             least(greatest(BLOCK, layout.count * PAGE), 2 * BLOCK) // greatest(row, 1), 1
         )
@@ -71,10 +71,7 @@ def share_of(layout, task, tasks):
 
 @jit
 def cut_at_line(position, part, target):
-    """Move a cut in the bytes of a part back to a cache line of the target.
-
-    The ends of the part stay where they are.
-    """
+    """Round a cut within a part down to a cache line of the target; keep the part's ends."""
     if position >= part.nbytes:
         return part.nbytes
     return greatest(position - (target + part.target_offset + position) % LINE, 0)
@@ -84,7 +81,7 @@ def cut_at_line(position, part, target):
 def runs_at(call, layout, part, first, last):
     """Return the evenly spaced runs at the start of the bytes [first, last) of a part.
 
-    A range that begins or ends within a run has pieces of runs, which are returned alone.
+    If the range begins or ends within a run, that piece of a run is returned alone.
     """
     inner = layout.dims - 1
     run = part.run

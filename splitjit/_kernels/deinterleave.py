@@ -1,9 +1,8 @@
-"""The deinterleave loops: single small items that the parts take from the source in turn.
+"""The deinterleave loops: small items of the parts that are interleaved in the source.
 
-The channels of an image are such parts. One vector load takes a cache line's
-worth of items for each part. Then one shuffle and one store for each part write
-the items to the part, or to the staging buffer if full lines are streamed from
-there::
+The channels of an image are such parts. One vector load fetches a cache line's
+worth of items for each part. Then one shuffle and one store per part write the
+items to the part, or to the staging buffer from which full lines are streamed::
 
     source   a0 b0 c0 a1 b1 c1 a2 b2 c2 …
     part a   a0 a1 a2 …
@@ -11,8 +10,8 @@ there::
     part c   c0 c1 c2 …
 
 `splitjit._kernels.table.INTERLEAVED` lists the kinds: numbers of parts and item
-sizes. The code for each kind, and the switch between the kinds, are generated
-from that list. A kind that is not in the list is copied item by item.
+sizes. The code for each kind and the switch between them are generated from that
+list. Other kinds are copied item by item.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _GROUP = 8  # lines of each part that are staged at a time
 _REGION = (_GROUP + 1) * LINE  # bytes of the staging buffer for one part
 _MOST = max(parts for parts, _ in INTERLEAVED)
 _STAGE = _MOST * _REGION
-_RESERVED = _STAGE + _MOST * WORD  # with the table of the regions
+_RESERVED = _STAGE + _MOST * WORD  # plus the table of the regions
 
 
 @jit
@@ -54,7 +53,7 @@ def _copy_items(call, layout, first, last):
 def _stage_for(targets, step, offset, parts):
     """Reserve a region of the staging buffer for each part; return the table of their addresses.
 
-    Each address and its target have the same offset from the start of a cache line.
+    Each address has the same offset within a cache line as its target.
     """
     stage = reserve(_RESERVED, PAGE)
     table = stage + _STAGE
@@ -68,7 +67,7 @@ def _stage_for(targets, step, offset, parts):
 def _stream_staged(table, targets, step, offset, parts, count, is_first):
     """Stream `count` lines of each part from its region; move the partial last line to the front.
 
-    The parts may start at different offsets from a cache line.
+    The parts may start at different offsets within a cache line.
     """
     out_of_line()
     for p in range(parts):

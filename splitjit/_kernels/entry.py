@@ -1,9 +1,9 @@
-"""Builtin functions of Python that check NumPy arrays, make them, and copy small ones.
+"""Python builtins that check NumPy arrays, make them, and copy small ones.
 
 Python calls these C functions with the global interpreter lock (GIL) held, so no other thread
-changes an object meanwhile. They read arrays and lists where these lie in memory; see
-`splitjit._kernels.table` for the fields. `record` is the ``self`` of the function: an array with
-the words of `Expected`, which keeps alive all that they address.
+changes an object meanwhile. They read arrays and lists directly in memory;
+`splitjit._kernels.table` lists the fields. `record` is the function's ``self``: an array with the
+words of `Expected`, which keeps everything that they point to alive.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _FIELDS = len(Expected._fields)
 _SHAPE = WORD * MAX_RANK  # bytes
 
 _MOST_COMPARED = 512
-"""Each of so many outputs is compared with all outputs before it. If there are more, they must lie
-in the order of their addresses."""
+"""Up to this many outputs are compared with all outputs before them. If there are more, they must
+be in address order."""
 
 
 class _Array(NamedTuple):
@@ -88,7 +88,7 @@ def _array_at(address):
 
 @jit
 def _extents_at(expected, rank):
-    """Return the shape of the source, its strides, and the sizes, which follow `Expected`."""
+    """Return the source's shape and strides, and the part sizes, which follow `Expected`."""
     shape = expected + WORD * _FIELDS
     row = WORD * rank
     return words_at(shape), words_at(shape + row), words_at(shape + 2 * row)
@@ -104,7 +104,7 @@ def _is_expected(call, expected, source):
 
 @jit
 def _is_as(call, expected, source, dtype):
-    """Return whether an ndarray has the expected shape and strides, and a dtype."""
+    """Return whether an ndarray has the expected shape and strides, and the given dtype."""
     x = _array_at(source)
     if x.dtype != dtype or x.rank != call.rank:
         return False
@@ -117,7 +117,7 @@ def _is_as(call, expected, source, dtype):
 
 @jit
 def _fit(call, expected, source, outputs, layout):
-    """Return whether the arrays of a list fit, and share no memory with any other array.
+    """Return whether the arrays of a list fit, and share no memory with each other or the source.
 
     Write their addresses to the layout record at the address `layout`.
     """
@@ -163,10 +163,10 @@ def _fit(call, expected, source, outputs, layout):
 
 @jit
 def _place(expected, layout, source, outputs):
-    """Check a source and the arrays of a list; write their addresses to the record `layout`.
+    """Check a source and a list of outputs; write the outputs' addresses to the record `layout`.
 
-    Return the address of the first element of the source, or 0 if an array is not as expected, or
-    if two arrays share memory.
+    Return the address of the source's first element, or 0 if an array is not as expected or two
+    arrays share memory.
     """
     call = expected_at(expected)
     if words_at(outputs)[OBJECT_TYPE] != call.list_type:
@@ -179,7 +179,7 @@ def _place(expected, layout, source, outputs):
 
 
 def into(record, arguments, count):
-    """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it did not."""
+    """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it cannot."""
     expected = _data_of(record)
     call = expected_at(expected)
     data = 0
@@ -206,8 +206,8 @@ def place(record, arguments, count):
 def _fresh(record, source, is_checked):
     """Copy an array to new parts in one block of memory, and return them in a list.
 
-    The list is empty if nothing has been copied; 0 says that Python has set an error. Objects are
-    made before the address of the data is read: to make them may start Python's garbage
+    The list is empty if nothing has been copied; 0 means that Python has set an error. Objects
+    are made before the data's address is read, because making them may start the garbage
     collector, and a finalizer may change the array.
     """
     out_of_line()
@@ -223,7 +223,7 @@ def _fresh(record, source, is_checked):
     if memory:
         block = -(-words_at(memory)[ARRAY_DATA] // LINE) * LINE
         parts = _parts_of(call, expected, dtype, memory, block, new_list(call.count))
-        decrement(memory)  # each part has a reference of its own
+        decrement(memory)  # each part has its own reference
     if parts:
         if _is_as(call, expected, source, dtype):
             data = words_at(source)[ARRAY_DATA]
@@ -243,14 +243,14 @@ def fresh(record, source):
 def fresh_checked(record, source):
     """``fresh_checked(x)``: the same for an array of the expected shape, strides and item size.
 
-    Its dtype may be another object that is equal to the expected one.
+    Its dtype may be another object, equal to the expected one.
     """
     return _fresh(record, source, True)
 
 
 @jit
 def _bytes(call, data):
-    """Make the array of the bytes of a block, over given memory, or over new memory."""
+    """Make the byte array of a block, over given or new memory."""
     length = reserve(WORD, WORD)
     words_at(length)[0] = call.nbytes
     return new_array(call, call.byte, 1, length, data)
@@ -258,7 +258,7 @@ def _bytes(call, data):
 
 @jit
 def _parts_of(call, expected, dtype, memory, block, parts):
-    """Put arrays over a block into a list; return the list, or 0 if NumPy has set an error."""
+    """Fill a list with arrays over a block; return the list, or 0 if NumPy has set an error."""
     if not parts:
         return 0
     shape = reserve(_SHAPE, WORD)
@@ -275,7 +275,7 @@ def _parts_of(call, expected, dtype, memory, block, parts):
             data += words_at(row)[TARGET_OFFSET]
             row += layout.row
         part = new_array(call, dtype, call.rank, shape, data)
-        set_item(parts, i, part)  # the list drops the part if there is an error
+        set_item(parts, i, part)  # on error, the list drops the part
         if not part or not set_base(call, part, memory):
             decrement(parts)
             return 0
@@ -293,8 +293,8 @@ def check(record, source):
 def parts(record, arguments, count):
     """``parts(x, memory, block)``: make the parts over the block at an address.
 
-    `x` is as expected, and `memory` owns the block. The list has the parts, uninitialized, and at
-    last the array that is the base of all of them.
+    `x` is as expected, and `memory` owns the block. The list has the uninitialized parts, followed
+    by the array that is the base of all of them.
     """
     expected = _data_of(record)
     call = expected_at(expected)

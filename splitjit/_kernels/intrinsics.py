@@ -50,7 +50,7 @@ def move_line(typingctx, target, source):
 
 @intrinsic
 def stream_line(typingctx, target, source):
-    """Move a line by a store that bypasses the cache; the target must be a multiple of `LINE`."""
+    """Move a line with a store that bypasses the cache; the target must be a multiple of `LINE`."""
 
     def codegen(context, builder, signature, args):
         move_word(builder, *args, LINE, True)
@@ -86,7 +86,7 @@ def merge_line(typingctx, target, before, after, begun):
 
 @intrinsic
 def prefetch(typingctx, address):
-    """Fetch a cache line into the L2 cache; an address outside of any buffer does no harm."""
+    """Fetch a cache line into the L2 cache; an address outside any buffer does no harm."""
 
     def codegen(context, builder, signature, args):
         prefetch_line(builder, args[0])
@@ -97,7 +97,7 @@ def prefetch(typingctx, address):
 
 @intrinsic
 def prefetch_to_write(typingctx, address):
-    """Fetch a cache line into the L1 cache of this core alone, because it will be written."""
+    """Fetch a cache line into this core's L1 cache alone, because it will be written."""
 
     def codegen(context, builder, signature, args):
         prefetch_line(builder, args[0], write=1, locality=3)
@@ -108,7 +108,7 @@ def prefetch_to_write(typingctx, address):
 
 @intrinsic
 def trailing_zeros(typingctx, value):
-    """Return the number of zero bits at the end of a positive integer."""
+    """Return the number of trailing zero bits of a positive integer."""
 
     def codegen(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -178,7 +178,7 @@ def call(typingctx, function, arguments):
 def reserve(typingctx, nbytes, alignment):
     """Reserve memory on the stack of the calling thread, and return its address.
 
-    Both parameters are constants of the calling function.
+    Both arguments must be constants.
     """
     if not (isinstance(nbytes, types.Literal) and isinstance(alignment, types.Literal)):
         raise RequireLiteralValue("reserve needs constants")
@@ -195,7 +195,7 @@ def reserve(typingctx, nbytes, alignment):
 
 @intrinsic
 def allocate(typingctx, nbytes):
-    """Allocate memory with C's malloc; return its address, or 0 if there is too little memory."""
+    """Allocate memory with C's malloc; return its address, or 0 if memory runs out."""
 
     def codegen(context, builder, signature, args):
         kind = ir.FunctionType(BYTE.as_pointer(), [INT64])
@@ -231,7 +231,7 @@ def fence(typingctx):
 
 @intrinsic
 def count_one(typingctx, address):
-    """Add 1 to a word that other threads may change at the same time."""
+    """Atomically add 1 to a word."""
 
     def codegen(context, builder, signature, args):
         builder.atomic_rmw("add", pointer_to(builder, args[0], INT64), integer(1), "seq_cst")
@@ -242,7 +242,7 @@ def count_one(typingctx, address):
 
 @intrinsic
 def out_of_line(typingctx):
-    """Forbid inlining of the calling function: LLVM would optimize each inlined copy anew."""
+    """Forbid inlining the calling function: LLVM would optimize each inlined copy again."""
 
     def codegen(context, builder, signature, args):
         builder.function.attributes.add("noinline")

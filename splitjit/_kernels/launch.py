@@ -1,7 +1,7 @@
-"""Run a loop once for each task, on one thread or on several.
+"""Run a loop once per task, on one thread or on several.
 
-Python calls these C functions as builtin functions. Their arguments are integers. The caller keeps
-the memory that they address alive; the global interpreter lock (GIL) is free while a loop runs.
+Python calls these C functions as builtins, with integer arguments. The caller keeps the memory that
+they point to alive; the global interpreter lock (GIL) is released while a loop runs.
 """
 
 from __future__ import annotations

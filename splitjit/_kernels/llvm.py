@@ -1,6 +1,6 @@
 """The LLVM code that intrinsics are made of: constants, pointers, loads and stores.
 
-Each function appends instructions to a block of the function that Numba compiles.
+Each function appends instructions to the function that Numba is compiling.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def integer(value):
 
 
 def pointer_to(builder, address, element):
-    """Return the pointer to an element at an address, which is an integer."""
+    """Return an integer address as a pointer to an element."""
     return builder.inttoptr(address, element.as_pointer())
 
 
@@ -36,7 +36,7 @@ def move_word(builder, target, source, nbytes, stream):
 
 
 def shuffled(builder, a, b, places):
-    """Return the vector of the items at `places` in two vectors, one after the other."""
+    """Return the items at `places` of two concatenated vectors, as a vector."""
     mask = ir.Constant(ir.VectorType(INT32, len(places)), places)
     return builder.shuffle_vector(a, b, mask)
 
@@ -46,11 +46,11 @@ def prefetch_line(builder, address, write=0, locality=2):
     byte = BYTE.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
     function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-    hints = [ir.Constant(INT32, value) for value in (write, locality, 1)]  # 1: of data
+    hints = [ir.Constant(INT32, value) for value in (write, locality, 1)]  # 1: data cache
     builder.call(function, [pointer_to(builder, address, BYTE), *hints])
 
 
 def opaque(builder, value):
-    """Return a machine integer about which LLVM knows nothing."""
+    """Return a machine integer whose value is hidden from LLVM's optimizer."""
     kind = ir.FunctionType(value.type, [value.type])
     return builder.asm(kind, "", "=r,0", [value], side_effect=False)

@@ -1,7 +1,6 @@
 """Python objects in compiled code that holds the global interpreter lock (GIL).
 
-An object is the machine integer of its address, as `id` returns it; 0 says that Python has set an
-error.
+An object is represented by its address, as `id` returns it; 0 means that Python has set an error.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from splitjit._kernels.table import ALIGNED, C_CONTIGUOUS, INT_MASK, WRITEABLE
 
 _WORD = types.intp
 
-# Functions of Python's C interface. `increment` and `decrement` allow 0 as an object.
+# Functions of Python's C API. `increment` and `decrement` accept 0 as an object.
 increment = types.ExternalFunction("Py_IncRef", types.void(_WORD))
 decrement = types.ExternalFunction("Py_DecRef", types.void(_WORD))
 new_list = types.ExternalFunction("PyList_New", _WORD(_WORD))
@@ -32,7 +31,7 @@ def new_array(api, dtype, rank, shape, data):
     Parameters
     ----------
     api : Expected
-        Has the addresses of NumPy's functions.
+        Holds the addresses of NumPy's functions.
     dtype : int
         Address of the dtype.
     rank, shape : int
@@ -45,7 +44,7 @@ def new_array(api, dtype, rank, shape, data):
     int
         A new reference, or 0 if NumPy has set an error.
     """
-    increment(dtype)  # NumPy takes this reference, even if there is an error
+    increment(dtype)  # NumPy steals this reference, even on error
     flags = types.int32(C_CONTIGUOUS | ALIGNED | WRITEABLE if data else 0)
     arguments = api.array_type, dtype, types.int32(rank), shape, 0, data, flags, 0
     return call(api.new_array, arguments)
@@ -53,6 +52,6 @@ def new_array(api, dtype, rank, shape, data):
 
 @jit
 def set_base(api, array, base):
-    """Let an array keep the owner of its memory alive; return whether that succeeded."""
-    increment(base)  # NumPy takes this reference, even if there is an error
+    """Make an array keep its memory's owner alive; return whether that succeeded."""
+    increment(base)  # NumPy steals this reference, even on error
     return call(api.set_base, (array, base)) & INT_MASK == 0

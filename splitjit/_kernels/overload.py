@@ -1,7 +1,7 @@
-"""What `splitjit.split` does in compiled code of users; see `splitjit._njit`.
+"""`splitjit.split` in users' compiled code; see `splitjit._njit`.
 
-Compiled code fills a `Call` and calls these C functions by a table, `Functions`. Both are words in
-memory. So the code of users is small, whatever the rule, the rank and the dtype are.
+Compiled code fills a `Call` and calls these C functions through a table, `Functions`. Both are
+words in memory. So users' code stays small, whatever the rule, rank and dtype.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _LENGTHS, _CHUNK, _NUM_OUTPUTS, _NUM_SPLITS, _INDICES, _ = range(len(rules.PARAM
 
 # ---- the sizes of the parts ----------------------------------------------------------------
 #
-# Memory of a call:  the sizes, the numbers of the outputs by address, the layout record
+# Memory of a call:  the sizes, the outputs' numbers in address order, the layout record
 
 
 @jit
 def _integer_at(address, width):
-    """Read an integer of so many bytes; a negative width says that it has no sign.
+    """Read an integer of `width` bytes; a negative width means unsigned.
 
     Integers above the range of a word become the largest word.
     """
@@ -91,7 +91,7 @@ def _chunks(rule, value, length):
 
 @jit(_nrt=False)
 def _measure(words, functions):
-    """Compute the sizes of the parts; return 0 or a fault, which is negative without memory."""
+    """Compute the part sizes; return 0 or a fault, which is negative if memory runs out."""
     out_of_line()
     rank = words[CALL.rank]
     axis, fault = _wrap_axis(words[CALL.axis], rank)
@@ -151,7 +151,7 @@ def _new_part(words, address, size):
     for d in range(rank - 1, -1, -1):
         extent = size if d == words[CALL.axis] else x[NUMBA_SHAPE + d]
         part[NUMBA_SHAPE + d], part[NUMBA_SHAPE + rank + d] = extent, nbytes
-        if nbytes > _MOST // greatest(extent, 1):  # as of views that repeat an element
+        if nbytes > _MOST // greatest(extent, 1):  # possible for views that repeat an element
             return False
         items *= extent
         nbytes *= extent
@@ -165,7 +165,7 @@ def _new_part(words, address, size):
 
 
 def parts(address, functions):
-    """Make the parts that `measure` has counted, and copy to them; return -1 without memory."""
+    """Make the parts that `measure` has counted, and copy; return -1 if memory runs out."""
     words = words_at(address)
     memory = words[CALL.memory]
     sizes = words_at(memory)
@@ -183,7 +183,7 @@ def parts(address, functions):
 
 
 def into(address, functions):
-    """Copy to given parts; return 0 or a fault, and then nothing is copied."""
+    """Copy to given parts; return 0, or a fault without copying anything."""
     words, table = words_at(address), words_at(functions)
     fault = _measure(words, table)
     if fault:

@@ -1,4 +1,4 @@
-"""The layout of a copy in compiled code of users, and the copy, on the calling thread."""
+"""Lay out and run copies in users' compiled code, on the calling thread."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _row_words = jit(row_words)
 
 @jit
 def _is_even(words, row, d, inner):
-    """Return whether dim `d` steps over dim `inner` evenly, in the source and in all parts.
+    """Return whether dim `d` steps evenly over dim `inner`, in the source and in all parts.
 
-    The dim -1 stands for an item.
+    Dim -1 stands for an item.
     """
     rank, itemsize = words[CALL.rank], words_at(words[CALL.x])[NUMBA_ITEMSIZE]
     x, array = words_at(words[CALL.x]), words[CALL.parts]
@@ -68,7 +68,7 @@ def _is_even(words, row, d, inner):
 
 @jit
 def _has_one_item(words, row, d):
-    """Return whether dim `d` has the extent 1 in all parts that are not empty."""
+    """Return whether dim `d` has extent 1 in all non-empty parts."""
     if d != words[CALL.axis]:
         return words_at(words[CALL.x])[NUMBA_SHAPE + d] == 1
     sizes = words_at(words[CALL.memory])
@@ -80,14 +80,14 @@ def _has_one_item(words, row, d):
 
 @jit
 def _lay_out(words, record, row):
-    """Write the layout record of the copy, as `splitjit._copy.layout` does; return the least run.
+    """Write the layout record, as `splitjit._copy.layout` does; return the shortest run.
 
     Dims that the source and all parts step through evenly are merged.
     """
     out_of_line()
     rank, x = words[CALL.rank], words_at(words[CALL.x])
-    groups = words_at(reserve(_DIMS, WORD))  # of each dim: 0 if it is in the run, -1 if
-    inners = words_at(reserve(_DIMS, WORD))  # it has one item; the innermost of a group
+    groups = words_at(reserve(_DIMS, WORD))  # group of each dim: 0 in the run, -1 of one item
+    inners = words_at(reserve(_DIMS, WORD))  # the innermost dim of each group
     dims = 0
     inner = -1
     for d in range(rank - 1, -1, -1):
@@ -149,7 +149,7 @@ def copy_parts(words, functions, are_fresh):
     record = words[CALL.memory] + WORD * 2 * words[CALL.count]
     row = WORD * (NUMBA_SHAPE + 2 * words[CALL.rank])
     shortest = _lay_out(words, record, row)
-    # Fresh parts: the system has just zeroed their pages, so they are in the cache.
+    # Fresh parts are in the cache, because the system has just zeroed their pages.
     is_large = x[NUMBA_ITEMS] * x[NUMBA_ITEMSIZE] >= (
         functions[FUNCTIONS_AT.stream_long_runs]
         if shortest >= LONG_RUN

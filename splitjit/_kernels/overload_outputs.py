@@ -1,7 +1,7 @@
-"""Checks of the arrays to which compiled code of users splits: their shapes, and shared memory.
+"""Check the outputs of splits in users' compiled code: their shapes, and shared memory.
 
 The exact check of `splitjit._copy.overlap` would take longer than most copies here. This one finds
-arrays that surely share memory, and never refuses interleaved ones.
+arrays that certainly share memory, and never refuses interleaved ones.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from splitjit._kernels.table import (
 
 @jit
 def refuse(words, fault, first, second, third):
-    """Note the values for the text of a fault, and return the fault."""
+    """Note the values for a fault's text, and return the fault."""
     words[CALL.first], words[CALL.second], words[CALL.third] = first, second, third
     return fault
 
 
 @jit
 def _span(array, rank):
-    """Return the start and the end of an array in memory, and whether it fills all between them.
+    """Return an array's start and end in memory, and whether it fills all between them.
 
-    Of an array without elements, the start and the end are 0.
+    For an array without elements, both are 0.
     """
     words = words_at(array)
     if words[NUMBA_ITEMS] == 0:
@@ -53,9 +53,9 @@ def _span(array, rank):
 
 @jit
 def _share(a, b, rank):
-    """Return whether two arrays surely share memory: other arrays may be interleaved.
+    """Return whether two arrays certainly share memory; others may be interleaved.
 
-    The first and the last byte of a span belong to elements.
+    The first and last byte of a span always belong to elements.
     """
     start, end, is_full = _span(a, rank)
     low, high, is_other_full = _span(b, rank)
@@ -98,11 +98,11 @@ def check_parts(words):
 
 @jit
 def _check_overlaps(words, row):
-    """Compare arrays in the order of their addresses; return 0 or a fault."""
+    """Compare arrays in address order; return 0 or a fault."""
     rank, count, parts = words[CALL.rank], words[CALL.count], words[CALL.parts]
     order = words_at(words[CALL.memory] + WORD * count)
     _sort_by_address(order, parts, row, count, rank)
-    last = full = -1  # the array before, and the one that fills memory up to the highest address
+    last = full = -1  # the previous array, and the gapless one with the highest end
     for k in range(count):
         i = order[k]
         array = parts + i * row
@@ -120,12 +120,12 @@ def _check_overlaps(words, row):
 
 @jit
 def _sort_by_address(order, parts, row, count, rank):
-    """Write the numbers of the arrays in the order of their addresses, by a heap sort."""
+    """Write the numbers of the arrays in address order, by heap sort."""
     for i in range(count):
         order[i] = i
     for step in range(count + count // 2 - 1, 0, -1):
         root, end = greatest(step - count, 0), least(step, count)
-        if step < count:  # the heap is complete: move its largest item behind it
+        if step < count:  # the heap is complete: move its largest item after it
             order[0], order[step] = order[step], order[0]
         child = 2 * root + 1
         while child < end:

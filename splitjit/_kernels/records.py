@@ -26,7 +26,7 @@ from splitjit._kernels.table import (
 
 
 class Layout(NamedTuple):
-    """The header of a layout record, its strides, and the address and the bytes of its rows."""
+    """A layout record's header and strides, the address of its rows, and the bytes of one."""
 
     dims: int
     count: int
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 def _read(fields):
-    """Return the signature and the code of a function that reads a named tuple of words."""
+    """Return the signature and code of an intrinsic that reads a named tuple of words."""
     kind = types.NamedUniTuple(types.intp, len(fields._fields), fields)
 
     def codegen(context, builder, signature, args):
@@ -66,7 +66,7 @@ def arguments_at(typingctx, address):
 
 @intrinsic
 def expected_at(typingctx, address):
-    """Read what an entry expects of its arrays."""
+    """Read what the builtins of a recipe expect of arrays."""
     return _read(Expected)
 
 

@@ -1,8 +1,8 @@
-"""Copy contiguous rows to parts that are contiguous too, with stores that bypass the cache.
+"""Copy contiguous rows to contiguous parts, with stores that bypass the cache.
 
-The rows are read in the order of their addresses, which the processor predicts: one row, or a few
-short ones, to each part in turn. If a core reads a block of rows part by part, it reaches only
-half of the limit, although it prefetches.
+The rows are read in address order, which the processor predicts: one row, or a few short ones, to
+each part in turn. A core that reads a block of rows part by part reaches only half of the limit,
+even with prefetching.
 
 A run of a cache line or longer shares at most two lines of its part with other runs. Such a line
 is merged in registers, from the end of one run and the start of the next::
@@ -11,9 +11,9 @@ is merged in registers, from the end of one run and the start of the next::
     part               …|---|---|----
                         |  line |
 
-Two vector loads read the line, and with it bytes of the neighbouring parts. The rows are
-contiguous, so these bytes are in the source. Of shorter runs, a group that fills whole lines is
-collected in registers.
+Two vector loads read the line, and bytes of the neighbouring parts with it. The rows are
+contiguous, so these bytes are in the source. Shorter runs are collected in registers, in groups
+that fill whole lines.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from splitjit._kernels.runs import move_runs
 from splitjit._kernels.table import COLLECTED, LINE
 from splitjit._kernels.variants import collect_runs
 
-_LEAST = 1 << 7  # of longer runs, one row is copied at a time
-_TURN = 1 << 9  # of shorter ones, bytes that a part gets in turn, if all parts are equal
-_NEAR, _FAR = 1 << 14, 1 << 16  # least and most bytes ahead to prefetch then
-_COLLECTED_TURN = 1 << 11  # source bytes of all parts in turn, if some runs are collected
-_COLLECTED_LINES = 2 * LINE  # the same of each part, at least
-_GROUP = 16  # most runs of a group
+_LEAST = 1 << 7  # longer runs are copied one row at a time
+_TURN = 1 << 9  # for shorter runs: bytes per part and turn, if all parts are equal
+_NEAR, _FAR = 1 << 14, 1 << 16  # and how many bytes ahead to prefetch: least and most
+_COLLECTED_TURN = 1 << 11  # source bytes of all parts per turn, if some runs are collected
+_COLLECTED_LINES = 2 * LINE  # and bytes of each part, at least
+_GROUP = 16  # most runs in a group
 _BITS = LINE.bit_length() - 1
 
 
 @jit
 def suits_rows(call, layout, row):
-    """Return whether `stream_rows` can copy parts that have no gaps, in rows of `row` bytes."""
+    """Return whether `stream_rows` can copy these parts without gaps in rows of `row` bytes."""
     suits = layout.dims == 1 and layout.source_strides[0] == row
     for p in range(layout.count):
         part = part_at(layout, p)
@@ -56,7 +56,7 @@ def suits_rows(call, layout, row):
 
 @jit
 def _merge_runs(target, source, run, first, last, runs, row, ahead):
-    """Copy the runs [first, last) of a part that has `runs` runs of `run` bytes, at least a line.
+    """Copy the runs [first, last) of a part with `runs` runs of `run` bytes, at least a line each.
 
     Each run also writes the line that it shares with the run before it. `target` and `source` are
     the addresses of run 0. The loop prefetches `ahead` bytes ahead, unless that is 0.
@@ -80,23 +80,23 @@ def _merge_runs(target, source, run, first, last, runs, row, ahead):
             k += LINE
         target += run
         source += row
-    if last == runs:  # no run after it writes the last line
+    if last == runs:  # no later run writes the last line
         tail = target & (LINE - 1)
         copy_bytes(target - tail, source - row + run - tail, tail)
 
 
 @jit
 def _collect_runs(target, source, run, first, last, runs, row):
-    """Copy the groups of runs that end with one of the runs [first, last) of a part.
+    """Copy the groups of runs of a part whose last run is one of [first, last).
 
-    With the first run or the last one, also copy the runs before the first group, or after the last
-    group. The last run of the part is in no group, because a group reads bytes that follow it.
+    The runs before the first group are copied along with the first run, those after the last group
+    with the last run. The part's last run is in no group, because groups read past their end.
     """
     bits = trailing_zeros(run)
     group = _BITS - bits  # runs, as an exponent of 2
-    # A group is `words` lines. The target may be any multiple of a word, so the first group begins
-    # after `head` runs, with head * words = words before a line, modulo the runs of a group. The
-    # inverse of 3 modulo 4, 8 or 16 is 11.
+    # A group fills `words` lines. The target may be any multiple of a word, so the first group
+    # begins after `head` runs: head * words is the number of words before the next line, modulo
+    # the runs in a group. The inverse of 3 modulo 4, 8 or 16 is 11.
     words = run >> bits
     head = ((-target & (LINE - 1)) >> bits) * (11 if words == 3 else 1) & ((1 << group) - 1)
     groups = (runs - head - 1) >> group

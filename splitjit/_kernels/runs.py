@@ -6,10 +6,10 @@
     target   |-run-|-run-|-run-|                            target_step bytes apart
 
 An ordinary store first reads the cache line that it overwrites. A streaming
-(non-temporal) store does not, and so a large copy moves two bytes instead of
-three for each byte of the source. Streaming stores write full, aligned lines. A line
-that is written in two pieces costs an ordinary store and a long wait, so a `Stream`
-keeps the beginning of the next line until the line is full.
+(non-temporal) store does not, so a large copy moves two bytes instead of three per
+source byte. Streaming stores write full, aligned lines. Writing a line in two pieces
+costs an ordinary store and a long wait, so a `Stream` holds back the start of the
+next line until the line is full.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from splitjit._kernels.table import LINE, PAGE
 from splitjit._kernels.variants import copy_words
 
 STAGE = PAGE
-"""The staging buffer: short runs are gathered in it, in the L1 cache, and then streamed out.
-It is small, because it is on the stack of the thread, which may have only 32 KB."""
+"""Size of the staging buffer, in which short runs are gathered in L1 and then streamed out.
+It is small because it is on the thread's stack, which may have only 32 KB."""
 
 _BATCH = 1 << 9  # bytes gathered at a time, so that fetching, gathering and storing overlap
 _FAR = 1 << 9  # the hardware prefetcher does not follow larger steps between runs
@@ -79,7 +79,7 @@ def staging_buffer():
 
 @jit
 def move_runs(target, source, run, count, target_step, source_step):
-    """Copy runs by ordinary stores and the widest word that fits."""
+    """Copy runs with ordinary stores of the widest word that fits."""
     out_of_line()
     if run >= LINE:  # memcpy is no faster, and slower if the target's pages are new
         last = run - LINE
@@ -119,7 +119,7 @@ def put_bytes(stream, target, source, nbytes):
 
 @jit
 def _prefetch_runs(ahead, n, run, source, source_step):
-    """Prefetch `n` runs: at `ahead`, or if `ahead` is 0, the runs after the `n` at `source`."""
+    """Prefetch `n` runs at `ahead`, or if that is 0, the `n` runs after those at `source`."""
     if ahead:
         for k in range(ahead, ahead + n * run, LINE):
             prefetch(k)
@@ -139,7 +139,7 @@ def open_stream(target):
 
 @jit
 def _put_lines(stage, stream, nbytes):
-    """Count `nbytes` more in the staging buffer, and stream the full lines in it.
+    """Count `nbytes` more bytes in the staging buffer, and stream its full lines.
 
     The partial last line moves to the front of the buffer.
     """
@@ -165,7 +165,7 @@ def close_stream(stage, stream):
 
 @jit
 def _stream_long_runs(stage, stream, runs):
-    """Stream runs from the source, and only the lines that two runs share from the buffer."""
+    """Stream runs from the source, but lines that two runs share from the staging buffer."""
     out_of_line()
     run, source = runs.run, runs.source
     for _ in range(runs.count):
@@ -183,7 +183,7 @@ def _stream_long_runs(stage, stream, runs):
 
 @jit
 def _stream_short_runs(stage, stream, ahead, runs):
-    """Gather a batch of runs in the staging buffer, stream its full lines, and so on."""
+    """Gather runs in the staging buffer batch by batch, and stream its full lines."""
     run, source, count = runs.run, runs.source, runs.count
     batch = greatest(_BATCH // run, 1)
     while count > 0:
@@ -205,7 +205,7 @@ def stream_runs(stage, stream, ahead, runs):
     Parameters
     ----------
     stage : int
-        Address of a staging buffer. At its front, it holds the partial last line.
+        Address of a staging buffer that starts with the partial last line.
     stream : Stream
     ahead : int
         Address from which to prefetch the next runs, or 0 if they are not contiguous.

@@ -1,8 +1,8 @@
-"""The loop for large arrays: as the copy loop, with stores that bypass the cache.
+"""The loop for large arrays: the copy loop with stores that bypass the cache.
 
-It cuts a copy as `splitjit._kernels.copy` does, but no cut lies within a cache line of a part:
-such a line would need ordinary stores of both sides. Contiguous rows are copied as
-`splitjit._kernels.rows` describes, if their runs suit that, and others one block at a time.
+It cuts a copy as `splitjit._kernels.copy` does, but never within a cache line of a part: both
+sides of the cut would need ordinary stores. Contiguous rows with suitable runs are copied as
+`splitjit._kernels.rows` describes, other rows one block at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The facts that the Python side and the compiled side of a copy share.
+"""Facts that the Python side and the compiled side of a copy share.
 
-This module imports nothing, so that layouts are made without Numba. All
-numbers are bytes unless a comment names another unit.
+This module imports nothing, so layouts can be made without Numba. Numbers are
+bytes unless a comment says otherwise.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ class Arguments(NamedTuple):
     Attributes
     ----------
     stream : int
-        1 if stores of full cache lines of the target bypass the cache, else 0.
+        1 if stores of full cache lines bypass the cache, else 0.
     target : int
-        The address from which the target offsets of the layout record count: the start
-        of a block, or 0 if these offsets are addresses.
+        The address that the target offsets of the layout record are relative to: the
+        start of a block, or 0 if they are addresses.
     source : int
         The address of the first element of the source.
     layout : int
@@ -34,8 +34,8 @@ class Arguments(NamedTuple):
 # The layout record is an array of 8-byte words:
 #
 #     word  0              DIMS     number of dims, the same for all parts
-#           1              COUNT    number of parts, empty parts left out
-#           2              RUNS     runs of each part if this number is the same for all, else 0
+#           1              COUNT    number of non-empty parts
+#           2              RUNS     runs of each part if all have equally many, else 0
 #           3 …            the source strides, one for each dim, outermost dim first
 #           3 + DIMS …     one row for each part:
 #                              SOURCE_OFFSET     where the part starts in the source
@@ -45,7 +45,7 @@ class Arguments(NamedTuple):
 #                              the extents of the part, one for each dim
 #                              the target strides of the part, one for each dim
 #
-# Every part is a nest of `extents` around runs of bytes that are contiguous on both
+# Each part is a loop nest over `extents` around runs of bytes that are contiguous on both
 # sides. Byte b of a part is byte b % RUN of its run b // RUN:
 #
 #     for i in range(extents[0]): for j in range(extents[1]): …
@@ -60,39 +60,39 @@ FIXED = 4  # words of a row before its extents
 
 
 def row_words(dims: int) -> int:
-    """Return the words of a row of the layout record."""
+    """Return the number of words in a row of the layout record."""
     return FIXED + 2 * dims
 
 
 class Expected(NamedTuple):
-    """What the entry of a recipe expects of its arrays; each is one machine integer.
+    """What the builtins of a recipe expect of arrays; each field is one machine integer.
 
-    In memory, the shape and the strides of the source and the length of each part follow.
+    In memory, the source's shape and strides and the length of each part follow.
 
     Attributes
     ----------
     array_type, list_type, dtype : int
         Addresses of `numpy.ndarray`, of `list`, and of the dtype of all arrays.
     flags : int
-        The flags that an output must have.
+        The array flags that outputs must have.
     rank, axis, count : int
         The rank of all arrays, the axis of the split, the number of parts.
     start, stop : int
-        The source lies between these offsets from its first element.
+        The byte range of the source, relative to its first element.
     stream : int
         See `Arguments.stream`.
     loop : int
         The address of the loop, or 0 if Python code copies.
     fresh : int
-        The address of the layout record of fresh parts. Target offsets count from the start
-        of their block.
+        The address of the layout record of fresh parts. Target offsets are relative to the
+        start of their block.
     into : int
-        The address of a layout record to which `into` writes the addresses of outputs. No other
+        The address of a layout record to which `into` writes the outputs' addresses. No other
         thread runs while a call uses it.
     nbytes : int
-        The length of the memory of fresh parts; of small ones, with room to align the block.
+        The bytes of memory for fresh parts; for small ones, with room to align the block.
     byte : int
-        The address of NumPy's dtype of bytes.
+        The address of NumPy's uint8 dtype.
     new_array, set_base : int
         The addresses of NumPy's functions `PyArray_NewFromDescr` and `PyArray_SetBaseObject`.
     """
@@ -116,8 +116,8 @@ class Expected(NamedTuple):
     set_base: int
 
 
-# The words of Python's lists and of NumPy's arrays in CPython on 64-bit machines, as in the C
-# structs `PyListObject` and `PyArrayObject_fields`. `splitjit._copy.structs` verifies them.
+# Word offsets in Python lists and NumPy arrays on 64-bit CPython, from the C structs
+# `PyListObject` and `PyArrayObject_fields`. `splitjit._copy.structs` verifies them.
 
 _OBJECT = object.__basicsize__ // WORD
 OBJECT_TYPE = _OBJECT - 1
@@ -128,41 +128,41 @@ ARRAY_DATA, ARRAY_RANK, ARRAY_SHAPE, ARRAY_STRIDES, _, ARRAY_DTYPE, ARRAY_FLAGS 
 INT_MASK = (1 << 32) - 1
 """The rank and the flags are C ints, which fill half a word."""
 
-C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # flags of arrays
+C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # array flags
 
-# NumPy's table of C functions. A function keeps its index as long as the version of the table,
-# which the first function returns, is the same.
+# NumPy's table of C functions. Functions keep their index while the table's version, which the
+# first function returns, stays the same.
 API_VERSION, NEW_FROM_DESCR, SET_BASE_OBJECT = 0, 94, 282
 
 
 class Call(NamedTuple):
-    """A call of `splitjit.split` in compiled code of users; each field is one machine integer.
+    """A call of `splitjit.split` in users' compiled code; each field is one machine integer.
 
     Attributes
     ----------
     x : int
-        The address of the source, an array of Numba.
+        The address of the source, a Numba array.
     rank, axis : int
         The rank of all arrays, and the axis of the split.
     rule : int
-        The kind of the rule: its place in `splitjit._plan.rules.PARAMETERS`.
+        The kind of the rule: its index in `splitjit._plan.rules.PARAMETERS`.
     values, number, step : int
-        The address of the first integer of the rule's value, how many there are, and the bytes
-        from one to the next.
+        The address of the first integer of the rule's value, the number of integers, and their
+        stride in bytes.
     width : int
-        The bytes of such an integer; negative if it has no sign.
+        The bytes of each integer; negative if unsigned.
     parts : int
-        The address of the parts: arrays of Numba, one after the other.
+        The address of the parts: Numba arrays, one after another.
     number_of_parts : int
         The number of given parts.
     new_memory, data_of : int
         The addresses of Numba's functions that allocate memory.
     first, second, third : int
-        The answer: values for the text of a fault.
+        The answer: values for a fault's text.
     count : int
         The answer: the number of parts.
     memory : int
-        The address of the memory that the functions use, or 0.
+        The address of the functions' working memory, or 0.
     """
 
     x: int
@@ -185,18 +185,18 @@ class Call(NamedTuple):
 
 
 class Functions(NamedTuple):
-    """The table through which compiled code of users calls; each field is one machine integer.
+    """The table that users' compiled code calls through; each field is one machine integer.
 
     Attributes
     ----------
     version : int
-        Identifies the code that the addresses lead to, and the fields of `Call`.
+        Identifies the code behind the addresses, and the fields of `Call`.
     measure, parts, into : int
         The addresses of the functions of `splitjit._kernels.overload`.
     copy, stream : int
         The addresses of loops.
     stream_short_runs, stream_long_runs : int
-        From how many bytes on stores bypass the cache.
+        The sizes in bytes from which on stores bypass the cache.
     most_parts : int
         The most parts for which there is memory.
     """
@@ -213,14 +213,14 @@ class Functions(NamedTuple):
 
 
 CALL, FUNCTIONS_AT = Call(*range(len(Call._fields))), Functions(*range(len(Functions._fields)))
-"""The place of each field."""
+"""The index of each field."""
 
-# The words of Numba's arrays, as in its C struct `arystruct_t`; the strides follow the shape.
+# Word offsets in Numba's arrays, from its C struct `arystruct_t`; the strides follow the shape.
 NUMBA_MEMORY, NUMBA_PARENT, NUMBA_ITEMS, NUMBA_ITEMSIZE, NUMBA_DATA, NUMBA_SHAPE = range(6)
 
 RULE_FAULT, OUTS_FAULT = 1, 7
-"""The faults of compiled code: 1 of the axis; from 2 on those of the rule, and from 7 on those of
-the outputs."""
+"""Faults in compiled code: 1 is a fault of the axis, 2 and up of the rule, 7 and up of the
+outputs."""
 
 MAX_RANK = 64
 """The largest number of dims that NumPy allows."""
@@ -232,11 +232,11 @@ PAGE = 1 << 12
 """A page. A store across a page boundary is about 100 times slower."""
 
 LONG_RUN = 1 << 9
-"""Stores of runs of so many bytes pay even if the cache could hold them; see
+"""From this length on, ordinary stores of runs pay if a large cache can hold the array; see
 `splitjit._copy.crossovers.stream_from`."""
 
 TILE = 16
-"""Bytes of each step of a tile that the transpose loop turns into cache lines."""
+"""Bytes of each step of a tile, which the transpose loop turns into cache lines."""
 
 BLOCK = 1 << 17
 """Source bytes that stay in a core's L2 cache while each part takes its runs from them."""
@@ -250,8 +250,8 @@ INTERLEAVED = tuple(
 """The numbers of parts and the item sizes for which the deinterleave loop has code."""
 
 COLLECTED = (4, 8, 12, 16, 24)
-"""The bytes of short runs for which `splitjit._kernels.rows` has code: 1 or 3 words of a power of
-two."""
+"""The lengths of short runs that `splitjit._kernels.rows` has code for: 1 or 3 power-of-two
+words."""
 
 LOOPS = ("copy", "stream", "deinterleave", "transpose")
 """The names of the loops. Each loop is compiled on its own, when a layout first needs it."""
@@ -263,7 +263,7 @@ KERNELS = {
     "parallel": ("run_parallel", "count_threads"),
     "overload": ("measure", "parts", "into"),
 }
-"""The object files, and the C functions that each one has."""
+"""The object files, and the C functions in each."""
 
 PYTHON_FUNCTIONS = (
     "PyEval_RestoreThread",
@@ -275,7 +275,7 @@ PYTHON_FUNCTIONS = (
     "Py_DecRef",
     "Py_IncRef",
 )
-"""The functions of Python that kernels call."""
+"""The CPython functions that kernels call."""
 
 NUMBA_FUNCTIONS = (
     "allocate_sched",

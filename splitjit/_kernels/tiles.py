@@ -1,9 +1,9 @@
 """Write the pieces of a transposed source: in tiles, in squares, or item by item.
 
-A *tile* is read as steps of `TILE` bytes, and written as whole cache lines. It is transposed
-in registers. A *square* is smaller: its lines have `TILE` bytes, too. So squares suit parts
-whose lines are shorter than a cache line, and the steps that are left after the tiles. Runs
-that are not adjacent in the source, or too few for a square, are copied one by one.
+A *tile* is read as steps of `TILE` bytes, transposed in registers, and written as whole cache
+lines. A *square* is smaller: its lines have `TILE` bytes, too. So squares suit parts whose
+lines are shorter than a cache line, and the steps left over after the tiles. Runs that are
+not adjacent in the source, or too few for a square, are copied one by one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from splitjit._kernels.table import LINE, TILE
 from splitjit._kernels.variants import transpose_squares, transpose_tiles, write_words
 
 _NEAR = 1 << 15  # source bytes that stay in the L1 cache
-_TILES = 4  # tiles that are written to the same lines before other lines get theirs
-_FEW_STEPS = 8  # so few steps are written step by step, more of them line by line
+_TILES = 4  # tiles written to the same lines before other lines take their turn
+_FEW_STEPS = 8  # fewer steps are written step by step, more of them line by line
 
 
 class Strip(NamedTuple):
@@ -33,7 +33,7 @@ class Strip(NamedTuple):
 
 @jit
 def has_tiles(run, line, lines):
-    """Return whether lines are adjacent items of a power of two, and fill a tile."""
+    """Return whether lines are adjacent power-of-two items, and enough to fill a tile."""
     return line == run and lines * run >= TILE and TILE % run == 0
 
 
@@ -41,8 +41,8 @@ def has_tiles(run, line, lines):
 def write_tiles(stream, table, offset, ahead, strip):
     """Write the steps of a piece that fill whole tiles; return their number.
 
-    Line k is written to the address in word k of the table, plus `offset`. If `stream`, this is
-    a multiple of `LINE`. The loop prefetches from the address `ahead`, with the steps of the piece.
+    Line k is written to the address in word k of the table, plus `offset`. If `stream`, this must
+    be a multiple of `LINE`. The loop prefetches from the address `ahead`, in the piece's steps.
     """
     out_of_line()
     run, lines, steps, step = strip.run, strip.lines, strip.steps, strip.step
@@ -59,7 +59,7 @@ def write_tiles(stream, table, offset, ahead, strip):
 
 @jit
 def write_items(table, offset, strip):
-    """Write a piece of short runs by ordinary stores.
+    """Write a piece of short runs with ordinary stores.
 
     Line k is written to the address in word k of the table, plus `offset`.
     """

@@ -14,8 +14,8 @@ a *band*. A band is cut into *strips* of lines, and a strip into *batches* of
 steps. A task copies one batch of one strip, a *piece*, at a time, so that the
 loop reads and writes whole cache lines on both sides:
 
-- If stores do not bypass the cache, short runs are written to the parts at once. If they
-  are adjacent items, *tiles* of the piece are transposed in registers, or smaller squares.
+- If stores do not bypass the cache, short runs are written straight to the parts. If they
+  are adjacent items, *tiles* of the piece, or smaller squares, are transposed in registers.
 - If stores bypass the cache, they must fill cache lines. So tiles are written to the parts only
   if the cache lines of all parts begin at the same steps.
 - Otherwise the task gathers the piece in a buffer on the heap, and then writes
@@ -44,14 +44,14 @@ from splitjit._kernels.table import LINE, PAGE, TILE, WORD
 from splitjit._kernels.tiles import Strip, has_tiles, write_items, write_tiles
 
 _ROOM = 1 << 15  # bytes of the buffer for a piece: a larger one would leave the L1 cache
-_SPARE = 2 * LINE  # after the piece, since the last line is moved as a whole
-_STRIP = 1 << 7  # source bytes of a strip at each step
+_SPARE = 2 * LINE  # after the piece, because the last line is moved as a whole
+_STRIP = 1 << 7  # source bytes of a strip per step
 _BROAD_STRIP = 1 << 10  # the same, if runs are a cache line or longer
 _TABLES = 2 * _STRIP * WORD  # the addresses of the lines of a strip, in the parts and in the buffer
-_LEAST = 4 * LINE  # bytes of each line of a piece, at least
-_LONG = 2 * TILE  # longer runs are gathered; of shorter ones, lines are written item by item
+_LEAST = 4 * LINE  # minimum bytes per line of a piece
+_LONG = 2 * TILE  # longer runs are gathered; lines of shorter ones are written item by item
 _TILED = 4  # in the cache, tiles of larger items are no faster than single items …
-_CONFLICT = 1 << 9  # … unless steps are a multiple of so many bytes apart, and share few cache sets
+_CONFLICT = 1 << 9  # … unless steps are a multiple of this apart, and so share few cache sets
 
 
 class Band(NamedTuple):
@@ -68,15 +68,15 @@ class Band(NamedTuple):
     batch : int
         Steps of a batch; the first and the last batch may have fewer.
     early : int
-        Steps by which the first batch is shorter. So if all lines start at the same offset
-        from a cache line, batches end where cache lines of the parts end.
+        Steps by which the first batch is shorter, so that batches end where the parts' cache
+        lines end, if all lines start at the same offset within one.
     again : int
         If the offsets differ, a piece also gathers the last `again` steps of the piece before
         it, and each line is written up to its last full cache line.
     direct : bool
-        Whether pieces are written to the parts, and not gathered in the buffer before.
+        Whether pieces are written straight to the parts, without gathering in the buffer.
     coincide : bool
-        Whether all lines start at the same offset from a cache line.
+        Whether all lines start at the same offset within a cache line.
     pieces : int
         The number of strips, times batches, times indices into the outer dims.
     """
@@ -123,7 +123,7 @@ def _write_piece(stream, targets, offset, skew, ahead, strip):
 def _gather(stage, pitch, table, ahead, strip):
     """Gather a piece: line k starts at ``stage + k * pitch``, which is word k of the table.
 
-    The loop prefetches from the address `ahead`, with the byte steps of the piece.
+    The loop prefetches from the address `ahead`, in the piece's byte steps.
     """
     run, lines = strip.run, strip.lines
     done = write_tiles(0, table, 0, ahead, strip)
@@ -176,7 +176,7 @@ def _end_of_band(layout, first):
 
 @jit
 def _offset_from_line(call, layout, first, end):
-    """Return the offset from a cache line at which all lines of a band start, or -1."""
+    """Return the offset within a cache line at which all lines of a band start, or -1."""
     dims = layout.dims
     offset = (call.target + part_at(layout, first).target_offset) % LINE
     for p in range(first, end):
@@ -319,7 +319,7 @@ def transpose(task, tasks, arguments):
     layout = layout_at(call.layout)
     memory, stage, room = 0, 0, _ROOM
     if _gathers(call, layout):
-        # On the heap, because stacks may have 32 KB. With too little memory, pieces are smaller.
+        # On the heap, because stacks may have only 32 KB. If memory runs out, pieces are smaller.
         memory = allocate(_ROOM + _SPARE + PAGE)
         stage, room = staging_buffer(), STAGE - _SPARE
         if memory:

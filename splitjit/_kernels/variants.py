@@ -1,7 +1,7 @@
-"""Loops with a variant for each word size, written in LLVM's language.
+"""Loops with a variant for each word size, written in LLVM IR.
 
-Numba would compile each variant as a function of its own, which takes 0.1 to 0.5 s. Here, one
-switch leads to the variants, so the caller compiles them all at once.
+Numba would compile each variant as its own function, in 0.1 to 0.5 s. Here, one switch leads to
+the variants, which are compiled together with the caller.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from splitjit._kernels.llvm import (
 )
 from splitjit._kernels.table import COLLECTED, INTERLEAVED, LINE, TILE, WORD
 
-_AHEAD = 1 << 12  # bytes between a load of interleaved items and the address that is prefetched
-_SIZES = [1 << bit for bit in range(TILE.bit_length())]  # of items that tiles transpose
+_AHEAD = 1 << 12  # how many bytes ahead of a load of interleaved items to prefetch
+_SIZES = [1 << bit for bit in range(TILE.bit_length())]  # item sizes that tiles transpose
 
 
 def _variants(builder, keys, key):
-    """Begin the branch for each of some keys, and yield the key; other values skip all branches.
+    """Begin a branch for each key, and yield the key; other values skip all branches.
 
     Parameters
     ----------
@@ -50,10 +50,10 @@ def _variants(builder, keys, key):
 
 
 def _words(builder, run, widest):
-    """Begin a branch for each word size up to `widest`; yield it and where words of a run start.
+    """Begin a branch for each word size up to `widest`; yield it and the words' offsets in a run.
 
-    A branch is taken if its word is the widest one in a run. A run is one word, or two words that
-    overlap.
+    A branch is taken if its word is the widest that fits in a run. A run is one word, or two
+    overlapping words.
     """
     leading_zeros = builder.ctlz(run, ir.Constant(ir.IntType(1), 1))
     highest_bit = builder.sub(integer(63), leading_zeros)
@@ -75,7 +75,7 @@ def _line_at(builder, table, line, offset):
 
 @contextlib.contextmanager
 def _loop(builder, count, starts, steps):
-    """Write a loop; the block gets values that begin as `starts`, and grow by `steps` each time."""
+    """Write a loop over values that begin as `starts`, and grow by `steps` each time."""
     cells = [cgutils.alloca_once_value(builder, start) for start in starts]
     with cgutils.for_range(builder, count):
         values = [builder.load(cell) for cell in cells]
@@ -92,7 +92,7 @@ def _move_words(builder, target, source, starts, nbytes):
 
 @intrinsic
 def copy_words(typingctx, target, source, run, count, target_step, source_step):
-    """Copy evenly spaced runs that are shorter than a cache line, by ordinary stores."""
+    """Copy evenly spaced runs shorter than a cache line, with ordinary stores."""
 
     def codegen(context, builder, signature, args):
         target, source, run, count, *steps = args
@@ -106,7 +106,7 @@ def copy_words(typingctx, target, source, run, count, target_step, source_step):
 
 @intrinsic
 def write_words(typingctx, table, offset, source, run, lines, steps, line, step, by_steps):
-    """Write the runs of a piece one by one, by ordinary stores: by steps, or by lines.
+    """Write the runs of a piece one by one, with ordinary stores: by steps, or by lines.
 
     Run i of line k is read at ``source + k * line + i * step``. It is written to the address in
     word k of the table, plus ``offset + i * run``. A run has less than ``2 * TILE`` bytes.
@@ -139,9 +139,9 @@ def write_words(typingctx, table, offset, source, run, lines, steps, line, step,
 def collect_runs(typingctx, target, source, run, count, step):
     """Copy groups of runs that are `step` bytes apart, with stores that bypass the cache.
 
-    A group is the least number of runs that fill whole cache lines. The length of a run is one of
-    `COLLECTED`. The target must be a multiple of `LINE`. The code also reads less than `run` bytes
-    after the last run.
+    A group is the smallest number of runs that fills whole cache lines. The length of a run is one
+    of `COLLECTED`. The target must be a multiple of `LINE`. The code also reads fewer than `run`
+    bytes past the last run.
     """
 
     def codegen(context, builder, signature, args):
@@ -162,7 +162,7 @@ def collect_runs(typingctx, target, source, run, count, step):
 
 
 def _collected(builder, starts, nbytes, words):
-    """Return the cache lines that runs at some addresses fill: 1 or 3 words of `nbytes` bytes."""
+    """Return the cache lines that runs of 1 or 3 words of `nbytes` bytes at `starts` fill."""
     word = ir.IntType(8 * nbytes) if nbytes <= WORD else ir.VectorType(INT64, nbytes // WORD)
     items = LINE // nbytes
     if words == 3:
@@ -189,8 +189,8 @@ def _collected(builder, starts, nbytes, words):
 def transpose_squares(typingctx, table, offset, source, itemsize, lines, steps, step):
     """Transpose the squares of a piece: `TILE` bytes of each step become `TILE` bytes of each line.
 
-    A square has ``TILE // itemsize`` lines and steps. The piece has at least so many of both; the
-    last squares repeat lines, or steps. Line k is written to the address in word k of the table,
+    A square has ``TILE // itemsize`` lines and steps. The piece has at least that many of both; the
+    last squares repeat lines or steps. Line k is written to the address in word k of the table,
     plus `offset`. All addresses may have any alignment.
     """
 
@@ -224,10 +224,11 @@ def transpose_tiles(
 ):
     """Transpose the tiles of a piece: `TILE` bytes of each step become whole cache lines.
 
-    A tile has ``LINE // itemsize`` steps and ``TILE // itemsize`` lines. The piece has at least so
-    many lines; the last tiles repeat lines, but do not write them again. The steps are a multiple
-    of those of a tile. Line k is written to the address in word k of the table, plus `offset`. With
-    `stream`, these addresses must be multiples of `LINE`, and the stores bypass the cache.
+    A tile has ``LINE // itemsize`` steps and ``TILE // itemsize`` lines. The piece has at least
+    that many lines; the last tiles repeat lines, but do not write them again. The steps are a
+    multiple of a tile's steps. Line k is written to the address in word k of the table, plus
+    `offset`. With `stream`, these addresses must be multiples of `LINE`, and the stores bypass the
+    cache.
 
     ``LINE // TILE`` tiles share cache lines of the source. They follow each other, after `block`
     steps each, and prefetch an equal share of these lines from the address `ahead`.
@@ -237,8 +238,8 @@ def transpose_tiles(
         table, offset, ahead, source, itemsize, lines, steps, step, block, stream = args
         is_streamed = builder.icmp_signed("!=", stream, integer(0))
         for size in _variants(builder, _SIZES, itemsize):
-            # A tile has so many steps and lines, and prefetches as many steps as it has lines.
-            # The tiles that share cache lines have as many lines together as a tile has steps.
+            # Steps and lines of a tile, which prefetches as many steps as it has lines. The tiles
+            # that share cache lines have as many lines together as a tile has steps.
             tile, width = integer(LINE // size), integer(TILE // size)
             strides = [integer(LINE), builder.mul(step, tile), builder.mul(step, width)]
             with (
@@ -277,7 +278,7 @@ def _prefetch_steps(builder, address, count, step):
 
 
 def _store_lines(builder, lines, table, offset, skip, is_streamed):
-    """Store all lines of a tile but the first `skip`; `is_streamed` is a truth value of LLVM."""
+    """Store all lines of a tile but the first `skip`; `is_streamed` is an LLVM boolean."""
     with builder.if_else(is_streamed) as branches:
         for branch, past_cache in zip(branches, (True, False), strict=True):
             with branch:
@@ -357,7 +358,7 @@ def deinterleave_lines(typingctx, kind, targets, step, offset, source, count, st
 
 
 def _deinterleave_line(builder, kind, targets, step, offset, source, stream):
-    """Copy a line of each part: one load, then one shuffle and one store for each part."""
+    """Copy a line of each part: one load, then one shuffle and one store per part."""
     parts, itemsize = kind
     for k in range(parts):
         prefetch_line(builder, builder.add(source, integer(_AHEAD + k * LINE)))

@@ -1,19 +1,19 @@
-"""Let sleeping threads start at once, on cores of their own.
+"""Wake workers promptly, off the caller's core.
 
-OpenMP's threads sleep some milliseconds after their last work. Linux may wake such a thread
-on the core on which the caller runs, although another core is idle. On virtual machines it
-often does so. Then the thread waits until the caller's time slice ends, 4 ms, and afterwards
-the caller waits for the thread, which spins. So:
+OpenMP's threads fall asleep some milliseconds after their last work. Linux may wake one on
+the caller's core although another core is idle, and on virtual machines it often does. That
+thread waits out the caller's time slice, 4 ms, and then the caller waits for the thread,
+which spins. So:
 
-- The caller, after its own task, *naps* until each thread has started. A thread that waits
+- After its own task, the caller *naps* until every thread has started. A thread that waits
   for the caller's core starts during the nap.
-- A thread that finds itself on the core of the caller moves to another core. Its affinity
-  stays as it was.
+- A thread that finds itself on the caller's core moves to another core. Its affinity stays
+  as it was.
 
 After a rest of 40 ms, a copy of 2.4 MB took 7 ms, and the next one 4 ms. Now they take 0.5 ms
-and 0.2 ms. The move pays after rests of some 10 ms: there, the first two copies take 0.34 ms in the
-mean, and 0.7 ms with the nap alone, because some stall for 2 to 4 ms. After longer rests it
-changes nothing.
+and 0.2 ms. The move pays after rests of about 10 ms: the first two copies then average 0.34 ms,
+against 0.7 ms with the nap alone, because some stall for 2 to 4 ms. After longer rests it changes
+nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STATE = 3 * WORD  # the tasks that have started, the caller's thread, and its c
 
 @jit(inline="always")
 def new_state():
-    """Reserve the state of a parallel copy on the stack of the caller; return its address."""
+    """Reserve the state of a parallel copy on the caller's stack; return its address."""
     state = reserve(_STATE, LINE)
     words = words_at(state)
     words[_STARTED] = 0
@@ -55,7 +55,7 @@ def new_state():
 
 @jit
 def _leave_core(core):
-    """Move the calling thread from a core to another core that it may use."""
+    """Move the calling thread off a core, to another that it may use."""
     mask = reserve(_MASK, LINE)
     others = reserve(_MASK, LINE)
     if _sched_getaffinity(0, _MASK, mask) < 0:
@@ -74,7 +74,7 @@ def _leave_core(core):
 
 @jit
 def start(state, naps):
-    """Begin a task on a thread of the copy, if `naps` on another core than the caller's."""
+    """Begin a task; if `naps`, workers first leave the caller's core."""
     words = words_at(state)
     count_one(state + _STARTED * WORD)
     if _ON_LINUX and naps and _pthread_self() != words[_CALLER]:

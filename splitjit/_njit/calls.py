@@ -1,7 +1,7 @@
 """The code that Numba compiles for a call: it fills a `Call`, and calls the table's functions.
 
-It is written in LLVM's instructions, because Numba takes ten times as long to compile the same
-in Python.
+It is written in LLVM instructions, because compiling the same in Python takes Numba ten times as
+long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANSWER = [types.intp] * 4  # 0 or a fault, and three numbers for its text
 def make_parts(typing_context, x, axis, split, num_outputs, num_splits, indices, num_sections):
     """Split an array into new parts; return their list, 0 or a fault, and three numbers for it.
 
-    The fault is negative if there is too little memory.
+    The fault is negative if memory runs out.
     """
     values = split, num_outputs, num_splits, indices, num_sections
     kind = types.List(types.Array(x.dtype, x.ndim, "C"), reflected=False)
@@ -67,15 +67,15 @@ class _Call:
     Parameters
     ----------
     context, builder
-        Of Numba and llvmlite.
+        Numba's context, and llvmlite's builder.
     kinds, arguments : sequence
-        The types and the values of `x`, `axis` and the parameters of `splitjit._plan.rules.TABLE`.
+        The types and values of `x`, `axis` and the parameters in `splitjit._plan.rules.NAMES`.
     operator : str
     """
 
     def __init__(self, context, builder, kinds, arguments, operator):
         self._context, self._builder = context, builder
-        self._lists = []  # that `answer` releases
+        self._lists = []  # released by `answer`
         fill_table()
         context.environment.consts.append(Needed(version()))
         self._table = _table(builder)
@@ -104,7 +104,7 @@ class _Call:
         return self._builder.load(self._at(field))
 
     def set_parts(self, kind, value):
-        """Fill the fields of given parts: a list, or a tuple of arrays of any layouts."""
+        """Fill the fields for given parts: a list, or a tuple of arrays of any layout."""
         if isinstance(kind, types.ListType):
             value, kind = self._plain(kind, value)
         if isinstance(kind, types.List):
@@ -117,7 +117,7 @@ class _Call:
             self.set("number_of_parts", integer(len(items)))
 
     def run(self, function):
-        """Call a function of the table, if all is well."""
+        """Call a function of the table, unless something has failed."""
         builder = self._builder
         if function == "parts":
             is_well = builder.icmp_signed("==", builder.load(self._fault), integer(0))
@@ -139,7 +139,7 @@ class _Call:
         return self._context.make_tuple(self._builder, kind, values)
 
     def _plain(self, kind, value):
-        """Copy a typed list to a list, whose items are where they can be read; return its type."""
+        """Copy a typed list to a plain list, whose items can be read; return it and its type."""
         plain = types.List(kind.dtype)
         copied = self._context.compile_internal(self._builder, _copied, plain(kind), [value])
         self._lists.append((plain, copied))
@@ -156,7 +156,7 @@ class _Call:
         return self._builder.ptrtoint(cgutils.alloca_once_value(self._builder, value), INT64)
 
     def _set_values(self, kind, value):
-        """Fill the fields of the value of a rule."""
+        """Fill the fields for a rule's value."""
         builder, step = self._builder, None
         if isinstance(kind, types.ListType):
             value, kind = self._plain(kind, value)
@@ -189,11 +189,11 @@ def integer(value):
 
 
 def _copied(values):
-    return [value for value in values]  # noqa: C416 - Numba cannot make a list of a typed list
+    return [value for value in values]  # noqa: C416 - Numba cannot convert a typed list to a list
 
 
 def _table(builder):
-    """Return the pointer to the table, a name that LLVM looks up in each process."""
+    """Return the table as a symbol, which LLVM looks up in each process."""
     try:
         return builder.module.get_global(SYMBOL)
     except KeyError:
@@ -202,7 +202,7 @@ def _table(builder):
 
 
 def _function(builder, name, *kinds):
-    """Return the address of a C function of Numba that returns a pointer."""
+    """Return the address of one of Numba's C functions that return a pointer."""
     kind = ir.FunctionType(POINTER, kinds)
     return builder.ptrtoint(cgutils.get_or_insert_function(builder.module, kind, name), INT64)
 

@@ -1,8 +1,8 @@
-"""The table of functions that compiled code of users calls, behind a symbol of LLVM.
+"""The table of functions that users' compiled code calls, behind an LLVM symbol.
 
-The addresses differ from process to process, and Numba's cache keeps compiled code. So compiled
-code has the name of the table, and each process fills its own table before such code can run: when
-Numba compiles a call of `split`, or when Numba loads code with such a call from its cache.
+The addresses differ between processes, but Numba caches compiled code. So compiled code refers to
+the table by name, and each process fills its own table before such code can run: when Numba
+compiles a call of `split`, or loads code with such a call from its cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
 
 
 def register():
-    """Name the table; Numba cannot link code with a name that it does not find."""
+    """Register the table's symbol; Numba cannot link code with an undefined symbol."""
     llvm.add_symbol(SYMBOL, ctypes.addressof(TABLE))
 
 
@@ -58,8 +58,8 @@ def fill_table():
 class Needed:
     """A note in compiled code that it needs the functions of one version.
 
-    Numba pickles it into its cache with the code. To load it fills the table. If splitjit has
-    changed, it raises an OSError instead, for which Numba compiles the code again.
+    Numba pickles it into its cache with the code. Unpickling it fills the table. If splitjit has
+    changed, it raises an OSError instead, upon which Numba compiles the code again.
     """
 
     def __init__(self, version):

@@ -1,8 +1,8 @@
-"""What Numba calls when it compiles a call of `split` or `split_into`.
+"""The overloads that Numba calls when it compiles `split` or `split_into`.
 
-An overload checks the types, and returns the implementation: one call of an intrinsic, and the
-refusals. They stand here, because Numba frees the arrays of a function that has a ``raise``. One
-raise statement serves all faults of a rule, which is faster to compile.
+An overload checks the types, and returns the implementation: one intrinsic call, and the refusals.
+They are raised here because Numba frees the arrays of a function that has a ``raise``. One raise
+statement serves all faults of a rule, which compiles faster.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _split(
         refuse("split", out=out, rule="compiled code takes no out=; call splitjit.split_into")
     said = (copy, getattr(copy, "value", None), getattr(copy, "literal_value", None))
     if not any(value is True for value in said):
-        if copy == types.boolean:  # Numba tries types of literals next, if any
+        if copy == types.boolean:  # Numba tries literal types next, if any
             raise TypingError("splitjit.split: copy= must be the literal True")
         refuse("split", copy=copy, rule="compiled code takes no copy=; slice x for views")
     texts = faults(kind_of_rule("split", split, num_outputs, num_splits, indices, num_sections))

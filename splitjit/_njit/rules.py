@@ -1,7 +1,7 @@
-"""Rules in compiled code: from the types of arguments to the kind of a rule and its faults.
+"""Rules in compiled code: from argument types to the kind of a rule and its faults.
 
-While Numba compiles, wrong types are refused by a `SplitTypeError`. Numba hides the message of
-a `TypingError` below a list of candidates, but passes on an error of another class.
+At compile time, wrong types are refused with a `SplitTypeError`. Numba buries the message of a
+`TypingError` under a list of candidates, but passes on errors of other classes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from splitjit.errors import SplitError, SplitTypeError
 
 
 def refuse(operator, rule, **kinds):
-    """Refuse the types of some arguments, while Numba compiles."""
+    """Refuse the types of some arguments at compile time."""
     received = [f"{name} of type {kind}" for name, kind in kinds.items()]
     raise SplitTypeError(operator, ", ".join(received), rule)
 
@@ -41,7 +41,7 @@ def is_integer(kind):
 
 
 def item_of(kind):
-    """Return the type of the items of a sequence, or None if there is no such type."""
+    """Return the type of a sequence's items, or None if there is no such type."""
     return (
         getattr(kind, "dtype", None) if isinstance(kind, types.Sequence | types.ListType) else None
     )
@@ -59,7 +59,7 @@ def _is_lengths(kind):
 
 
 def kind_of_rule(operator, *values):
-    """Return the kind of the rule that the types of its parameters give."""
+    """Return the kind of the rule, given the types of its parameters."""
     given = {name: kind for name, kind in zip(rules.NAMES, values, strict=True) if is_given(kind)}
     if len(given) != 1:
         received = [f"{name} of type {kind}" for name, kind in given.items()] or ["no rule"]
@@ -98,7 +98,7 @@ CHANGED_FAULT = OUTS_FAULT + len(_OUTS_FAULTS)
 
 
 def faults(kind):
-    """Return the texts of the faults of a rule, one line each; see `SplitError`."""
+    """Return the texts of a rule's faults, one per line; see `SplitError`."""
     received = {
         rules.LENGTHS: "split of {2} lengths",
         rules.INDICES: "indices of {2} parts",

@@ -1,1 +1,1 @@
-"""Plans: from the values that users give to where each part starts, in integers only."""
+"""Plans: from user input to where each part starts, in integers only."""

@@ -1,8 +1,8 @@
-"""Arguments: turn values of users into plain Python integers, tuples and a `Rule`.
+"""Arguments: turn user input into plain Python integers, tuples and a `Rule`.
 
-Lengths may be arrays of any library. The protocols that all array libraries share
-(``__index__``, ``tolist``) read them, so that no library is imported. A method of
-a foreign class may raise any exception; the functions here turn it into a refusal.
+Lengths may be arrays of any library. They are read through the protocols that all array
+libraries share (``__index__``, ``tolist``), so no library is imported. Methods of foreign
+classes may raise anything; the functions here turn that into a refusal.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Lengths = SupportsIndex | Sequence[SupportsIndex]
 
 
 class OtherRules(TypedDict, total=False):
-    """The parameters that give a rule, except `split`, see `named_rule`."""
+    """The parameters that give a rule, except `split`; see `named_rule`."""
 
     num_outputs: SupportsIndex | None
     num_splits: SupportsIndex | None
@@ -86,7 +86,7 @@ def rule_of(
     indices: Any = None,
     num_sections: Any = None,
 ) -> Rule:
-    """Return the rule that the parameters of `splitjit.split` give.
+    """Return the rule given by the parameters of `splitjit.split`.
 
     This runs on every call, before any cache: a cache cannot tell True and 1.0 from 1.
 
@@ -98,7 +98,7 @@ def rule_of(
         If a value is not an integer. `split` may also be a sequence of integers, and
         `indices` must be one.
     """
-    if num_outputs is num_splits is indices is num_sections is None:  # the fastest way
+    if num_outputs is num_splits is indices is num_sections is None:  # the fast path
         if type(split) is int:
             return CHUNK, split
         lengths = tuple(split) if type(split) is list else split
@@ -123,7 +123,7 @@ def rule_of(
 
 
 def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> Rule:
-    """Return the rule of a function that takes all rules but `split` by ``**others``."""
+    """Return the rule of a function that takes all rules but `split` as ``**others``."""
     for name in others:
         if name not in NAMES:
             raise TypeError(f"{operator}() got an unexpected keyword argument {name!r}")
@@ -145,7 +145,7 @@ def _lengths_or_chunk(split: Any) -> Rule:
 
 
 def _lengths_of_fractions(split: Any) -> str:
-    """Return how to get lengths if `split` holds the fractions of an axis, such as 0.8 and 0.2."""
+    """Return a hint if `split` holds fractions of the axis, such as 0.8 and 0.2."""
     values = sequence(split) or ()
     if not values or not all(isinstance(n, float) and 0 <= n <= 1 for n in values):
         return ""
@@ -259,15 +259,15 @@ _BYTES_PER_PART = 208  # measured size of the tuples, integers and slices of a p
 
 @functools.cache
 def most_parts() -> int:
-    """Return how many parts are allowed: as many as fill half of memory, at least a million.
+    """Return the most parts allowed: enough to fill half of memory, but at least a million.
 
-    If a plan had more parts, the system could kill the process.
+    Beyond that, the system could kill the process.
     """
     return max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
 
 
 def _memory() -> int:
-    """Return the bytes of memory of this machine, or 0 if the system does not report them."""
+    """Return this machine's memory in bytes, or 0 if the system does not report it."""
     try:
         if sys.platform == "win32":
             import ctypes

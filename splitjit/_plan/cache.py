@@ -1,7 +1,7 @@
-"""What splitjit keeps for later calls: plans by their arguments, and the results of each plan.
+"""Caches for later calls: plans by their arguments, and the results of each plan.
 
-Threads share all of it without a lock, because each step is one operation on a dict. A race
-may drop a plan or a result too early. It is then made again.
+Threads share them without a lock, because each step is one dict operation. A race may drop a
+plan or a result too early; it is then made again.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Hashable
 from typing import Any
 
 MOST_PARTS = 1 << 12
-"""A plan of more parts is neither cached nor keeps results."""
+"""Plans of more parts are not cached, and keep no results."""
 
 _ROOM = 1 << 14
-"""The number of parts that the recent plans have together, and the results of a plan."""
+"""The most parts of all recent plans together, and of all results of a plan."""
 
 _MOST_RESULTS = 16
 
 _LEAST_PARTS = 32
-"""A plan of fewer parts takes as much memory as a plan of so many parts."""
+"""Plans of fewer parts count as this many, because they take as much memory."""
 
 
 def keep(results: dict[Any, Any], key: Hashable, result: object, parts: int) -> None:
-    """Keep a result of a plan: at most 16 of them, and fewer if the plan has many parts.
+    """Cache a result of a plan: at most 16 per plan, fewer if it has many parts.
 
-    The oldest result makes room.
+    The oldest results make room.
     """
     if parts <= MOST_PARTS:
         results[key] = result
@@ -33,11 +33,11 @@ def keep(results: dict[Any, Any], key: Hashable, result: object, parts: int) -> 
 
 
 class PlanCache:
-    """The plans that were used last, in two generations.
+    """Recently used plans, in two generations.
 
-    Once the recent plans are many, they become the older ones. The plans that were older until
-    then have not been used for long, and are dropped. So a lookup of a recent plan moves
-    nothing, and takes one access to a dict.
+    When the recent generation is full, it becomes the older one, and the previous older one,
+    whose plans have long been unused, is dropped. So looking up a recent plan moves nothing,
+    and takes one dict access.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class PlanCache:
 
 
 def _forget(plans: dict[Hashable, Any]) -> None:
-    """Free the results of plans at once. They refer to their plan, so they form cycles."""
+    """Free the results of plans now: they refer to their plan, so they form cycles."""
     for plan in list(plans.values()):
         plan._forget()
 

@@ -9,8 +9,8 @@ _HOOKS = ("__array_finalize__", "__array_ufunc__", "__array_function__")
 def carries_meaning(kind: type) -> bool:
     """Return whether a class has hooks of its own into NumPy.
 
-    The classes of NumPy itself, such as `numpy.memmap`, are known to be plain arrays, and
-    subclasses without a hook are plain, too. Masked arrays of `numpy.ma` keep their masks.
+    NumPy's own classes, such as `numpy.memmap`, are known to be plain arrays, and subclasses
+    without a hook are plain, too. Masked arrays of `numpy.ma` keep their masks.
 
     Examples
     --------

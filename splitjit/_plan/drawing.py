@@ -1,9 +1,8 @@
 """Drawings of plans: text for the terminal and SVG for notebooks, from one layout.
 
-A cell stands for a part. The width of a cell is the length of its part, to scale. The
-size is written inside the cell, and the offset below it. If a cell is too narrow for its
-labels, it is widened, and the drawing says that it is not to scale. If there is no room for
-all cells, one dashed cell stands for the parts in the middle.
+Each cell is a part, drawn to scale, with its size inside the cell and its offset below.
+Cells that are too narrow for their labels are widened, and the drawing says that it is not to
+scale. If there is no room for all cells, one dashed cell stands for the parts in the middle.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from splitjit._plan.plan import Plan
 from splitjit.errors import describe
 
 _NARROWEST, _WIDEST = 40, 80
-"""Limits on the columns of a drawing. A first, a dashed and a last cell fit in the lower one."""
+"""Limits on a drawing's width in columns. A first, a dashed and a last cell fit in the lower."""
 
 _FEW = 8
-"""The largest number of parts that are drawn if there is no room for all parts."""
+"""The most parts drawn if there is no room for all."""
 
 _COLUMN, _LINE, _BAR = 8, 18, 40
 """Pixels in an SVG: width and height of a character with some space, height of a cell."""
@@ -33,7 +32,7 @@ _NOT_TO_SCALE = "not to scale"
 
 _BOX = "┌┬┐└┴┘│─╌"
 _ASCII = str.maketrans(_BOX, "++++++|-.")
-"""The characters of a box, and ASCII characters for an output that cannot encode them."""
+"""Box characters, and their ASCII replacements for an output that cannot encode them."""
 
 
 class _Cell(NamedTuple):
@@ -43,7 +42,7 @@ class _Cell(NamedTuple):
     label: str
     start: str
     end: str
-    columns: int  # that the labels need
+    columns: int  # needed by the labels
     left_out: bool
     about: str
 

@@ -33,7 +33,7 @@ NAMES_IN_TORCH = {
     **{f"torch.{dtype.name}": name for dtype, name in _NAMES.items()},
     "torch.bfloat16": _BFLOAT16,
 }
-"""The ONNX names of tensor types by the text of torch's dtypes."""
+"""The ONNX names of tensor types by the names of torch's dtypes."""
 
 # The key is `dtype.num`, which is the same for both byte orders.
 _NAMES_BY_NUMBER = {
@@ -54,7 +54,7 @@ def tensor_dtype(name: str) -> np.dtype:
     Returns
     -------
     dtype
-        In native byte order. Strings are object, bfloat16 is a dtype of ml_dtypes.
+        In native byte order. Strings are object; bfloat16 comes from ml_dtypes.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def tensor_dtype(name: str) -> np.dtype:
 
 
 def tensor_type(dtype: np.dtype) -> str | None:
-    """Return the ONNX name of the tensor type of a dtype.
+    """Return the ONNX name of a dtype's tensor type.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Plans as data: a shape, an axis, and where each part starts and how long it is.
 
-A plan holds Python integers only. `splitjit.SplitPlan` adds the verbs of users. The
-attributes that have one item for each part are made from runs of equal parts: a plan of
-ten million equal parts is small until such an attribute is read.
+A plan holds Python integers only. `splitjit.SplitPlan` adds the public methods. Per-part
+attributes are made from runs of equal parts, so a plan of ten million equal parts stays
+small until one of them is read.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from splitjit._plan.sizes import describe_rule, sizes_of
 from splitjit.errors import describe
 
 PER_PART = ("sizes", "offsets", "output_shapes", "slices")
-"""The attributes with one item for each part."""
+"""The attributes with one item per part."""
 
 FEW_PARTS = 32
-"""Plans of at most this number of parts have all their attributes from the beginning."""
+"""Plans of at most this many parts have all their attributes from the start."""
 
 _SHOWN = 32  # more parts than a text shows
 
 
 def attributes(shape: Shape, axis: int, sizes: Shape) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """Return the attributes of few parts by name, faster than `Parts` makes them one by one."""
+    """Return the attributes of a few parts by name, faster than `Parts` makes them singly."""
     before, after, whole = shape[:axis], shape[axis + 1 :], (slice(None),) * axis
     ends = list(itertools.accumulate(sizes, initial=0))
     return (
@@ -40,9 +40,9 @@ def attributes(shape: Shape, axis: int, sizes: Shape) -> tuple[tuple[str, tuple[
 
 
 class Parts:
-    """The base class of `Plan` that makes the attributes of its parts.
+    """The base class of `Plan`, which makes the attributes of its parts.
 
-    Its slots are no fields of the dataclass, because `dataclasses.asdict` would copy them.
+    Its slots are not dataclass fields, because `dataclasses.asdict` would copy them.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Parts:
     _count : int
         The number of parts.
     _runs : tuple or None
-        The runs of the sizes; None if there are many. In this case `sizes` is set.
+        The runs of equal sizes; None if there are many, in which case `sizes` is set.
     """
 
     __slots__ = ("_compiled", "_count", "_kept", "_runs")
@@ -77,7 +77,7 @@ class Parts:
         return hash(self._identity())
 
     def _identity(self) -> tuple[Shape, int, tuple[Any, ...]]:
-        """Return what equal plans have in common; equal sizes have equal runs."""
+        """Return the values that make plans equal; equal sizes have equal runs."""
         runs = None if self._count <= FEW_PARTS else self._runs
         return self.shape, self.axis, self.sizes if runs is None else runs
 
@@ -101,10 +101,10 @@ class Parts:
         object.__setattr__(self, "_compiled", None)  # the dataclass is frozen
 
     def _derive(self, name: str) -> tuple[Any, ...]:
-        """Return the attribute of a name, which has one item for each part."""
+        """Return a per-part attribute by name."""
         items = {
             "sizes": self._each_size,
-            "offsets": self._each_offset,  # has one item more
+            "offsets": self._each_offset,  # has one more item
             "output_shapes": self._make_shapes,
             "slices": self._make_slices,
         }
@@ -202,7 +202,7 @@ class Plan(Parts):
 
     @classmethod
     def _of_many_parts(cls) -> type[Self]:
-        """Return the class of plans whose attributes are made when they are first read."""
+        """Return the class of plans that make their attributes when first read."""
         return cls
 
     @classmethod

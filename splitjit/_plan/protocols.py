@@ -1,4 +1,4 @@
-"""The types that signatures name, so that a part has the type that its array gives it."""
+"""Types for signatures, so that parts get the type of their array's slices."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Part = TypeVar("Part", covariant=True)
 class SupportsSlices(Protocol[Part]):
     """An array of any library. To type checkers, a part has the type of a slice of the array.
 
-    A slice of an ndarray is an ndarray of the same dtype; a slice of a tensor of
-    torch is a tensor. So the signatures need to name no library.
+    A slice of an ndarray is an ndarray of the same dtype; a slice of a torch
+    tensor is a tensor. So the signatures need not name any library.
     """
 
     def __getitem__(self, key: tuple[slice, ...], /) -> Part:
@@ -26,7 +26,7 @@ class SupportsSlices(Protocol[Part]):
 
 
 class DaskArray(Protocol):
-    """A Dask array. Dask does not declare the type of its slices, see `SupportsSlices`."""
+    """A Dask array. Dask does not declare the type of its slices; see `SupportsSlices`."""
 
     @property
     def numblocks(self) -> Any:

@@ -1,4 +1,4 @@
-"""Rules: from the value of a rule and an axis length to the sizes of the parts.
+"""Rules: from a rule's value and an axis length to the sizes of the parts.
 
 The functions here take integers and return integers. `splitjit._plan.sizes` calls them,
 and `splitjit._njit` compiles the same functions for users' ``@njit`` code. So a function
@@ -208,7 +208,7 @@ CHUNKED: dict[str, Callable[[int, int], tuple[int, int, int]]] = {
 
 
 def count_longer(chunk: int, count: int, length: int) -> int:
-    """Return how many of the first parts are longer than a chunk by one."""
+    """Return how many leading parts are longer than a chunk by one."""
     return max(length - chunk * count, 0)
 
 
@@ -222,7 +222,7 @@ def size_of_part(chunk: int, longer: int, i: int, length: int) -> int:
 Runs = tuple[tuple[int, int], ...]
 """The length of a part, and the number of neighbouring parts of this length; for each run."""
 
-_MOST_RUNS = 3  # that chunks make
+_MOST_RUNS = 3  # the most that chunks make
 
 
 def runs_of_chunks(chunk: int, count: int, length: int) -> Runs:

@@ -21,7 +21,7 @@ from splitjit.errors import SplitError, describe, shorten
 
 
 def sizes_of(shape: Shape, axis: int, rule: Rule) -> tuple[Shape | None, Runs]:
-    """Return the sizes of the parts that a rule makes of an axis.
+    """Return the part sizes that a rule gives for an axis.
 
     Returns
     -------

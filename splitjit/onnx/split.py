@@ -109,10 +109,10 @@ the axis length 7 must be a multiple of 2
         version = self._version
         if split is not None and not version.split_attribute:
             rule = "split is an input since Split-13, not an attribute"
-            raise self._misplaced("split", split, rule, "pass split to the call")
+            raise self._refusal(rule, hint="pass split to the call", split=split)
         if num_outputs is not None and not version.num_outputs:
             rule = "only Split-18 and later have num_outputs"
-            raise self._misplaced("num_outputs", num_outputs, rule, "pass outputs")
+            raise self._refusal(rule, hint="pass outputs", num_outputs=num_outputs)
         try:
             self._axis = 0 if axis is None else integer("axis", axis)
             self._split = None if split is None else _lengths_attribute(split)
@@ -206,8 +206,8 @@ the axis length 7 must be a multiple of 2
             return self._by_lengths(self._split)
         if self._num_outputs is not None:
             if self._outputs is not None and self._num_outputs < self._outputs:
-                received = describe(num_outputs=self._num_outputs, outputs=self._outputs)
-                raise SplitError(self._name, received, "num_outputs must not be less than outputs")
+                given = describe(num_outputs=self._num_outputs, outputs=self._outputs)
+                raise SplitError(self._name, given, "num_outputs must not be less than outputs")
             return NUM_OUTPUTS, self._num_outputs
         if self._outputs is not None and not self._version.num_outputs:
             return NUM_SPLITS, self._outputs
@@ -219,7 +219,7 @@ the axis length 7 must be a multiple of 2
         if not self._version.split_attribute:
             return self._by_lengths(integer_input("split", split, types, (1,)))
         lengths = _float_lengths(split, {kind} if kind else types)
-        if self._split is not None and self._split != lengths:
+        if self._split not in (None, lengths):
             raise self._unequal(lengths)
         return self._by_lengths(lengths)
 
@@ -236,10 +236,11 @@ the axis length 7 must be a multiple of 2
 
     def _check_input(self, split: Any) -> None:
         if not self._version.split_types:
-            raise self._misplaced("split", split, "split is an attribute in Split-2 and Split-11")
+            rule = "split is an attribute in Split-2 and Split-11"
+            raise self._refusal(rule, split=split)
         if self._num_outputs is not None:
-            received = describe(split=split, num_outputs=self._num_outputs)
-            raise SplitError(self._name, received, "only one of the two may be given")
+            rule = "only one of the two may be given"
+            raise self._refusal(rule, split=split, num_outputs=self._num_outputs)
 
     def _by_lengths(self, lengths: Sequence[int]) -> Rule:
         self._check_count(lengths, len(lengths))
@@ -247,17 +248,12 @@ the axis length 7 must be a multiple of 2
 
     def _check_count(self, lengths: Any, count: int) -> None:
         if count == 0 or (self._outputs is not None and count != self._outputs):
-            received = describe(split=lengths, outputs=self._outputs)
-            raise SplitError(
-                self._name, received, "there must be one length per output, and at least one output"
-            )
+            rule = "there must be one length per output, and at least one output"
+            raise self._refusal(rule, split=lengths, outputs=self._outputs)
 
     def _unequal(self, lengths: Any) -> SplitError:
         received = f"{describe(split=lengths)}, attribute {describe(split=self._split)}"
         return SplitError(self._name, received, "the input and the attribute must be equal")
-
-    def _misplaced(self, name: str, value: Any, rule: str, hint: str = "") -> SplitError:
-        return SplitError(self._name, describe(**{name: value}), rule, hint=hint)
 
 
 def _count(name: str, value: Any) -> int | None:
@@ -279,12 +275,7 @@ def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
         given = array_input("split", split, types, (1,))
     if given is None:
         raise SplitTypeError("split", describe(split=split), "must be a sequence")
-    lengths = []
-    for length in given:
-        if not (type(length) is float and length.is_integer()):
-            return integers("split", [_whole(n) for n in given], "must be finite whole numbers")
-        lengths.append(int(length))
-    return tuple(lengths)
+    return integers("split", [_whole(n) for n in given], "must be finite whole numbers")
 
 
 def _whole(value: Any) -> Any:

@@ -13,7 +13,7 @@ from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown, inte
 from splitjit._plan.arguments import Lengths, integer, rule_of
 from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit._plan.rules import CHUNK, LENGTHS, Rule
-from splitjit.errors import SplitError, describe
+from splitjit.errors import SplitError
 from splitjit.onnx.split import Split
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
 
@@ -80,7 +80,7 @@ class SplitToSequence(VersionedOperator):
         except SplitError as error:
             raise self._refused(error) from None
         if self._keepdims not in (0, 1):
-            raise SplitError(self._name, describe(keepdims=keepdims), "keepdims must be 0 or 1")
+            raise self._refusal("keepdims must be 0 or 1", keepdims=keepdims)
         self._rule = CHUNK, 1
 
     @overload
@@ -160,5 +160,4 @@ class SplitToSequence(VersionedOperator):
         return LENGTHS, split
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
-        lengths = integer_input("split", split, self._version.split_types, (0, 1))
-        return rule_of(lengths)
+        return rule_of(integer_input("split", split, self._version.split_types, (0, 1)))

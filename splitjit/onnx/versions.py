@@ -59,6 +59,7 @@ class VersionedOperator:
     __slots__ = ("_axis", "_name", "_rule", "_version")
 
     _versions: ClassVar[tuple[Version, ...]]
+    """The published versions, the oldest first."""
 
     _axis: int
     _rule: Rule | None
@@ -73,11 +74,8 @@ class VersionedOperator:
         except SplitError as error:
             raise self._refused(error) from None
         if opset < first:
-            raise SplitError(self._name, describe(opset=opset), f"opset must be at least {first}")
-        self._version = max(
-            (version for version in self._versions if version.since <= opset),
-            key=lambda version: version.since,
-        )
+            raise self._refusal(f"opset must be at least {first}", opset=opset)
+        self._version = [version for version in self._versions if version.since <= opset][-1]
         self._name += f"-{self._version.since}"
 
     def __repr__(self) -> str:
@@ -114,12 +112,10 @@ class VersionedOperator:
 
     def _infer(self, input_shape: Sequence[Dim] | Unknown, split: Any) -> list[InferredShape]:
         try:
-            rule: Rule | tuple[str, Unknown] | None
-            if split is None:
-                rule = self._rule
-            elif type(split) is Unknown:
+            rule: Rule | tuple[str, Unknown] | None = self._rule
+            if type(split) is Unknown:
                 rule = self._rule_at_run_time(split)
-            else:
+            elif split is not None:
                 rule = _without_rest(self._rule_of(split, None))
             if rule is None:
                 raise self._nothing_given()
@@ -129,8 +125,11 @@ class VersionedOperator:
 
     def _nothing_given(self) -> SplitError:
         other = "num_outputs" if self._version.num_outputs else "outputs"
-        received = describe(**{"split": None, other: None})
-        return SplitError(self._name, received, "one of the two must be given")
+        given: dict[str, Any] = {"split": None, other: None}
+        return self._refusal("one of the two must be given", **given)
+
+    def _refusal(self, rule: str, /, *, hint: str = "", **received: Any) -> SplitError:
+        return SplitError(self._name, describe(**received), rule, hint=hint)
 
     def _refused(self, error: SplitError) -> SplitError:
         return error.named(self._name, x="input", num_splits="outputs")
@@ -139,11 +138,10 @@ class VersionedOperator:
         operator = type(self).__name__
         later = [version.since for version in self._versions if kind in version.types]
         received = f"input of dtype {dtype}" + (f", {kind}" if kind else "")
-        if not later:
-            rule, hint = f"no version of {operator} takes this type", "use splitjit.split"
-        else:
-            rule = f"only {operator}-{min(later)} and later take this type"
-            hint = f"pass opset={min(later)}"
+        rule, hint = f"no version of {operator} takes this type", "use splitjit.split"
+        if later:
+            rule = f"only {operator}-{later[0]} and later take this type"
+            hint = f"pass opset={later[0]}"
         return SplitTypeError(self._name, received, rule, hint=hint)
 
 

@@ -1,0 +1,203 @@
+"""Measure all figures of the documentation in one go, and write them to its pages.
+
+docs/measured keeps the results; ``--from docs/measured`` writes the pages without measuring.
+"""
+
+import argparse
+import json
+import math
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from statistics import median
+
+if not __package__:  # run as a script: benchmark this checkout
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks import busy, harness, landscape, processes, report
+from benchmarks.contenders import CASES, LIMIT, OURS
+from benchmarks.harness import ROOT, time_text
+
+KEPT = ROOT / "docs" / "measured"
+STEPS = {  # minutes on two cores, the command, and what --quick adds
+    "report": (13, "report --plot build/sizes.svg", "--quick"),
+    "busy": (9, "busy --outputs fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
+    "planes": (5, "busy --outputs out --size '4K frame'", "--seconds 0.05"),
+    "processes": (5, "processes", "--processes 1 --rounds 1"),
+    "landscape": (12, "map --total 64K 1M 16M 64M", "--rounds 1 --parts 2 16 --run 1 64 1K"),
+}
+NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
+NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "opencv": "OpenCV"}
+
+
+class Measured:
+    """The results of one run, in the forms that its tools write."""
+
+    def __init__(self, folder: Path):
+        data = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in STEPS}
+        runs = {(of["commit"], of["cores"]) for of in data.values()}
+        if len(runs) > 1:
+            raise SystemExit(f"the results are of several commits or machines: {runs}")
+        ((self.commit, self.cores),) = runs
+        self.machine = data["report"]["machine"]
+        groups = data["report"]["results"].items()
+        self.report = {name: [report.Result(**result) for result in of] for name, of in groups}
+        self.busy = data["busy"]["results"] + data["planes"]["results"]
+        self.processes = {tuple(key): times for *key, times in data["processes"]["results"]}
+        cells = data["landscape"]["cells"]
+        self.landscape = [landscape.Found(landscape.Cell(*c[:4]), *c[4:]) for c in cells]
+        self.cases: dict[tuple[str, ...], dict[str, float]] = {}  # seconds by contender
+        for name, found in self.report.items():
+            self.cases |= {("report", name, r.case): r.seconds for r in found}
+        for r in self.busy:
+            key = ("busy", r["situation"], f"{r['size']}, {r['outputs']}")
+            self.cases.setdefault(key, {})[r["contender"]] = r["mean"]
+        for (outputs, name, case), times in self.processes.items():
+            self.cases.setdefault(("processes", outputs, case), {})[name] = median(times)
+
+
+def cost(found: Measured) -> str:
+    """Return README's table of costs, with the fastest time of each row in bold."""
+    rows = []
+    for title, *keys in CASES["readme"]["rows"]:
+        if not keys:
+            rows.append([f"**{title}**", *[""] * 5])
+        for key, seconds in found.cases.items() if keys else ():
+            if all(map(str.startswith, key, keys)):
+                limits = [seconds[n] for n in LIMIT if n in seconds and "fresh" not in title]
+                rows.append([title, *_times(seconds), time_text(min(limits)) if limits else ""])
+    head = ["split", OURS, "`np.split`, copied", "by hand", "fastest other library", "limit"]
+    return harness.table(head, rows)
+
+
+def _times(seconds: dict[str, float]) -> list[str]:
+    others = [name for name in report.PEERS[2:] if name in seconds]
+    names = [OURS, "numpy" if "numpy" in seconds else "NumPy, split", NUMPY]
+    names += [min(others, key=seconds.__getitem__)] if others else []
+    cells = [time_text(seconds[name]) for name in names]
+    fastest = min(range(len(names)), key=lambda i: seconds[names[i]])
+    cells[fastest] = f"**{cells[fastest]}**"
+    return [*cells[:3], f"{NAMES.get(names[3], names[3])} {cells[3]}" if others else ""]
+
+
+def lost(found: Measured) -> str:
+    """Return the cases in which a peer is faster than splitjit, as Markdown."""
+    peers, rows = {*report.PEERS, "NumPy, split"}, []
+    for key, seconds in found.cases.items():
+        best = min(peers & seconds.keys(), key=seconds.__getitem__)
+        if seconds[best] < seconds[OURS]:
+            times = time_text(seconds[OURS]), time_text(seconds[best])
+            rows.append([*key, times[0], best, times[1], seconds[best] / seconds[OURS]])
+    head = ["measured by", "in", "case", OURS, "fastest peer", "its time", "over ours"]
+    return f"{len(rows)} of {len(found.cases)} cases:\n\n{harness.table(head, rows)}"
+
+
+def ratios(found: Measured) -> dict[str, list[float]]:
+    """Return ratios by the words that follow them in a sentence: "0.4 to 0.8 of the speed"."""
+    large = [r for r in found.report["long"] + found.report["short"] if r.limit]
+    tiny = [r for r in found.report["tiny"] + found.report["small"] if r.nbytes < 9300]
+    scattered = {r.case for r in large if re.search(r"→ (1[6-9]|[2-9]\d)x1$", r.case)}
+    fresh = [
+        min(seconds[name] for name in POOLS if name in seconds) / seconds[OURS]
+        for (tool, outputs, case), seconds in found.cases.items()
+        if (tool, outputs) == ("processes", "fresh") and {*POOLS} & {*seconds}
+        if 1e6 < processes.CASES[case].nbytes < 5e6
+    ]
+
+    def over(name, some):
+        return [r.seconds[name] / r.seconds[OURS] for r in some]
+
+    loaded = [s for (tool, of, _), s in found.cases.items() if tool == "busy" and of != "quiet"]
+    copies = [*large, *found.report["fresh"]]
+    return {
+        "of the time of `np.split`": [1 / x for x in over("numpy", copies)],
+        "of the (?:limit's )?speed": [r.share for r in large if r.case not in scattered],
+        "when rows scatter": [r.share for r in large if r.case in scattered],
+        "times as fast as NumPy for pixels": over("numpy", found.report["short"]),
+        "times for transposed": over("numpy", found.report["transposed"]),
+        "times as long as splitjit": fresh,
+        "times as long as NumPy's slices": [s[OURS] / s[NUMPY] for s in loaded],
+        "% less time": [100 - 100 * x for x in over(NUMPY, tiny)],
+    }
+
+
+def with_ratios(text: str, found: Measured) -> str:
+    """Write the ratios into the sentences of a page, whatever its line breaks."""
+    for words, values in ratios(found).items():
+        if values:
+            least, most = f"{min(values):.2g}", f"{max(values):.2g}"
+            if words.startswith("%"):
+                least, most = "up", f"{max(0, math.ceil(max(values)))}"
+            following = words.replace(" ", r"\s+")
+            pattern = rf"(?:up|[\d.]+)(\s+to\s+)[\d.]+(?=\s+{following})"
+            text = re.sub(pattern, rf"{least}\g<1>{most}", text)
+    return text
+
+
+def filled(text: str, **made: str) -> str:
+    """Return a page with new contents between ``<!-- name -->`` and ``<!-- end of name -->``."""
+    for name, content in made.items():
+        start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        (before, rest) = text.split(start)
+        text = f"{before}{start}{content}{end}{rest.split(end)[1]}"
+    return text
+
+
+def pages(found: Measured) -> dict[Path, str]:
+    """Return the pages that have figures, with the measured ones."""
+    date, _, processor = found.machine.split(f", {harness.THREADS} threads")[0].split(", ", 2)
+    when = f"Median times of one call on {date}, on {found.cores} cores of {processor} (commit "
+    when += f"{found.commit}); less is better. From *Beside one busy program* on, rows show means."
+    made = {
+        "README.md": {"when": textwrap.fill(when, 100), "times": cost(found)},
+        "docs/performance.md": {},
+        "docs/results.md": {
+            "machine": found.machine,
+            "lost": lost(found),
+            "report": report.tables(found.report),
+            "valleys": landscape.valleys(found.landscape, 10).strip(),
+            "processes": processes.tables(found.processes).strip(),
+            "busy": busy.tables(found.busy),
+        },
+    }
+    texts = {ROOT / name: (ROOT / name).read_text("utf-8") for name in made}
+    return {
+        page: with_ratios(filled(text, **new), found)
+        for (page, text), new in zip(texts.items(), made.values(), strict=True)
+    }
+
+
+def main() -> None:
+    """Measure if asked to, and write the pages, the charts and the results."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--from", dest="folder", type=Path, metavar="DIR", help="do not measure: read the results")
+    add("--quick", action="store_true", help="a first look, in 10 minutes; do not commit its pages")
+    add("--step", nargs="+", choices=STEPS, default=[*STEPS], help="repeat only these measurements")
+    options = parser.parse_args()
+    folder = options.folder or ROOT / "build" / "measured"  # git ignores it: no dirty commits
+    if not options.folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        steps = {name: STEPS[name] for name in options.step}
+        minutes = 10 if options.quick else sum(step[0] for step in steps.values())
+        harness.say(f"{', '.join(steps)}: about {minutes} minutes")
+        for name, (_, command, less) in steps.items():
+            harness.say(f"== {name}")
+            words = shlex.split(f"{command} {less * options.quick}")
+            run = [sys.executable, "-m", "benchmarks", *words, "--json", folder / f"{name}.json"]
+            subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    found = Measured(folder)
+    for page, text in pages(found).items():
+        page.write_text(text, "utf-8")
+    if folder.resolve() != KEPT:
+        shutil.copytree(folder, KEPT, dirs_exist_ok=True)
+    report.draw(found.report, ROOT / "docs" / "charts" / "sizes.svg")
+    landscape.draw(found.landscape, ROOT / "docs" / "charts")
+
+
+if __name__ == "__main__":
+    main()
