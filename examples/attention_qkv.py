@@ -4,7 +4,7 @@
 Grouped-query attention: one projection computes queries, keys and values; split it by lengths.
 
 Llama 3 has 32 query heads, 8 key heads and 8 value heads of width 128: lengths 4096, 1024, 1024.
-This example uses a quarter of the heads. It requires only splitjit.
+This example uses a quarter of the heads. Requires only splitjit.
 """
 
 # sphinx_gallery_thumbnail_path = '_made/thumbnails/attention_qkv.svg'
@@ -25,7 +25,7 @@ print(plan)
 plan  # a notebook shows this plan as a picture
 
 # %%
-# Each part is reshaped to heads without a copy, because it is contiguous.
+# Because each part is contiguous, reshaping it to heads copies nothing.
 
 
 def by_head(part):
@@ -52,4 +52,4 @@ sliced = [by_head(fused[:, :1024]), by_head(fused[:, 1024:1280]), by_head(fused[
 for part, view in zip((queries, keys, values), sliced, strict=True):
     np.testing.assert_array_equal(part, view)
 np.testing.assert_allclose(attended, attend(*sliced), rtol=1e-5, atol=1e-6)
-print("attention", attended.shape, "is that of NumPy's slices")
+print("attention", attended.shape, "equals that of NumPy's slices")

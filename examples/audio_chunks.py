@@ -3,7 +3,7 @@
 
 Cut a stereo recording into chunks of half a second, and separate its two channels.
 
-The recording is not a multiple of the chunk, so the last chunk is shorter. Requires only splitjit.
+The recording is not a whole number of chunks, so the last one is shorter. Requires only splitjit.
 """
 
 # sphinx_gallery_thumbnail_path = '_made/thumbnails/audio_chunks.svg'
@@ -23,14 +23,14 @@ print(plan)
 plan  # a notebook shows this plan as a picture
 
 # %%
-# Each chunk is an array of its own. It stays valid if the buffer of the recording is used again.
+# Each chunk is an array of its own, which stays valid if the recording's buffer is reused.
 chunks = plan(recording)
 for i, (start, length) in enumerate(plan):
     np.testing.assert_array_equal(chunks[i], recording[start : start + length])
 print("chunks of", [len(chunk) for chunk in chunks], "frames")
 
 # %%
-# A model that wants one channel at a time gets it without gaps.
+# For a model that takes one channel at a time, make each channel contiguous.
 left, right = (part[:, 0] for part in splitjit.split(recording, num_splits=2, axis=1))
 np.testing.assert_array_equal(right, recording[:, 1])
 print("strides of a channel:", right.strides, "instead of", recording[:, 1].strides)

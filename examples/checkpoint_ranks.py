@@ -51,7 +51,7 @@ np.testing.assert_allclose(sum(shares), layer(weights, x), rtol=1e-4, atol=1e-3)
 print("the shares of", len(shares), "ranks sum to the output", sum(shares).shape)
 
 # %%
-# The parts say how they were split, so join needs no patterns.
+# The parts record how they were split, so join needs no patterns.
 files.join_files([folder / "rank-0", folder / "rank-1"], out=folder / "joined")
 joined = (folder / "joined" / "model.safetensors").read_bytes()
 assert joined == model.read_bytes()

@@ -14,8 +14,8 @@ import numpy as np
 
 import splitjit
 
-# Fused projections to queries, keys and values, with 1024 tokens in each chunk. There may be any
-# number of tokens, because Dask keeps only about one chunk per thread in memory.
+# Fused projections to queries, keys and values, with 1024 tokens in each chunk. The number of
+# tokens is not limited by memory: Dask only keeps about one chunk per thread.
 tokens, width = 8192, 768
 fused = da.random.default_rng(0).normal(size=(tokens, 3 * width), chunks=(1024, 3 * width))
 

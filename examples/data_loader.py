@@ -1,10 +1,10 @@
 """A DataLoader: split batches in its workers
 ==========================================
 
-Store tokens, targets and weights of a sample in one row, and split each batch in the workers.
+Store each sample's tokens, targets and weights in one row, and split the batches in the workers.
 
-A worker is a forked process, or a new one. In both, splitjit copies on one thread, and the loader
-uses the other cores. Requires torch.
+A forked worker always copies on one thread, since the other workers use the other cores. In a
+worker that is a new process, batches as small as these take one thread, too. Requires torch.
 """
 
 # sphinx_gallery_thumbnail_path = '_made/thumbnails/data_loader.svg'

@@ -1,10 +1,9 @@
-"""Compiled code: split inside of @njit
-====================================
+"""Compiled code: split inside @njit
+=================================
 
 Use split and split_into inside functions that Numba compiles, serial and parallel.
 
-No other import or registration is necessary, and Numba can cache such functions. Requires only
-splitjit.
+Importing splitjit is enough, and Numba can cache such functions. Requires only splitjit.
 """
 
 # sphinx_gallery_thumbnail_path = '_made/thumbnails/inside_njit.svg'
@@ -34,7 +33,7 @@ def split_batches(batches, left, right):
 
 
 # %%
-# Call both functions, and compare their parts with slices of NumPy.
+# Call both functions, and compare their parts with NumPy's slices.
 
 rng = np.random.default_rng(0)
 fused = rng.standard_normal((1000, 64))

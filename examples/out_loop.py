@@ -1,7 +1,7 @@
 """Video: out= in a loop
 =====================
 
-Split frame after frame into the same three planes, without new memory.
+Split one frame after another into the same three planes, without new memory.
 
 Requires only splitjit.
 """

@@ -3,7 +3,7 @@
 
 Split a photograph into its red, green and blue planes.
 
-The photograph of Grace Hopper is part of Matplotlib: pip install matplotlib
+The photograph of Grace Hopper comes with Matplotlib: pip install matplotlib
 """
 
 import matplotlib.cbook
@@ -32,7 +32,7 @@ for panel, name, plane in zip(panels, ("red", "green", "blue"), planes, strict=T
 plt.show()
 
 # %%
-# For an array (channel, height, width), write each plane directly into its place.
+# For an array of shape (channel, height, width), write each plane directly into place.
 stacked = np.empty((3, *photo.shape[:2]), np.uint8)
 splitjit.split(photo, num_splits=3, axis=2, out=[plane[:, :, None] for plane in stacked])
 np.testing.assert_array_equal(stacked, photo.transpose(2, 0, 1))

@@ -1,11 +1,11 @@
-"""A model: Split of onnx.reference
+"""A model: Split in onnx.reference
 ================================
 
 Run a model exported from PyTorch with onnx.reference and splitjit's Split.
 
 Requires onnx: pip install .[onnx]. If torch, onnxscript and onnxruntime are installed, the script
 exports a transformer block and compares the result with ONNX Runtime. Otherwise it runs a gated
-linear unit from the tests of onnx and compares the result with PyTorch's.
+linear unit from onnx's tests and compares the result with PyTorch's.
 """
 
 # sphinx_gallery_thumbnail_path = '_made/thumbnails/reference_evaluator.svg'
@@ -59,7 +59,7 @@ def bundled():
 
 
 # %%
-# Run the model with the operators of splitjit.
+# Run the model with splitjit's operators.
 
 can_export = all(map(importlib.util.find_spec, ("torch", "onnxscript", "onnxruntime")))
 model, x, expected = exported() if can_export else bundled()
@@ -73,4 +73,4 @@ for node in model.graph.node:
 evaluator = ReferenceEvaluator(model, new_ops=splitjit.onnx.reference_ops)
 (result,) = evaluator.run(None, {evaluator.input_names[0]: x})
 np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
-print("output", result.shape, "is that of", "ONNX Runtime" if can_export else "PyTorch")
+print("output", result.shape, "equals that of", "ONNX Runtime" if can_export else "PyTorch")

@@ -1,7 +1,7 @@
 """SwiGLU: the halves of one projection
 ====================================
 
-SwiGLU: one projection computes the gate and the values that it multiplies; split it in halves.
+One projection computes the gate and the values that it multiplies; split it in half.
 
 A model calls this layer for every batch of tokens. Each split therefore writes the halves into
 the same memory, and allocates nothing. Requires only splitjit.

@@ -34,6 +34,6 @@ assert len(train) + len(validation) + len(test) == rows
 print("train", train.shape, "validation", validation.shape, "test", test.shape)
 
 # %%
-# For folds of a cross-validation, the lengths differ by at most one row.
+# Folds for cross-validation, whose lengths differ by at most one row.
 folds = splitjit.split(features[order], num_sections=5)
 print("folds of", [len(fold) for fold in folds], "rows")

@@ -1,7 +1,7 @@
 """A torch module: one projection for queries, keys and values
 ===========================================================
 
-Split tensors inside of a module, for inference and for training.
+Split tensors inside a module, for inference and for training.
 
 Requires torch.
 """
@@ -48,7 +48,7 @@ with torch.inference_mode():
 print("output", tuple(y.shape))
 
 # %%
-# In training, the weight gets the same gradient from these parts as from the parts of torch.split.
+# In training, the weight gets the same gradient as with torch.split.
 
 
 def gradient(split):
@@ -60,4 +60,4 @@ def gradient(split):
 
 ours = gradient(lambda fused: splitjit.split(fused, module.sizes, axis=-1))
 assert torch.equal(ours, gradient(lambda fused: fused.split(module.sizes, -1)))
-print("gradient of the weight", tuple(ours.shape), "is that of torch.split")
+print("gradient of the weight", tuple(ours.shape), "equals that of torch.split")

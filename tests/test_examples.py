@@ -19,7 +19,7 @@ pytestmark = [
 
 # A pattern that one line of the output must match, and the packages that the script needs.
 SAYS = {
-    "attention_qkv": (r"attention \(8, 256, 128\) is that of NumPy's slices", []),
+    "attention_qkv": (r"attention \(8, 256, 128\) equals that of NumPy's slices", []),
     "audio_chunks": (r"strides of a channel: \(2,\) instead of \(4,\)", []),
     "checkpoint_ranks": (r"joined: \d+ bytes, the same as before", ["safetensors"]),
     "dask_array": (r"scores \(8192,\) mean of the values \(768,\)", ["dask.array"]),
@@ -27,10 +27,10 @@ SAYS = {
     "inside_njit": (r"refused: split: split.*: lengths must sum to .*", []),
     "out_loop": (r"10 frames, mean of red, green and blue: .*", []),
     "photo_planes": (r"stacked \(3, 600, 512\)", ["matplotlib"]),
-    "reference_evaluator": (r"output \(.*\) is that of (PyTorch|ONNX Runtime)", ["onnx"]),
+    "reference_evaluator": (r"output \(.*\) equals that of (PyTorch|ONNX Runtime)", ["onnx"]),
     "swiglu": (r"step 2: \(64, 1376\) into gate and up \(64, 688\).*", []),
     "table_sets": (r"folds of \[201, 201, 201, 200, 200\] rows", []),
-    "torch_module": (r"gradient of the weight \(96, 64\) is that of torch\.split", ["torch"]),
+    "torch_module": (r"gradient of the weight \(96, 64\) equals that of torch\.split", ["torch"]),
 }
 
 LONG = ["inside_njit"]
@@ -67,7 +67,7 @@ def test_model_of_onnx_takes_the_place_of_an_exported_one(tmp_path):
     script = tmp_path / "source" / "without_torch.py"
     script.parent.mkdir()
     script.write_text(re.sub("(?m)^can_export = .*$", "can_export = False", source))
-    assert run(script, tmp_path)[-1] == "output (5, 3) is that of PyTorch"
+    assert run(script, tmp_path)[-1] == "output (5, 3) equals that of PyTorch"
 
 
 def test_none_is_left_out():
