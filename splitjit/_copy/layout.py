@@ -89,7 +89,8 @@ def _block_layout(plan: Plan, itemsize: int) -> BlockLayout:
     shape = (*plan.shape[: plan.axis], size, *plan.shape[plan.axis + 1 :])
     nbytes = stacked * _aligned(size * inner)
     others = []
-    for other in itertools.islice(plan._each_shape(), stacked, None):
+    rest = itertools.islice(plan._each_shape(), stacked, None) if stacked < plan._count else ()
+    for other in rest:
         others.append((other, nbytes))
         nbytes += _aligned(other[plan.axis] * inner)
     if not stacked:

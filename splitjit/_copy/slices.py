@@ -16,10 +16,11 @@ from splitjit._copy import objects
 from splitjit._copy.buffers import empty_parts
 from splitjit._copy.crossovers import is_contiguous, suits_object_loop
 from splitjit._kernels.table import MAX_RANK
+from splitjit._plan.cache import MOST_PARTS
 from splitjit._plan.plan import Plan
 
 _MANY_PARTS = 1 << 15
-"""Plans of more parts do not keep the indices of their parts for this strategy."""
+"""The most parts that are copied at once, as the items of one array."""
 
 _copy = np.ndarray.copy
 
@@ -84,8 +85,8 @@ class Slices:
 
 def _cut(plan: Plan) -> Callable[[np.ndarray], Sequence[np.ndarray]]:
     """Return the function that slices an array into its parts."""
-    if plan._count > _MANY_PARTS:
-        return lambda x: [x[index] for index in plan._each_slice()]
+    if plan._count > MOST_PARTS:  # the plan keeps nothing, so nothing is made in advance
+        return lambda x: [x[index] for index in plan._make_slices()]
     slices: Sequence[Any] = plan.slices
     if len(slices) > 1:  # `itemgetter` indexes in C; it returns no tuple for a single index
         return operator.itemgetter(*slices)
