@@ -1,1 +1,1 @@
-"""Values of users: arrays of all libraries, and their memory as ndarrays."""
+"""User input: arrays of all libraries, and their memory as ndarrays."""

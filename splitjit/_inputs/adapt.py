@@ -1,12 +1,12 @@
-"""One adapter for all that can be split: its memory as an ndarray, and what its library does.
+"""One adapter per kind of input: its memory as an ndarray, and what only its library can do.
 
 =============  =======================================  ==========================================
-class          of                                       parts
+class          adapts                                   parts
 =============  =======================================  ==========================================
-`Input`        ndarrays, and what NumPy makes of `x`    ndarrays
+`Input`        ndarrays, and what NumPy can convert     ndarrays
 `Masked`       masked arrays                            masked arrays
-`Tensor`       tensors of torch                         tensors, see `tensors.py`
-`Array`        JAX, and others with the Array API       arrays of the library, see `owners.py`
+`Tensor`       torch tensors                            tensors, see `tensors.py`
+`Array`        JAX and other Array API arrays           arrays of the library, see `owners.py`
 =============  =======================================  ==========================================
 
 Labelled and lazy objects are refused.
@@ -29,7 +29,7 @@ _LABELLED = {
     "polars": "pass its .to_numpy()",
     "xarray": "pass its .data",
 }
-"""Libraries whose objects have labels, by the first part of their modules' names."""
+"""Libraries whose objects have labels, by top-level package, and what to pass."""
 
 _SYMBOLIC_TRACE = (
     "torch.fx.symbolic_trace knows no shapes; split in a function with the decorator "
@@ -38,7 +38,7 @@ _SYMBOLIC_TRACE = (
 
 
 def adapt(x: Any) -> Input:
-    """Return how `x` is split.
+    """Return `x`'s adapter.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def adapt(x: Any) -> Input:
 
 
 def _refuse_labelled(x: Any) -> None:
-    """Refuse objects with labels, sparse matrices and proxies, by the module of their class."""
+    """Refuse labelled objects, sparse matrices and proxies, by the module of their class."""
     for base in type(x).__mro__:
         module = str(vars(base).get("__module__"))
         fix = _LABELLED.get(module.partition(".")[0])

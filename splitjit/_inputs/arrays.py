@@ -1,4 +1,4 @@
-"""Which objects are arrays, and their memory as ndarrays."""
+"""Turn input into ndarrays, unless meaning would be lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def as_array(x: Any) -> np.ndarray:
     Raises
     ------
     SplitTypeError
-        If NumPy cannot make an array of `x`, or would lose what an item of a list carries.
+        If NumPy cannot convert `x`, or would drop what a list item carries, like a unit.
     """
     if type(x) is np.ndarray:
         return x
@@ -67,15 +67,15 @@ def refuse_meaning(x: Any, name: str = "x") -> None:
 
 
 def refuse_items(values: Sequence[Any], checked: set[type], depth: int = 1) -> None:
-    """Refuse nested lists that hold such an array. `numpy.asarray` would read its values alone.
+    """Refuse nested lists that hold such an array: `numpy.asarray` would keep only its values.
 
     Parameters
     ----------
     values : list or tuple
     checked : set of type
-        The classes that need no check any more.
+        The classes already checked.
     depth : int
-        How deep `values` is nested; `numpy.asarray` refuses lists beyond a depth of 64.
+        Nesting depth of `values`; `numpy.asarray` refuses lists nested deeper than 64.
     """
     kinds = set(map(type, values)) - checked
     for kind in kinds - {list, tuple}:

@@ -1,7 +1,7 @@
-"""Parts of tensors as views, made by the public operators of torch.
+"""Parts of tensors as views, made with torch's public operators.
 
-So gradients, tangents, batches, shapes without data, devices and exporters work as they do for
-``torch.split``. torch.compile traces these functions: their values are integers and tensors only.
+This way gradients, tangents, batches, shapes without data, devices and exporters work as in
+``torch.split``. torch.compile traces these functions, so they use only integers and tensors.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def views_of(x: Any, request: Request) -> list[Any]:
 
 
 def is_planned(shape: tuple[Any, ...]) -> bool:
-    """Return whether a shape has a plan: torch.compile traces none, and symbols have none."""
+    """Return whether a shape can be planned: not under torch.compile, nor with symbols."""
     compiling = sys.modules["torch"].compiler.is_compiling()
     return not compiling and not [n for n in shape if type(n) is not int]
 
 
 def shape_of(x: Any) -> tuple[Any, ...]:
-    """Return the shape: plain integers, or the symbols of a tracer with dynamic shapes."""
+    """Return the shape: plain integers, or symbols if a tracer has dynamic shapes."""
     torch = sys.modules["torch"]
     if torch.compiler.is_compiling() or not torch.jit.is_tracing():
         return tuple(x.shape)
@@ -55,29 +55,29 @@ def shape_of(x: Any) -> tuple[Any, ...]:
 
 
 def _with_rest(rule: Rule, length: int, traced: Any) -> Rule:
-    """Replace a length of -1 by what the others leave of an axis, as `check_lengths` does."""
+    """Replace a length of -1 by the rest of the axis, as `check_lengths` does."""
     kind, value = rule
     if kind != LENGTHS or not isinstance(value, tuple):
         return rule
-    others = [n for n in value if n != -1]  # torch.compile does not find -1 by `in`
+    others = [n for n in value if n != -1]  # under torch.compile, `in` misses -1
     if len(others) + 1 != len(value) or [n for n in others if n < 0] or sum(others) > length:
         return rule  # no rest, or refused later
     return LENGTHS, tuple([traced - sum(others) if n == -1 else n for n in value])
 
 
 def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
-    """Return the parts, in a graph by operators that are right for other lengths or refuse them.
+    """Return the parts; in a graph, use operators that work for other lengths or refuse them.
 
-    The sizes are computed from ``x.shape``, so that a graph records how. If another length does
-    not fit the rule, the sizes do not sum to the length: torch and ONNX Runtime refuse it then.
-    They are computed without `min`, which would make torch.export add guards.
+    The sizes are computed from ``x.shape``, so that a graph records the formula. If another length
+    breaks the rule, the sizes do not sum to it, and torch and ONNX Runtime refuse it. The formulas
+    avoid `min`, which would make torch.export add guards.
     """
     torch = sys.modules["torch"]
     kind, value = rule[0], cast(Any, rule[1])
     tracing = not torch.compiler.is_compiling() and torch.jit.is_tracing()
-    to_slices = tracing and torch.onnx.is_in_onnx_export()  # ONNX slices refuse no length
+    to_slices = tracing and torch.onnx.is_in_onnx_export()  # ONNX Slice accepts any length
     if to_slices and kind == NUM_SPLITS and length:
-        return torch.chunk(x, value, axis)  # so no item is lost
+        return torch.chunk(x, value, axis)  # so that no item is lost
     is_fixed = not tracing or not length or (to_slices and kind == CHUNK)
     if is_fixed and not torch.compiler.is_dynamo_compiling() and type(length) is int:
         lengths, runs = sizes_of((length,), 0, rule)
@@ -96,7 +96,7 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
     elif kind == NUM_SECTIONS:
         sizes = [(traced + value - 1 - i) // value for i in range(value)]
     else:
-        count = (length + value - 1) // value  # the graph is for this number of parts
+        count = (length + value - 1) // value  # the graph is fixed to this number of parts
         sizes = [value for _ in range(count)]
         if count > 0:
             sizes[-1] = (traced - 1) % value + 1
@@ -104,7 +104,7 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
 
 
 def _as_int64(indices: Sequence[int]) -> list[int]:
-    """Return indices as torch and ONNX can hold them; all of them are clamped to an axis."""
+    """Clamp indices to int64, for torch and ONNX; slicing clamps them to the axis anyway."""
     return [min(max(i, 1 - (1 << 63)), (1 << 63) - 1) for i in indices]
 
 
@@ -115,7 +115,7 @@ def _slices(x: Any, axis: int, cuts: list[Any]) -> list[Any]:
 
 
 def _fits(rule: Rule, length: int) -> bool:
-    """Return whether a rule fits a length that may be a symbol; ask of it no more than needed."""
+    """Return whether a rule fits a length that may be a symbol; add as few guards as possible."""
     kind, value = rule
     if not isinstance(value, tuple):
         return value >= 1 and (kind != NUM_SPLITS or length % value == 0)

@@ -1,4 +1,4 @@
-"""What the rest of the package knows of an object to split, and masked arrays as a small case."""
+"""The interface to an object to split, and masked arrays as a small case."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from splitjit._plan.rules import Rule
 from splitjit.errors import SplitTypeError, kind_of
 
 Copies = list[tuple[Any, Any]]
-"""What to copy: sources, and the arrays for their parts."""
+"""Pairs to copy: a source, and the arrays for its parts."""
 
 
 class Request:
-    """The split that a call asks for: by a rule, or by a plan.
+    """What a call asks for: a split by a rule, or by a plan.
 
     Attributes
     ----------
     axis : int
     rule : Rule
     plan : Plan or None
-        The plan if the call is that of a plan.
+        The plan, if a plan was called.
     """
 
     __slots__ = ()
@@ -35,21 +35,21 @@ class Request:
     plan: Plan | None = None
 
     def plan_of(self, shape: tuple[Any, ...]) -> Plan:
-        """Return the plan for arrays of a shape, or refuse the shape."""
+        """Return the plan for a shape, or refuse the shape."""
         raise NotImplementedError
 
 
 class Input:
-    """An object to split. This class is for ndarrays; other libraries override what differs.
+    """An object to split. This class handles ndarrays; subclasses override what differs.
 
     Attributes
     ----------
     x : object
-        The object, or the array that NumPy made of it.
+        The object, or the array NumPy made from it.
     array : ndarray or None
         The memory of `x`, which kernels read. None if its library makes the parts.
     mask : ndarray or None
-        An array that is split like the memory, see `Masked`.
+        An array split alongside the memory, see `Masked`.
     """
 
     __slots__ = ("array", "x")
@@ -63,12 +63,12 @@ class Input:
 
     @property
     def dtype(self) -> Any:
-        """The dtype, as the library of `x` has it."""
+        """The dtype object of the library of `x`."""
         return self.x.dtype
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The shape: plain integers, or the symbols of a tracer with dynamic shapes."""
+        """The shape: plain integers, or symbols if a tracer has dynamic shapes."""
         return tuple(self.x.shape)
 
     @property
@@ -77,28 +77,28 @@ class Input:
         return tensor_type(self.x.dtype)
 
     def views(self, plan: Plan) -> list[Any]:
-        """Return the parts as views that the library of `x` makes."""
+        """Return the parts as views made by the library of `x`."""
         return [self.x[index] for index in plan._each_slice()]
 
     def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
-        """Return parts that kernels made as arrays of the library of `x`."""
+        """Convert parts from kernels to arrays of the library of `x`."""
         return parts
 
     def targets(self, out: Any) -> tuple[list[Any], Copies]:
-        """Return the arrays of `out`, and what to copy; refuse arrays that are not like `x`."""
+        """Return the arrays of `out`, and what to copy; refuse arrays unlike `x`."""
         arrays = sequence(out)
-        given: Any = out if arrays is None else list(arrays)  # `recipe.run` refuses others
+        given: Any = out if arrays is None else list(arrays)  # `recipe.run` refuses anything else
         return given, [(self.array, given)]
 
     def wrote(self, out: list[Any], copies: Copies) -> None:
-        """Let the library know that kernels have written to the arrays of `out`."""
+        """Tell the library that kernels have written to the arrays of `out`."""
 
     def made_by_library(self, request: Request, copy: bool) -> list[Any]:
-        """Return the parts as copies or views that the library of `x` makes."""
+        """Return the parts as copies or views made by the library of `x`."""
         raise NotImplementedError
 
     def refused(self, error: Exception) -> bool:
-        """Return whether an error says that the library of `x` refuses it."""
+        """Return whether an error means that the library refuses `x`."""
         return True  # a foreign class may raise anything
 
 
@@ -108,7 +108,7 @@ class Masked(Input):
     __slots__ = ("mask",)
 
     def __init__(self, x: np.ma.MaskedArray[Any, Any]) -> None:
-        self.x = x.view(np.ma.MaskedArray)  # as base class, like the parts of other arrays
+        self.x = x.view(np.ma.MaskedArray)  # drops a subclass, as for other arrays
         self.array = np.ma.getdata(x, subok=False)
         mask: Any = np.ma.getmask(x)
         self.mask = None if mask is np.ma.nomask else mask
@@ -123,7 +123,7 @@ class Masked(Input):
         ]
 
     def targets(self, out: Any) -> tuple[list[Any], Copies]:
-        """Return masked arrays, their data, and their masks: new ones for those without."""
+        """Return masked arrays, their data, and their masks, which are new if missing."""
         rule = "must be a masked array, as x is"
         parts = sequence(out)
         if parts is None:
@@ -141,7 +141,7 @@ class Masked(Input):
         return list(parts), copies
 
     def wrote(self, out: list[Any], copies: Copies) -> None:
-        """Give their masks to arrays that had none. A hard mask was overwritten like a soft one."""
+        """Attach masks to arrays that had none. Hard masks were overwritten like soft ones."""
         if self.mask is not None:
             for part, mask in zip(out, copies[1][1], strict=True):
                 if np.ma.getmask(part) is np.ma.nomask:

@@ -1,4 +1,4 @@
-"""Where tensors of torch lie in memory."""
+"""Where torch tensors lie in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from splitjit._inputs.foreign import shape_of
 
 @functools.cache
 def words() -> dict[Any, Any]:
-    """Return the integer dtype of equal size for each dtype that NumPy lacks.
+    """Map each dtype that NumPy lacks to an integer dtype of equal size.
 
     Quantized dtypes are left out: their tensors hold more than their items.
     """
@@ -33,13 +33,13 @@ def words() -> dict[Any, Any]:
 
 
 def array_of(x: Any, word: Any) -> np.ndarray | None:
-    """Return the memory of a tensor as an array, or None if it does not hold all of the tensor.
+    """Return the memory of a tensor as an array, or None if it is not the whole tensor.
 
     Parameters
     ----------
     x : torch.Tensor
     word : torch.dtype or None
-        The dtype of equal size if NumPy lacks the dtype of `x`.
+        The dtype to view `x` as, if NumPy lacks its own.
     """
     array: np.ndarray
     try:
@@ -57,10 +57,7 @@ def array_of(x: Any, word: Any) -> np.ndarray | None:
 
 
 def lies_in_storage(x: Any) -> bool:
-    """Return whether a tensor that has elements lies in its storage.
-
-    A program may have shrunk the storage.
-    """
+    """Return whether a non-empty tensor fits in its storage, which may have been shrunk."""
     if x.is_contiguous():
         nbytes = int(x.nbytes)
     else:  # torch has no negative strides
@@ -73,7 +70,7 @@ def lies_in_storage(x: Any) -> bool:
 
 
 def _quiet(x: Any) -> Any:
-    """Silence torch, which warns of addresses of fake tensors and of numbers in a trace."""
+    """Silence torch's warnings about addresses of fake tensors and numbers in a trace."""
     torch = sys.modules["torch"]
     if type(x) in (torch.Tensor, torch.nn.Parameter) and not torch.jit.is_tracing():
         return contextlib.nullcontext()
@@ -90,16 +87,15 @@ def address_of(x: Any) -> int:
 
 
 def is_in_storage(x: Any) -> bool:
-    """Return whether any tensor with memory lies in its storage."""
+    """Return whether a tensor of any class fits in its storage."""
     with _quiet(x):
         return not int(x.numel()) or lies_in_storage(x)
 
 
 def places_of(tensors: list[Any]) -> list[np.ndarray]:
-    """Return arrays that share elements exactly as the tensors do. Nothing may read or write them.
+    """Return arrays that overlap exactly as the tensors do. Nothing may read or write them.
 
-    A tensor without memory, or with memory on a device, is given an address that no program can
-    have, one for each storage.
+    A tensor without CPU memory gets an address that no program can have, one for each storage.
     """
     storages: dict[int, int] = {}
     return [_place_of(x, storages) for x in tensors]
@@ -126,14 +122,14 @@ def _place_of(x: Any, storages: dict[int, int]) -> np.ndarray:
 
 
 _NOWHERE = 1 << 57
-"""Programs have smaller addresses."""
+"""Above any address of a program."""
 
 _ROOM = 1 << 44
-"""More bytes than a storage has."""
+"""Larger than any storage."""
 
 
 def has_lost_memory(torch: Any, x: Any) -> bool:
-    """Return whether the storage of a tensor was freed. Operators of torch would crash then."""
+    """Return whether a tensor's storage was freed. Operators of torch would crash on it."""
     has_storage = x.device.type in _WITH_STORAGES and not torch._is_functional_tensor(x)
     if not has_storage or x._is_zerotensor():
         return False
@@ -141,4 +137,4 @@ def has_lost_memory(torch: Any, x: Any) -> bool:
 
 
 _WITH_STORAGES = ("cpu", "cuda", "mps", "xpu")
-"""Devices whose tensors have their memory in a storage. Others may have storages of 0 bytes."""
+"""Devices whose tensors keep their memory in a storage. On others it may have 0 bytes."""

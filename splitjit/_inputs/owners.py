@@ -1,9 +1,9 @@
-"""Arrays of JAX, and of other libraries with the Array API.
+"""Arrays from JAX and other Array API libraries.
 
-Kernels copy arrays of JAX on the first CPU device. JAX itself splits its tracers, its arrays on
-several devices, and arrays whose dtype is weak, because DLPack would make it a strong one. Other
-libraries make the parts by slices and copies, so that the parts stay on the device of the array
-and keep what its class adds to the values.
+Kernels copy JAX arrays on the first CPU device. JAX itself splits tracers, arrays on other or
+several devices, and weakly typed arrays, whose dtype DLPack would make strong. Other libraries
+slice and copy, so that the parts stay on the array's device and keep what its class adds to the
+values.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def is_array(x: object) -> bool:
 
 
 def memory(x: Any) -> np.ndarray:
-    """Return an array as an ndarray: its memory if the library gives it away, or its values."""
+    """Return an ndarray: a view through DLPack if the library allows it, else the values."""
     try:
         return np.from_dlpack(x)
-    except Exception:  # a dtype or a device that DLPack lacks, or any error of a foreign class
+    except Exception:  # DLPack lacks the dtype or device, or a foreign class raises anything
         return as_array(x)
 
 
@@ -38,9 +38,9 @@ def _is_of_jax(x: object) -> bool:
 
 
 def _memory_is_plain(x: Any) -> bool:
-    """Return whether kernels may read an array, and DLPack may bring parts to its device.
+    """Return whether kernels may read an array, and DLPack may return parts to its device.
 
-    The arrays of other libraries than JAX may lie on a device, or carry more than values.
+    Only JAX qualifies: other arrays may be on a device, or carry more than values.
     """
     if not _is_of_jax(x) or not hasattr(type(x), "__dlpack_device__"):  # a tracer has no memory
         return False
@@ -51,7 +51,7 @@ def _memory_is_plain(x: Any) -> bool:
 
 
 class Array(Input):
-    """An array with the Array API. Those of JAX are immutable, so `out` has ndarrays."""
+    """An Array API array. JAX arrays are immutable, so `out` takes ndarrays."""
 
     __slots__ = ()
 
@@ -59,16 +59,16 @@ class Array(Input):
         self.x, self.array = x, memory(x) if _memory_is_plain(x) else None
 
     def views(self, plan: Plan) -> list[Any]:
-        """Return slices of the library."""
+        """Return the library's slices."""
         split = getattr(sys.modules["jax"].lax, "split", None) if _is_of_jax(self.x) else None
         if split is not None and len(plan):
             return list(split(self.x, plan.sizes, plan.axis))
         return super().views(plan)
 
     def made_by_library(self, request: Request, copy: bool) -> list[Any]:
-        """Return slices, or copies of slices. An immutable array of JAX needs no copy."""
+        """Return slices, or copies of them. JAX arrays are immutable and need no copy."""
         shape = self.shape
-        if request.plan is None:  # a rule concerns one dim; a plan checks all
+        if request.plan is None:  # a rule needs one dim; a plan checks all of them
             index = normalize_axis(request.axis, shape)
             if type(shape[index]) is not int:  # `jax.export` has symbols for unknown dims
                 rule = "the length of the axis must be known"
@@ -81,7 +81,7 @@ class Array(Input):
         return [asarray(part, copy=True) for part in parts]
 
     def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
-        """Return arrays of the library over the memory of the parts."""
+        """Return the parts as arrays of the library."""
         namespace = self.x.__array_namespace__()
         try:
             return list(map(namespace.from_dlpack, parts))

@@ -1,26 +1,25 @@
-"""Whether kernels may read a tensor of torch: the one place that asks torch.
+"""Whether kernels may read a torch tensor: the one place that asks torch.
 
-Whoever owns the memory makes the parts. If a kernel reads the memory of a tensor, torch does not
-know of it. So kernels copy only tensors whose memory holds all that torch knows of them. For other
-tensors, torch makes the parts by its own operators, see `splitjit._inputs.foreign`.
+torch does not notice when a kernel reads memory. So kernels copy only tensors whose memory is all
+there is to them. torch splits all others with its own operators, see `splitjit._inputs.foreign`.
 
 ====================================  ==========================================================
 question                              what a kernel would miss
 ====================================  ==========================================================
 class other than Tensor, Parameter    a subclass computes in its own way: FakeTensor, DTensor
-mode of ``__torch_dispatch__``        ``make_fx`` and FakeTensorMode record each operator
-mode of ``__torch_function__``        ``make_fx(pre_dispatch=True)``, and modes of users
-transform of functorch                ``vmap``, ``grad``, ``jvp``, ``functionalize``: wrappers,
+``__torch_dispatch__`` mode           ``make_fx`` and FakeTensorMode record each operator
+``__torch_function__`` mode           ``make_fx(pre_dispatch=True)``, and user modes
+functorch transform                   ``vmap``, ``grad``, ``jvp``, ``functionalize``: wrappers,
                                       whose memory is not their own
 ``torch.jit.trace``                   it records each operator: a copy would be a constant
-level of forward-mode AD              a dual tensor has a tangent beside its memory
+forward-mode AD level                 a dual tensor has a tangent beside its memory
 ``Tensor.numpy`` refuses              gradients, devices, lazy conjugates, quantized tensors
-address 0, but elements               functional tensors, and storages that were freed
+address 0, but not empty              functional tensors, and storages that were freed
 ====================================  ==========================================================
 
 `torch.compiler.is_compiling` comes before all of these, because torch.compile cannot trace them.
-Most of these questions are functions of ``torch._C``: the public ones take three times as long.
-If a version of torch lacks one, torch makes all parts, which is right, but slower.
+Most of these checks call ``torch._C``: the public functions take three times as long. If a version
+of torch lacks one, torch makes all parts, which is correct but slower.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from typing import Any
 
 @functools.cache
 def reach_of_kernels() -> Callable[[Any], bool]:
-    """Return the function that tells whether kernels may read a tensor.
+    """Return a function that tells whether kernels may read a tensor.
 
-    Kernels may read the tensor if also ``x.numpy()`` accepts it, at an address other than 0.
+    The tensor must also pass ``x.numpy()``, and have an address other than 0.
     """
     torch = sys.modules["torch"]
     tensor, parameter = torch.Tensor, torch.nn.Parameter
@@ -64,7 +63,7 @@ def reach_of_kernels() -> Callable[[Any], bool]:
 
 
 def _only_sets_device() -> bool:
-    """Return whether the modes only choose the device of new tensors (`set_default_device`)."""
+    """Return whether the modes only set the device of new tensors (`set_default_device`)."""
     torch = sys.modules["torch"]
     try:
         modes = torch.overrides._get_current_function_mode_stack()

@@ -1,13 +1,13 @@
-"""Tensors of torch. If kernels reach the memory, they split it as an array of the same bits.
+"""torch tensors. If kernels reach the memory, they split it as an array of the same bits.
 
 ========  ====================================================================
 tensor    ``x.numpy()``, or the same bits as integers if NumPy lacks the dtype
 parts     ``torch.from_numpy(part)``, viewed as the dtype of `x`
 ========  ====================================================================
 
-Both directions share the memory. The planner, the recipes and the kernels see only
-the arrays. Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch was
-imported, so `sys.modules` has torch.
+Both directions share the memory, and the planner, recipes and kernels see only the arrays.
+Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch was imported, so
+`sys.modules` has torch.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 _KNOWN: list[type] = []
-"""The classes Tensor and Parameter, once a tensor was split."""
+"""Tensor and Parameter, once a tensor has been split."""
 
 _ASKED: list[Callable[..., Any]] = []
-"""`is_compiling` of torch, and the `reader`, once a tensor was split: to find them takes longer."""
+"""torch's `is_compiling` and the `reader`, cached by the first split: looking them up is slower."""
 
 _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
-"""Errors by which operators of torch refuse a tensor. Tracers use other classes to stop a trace."""
+"""Errors with which torch operators refuse a tensor. Tracers stop a trace with other classes."""
 
 
 def is_tensor(x: object) -> bool:
@@ -49,21 +49,21 @@ def is_dtype(dtype: object) -> bool:
 
 
 def is_compiling() -> bool:
-    """Return whether torch.compile traces this call."""
+    """Return whether torch.compile is tracing."""
     ask = _ASKED[0] if _ASKED else sys.modules["torch"].compiler.is_compiling
     compiling: bool = ask()
     return compiling
 
 
 class Tensor(Input):
-    """A tensor of torch.
+    """A torch tensor.
 
     Attributes
     ----------
     word : torch.dtype or None
-        The dtype of the array if NumPy lacks the dtype of `x`.
+        The dtype of the array, if NumPy lacks that of `x`.
     asks_gradient : bool
-        Whether the gradient alone keeps kernels from the memory.
+        Whether only the gradient keeps kernels out.
     """
 
     __slots__ = ("asks_gradient", "word")
@@ -73,18 +73,18 @@ class Tensor(Input):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The shape: plain integers, or the symbols of a tracer with dynamic shapes."""
+        """The shape: plain integers, or symbols if a tracer has dynamic shapes."""
         return shape_of(self.x)
 
     def views(self, plan: Plan) -> list[Any]:
-        """Return views that torch makes."""
+        """Return views made by torch."""
         return list(sys.modules["torch"].split_with_sizes(self.x, plan.sizes, plan.axis))
 
     def made_by_library(self, request: Request, copy: bool) -> list[Any]:
-        """Return copies or views that torch makes.
+        """Return copies or views made by torch.
 
-        For a plain tensor that asks a gradient, one operator joins the gradients of the parts.
-        Kernels with a backward of our own take 1.2 times as long, both ways, at 1 to 16 MB.
+        For a plain tensor that requires grad, one operator joins the gradients of the parts.
+        Kernels with our own backward take 1.2 times as long, both ways, at 1 to 16 MB.
         """
         torch = sys.modules["torch"]
         if copy and self.asks_gradient:
@@ -100,12 +100,12 @@ class Tensor(Input):
         return _tensors(parts, self.x.dtype if self.word else None)
 
     def targets(self, out: Any) -> tuple[list[Any], Copies]:
-        """Return tensors and their memory; refuse others than CPU tensors of the dtype of `x`."""
+        """Return tensors and their memory; refuse anything but CPU tensors of `x`'s dtype."""
         tensors, arrays = out_arrays(out, self.x.dtype)
         return tensors, [(self.array, arrays)]
 
     def wrote(self, out: list[Any], copies: Copies) -> None:
-        """Tell torch that tensors were written to, so that autograd refuses values it has saved."""
+        """Tell torch about the writes, so that autograd refuses values it has saved."""
         mark_written(out)
 
     def refused(self, error: Exception) -> bool:
@@ -113,10 +113,10 @@ class Tensor(Input):
         return type(error) in _OF_TORCH
 
     def targets_of_torch(self, out: Any) -> list[Any]:
-        """Return the tensors of `out`, to which torch writes; refuse those unlike `x`."""
+        """Return the tensors of `out` for torch to write to; refuse those unlike `x`."""
         x, tensors = self.x, _tensors_of(out)
         torch = sys.modules["torch"]
-        any_mode = is_compiling() or torch.is_inference_mode_enabled()  # a trace cannot ask
+        any_mode = is_compiling() or torch.is_inference_mode_enabled()  # a trace cannot tell
         for i, target in enumerate(tensors):
             _check_kind(target, i, x.dtype, any_mode)
             if target.device != x.device:
@@ -133,7 +133,7 @@ class Tensor(Input):
 
 
 def tensor_input(x: Any) -> Tensor:
-    """Return how a tensor is split: by kernels if they reach its memory.
+    """Adapt a tensor. Kernels split it if they can reach its memory.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def tensor_input(x: Any) -> Tensor:
     given: Tensor | None = None
     if not x.requires_grad:
         given = read(x)
-    elif type(x) in _KNOWN:  # `x.numpy()` would raise an error, which takes 30 µs
+    elif type(x) in _KNOWN:  # `x.numpy()` would raise, which costs 30 µs
         given = read(x.detach())
         if given is not None and sys.modules["torch"].is_grad_enabled():
             given = Tensor(x)
@@ -161,9 +161,9 @@ def tensor_input(x: Any) -> Tensor:
 
 @functools.cache
 def reader() -> Callable[[Any], Tensor | None]:
-    """Return the function that adapts a tensor, or returns None if kernels do not reach it.
+    """Return a function that adapts a tensor, or returns None if kernels cannot reach it.
 
-    It keeps what it needs of torch: to look it up in each call would take as long as to ask it.
+    Caches torch lookups, which cost as much as the checks.
     """
     word_of, in_reach = memory.words().get, reach_of_kernels()
     torch = sys.modules["torch"]
@@ -180,7 +180,7 @@ def reader() -> Callable[[Any], Tensor | None]:
 
 
 def _refuse(x: Any, name: str) -> None:
-    """Refuse tensors that torch cannot split, and those that do not lie in their storage."""
+    """Refuse tensors that torch cannot split, or that do not fit in their storage."""
     torch = sys.modules["torch"]
     rule = ""
     if x.is_nested:
@@ -203,7 +203,7 @@ def _refuse(x: Any, name: str) -> None:
 def _tensors(parts: list[np.ndarray], dtype: Any) -> list[Any]:
     """Return arrays as tensors, viewed as `dtype` unless it is None.
 
-    Each tensor has a storage of its own, so `torch.save` writes no other part.
+    Each tensor has its own storage, so `torch.save` writes no other part.
     """
     from_numpy = sys.modules["torch"].from_numpy
     if dtype is None:
@@ -212,7 +212,7 @@ def _tensors(parts: list[np.ndarray], dtype: Any) -> list[Any]:
 
 
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
-    """Return the tensors of `out` and their memory; refuse all but CPU tensors of a dtype."""
+    """Return `out`'s tensors and their memory; refuse all but CPU tensors of a dtype."""
     tensors = _tensors_of(out)
     word, any_mode = memory.words().get(dtype), sys.modules["torch"].is_inference_mode_enabled()
     arrays: list[np.ndarray] = []
@@ -237,7 +237,7 @@ def _tensors_of(out: Any) -> list[Any]:
 
 
 def _check_kind(part: Any, i: int, dtype: Any, any_mode: bool) -> None:
-    """Refuse an output that is no tensor of a dtype, or is one of another mode."""
+    """Refuse an output of another type, dtype or inference mode."""
     if not is_tensor(part):
         hint = "torch.from_numpy makes tensors of arrays"
         received = f"out[{i}] of type {kind_of(part)}"
@@ -251,10 +251,10 @@ def _check_kind(part: Any, i: int, dtype: Any, any_mode: bool) -> None:
 
 
 def check_shapes(tensors: list[Any], views: list[Any]) -> None:
-    """Refuse outputs that do not have the shapes of the parts, or that are given twice.
+    """Refuse outputs whose shapes differ from the parts, and outputs given twice.
 
-    This is for tensors that torch.compile traces, or whose shapes are symbols: no plan fits them,
-    and nobody knows their memory.
+    For tensors that torch.compile traces or that have symbolic shapes: they have no plan, and
+    their memory is unknown.
     """
     if len(tensors) != len(views):
         rule = f"must have an array for each of {len(views)} parts"
@@ -268,12 +268,12 @@ def check_shapes(tensors: list[Any], views: list[Any]) -> None:
 
 
 def mark_written(tensors: Sequence[Any]) -> None:
-    """Tell torch that tensors were written to, so that autograd refuses values it has saved."""
+    """Tell torch about writes to tensors, so that autograd refuses values it has saved."""
     sys.modules["torch"].autograd.graph.increment_version(tensors)
 
 
 def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
-    """Return new arrays, made by `empty_parts`, as tensors of a dtype; see `SplitPlan.empty`."""
+    """Return new tensors over arrays from `empty_parts`; see `SplitPlan.empty`."""
     torch = sys.modules["torch"]
     word = memory.words().get(dtype)
     item = torch.empty(0, dtype=dtype, device="cpu")
