@@ -1,1 +1,1 @@
-"""What users call: `split`, `split_into`, plans and bindings."""
+"""The public API: `split`, `split_into`, plans and bindings."""

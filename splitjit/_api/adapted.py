@@ -1,4 +1,4 @@
-"""Split adapted objects: kernels copy them, or the library that owns them does."""
+"""Split adapted objects, by kernels or by the library that owns them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
 
 
 class ByPlan(Request):
-    """A call of a plan."""
+    """A call to a plan."""
 
     __slots__ = ("axis", "plan", "rule")
 
@@ -28,13 +28,13 @@ class ByPlan(Request):
         self.plan, self.axis, self.rule = plan, plan.axis, (LENGTHS, plan.sizes)
 
     def plan_of(self, shape: tuple[int, ...]) -> Plan:
-        """Return the plan, or refuse another shape than that of the plan."""
+        """Return the plan, or refuse a shape other than its own."""
         recipe.check_shape(self.plan, shape)
         return self.plan
 
 
 def split_input(given: Input, request: Request, out: Any = None, copy: Any = True) -> list[Any]:
-    """Split an object that is neither of the class ndarray nor a Dask array."""
+    """Split an object that is neither a plain ndarray nor a Dask array."""
     array = given.array
     if array is None:
         return _by_library(given, request, out, copy)
@@ -59,7 +59,7 @@ def split_input(given: Input, request: Request, out: Any = None, copy: Any = Tru
 
 def _by_library(given: Input, request: Request, out: Any, copy: Any) -> list[Any]:
     """Let the library make the parts. Its own refusals become ours."""
-    if isinstance(given, Tensor) and is_compiling():  # torch.compile follows no `try` here
+    if isinstance(given, Tensor) and is_compiling():  # torch.compile cannot trace a `try` here
         return _parts_of_library(given, request, out, copy)
     try:
         return _parts_of_library(given, request, out, copy)

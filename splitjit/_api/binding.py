@@ -1,4 +1,4 @@
-"""Outputs that are checked once and written to many times; see `SplitPlan.bind`."""
+"""Outputs that are checked once and written many times; see `SplitPlan.bind`."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Binding(Generic[Part]):
         recipe.copy(x, targets.parts, outputs)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
-        """Let a copy bind the copied arrays, because a binding holds addresses of its arrays."""
+        """Bind the copied arrays anew, because a binding holds the addresses of its own."""
         return bind, (self._plan, self._out)
 
     def __repr__(self) -> str:
@@ -141,7 +141,7 @@ class Binding(Generic[Part]):
 
 
 class TensorBinding(Binding[Part]):
-    """A split into given tensors of torch, see `Binding`."""
+    """A split into given torch tensors, see `Binding`."""
 
     __slots__ = ("_memory", "_tensor_dtype", "_tensors")
 
@@ -173,17 +173,17 @@ class TensorBinding(Binding[Part]):
         return self._tensors.copy()
 
     def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
-        """Let a copy bind the copied tensors."""
+        """Bind the copied tensors anew."""
         return bind, (self._plan, self._tensors)
 
 
 def _look(array: np.ndarray) -> tuple[Any, ...]:
-    """Return what a binding relies on in an array."""
+    """Return what a binding assumes of an array."""
     return array.shape, array.strides, array.dtype, array.flags.writeable, array.ctypes.data
 
 
 def _owner(array: np.ndarray) -> np.ndarray:
-    """Return the array that owns the memory of an array."""
+    """Return the array that owns an array's memory."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

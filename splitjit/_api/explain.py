@@ -26,8 +26,8 @@ def explain(
 
     The function takes the arguments of `split`, and copies nothing. It may load or
     compile kernels, import Numba and start Numba's threads, as the split would. The
-    answer holds for this moment: the load of the machine, and the code that this
-    process has loaded, change it.
+    answer holds for this moment: it depends on the load of the machine, and on the
+    code that this process has loaded.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def explain(
     Raises
     ------
     SplitError, SplitTypeError
-        In the cases in which `split` refuses the same arguments.
+        If `split` would refuse the same arguments.
 
     See Also
     --------

@@ -30,7 +30,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a split would run now, and why; `explain` returns it, and `print` shows it.
+    """How a split would run now, and why; `explain` returns it; `print` shows it.
 
     The parameters are also its attributes.
 
@@ -50,7 +50,7 @@ class Explanation:
     threads : int or None
         The number of threads that copy; None if another library decides.
     threads_reason : str
-        Why as many threads.
+        Why this many threads.
     bytes_read : int or None
         The bytes that the split reads; None if another library decides.
     bytes_written : int or None

@@ -8,9 +8,9 @@ A part may end inside a chunk of the array, or between two chunks::
     chunks of b         |0,1|    1    |2,0|
     chunks of c                           |2,1|
 
-One task splits chunk 0 into two pieces, and one getitem task per piece passes the
-piece to its part. The whole of chunk 1 lies in `b`, so chunk 1 itself is a chunk of
-`b`. No chunk is merged with another, and nothing is computed before the parts are.
+One task splits chunk 0 into two pieces, and one getitem task per piece passes it to
+its part. All of chunk 1 lies in `b`, so chunk 1 itself becomes a chunk of `b`. Chunks
+are never merged, and nothing is computed before the parts are.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def split_lazily(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
     shape, plan = x.shape, request.plan
     if plan is None:
         plan = _plan_of(shape, request)
-    # Tasks split chunks of any size along the other axes.
+    # Along the other axes, extents may be unknown: tasks split chunks of any size.
     if len(shape) != len(plan.shape) or not all(
         n == m or math.isnan(n) for n, m in zip(shape, plan.shape, strict=True)
     ):
@@ -69,7 +69,7 @@ def split_lazily(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
 
 
 def _plan_of(shape: tuple[Any, ...], request: Request) -> Plan:
-    """Plan by a rule. Unknown extents are NaN; the plan has 0 instead."""
+    """Plan by a rule, with 0 for unknown extents, which are NaN."""
     if not any(map(math.isnan, shape)):
         return request.plan_of(shape)
     axis = normalize_axis(request.axis, shape)
@@ -133,7 +133,7 @@ def _parts(plan: Plan, x: Any) -> list[Any]:
                 layer[name, *index] = (task, (x.name, *index))
     graph = HighLevelGraph.from_collections(name, layer, [x])
     cut = Array(graph, name, x.chunks, meta=x._meta)  # each chunk is a list of pieces
-    name = f"splitjit-part-{token}"  # Dask sums the times of tasks by the start of their names
+    name = f"splitjit-part-{token}"  # Dask groups task times by name prefix
     return [
         _part(f"{name}-{k}", pieces, x, cut, axis) if pieces else _empty(x, axis)
         for k, pieces in enumerate(parts)
@@ -159,7 +159,7 @@ def _part(name: str, pieces: list[_Piece], x: Any, cut: Any, axis: int) -> Any:
 
 
 def _empty(x: Any, axis: int) -> Any:
-    """Return a part of length 0. If an extent of `x` is unknown, only the chunks of `x` know it."""
+    """Return a part of length 0. If an extent of `x` is unknown, only its chunks know it."""
     from dask.array import empty
 
     if any(map(math.isnan, x.shape)):

@@ -1,4 +1,4 @@
-"""`SplitPlan` and `plan_split`: plans with the verbs of users. Equal calls share one plan."""
+"""`SplitPlan` and `plan_split`: plans with public methods. Equal calls share one plan."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class SplitPlan(Plan):
         return _PlanOfManyParts
 
     def __reduce__(self) -> tuple[type[SplitPlan], tuple[Shape, int, Shape]]:
-        """Pickle the arguments alone; the rest is derived from them."""
+        """Pickle only the arguments; the rest is derived from them."""
         return SplitPlan, (self.shape, self.axis, tuple(self._each_size()))
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class SplitPlan(Plan):
         return text(self)
 
     def _repr_html_(self) -> str:
-        """Return a drawing as SVG. Notebooks call a method of this name."""
+        """Return a drawing as SVG. Notebooks call this method."""
         from splitjit._plan.drawing import svg
 
         return svg(self)
@@ -252,7 +252,7 @@ class SplitPlan(Plan):
         Raises
         ------
         SplitError, SplitTypeError
-            In the cases in which the plan refuses to split with the same arguments.
+            If the plan would refuse to split with the same arguments.
 
         See Also
         --------
@@ -345,10 +345,9 @@ def plan_split(
 
 
 class _PlanOfManyParts(SplitPlan):
-    """A plan that makes attributes with an item for each part when they are first read.
+    """A plan that derives its per-part attributes when they are first read.
 
-    This is a class of its own because reading any attribute takes longer in a class that has
-    a `__getattr__`.
+    This is a separate class because a `__getattr__` slows down every attribute access.
     """
 
     __slots__ = ()
@@ -361,12 +360,12 @@ class _PlanOfManyParts(SplitPlan):
         return value
 
 
-SplitPlan.__module__ = "splitjit"  # pickles then name the public path
-__test__ = {"SplitPlan": SplitPlan}  # doctest looks only for classes of this module
+SplitPlan.__module__ = "splitjit"  # so that pickles name the public path
+__test__ = {"SplitPlan": SplitPlan}  # doctest skips classes of other modules
 
 
 class ByRule(Request):
-    """A call of `split` with a rule."""
+    """A call to `split` with a rule."""
 
     __slots__ = ("axis", "rule")
 
@@ -374,7 +373,7 @@ class ByRule(Request):
         self.axis, self.rule = axis, rule
 
     def plan_of(self, shape: Shape) -> SplitPlan:
-        """Return the plan for arrays of a shape, or refuse the shape."""
+        """Return the plan for a shape, or refuse the shape."""
         return cached_plan(shape, self.axis, self.rule)
 
 

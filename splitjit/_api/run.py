@@ -17,8 +17,8 @@ from splitjit._plan.plan import Plan
 
 
 def split_object(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
-    """Split an object that is not of the class ndarray."""
-    if is_tensor(x):  # before Dask, because each question takes a part of the time
+    """Split an object that is not a plain ndarray."""
+    if is_tensor(x):  # before Dask, because every check costs time
         return split_input(tensor_input(x), request, out, copy)
     if is_dask_array(x):
         return split_lazily(x, request, out, copy)

@@ -31,9 +31,9 @@ from splitjit.errors import SplitError, SplitTypeError
 Splittable = ArrayLike | SupportsSlices[Any]
 Outs = Sequence[SupportsSlices[Any]]
 
-# Overloads for each kind of result: Dask arrays, parts that have the type of a slice of `x`,
-# ndarrays of nested lists, and the arrays of `out`. So no signature names a library. The second
-# and the third kind have one for each rule, so that type checkers find no rule and several rules.
+# One overload per kind of result, so that no signature names a library: Dask arrays, parts typed
+# like a slice of `x`, ndarrays from nested lists, and the arrays of `out`. The second and third
+# kind have one per rule, so that type checkers report a missing rule, or several.
 
 
 @overload
@@ -181,7 +181,7 @@ def split(
     """
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is np.ndarray:
-        # The short way of `cached_plan` and `recipe.run`: their calls take a tenth of a tiny split.
+        # `cached_plan` and `recipe.run`, inlined: the calls would take a tenth of a tiny split.
         plan = recent_plan((x.shape, axis, rule)) if type(axis) is int else None
         if plan is None:
             plan = cached_plan(x.shape, axis, rule)
@@ -253,10 +253,10 @@ def split_into(
 
     Notes
     -----
-    If a call in compiled code is refused, Numba frees no array of the compiled
-    functions that made the call, as after every error of a compiled function.
-    To avoid this, check the lengths with `plan_split` in Python before, or
-    catch the error in the function that makes the call.
+    If a call in compiled code is refused, Numba leaks the arrays of the compiled
+    functions that made the call, as after any error in compiled code. To avoid
+    this, check the lengths with `plan_split` in Python first, or catch the error
+    in the function that makes the call.
 
     Examples
     --------
