@@ -3,10 +3,10 @@
 The command ``python -m splitjit`` does the same. Files may be larger than memory: a .npy, .npz or
 .safetensors file, an index ``model.safetensors.index.json``, or a folder that has such an index.
 
-The modules of this package split and join arrays in files. What a checkpoint adds to its files
-(indexes, ranks, records, plans of models) is in `splitjit.checkpoints`, which imports this package;
-nothing here imports that one. The public functions take checkpoints, too, so they need it: the
-package above both, ``splitjit/__init__.py``, hands it over (`splitjit._above`).
+The modules of this package split and join arrays in files. What checkpoints add (indexes, ranks,
+records, model plans) is in `splitjit.checkpoints`, which imports this package, never the other way
+round. The public functions take checkpoints too, so ``splitjit/__init__.py``, which is above both,
+hands that package over (`splitjit._above`).
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ config, others, layout
     name, out, copy_config, force
         Where the parts are written, as in `plan_files`.
     progress : callable, optional
-        Called with the number of bytes written so far, and the number of all bytes.
+        Called with the number of bytes written so far, and the total.
 
     Returns
     -------
@@ -209,8 +209,8 @@ def join_files(
     Parameters
     ----------
     paths : iterable of path
-        The parts in their order: files, or the folders of ranks. If the parts say how
-        they were split, in any order.
+        The parts in order: files, or the folders of ranks. The order does not matter if
+        the parts record how they were split.
     out : path
         The joined file. If the parts are folders, the folder of the joined files.
     axis : int, optional
@@ -220,12 +220,12 @@ def join_files(
         The tensors that were split, as in `plan_files`. Every other tensor was copied,
         and must be equal in all parts. The configuration may also lie beside the
         folders of the ranks. .safetensors files and folders of ranks that `split_files`
-        wrote say themselves how they were split. For other files that hold tensors by
-        name, `axis`, `tensors` or `tp_plan` is needed.
+        wrote record how they were split. For other files that hold tensors by name,
+        `axis`, `tensors` or `tp_plan` is needed.
     force : bool, default False
         Whether joined files may overwrite existing files.
     progress : callable, optional
-        Called with the number of bytes written so far, and the number of all bytes.
+        Called with the number of bytes written so far, and the total.
 
     Returns
     -------
@@ -280,12 +280,12 @@ def reshard_files(
     split
         The length of each part, as in `splitjit.split`.
     axis : int, optional
-        As `tensors`.
+        See `tensors`.
     num_outputs, num_splits, indices, num_sections
         The other rules, as in `splitjit.split`.
     tensors, tp_plan, config
-        How the parts were split, as in `join_files`. Parts that `split_files` wrote say
-        it themselves. The new parts are split along the same axes.
+        How the parts were split, as in `join_files`. Not needed if the parts record
+        it. The new parts are split along the same axes.
     layout, name
         The names of the new parts, as in `plan_files`. By default, folders of ranks are
         split into folders of ranks.
@@ -296,7 +296,7 @@ def reshard_files(
     force : bool, default False
         Whether the new parts may overwrite existing files.
     progress : callable, optional
-        Called with the number of bytes written so far, and the number of all bytes.
+        Called with the number of bytes written so far, and the total.
 
     Returns
     -------
@@ -378,7 +378,7 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
 if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute
 
     def __getattr__(name: str) -> Any:
-        """Import the classes of plans when they are first used: ``import splitjit`` is faster."""
+        """Import the plan classes on first use, which keeps ``import splitjit`` fast."""
         if name in __all__:
             from splitjit.files import plan
 

@@ -1,11 +1,11 @@
-"""Folders that stay the same folders, and every call that changes a file.
+"""Folders held open, and every call that changes a file.
 
-A `Folder` is opened once, and names are relative to the open folder. Another user of
-a shared folder cannot redirect a call by a link in the place of a folder. Windows has
-no such calls, so there a `Folder` joins its path and the name.
+A `Folder` is opened once, and names are looked up relative to it, so another user of
+a shared folder cannot redirect a call by putting a link in its place. Windows has no
+such calls, so there a `Folder` joins its path and the name.
 
-`change` makes every call of this package that changes a file. Tests replace it to
-make the n-th change fail.
+Every call that changes a file goes through `change`. Tests replace it to make the
+n-th change fail.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def flush(file: int) -> None:
     if sys.platform == "darwin":  # os.fsync would not wait for the disk's own cache
         import fcntl
 
-        with contextlib.suppress(OSError):  # network file systems know only os.fsync
+        with contextlib.suppress(OSError):  # network file systems support only os.fsync
             fcntl.fcntl(file, fcntl.F_FULLFSYNC)
             return
     os.fsync(file)
 
 
 def lock(file: int) -> bool | None:
-    """Lock an open file; return False if another process has the lock, None without locks."""
+    """Lock an open file; return False if another process has it, None without locks."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -86,9 +86,9 @@ def lock(file: int) -> bool | None:
 
 
 def fallocate(file: int, size: int) -> None:
-    """Reserve blocks of the disk for an open file, whose size stays as it is.
+    """Reserve disk blocks for an open file without changing its size.
 
-    `os.posix_fallocate` would write into each block if the file system cannot reserve blocks.
+    `os.posix_fallocate` would write to every block if the file system cannot reserve them.
     """
     call = _fallocate()
     while call is not None and call(file, _KEEP_SIZE, 0, size):
@@ -104,7 +104,7 @@ _KEEP_SIZE = 1
 
 @functools.cache
 def _fallocate() -> Callable[..., int] | None:
-    """Return the function of the C library of Linux, or None if there is none."""
+    """Return ``fallocate`` from Linux's C library, or None if it has none."""
     try:
         import ctypes
     except ImportError:
@@ -118,7 +118,7 @@ def _fallocate() -> Callable[..., int] | None:
 
 @contextlib.contextmanager
 def _tolerated() -> Iterator[None]:
-    """Ignore the errors of calls that the system does not have."""
+    """Ignore errors of calls that the system does not support."""
     try:
         yield
     except OSError as error:
@@ -133,7 +133,7 @@ class Folder:
     ----------
     path : Path
     parent : Folder, optional
-        The folder that holds this folder, which then must not be a link.
+        The folder that holds this one, which then must not be a link.
 
     Raises
     ------
@@ -179,7 +179,7 @@ class Folder:
         return sorted(os.listdir(self.path if self.fd is None else self.fd))
 
     def status(self, name: str | None = None) -> os.stat_result | None:
-        """Return the status of a name, not followed if it is a link, or None if there is none."""
+        """Return the status of a name, without following a link, or None if it is missing."""
         try:
             if name is None:
                 return os.stat(self.path if self.fd is None else self.fd)
@@ -212,7 +212,7 @@ class Folder:
         change(os.replace, *places, src_dir_fd=self.fd, dst_dir_fd=folder.fd)
 
     def link(self, name: str, folder: Folder, target: str) -> bool:
-        """Give a file a second name. Return False if the file system has no such links.
+        """Give a file a second name. Return False if the file system has no hard links.
 
         Raises
         ------
@@ -230,12 +230,12 @@ class Folder:
         return True
 
     def sync(self) -> None:
-        """Wait until the names in this folder are on disk, if the system can say so."""
+        """Wait until the names in this folder are on disk, if the system can tell."""
         if self.fd is not None:
             try:
                 change(flush, self.fd)
             except OSError as error:
-                if error.errno != errno.EINVAL:  # folders of some file systems
+                if error.errno != errno.EINVAL:  # some file systems cannot sync folders
                     raise
 
 
@@ -246,7 +246,7 @@ class NewFile(io.FileIO):
     ----------
     file : int
     target : Path
-        The name of the file for users.
+        The name of the file in errors.
     """
 
     def __init__(self, file: int, target: Path) -> None:
@@ -254,7 +254,7 @@ class NewFile(io.FileIO):
         self._target = target
 
     def write(self, data: Any) -> int:
-        """Write bytes, or the first of them, and return how many."""
+        """Write all bytes or the first few, and return how many."""
         with self._named_errors(memoryview(data).nbytes):
             return change(super().write, data) or 0
 
@@ -267,31 +267,31 @@ class NewFile(io.FileIO):
         """Reserve space on the disk for a whole file, if the file system can.
 
         The file keeps its size. On ext4, a split of 300 MB along axis 0 took a tenth longer when
-        the file system had to find the blocks while it wrote.
+        the file system had to allocate blocks as it wrote.
         """
         if size and sys.platform == "linux":
             with self._named_errors(size), _tolerated():
                 change(fallocate, self.fileno(), size)
 
     def copy(self, source: int, start: int, nbytes: int) -> int:
-        """Let the system copy bytes of another open file, without reading them.
+        """Let the system copy bytes from another open file, without reading them.
 
-        On ext4, this takes a tenth less time of the processor than to read and write them. File
-        systems that share blocks between files copy nothing at all.
+        On ext4, this takes a tenth less CPU time than reading and writing them. File systems that
+        share blocks between files copy nothing at all.
 
         Parameters
         ----------
         source : int
             The descriptor of the other file.
         start : int
-            The first byte to copy. This file gets it at its current position.
+            The first byte to copy. It goes to this file's current position.
         nbytes : int
             The most bytes to copy.
 
         Returns
         -------
         int
-            How many bytes were copied before the system gave up: 0 if it cannot copy these.
+            How many bytes the system copied before it gave up; 0 if it cannot copy these.
         """
         call, done, count = getattr(os, "copy_file_range", None), 0, 1
         while call and count and done < nbytes:
@@ -311,7 +311,7 @@ class NewFile(io.FileIO):
 
     @contextlib.contextmanager
     def _named_errors(self, nbytes: int) -> Iterator[None]:
-        """Name the target in errors, and say how much space there is."""
+        """Name the target in errors, and say how much space is free."""
         try:
             yield
         except OSError as error:

@@ -18,7 +18,7 @@ from splitjit.files.staging import Staged
 from splitjit.files.tiles import Readers, assemble
 
 Known = tuple[Choice | None, Rule]
-"""What parts say about a tensor: how it is divided, or None if it was copied, and by which rule."""
+"""What parts record about a tensor: how it is divided, or None if it was copied, and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class JoinedTensor:
 
 
 class JoinedFile(TensorFile):
-    """A file that exists only as parts, which are put together while it is read.
+    """A file that exists only as parts, which are joined while it is read.
 
-    To join parts is to copy this file, and to split parts again is to split this file. So no whole
-    file is on disk meanwhile, and of each tensor a few tiles are in memory.
+    Joining parts copies this file, and resharding splits it. So resharding puts no whole file on
+    disk, and only a few tiles of each tensor are in memory.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class JoinedFile(TensorFile):
         return [one.plan.tensor for one in self.tensors]
 
     def plan(self) -> FilePlan:
-        """Return the plan to write this file: as its only part, with a copy of each tensor."""
+        """Return the plan to write this file as its only part, with a copy of each tensor."""
         copied = tuple([TensorPlan(tensor, self, None, (), 1) for tensor in self.whole])
         paths = tuple([file.path for file in self.inputs])
         return FilePlan(paths, (self.target,), copied, (), self)
@@ -88,7 +88,7 @@ class JoinedFile(TensorFile):
         return self._by_name[name].plan.tensor
 
     def choice(self, name: str) -> Choice | None:
-        """Return how the parts of a tensor were split, but not into how many."""
+        """Return how a tensor was split, but not into how many parts."""
         choice = self._by_name[name].plan.choice
         return choice and replace(choice, pattern=name, lengths=None, planned=True)
 
@@ -128,12 +128,12 @@ def plan_joined(
     files : sequence of TensorFile
         The file of each part.
     choice : Choice or None
-        How the user says that the tensor is split.
+        How the user says the tensor is split.
     own : Known or None
-        How the parts say that they are split.
+        How the parts say they are split.
     given : bool
-        Whether the user says how the tensors are split. If the parts say it, too, they
-        must not differ.
+        Whether the user says how the tensors are split. If the parts say so too, both
+        must agree.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def _plan_parts(
     for rule in _rules(choice, lengths) if own is None else [own[1]]:
         kind, value = rule
         if kind == CHUNK and isinstance(value, int) and _count(sections, value) != {len(lengths)}:
-            continue  # the record of a stranger may ask for more parts than memory holds
+            continue  # a stranger's record may ask for more parts than fit in memory
         try:
             plan = plan_tensor(whole, file, choice, rule)
         except SplitError as error:
@@ -236,12 +236,12 @@ def _plan_parts(
 
 
 def _count(sections: Sequence[int], chunk: int) -> set[int]:
-    """Return into how many chunks sections are split."""
+    """Return how many chunks the sections have."""
     return {-(-length // max(chunk, 1)) for length in sections}
 
 
 def _rules(choice: Choice, lengths: list[int]) -> list[Rule]:
-    """Return the rules that may have made parts of these lengths."""
+    """Return the rules that could make parts of these lengths."""
     if choice.sections is None:
         return [(LENGTHS, tuple(lengths))]
     by_length = tuple([length // len(choice.sections) for length in lengths])

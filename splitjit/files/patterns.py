@@ -32,7 +32,7 @@ class Choice:
     Attributes
     ----------
     pattern : str
-        A pattern of `fnmatch`.
+        An `fnmatch` pattern.
     axis : int
     sections : tuple of int, optional
         Lengths of the sections along the axis. By default, one section.
@@ -43,10 +43,10 @@ class Choice:
     shared : bool, default False
         Whether several parts may hold the same head, if there are fewer heads than parts.
     planned : bool, default False
-        Whether the plan of a model or a record says this, and no pattern.
+        Whether this comes from a model's plan or a record, not a pattern.
     block : str, optional
-        What a cut would break if it went through a head, for refusals: the blocks of a
-        quantised weight.
+        For refusals: what a cut through a head would break, the blocks of a quantised
+        weight.
     """
 
     pattern: str

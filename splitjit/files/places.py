@@ -1,4 +1,4 @@
-"""Places of files: whether two paths are one place, and whether new files may be there."""
+"""Whether two paths are the same place, and whether new files may go there."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Place = tuple[int, int, str]
 _REFUSED_BY_WINDOWS = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\..*)?"  # devices
     r'|.*[<>:"|?*\0-\x1f].*'  # `a:b` is a stream of the file `a`
-    r"|.*[. ]",  # Windows leaves these out
+    r"|.*[. ]",  # Windows drops these
     re.IGNORECASE | re.DOTALL,
 )
-"""Names that Windows does not take as they are."""
+"""Names that Windows refuses or changes."""
 
 
 def places(paths: Iterable[Path]) -> list[Place]:
-    """Return the place of each path. Two paths of one place have equal results.
+    """Return the place of each path. Paths to the same place have equal results.
 
-    Links to folders are followed. A link in the place itself is not followed, because
-    a new file replaces the link. If a folder ignores case, so does the result.
+    Links to folders are followed. A link at the path itself is not, because a new file
+    replaces it. If a folder ignores case, so does the result.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def places(paths: Iterable[Path]) -> list[Place]:
 
 
 def _ignores_case(folder: Path) -> bool:
-    """Return whether a folder finds its files, or is found, under names in the other case."""
+    """Return whether a folder finds its files, or is found itself, in the other case."""
     for place in (folder, folder.parent):
         with contextlib.suppress(OSError):
             names = os.listdir(place)
@@ -84,7 +84,7 @@ def check_targets(targets: Iterable[Path], force: bool) -> None:
 
 
 def check_names(targets: Mapping[Path, Sequence[str]]) -> None:
-    """Check that the system makes files of these very names."""
+    """Check that the system keeps these names as they are."""
     if sys.platform != "win32":
         return
     for folder, names in targets.items():
@@ -114,7 +114,7 @@ def check_places(operator: str, files: Sequence[tuple[Sequence[Path], Sequence[P
     ----------
     operator : str
     files : sequence of (sequence of Path, sequence of Path)
-        Inputs, and the outputs that are made of them.
+        Inputs, and the outputs made from them.
 
     Raises
     ------

@@ -93,7 +93,7 @@ class TensorPlan:
         Raises
         ------
         SplitError
-            If a run of elements that are smaller than a byte is not whole bytes.
+            If a run of elements smaller than a byte does not fill whole bytes.
         """
         if self.axis is None:
             return 1, [(range(1), self.tensor.nbytes)]
@@ -187,11 +187,11 @@ class SplitFiles:
         The indexes and manifests of the ranks, with their contents.
     warnings : tuple of str
         Weights that are split although their bias, scale or zero point is copied, and
-        the other way round.
+        vice versa.
     copies : tuple of (Path, Path)
-        The copies of configurations and tokenizers, and what they are copies of.
+        The copies of configurations and tokenizers, and their sources.
     levels : int, default 0
-        Number of folders of a part that the split makes: 1 for a folder of a rank.
+        Number of folder levels that the split makes per part: 1 for rank folders.
     """
 
     files: tuple[FilePlan, ...]

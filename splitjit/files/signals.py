@@ -1,4 +1,4 @@
-"""Let signals wait while files are moved."""
+"""Delay signals while files are moved."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ENDING = {
 def deferred() -> Iterator[Callable[[], bool]]:
     """Defer signals until the end of the body, and then deliver them.
 
-    A mask of this thread would not help: the system would deliver a signal to another
-    thread of this process, and Python would run its handler in the main thread. In a
-    thread that is not the main thread, no handler runs, so nothing needs to be deferred.
+    Masking signals in this thread would not help: the system would deliver them to
+    another thread of the process, and Python would run the handler in the main thread.
+    No handler runs in other threads, so nothing needs to be deferred there.
 
     Yields
     ------

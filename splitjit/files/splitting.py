@@ -17,10 +17,10 @@ from splitjit.files.staging import Staged
 from splitjit.files.tiles import Readers, divide
 
 Chooser = Callable[[str, TensorFile], Choice | None]
-"""Returns how to split the tensor of a name in a file, or None if the tensor is not split."""
+"""Returns how to split a named tensor of a file, or None if the tensor is not split."""
 
 Progress = Callable[[int, int], object]
-"""Called with the number of bytes written so far, and the number of all bytes to write."""
+"""Called with the number of bytes written so far, and the total."""
 
 Count = Callable[[int], object]
 """Called with the number of bytes written since the last call."""
@@ -56,7 +56,7 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
 
 
 def num_parts(rule: Rule) -> int | None:
-    """Return how many parts a rule makes of every axis, or None if this depends on the axis.
+    """Return how many parts a rule makes, or None if this depends on the axis length.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def num_parts(rule: Rule) -> int | None:
 
 
 def _rule_for_heads(length: int, choice: Choice, rule: Rule) -> Rule:
-    """Return the rule for a section of heads, which makes fewer pieces if parts share heads."""
+    """Return the rule for a section of heads, with fewer pieces if parts share heads."""
     assert choice.head
     kind, parts = rule
     if length % choice.head:
@@ -134,7 +134,7 @@ def plan_tensors(
                 plan.runs()
             except SplitError as error:
                 where = f"{operator} {file.path}" + (f", {name}" if name else "")
-                hint = error.hint  # `named` leaves it out
+                hint = error.hint  # `named` drops it
                 raise type(error)(where, error.received, error.rule, hint=hint) from None
             plans.append(plan)
         elif copy_others:

@@ -1,18 +1,18 @@
 """All new files or none: write them in a staging folder, then move them into place.
 
-Each folder that gets new files holds a staging folder `.splitjit-…` meanwhile:
+Meanwhile, each output folder holds a staging folder `.splitjit-…`:
 
     lock            locked by the process that writes; it names the inode of its folder
     0.new, 1.new    new files
-    0.old, 1.old    second names of the files that new files replace
+    0.old, 1.old    hard links to the files that new files replace
 
-When all new files are on disk, they are moved one after another, and signals wait until the last
-one is in place. Without `force` a file is linked to its target, and a link never replaces a file.
-With `force` it is renamed, so its target is the old file or the new one at every moment. If a move
-fails, this process undoes the moves that it remembers. No file on disk says what is to be undone:
-a folder from a stranger could say anything.
+Once all new files are on disk, they are moved one by one, and signals wait until the last one is
+in place. Without `force`, a file is hard-linked to its target, since a link never replaces a file.
+With `force`, it is renamed, so the target is always either the old file or the new one. If a move
+fails, this process undoes the moves it remembers. No undo list is kept on disk: a stranger's folder
+could list anything.
 
-What a killed process leaves is removed by the next one that writes there, see `_sweep`.
+The next process that writes there removes what a killed one has left, see `_sweep`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from splitjit.files import places, signals
 from splitjit.files.disk import Folder, NewFile, change, flush, lock
 
 COMPLETE = "all files are complete"
-"""A note of the error if an interrupt came after the last file was in place."""
+"""The note on an interrupt that came after the last file was in place."""
 
 _STAGING = re.compile(r"\.splitjit-[0-9a-f]{16}")
 _LOCK = "lock"
@@ -98,7 +98,7 @@ def stage(
 
 
 class Staged:
-    """A new file that is not yet in its place.
+    """A new file that is not yet in place.
 
     Attributes
     ----------
@@ -125,12 +125,12 @@ class Staged:
         self._lost = False
 
     def open(self) -> IO[bytes]:
-        """Open the file to write it from its start."""
+        """Open the file for writing from its start."""
         file = self.inner.open(self.new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         return io.BufferedWriter(NewFile(file, self.path))
 
     def append(self, start: int) -> NewFile:
-        """Open the file to go on at its end, which is known to be here."""
+        """Reopen the file to append at its end, which is at `start`."""
         file = NewFile(self.inner.open(self.new, os.O_WRONLY), self.path)
         file.seek(start)
         return file
@@ -143,7 +143,7 @@ class Staged:
     def protect(self, *inputs: os.stat_result) -> None:
         """Grant no more access than every input grants.
 
-        If all inputs have one owner or one group, the file gets it if possible.
+        If all inputs share an owner or a group, the file gets it if possible.
         """
         self._inputs += inputs
 
@@ -151,7 +151,7 @@ class Staged:
         """Set the permissions, and wait until the file is on disk."""
         file = self.inner.open(self.new, os.O_WRONLY | os.O_CREAT)
         try:
-            if self._inputs and sys.platform != "win32":  # files have other permissions there
+            if self._inputs and sys.platform != "win32":  # Windows has other permissions
                 self._set_permissions(file)
             change(flush, file)
             self._status = os.fstat(file)
@@ -162,14 +162,14 @@ class Staged:
         owners = {given.st_uid for given in self._inputs}
         groups = {given.st_gid for given in self._inputs}
         own = os.fstat(file)
-        with contextlib.suppress(OSError):  # users may give files only to groups of theirs
+        with contextlib.suppress(OSError):  # users may give files only to their own groups
             if len(groups) == 1 and {own.st_gid} != groups:
                 change(os.fchown, file, -1, *groups)
         with contextlib.suppress(OSError):  # only root may give files away
             if len(owners) == 1 and {own.st_uid} != owners:
                 change(os.fchown, file, *owners, -1)
         mode = functools.reduce(operator.and_, (given.st_mode for given in self._inputs))
-        if groups != {os.fstat(file).st_gid}:  # the file has a group that could not read these
+        if groups != {os.fstat(file).st_gid}:  # another group: it gets no more than others get
             mode &= ~0o070 | mode << 3
         change(os.fchmod, file, mode & 0o777)
 
@@ -189,7 +189,7 @@ class Staged:
             raise FileExistsError(f"{self.path} exists: it appeared meanwhile") from None
 
     def undo(self) -> None:
-        """Undo the move, unless another process has put a file of its own there."""
+        """Undo the move, unless another process has put its own file there."""
         there = self.folder.status(self.name)
         if there is None or self._status is None or not os.path.samestat(there, self._status):
             return
@@ -200,7 +200,7 @@ class Staged:
 
 
 class _Place:
-    """The folders of all targets, with a staging folder in each one that the user names.
+    """The folders of all targets, with a staging folder in each folder the user names.
 
     Attributes
     ----------
@@ -274,7 +274,7 @@ class _Place:
         self.moved = True
 
     def close(self) -> None:
-        """Remove the staging folders, and the folders that were made for nothing."""
+        """Remove the staging folders, and the folders that were made in vain."""
         with signals.deferred():
             self._cleanup.close()
 
@@ -323,12 +323,12 @@ class _Staging:
                     return staging
 
     def _mark(self) -> bytes:
-        """Return what the lock file says: an unpacked copy of the folder has another inode."""
+        """Return the content of the lock file. A copy of the folder has another inode."""
         status = self.inner.status()
         return f"splitjit {status.st_ino if status else 0}".encode()
 
     def is_left(self) -> bool:
-        """Return whether a killed process of this user has left the folder; lock it if so."""
+        """Return whether a killed process of this user left the folder; if so, lock it."""
         names = self.inner.names()
         held = [self.inner.status(name) for name in names]
         folder = self.inner.status()
@@ -339,7 +339,7 @@ class _Staging:
         known = all(name == _LOCK or _STAGED.fullmatch(name) for name in names)
         if not known or not all(one and stat.S_ISREG(one.st_mode) for one in held):
             return False
-        if not names:  # killed after the first call
+        if not names:  # killed right after mkdir
             return True
         self._lock = self.inner.open(_LOCK, os.O_RDWR)
         if lock(self._lock) is not True:
@@ -348,12 +348,12 @@ class _Staging:
         return mark == self._mark() or (not mark and names == [_LOCK])  # killed before the mark
 
     def remove(self) -> None:
-        """Remove the folder. What cannot be removed now, the next command removes."""
+        """Remove the folder. The next command removes what cannot be removed now."""
         with contextlib.closing(self), contextlib.suppress(OSError):
             for name in self.inner.names():
                 if _STAGED.fullmatch(name):
                     self.inner.unlink(name)
-            self._release()  # Windows removes no open file
+            self._release()  # Windows cannot remove an open file
             with contextlib.suppress(FileNotFoundError):
                 self.inner.unlink(_LOCK)
         _remove_empty(self._outer, self._name)
@@ -370,12 +370,12 @@ class _Staging:
 
 
 def _sweep(folders: Iterable[Path]) -> None:
-    """Remove what killed processes have left in these folders.
+    """Remove what killed processes left in these folders.
 
-    This removes a staging folder only if it is surely one: a folder with a name like ours, no
-    link, writeable for this user alone, that holds nothing but files of this user with names like
-    ours, and a lock file that no process holds and that names the inode of the folder. All calls
-    are relative to the open folder, and nothing follows a link or a path from a file.
+    This removes only what is surely a staging folder: its name is like ours, it is no link, only
+    this user may write to it, and it holds only this user's files with names like ours. Its lock
+    file is free and names its inode, unless the process was killed before it wrote that. All calls
+    are relative to the open folder, and none follows a link or a path from a file.
     """
     for path in dict.fromkeys([_resolved(folder) for folder in folders]):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), Folder(path) as outer:

@@ -10,8 +10,8 @@ bytes of each piece. Here two sections are split into two pieces:
     └─────────┴─────────┴─────┴─────┘
 
 Long runs go from file to file, and the system copies them if it can. Short ones are split, or
-joined, in a tile of whole rows. Several parts may hold the same piece. A group is a number of
-consecutive parts that are equal as a whole; a piece may go to one group or to several.
+joined, in a tile of whole rows. Several parts may hold the same piece. A group is a run of
+consecutive parts that are identical; a piece may go to one group or to several.
 
 A Fortran-order tensor is a C-order tensor of the reversed shape, and so are its
 parts. Tile by tile, each file is read and written from start to end.
@@ -36,11 +36,11 @@ RUN = 1 << 23
 """The most bytes that the system copies at a time."""
 
 LONG = 128
-"""Mean length of runs, in bytes, from which on it does not pay to load the kernels."""
+"""Mean run length, in bytes, from which loading the kernels does not pay."""
 
 
 class Readers:
-    """Files that are read from tensor to tensor, and stay open meanwhile.
+    """Files that are read tensor by tensor, and stay open meanwhile.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Readers:
         return next(self._sources[file])
 
     def protect(self, staged: Iterable[Staged]) -> None:
-        """Let new files grant no more access than all of these files grant."""
+        """Grant no more access to new files than each of these files does."""
         for one in staged:
             one.protect(*[read.status for file in self._sources for read in file.inputs])
 
@@ -77,9 +77,9 @@ class Readers:
 
 
 def divide(plan: TensorPlan, source: Source) -> Iterator[tuple[int, Data]]:
-    """Yield the number of a group of equal parts and its next bytes, until all are complete.
+    """Yield the number of a group of equal parts and its next bytes, until all are done.
 
-    The next iteration may overwrite an array.
+    The next iteration may overwrite them.
     """
     columns = _Columns(plan)
     if columns.are_copied_by_runs:
@@ -113,12 +113,12 @@ def assemble(
     sources : sequence of Source
         The data of each part.
     differ : callable
-        Returns the error for two parts that differ, although they hold the same piece.
+        Returns the error for two parts that differ although they hold the same piece.
 
     Yields
     ------
     Data
-        The next iteration overwrites an array.
+        The next iteration may overwrite it.
     """
     columns = _Columns(plan)
     buffers = np.empty((2, MOST * TILE), np.uint8)
@@ -164,13 +164,13 @@ class _Columns:
     rows : int
         The number of rows in memory order.
     most : int
-        How many rows are in memory at a time; with many parts more, for fewer writes.
+        Rows in memory at a time; more if there are many parts, for fewer writes.
     are_copied_by_runs : bool
-        Whether the runs are so long that each of them is copied by itself.
+        Whether the runs are long enough to be copied one by one.
     element : dtype
-        Plain bytes: NumPy does not copy the padding of structured dtypes.
+        Plain bytes: NumPy would skip the padding of structured dtypes.
     holders : list of list of (int, slice)
-        For each run, the groups whose parts hold it, with its columns in such a part.
+        For each run, the groups that hold it, with its columns in their parts.
     widths : list of int
         The length of a row of the parts of each group.
     """
@@ -183,7 +183,7 @@ class _Columns:
         self.are_copied_by_runs = self.rows < 2 or long_runs
         if self.are_copied_by_runs:
             return
-        self._long = row >= LONG * count  # NumPy copies such runs at the speed of memory
+        self._long = row >= LONG * count  # NumPy copies such runs at memory speed
         item = max(1, plan.tensor.bits // 8)
         self.element = np.dtype(np.uint8 if self._long else (np.void, item))
         tile = min(MOST * TILE, max(TILE, plan.groups * TILE // 32))
@@ -210,7 +210,7 @@ class _Columns:
             yield tile[: self.rows - start]
 
     def split(self, tile: np.ndarray, out: list[np.ndarray]) -> None:
-        """Copy the columns of a tile into arrays, which are as wide together."""
+        """Copy the columns of a tile into arrays of the same total width."""
         if not self._long:
             split(tile, [one.shape[1] for one in out], axis=1, out=out)
             return
@@ -220,12 +220,12 @@ class _Columns:
             start += one.shape[1]
 
     def join(self, tile: np.ndarray, part: np.ndarray, group: int) -> int | None:
-        """Copy the runs of a part into a tile, and compare those that an earlier part has copied.
+        """Copy the runs of a part into a tile; compare those that an earlier part has copied.
 
         Returns
         -------
         int or None
-            The first group whose part has another run than this one.
+            The first group whose part differs from this one.
         """
         start, held = 0, []
         part = part.reshape(len(tile), -1)
