@@ -1,11 +1,11 @@
-"""What models add to files: indexes, ranks, records, plans of models, and quantised weights.
+"""What models add to files: indexes, ranks, records, model plans, and quantised weights.
 
 The public functions are those of ``splitjit.files``. This package imports that one, which knows
-nothing of checkpoints. Facts about families of models are tables: ``PRESETS`` in ``presets``, the
+nothing of checkpoints. Facts about model families are tables: ``PRESETS`` in ``presets``, the
 styles in ``tensor_parallel``, the layouts in ``quantised``, the names in ``naming`` and
 ``siblings``::
 
-    verbs               plan to split, to join, to split again; write all files, or none
+    verbs               plan a split, a join or a reshard; write all files, or none
       ├─ index            a file, an index or a folder ─► a Checkpoint
       ├─ tensor_parallel  which tensors the model splits; presets, quantised, ask_transformers
       ├─ splitting        the parts of each file; naming, record, siblings

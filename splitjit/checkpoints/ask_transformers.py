@@ -1,7 +1,7 @@
 """A program that prints the tensor-parallel plan of a model in transformers, as JSON.
 
-`tensor_parallel` runs it as a process of its own, because transformers and torch keep
-300 MB of memory, and because torch starts threads. It makes the model without data.
+`tensor_parallel` runs it in a separate process, because transformers and torch keep
+300 MB of memory, and torch starts threads. It builds the model without data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(path: str, names: list[str]) -> None:
         model = architecture._from_config(config)
     text = config.get_text_config()
     heads = {}
-    for key, own in vars(config).items():  # parts of a model that have their own number of heads
+    for key, own in vars(config).items():  # submodels with their own number of heads
         number = getattr(own, "num_attention_heads", 0)
         if key.endswith("_config") and own is not text and type(number) is int and number:
             heads[f"{key.removesuffix('config')}model"] = number, number
@@ -63,7 +63,7 @@ def main(path: str, names: list[str]) -> None:
 
 
 def heads_of(config: Any) -> tuple[int, int]:
-    """Return the numbers of attention heads, and of heads of keys and values."""
+    """Return the numbers of attention heads and of key-value heads."""
     heads = getattr(config, "num_attention_heads", None) or 0
     if getattr(config, "multi_query", False) and not getattr(config, "new_decoder_architecture", 0):
         return heads, 1
@@ -72,7 +72,7 @@ def heads_of(config: Any) -> tuple[int, int]:
 
 
 def origins(model: Any, names: list[str], parameters: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return what transformers makes of the tensors of a checkpoint when it loads them.
+    """Return what each tensor of a checkpoint becomes when transformers loads it.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def origins(model: Any, names: list[str], parameters: dict[str, Any]) -> dict[st
     try:
         from transformers import core_model_loading as loading
         from transformers.conversion_mapping import get_model_conversion_mapping
-    except ImportError:  # an earlier version, whose names are those of the model
+    except ImportError:  # an earlier version: checkpoints use the model's names
         return {name: [[name], []] for name in names}
     mapping = get_model_conversion_mapping(model)
     renamings = [one for one in mapping if isinstance(one, loading.WeightRenaming)]

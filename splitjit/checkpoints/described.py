@@ -87,7 +87,7 @@ def _found(file: TensorFile, known: Record | None) -> dict[str, Any]:
     for name in file.names:
         try:
             tensor = file.tensor(name)
-        except SplitError:  # a member of an archive that is no array
+        except SplitError:  # a member of an archive that is not an array
             tensor = file.verbatim(name)
         tensors.append(_tensor(tensor) | _choice(known, name))
     nbytes = sum(tensor["nbytes"] for tensor in tensors)

@@ -1,7 +1,7 @@
-"""Checkpoints of several files: the index of Hugging Face, and folders that have one.
+"""Checkpoints of several files: Hugging Face's index, and folders that have one.
 
-An index is a JSON object. Its ``weight_map`` names the file of each tensor. The files
-lie beside the index. Its ``metadata`` has the sum of their data, ``total_size``.
+An index is a JSON object. Its ``weight_map`` names the file of each tensor, in the same
+folder. Its ``metadata`` has the size of all their data, ``total_size``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def read(path: Path) -> Checkpoint:
 
 
 def parse_json(path: Path, what: str, text: str | None = None) -> dict[str, Any]:
-    """Parse an object in JSON, from a file or from a text in it.
+    """Parse a JSON object, from a file or from a text in it.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def parse_json(path: Path, what: str, text: str | None = None) -> dict[str, Any]
     Raises
     ------
     SplitError
-        If this is not one object in JSON, or if a name stands in an object twice.
+        If this is not a JSON object, or if an object has the same name twice.
     """
     given: str | bytes | None = text
     if given is None:
@@ -131,7 +131,7 @@ def _refusal(path: Path, what: str, rule: str) -> SplitError:
 
 
 def _parse(path: Path) -> dict[str, Any]:
-    """Read an index, and check all that needs no other file."""
+    """Read an index, and check what needs no other file."""
     what = "an index of .safetensors files"
     content = parse_json(path, what)
     if not isinstance(content.get("metadata", {}), dict):
@@ -167,7 +167,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def is_file_name(name: object, suffix: str = "") -> bool:
     """Return whether a value from a file is the name of a file, and not a path elsewhere."""
     if not isinstance(name, str) or any(c in "/\\:" or not c.isprintable() for c in name):
-        return False  # an unprintable character could also be one that no file name may have
+        return False  # some unprintable characters may not be in a file name at all
     return name.endswith(suffix) and name not in ("", ".", "..", suffix)
 
 
@@ -208,10 +208,10 @@ def make(
     Parameters
     ----------
     like : dict or None
-        An index whose order of tensors and other entries the new index takes over.
+        An index whose tensor order and other entries the new index keeps.
     before : iterable of Tensor
-        The tensors in the files of `like`. What the new files hold in addition to their elements
-        is added to ``metadata["total_parameters"]``.
+        The tensors in the files of `like`. The elements that the new files hold beyond these are
+        added to ``metadata["total_parameters"]``.
     files : sequence of (str, sequence of Tensor)
         The name of each file, with its tensors.
     """
@@ -236,5 +236,5 @@ def make(
 
 
 def dump(content: dict[str, Any]) -> bytes:
-    """Write an index in the form in which transformers writes it."""
+    """Format an index as transformers does."""
     return (json.dumps(content, indent=2) + "\n").encode()

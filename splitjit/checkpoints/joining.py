@@ -57,7 +57,7 @@ def match_parts(
     Parameters
     ----------
     given : sequence of Checkpoint
-        The parts in their order. If they have records, in any order.
+        The parts in order, or in any order if they have records.
     choose : callable or None
         None if only the records of the parts say how they were split.
     operator : str
@@ -139,7 +139,7 @@ def plan_whole(given: Sequence[Checkpoint], choose: Chooser | None, out: Path) -
 
 
 def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoint:
-    """Return the checkpoint of which these are the parts, to split it again.
+    """Return the checkpoint that these parts make up, to split it again.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
 def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:
     """Return what identifies a tensor of a part: the position of its file, and its name.
 
-    The names of .safetensors files are those of a model, whose tensors may be in other
+    The names in .safetensors files are those of a model, whose tensors may be in other
     files in another part.
     """
     return -1 if file.suffix == ".safetensors" else position, name
@@ -179,7 +179,7 @@ def _metadata(
     tensors: Sequence[JoinedTensor],
     records: Sequence[Mapping[TensorFile, Record]],
 ) -> Metadata:
-    """Return the metadata of a joined file, which all of its parts have."""
+    """Return the metadata of a joined file, which all parts must share."""
     first: Metadata = None
     known: dict[TensorFile, Record] = {}
     for own in records:
@@ -201,8 +201,8 @@ def _along_axis_0(name: str, file: TensorFile) -> Choice:
 def _check_unnamed(part: Checkpoint, operator: str) -> None:
     """Check that a part is one array without a name, which was certainly split.
 
-    A tensor with a name may have been copied, or split along any axis. A guess would
-    double the tensors that were copied.
+    A tensor with a name may have been copied, or split along any axis. A wrong guess
+    would double copied tensors.
 
     Raises
     ------

@@ -24,7 +24,7 @@ _NAMES = (
     *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model"),
     *("sentencepiece.bpe.model", "chat_template.jinja", "chat_template.json"),
 )
-"""Names that the libraries of Hugging Face give to configurations and tokenizers."""
+"""Names that Hugging Face's libraries give to configurations and tokenizers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Where:
 
 
 def companions(folder: Path, targets: Sequence[Path]) -> list[tuple[Path, Path]]:
-    """Return the copies of configurations for each target folder, and what they are copies of."""
+    """Return the copies of configurations for each target folder, and their sources."""
     found = [folder / name for name in _NAMES if (folder / name).is_file()]
     return [(target / path.name, path) for target in targets for path in found]
 

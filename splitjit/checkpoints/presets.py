@@ -1,19 +1,19 @@
-"""Tensor-parallel plans of families for which transformers has no plan, as data.
+"""Tensor-parallel plans, as data, for families without a plan in transformers.
 
-Each family is named as ``model_type`` in its config.json. The sources are the modules of
-transformers in ``models/FAMILY/modeling_FAMILY.py``: the projections in and out of each
+Families are named after ``model_type`` in their config.json. The sources are the modules
+``models/FAMILY/modeling_FAMILY.py`` of transformers: the projections in and out of each
 attention, and the two layers of each feed-forward network. Embeddings, norms and heads are
-copied. The tests compute each family from the parts of two and of four ranks.
+copied. The tests run each family on two and on four ranks.
 
-Beside the styles of transformers, these are used:
+Besides the styles of transformers, these are used:
 
 ==================  ================================================================
 ``conv1d_colwise``  as colwise, for a Conv1D, whose columns are the output features
 ``conv1d_rowwise``  as rowwise, for a Conv1D
 ``conv1d_qkv``      as conv1d_colwise, with query, key and value fused
 ``fused_groups``    as colwise, with the query, key and value heads of each group of
-                    queries side by side; a group of one key head is split, and each
-                    rank holds the key and the value
+                    queries side by side; if there is one group, its queries are split,
+                    and each rank holds the key and the value
 ``channels``        the first axis: channels of a convolution or of a state space
 ==================  ================================================================
 """

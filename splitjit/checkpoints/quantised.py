@@ -1,9 +1,9 @@
-"""Which axes of scales, zero points and packed weights belong to the features of a weight.
+"""Which axes of scales, zero points and packed weights follow the features of a weight.
 
 A weight of a linear layer has output features and input features. A quantised layer has
-several tensors instead, or beside the weight. Each axis of them counts features, or blocks of
+several tensors instead of the weight, or besides it. Their axes count features, or blocks of
 features: the 128 rows and columns that share a scale, the features of a group, or the values
-that are packed into one element. So the plan for the weight says how to split all of them.
+packed into one element. So the plan for the weight says how to split them all.
 
 =====================  ====================================================================
 method                 source of the layout
@@ -50,7 +50,7 @@ Layout = tuple[Feature | None, Feature | None]
 """The output and the input features of a tensor; None if it has no axis for them."""
 
 _PACKED = ("qweight", "weight_packed")
-"""Last names of tensors that stand for a weight."""
+"""Suffixes of tensors that stand for a weight."""
 
 _PLAIN: Layout = Feature(0), Feature(1)
 _WHOLE: Layout = None, None
@@ -162,7 +162,7 @@ def _compressed(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] 
     if form == "pack-quantized":
         packed = _values(bits, 32)
         held["weight_packed"] = Feature(0), replace(packed, axis=1)
-        if scale[0]:  # the zero points of as many rows lie in one element
+        if scale[0]:  # one element packs the zero points of this many rows
             held["weight_zero_point"] = replace(packed, axis=0), scale[1]
     elif form in ("float-quantized", "int-quantized", "naive-quantized"):
         held["weight"] = _PLAIN
@@ -181,7 +181,7 @@ _METHODS = {
 
 
 def _group_of(config: Mapping[str, Any], weight: str) -> Mapping[str, Any] | None:
-    """Return the group of compressed-tensors that quantises the weight of a module."""
+    """Return the compressed-tensors group that quantises the weight of a module."""
     module = weight.rpartition(".")[0]
     given: Mapping[str, Mapping[str, Any]] = config.get("config_groups") or {}
     groups = [one for one in given.values() if one.get("weights")]
@@ -199,7 +199,7 @@ def _blocks(sizes: Iterable[int], why: str) -> Layout:
 
 
 def _group(size: Any, axis: int) -> Feature | None:
-    """Return the axis of the groups; all input features are one group if their size is -1."""
+    """Return the axis of the groups; a size of -1 puts all input features in one group."""
     return Feature(axis, Fraction(size), f"group_size {size}") if int(size) > 0 else None
 
 
@@ -211,7 +211,7 @@ def _values(bits: Any, width: int) -> Feature:
 def follow(
     names: Iterable[str], weight: str, choice: Choice, config: Mapping[str, Any]
 ) -> dict[str, Choice]:
-    """Return how the tensors of a quantised module are split as its weight is.
+    """Return how to split the tensors of a quantised module like its weight.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Records: what each part of a split says about itself, and the order of parts by their ranks.
+"""Records: what each part of a split says about itself, and the order of parts by rank.
 
 Each .safetensors file has its record in its metadata, under the key ``splitjit``. Each folder
 of a rank has a manifest, `MANIFEST`, with the records of all files in it; files of the other
@@ -10,8 +10,8 @@ formats have their record only there. A record is JSON:
                  "norm.weight": null}}
 
 The digest `checkpoint` tells checkpoints apart by names, sizes, times and contents of their files.
-The sections are the lengths along the axis of the whole tensor; null is a tensor of which
-each part holds a copy. A file may come from anyone, so a record is checked like a header.
+The sections are the lengths along the axis of the whole tensor; null marks a tensor that each
+part holds whole. A file may come from anyone, so a record is checked like a header.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ VERSION = 1
 _FIELDS = {"version", "checkpoint", "rank", "count", "rule"}
 _OF_A_FILE = ("file", "order", "tensors")
 _OF_A_CHOICE = {"axis", "sections", "lengths", "head", "shared"}
-"""The fields of a manifest, those of each file in it, and those of a tensor."""
+"""The fields of a manifest, of each file in it, and of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class Record:
     tensors : mapping of str to Choice or None
         How each tensor is divided; None if each part holds a copy.
     file : str or None
-        The name of the whole file, or None if the part has the tensors of several files.
+        The name of the whole file, or None if the part merges several files.
     bare : bool, default False
         Whether the whole file has no metadata.
     outer : str, optional
         The record of the whole file, if it is itself a part of another split.
     order : tuple of int, optional
-        The positions of the tensors in the header, in the order of their data, if the
-        header of the whole file has another order than its data.
+        The header positions of the tensors in the order of their data, if the whole
+        file orders its header differently.
     """
 
     checkpoint: str
@@ -136,7 +136,7 @@ def manifest(records: Mapping[str, Record], rank: int) -> bytes:
 
 
 def read(one: Checkpoint) -> dict[TensorFile, Record]:
-    """Return the records of the files of a part; none, if no file has a record.
+    """Return the record of each file of a part, or none if no file has one.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], list[dict[Tens
     list of Checkpoint
         The parts as given, if they have no records.
     list of dict
-        The records of each part, or nothing.
+        The records of each part, if any.
 
     Raises
     ------

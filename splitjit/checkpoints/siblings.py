@@ -1,4 +1,4 @@
-"""Find tensors that do not fit together: a bias, a scale or a zero point, and fused weights."""
+"""Find tensors that are split unlike their weight, and fused weights that are cut as one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from splitjit.files.plan import TensorPlan
 
 _WEIGHTS = ("weight", "qweight", "weight_packed")
-"""Last names of weights."""
+"""Suffixes of weights."""
 
 _FOLLOWS = re.compile(
     r"bias|((weight|input|output)_)?(scales?|zeros?|zero_points?)(_inv|_inverse)?|qzeros?"
     r"|(weight_)?g_idx"
 )
-"""Last names of tensors that belong to the weight of their module."""
+"""Suffixes of tensors that belong to the weight of their module."""
 
 _FUSED = re.compile(r"qkv(_proj)?|Wqkv|gate_up_proj|query_key_value|c_attn|in_proj")
 """Names of modules in whose weight several projections are usually fused."""
@@ -59,7 +59,7 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> list[str]:
         index = held.get("g_idx") or held.get("weight_g_idx")
         for name, other in held.items():
             if index and index.axis is not None and other.axis is None:
-                continue  # the index finds the groups of each rank among all groups
+                continue  # the index looks up each rank's groups among all groups
             if _FOLLOWS.fullmatch(name) and (found := _fault(weight, other, output)):
                 faults.append((_general(other.name), found))
     counts = collections.Counter(faults).items()
@@ -72,7 +72,7 @@ def _general(name: str) -> str:
 
 
 def _axis_of_bias(module: str, held: Mapping[str, TensorPlan]) -> list[int]:
-    """Return the axis of a weight that its bias shows: columns are output features of a Conv1D."""
+    """Return the output axis that the bias reveals: in a Conv1D, columns are output features."""
     if not _CONV1D.fullmatch(module.rpartition(".")[2]) or not {"weight", "bias"} <= held.keys():
         return []
     weight, bias = held["weight"].shape, held["bias"].shape
@@ -97,7 +97,7 @@ def _is_cut_as_one(weight: TensorPlan, output: int) -> bool:
 
 
 def _fault(weight: TensorPlan, other: TensorPlan, output: int) -> str | None:
-    """Say how the treatment of a tensor does not fit its weight; None if it fits."""
+    """Say how the split of a tensor does not fit its weight; None if it fits."""
     name = _general(weight.name)
     if weight.axis is None:
         return None if other.axis is None else f"is split, but {name} is copied whole"
@@ -115,9 +115,8 @@ def _fault(weight: TensorPlan, other: TensorPlan, output: int) -> str | None:
 def _follows(weight: TensorPlan, other: TensorPlan, output: int) -> bool:
     """Return whether a tensor has the axis along which its weight is split.
 
-    A one-dimensional tensor has the axis of the weight with as many elements. If both
-    axes have as many, this is the axis of the output features. ``g_idx`` gives the group
-    of each input feature.
+    A 1-D tensor has the axis of the weight that is as long; if both axes or neither are,
+    the axis of the output features. ``g_idx`` gives the group of each input feature.
     """
     assert weight.axis is not None
     if len(other.shape) > 1:

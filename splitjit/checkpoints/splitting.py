@@ -86,7 +86,7 @@ def _plan_file(group: Sequence[Parts], blank: Record | None) -> FilePlan:
     record = blank and replace(blank, tensors=_choices(plans))
     if len(files) > 1:
         _check_merged(plans)
-        plans.sort(key=lambda plan: -plan.tensor.bits)  # aligned, as in one file
+        plans.sort(key=lambda plan: -plan.tensor.bits)  # widest first: aligned, as in one file
     elif record:
         record = replace(record, file=files[0].path.name, order=_order(files[0], plans))
     paths = tuple([read.path for file in files for read in file.inputs])
@@ -109,7 +109,7 @@ def _check_merged(plans: list[TensorPlan]) -> None:
 
 
 def _order(file: TensorFile, plans: Iterable[TensorPlan]) -> tuple[int, ...] | None:
-    """Return the order of the data in the header, if it is not that of the header."""
+    """Return the header positions in data order, or None if both orders agree."""
     held = {plan.name: plan.tensor.position for plan in plans}
     positions = [held[name] for name in file.data_order if name in held]
     ranked = {position: i for i, position in enumerate(sorted(positions))}
@@ -118,7 +118,7 @@ def _order(file: TensorFile, plans: Iterable[TensorPlan]) -> tuple[int, ...] | N
 
 
 def _choices(plans: Iterable[TensorPlan]) -> dict[str, Choice | None]:
-    """Return how the tensors of a file are split, as records say it."""
+    """Return how the tensors of a file are split, for its record."""
     choices: dict[str, Choice | None] = {}
     for plan in plans:
         choices[plan.name] = None

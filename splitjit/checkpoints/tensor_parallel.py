@@ -1,4 +1,4 @@
-"""Which tensors are split along which axis, as the model's plan in transformers says."""
+"""Which tensors are split along which axis, by the model's plan in transformers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Style(NamedTuple):
     Attributes
     ----------
     axis : int
-        The axis of a weight. A negative one counts from the end, as experts are stacked first.
+        The axis of a weight. A negative one counts from the end: experts are stacked in front.
     bias : bool
         Whether a bias is split, too. If not, each rank has the whole bias.
     sections : int
@@ -79,9 +79,9 @@ class ModelPlan:
     styles : dict of str to (str, list of int)
         The style and the shape of each parameter that the plan names.
     heads : dict of str to (int, int)
-        The numbers of heads, and of heads of keys and values, 0 without attention: those of the
-        model under "", and those of modules that have their own numbers, such as ``layers.3``, or
-        the vision model of CLIP.
+        The numbers of heads and of key-value heads, 0 without attention: those of the model under
+        "", and those of modules that have their own numbers, such as ``layers.3`` or CLIP's vision
+        model.
     tied : tuple of str
         Parameters that share their data with another one. A checkpoint may lack them.
     origins : dict of str to (list, list)
@@ -160,7 +160,7 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
 def choices(
     plan: ModelPlan, names: Sequence[str], skip: Callable[[str], bool]
 ) -> dict[str, Choice]:
-    """Return how the plan splits each tensor of a checkpoint that it splits.
+    """Return how the plan splits the tensors of a checkpoint.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def choices(
     names : sequence of str
         The tensors of the checkpoint.
     skip : callable
-        Tells whether the plan does not count for the tensor of a name.
+        Tells whether the plan does not apply to a named tensor.
 
     Returns
     -------
@@ -177,8 +177,8 @@ def choices(
     Raises
     ------
     SplitError
-        If the style of a tensor is unknown, or if transformers makes the parameter of
-        the model in a way that a part of the tensor cannot follow.
+        If the style of a tensor is unknown, or if transformers converts the tensor in a
+        way that its parts cannot follow.
     """
     modules = quantised.modules(names) if plan.quantization else {}
     apart = {name for held in modules.values() for name in held}
@@ -199,7 +199,7 @@ def choices(
 def _choice(plan: ModelPlan, name: str) -> Choice | None:
     """Return how the plan splits a tensor that is not quantised; None if it is copied.
 
-    If transformers makes several parameters of the tensor, all must be split alike.
+    If transformers turns it into several parameters, all must be split alike.
     """
     targets, operations = plan.origin(name)
     found = [_choice_of(plan, name, target, operations, len(targets)) for target in targets]
@@ -248,7 +248,7 @@ def _before(
     operations : list
         What transformers does with the tensor to make the parameter.
     count : int
-        Number of parameters that it makes of the tensor.
+        Number of parameters that the tensor becomes.
     choice : Choice
         How the parameter is split.
     shape : list of int
@@ -262,7 +262,7 @@ def _before(
             if dims[0] == axis:  # the tensor is one of the sections
                 sections = None
         elif operation == "MergeModulelist" and dims == [0] and axis > 0:
-            axis, rank = axis - 1, rank - 1  # the tensor is that of one expert
+            axis, rank = axis - 1, rank - 1  # the tensor belongs to one expert
         elif operation == "Transpose":
             axis = {dims[0]: dims[1], dims[1]: dims[0]}.get(axis, axis)
         elif operation == "Chunk" and sections is None:
@@ -271,7 +271,7 @@ def _before(
         elif operation == "Interleave" and dims[0] != axis:
             pass
         elif operation == "Interleave" and sections in (None, (length // 2,) * 2, (length,) * 2):
-            sections, head = None, 2  # the rows of two sections lie in turn, two by two
+            sections, head = None, 2  # the rows of two sections alternate: keep pairs whole
         else:
             rest = f"transformers makes its parameter by {operation}, which parts cannot follow; "
             raise SplitError("files", name, rest + "give a pattern that says how to split it")
@@ -284,7 +284,7 @@ def check_shapes(
     skip: Callable[[str], bool],
     shapes: Mapping[str, Shape],
 ) -> None:
-    """Check that a checkpoint is of the model.
+    """Check that a checkpoint fits the model.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def check_shapes(
     planned : mapping of str to Choice
         The tensors that the plan splits.
     skip : callable
-        Tells whether a pattern counts for a tensor.
+        Tells whether a pattern matches a tensor.
     shapes : mapping of str to tuple of int
         The shapes of the whole tensors of the checkpoint.
 
@@ -331,7 +331,7 @@ def check_shapes(
 
 
 def _fused_groups(plan: ModelPlan, name: str, target: str, length: int) -> Choice:
-    """Return how a weight is split whose queries, keys and values lie group by group."""
+    """Return how to split a weight with queries, keys and values group by group."""
     heads, groups = _heads(plan, target.split("."))
     if groups > 1:
         return Choice(name, 0, (length,), None, length // groups, planned=True)
@@ -340,7 +340,7 @@ def _fused_groups(plan: ModelPlan, name: str, target: str, length: int) -> Choic
 
 
 def _heads(plan: ModelPlan, path: Sequence[str]) -> tuple[int, int]:
-    """Return the number of heads at a place in the model, and of heads of keys and values."""
+    """Return the numbers of heads and of key-value heads at a place in the model."""
     inside = f".{'.'.join(path)}."
     own = [heads for place, heads in plan.heads.items() if place and f".{place}." in inside]
     return [*own, plan.heads.get("", (0, 0))][0]
@@ -349,8 +349,8 @@ def _heads(plan: ModelPlan, path: Sequence[str]) -> tuple[int, int]:
 def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | None, bool]:
     """Return the length of the heads that no cut may go through, and whether ranks share heads.
 
-    Key and value heads may be fewer than ranks. Then each one is needed whole by
-    several ranks, if the ranks compute with their own heads.
+    There may be fewer key and value heads than ranks. Then several ranks need each head
+    whole, if ranks compute their own heads.
     """
     *path, module, _ = ["", *name.split(".")]
     attention = any("attn" in part or "attention" in part.lower() for part in path)

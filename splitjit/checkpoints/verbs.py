@@ -1,4 +1,4 @@
-"""What the public functions and the command do: plan to split, to join and to split again.
+"""What the public functions and the command do: plan a split, a join or a reshard.
 
 `plan_split`, `plan_join` and `plan_reshard` read headers and return a plan; `write` carries it out.
 """
@@ -27,11 +27,11 @@ from splitjit.files.plan import FilePlan, SplitFiles
 from splitjit.files.splitting import Chooser, Progress, write_parts
 from splitjit.files.staging import stage
 
-if TYPE_CHECKING:  # a split of one file imports little
+if TYPE_CHECKING:  # so that splitting one file imports little
     from splitjit.checkpoints.joining import JoinedFiles
 
 Check = Callable[[Iterable[TensorFile]], None]
-"""Checks that whole files are of the model whose plan is used."""
+"""Checks that whole files fit the model whose plan is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +148,11 @@ def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | N
 
 
 def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
-    """Return the names of the files to write, by the folder from which `levels` folders lead.
+    """Return the names of the files to write, by the folder `levels` folders further up.
 
-    They are moved in this order: the manifest of the first rank before all others, that of the last
-    rank after them. If the process is killed in between, these two manifests contradict each other,
-    and `join` refuses the ranks.
+    They are moved in this order: the first rank's manifest before all others, the last rank's after
+    them. If the process is killed in between, these two manifests contradict each other, and `join`
+    refuses the ranks.
     """
     names: dict[Path, list[str]] = {}
     for target in targets:
@@ -175,7 +175,7 @@ def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def _chooser_of_parts(parts: list[Checkpoint], which: Which) -> tuple[Chooser | None, Check]:
-    """Return how the user says that parts were split; None if the user does not say it."""
+    """Return how the user says that parts were split; None if the user does not say."""
     if not which.given:
         return None, lambda files: None
     folder = parts[0].folder
@@ -185,14 +185,14 @@ def _chooser_of_parts(parts: list[Checkpoint], which: Which) -> tuple[Chooser | 
 def _chooser(
     checkpoints: Sequence[Checkpoint], which: Which, *folders: Path
 ) -> tuple[Chooser, Check, list[str]]:
-    """Return how to split the tensor of a name: by patterns, then by the plan of the model.
+    """Return how to split a named tensor: by patterns, then by the plan of the model.
 
     Returns
     -------
     callable
         How to split a tensor.
     callable
-        Checks that whole files are of the model.
+        Checks that whole files fit the model.
     list of str
         What the user should know about the plan.
     """
