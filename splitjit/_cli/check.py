@@ -35,13 +35,13 @@ SCALING_SHAPE = (2048, 8192)
 """The shape of the float32 array that `_scaling` splits: 64 MB, more than a cache holds."""
 
 SLOW, HIGH = 0.9, 2.5
-"""Below so many times the speed of others, or above it, a figure gets a remark."""
+"""Relative speeds below and above which a figure gets a remark."""
 
 SECONDS = 0.4
 """Seconds for which each workload is timed."""
 
 SAY_EVERY = 5.0
-"""Seconds between two lines that say that kernels are still compiled."""
+"""Seconds between lines that say that kernels are still compiling."""
 
 _FILE = Path(splitjit.__file__)
 
@@ -131,7 +131,7 @@ def run(as_json: bool = False) -> int:
     if not as_json:
         print(_COLUMNS.format("", "parts", "fresh", "out=", "GB/s", "x NumPy", "of memcpy"))
     for i, workload in enumerate(WORKLOADS, 1):
-        if as_json or not sys.stdout.isatty():  # the table does not show the progress
+        if as_json or not sys.stdout.isatty():  # no table on a screen shows progress
             say(f"{i} of {len(WORKLOADS)}: {workload.name}")
         x = workload.make()
         row = Row(workload, parts_equal(workload, x), measure(workload, x))
@@ -177,12 +177,12 @@ class Row:
 
     @property
     def of_numpy(self) -> float:
-        """How many times as fast as NumPy this split into new arrays is."""
+        """Speed of this split into new arrays, relative to NumPy."""
         return self.seconds["numpy"] / self.seconds["fresh"]
 
     @property
     def of_memcpy(self) -> float:
-        """How many times as fast as `numpy.copyto` this split with `out` is; 0 for objects."""
+        """Speed of this split with `out`, relative to `numpy.copyto`; 0 for objects."""
         return self.seconds.get("memcpy", 0) / self.seconds["out"]
 
     def __str__(self) -> str:
@@ -286,9 +286,9 @@ def _same(part: np.ndarray, reference: np.ndarray) -> bool:
 
 
 def measure(workload: Workload, x: np.ndarray) -> dict[str, float]:
-    """Time the ways to run a workload, in alternation.
+    """Time the ways to run a workload, in turn.
 
-    Alternation exposes all ways to the same load of the machine.
+    This exposes all ways to the same load of the machine.
 
     Parameters
     ----------
@@ -368,8 +368,8 @@ def _environment() -> tuple[dict[str, str], dict[int, float]]:
 def _scaling(threads: int) -> Iterator[tuple[int, float]]:
     """Measure the bytes per second of a large copy on 1, 2, 4 and more threads.
 
-    This calls the kernel without the governor, which would leave parallel
-    copies out if the machine is busy.
+    This bypasses the governor, which would avoid parallel copies on a busy
+    machine.
     """
     x = np.ones(SCALING_SHAPE, np.float32)
     plan = splitjit.plan_split(x.shape, num_splits=2, axis=1)

@@ -1,4 +1,4 @@
-"""``splitjit completion``: the script by which a shell completes the command, written by shtab."""
+"""``splitjit completion``: the completion script for a shell, written by shtab."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from splitjit.errors import SplitError
 
 
 def script(shell: str) -> str:
-    """Return the script for a shell. It has all options, so that no Python starts at a TAB."""
+    """Return the script for a shell. It holds all options, so that TAB starts no Python."""
     try:
         import shtab
     except ImportError:

@@ -1,4 +1,4 @@
-"""Lines on standard error, and JSON. This module imports little: the command speaks at once."""
+"""Lines on standard error, and JSON. It imports little, so that the command speaks at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def program() -> str:
 
 
 def say(message: str) -> None:
-    """Print one line on standard error, if someone still reads it."""
+    """Print one line on standard error, if anyone still reads it."""
     with contextlib.suppress(BrokenPipeError):
         print(f"{program()}:", printable(" ".join(message.split())), file=sys.stderr, flush=True)
 

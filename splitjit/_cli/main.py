@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         on_files.run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has ended, as in `… | head`; drop the rest
+    except BrokenPipeError:  # the reader is gone, as in `… | head`; drop the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (splitjit.SplitError, OSError, MemoryError) as error:
         say(str(error))

@@ -241,9 +241,9 @@ OPTIONS = {
         "split join reshard: --json": "print the plan as JSON, for other programs",
     },
 }
-"""The options of each group: the commands that have it, its names and what it takes, and its help.
+"""The options of each group: which commands have it, its names, its argument, and its help.
 
-An option that takes nothing, and has no line in `TAKES`, is a flag.
+An option that takes no argument, and has no line in `TAKES`, is a flag.
 """
 
 TAKES: dict[str, dict[str, Any]] = {
@@ -264,11 +264,11 @@ TAKES: dict[str, dict[str, Any]] = {
     "split --layout": {"default": "files"},
     "--copy-config": {"action": argparse.BooleanOptionalAction, "default": None},
 }
-"""How argparse reads an option; a name after a command counts for this command only."""
+"""How argparse reads an option; a name after a command is for that command only."""
 
 
 class Format(argparse.HelpFormatter):
-    """Help as wide as the terminal. By itself, argparse imports shutil for this: 2 ms a command."""
+    """Help as wide as the terminal. argparse would import shutil for this: 2 ms per command."""
 
     def __init__(self, prog: str, **given: Any) -> None:
         try:
@@ -297,7 +297,7 @@ def make_parser(name: str | None = None, only: str | None = None) -> argparse.Ar
     name : str, optional
         The name of the command; by default, the name by which the user called it.
     only : str, optional
-        The one command to parse, which takes less time than all commands.
+        The one command to parse, which is faster than all of them.
     """
     about = "Split tensors into contiguous parts."
     parser = Parser(prog=name or program(), description=about, formatter_class=Format)

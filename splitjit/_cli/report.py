@@ -1,4 +1,4 @@
-"""What the commands for files print: progress and reports, as text or as JSON."""
+"""What the commands for files print: progress and reports, as text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LINE_EVERY = 10.0
 
 @contextlib.contextmanager
 def show_progress(quiet: bool) -> Iterator[Progress | None]:
-    """Show how many bytes are written, if this takes more than a moment."""
+    """Show how many bytes are written, if it takes more than a moment."""
     if quiet:
         yield None
     elif sys.stderr.isatty() and (tqdm := _tqdm()):
@@ -191,7 +191,7 @@ def _info_lines(one: dict[str, Any]) -> Iterator[str]:
 
 
 def amount(nbytes: float) -> str:
-    """Write a number of bytes in the unit that fits.
+    """Format a number of bytes in a unit that fits.
 
     Examples
     --------
