@@ -44,7 +44,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LATER = {"explain": "splitjit._api.explain", "Explanation": "splitjit._api.explanation"}
-"""Public names that few programs use, and their modules: `import splitjit` takes less time."""
+"""Rarely used public names and their modules, imported late: `import splitjit` is faster."""
 
 _SUBMODULES = ("dask", "files", "numpy", "onnx", "openvino", "torch")
 
@@ -59,7 +59,7 @@ _above.load_verbs = _load_verbs  # `splitjit.files` calls it, and imports nothin
 
 
 def __dir__() -> list[str]:
-    """List the public names, also of submodules that are not imported yet."""
+    """List the public names and submodules, even those not imported yet."""
     return [*__all__, *_SUBMODULES]
 
 

@@ -1,4 +1,4 @@
-"""Functions of higher packages that lower packages call, but must not import.
+"""Functions of higher packages that lower packages call but must not import.
 
 ``splitjit/__init__.py``, which is above all packages, sets them.
 """

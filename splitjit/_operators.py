@@ -1,4 +1,4 @@
-"""Functions that the operators share: integer inputs, and shapes with unknown dims.
+"""Helpers that the operators share: integer inputs, and shapes with unknown dims.
 
 An operator turns its attributes and inputs into a `Rule`. A call splits an array by the
 rule; shape inference splits a shape by the rule.
@@ -120,7 +120,7 @@ def integer_input(name: str, value: Any, types: Set[str], ranks: Collection[int]
 
 
 def array_input(name: str, value: Any, types: Set[str], ranks: Collection[int]) -> Any:
-    """Return the items of an input that is an array, as a number or a list of numbers."""
+    """Return an input that is an array as a number or a list of numbers."""
     try:
         array = as_array(value)
     except SplitTypeError:
@@ -197,7 +197,7 @@ def infer_shapes(
 def _along(
     axis: SupportsIndex | Unknown, dims: SymbolicShape | Unknown
 ) -> tuple[Dim, Callable[[Dim], SymbolicShape | None]]:
-    """Return the extent of the axis, and the shape of a part by its extent along the axis."""
+    """Return the extent of the axis, and a function from a part's extent to its shape."""
     if isinstance(dims, Unknown):
         return None, lambda size: None
     if isinstance(axis, Unknown):
@@ -241,7 +241,7 @@ def _bounds(dim: Dim) -> tuple[int, float]:
 
 
 def _fitting_length(rule: Rule, low: int, high: float) -> int:
-    """Return an axis length within bounds that a rule fits, or a bound if none fits.
+    """Return an axis length within bounds that fits a rule, or a bound if none does.
 
     The rest of the rule can be checked with this length.
     """
@@ -292,7 +292,7 @@ def is_of_openvino(value: Any, name: str) -> bool:
 
 
 def _interval(low: int, high: int) -> Dim:
-    """Return an interval, or the integer or None if the interval means the same."""
+    """Return an interval, or an integer or None if that means the same."""
     if low == high:
         return low
     return None if (low, high) == (0, -1) else (low, high)

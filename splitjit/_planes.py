@@ -15,7 +15,7 @@ from splitjit.errors import SplitError
 def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> tuple[Any, ...]:
     """Write the parts of length 1 along an axis to arrays without this axis.
 
-    The arrays get the axis as views, which `splitjit.split` checks and fills.
+    `splitjit.split` checks and fills views of the arrays that have the axis.
 
     Parameters
     ----------

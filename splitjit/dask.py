@@ -50,7 +50,7 @@ def split(
         The parts. Along the axis, a chunk ends at each end of a part and at
         each end of a chunk of `x`. A part of length 0 has one chunk of length 0.
         Each chunk is a new C-contiguous array that shares no memory with other
-        chunks. A chunk of `x` that lies in one part as a whole is not copied: it
+        chunks. A chunk of `x` that lies entirely in one part is not copied: it
         is a chunk of this part.
 
     Raises

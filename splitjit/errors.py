@@ -9,7 +9,7 @@ class _Short(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
         try:
             repr(x)
-        except ValueError:  # Python limits the digits of an int that is converted to a string
+        except ValueError:  # Python limits how many digits of an int it converts to a string
             return f"<int of {x.bit_length()} bits>"
         return super().repr_int(x, level)
 
@@ -25,7 +25,7 @@ class _Short(reprlib.Repr):
 def _array_text(x: object) -> str | None:
     """Return the dtype and the items of an array or a tensor, or None for other objects.
 
-    Attributes tell what an array is, so that no array library is imported.
+    This looks only at attributes, so that no array library is imported.
     """
     has_items = hasattr(type(x), "__len__")  # NumPy's scalars have a dtype, too
     dtype, shape = (getattr(x, name, None) for name in ("dtype", "shape"))

@@ -1,12 +1,12 @@
 """NumPy's functions that split, with contiguous parts instead of views.
 
-Move a program by one import: ``from splitjit import numpy as snp``, then ``snp.split`` for
+Port a program with one import: ``from splitjit import numpy as snp``, then ``snp.split`` for
 ``np.split``. Signatures, results and errors are those of NumPy. NumPy itself splits what
 `splitjit.split` refuses, and every object that is not a plain ndarray; its parts are then copied
 by their own ``copy()``, or returned as they are if they have none.
 
 The parts differ from NumPy's in one more way: they are copies, so parts of a broadcast array
-(``np.broadcast_to``) take as much memory as their shape says.
+(``np.broadcast_to``) take the memory of their full shape.
 """
 
 from __future__ import annotations
@@ -230,13 +230,13 @@ def _parts(name: str, count: str, axis: Any, ary: Any, *arguments: Any) -> list[
 
 
 def _copies(parts: Any) -> Any:
-    """Copy a list or tuple of parts; anything else is what the class of the array made of it."""
+    """Copy a list or tuple of parts; return anything else as the array's class made it."""
     if type(parts) is not list and type(parts) is not tuple:
         return parts
     return type(parts)([_copy(part) for part in parts])
 
 
 def _copy(part: Any) -> Any:
-    """Copy a part of any class in its own way, or return it if it has none."""
+    """Copy a part by its own method, or return it if it has none."""
     copy = getattr(part, "copy", None) or getattr(part, "clone", None)  # torch has clone
     return copy() if callable(copy) else part

@@ -1,16 +1,15 @@
 """torch's functions that split, with contiguous parts instead of views.
 
-Move a program by one import: ``import splitjit.torch as st``, then ``st.split`` for
+Port a program with one import: ``import splitjit.torch as st``, then ``st.split`` for
 ``torch.split``. Signatures, results and errors are those of torch: tuples of tensors. If kernels
 cannot reach the memory of a tensor, for example in a graph or on a device, torch splits and copies.
 
 A program may also replace torch's own functions and methods, as in
 ``torch.Tensor.chunk = splitjit.torch.chunk``. These things differ from torch:
 
-- The parts are no views. Writing to a part does not change the tensor.
+- The parts are not views. Writing to a part does not change the tensor.
 - Parts of a lazy conjugate or negative are resolved.
-- Nested and sparse tensors are split by torch, and the parts are copied in their layout, if torch
-  can do this.
+- torch splits nested and sparse tensors, and copies the parts in their layout, if it can.
 - ``torch.fx.symbolic_trace`` records the function of this module as one node.
 - ``torch.jit.script`` compiles torch's own functions only.
 """
@@ -86,12 +85,12 @@ def split_with_sizes(
 
 @completed_by(split)
 def chunk(input: SupportsSlices[Part], chunks: int, dim: int = 0) -> tuple[Part, ...]:
-    """Split a tensor into at most so many parts of equal length; see ``torch.chunk``.
+    """Split a tensor into at most `chunks` parts of equal length; see ``torch.chunk``.
 
     Parameters
     ----------
     chunks : int
-        The largest number of parts. The last part is smaller if the length is no multiple.
+        The largest number of parts. The last one is smaller if the length is no multiple.
     """
     rule, rank = None, _rank(input)
     if type(chunks) is int and chunks > 0 and type(dim) is int and -rank <= dim < rank:
@@ -197,7 +196,7 @@ def _parts(
 def _parts_along(
     name: str, dim: int | None, x: Any, /, *args: Any, **kwargs: Any
 ) -> tuple[Any, ...]:
-    """Split by `hsplit`, `vsplit` or `dsplit` of torch; `dim` is None if torch refuses `x`."""
+    """Split as `hsplit`, `vsplit` or `dsplit` of torch; `dim` is None if torch refuses `x`."""
     is_read = dim is not None and len(args) == 1 and not kwargs
     rule = _rule("num_splits", args[0]) if is_read else None
     return _parts(name, rule, dim, x, *args, **kwargs)
@@ -208,7 +207,7 @@ def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[An
     if rule is None or not is_tensor(x) or is_compiling():
         return ()
     lengths = rule.get("split")
-    if isinstance(lengths, (list, tuple)) and -1 in lengths:  # torch has no length for the rest
+    if isinstance(lengths, (list, tuple)) and -1 in lengths:  # in torch, -1 is not the rest
         return ()
     try:
         given = tensor_input(x)
@@ -239,7 +238,7 @@ def _torch() -> Any:
 def _originals() -> dict[str, Any]:
     """Return torch's own functions, and the method that ``torch.split`` calls.
 
-    If a program replaced them before this module knew torch, the operators behind them.
+    If a program replaced them before torch was found here, the operators behind them.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -257,7 +256,7 @@ _ORIGINALS = _originals()
 
 
 def _original(name: str, x: Any) -> Any:
-    """Return a function of torch, also if a program has replaced it by ours."""
+    """Return a function of torch, even if a program replaced it with ours."""
     if not _ORIGINALS:  # torch was imported after this module
         _ORIGINALS.update(_originals())
     return _ORIGINALS["Tensor.split" if name == "split" and is_tensor(x) else name]

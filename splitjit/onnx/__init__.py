@@ -22,7 +22,7 @@ _MODULES = {"SplitBackend": "backend", "reference_ops": "reference"}
 if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute
 
     def __getattr__(name: str) -> Any:
-        """Import a module that needs the onnx package when it is first used."""
+        """Import a module that needs the onnx package on first use."""
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module

@@ -15,7 +15,7 @@ from splitjit.onnx.reference import reference_ops
 class SplitBackend(Backend):
     """Run ONNX models: Split and SplitToSequence by splitjit, other operators by onnx.reference.
 
-    This includes the operators inside of subgraphs and of the model's local functions.
+    This includes operators inside subgraphs and inside the model's local functions.
 
     See Also
     --------
@@ -99,11 +99,11 @@ class SplitBackend(Backend):
 
 
 class _Evaluator(ReferenceEvaluator):
-    """Add `reference_ops` to each evaluator: of the model, of its subgraphs and its functions.
+    """Add `reference_ops` to each evaluator: of the model, its subgraphs and its functions.
 
     ReferenceEvaluator makes evaluators of its own class for functions, but does not pass
-    `new_ops` on to them. Inlining the functions would not do: onnx.inliner leaves a
-    function as it is if its opset differs from the opset of the model.
+    `new_ops` on to them. Inlining the functions would not do: onnx.inliner skips a
+    function whose opset differs from the opset of the model.
     """
 
     def __init__(self, proto: Any, *, new_ops: Any = None, **options: Any) -> None:

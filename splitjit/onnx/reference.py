@@ -23,8 +23,8 @@ class _SplitRun(OpRun):
             if isinstance(error.__cause__, SplitError):  # OpRun wraps each TypeError in another
                 raise error.__cause__ from None
             raise
-        # The evaluator stores an omitted output under the name "", and later nodes
-        # read their omitted inputs under this name. So omitted outputs must be None.
+        # The evaluator stores an omitted output under the name "", where later nodes
+        # look up their omitted inputs. So omitted outputs must be None.
         return tuple(
             [part if name else None for name, part in zip(self.output, results, strict=True)]
         )
@@ -54,6 +54,6 @@ class SplitToSequence(_SplitRun):
 reference_ops: list[type[OpRun]] = [Split, SplitToSequence]
 """For ``onnx.reference.ReferenceEvaluator(model, new_ops=reference_ops)``.
 
-ReferenceEvaluator does not use them inside of a model's local functions, except after
+ReferenceEvaluator does not use them inside a model's local functions, except after
 ``model = onnx.inliner.inline_local_functions(model)``. `SplitBackend` always uses them.
 """

@@ -25,7 +25,7 @@ from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
 
 _Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
-"""The type of the input `split`, which holds floats in Split-1."""
+"""The type of the input `split`. In Split-1, it holds floats."""
 
 _INT64 = frozenset({"tensor(int64)"})
 

@@ -24,7 +24,7 @@ ALL_BUT_BFLOAT16 = ALL - {"tensor(bfloat16)"}
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One published version of an operator: how it differs from other versions.
+    """One published version of an operator: what sets it apart from others.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class VersionedOperator:
 
 
 def _without_rest(rule: Rule) -> Rule:
-    """Refuse a length of -1, which `splitjit.split` takes for the rest of the axis."""
+    """Refuse a length of -1, by which `splitjit.split` means the rest of the axis."""
     kind, value = rule
     if kind == LENGTHS and isinstance(value, tuple) and -1 in value:
         text = "lengths must be at least 0, not -1; ONNX has no length for the rest of an axis"
