@@ -105,7 +105,7 @@ def reason(error: Exception) -> str:
 
 
 def describe(**values: object) -> str:
-    """Write the values received by name, and abbreviate long values.
+    """Format the values received by name, and abbreviate long ones.
 
     Parameters
     ----------

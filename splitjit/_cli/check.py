@@ -237,7 +237,7 @@ def remarks(rows: Sequence[Row], speeds: dict[int, float]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _counting() -> Iterator[None]:
-    """Say every few seconds that the block still runs."""
+    """Report every few seconds while the block runs."""
     ended, begun = threading.Event(), time.monotonic()
 
     def count() -> None:

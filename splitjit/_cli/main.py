@@ -30,7 +30,7 @@ _CHECKING = (
 
 
 def run() -> NoReturn:
-    """Run the command as a process: SIGTERM, SIGHUP and Ctrl-Break end it as Ctrl-C does."""
+    """Run the command as a process: SIGTERM, SIGHUP and Ctrl-Break end it like Ctrl-C."""
     for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):
         number = getattr(signal, name, None)  # only Windows has SIGBREAK, and it has no SIGHUP
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # not under nohup
@@ -80,8 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         The exit status: 1 if `check` found a wrong part, or ``warmup --check`` a kernel that was
-        not in the cache, 2 if `split` or `join` was refused or failed, 128 + N if signal N
-        interrupted the command, else 0.
+        not in the cache, 2 if the command was refused or failed, 128 + N if signal N
+        interrupted it, else 0.
 
     Raises
     ------

@@ -116,7 +116,7 @@ class Masked(Input):
     def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
         """Return masked arrays."""
         x, nomask = self.x, [np.ma.nomask] * len(parts)
-        masked_array: Any = np.ma.MaskedArray  # NumPy's types know no mask without items
+        masked_array: Any = np.ma.MaskedArray  # NumPy's stubs are too narrow for `mask`
         return [
             masked_array(part, mask=mask, fill_value=x.fill_value, hard_mask=x.hardmask)
             for part, mask in zip(parts, masks or nomask, strict=True)

@@ -19,7 +19,7 @@ from splitjit.files import formats
 from splitjit.files.formats.base import Tensor, TensorFile
 
 SUFFIX = ".safetensors.index.json"
-"""Suffix of the names of indexes."""
+"""Suffix of index names."""
 
 NAME = f"model{SUFFIX}"
 """The name of an index that splitjit writes for files that have no index."""
@@ -28,7 +28,7 @@ MANIFEST = "splitjit.json"
 """The name of the manifest of a folder of parts, see `splitjit.checkpoints.record`."""
 
 _MOST = 100_000_000
-"""The most bytes of an index. The safetensors package has the same limit for headers."""
+"""Size limit of an index. The safetensors package has the same limit for headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Checkpoint:
 
     @property
     def folder(self) -> Path:
-        """The folder in which the files, or the links to them, lie."""
+        """The folder that holds the files, or the links to them."""
         return self.path if self.path.is_dir() else self.path.parent
 
     @property
@@ -188,7 +188,7 @@ def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile
 
 
 def digest(files: Iterable[TensorFile]) -> str:
-    """Return a digest that tells checkpoints apart: names, sizes, times and contents of files."""
+    """Return a digest of the names, sizes, times and fingerprints of a checkpoint's files."""
     import hashlib
 
     known = []

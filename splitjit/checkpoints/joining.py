@@ -1,4 +1,4 @@
-"""Plan how parts are joined: in the order of their ranks, file by file, by tensor name."""
+"""Plan the join of parts: in the order of their ranks, file by file, by tensor name."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def match_parts(
 
 
 def plan_whole(given: Sequence[Checkpoint], choose: Chooser | None, out: Path) -> JoinedFiles:
-    """Plan how parts are joined.
+    """Plan the join of parts.
 
     Parameters
     ----------

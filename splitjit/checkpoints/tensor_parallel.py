@@ -120,7 +120,7 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
     Raises
     ------
     SplitError
-        If there is no configuration, or if transformers has no plan for the model.
+        If there is no configuration, or no plan or preset for the model.
     """
     file = config / "config.json" if config.is_dir() else config
     if not file.is_file():

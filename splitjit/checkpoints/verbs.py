@@ -75,7 +75,7 @@ def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> Spl
 
 
 def plan_join(paths: list[Path], out: Path, which: Which) -> JoinedFiles:
-    """Plan how parts are joined. This does not check whether the joined files exist."""
+    """Plan the join of parts. This does not check whether the joined files exist."""
     parts = [index.read(path) for path in paths]
     choose, check = _chooser_of_parts(parts, which)
     from splitjit.checkpoints import joining
@@ -148,7 +148,7 @@ def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | N
 
 
 def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
-    """Return the names of the files to write, by the folder `levels` folders further up.
+    """Return the names of the files to write, by the folder `levels` above their own.
 
     They are moved in this order: the first rank's manifest before all others, the last rank's after
     them. If the process is killed in between, these two manifests contradict each other, and `join`

@@ -38,7 +38,7 @@ _CALL_UNSUPPORTED = {
     *(errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EXDEV),
     errno.EPERM,  # containers that forbid the call
 }
-"""Errors of calls that only some systems and file systems have."""
+"""Errors of calls that some systems or file systems lack."""
 
 
 def change(call: Callable[..., T], *arguments: Any, **keywords: Any) -> T:

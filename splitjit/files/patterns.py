@@ -134,7 +134,7 @@ def check_matches(choices: Iterable[Choice], names: list[str]) -> None:
 
 
 def _nearest(pattern: str, names: list[str]) -> str:
-    """Say which names are most like a pattern, and how many others there are."""
+    """Say which names are nearest a pattern, and how many others there are."""
     import difflib
 
     known = list(dict.fromkeys(filter(None, names)))

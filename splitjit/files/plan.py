@@ -87,8 +87,8 @@ class TensorPlan:
         """Return the number of rows in memory order, and the runs of bytes in a row.
 
         A row is the part of the tensor that one index into the axes before the split
-        axis selects. In a row lie the pieces of the first section, then the pieces of
-        the next section. Each run comes with the groups whose parts hold it.
+        axis selects. It holds the pieces of the first section, then the pieces of the
+        next section. Each run comes with the groups whose parts hold it.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """Divide the bytes of a tensor among its parts, and put them together again, tile by tile.
 
 In memory order a tensor is a sequence of rows: one row for each index into the axes
-before the split axis. In each row lie the sections, and in each section one run of
-bytes of each piece. Here two sections are split into two pieces:
+before the split axis. Each row holds the sections, and each section one run of bytes
+per piece. Here two sections are split into two pieces:
 
     row                                rows = product of the extents before the axis
     ┌─────────┬─────────┬─────┬─────┐

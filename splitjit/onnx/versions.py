@@ -48,7 +48,7 @@ class Version:
 
 
 class VersionedOperator:
-    """An ONNX operator in the version that is in force in an opset.
+    """An ONNX operator in the version that an opset uses.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The file formats: each is a subclass of `TensorFile` in a module of its own.
+"""The file formats: each is a subclass of `TensorFile` in its own module.
 
 To add a format, write its subclass of `TensorFile` and list the class in `FORMATS`.
 """
@@ -56,7 +56,7 @@ def read(path: Path) -> TensorFile:
         return kind(path)
     except (MemoryError, SplitError):
         raise
-    except Exception as error:  # arbitrary bytes make a parser raise any class of error
+    except Exception as error:  # a parser may raise anything on arbitrary bytes
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise refusal(path, kind.suffix, error) from error

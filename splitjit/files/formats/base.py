@@ -24,7 +24,7 @@ from splitjit.files.disk import NewFile
 from splitjit.files.staging import Staged
 
 TILE = 1 << 20
-"""Bytes in memory at a time. Tiles of 8 MB leave the cache, and took two to four times as long."""
+"""Bytes in memory at a time. Tiles of 8 MB overflow the cache: two to four times as slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Run:
         return first, Run(self._path, self._file, *rest)
 
     def copy_to(self, file: NewFile) -> int:
-        """Let the system copy the bytes; return how many it has copied before it gave up."""
+        """Let the system copy the bytes; return how many it copied before it gave up."""
         return file.copy(self._file.fileno(), self._start, self.nbytes)
 
     def read_into(self, room: memoryview) -> None:
@@ -110,7 +110,7 @@ Data = np.ndarray | Run
 
 
 def arrays(data: Data) -> Iterator[np.ndarray]:
-    """Return the next bytes of a tensor as arrays; the next one overwrites an array of a run."""
+    """Yield the next bytes of a tensor as arrays. The arrays of a run share one buffer."""
     if not isinstance(data, Run):
         yield data
         return
@@ -122,7 +122,7 @@ def arrays(data: Data) -> Iterator[np.ndarray]:
 
 
 class Source:
-    """The bytes of a tensor, which are taken from the first to the last.
+    """The bytes of a tensor, taken from first to last.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Source:
         self._rest: Data = np.empty(0, np.uint8)
 
     def next(self, nbytes: int) -> Data:
-        """Return the next bytes, as many as asked or fewer; they may still have to be read."""
+        """Return at most `nbytes` of the next bytes, which may still have to be read."""
         while not self._rest.nbytes:
             piece = next(self._pieces)
             self._rest = piece if isinstance(piece, Run) else piece.reshape(-1).view(np.uint8)
@@ -159,7 +159,7 @@ class Source:
 
 
 def fill(room: memoryview, stream: IO[bytes], path: Path) -> None:
-    """Read exactly as many bytes as a buffer has.
+    """Read exactly enough bytes to fill a buffer.
 
     Raises
     ------
@@ -209,17 +209,17 @@ class FileWriter:
 
 
 _SAMPLES, _SAMPLE = 512, 512
-"""The most samples of a file that `fingerprint` reads, and the bytes of a sample."""
+"""Roughly how many samples `fingerprint` reads of a file, and the bytes of each."""
 
 _LARGE = 1 << 18
-"""Bytes from which on it pays to write them to the disk at once, or to reserve space."""
+"""Bytes from which early writeback, or reserving space, pays."""
 
 
 class PlainWriter(FileWriter):
     """A header, then the data of all tensors in order.
 
-    The header says where each tensor starts. The file is open only during each call of `write`:
-    there may be more parts than a process may have open files.
+    The header says where each tensor starts. The file is open only during calls of `write`: there
+    may be more parts than a process may have open files.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class TensorFile(ABC):
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open the file, and check before and after that this is the file that was described."""
+        """Open the file, and check before and after that it is the file that was described."""
         with open(self.path, "rb", buffering=0) as file:
             self.check_unchanged(os.fstat(file.fileno()))
             yield file
@@ -337,7 +337,7 @@ class TensorFile(ABC):
         """Return the description of a tensor."""
 
     def verbatim(self, name: str) -> Tensor:
-        """Return a description under which the bytes of this name are copied unchanged."""
+        """Return a description for copying the bytes of this name unchanged."""
         return self.tensor(name)
 
     def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
@@ -348,9 +348,9 @@ class TensorFile(ABC):
 
     @abstractmethod
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
-        """Create a file of this format for these tensors, which follow in this order.
+        """Create a file of this format for these tensors, in this order.
 
-        Formats that have no metadata leave it out.
+        Formats without metadata ignore it.
         """
 
 
@@ -360,6 +360,6 @@ def refusal(path: Path, suffix: str, error: Exception) -> SplitError:
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
-    """Return what changes if a file is replaced or written to, even if its mtime is put back."""
+    """Return what changes if a file is replaced or written to, even if its mtime is restored."""
     times = status.st_mtime_ns, status.st_ctime_ns
     return status.st_dev, status.st_ino, status.st_size, *times

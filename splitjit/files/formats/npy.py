@@ -110,7 +110,7 @@ def make_header(tensor: Tensor) -> bytes:
         "fortran_order": tensor.fortran_order,
         "shape": tensor.shape,
     }
-    # As NumPy writes it, with room for a larger first axis: a joined file equals the original.
+    # As NumPy writes it, with room for the first axis to grow: a joined file equals the original.
     text = "{" + "".join([f"{name!r}: {value!r}, " for name, value in fields.items()]) + "}"
     if tensor.shape:
         grows = tensor.shape[-1 if tensor.fortran_order else 0]

@@ -49,7 +49,7 @@ class Npz(TensorFile):
                     head = member.read(HEAD)
                 try:
                     self._tensors[name] = parse_header(name, head, info.file_size)
-                except Exception as error:  # `tensor` raises it, if this member is to be split
+                except Exception as error:  # `tensor` raises it if this member is to be split
                     self._tensors[name] = error
         self.names = self.data_order = tuple(self._infos)
         self.compressed = any(info.compress_type for info in self._infos.values())

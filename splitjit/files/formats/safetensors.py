@@ -39,7 +39,7 @@ class Safetensors(TensorFile):
                 header: dict[str, Any] = json.loads(file.read(length))
         self.metadata = header.pop("__metadata__", None)
         position = {name: i for i, name in enumerate(header)}
-        # Empty tensors share an offset; among them, the order of the header counts.
+        # Empty tensors share an offset; among them, the header's order decides.
         for name in sorted(header, key=lambda name: header[name]["data_offsets"]):
             shape, dtype = tuple(header[name]["shape"]), header[name]["dtype"]
             offset = 8 + length + header[name]["data_offsets"][0]
@@ -56,7 +56,7 @@ class Safetensors(TensorFile):
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file with this metadata, for these tensors in this order.
 
-        The header has the tensors in the order of their positions.
+        The header lists the tensors by position.
         """
         header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
         for tensor in sorted(tensors, key=lambda tensor: tensor.position):
