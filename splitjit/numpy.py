@@ -1,7 +1,7 @@
 """NumPy's functions that split, with contiguous parts instead of views.
 
 Port a program with one import: ``from splitjit import numpy as snp``, then ``snp.split`` for
-``np.split``. Signatures, results and errors are those of NumPy. NumPy itself splits what
+``np.split``. Signatures, results and errors are NumPy's. NumPy itself splits what
 `splitjit.split` refuses, and every object that is not a plain ndarray; its parts are then copied
 by their own ``copy()``, or returned as they are if they have none.
 

@@ -1,7 +1,7 @@
 """torch's functions that split, with contiguous parts instead of views.
 
 Port a program with one import: ``import splitjit.torch as st``, then ``st.split`` for
-``torch.split``. Signatures, results and errors are those of torch: tuples of tensors. If kernels
+``torch.split``. Signatures, results and errors are torch's: tuples of tensors. If kernels
 cannot reach the memory of a tensor, for example in a graph or on a device, torch splits and copies.
 
 A program may also replace torch's own functions and methods, as in
@@ -90,7 +90,7 @@ def chunk(input: SupportsSlices[Part], chunks: int, dim: int = 0) -> tuple[Part,
     Parameters
     ----------
     chunks : int
-        The largest number of parts. The last one is smaller if the length is no multiple.
+        The most parts to make. The last one is smaller if the length is not a multiple.
     """
     rule, rank = None, _rank(input)
     if type(chunks) is int and chunks > 0 and type(dim) is int and -rank <= dim < rank:

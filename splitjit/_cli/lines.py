@@ -9,7 +9,7 @@ from typing import Any
 
 
 def program() -> str:
-    """Return the name by which the user called the command."""
+    """Return the name that the command was called by."""
     return "splitjit" if Path(sys.argv[0]).stem == "splitjit" else "python -m splitjit"
 
 

@@ -295,7 +295,7 @@ def make_parser(name: str | None = None, only: str | None = None) -> argparse.Ar
     Parameters
     ----------
     name : str, optional
-        The name of the command; by default, the name by which the user called it.
+        The name of the command; by default, the name that it was called by.
     only : str, optional
         The one command to parse, which is faster than all of them.
     """

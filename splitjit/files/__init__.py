@@ -83,7 +83,7 @@ def plan_files(
         file without its suffix) and ``{part}`` (the number of the file, from 0).
         .safetensors files whose parts have the same name share one part.
     out : path, optional
-        The folder of the parts. By default, the folder in which each file or link lies.
+        The folder of the parts. By default, the folder of each file or link.
     copy_config : bool, optional
         Whether each folder of parts gets copies of the configuration and the tokenizer
         that lie beside the files. By default, the folders of ranks get them.

@@ -3,7 +3,7 @@
 ========================  ==========================================================
 ``PATTERN``               split along the default axis
 ``PATTERN=AXIS``          split along this axis
-``PATTERN=AXIS:8,2,2``    sections of lengths 8, 2 and 2 lie along the axis; the rule
+``PATTERN=AXIS:8,2,2``    sections of lengths 8, 2 and 2 along the axis; the rule
                           splits each section, and part i holds piece i of each one
 ``PATTERN=AXIS:8,2,2@2``  the same, but no cut goes through a head of length 2. If a
                           section has fewer heads than there are parts, several parts

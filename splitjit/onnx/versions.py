@@ -146,7 +146,7 @@ class VersionedOperator:
 
 
 def _without_rest(rule: Rule) -> Rule:
-    """Refuse a length of -1, by which `splitjit.split` means the rest of the axis."""
+    """Refuse a length of -1, which `splitjit.split` reads as the rest of the axis."""
     kind, value = rule
     if kind == LENGTHS and isinstance(value, tuple) and -1 in value:
         text = "lengths must be at least 0, not -1; ONNX has no length for the rest of an axis"
