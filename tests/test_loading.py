@@ -145,6 +145,30 @@ assert threads.THREADS.patience == threads._PATIENCE
     run(tmp_path, IMPORTS + CORES + code)
 
 
+@pytest.mark.parametrize("package", ["numba.core", "elsewhere"])
+def test_a_kernel_that_fails_inside_of_an_interrupted_numba_is_tried_again(package, tmp_path):
+    code = f"""
+import time, types
+from splitjit._copy import loading
+
+load = LOADER._load
+
+def fail(*arguments, **options):
+    raise RuntimeError("not reentrant")
+
+LOADER._load = fail
+module = types.ModuleType({package!r})
+exec("def compile(handler): handler()", vars(module))
+x = np.ones((1024, 6144), np.float32)
+module.compile(lambda: check(x, 3))
+LOADER._load = load
+time.sleep(2 * loading._RETRY_AFTER)
+check(x, 3)
+assert bool(LOADER._loaded) == ({package!r} == "numba.core")
+"""
+    run(tmp_path, IMPORTS + code)
+
+
 def test_threads_that_cannot_start_are_not_tried_at_each_split(tmp_path):
     code = """
 import numba

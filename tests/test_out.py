@@ -263,3 +263,19 @@ def test_planes_without_the_axis_are_refused_with_the_fix(axis, index):
         split(x, 1, axis=axis, out=planes)
     split(x, 1, axis=axis, out=[eval(f"plane[{index}]") for plane in planes])
     assert np.array_equal(planes[1], np.take(x, 1, axis))
+
+
+def test_outputs_with_gaps_are_checked_again_if_their_strides_change():
+    memory = np.zeros(32)
+    x = np.arange(8.0).reshape(2, 4)
+
+    def outputs(step):
+        return [as_strided(memory[at:], (2, 2), (8 * step, 16)) for at in (0, 1)]
+
+    for factor in (1, 2, 3):
+        split(factor * x, num_splits=2, axis=1, out=outputs(4))
+        assert memory[:8].tolist() == (factor * np.array([0, 2, 1, 3, 4, 6, 5, 7])).tolist()
+    before = memory.copy()
+    with pytest.raises(SplitError, match=r"out\[0\] and out\[1\]: must not share memory"):
+        split(x, num_splits=2, axis=1, out=outputs(1))
+    assert np.array_equal(memory, before)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from splitjit._api.run import run_plan
 from splitjit._copy.compiled import Compiled
 from splitjit._copy.outputs import Targets, check_apart, check_out
-from splitjit._copy.recipe import Outputs, check_shape, recipe_of
+from splitjit._copy.recipe import check_shape, recipe_of
 from splitjit._inputs.tensors import (
     is_compiling,
     is_tensor,
@@ -21,7 +21,6 @@ from splitjit._inputs.tensors import (
     tensor_input,
 )
 from splitjit._plan.arguments import sequence
-from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
 from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit.errors import SplitError, SplitTypeError, kind_of
@@ -54,7 +53,7 @@ class Binding(Generic[Part]):
         If `out` does not fit the plan, see :func:`splitjit.split`.
     """
 
-    __slots__ = ("_compiled", "_dtype", "_out", "_outputs", "_owners", "_plan", "_seen", "_targets")
+    __slots__ = ("_compiled", "_dtype", "_out", "_owners", "_plan", "_seen", "_targets")
 
     def __init__(self, plan: Plan, out: Any) -> None:
         self._plan = plan
@@ -78,7 +77,6 @@ class Binding(Generic[Part]):
         # reference keeps the owner's memory alive if `__setstate__` gives the view new memory.
         owners = [_owner(array) for array in targets.parts if not array.flags.owndata]
         self._owners = [(owner, weakref.ref(owner)) for owner in owners]
-        self._outputs: dict[tuple[int, ...], Outputs] = {}
 
     def __call__(self, x: ArrayLike | SupportsSlices[Any]) -> list[Part]:
         """Split an array of the plan's shape into the arrays of the binding.
@@ -126,11 +124,7 @@ class Binding(Generic[Part]):
             if _look(array) != seen:
                 rule = "was resized or changed since it was bound; bind it again"
                 raise SplitError("split", f"out[{i}]", rule)
-        outputs = self._outputs.get(x.strides)
-        if outputs is None or (outputs.layout is None and compiled is not None):
-            outputs = recipe.to(targets)
-            keep(self._outputs, x.strides, outputs, len(self._out))
-        recipe.copy(x, targets.parts, outputs)
+        recipe.copy(x, targets.parts, recipe.to(targets))
 
     def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
         """Bind the copied arrays anew, because a binding holds the addresses of its own."""

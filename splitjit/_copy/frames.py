@@ -7,6 +7,7 @@ from _thread import get_ident  # `threading` takes 1 ms to import
 from types import FrameType
 
 _IMPORTLIB = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
+_COMPILER = ("numba", "llvmlite")
 
 
 def others_import() -> bool:
@@ -16,7 +17,7 @@ def others_import() -> bool:
     """
     here = get_ident()
     others = [frame for thread, frame in sys._current_frames().items() if thread != here]
-    return any(map(_imports, others))
+    return any(_is_within(frame, *_IMPORTLIB, *_COMPILER) for frame in others)
 
 
 def interrupts_import() -> bool:
@@ -33,9 +34,14 @@ def interrupts_import() -> bool:
     return False
 
 
-def _imports(frame: FrameType | None) -> bool:
+def interrupts_numba() -> bool:
+    """Return whether this thread is in a signal handler or finalizer that interrupts Numba."""
+    return _is_within(sys._getframe(), *_COMPILER)
+
+
+def _is_within(frame: FrameType | None, *packages: str) -> bool:
     while frame is not None:
-        if _package(frame) in (*_IMPORTLIB, "numba", "llvmlite"):
+        if _package(frame) in packages:
             return True
         frame = frame.f_back
     return False

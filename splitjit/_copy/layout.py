@@ -122,6 +122,8 @@ def _aligned(nbytes: Any) -> Any:
 
 def _sizes(plan: Plan) -> np.ndarray:
     """Return the part sizes as an array, without making the plan keep a tuple."""
+    if plan._runs:
+        return np.repeat(*np.array(plan._runs, np.int64).T)
     return np.fromiter(plan._each_size(), np.int64, plan._count)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from splitjit._copy import object_files
 from splitjit._copy.builtins import keep_forever, python_functions
 from splitjit._copy.events import debug
-from splitjit._copy.frames import interrupts_import, others_import
+from splitjit._copy.frames import interrupts_import, interrupts_numba, others_import
 from splitjit._kernels.table import KERNELS
 
 _RETRY_AFTER = 0.01
@@ -113,7 +113,8 @@ class _Loader:
             self._not_before[name] = time.monotonic() + _RETRY_AFTER
             debug("the kernel %s cannot be loaded now: %r", name, error)
         except Exception as error:  # a broken compiler or disk must not fail a split
-            self._not_before[name] = float("inf")
+            never = not interrupts_numba()  # an interrupted Numba works again later
+            self._not_before[name] = float("inf") if never else time.monotonic() + _RETRY_AFTER
             debug("the kernel %s cannot be loaded: %r", name, error)
         finally:
             self._loading.remove(thread)

@@ -27,14 +27,17 @@ class Targets(NamedTuple):
         The arrays as the user passed them.
     parts : list of ndarray
         The same memory as base-class arrays, whose attributes no subclass overrides.
-    addresses : tuple of int or None
-        The address of each part if all parts are C-contiguous. The plan fixes their shapes, so the
-        addresses determine the memory that they use.
+    addresses : tuple of int
+        The address of each part.
+    strides : tuple of tuple of int, or None
+        The strides of each part, None if all parts are C-contiguous. Addresses and strides
+        determine which memory the parts use, because the plan gives their shapes.
     """
 
     given: list[np.ndarray]
     parts: list[np.ndarray]
-    addresses: tuple[int, ...] | None
+    addresses: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...] | None
 
 
 def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
@@ -69,7 +72,7 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
     addresses = addresses_of(plan, dtype, given)
     if addresses is not None:
         parts = list(given)
-        return Targets(parts, parts, addresses)
+        return Targets(parts, parts, addresses, None)
     return _check_other_out(plan, dtype, given)
 
 
@@ -117,8 +120,8 @@ def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Tar
             if overlaps_itself(part):
                 received = f"out[{i}] of strides {part.strides}"
                 raise SplitError("split", received, "its elements must not share memory")
-    addresses = tuple(map(address_of, parts)) if contiguous else None
-    return Targets(list(given), parts, addresses)
+    strides = None if contiguous else tuple([part.strides for part in parts])
+    return Targets(list(given), parts, tuple(map(address_of, parts)), strides)
 
 
 def _refused_part(

@@ -160,7 +160,7 @@ class Recipe:
         if math.prod(plan.shape) * dtype.itemsize and not dtype.hasobject:
             self._gains = gains(plan, dtype.itemsize, strides)
         self._lost = 0.0
-        self._outputs: dict[tuple[int, ...], Outputs] = {}
+        self._outputs: dict[tuple[Any, ...], Outputs] = {}
 
     def fresh(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts."""
@@ -187,13 +187,12 @@ class Recipe:
         return targets.given
 
     def to(self, targets: Targets) -> Outputs:
-        """Refuse targets that share memory; contiguous ones are checked only on first use."""
-        if targets.addresses is None:
-            return self._checked(targets)
-        outputs = self._outputs.get(targets.addresses)
+        """Refuse targets that share memory; they are checked only on first use."""
+        key = targets.addresses if targets.strides is None else (targets.addresses, targets.strides)
+        outputs = self._outputs.get(key)
         if outputs is None:
-            outputs = self._checked(targets)
-            keep(self._outputs, targets.addresses, outputs, self._plan._count)
+            outputs = Outputs(*check_apart(targets.parts), self._layout_to(targets))
+            keep(self._outputs, key, outputs, self._plan._count)
         return outputs
 
     def copy(self, x: np.ndarray, parts: list[np.ndarray], outputs: Outputs) -> None:
@@ -233,12 +232,9 @@ class Recipe:
         would = gain > 0 and self._lost + gain >= _SECONDS and LOADER.would_pay(gain)
         return self.compiled is not None or would
 
-    def _checked(self, targets: Targets) -> Outputs:
-        return Outputs(*check_apart(targets.parts), self._layout_to(targets))
-
     def _layout_to(self, targets: Targets) -> CopyLayout | None:
         if self.compiled is None:
             return None
-        if targets.addresses is not None:
+        if targets.strides is None:
             return self.compiled.layout.to(self._plan, targets.addresses)
         return strided_layout(self._plan, self._strides, self._itemsize, targets.parts)

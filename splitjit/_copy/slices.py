@@ -114,10 +114,11 @@ class _Stack(NamedTuple):
 def _stack(plan: Plan, strides: tuple[int, ...], itemsize: int) -> _Stack | None:
     """Return how to copy equal parts of a contiguous array at once, or None for other parts."""
     count, axis, shape = plan._count, plan.axis, plan.shape
-    if not 1 < count <= _MANY_PARTS or len(shape) == MAX_RANK or len(set(plan.sizes)) > 1:
+    if not 1 < count <= _MANY_PARTS or len(shape) == MAX_RANK:
         return None
-    if not is_contiguous(shape, strides, itemsize):
+    kinds = len(set(plan.sizes)) if plan._runs is None else len(plan._runs)
+    if kinds > 1 or not is_contiguous(shape, strides, itemsize):
         return None
-    shape = (*shape[:axis], count, plan.sizes[0], *shape[axis + 1 :])
+    shape = (*shape[:axis], count, plan._part(0)[1], *shape[axis + 1 :])
     order = (axis, *range(axis), *range(axis + 1, len(shape)))
     return _Stack(shape, order, operator.itemgetter(*range(count)))
