@@ -27,6 +27,8 @@ OUTPUTS = ("fresh", "out")
 MODELS = ("onnxruntime", "torch")
 
 Medians = dict[tuple[str, str, str], list[float]]  # by outputs, contender and case: one a process
+WARM, WARM_SECONDS = "512x2304", 0.3
+"""What each process splits first, and how long, because the tables are about a steady state."""
 
 
 def measure(options: argparse.Namespace, medians: Medians) -> None:
@@ -35,6 +37,8 @@ def measure(options: argparse.Namespace, medians: Medians) -> None:
         workers = harness.team_of(stack, options.contender, options.before)
         order = ["after", options.after] if options.after else ["burst", False]
         order.append(harness.rest_among([*workers, options.after]))
+        # In its first tenths of a second, splitjit loads kernels and starts threads if that pays.
+        harness.turns(workers, CASES[WARM], "fresh", 1, "calls", WARM_SECONDS)
         for outputs, case in product(options.outputs, options.case):
             turns = harness.turns(workers, CASES[case], outputs, options.rounds, *order)
             for name, seconds in turns.items():
