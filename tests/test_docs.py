@@ -146,7 +146,6 @@ def measured():
 
 
 MEASURED = ROOT / "docs" / "measured"
-OLD = [] if MEASURED.exists() else [pytest.mark.xfail(reason="tables of two machines")]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ OLD = [] if MEASURED.exists() else [pytest.mark.xfail(reason="tables of two mach
         ("README.md", False),
         ("docs/index.md", False),
         ("docs/performance.md", False),
-        pytest.param("README.md", True, marks=OLD),
+        ("README.md", True),
     ],
 )
 def test_figures_are_those_of_the_results(page, in_tables):
@@ -167,7 +166,6 @@ def test_figures_are_those_of_the_results(page, in_tables):
         assert any(abs(seconds - time) <= 1.001 * max(error, more) for time, more in known), figure
 
 
-@pytest.mark.skipif(not MEASURED.exists(), reason="the figures of the pages are not measured yet")
 def test_pages_show_what_was_measured():
     from benchmarks import documentation
 
