@@ -228,11 +228,11 @@ def test_a_binding_checks_and_copies_in_one_call():
     into = plan.bind(out)
     x = np.arange(24, dtype="f4").reshape(4, 6)
     into(x)
-    outputs, into._outputs = into._outputs, None  # a look at it would now fail
+    seen, into._seen = into._seen, None  # a check in Python would now fail
     assert [part.tolist() for part in into(x + 1)] == [
         (x + 1)[index].tolist() for index in plan.slices
     ]
-    into._outputs = outputs
+    into._seen = seen
     assert [part.tolist() for part in into(np.asfortranarray(x))] == [
         x[index].tolist() for index in plan.slices
     ]
