@@ -37,26 +37,26 @@ def copy_bytes(typingctx, target, source, nbytes):
     return types.void(types.intp, types.intp, types.intp), codegen
 
 
-@intrinsic
-def move_line(typingctx, target, source):
-    """Move a cache line's worth of bytes; both addresses may have any alignment."""
+def _line_move(past_cache):
+    """Return the signature and the code of a function that moves a line."""
 
     def codegen(context, builder, signature, args):
-        move_word(builder, *args, LINE, False)
+        move_word(builder, *args, LINE, past_cache)
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp), codegen
+
+
+@intrinsic
+def move_line(typingctx, target, source):
+    """Move a cache line's worth of bytes; both addresses may have any alignment."""
+    return _line_move(past_cache=False)
 
 
 @intrinsic
 def stream_line(typingctx, target, source):
     """Move a line with a store that bypasses the cache; the target must be a multiple of `LINE`."""
-
-    def codegen(context, builder, signature, args):
-        move_word(builder, *args, LINE, True)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), codegen
+    return _line_move(past_cache=True)
 
 
 @intrinsic
