@@ -1,6 +1,5 @@
 """Fixtures that make small arrays take each route, and that select Numba's threading layer."""
 
-import collections
 import os
 import re
 
@@ -96,7 +95,7 @@ settings.register_profile(
 settings.load_profile("default")
 
 ROUTES = {
-    # name: whether to compile at once or never, bytes per task, bytes from which stores stream
+    # name: whether to compile at once or never, bytes of a chunk, bytes from which stores stream
     "slices": (False, 1 << 62, 1 << 62),
     "serial": (True, 1 << 62, 1 << 62),
     "parallel": (True, 1, 1 << 62),
@@ -132,22 +131,6 @@ def forget_recipes(setattr):
     setattr(SplitPlan, "_compiled", property(entry_of, put_entry))
 
 
-class AlwaysParallel:
-    """A governor that lets every copy run on as many threads as there are."""
-
-    def __init__(self):
-        self.left = 1
-        self.limit = float("inf")
-        self.cells = collections.defaultdict(lambda: [self] * 65)
-
-    def __setattr__(self, name, value):
-        if name != "left" or "left" not in vars(self):
-            super().__setattr__(name, value)
-
-    def learn(self, *observed):
-        pass
-
-
 def send_down(route, monkeypatch):
     """Make every split take one route, independent of its size."""
     take(route, monkeypatch.setattr)
@@ -155,16 +138,15 @@ def send_down(route, monkeypatch):
 
 def take(route, setattr):
     """Make every split take one route; `setattr` is that of a monkeypatch."""
-    compiles, task, stream = ROUTES[route]
+    compiles, chunk, stream = ROUTES[route]
     forget_recipes(setattr)
     setattr(recipe, "_SECONDS", 0.0 if compiles else float("inf"))
     setattr(loading, "_SECONDS", 0.0)
     setattr(loading, "_SECONDS_IF_IMPORTED", 0.0)
     setattr(crossovers, "_STREAM_FROM", stream)
-    setattr(threads, "_BYTES_PER_TASK", task)
-    setattr(threads, "governor", AlwaysParallel())
-    if compiles:
-        threads.THREADS.start(wait=True)
+    setattr(threads, "_SHARED_FROM", 2 * chunk)
+    setattr(threads, "_CHUNK", chunk)
+    setattr(threads, "_allowed", lambda: 2)
 
 
 @pytest.fixture(

@@ -134,7 +134,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
         why = "NumPy copies on the thread that calls split"
         return Explanation(strategy, _REASONS[reason], len(plan), None, False, 1, why, *sizes)
     layout = layout or compiled.layout
-    loop, (count, why) = layout.loop, threads.explain(compiled.loop_for(layout), nbytes)
+    loop, (count, why) = layout.loop, threads.explain(nbytes)
     how = _REASONS["compiled"], len(plan), loop, compiled.is_streamed, count, why
     return Explanation("compiled", *how, *sizes)
 

@@ -28,7 +28,7 @@ from splitjit._copy import cache_folder, cores
 from splitjit._copy.addresses import address_of
 from splitjit._copy.compiled import Compiled
 from splitjit._copy.loading import LOADER, never_compiles
-from splitjit._copy.threads import THREADS
+from splitjit._copy.threads import CHUNKS_PER_THREAD, TEAM
 from splitjit._kernels.table import Arguments
 
 SCALING_SHAPE = (2048, 8192)
@@ -230,8 +230,7 @@ def remarks(rows: Sequence[Row], speeds: dict[int, float]) -> Iterator[str]:
         if speeds[more] < SLOW * speeds[fewer]:
             yield (
                 f"{more} threads are slower than {fewer}: other programs use the cores, or {fewer} "
-                "can use all of the memory's bandwidth. splitjit.split measures this, and then "
-                "uses fewer threads."
+                "can use all of the memory's bandwidth."
             )
 
 
@@ -250,7 +249,7 @@ def _counting() -> Iterator[None]:
         yield
     finally:
         ended.set()
-        thread.join()  # another Python thread would change how many threads may copy
+        thread.join()
 
 
 def parts_equal(workload: Workload, x: np.ndarray) -> bool:
@@ -345,12 +344,7 @@ def _environment() -> tuple[dict[str, str], dict[int, float]]:
     import llvmlite.binding
     import numba
 
-    try:
-        threads = numba.get_num_threads()  # starts the threading layer
-        layer = numba.threading_layer()
-    except (ValueError, Warning) as error:  # no threading layer can be loaded
-        threads, layer = 1, str(error)
-    limits = cores.describe(threads)
+    limits = cores.describe()
     quota = "" if limits.quota is None else f", quota {limits.quota:g} cores"
     found = {
         "splitjit": f"{splitjit.__version__}, {_FILE.parent}",
@@ -358,35 +352,28 @@ def _environment() -> tuple[dict[str, str], dict[int, float]]:
         "numpy": np.__version__,
         "python": f"{platform.python_version()}, {platform.platform()}",
         "CPU": f"{llvmlite.binding.get_host_cpu_name()}, {os.cpu_count()} cores",
-        "threading layer": layer,
         "threads": f"{limits.usable}, limited by {limits.limited_by}: {limits.counted} cores, "
-        f"affinity {limits.affinity}{quota}, Numba {limits.numba_threads}",
+        f"affinity {limits.affinity}{quota}, Numba {limits.numba_threads or 'no limit'}",
     }
-    return found, {} if never_compiles() else dict(_scaling(threads))
+    return found, {} if never_compiles() else dict(_scaling(limits.usable))
 
 
 def _scaling(threads: int) -> Iterator[tuple[int, float]]:
-    """Measure the bytes per second of a large copy on 1, 2, 4 and more threads.
-
-    This bypasses the governor, which would avoid parallel copies on a busy
-    machine.
-    """
+    """Measure the bytes per second of a large copy on 1, 2, 4 and more threads."""
     x = np.ones(SCALING_SHAPE, np.float32)
     plan = splitjit.plan_split(x.shape, num_splits=2, axis=1)
     parts = [np.ones(shape, x.dtype) for shape in plan.output_shapes]  # touched
     compiled = Compiled(plan, x.dtype, x.strides)
     loop = compiled.loop_for(compiled.layout)
     functions = LOADER.load(loop)
-    if functions is None or THREADS.run is None:
+    if functions is None or TEAM.run is None:
         return
     layout = compiled.layout.to(plan, [address_of(part) for part in parts])
     arguments = Arguments(1, 0, address_of(x), layout.address)
     counts = {1 << i for i in range(threads.bit_length())} | {threads}
-    if THREADS.run_parallel is None:
-        counts = {1}
     for count in sorted(counts):
-        run = THREADS.run_parallel if count > 1 else THREADS.run
-        copy = functools.partial(run, functions[loop], 0, count, *arguments)
+        how = count - 1, CHUNKS_PER_THREAD * count
+        copy = functools.partial(TEAM.run, TEAM.address, functions[loop], *how, *arguments)
         copy()
         times = timeit.repeat(copy, number=1, repeat=9)
         yield count, 2 * x.nbytes / statistics.median(times)

@@ -97,9 +97,9 @@ class Compiled:
         """Load the loop and the builtin functions; return whether this object can copy."""
         loop = self.loop_for(self.layout)
         functions = LOADER.load(loop)
-        if functions is None or not threads.THREADS.load():
+        if functions is None or not threads.TEAM.load():
             return False
-        self._loop = loop, functions[loop]
+        self._loop = functions[loop]
         if plan._count > MOST_PARTS or not structs.READS_ARRAYS or structs.API is None:
             return True
         code = LOADER.load("entry")
@@ -154,7 +154,9 @@ class Compiled:
         source = self._check(x)  # again: a finalizer may have changed `x`
         if not source:
             return []
-        threads.copy(*self._loop, self._nbytes, (self._stream, target, source, self.layout.address))
+        threads.copy(
+            self._loop[1], self._nbytes, (self._stream, target, source, self.layout.address)
+        )
         return parts
 
     def _into_large(self, x: Any, outputs: list[Any]) -> bool:
@@ -194,6 +196,6 @@ class Compiled:
             functions = LOADER.load(name)
             if functions is None:
                 return False
-            loop = name, functions[name]
-        threads.copy(*loop, self._nbytes, (self._stream, target, source, layout.address))
+            loop = functions[name]
+        threads.copy(loop, self._nbytes, (self._stream, target, source, layout.address))
         return True

@@ -1,8 +1,7 @@
-"""How many cores this process may use now (affinity, container quota), and their cache.
+"""How many threads of this process can run at once, and the size of the cache.
 
-Numba counts the cores once, on import. The affinity may change after that, and Numba
-ignores a container's CPU quota. A parallel copy on more threads than cores is slower
-than a copy on one thread, because all threads wait for the last.
+The affinity, a container's CPU quota and the user's limit for Numba's threads decide. All of
+them may change while the process runs.
 
 Only Linux provides all of these numbers. On other systems, and if a file is missing or
 malformed, the functions here report no limit.
@@ -14,7 +13,8 @@ import contextlib
 import functools
 import os
 import sys
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 
 class Cores(NamedTuple):
@@ -28,8 +28,8 @@ class Cores(NamedTuple):
         Cores that this process may run on now.
     quota : float or None
         Cores' worth of time granted by the control groups; None if unlimited.
-    numba_threads : int
-        Numba's number of threads.
+    numba_threads : int or None
+        The limit for Numba's threads; None if there is none.
     usable : int
         The smallest limit. The quota is rounded down, but to at least 1.
     limited_by : str
@@ -40,7 +40,7 @@ class Cores(NamedTuple):
     counted: int
     affinity: int
     quota: float | None
-    numba_threads: int
+    numba_threads: int | None
     usable: int
     limited_by: str
 
@@ -56,9 +56,11 @@ def usable(now: float) -> int:
     Returns
     -------
     int
-        The number of cores in the affinity mask, or the quota if smaller; at least 1.
+        The number of cores in the affinity mask, or a smaller limit: the quota, or that of
+        Numba's threads; at least 1.
     """
-    return min(affinity(), _whole(_quota_at(int(now))))
+    limit = numba_limit()
+    return min(affinity(), _whole(_quota_at(int(now))), sys.maxsize if limit is None else limit)
 
 
 @functools.lru_cache(1)  # one read takes 50 to 100 µs
@@ -72,26 +74,37 @@ def _whole(quota: float | None) -> int:
     return sys.maxsize if quota is None else max(int(quota), 1)
 
 
-def describe(numba_threads: int) -> Cores:
-    """Return the current limits, and the name of the smallest one.
-
-    Parameters
-    ----------
-    numba_threads : int
-        The result of `numba.get_num_threads`.
-
-    Returns
-    -------
-    Cores
-        The limits.
-    """
+def describe() -> Cores:
+    """Return the current limits, and the name of the smallest one."""
+    count = numba_count()
+    numba = numba_limit() if count is None else count()
     counted, here, granted = os.cpu_count() or 1, affinity(), quota()
-    limits = {"cores": counted, "Numba": numba_threads, "affinity": here}
-    if granted is not None:
-        limits["quota"] = _whole(granted)
-    fewest = min(limits.values())
-    limited_by = next(name for name, limit in limits.items() if limit == fewest)
-    return Cores(counted, here, granted, numba_threads, fewest, limited_by)
+    limits = {"cores": counted, "Numba": numba, "affinity": here}
+    limits["quota"] = None if granted is None else _whole(granted)
+    known = {name: limit for name, limit in limits.items() if limit is not None}
+    fewest = min(known.values())
+    limited_by = next(name for name, limit in known.items() if limit == fewest)
+    return Cores(counted, here, granted, numba, fewest, limited_by)
+
+
+def numba_limit() -> int | None:
+    """Return NUMBA_NUM_THREADS, by Numba's configuration if the program has imported Numba."""
+    config = getattr(sys.modules.get("numba"), "config", None)
+    try:
+        given = getattr(config, "NUMBA_NUM_THREADS", None) or os.environ["NUMBA_NUM_THREADS"]
+        return max(int(given), 1)
+    except (KeyError, ValueError):
+        return None
+
+
+def numba_count() -> Callable[[], int] | None:
+    """Return Numba's own function for ``numba.get_num_threads``, or None.
+
+    It exists once the program has started Numba's threads, as ``numba.set_num_threads`` does.
+    The public function would start them.
+    """
+    found: Any = sys.modules.get("numba.np.ufunc.parallel")
+    return getattr(found, "_get_num_threads", None)
 
 
 def affinity() -> int:

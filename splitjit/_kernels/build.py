@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from splitjit._kernels import entry, launch, overload
+from splitjit._kernels import entry, overload, team
 from splitjit._kernels.compiling import jit, object_code
 from splitjit._kernels.copy import copy
 from splitjit._kernels.deinterleave import deinterleave
@@ -17,8 +17,7 @@ _LOOPS = (copy, stream, deinterleave, transpose)
 _FUNCTIONS = {
     **{loop.__name__: {loop.__name__: (_LOOP, jit(loop))} for loop in _LOOPS},
     "entry": entry.FUNCTIONS,
-    "serial": launch.SERIAL,
-    "parallel": launch.PARALLEL,
+    "team": team.FUNCTIONS,
     "overload": overload.FUNCTIONS,
 }
 

@@ -5,6 +5,8 @@ Addresses and byte counts are machine integers.
 
 from __future__ import annotations
 
+import platform
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -230,14 +232,52 @@ def fence(typingctx):
 
 
 @intrinsic
-def count_one(typingctx, address):
-    """Atomically add 1 to a word."""
+def add_to(typingctx, address, value):
+    """Atomically add to a word; return what it was before."""
 
     def codegen(context, builder, signature, args):
-        builder.atomic_rmw("add", pointer_to(builder, args[0], INT64), integer(1), "seq_cst")
+        return builder.atomic_rmw("add", pointer_to(builder, args[0], INT64), args[1], "seq_cst")
+
+    return types.intp(types.intp, types.intp), codegen
+
+
+@intrinsic
+def exchange(typingctx, address, value):
+    """Atomically write a word; return what it was before."""
+
+    def codegen(context, builder, signature, args):
+        return builder.atomic_rmw("xchg", pointer_to(builder, args[0], INT64), args[1], "seq_cst")
+
+    return types.intp(types.intp, types.intp), codegen
+
+
+@intrinsic
+def read_word(typingctx, address):
+    """Atomically read a word."""
+
+    def codegen(context, builder, signature, args):
+        return builder.load_atomic(pointer_to(builder, args[0], INT64), "seq_cst", WORD)
+
+    return types.intp(types.intp), codegen
+
+
+@intrinsic
+def relax(typingctx):
+    """Let the processor rest for some cycles, in a loop that waits for another thread."""
+
+    def codegen(context, builder, signature, args):
+        machine = platform.machine()
+        if machine in ("x86_64", "AMD64"):
+            kind = ir.FunctionType(ir.VoidType(), [])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause")
+            builder.call(function, [])
+        elif machine in ("aarch64", "arm64", "ARM64"):
+            kind = ir.FunctionType(ir.VoidType(), [INT32])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.isb")
+            builder.call(function, [ir.Constant(INT32, 15)])
         return context.get_dummy_value()
 
-    return types.void(types.intp), codegen
+    return types.void(), codegen
 
 
 @intrinsic

@@ -212,6 +212,26 @@ class Functions(NamedTuple):
     most_parts: int
 
 
+# The team record: what the caller of a copy shares with its helpers, one word every `APART` bytes.
+#
+#     GENERATION  the number of the newest job      OPEN    1 while helpers may join the job
+#     TAKEN       chunks taken from the front, and  ACTIVE  helpers that may be in its memory
+#                 2**32 times those from the back   BUSY    1 while a caller has the helpers
+#     LOOP, CHUNKS, ARGUMENTS  the job              ASKED   how many helpers the job wants
+#     CORE        the caller's core                 HELPED  chunks that helpers have copied so far
+#     STARTED     helpers that have been started    NUMBERED  helpers that have taken a number
+#     SERVE       the address of a helper's code    ALLOWED  helpers for users' compiled code
+#     HELPERS …   a line for each helper: 1 while it sleeps, then the address of its lock
+
+(
+    GENERATION, OPEN, TAKEN, ACTIVE, BUSY, LOOP, CHUNKS, ARGUMENTS, ASKED, CORE, HELPED,
+    STARTED, NUMBERED, SERVE, ALLOWED, HELPERS,
+) = range(16)  # fmt: skip
+APART = 128
+"""Two cache lines, because processors fetch them in pairs."""
+MOST_HELPERS = 31
+"""Memory is at its limit with fewer threads on most machines."""
+
 CALL, FUNCTIONS_AT = Call(*range(len(Call._fields))), Functions(*range(len(Functions._fields)))
 """The index of each field."""
 
@@ -259,8 +279,7 @@ LOOPS = ("copy", "stream", "deinterleave", "transpose")
 KERNELS = {
     **{loop: (loop,) for loop in LOOPS},
     "entry": ("into", "place", "fresh", "fresh_checked", "check", "parts"),
-    "serial": ("run",),
-    "parallel": ("run_parallel", "count_threads"),
+    "team": ("run", "share", "serve"),
     "overload": ("measure", "parts", "into"),
 }
 """The object files, and the C functions in each."""
@@ -272,21 +291,11 @@ PYTHON_FUNCTIONS = (
     "PyList_SetItem",
     "PyLong_AsSsize_t",
     "PyLong_FromSsize_t",
+    "PyThread_acquire_lock",
+    "PyThread_allocate_lock",
+    "PyThread_release_lock",
+    "PyThread_start_new_thread",
     "Py_DecRef",
     "Py_IncRef",
 )
 """The CPython functions that kernels call."""
-
-NUMBA_FUNCTIONS = (
-    "allocate_sched",
-    "deallocate_sched",
-    "do_scheduling_unsigned",
-    "get_num_threads",
-    "get_parallel_chunksize",
-    "get_sched_size",
-    "numba_gil_ensure",
-    "numba_gil_release",
-    "numba_parallel_for",
-    "set_parallel_chunksize",
-)
-"""The functions of Numba's threading layer that the kernel "parallel" calls."""
