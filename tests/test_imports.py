@@ -40,7 +40,7 @@ _copy.cache_folder
 _copy.object_files
 _copy.loading
 _copy.crossovers
-_copy.outputs _copy.layout _copy.governor _copy.objects
+_copy.outputs _copy.layout _copy.objects
 _copy.buffers _copy.threads
 _copy.slices _copy.compiled
 _copy.recipe _copy.warmup
