@@ -144,8 +144,8 @@ def take(route, setattr):
     setattr(loading, "_SECONDS", 0.0)
     setattr(loading, "_SECONDS_IF_IMPORTED", 0.0)
     setattr(crossovers, "_STREAM_FROM", stream)
-    setattr(threads, "_SHARED_FROM", 2 * chunk)
-    setattr(threads, "_CHUNK", chunk)
+    setattr(threads, "SHARED_FROM", 2 * chunk)
+    setattr(threads, "CHUNK", chunk)
     setattr(threads, "_allowed", lambda: 2)
 
 

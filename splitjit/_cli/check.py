@@ -28,8 +28,8 @@ from splitjit._copy import cache_folder, cores
 from splitjit._copy.addresses import address_of
 from splitjit._copy.compiled import Compiled
 from splitjit._copy.loading import LOADER, never_compiles
-from splitjit._copy.threads import CHUNKS_PER_THREAD, TEAM
-from splitjit._kernels.table import Arguments
+from splitjit._copy.threads import TEAM
+from splitjit._kernels.table import CHUNKS_PER_THREAD, Arguments
 
 SCALING_SHAPE = (2048, 8192)
 """The shape of the float32 array that `_scaling` splits: 64 MB, more than a cache holds."""

@@ -154,9 +154,8 @@ class Compiled:
         source = self._check(x)  # again: a finalizer may have changed `x`
         if not source:
             return []
-        threads.copy(
-            self._loop[1], self._nbytes, (self._stream, target, source, self.layout.address)
-        )
+        arguments = self._stream, target, source, self.layout.address
+        threads.copy(self._loop, self._nbytes, arguments)
         return parts
 
     def _into_large(self, x: Any, outputs: list[Any]) -> bool:

@@ -25,14 +25,11 @@ from splitjit._copy.cores import describe, numba_count, usable
 from splitjit._copy.loading import LOADER
 from splitjit._kernels import table
 
-_SHARED_FROM = 1 << 19
+SHARED_FROM = 1 << 19
 """Bytes from which a copy is shared with helpers: waking one must pay."""
 
-_CHUNK = 1 << 17
+CHUNK = 1 << 17
 """Bytes of a chunk. The caller may have to wait for one that a helper has begun."""
-
-CHUNKS_PER_THREAD = 32
-"""The most chunks for each thread; each chunk costs a loop over all parts."""
 
 _CORES_FOR = 0.1
 """Seconds between two reads of the usable cores; each takes 0.3 µs."""
@@ -68,7 +65,7 @@ def one_thread() -> Iterator[None]:
 
 def is_small(nbytes: int) -> bool:
     """Return whether a copy is too small for helpers."""
-    return nbytes < _SHARED_FROM
+    return nbytes < SHARED_FROM
 
 
 class _Team:
@@ -105,15 +102,21 @@ class _Team:
         if self.run is None:
             functions = LOADER.load("team", wait=wait)
             if functions is not None:
-                self.word(table.SERVE).value = functions["serve"]
-                self.run = builtin("run", functions["run"], METH_FASTCALL, None)
+                self.use(functions)
         return self.run is not None
+
+    def use(self, functions: dict[str, int]) -> None:
+        """Use loaded functions, for Python and for users' compiled code."""
+        self.word(table.SERVE).value = functions["serve"]
+        self.count_cores(perf_counter())
+        self.run = builtin("run", functions["run"], METH_FASTCALL, None)
 
     def after_fork(self) -> None:
         """Forget the helpers, which the child of a fork does not have."""
-        serve = self.word(table.SERVE).value
+        kept = {index: self.word(index).value for index in (table.SERVE, table.ALLOWED)}
         ctypes.memset(self._memory, 0, len(self._memory))
-        self.word(table.SERVE).value = serve
+        for index, value in kept.items():
+            self.word(index).value = value
 
 
 TEAM = _Team()
@@ -135,11 +138,11 @@ def copy(place: int, nbytes: int, arguments: tuple[int, int, int, int]) -> None:
         The fields of `splitjit._kernels.table.Arguments`. The caller has checked them, and keeps
         the memory that they point to alive until this function returns.
     """
-    threads = 1 if nbytes < _SHARED_FROM else _allowed()
+    threads = 1 if nbytes < SHARED_FROM else _allowed()
     if threads > 1 and _ON_NUMBA:
-        _copy_on_numba(place, min(nbytes // _CHUNK, threads), arguments)
+        _copy_on_numba(place, min(nbytes // CHUNK, threads), arguments)
         return
-    chunks = min(nbytes // _CHUNK, CHUNKS_PER_THREAD * threads)
+    chunks = min(nbytes // CHUNK, table.CHUNKS_PER_THREAD * threads)
     TEAM.run(TEAM.address, place, threads - 1, chunks, *arguments)
 
 
@@ -170,13 +173,13 @@ def explain(nbytes: int) -> tuple[int, str]:
         Bytes of all parts.
     """
     if is_small(nbytes):
-        return 1, f"a helper does not pay below {_SHARED_FROM} bytes"
+        return 1, f"a helper does not pay below {SHARED_FROM} bytes"
     if _alone.get():
         return 1, "this thread runs a Dask task, and Dask uses the other cores"
     limits = describe()
-    threads, chunks = min(limits.usable, table.MOST_HELPERS + 1), nbytes // _CHUNK
+    threads, chunks = min(limits.usable, table.MOST_HELPERS + 1), nbytes // CHUNK
     if chunks < threads:
-        return chunks, f"a chunk has at least {_CHUNK} bytes"
+        return chunks, f"a chunk has at least {CHUNK} bytes"
     if threads == 1 or _ON_NUMBA:
         return threads, f"limited by {limits.limited_by}"
     return threads, f"the caller and {threads - 1} of its helpers, limited by {limits.limited_by}"

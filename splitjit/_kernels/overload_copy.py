@@ -1,18 +1,22 @@
-"""Lay out and run copies in users' compiled code, on the calling thread."""
+"""Lay out and run copies in users' compiled code."""
 
 from __future__ import annotations
 
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
+    call,
     greatest,
     least,
     out_of_line,
+    read_word,
     reserve,
     words_at,
 )
-from splitjit._kernels.launch import call_loop
 from splitjit._kernels.table import (
+    ALLOWED,
+    APART,
     CALL,
+    CHUNKS_PER_THREAD,
     COUNT,
     DIMS,
     FIXED,
@@ -30,12 +34,12 @@ from splitjit._kernels.table import (
     SOURCE_OFFSET,
     TARGET_OFFSET,
     WORD,
-    Arguments,
     row_words,
 )
 
 _MOST = (1 << 63) - 1
 _DIMS = WORD * MAX_RANK
+_ARGUMENTS = 4 * WORD
 _row_words = jit(row_words)
 
 
@@ -142,7 +146,7 @@ def _lay_out(words, record, row):
 
 @jit
 def copy_parts(words, functions, are_fresh):
-    """Copy `x` to the parts, on the calling thread."""
+    """Copy `x` to the parts, with helpers if they pay."""
     x = words_at(words[CALL.x])
     if x[NUMBA_ITEMS] == 0 or x[NUMBA_ITEMSIZE] == 0:
         return
@@ -150,11 +154,21 @@ def copy_parts(words, functions, are_fresh):
     row = WORD * (NUMBA_SHAPE + 2 * words[CALL.rank])
     shortest = _lay_out(words, record, row)
     # Fresh parts are in the cache, because the system has just zeroed their pages.
-    is_large = x[NUMBA_ITEMS] * x[NUMBA_ITEMSIZE] >= (
+    nbytes = x[NUMBA_ITEMS] * x[NUMBA_ITEMSIZE]
+    is_large = nbytes >= (
         functions[FUNCTIONS_AT.stream_long_runs]
         if shortest >= LONG_RUN
         else functions[FUNCTIONS_AT.stream_short_runs]
     )
     stream = 1 if is_large and not are_fresh else 0
     loop = functions[FUNCTIONS_AT.stream] if stream else functions[FUNCTIONS_AT.copy]
-    call_loop(loop, 0, 1, Arguments(stream, 0, x[NUMBA_DATA], record))
+    team = functions[FUNCTIONS_AT.team]
+    helpers = 0
+    if nbytes >= functions[FUNCTIONS_AT.shared_from]:
+        helpers = read_word(team + APART * ALLOWED)
+    chunks = least(nbytes // functions[FUNCTIONS_AT.chunk], CHUNKS_PER_THREAD * (helpers + 1))
+    arguments = reserve(_ARGUMENTS, WORD)
+    call_arguments = words_at(arguments)
+    call_arguments[0], call_arguments[1] = stream, 0
+    call_arguments[2], call_arguments[3] = x[NUMBA_DATA], record
+    call(functions[FUNCTIONS_AT.share], (team, loop, helpers, chunks, arguments))

@@ -195,6 +195,10 @@ class Functions(NamedTuple):
         The addresses of the functions of `splitjit._kernels.overload`.
     copy, stream : int
         The addresses of loops.
+    share, team : int
+        The addresses of `splitjit._kernels.team.share` and of the team record.
+    shared_from, chunk : int
+        The bytes from which on a copy is shared with helpers, and the bytes of a chunk.
     stream_short_runs, stream_long_runs : int
         The sizes in bytes from which on stores bypass the cache.
     most_parts : int
@@ -207,10 +211,17 @@ class Functions(NamedTuple):
     into: int
     copy: int
     stream: int
+    share: int
+    team: int
+    shared_from: int
+    chunk: int
     stream_short_runs: int
     stream_long_runs: int
     most_parts: int
 
+
+CALL, FUNCTIONS_AT = Call(*range(len(Call._fields))), Functions(*range(len(Functions._fields)))
+"""The index of each field."""
 
 # The team record: what the caller of a copy shares with its helpers, one word every `APART` bytes.
 #
@@ -229,11 +240,11 @@ class Functions(NamedTuple):
 ) = range(16)  # fmt: skip
 APART = 128
 """Two cache lines, because processors fetch them in pairs."""
+CHUNKS_PER_THREAD = 32
+"""The most chunks for each thread; each chunk costs a loop over all parts."""
 MOST_HELPERS = 31
 """Memory is at its limit with fewer threads on most machines."""
 
-CALL, FUNCTIONS_AT = Call(*range(len(Call._fields))), Functions(*range(len(Functions._fields)))
-"""The index of each field."""
 
 # Word offsets in Numba's arrays, from its C struct `arystruct_t`; the strides follow the shape.
 NUMBA_MEMORY, NUMBA_PARENT, NUMBA_ITEMS, NUMBA_ITEMSIZE, NUMBA_DATA, NUMBA_SHAPE = range(6)

@@ -17,6 +17,7 @@ import llvmlite.binding as llvm
 from splitjit._copy import object_files
 from splitjit._copy.crossovers import stream_from
 from splitjit._copy.loading import LOADER
+from splitjit._copy.threads import CHUNK, SHARED_FROM, TEAM
 from splitjit._kernels.table import FUNCTIONS_AT, LONG_RUN, Functions
 from splitjit._plan.arguments import most_parts
 
@@ -42,12 +43,17 @@ def fill_table():
     """Load the functions, or compile them. The calling thread may hold Numba's lock."""
     if TABLE[FUNCTIONS_AT.version]:
         return
-    kernels = {name: LOADER.load_here(name) for name in ("overload", "copy", "stream")}
+    kernels = {name: LOADER.load_here(name) for name in ("overload", "copy", "stream", "team")}
+    TEAM.use(kernels["team"])
     table = Functions(
         version=version(),
         **kernels["overload"],
         **kernels["copy"],
         **kernels["stream"],
+        share=kernels["team"]["share"],
+        team=TEAM.address,
+        shared_from=SHARED_FROM,
+        chunk=CHUNK,
         stream_short_runs=stream_from(0),
         stream_long_runs=stream_from(LONG_RUN),
         most_parts=most_parts(),
