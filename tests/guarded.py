@@ -258,7 +258,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
             functions.TABLE[getattr(table.FUNCTIONS_AT, field)] = from_bytes
     else:
         take(route, setattr)
-        buffers._MAPPED_FROM = 1
+        buffers.MAPPED_FROM = 1
         new_array = guarded_new_array(random.Random(first))
         structs.API[table.NEW_FROM_DESCR] = ctypes.cast(new_array, ctypes.c_void_p).value
     with open(log, "wb", buffering=0) as file:

@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from numba.core import event
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
-from splitjit._copy import crossovers, loading
+from splitjit._copy import buffers, crossovers, loading
+from splitjit._kernels import table
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
 from tests.cases import RANDOM_CASES, random_cases
@@ -609,7 +611,7 @@ main()
 hits = [sum(function.stats.cache_hits.values()) for function in (middle, sums, thirds)]
 print(hits, sorted(LOADER.compiled), flush=True)
 """
-ALL = "['copy', 'overload', 'stream']"
+ALL = "['blocks', 'copy', 'overload', 'stream', 'team']"
 
 
 def run_users(folder, *arguments, **environment):
@@ -769,3 +771,69 @@ def test_which_refusals_keep_the_arrays_of_the_caller(function, kept):
             function(x, 0)
         before = before or sys.getrefcount(x)  # after the first call, which compiles
     assert sys.getrefcount(x) == before + 5 * kept
+
+
+needs_mapped_blocks = pytest.mark.skipif(sys.platform != "linux", reason="maps blocks on Linux")
+
+
+@njit
+def halves(x):
+    return splitjit.split(x, num_splits=2, axis=1)
+
+
+@pytest.fixture
+def kept():
+    """Return the bytes of blocks that compiled code keeps; keep none before and after."""
+    splitjit.clear_caches()
+    yield lambda: buffers.COMPILED_BLOCKS._record[table.BLOCKS_KEPT]
+    splitjit.set_buffer_limit(2**28)
+    splitjit.clear_caches()
+
+
+@needs_mapped_blocks
+def test_large_fresh_parts_reuse_blocks(kept):
+    x = np.arange(2**20, dtype=np.float32).reshape(1024, -1)
+    parts = halves(x)
+    assert kept() == 0
+    places = {part.ctypes.data for part in parts}
+    alive = parts[0]
+    del parts
+    assert 2**21 <= kept() < 2**21 + 2**12  # one part lives on
+    again = halves(x + 1)
+    assert kept() == 0
+    assert len(places & {part.ctypes.data for part in again}) == 1
+    np.testing.assert_array_equal(alive, x[:, :512])
+    np.testing.assert_array_equal(np.concatenate(again, axis=1), x + 1)
+    assert all(part.ctypes.data % 64 == 0 for part in again)
+
+
+@needs_mapped_blocks
+def test_the_buffer_limit_holds_in_compiled_code(kept):
+    x = np.ones((1024, 2048), np.float32)
+    halves(x)
+    assert kept() > 0
+    splitjit.clear_caches()
+    assert kept() == 0
+    halves(x)
+    splitjit.set_buffer_limit(0)
+    assert kept() == 0
+    halves(x)
+    assert kept() == 0
+    splitjit.set_buffer_limit(5 * 2**20)  # room for one of two
+    halves(x)
+    assert 0 < kept() <= 5 * 2**20
+
+
+@needs_mapped_blocks
+def test_blocks_change_hands_between_threads(kept):
+    x = np.arange(2**19, dtype=np.float32).reshape(512, -1)
+
+    def work(seed):
+        for i in range(200):
+            first, second = halves(x + (seed + i))
+            assert (first == x[:, :512] + (seed + i)).all()
+            assert (second == x[:, 512:] + (seed + i)).all()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(0, 4000, 1000)))
+    assert kept() <= 2**28

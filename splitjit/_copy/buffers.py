@@ -20,15 +20,15 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from splitjit._copy.addresses import address_of
+from splitjit._copy.builtins import keep_forever
 from splitjit._copy.layout import ALIGNMENT, BlockLayout, block_layout
+from splitjit._kernels.table import BLOCKS_KEPT, BLOCKS_LIMIT, MAPPED_FROM, SLOTS, SLOTS_AT
 from splitjit._plan.arguments import integer
 from splitjit._plan.cache import PLANS
 from splitjit._plan.dtypes import as_dtype
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, describe
 
-_MAPPED_FROM = 1 << 19
-"""Blocks of at least this size are memory-mapped and pooled."""
 _DEFAULT_LIMIT = 1 << 28
 
 
@@ -55,7 +55,7 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
     MemoryError
         If there is not enough memory.
     """
-    if block.nbytes < _MAPPED_FROM:
+    if block.nbytes < MAPPED_FROM:
         memory = np.empty(block.nbytes + ALIGNMENT, np.uint8)
         address = address_of(memory)
         start = -address % ALIGNMENT
@@ -88,7 +88,8 @@ def set_buffer_limit(nbytes: int) -> None:
     ----------
     nbytes : int
         The most bytes to keep; 0 keeps nothing. Memory above the limit is freed
-        immediately. The default is 256 MiB, or the environment variable
+        immediately. Users' compiled code keeps as much again, for its own parts.
+        The default is 256 MiB, or the environment variable
         ``SPLITJIT_BUFFER_LIMIT``, in bytes.
 
     Raises
@@ -109,6 +110,7 @@ def set_buffer_limit(nbytes: int) -> None:
     """
     POOL.limit = _limit("nbytes", nbytes)
     POOL.trim()
+    COMPILED_BLOCKS.set_limit(POOL.limit)
 
 
 def clear_caches() -> None:
@@ -130,6 +132,7 @@ def clear_caches() -> None:
     """
     PLANS.clear()
     POOL.clear()
+    COMPILED_BLOCKS.clear()
 
 
 def _limit(name: str, value: Any) -> int:
@@ -276,4 +279,31 @@ def _environment_limit() -> int:
         return _DEFAULT_LIMIT
 
 
+class _CompiledBlocks:
+    """The blocks that users' compiled code keeps; see `splitjit._kernels.blocks`."""
+
+    def __init__(self, limit: int) -> None:
+        self._record = (ctypes.c_int64 * (SLOTS_AT + SLOTS))()
+        self._clear: Callable[[int], None] = lambda record: None
+        self.set_limit(limit)
+
+    def use(self, functions: dict[str, int]) -> int:
+        """Use loaded functions; return the record's address, or 0 if the system has no mmap."""
+        if sys.platform != "linux":
+            return 0
+        self._clear = ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(functions["clear"])
+        return ctypes.addressof(self._record)
+
+    def set_limit(self, nbytes: int) -> None:
+        """Set how many bytes to keep; free all blocks if more are kept."""
+        self._record[BLOCKS_LIMIT] = min(nbytes, sys.maxsize)
+        if self._record[BLOCKS_KEPT] > nbytes:
+            self.clear()
+
+    def clear(self) -> None:
+        """Free all kept blocks."""
+        self._clear(ctypes.addressof(self._record))
+
+
 POOL = _Pool(_environment_limit())
+COMPILED_BLOCKS = keep_forever(_CompiledBlocks(POOL.limit))  # compiled code may free very late

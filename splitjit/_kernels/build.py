@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from splitjit._kernels import entry, overload, team
+from splitjit._kernels import blocks, entry, overload, team
 from splitjit._kernels.compiling import jit, object_code
 from splitjit._kernels.copy import copy
 from splitjit._kernels.deinterleave import deinterleave
@@ -19,6 +19,7 @@ _FUNCTIONS = {
     "entry": entry.FUNCTIONS,
     "team": team.FUNCTIONS,
     "overload": overload.FUNCTIONS,
+    "blocks": blocks.FUNCTIONS,
 }
 
 

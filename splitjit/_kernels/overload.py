@@ -27,6 +27,7 @@ from splitjit._kernels.table import (
     FUNCTIONS_AT,
     HEADER,
     LINE,
+    MAPPED_FROM,
     NUMBA_DATA,
     NUMBA_ITEMS,
     NUMBA_ITEMSIZE,
@@ -143,7 +144,7 @@ def measure(address, functions):
 
 
 @jit
-def _new_part(words, address, size):
+def _new_part(words, functions, address, size):
     """Write a new array at an address; return whether there is memory for it."""
     x, part = words_at(words[CALL.x]), words_at(address)
     rank = words[CALL.rank]
@@ -155,7 +156,13 @@ def _new_part(words, address, size):
             return False
         items *= extent
         nbytes *= extent
-    memory = call(words[CALL.new_memory], (nbytes, types.int32(LINE)))
+    memory = 0
+    if functions[FUNCTIONS_AT.blocks] and nbytes >= MAPPED_FROM:
+        block = call(functions[FUNCTIONS_AT.allocate], (nbytes, functions[FUNCTIONS_AT.blocks]))
+        if block:
+            memory = call(words[CALL.manage_memory], (block, functions[FUNCTIONS_AT.free_block]))
+    else:
+        memory = call(words[CALL.new_memory], (nbytes, types.int32(LINE)))
     if not memory:
         return False
     part[NUMBA_MEMORY], part[NUMBA_PARENT] = memory, 0
@@ -172,7 +179,7 @@ def parts(address, functions):
     array = words[CALL.parts]
     row = WORD * (NUMBA_SHAPE + 2 * words[CALL.rank])
     made = 0
-    while made < words[CALL.count] and _new_part(words, array, sizes[made]):
+    while made < words[CALL.count] and _new_part(words, words_at(functions), array, sizes[made]):
         array += row
         made += 1
     is_complete = made == words[CALL.count]

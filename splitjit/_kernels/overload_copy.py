@@ -153,14 +153,15 @@ def copy_parts(words, functions, are_fresh):
     record = words[CALL.memory] + WORD * 2 * words[CALL.count]
     row = WORD * (NUMBA_SHAPE + 2 * words[CALL.rank])
     shortest = _lay_out(words, record, row)
-    # Fresh parts are in the cache, because the system has just zeroed their pages.
+    # Parts from malloc are in the cache, because the system has just zeroed their pages.
     nbytes = x[NUMBA_ITEMS] * x[NUMBA_ITEMSIZE]
     is_large = nbytes >= (
         functions[FUNCTIONS_AT.stream_long_runs]
         if shortest >= LONG_RUN
         else functions[FUNCTIONS_AT.stream_short_runs]
     )
-    stream = 1 if is_large and not are_fresh else 0
+    is_mapped = functions[FUNCTIONS_AT.blocks] != 0
+    stream = 1 if is_large and (is_mapped or not are_fresh) else 0
     loop = functions[FUNCTIONS_AT.stream] if stream else functions[FUNCTIONS_AT.copy]
     team = functions[FUNCTIONS_AT.team]
     helpers = 0

@@ -155,8 +155,8 @@ class Call(NamedTuple):
         The address of the parts: Numba arrays, one after another.
     number_of_parts : int
         The number of given parts.
-    new_memory, data_of : int
-        The addresses of Numba's functions that allocate memory.
+    new_memory, manage_memory, data_of : int
+        The addresses of Numba's functions that allocate memory, and that adopt given memory.
     first, second, third : int
         The answer: values for a fault's text.
     count : int
@@ -176,6 +176,7 @@ class Call(NamedTuple):
     parts: int
     number_of_parts: int
     new_memory: int
+    manage_memory: int
     data_of: int
     first: int
     second: int
@@ -199,6 +200,10 @@ class Functions(NamedTuple):
         The addresses of `splitjit._kernels.team.share` and of the team record.
     shared_from, chunk : int
         The bytes from which on a copy is shared with helpers, and the bytes of a chunk.
+    allocate, free_block, clear : int
+        The addresses of the functions of `splitjit._kernels.blocks`.
+    blocks : int
+        The address of the block record; 0 if the system cannot map blocks.
     stream_short_runs, stream_long_runs : int
         The sizes in bytes from which on stores bypass the cache.
     most_parts : int
@@ -215,6 +220,10 @@ class Functions(NamedTuple):
     team: int
     shared_from: int
     chunk: int
+    allocate: int
+    free_block: int
+    clear: int
+    blocks: int
     stream_short_runs: int
     stream_long_runs: int
     most_parts: int
@@ -222,6 +231,14 @@ class Functions(NamedTuple):
 
 CALL, FUNCTIONS_AT = Call(*range(len(Call._fields))), Functions(*range(len(Functions._fields)))
 """The index of each field."""
+
+MAPPED_FROM = 1 << 19
+"""Blocks of at least this size are memory-mapped, and kept for reuse."""
+
+# The block record, for `splitjit._kernels.blocks`: the most bytes to keep, the bytes that are
+# kept, and a slot for each kept block.
+BLOCKS_LIMIT, BLOCKS_KEPT, SLOTS_AT = range(3)
+SLOTS = 32
 
 # The team record: what the caller of a copy shares with its helpers, one word every `APART` bytes.
 #
@@ -292,6 +309,7 @@ KERNELS = {
     "entry": ("into", "place", "fresh", "fresh_checked", "check", "parts"),
     "team": ("run", "share", "serve"),
     "overload": ("measure", "parts", "into"),
+    "blocks": ("allocate", "free_block", "clear"),
 }
 """The object files, and the C functions in each."""
 

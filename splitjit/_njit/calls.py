@@ -19,6 +19,7 @@ from splitjit._plan import rules
 
 INT32, INT64, POINTER = ir.IntType(32), ir.IntType(64), cgutils.voidptr_t
 _KINDS = [*rules.PARAMETERS]
+_MANAGE_MEMORY = 2  # its place in Numba's public struct `NRT_api_functions`
 _ANSWER = [types.intp] * 4  # 0 or a fault, and three numbers for its text
 
 
@@ -34,6 +35,7 @@ def make_parts(typing_context, x, axis, split, num_outputs, num_splits, indices,
     def generate(context, builder, signature, arguments):
         call = _Call(context, builder, signature.args, arguments, "split")
         call.set("new_memory", _function(builder, "NRT_MemInfo_alloc_aligned", INT64, INT32))
+        call.set("manage_memory", _from_api(builder, _MANAGE_MEMORY))
         call.set("data_of", _function(builder, "NRT_MemInfo_data", POINTER))
         call.run("measure")
         parts = ListInstance.allocate(context, builder, kind, call.get("count"))
@@ -205,6 +207,13 @@ def _function(builder, name, *kinds):
     """Return the address of one of Numba's C functions that return a pointer."""
     kind = ir.FunctionType(POINTER, kinds)
     return builder.ptrtoint(cgutils.get_or_insert_function(builder.module, kind, name), INT64)
+
+
+def _from_api(builder, index):
+    """Return the address of a function of Numba's C API for extensions."""
+    kind = ir.FunctionType(INT64.as_pointer(), [])
+    api = builder.call(cgutils.get_or_insert_function(builder.module, kind, "NRT_get_api"), [])
+    return builder.load(builder.gep(api, [integer(index)]))
 
 
 def _word(builder, kind, value):

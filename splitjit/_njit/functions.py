@@ -15,6 +15,7 @@ import os
 import llvmlite.binding as llvm
 
 from splitjit._copy import object_files
+from splitjit._copy.buffers import COMPILED_BLOCKS
 from splitjit._copy.crossovers import stream_from
 from splitjit._copy.loading import LOADER
 from splitjit._copy.threads import CHUNK, SHARED_FROM, TEAM
@@ -22,6 +23,8 @@ from splitjit._kernels.table import FUNCTIONS_AT, LONG_RUN, Functions
 from splitjit._plan.arguments import most_parts
 
 SYMBOL = "splitjit_functions"
+
+_KERNELS = ("overload", "copy", "stream", "team", "blocks")
 
 TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
 
@@ -43,13 +46,15 @@ def fill_table():
     """Load the functions, or compile them. The calling thread may hold Numba's lock."""
     if TABLE[FUNCTIONS_AT.version]:
         return
-    kernels = {name: LOADER.load_here(name) for name in ("overload", "copy", "stream", "team")}
+    kernels = {name: LOADER.load_here(name) for name in _KERNELS}
     TEAM.use(kernels["team"])
     table = Functions(
         version=version(),
         **kernels["overload"],
         **kernels["copy"],
         **kernels["stream"],
+        **kernels["blocks"],
+        blocks=COMPILED_BLOCKS.use(kernels["blocks"]),
         share=kernels["team"]["share"],
         team=TEAM.address,
         shared_from=SHARED_FROM,
