@@ -19,7 +19,7 @@ from benchmarks.harness import busy_programs, in_turns, say, table, time_text, t
 
 RIVALS = ("splitjit, one thread", "NumPy, slices", "NumPy, split")
 """The goals compare with the best of these."""
-CONTENDERS = (OURS, *RIVALS, "torch", "onnxruntime", "opencv")
+CONTENDERS = (OURS, *RIVALS, "splitjit, Numba's threads", "torch", "onnxruntime", "opencv")
 SIZES = {
     f"{case.nbytes / 1e6:.2g} MB": case
     for case in (Case((rows, 2304), 1, (768,) * 3) for rows in (256, 1200, 5400))

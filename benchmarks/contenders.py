@@ -161,6 +161,16 @@ def _one_thread(*given):
     return _split(*given)
 
 
+def _on_numba(*given):
+    os.environ["SPLITJIT_THREADS"] = "numba"  # splitjit reads it on import
+    call = _split(*given)
+    from splitjit._copy import threads
+
+    if not threads._ON_NUMBA:
+        raise NotImplementedError("this process has imported splitjit before")
+    return call
+
+
 def _warm(prepare):
     def warmed(*given):
         import splitjit
@@ -360,6 +370,7 @@ PREPARE = {
     OURS: _split,
     BEFORE: _split,
     "splitjit, one thread": _one_thread,
+    "splitjit, Numba's threads": _on_numba,
     "splitjit, cold": _split,
     "splitjit, warm": _warm(_split),
     "splitjit, plan": _plan,

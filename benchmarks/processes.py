@@ -13,7 +13,7 @@ if not __package__:  # run as a script: benchmark this checkout
 from benchmarks import harness
 from benchmarks.contenders import BEFORE, OURS, Case
 
-VARIANTS = ("splitjit, plan", "splitjit, bind", "splitjit, one thread")
+VARIANTS = ("splitjit, plan", "splitjit, bind", "splitjit, one thread", "splitjit, Numba's threads")
 PEERS = ("NumPy, slices", "torch", "onnxruntime")
 CONTENDERS = (*VARIANTS, "NumPy, split", *PEERS)
 CASES = {
