@@ -74,6 +74,8 @@ _RELAXED = 2_000  # looks at ACTIVE before the caller naps between them
 _NAP = 20  # microseconds; the system adds about 50
 _BACK = 1 << 32  # one chunk from the back, in TAKEN
 
+_UNKNOWN = -2  # a caller's core that no helper is on
+
 _ON_LINUX, _ON_WINDOWS = sys.platform == "linux", sys.platform == "win32"
 _MONOTONIC = {"linux": 1, "darwin": 6}.get(sys.platform, 4)
 _SET_MASK = 3 if sys.platform == "darwin" else 2
@@ -289,7 +291,7 @@ def _copy_with_helpers(team, loop, helpers, chunks, arguments):
     _write(team, CHUNKS, chunks)
     _write(team, ARGUMENTS, arguments)
     _write(team, ASKED, helpers)
-    _write(team, CORE, _here())
+    _write(team, CORE, _here() if _ON_LINUX else _UNKNOWN)
     _write(team, TAKEN, 0)
     _write(team, OPEN, 1)
     _add(team, GENERATION, 1)
