@@ -252,7 +252,7 @@ def test_each_step_of_a_helper_is_needed(without):
 CODE = {
     "_copy_with_helpers": [
         *("_write LOOP", "_write CHUNKS", "_write ARGUMENTS", "_write ASKED", "_write CORE"),
-        *("_write TAKEN 0", "_write OPEN 1", "_add GENERATION 1", "_wake", "_take_chunks"),
+        *("_write TAKEN 0", "_write OPEN 1", "_add GENERATION 1", "_wake", "_take_chunks 1"),
         *("_write OPEN 0", "_read ACTIVE"),
     ],
     "_wake": ["read_word", "exchange 0", "_release"],
