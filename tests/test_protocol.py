@@ -1,0 +1,284 @@
+"""The protocol of `splitjit._kernels.team`: all orders in which a caller and two helpers may step.
+
+Each step reads or writes one word, as in the code. `check` tries every interleaving, and returns
+the first rule that is broken. Other orders of the steps must break a rule, and the last test
+compares the order with the code.
+"""
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import splitjit
+
+JOBS, CHUNKS, HELPERS = 3, 2, 2
+
+CALLER = ("job", "open", "generation", "wake", "chunks", "close", "wait")
+WAKE = ("clear", "release")
+HELPER = (
+    *("spin", "mark", "look again", "take back", "sleep"),
+    *("see", "count", "look", "read", "chunks", "leave"),
+)
+
+TOUCHED = "a helper copies a chunk of a job whose caller has returned"
+TWICE = "a chunk is not copied exactly once"
+MISSED = "a helper that has seen a job finds it closed too early, or does not look"
+SLEPT = "a helper sleeps through a job, or for good"
+LOCKED = "a lock is released twice"
+STUCK = "nobody can go on, and the caller has not returned"
+
+
+class Broken(Exception):
+    """A rule is broken."""
+
+
+class Words(NamedTuple):
+    """The shared words, and which chunks of the job are copied."""
+
+    open: int = 0
+    generation: int = 0
+    active: int = 0
+    job: int = 0
+    front: int = 0
+    back: int = 0
+    copied: int = 0
+
+
+class Caller(NamedTuple):
+    """The job, the next step, and the part of the step: a helper to wake, or a chunk taken."""
+
+    job: int = 1
+    at: int = 0
+    part: int = 0
+
+
+class Helper(NamedTuple):
+    """The next step, what the helper knows, the two words of its line, and what it copies."""
+
+    at: int = 0
+    current: int = 1  # whether it has seen the newest generation
+    looked: int = 1  # whether it has looked at `open` since
+    mark: int = 0
+    lock: int = 0
+    job: int = 0
+    chunk: int = -1
+
+
+class Model:
+    """All steps that can follow a state; the orders are those of `check`."""
+
+    def __init__(self, caller, wake, helper):
+        self.caller, self.wake, self.helper = caller, wake, helper
+
+    def following(self, state):
+        """Yield each state to which one step leads."""
+        words, caller, helpers = state
+        if caller.job <= JOBS:
+            after = self.call(words, caller, helpers)
+            if after:
+                yield after
+        for i, helper in enumerate(helpers):
+            after = self.help(words, caller, helper)
+            if after:
+                others = (*helpers[:i], after[1], *helpers[i + 1 :])
+                waking = caller.part and self.caller[caller.at] == "wake"
+                yield after[0], caller, others if waking else tuple(sorted(others))
+
+    def call(self, words, caller, helpers):
+        """Let the caller make a step; return nothing if it must wait."""
+        step, done = self.caller[caller.at], caller._replace(at=caller.at + 1, part=0)
+        if step == "job":
+            words = words._replace(job=caller.job, front=0, back=0, copied=0)
+        elif step in ("open", "close"):
+            words = words._replace(open=int(step == "open"))
+        elif step == "generation":
+            words = words._replace(generation=words.generation + 1)
+            helpers = tuple(helper._replace(current=0) for helper in helpers)
+        elif step == "wake":
+            i, phase = divmod(caller.part, 2)
+            helper, parts = helpers[i], 1
+            if phase == 0 and not helper.mark:
+                parts = 2
+            elif self.wake[phase] == "clear":
+                helper = helper._replace(mark=0)
+            elif helper.lock:
+                raise Broken(LOCKED)
+            else:
+                helper = helper._replace(lock=1)
+            helpers = (*helpers[:i], helper, *helpers[i + 1 :])
+            if caller.part + parts < 2 * HELPERS:
+                done = caller._replace(part=caller.part + parts)
+        elif step == "chunks" and caller.part:
+            words, done = copied(words, caller.job, caller.job, caller.part - 1), caller
+            done = caller._replace(part=0)
+        elif step == "chunks" and words.front + words.back < CHUNKS:
+            done = caller._replace(part=words.front + 1)
+            words = words._replace(front=words.front + 1)
+        elif step == "wait" and words.active:
+            return None
+        if done.at == len(self.caller):
+            if words.copied != 2**CHUNKS - 1:
+                raise Broken(TWICE)
+            done = Caller(caller.job + 1)
+        return words, done, helpers
+
+    def help(self, words, caller, helper):
+        """Let a helper make a step; return nothing if it sleeps."""
+        step, at = self.helper[helper.at], (helper.at + 1) % len(self.helper)
+        if step == "spin":
+            if not helper.looked:
+                raise Broken(MISSED)
+            at = at if helper.current else self.helper.index("sleep") + 1
+        elif step == "mark":
+            helper = helper._replace(mark=1)
+        elif step == "look again":
+            if helper.current:
+                at = self.helper.index("sleep")
+            elif self.helper[at] == "sleep":
+                at += 1
+        elif step == "take back":
+            at += helper.mark
+            helper = helper._replace(mark=0)
+        elif step == "sleep":
+            if not helper.lock:
+                place = self.caller[caller.at]
+                late = caller.at > self.caller.index("wake") and not helper.current
+                if late or not (helper.mark or place == "wake"):
+                    raise Broken(SLEPT)
+                return None
+            helper = helper._replace(lock=0)
+        elif step == "see":
+            helper = helper._replace(current=1, looked=0)
+        elif step in ("count", "leave"):
+            more = 1 if step == "count" else -1
+            words = words._replace(active=words.active + more)
+        elif step == "look":
+            is_early = caller.at <= self.caller.index("chunks")
+            if not words.open and helper.current and words.generation == caller.job and is_early:
+                raise Broken(MISSED)
+            helper = helper._replace(looked=1, job=words.open)
+        elif step == "read":
+            helper = helper._replace(job=words.job if helper.job else 0)
+        elif helper.chunk >= 0:
+            words = copied(words, caller.job, helper.job, helper.chunk)
+            helper, at = helper._replace(chunk=-1), helper.at
+        elif helper.job and words.front + words.back < CHUNKS:
+            helper, at = helper._replace(chunk=CHUNKS - 1 - words.back), helper.at
+            words = words._replace(back=words.back + 1)
+        else:
+            helper = helper._replace(job=0)
+        return words, helper._replace(at=at)
+
+
+def copied(words, newest, job, chunk):
+    """Return the words after a chunk is copied."""
+    if job != newest:
+        raise Broken(TOUCHED)
+    if words.copied >> chunk & 1:
+        raise Broken(TWICE)
+    return words._replace(copied=words.copied | 1 << chunk)
+
+
+def check(caller=CALLER, wake=WAKE, helper=HELPER):
+    """Try all interleavings; return the rule that one of them breaks, or None."""
+    model = Model(caller, wake, helper)
+    new = {(Words(), Caller(), (Helper(),) * HELPERS)}
+    known = set()
+    try:
+        while new:
+            known |= new
+            found = set()
+            for state in new:
+                following = {*model.following(state)}
+                if not following and state[1].job <= JOBS:
+                    return STUCK
+                found |= following
+            new = found - known
+    except Broken as broken:
+        return str(broken)
+    return None
+
+
+def test_the_protocol_keeps_all_rules():
+    assert check() is None
+
+
+ORDERS = {"caller": CALLER, "wake": WAKE, "helper": HELPER}
+
+
+def moved(steps, name, before):
+    """Return the steps with one of them before another."""
+    rest = [step for step in steps if step != name]
+    at = rest.index(before)
+    return (*rest[:at], name, *rest[at:])
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "before"),
+    [
+        ("caller", "open", "job"),
+        ("caller", "generation", "job"),
+        ("caller", "generation", "open"),
+        ("caller", "wake", "generation"),
+        ("caller", "wake", "open"),
+        ("caller", "close", "generation"),
+        ("caller", "close", "chunks"),
+        ("caller", "wait", "close"),
+        ("caller", "wait", "chunks"),
+        ("wake", "release", "clear"),
+        ("helper", "sleep", "mark"),
+        ("helper", "look", "count"),
+        ("helper", "look", "see"),
+        ("helper", "read", "look"),
+        ("helper", "read", "count"),
+        ("helper", "leave", "read"),
+        ("helper", "leave", "chunks"),
+    ],
+)
+def test_another_order_breaks_a_rule(of, name, before):
+    assert check(**{of: moved(ORDERS[of], name, before)}) is not None
+
+
+@pytest.mark.parametrize(
+    "without", [{"look again", "take back"}, {"take back"}, {"count", "leave"}]
+)
+def test_each_step_of_a_helper_is_needed(without):
+    assert check(helper=tuple(step for step in HELPER if step not in without)) is not None
+
+
+# The steps in the code, which `CALLER`, `WAKE` and `HELPER` stand for.
+CODE = {
+    "_copy_with_helpers": [
+        *("_write LOOP", "_write CHUNKS", "_write ARGUMENTS", "_write ASKED", "_write CORE"),
+        *("_write TAKEN 0", "_write OPEN 1", "_add GENERATION 1", "_wake", "_take_chunks 1"),
+        *("_write OPEN 0", "_read ACTIVE"),
+    ],
+    "_wake": ["read_word", "exchange 0", "_release"],
+    "_sleep_until_woken": ["exchange 1", "_read GENERATION", "exchange 0", "_acquire 1"],
+    "serve": [
+        *("_add NUMBERED 1", "_acquire 1", "_is_disturbed", "_read GENERATION"),
+        *("_sleep_until_woken", "_read GENERATION", "_read ASKED", "_read CORE", "_add ACTIVE 1"),
+        *("_read OPEN", "_add HELPED", "_take_chunks _BACK", "_add ACTIVE -1"),
+    ],
+}
+STEPS = {step.split()[0] for steps in CODE.values() for step in steps}
+
+
+def step_of(call):
+    """Return a call as `CODE` writes it: the function, the word, and a constant value."""
+    texts = [ast.unparse(argument) for argument in call.args]
+    return " ".join(
+        [call.func.id, *[text for text in texts if text.isupper() or text in ("-1", "0", "1")]]
+    )
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_the_code_has_this_order(name):
+    source = Path(splitjit.__file__).with_name("_kernels").joinpath("team.py").read_text("utf-8")
+    (function,) = [node for node in ast.parse(source).body if getattr(node, "name", "") == name]
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    calls.sort(key=lambda node: (node.lineno, node.col_offset))
+    steps = [step_of(node) for node in calls if getattr(node.func, "id", "") in STEPS]
+    assert steps == CODE[name]

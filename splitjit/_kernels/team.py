@@ -79,7 +79,7 @@ _UNKNOWN = -2  # a caller's core that no helper is on
 _ON_LINUX, _ON_WINDOWS = sys.platform == "linux", sys.platform == "win32"
 _MONOTONIC = {"linux": 1, "darwin": 6}.get(sys.platform, 4)
 _SET_MASK = 3 if sys.platform == "darwin" else 2
-_FAULTS = (4, 7, 8, 10, 11)  # SIGILL, SIGBUS, SIGFPE and SIGSEGV, on Linux or macOS
+_FAULTS = (4, 8, 11, 10 if sys.platform == "darwin" else 7)  # SIGILL, SIGFPE, SIGSEGV, SIGBUS
 _TIME, _CALL = 2 * WORD, 4 * WORD  # bytes of C's `timespec` and of `Arguments`
 _MASK = 128  # bytes of C's `cpu_set_t` (1024 cores) and `sigset_t`
 
