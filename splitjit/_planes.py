@@ -44,11 +44,20 @@ def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> tuple[
                 for i, array in enumerate(given)
             ]
         split(x, 1, axis=axis, out=planes)
+        for array, written in zip(given or (), planes, strict=False):
+            if isinstance(written, np.ma.MaskedArray):
+                _take_mask(array, written)
     except SplitError as error:
         refusal = error.named(operator)
         refusal.hint = error.hint
         raise refusal from None
     return tuple(given or ())
+
+
+def _take_mask(array: Any, written: np.ma.MaskedArray[Any, Any]) -> None:
+    """Attach the mask that `split` gave to a view of an output that had none."""
+    if np.ma.getmask(array) is np.ma.nomask and written.mask is not np.ma.nomask:
+        array.mask = written.mask.reshape(array.shape)
 
 
 def _with_axis(array: Any, i: int, plane: tuple[int, ...], part: tuple[int, ...]) -> Any:

@@ -192,9 +192,11 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
             index = int(axis) % x.ndim
             shape = x.shape[:index] + x.shape[index + 1 :]
             return tuple([part.reshape(shape) for part in whole])
-    original = _ORIGINALS["unstack"] or _unstack
-    parts: tuple[Any, ...] = _copies(original(x, axis=axis))
-    return parts
+    parts: tuple[Any, ...] = (_ORIGINALS["unstack"] or _unstack)(x, axis=axis)
+    if isinstance(x, np.ndarray) and x.ndim == 1 and x.dtype == object:
+        return parts  # the user's own objects
+    copies: tuple[Any, ...] = _copies(parts)
+    return copies
 
 
 def _unstack(x: Any, axis: SupportsIndex) -> tuple[Any, ...]:

@@ -64,7 +64,8 @@ def split(
     --------
     splitjit.split : The function of splitjit, for all rules.
     """
-    rule = {"split": split_size_or_sections}
+    value = split_size_or_sections
+    rule = {"split": value} if type(value) is int or isinstance(value, (list, tuple)) else None
     return _parts("split", rule, dim, tensor, split_size_or_sections, dim)
 
 
@@ -225,8 +226,10 @@ def _parts_of_torch(name: str, x: Any, /, *args: Any, **kwargs: Any) -> tuple[An
         own = globals()[name]
         return torch.overrides.handle_torch_function(own, (x,), x, *args, **kwargs)  # type: ignore[no-any-return]
     views = _original(name, x)(x, *args, **kwargs)
-    contiguous = torch.contiguous_format
-    return tuple([view.clone(memory_format=contiguous) for view in views])
+    contiguous = {"memory_format": torch.contiguous_format}  # sparse parts have no such format
+    return tuple(
+        [view.clone(**(contiguous if view.layout is torch.strided else {})) for view in views]
+    )
 
 
 def _torch() -> Any:
@@ -263,8 +266,8 @@ def _original(name: str, x: Any) -> Any:
 
 
 def _rank(x: Any) -> int:
-    """Return the rank of a tensor. torch itself refuses other objects, or traces them."""
-    return int(x.ndim) if is_tensor(x) else 0
+    """Return the rank of a tensor, or 0 for what only torch can split, trace or refuse."""
+    return int(x.ndim) if is_tensor(x) and not x.is_nested else 0
 
 
 def _rule(count: str, value: Any) -> dict[str, Any] | None:

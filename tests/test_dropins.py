@@ -76,6 +76,33 @@ def test_unstack():
             same(outcome(ours.unstack, x, axis=axis), outcome(np.unstack, x, axis=axis), x)
 
 
+class Uncopied:
+    """A user's object that must be returned itself."""
+
+    def copy(self):
+        raise AssertionError("copied")
+
+    clone = copy
+
+
+@pytest.mark.parametrize("order", [(0,), (0, 1)])
+def test_objects_in_an_array_are_never_copied(order):
+    objects = [{"a": 1}, [], np.zeros(2), Uncopied(), None]
+    x = np.empty(len(objects), object)
+    x[:] = objects
+    for given in (x, np.ma.array(x)):
+        parts = ours.unstack(given if len(order) == 1 else np.stack([given, given]), axis=-1)
+        found = [part if len(order) == 1 else part[1] for part in parts]
+        assert all(part is item for part, item in zip(found, objects, strict=True))
+
+
+def test_records_of_an_array_are_copied():
+    x = np.zeros(2, "i4,f8")
+    first, _ = ours.unstack(x)
+    x["f0"] = 5
+    assert first["f0"] == 0
+
+
 def test_the_tests_of_numpy_itself(monkeypatch):
     """The test classes of NumPy pass with the functions of splitjit in place of NumPy's."""
     tests = pytest.importorskip("numpy.lib.tests.test_shape_base")
@@ -226,6 +253,26 @@ def test_unstack_into_planes(shape, axis, order):
         assert all(np.array_equal(*pair) for pair in zip(parts, wanted, strict=True))
 
 
+@pytest.mark.parametrize("masks", [(), (0,), (0, 1)], ids=str)
+def test_planes_take_the_mask(masks):
+    """A plane without a mask gets one, whatever its shape and layout."""
+    for shape, axis in (*PLANES, ((2, 0), 1)):
+        values = np.arange(np.prod(shape)).reshape(shape)
+        x = np.ma.masked_where(values % 3 == 1, values)
+        wanted = [np.moveaxis(x, axis, 0)[i] for i in range(shape[axis])]
+        planes = [np.ma.zeros(np.shape(part), x.dtype) for part in wanted]
+        for i in set(masks) & set(range(len(planes))):
+            planes[i].mask = True
+        hard = [plane.harden_mask() for plane in planes[:1]]
+        parts = ours.unstack(x, axis=axis, out=planes)
+        assert all(part is plane for part, plane in zip(parts, planes, strict=True))
+        for part, plain in zip(parts, wanted, strict=True):
+            assert np.array_equal(np.ma.getmaskarray(part), np.ma.getmaskarray(plain))
+            assert np.ma.allequal(part, plain, fill_value=False) or np.ma.is_masked(plain)
+            assert part.mask.shape == part.shape
+        assert all(part.hardmask for part in hard)
+
+
 WRONG_PLANES = [
     (lambda x: [np.zeros((2, 4, 1))] * 3, r"out\[0\] of shape \(2, 4, 1\): part 0 has .*\(2, 4\)"),
     (lambda x: [np.zeros((4, 2))] * 3, r"out\[0\] of shape \(4, 2\): part 0 has shape \(2, 4\)"),
@@ -316,7 +363,58 @@ def test_tensors_of_sections(torch):
     for sections in (torch.tensor([2, 4]), torch.tensor(3)):
         same_tensors(torch, splitjit.torch.tensor_split(x, sections, 1),
                      torch.tensor_split(x, sections, 1), x)  # fmt: skip
-    same_tensors(torch, splitjit.torch.split(x, torch.tensor(2), 1), torch.split(x, 2, 1), x)
+    for sizes in (
+        torch.tensor(2),
+        torch.tensor([2, 4]),
+        np.array([2, 4]),
+        np.int64(2),
+        range(2, 5, 2),
+    ):
+        for name in ("split", "split_with_sizes", "chunk"):
+            function, original = getattr(splitjit.torch, name), getattr(torch, name)
+            same_tensors(torch, outcome(function, x, sizes, 1), outcome(original, x, sizes, 1), x)
+
+
+SPARSE = {
+    "coo": lambda torch: torch.arange(12.0).reshape(3, 4).to_sparse(),
+    "hybrid": lambda torch: torch.arange(24.0).reshape(2, 3, 4).to_sparse(2),
+    "csr": lambda torch: torch.arange(12.0).reshape(3, 4).to_sparse_csr(),
+    "csc": lambda torch: torch.arange(12.0).reshape(3, 4).to_sparse_csc(),
+    "bsr": lambda torch: torch.arange(16.0).reshape(4, 4).to_sparse_bsr((2, 2)),
+    "bsc": lambda torch: torch.arange(16.0).reshape(4, 4).to_sparse_bsc((2, 2)),
+    "nested": lambda torch: torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)]),
+    "jagged": lambda torch: torch.nested.nested_tensor(
+        [torch.ones(2, 4), torch.ones(3, 4)], layout=torch.jagged),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*beta state", "ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("kind", SPARSE)
+def test_sparse_and_nested_tensors_are_split_as_torch_does(torch, kind):
+    for name in NAMES:
+        for args in CALLS[name]:
+            x = SPARSE[kind](torch)
+            parts = outcome(getattr(splitjit.torch, name), x, *args)
+            views = outcome(getattr(torch, name), x, *args)
+            if isinstance(views[0], type):
+                assert parts == views
+                continue
+            assert [part.layout for part in parts] == [view.layout for view in views]
+            for part, view in zip(parts, views, strict=True):
+                pieces = [t.unbind() if t.is_nested else [t.to_dense()] for t in (part, view)]
+                assert all(torch.equal(*pair) for pair in zip(*pieces, strict=True))
+                assert all(
+                    a is None or a.data_ptr() != b.data_ptr()
+                    for a, b in zip(memory_of(part), memory_of(x), strict=False)
+                    if a.numel()
+                )
+
+
+def memory_of(x):
+    """Return the tensors that hold the values of a sparse or nested tensor."""
+    if x.is_nested or not str(x.layout).startswith("torch.sparse"):
+        return [x.values() if x.is_nested else x]
+    return [x._values() if x.layout is sys.modules["torch"].sparse_coo else x.values()]
 
 
 @jit
