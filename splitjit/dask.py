@@ -9,7 +9,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "dask":
         raise
-    raise ImportError("splitjit.dask needs the dask package: pip install splitjit[dask]") from error
+    raise ImportError("splitjit.dask needs the dask package: pip install dask") from error
 
 from splitjit._api.lazy import split_lazily
 from splitjit._api.plan import ByRule
