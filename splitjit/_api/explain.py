@@ -39,8 +39,7 @@ def explain(
     copy : bool, default True
         False explains views.
     **by
-        The other rules by name, see `split`: `num_outputs`, `num_splits`, `indices` or
-        `num_sections`. Exactly one rule is given.
+        The other rules by name, see `split`. Exactly one rule is given.
 
     Returns
     -------

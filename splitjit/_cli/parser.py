@@ -23,7 +23,7 @@ def _check(parser: argparse.ArgumentParser) -> None:
     Also print the speed, the versions and the machine. This checks the installed package, even if
     the current directory has a folder splitjit. The exit status is 1 if a part is wrong.
     """
-    _flag(parser, "--json", "print one JSON object, for other programs")
+    _flag(parser, "--json", text="print one JSON object, for other programs")
 
 
 def _warmup(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def _warmup(parser: argparse.ArgumentParser) -> None:
     is.
     """
     text = "exit with status 1 if a kernel was not in the cache, and had to be compiled"
-    _flag(parser, "--check", text)
+    _flag(parser, "--check", text=text)
 
 
 def _completion(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +91,7 @@ def _split(parser: argparse.ArgumentParser) -> None:
       each complete: run the same command again with --force.
     """
     _paths(parser, "FILE", "a file to split, or an index or a folder")
-    _flag(parser, "--dry-run", _DRY_RUN)
+    _flag(parser, "--dry-run", text=_DRY_RUN)
     _rule(parser)
     text = "axis to split; -1 is the last axis (default: 0)"
     tensors = _tensors(parser, default=0, help=text)
@@ -134,7 +134,7 @@ def _join(parser: argparse.ArgumentParser) -> None:
       signal N ends the command. If the status is not 0, nothing is left behind.
     """
     _paths(parser, "PART", _PART)
-    _flag(parser, "--dry-run", _DRY_RUN)
+    _flag(parser, "--dry-run", text=_DRY_RUN)
     _tensors(parser, help=_AXIS_OF_PARTS)
     output = parser.add_argument_group("output")
     text = "the joined file; if the parts are folders, the folder of the joined files"
@@ -160,7 +160,7 @@ def _reshard(parser: argparse.ArgumentParser) -> None:
       as for `split`
     """
     _paths(parser, "PART", _PART)
-    _flag(parser, "--dry-run", _DRY_RUN)
+    _flag(parser, "--dry-run", text=_DRY_RUN)
     _rule(parser)
     _tensors(parser, help=_AXIS_OF_PARTS)
     output = parser.add_argument_group("output")
@@ -176,7 +176,7 @@ def _info(parser: argparse.ArgumentParser) -> None:
     headers are read.
     """
     _paths(parser, "FILE", "a file, an index or a folder")
-    _flag(parser, "--json", "print JSON, for other programs")
+    _flag(parser, "--json", text="print JSON, for other programs")
 
 
 COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
@@ -201,8 +201,8 @@ def _paths(parser: argparse.ArgumentParser, metavar: str, text: str) -> None:
     parser.add_argument("paths", metavar=metavar, nargs="+", help=text)
 
 
-def _flag(group: argparse._ActionsContainer, name: str, text: str) -> None:
-    group.add_argument(name, action="store_true", help=text)
+def _flag(group: argparse._ActionsContainer, *names: str, text: str) -> None:
+    group.add_argument(*names, action="store_true", help=text)
 
 
 def _rule(parser: argparse.ArgumentParser) -> None:
@@ -246,7 +246,7 @@ def _tensors(parser: argparse.ArgumentParser, **axis: Any) -> argparse._Argument
         "transformers says, or a preset of splitjit if transformers has none, and copy the tensors "
         "that the plan does not name"
     )
-    _flag(group, "--tp-plan", text)
+    _flag(group, "--tp-plan", text=text)
     text = "config.json of the model, or its folder, for --tp-plan (default: beside FILE)"
     group.add_argument("--config", metavar="PATH", help=text)
     return group
@@ -272,12 +272,11 @@ def _names(group: argparse._ArgumentGroup, otherwise: str, default: str | None =
 
 
 def _printing(parser: argparse.ArgumentParser, output: argparse._ArgumentGroup) -> None:
-    _flag(output, "--force", "overwrite existing files")
+    _flag(output, "--force", text="overwrite existing files")
     group = parser.add_mutually_exclusive_group()
-    _flag(group, "--quiet", "print only errors")
-    text = "list all files, even if there are many"
-    group.add_argument("-v", "--verbose", action="store_true", help=text)
-    _flag(group, "--json", "print the plan as JSON, for other programs")
+    _flag(group, "--quiet", text="print only errors")
+    _flag(group, "-v", "--verbose", text="list all files, even if there are many")
+    _flag(group, "--json", text="print the plan as JSON, for other programs")
 
 
 def _lengths(text: str) -> int | list[int]:
@@ -354,14 +353,10 @@ def make_parser(name: str | None = None, only: str | None = None) -> argparse.Ar
         add_options, line = COMMANDS[command]
         lines = (add_options.__doc__ or "").splitlines()
         text = "\n".join([line.removeprefix("    ") for line in lines])
-        description, examples, epilog = text.partition("examples:\n")
-        kind = RawFormat if examples else Format
-        added = commands.add_parser(
-            command,
-            help=line,
-            description=description,
-            epilog=examples + epilog,
-            formatter_class=kind,
-        )
+        about, examples, epilog = text.partition("examples:\n")
+        added = commands.add_parser(command, help=line, formatter_class=Format)
+        if examples:
+            added.formatter_class = RawFormat
+        added.description, added.epilog = about, examples + epilog
         add_options(added)
     return parser

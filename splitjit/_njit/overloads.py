@@ -93,7 +93,7 @@ def _split_into(
         indices=None, num_sections=None, dim=None,
     ):  # fmt: skip
         fault, a, b, c = copy_parts(
-            x, axis, split, num_outputs, num_splits, indices, num_sections, outs
+            outs, x, axis, split, num_outputs, num_splits, indices, num_sections
         )
         if fault > 0:
             raise SplitError("split_into", "", texts, fault, a, b, c)
