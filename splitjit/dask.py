@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import SupportsIndex
+from typing import SupportsIndex, Unpack
 
 try:
     from dask.array import Array
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "dask":
         raise
-    raise ImportError("splitjit.dask needs the dask package: pip install splitjit[dask]") from error
+    raise ImportError("splitjit.dask needs the dask package: pip install dask") from error
 
 from splitjit._api.lazy import split_lazily
 from splitjit._api.plan import ByRule
-from splitjit._plan.arguments import Indices, Lengths, rule_of
+from splitjit._api.split import split as any_split
+from splitjit._plan.arguments import Lengths, OtherRules, named_rule
 
 __all__ = ["split"]
 
@@ -21,14 +22,11 @@ __all__ = ["split"]
 def split(
     x: Array,
     split: Lengths | None = None,
-    *,
     axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
+    *,
     out: None = None,
     copy: bool = True,
+    **by: Unpack[OtherRules],
 ) -> list[Array]:
     """Split a Dask array lazily. `splitjit.split` calls this function for Dask arrays.
 
@@ -37,12 +35,14 @@ def split(
     x : dask.array.Array
         The array to split. The sizes of its chunks along the axis are known;
         along other axes they may be unknown.
-    split, axis, num_outputs, num_splits, indices, num_sections
-        The rule and the axis, see `splitjit.split`.
+    split, axis
+        The lengths of the parts and the axis, see `splitjit.split`.
     out : None
         Any other value is refused: only `dask.array.store` writes lazy arrays.
     copy : bool, default True
         False returns slices of `x` that Dask makes.
+    **by
+        The other rules by name, see `splitjit.split`.
 
     Returns
     -------
@@ -83,5 +83,7 @@ def split(
     >>> [part.chunks for part in splitjit.split(x, [3, 3], axis=1)]
     [((2, 2), (3,)), ((2, 2), (1, 2))]
     """
-    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-    return split_lazily(x, ByRule(axis, rule), out, copy)
+    return split_lazily(x, ByRule(axis, named_rule("split", split, by)), out, copy)
+
+
+split.__wrapped__ = any_split  # type: ignore[attr-defined]  # `help` lists the rules by name

@@ -136,7 +136,7 @@ REFUSED = [
     (["x.npy", "--split=5,-1"], "at most the axis length 4, not to 5"),
     (["x.npy", "--split", "-1"], "must be at least 1"),
     (["x.npy", "--axis", "2", "--num-splits", "2"], "axis must be in"),
-    (["none.npy", "--num-splits", "2"], "No such file"),
+    (["none.npy", "--num-splits", "2"], "none.npy does not exist"),
     (["text.npy", "--num-splits", "2"], "not a .npy file"),
     (["cut.npy", "--num-splits", "2"], "not a .npy file"),
     (["long.npy", "--num-splits", "2"], "Header info length"),  # NumPy's message has two lines
@@ -144,7 +144,7 @@ REFUSED = [
     (["scalar.npy", "--num-splits", "2"], "rank 0"),
     (["x.npy", "--num-splits", "2", "--out", "text.npy"], "text.npy"),
     (["x.npy", "--indices", "3,1"], "indices must not descend, but 1 cuts before"),
-    (["x.npy", "--num-sections", "0"], "num_sections must be at least 1"),
+    (["x.npy", "--num-sections", "0"], "--num-sections must be at least 1"),
     (["x.npy", "--indices", "2", "--num-sections", "2"], "not allowed with"),
     (["x.npy", "--indices", "2.5"], "must be an integer, or integers"),
     (["x.npy"], "required"),
@@ -204,6 +204,82 @@ def test_completion_names_the_package_that_it_needs(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
     assert "pip install shtab" in capsys.readouterr().err
+
+
+MESSAGES = [
+    ("split x.npy --num-outputs 0", "split x.npy: --num-outputs 0, axis 0, shape (4, 6): "),
+    ("split x.npy --num-splits 3", "of 3; --num-outputs 3 allows a shorter last part"),
+    ("split x.npy --indices 3,1", "split x.npy: --indices 3,1, axis 0, shape (4, 6): "),
+    ("split x.npy --split 1,2", "pass them as --indices in ascending order"),
+    ("split x.npy --split 1 --axis 7", "split x.npy: axis 7, shape (4, 6): axis must be in"),
+    ("split x.npy --split 0", "shape (4, 6): --split must be at least 1"),
+    ("split x.npy --tp-plan --split 2", "--tp-plan: needs a number of ranks: give --num-splits"),
+    ("split x.npy --tp-plan --num-splits 2", "needs its config.json; --config gives its path"),
+    # an option that does not exist
+    ("split x.npy --wrong 3", "split: unrecognized arguments: --wrong 3 "),
+    ("split --wrong", "split: unrecognized arguments: --wrong "),
+    ("join x.npy --wrong", "join: unrecognized arguments: --wrong "),
+    ("--wrong", "unrecognized arguments: --wrong "),
+    ("split x.npy", "one of the arguments --split --num-outputs "),
+    ("join x.npy", "the following arguments are required: --out "),
+    ("split x.npy --num-splits two --wrong", "argument --num-splits: invalid int value: 'two'"),
+    # an axis of a pattern
+    ("split m.npz --num-splits 2 --tensor a=x", "split: axis 'x' of pattern 'a': must be an int"),
+    ("split m.npz --num-splits 2 --tensor a*=1.5", "axis '1.5' of pattern 'a*': "),
+    ("split m.npz --num-splits 2 --tensor a=0:1,x", "axis '0:1,x' of pattern 'a': "),
+    ("split m.npz --num-splits 2 --tensor b=1", "pattern 'b': must match the name of a tensor"),
+    ("split m.npz --num-splits 2 --tensor b=x", "pattern 'b=x': must match the name"),
+    # files
+    ("info text.txt", "splitjit: text.txt: not a .npy file that can be read: "),
+    ("info m.pt", "splitjit: m.pt: only .npy, .npz and .safetensors files can be read: "),
+    ("info no.npy", "splitjit: no.npy does not exist\n"),
+    ("join no.npy x.npy --out y.npy", "splitjit: no.npy does not exist\n"),
+    ("info .", "splitjit: .: a folder must hold"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MESSAGES)
+def test_messages_speak_of_the_command(x, capsys, arguments, message):
+    np.savez("m.npz", a=np.ones((4, 6)))
+    Path("text.txt").write_text("hello")
+    Path("m.pt").write_text("hello")
+    try:
+        status = main(arguments.split())
+    except SystemExit as ended:
+        status = ended.code
+    printed = capsys.readouterr().err
+    assert status == 2
+    assert message in printed
+    assert not re.search(r"num_|=\d|tp_plan|Errno|files:", printed)
+
+
+def test_a_file_whose_name_is_like_a_parameter(x, capsys):
+    Path("a split=2.npy").write_text("hello")
+    assert main(["info", "a split=2.npy"]) == 2
+    assert "splitjit: a split=2.npy: not a" in capsys.readouterr().err
+
+
+def test_one_tensor_is_one_tensor(x, capsys):
+    np.savez("m.npz", a=np.ones((4, 6)))
+    assert main(["split", "m.npz", "--num-splits", "2"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "m.npz: 1 of 1 tensor split",
+        "m.0.npz: 1 tensor, 96 bytes",
+    ]
+    assert main(["join", "m.0.npz", "m.1.npz", "--axis=0", "--out=j.npz", "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("j.npz: 1 tensor, 192 bytes of data\n")
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"splitjit {splitjit.__version__}\n"
+
+
+def test_the_help_of_patterns_shows_heads(capsys):
+    with pytest.raises(SystemExit):
+        main(["split", "--help"])
+    assert "@128" in capsys.readouterr().out
 
 
 def test_the_console_script(x, tmp_path):
@@ -321,7 +397,7 @@ def test_several_files(x, checkpoint, capsys):
     np.testing.assert_array_equal(np.load("x.1.npy"), x, strict=True)
     assert "x.1.npy: (4, 6) float32, 96 bytes" in capsys.readouterr().out
     assert main(["split", "x.npy", "m.npz", *ROWS_AND_COLUMNS, "--others=skip", "--force"]) == 0
-    assert "x.npy: 0 of 1 tensors split, 1 left out" in capsys.readouterr().out
+    assert "x.npy: 0 of 1 tensor split, 1 left out" in capsys.readouterr().out
 
 
 def test_names_with_an_equals_sign(tmp_path, monkeypatch):
@@ -430,7 +506,7 @@ def test_a_missing_package_is_one_line(tmp_path, capsys, monkeypatch):
     Path("m.safetensors").write_bytes(b"\2\0\0\0\0\0\0\0{}")
     monkeypatch.setitem(sys.modules, "safetensors", None)
     assert main(["split", "m.safetensors", "--num-splits", "2"]) == 2
-    line = r"python -m splitjit: .*pip install splitjit\[safetensors\]\n"
+    line = r"python -m splitjit: .*pip install safetensors\n"
     assert re.fullmatch(line, capsys.readouterr().err)
 
 
@@ -780,7 +856,7 @@ def test_info_of_parts(checkpoint, capsys):
     capsys.readouterr()
     assert main(["info", "rank-1", "rank-0"]) == 0
     printed = capsys.readouterr().out
-    assert re.match(r"rank-1: 3 tensors, \d+ bytes, rank 1 of 2 by num_splits=2\n", printed)
+    assert re.match(r"rank-1: 3 tensors, \d+ bytes, rank 1 of 2 by --num-splits 2\n", printed)
     assert "    0.o: (4, 3) float16, 24 bytes, a part of 6 along axis 1\n" in printed
     assert re.search(r"    norm: \(5,\) float\d+, \d+ bytes, a copy\n", printed)
     assert printed.endswith("these are all parts of one split\n")
@@ -845,7 +921,7 @@ def test_files_of_other_formats(tmp_path, monkeypatch, capsys, name):
         Path(name).touch()
     for arguments in (["split", name, "--num-splits=2"], ["info", name]):
         assert main(arguments) == 2
-        expected = "must be a local path" if "//" in name else "by safetensors, then split that"
+        expected = "must be a local path" if "//" in name else "and save them with safetensors"
         assert expected in capsys.readouterr().err
 
 

@@ -446,8 +446,8 @@ for name in ("reference_ops", "SplitBackend"):
 """
     assert run_python(code) == (
         "[array([1.]), array([2.])] "
-        "splitjit.onnx.reference_ops needs the onnx package: pip install splitjit[onnx] "
-        "splitjit.onnx.SplitBackend needs the onnx package: pip install splitjit[onnx]"
+        "splitjit.onnx.reference_ops needs the onnx package: pip install onnx "
+        "splitjit.onnx.SplitBackend needs the onnx package: pip install onnx"
     )
 
 

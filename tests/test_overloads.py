@@ -31,7 +31,7 @@ pytestmark = [
 
 @njit
 def by_split(x, split, axis):
-    return splitjit.split(x, split, axis=axis)
+    return splitjit.split(x, split, axis)
 
 
 @njit
@@ -391,9 +391,15 @@ def test_split_into_takes_typed_lists():
         (lambda: into(X, (X, np.broadcast_to(0.0, (1, 10))), 6, 0), "outs .* must be writeable"),
         (njit(lambda: splitjit.split(X, 2, copy=False)), "copy of .* slice x for views"),
         (njit(lambda: splitjit.split(X, 2, out=(X, X, X))), "out of .* call splitjit.split_into"),
-        # the axis by another way than its name, as in Python
-        (njit(lambda: splitjit.split(X, 3, 1)), "axis of .* by its name; pass axis="),
-        (njit(lambda: splitjit.split(X, 3, None, 1)), "axis of .* by its name; pass axis="),
+        # arguments that Python refuses, too
+        (
+            njit(lambda: splitjit.split(X, 3, 0, 1)),
+            "argument of .* rules after axis must be given by name",
+        ),
+        (
+            njit(lambda: splitjit.split(X, 3, 0, None)),
+            "argument of .* rules after axis must be given by name",
+        ),
         (njit(lambda: splitjit.split(X, 3, dim=1)), "dim of .* by its name; pass axis="),
         (njit(lambda: splitjit.split_into(X, (X,), 6, dim=0)), "dim of .* by its name; pass axis="),
         (

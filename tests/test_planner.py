@@ -244,6 +244,17 @@ def test_calls_of_a_wrong_form_are_refused_by_python():
             call(2, 0, 1)
 
 
+def test_the_axis_may_follow_the_rule():
+    x = np.arange(12.0).reshape(2, 6)
+    expected = [part.tolist() for part in splitjit.split(x, 4, axis=1)]
+    assert [part.tolist() for part in splitjit.split(x, 4, 1)] == expected
+    assert plan_split(x.shape, 4, 1) is plan_split(x.shape, 4, axis=1)
+    assert splitjit.explain(x, 4, 1).parts == 2
+    out = plan_split(x.shape, 4, 1).empty(x.dtype)
+    splitjit.split_into(x, out, 4, 1)
+    assert [part.tolist() for part in out] == expected
+
+
 def test_split_into_has_the_hints_of_split():
     out = [np.zeros(2), np.zeros(4)]
     with pytest.raises(SplitError, match=r"^split_into: .* not to 7; .* indices= in ascending"):

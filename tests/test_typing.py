@@ -5,13 +5,13 @@ both must report an error for each wrong use.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, assert_type
 
 import dask.array as da
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 import splitjit
 from splitjit import SplitError, SplitPlan, plan_split, split, split_into
@@ -28,6 +28,7 @@ def test_parts_have_the_dtype_of_the_array() -> None:
     assert_type(split(x, 3), Floats)
     assert_type(split(x, [1, 5], copy=False), Floats)
     assert_type(split(x, (np.int64(1), 5), axis=np.int32(-1)), Floats)
+    assert_type(split(x, [1, 5], -1), Floats)
     assert_type(split(x, np.array([1, 5])), Floats)
     assert_type(split(x, num_outputs=4, axis=0), Floats)
     assert_type(split(x, num_splits=np.int64(3)), Floats)
@@ -48,7 +49,9 @@ def test_parts_have_the_dtype_of_the_array() -> None:
 
 @pytest.mark.parametrize("items", [x, x.tolist()])
 @pytest.mark.parametrize("copy", [True, False])
-def test_parts_of_what_has_no_known_dtype(items: ArrayLike, copy: bool) -> None:
+def test_parts_of_what_has_no_known_dtype(
+    items: Sequence[float] | NDArray[Any], copy: bool
+) -> None:
     assert_type(split([[1, 2], [3, 4]], 1), list[NDArray[Any]])
     assert_type(split([1.0, 2.0], num_outputs=2), list[NDArray[Any]])
     assert_type(split([1.0, 2.0], indices=[1]), list[NDArray[Any]])
@@ -89,8 +92,9 @@ def lazy() -> Any:
 
 
 def test_parts_of_dask_arrays_are_dask_arrays(lazy: da.Array) -> None:
-    assert_type(split(lazy, 3), list[da.Array])
-    assert_type(split(lazy, num_splits=2, copy=False), list[da.Array])
+    parts: list[da.Array] = split(lazy, 3)  # Dask does not declare the type of slices
+    parts += split(lazy, num_splits=2, copy=False)
+    assert [part.shape for part in parts] == [(3,)] * 4
     assert_type(plan(lazy), list[da.Array])
     assert_type(splitjit.dask.split(lazy, [2, 4]), list[da.Array])
 
@@ -98,6 +102,7 @@ def test_parts_of_dask_arrays_are_dask_arrays(lazy: da.Array) -> None:
 def test_a_plan_is_one_whatever_the_rule() -> None:
     assert_type(plan, SplitPlan)
     assert_type(plan_split(x.shape, [2, 4], axis=-1), SplitPlan)
+    assert_type(plan_split(x.shape, [2, 4], -1), SplitPlan)
     assert_type(plan_split([6, np.int64(2)], num_outputs=4), SplitPlan)
     assert_type(plan_split((6,), num_splits=2, axis=np.int8(0)), SplitPlan)
     assert_type(plan_split((6,), indices=(2, np.int8(-1))), SplitPlan)
@@ -141,10 +146,10 @@ WRONG: list[Callable[[], object]] = [
     lambda: split(x, indices=[1.5]),  # type: ignore
     lambda: split(x, num_sections=2.0),  # type: ignore
     lambda: plan_split((6,), indices=3),  # type: ignore
-    # an axis that is not given by its name
-    lambda: split(x, 3, 0),  # type: ignore
+    # an axis by another name, or rules by position
+    lambda: split(x, 3, 0, 2),  # type: ignore
     lambda: split(x, 3, dim=0),  # type: ignore
-    lambda: plan_split((6,), 3, 0),  # type: ignore
+    lambda: plan_split((6,), 3, 0, 2),  # type: ignore
     lambda: plan_split((6,), 3, dim=0),  # type: ignore
     lambda: split_into(x, out, 3, dim=0),  # type: ignore
     lambda: split(x, 3, axis=0.0),  # type: ignore
@@ -169,10 +174,13 @@ WRONG: list[Callable[[], object]] = [
     lambda: split(da.ones(6), 3.0),  # type: ignore
     lambda: split(None, 3),  # type: ignore
     lambda: split({"a": 1}, 3),  # type: ignore
+    lambda: split("abc", 3),  # type: ignore
+    lambda: split(b"abc", 3),  # type: ignore
+    lambda: splitjit.explain(x, 3, num_output=2),  # type: ignore
 ]
 
 
-# Type checkers accept these: Dask arrays and `out` have one overload for all rules.
+# Type checkers accept these: Dask arrays and `out` have one signature for all rules.
 ACCEPTED: list[Callable[[], object]] = [
     lambda: split(x, out=out),
     lambda: split(x, num_outputs=2, num_splits=2, out=out),
@@ -194,12 +202,12 @@ def test_misspelled_names_are_none() -> None:
 
 
 def test_overloads_leave_the_signatures_as_they_are() -> None:
-    rules = ["split=None", "*", "axis=0", "num_outputs=None", "num_splits=None"]
+    rules = ["split=None", "axis=0", "*", "num_outputs=None", "num_splits=None"]
     rules += ["indices=None", "num_sections=None"]
     signatures: list[tuple[Callable[..., object], list[str]]] = [
         (split, ["x", *rules, "out=None", "copy=True"]),
         (plan_split, ["shape", *rules]),
-        (split_into, ["x", "outs", "split=None", "axis=0", "*", *rules[3:]]),
+        (split_into, ["x", "outs", *rules]),
         (SplitPlan.__call__, ["self", "x", "out=None", "copy=True"]),
     ]
     for function, expected in signatures:

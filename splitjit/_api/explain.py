@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, Unpack
 
 from splitjit._api.explanation import Explanation, explain_object
 from splitjit._api.plan import ByRule
-from splitjit._plan.arguments import Indices, Lengths, rule_of
+from splitjit._plan.arguments import Lengths, OtherRules, named_rule
 
 
 def explain(
     x: Any,
     split: Lengths | None = None,
-    *,
     axis: SupportsIndex = 0,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
+    *,
     out: Sequence[Any] | None = None,
     copy: bool = True,
+    **by: Unpack[OtherRules],
 ) -> Explanation:
     """Say how `split` would split an array now: strategy, loop, threads, bytes, and why.
 
@@ -37,12 +34,12 @@ def explain(
         The length of each part, or one length for all parts; see `split`.
     axis : int, default 0
         The axis along which to split, in ``[-rank, rank - 1]``.
-    num_outputs, num_splits, indices, num_sections : optional
-        The other rules, see `split`. Exactly one rule is given.
     out : sequence of array, optional
         The arrays to write the parts to, see `split`.
     copy : bool, default True
         False explains views.
+    **by
+        The other rules by name, see `split`. Exactly one rule is given.
 
     Returns
     -------
@@ -73,5 +70,4 @@ def explain(
     >>> splitjit.explain(np.zeros((4, 6)), 2, copy=False).as_dict()["strategy"]
     'views'
     """
-    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-    return explain_object(x, ByRule(axis, rule), out, copy)
+    return explain_object(x, ByRule(axis, named_rule("explain", split, by)), out, copy)

@@ -15,7 +15,7 @@ from splitjit._copy.buffers import empty_parts
 from splitjit._inputs import tensors
 from splitjit._inputs.input import Request
 from splitjit._plan.arguments import (
-    Along,
+    AnyRules,
     Cuts,
     Indices,
     Lengths,
@@ -29,7 +29,7 @@ from splitjit._plan.arguments import (
 )
 from splitjit._plan.cache import PLANS
 from splitjit._plan.plan import PER_PART, Plan
-from splitjit._plan.protocols import Lazy, Part, Scalar, SupportsSlices
+from splitjit._plan.protocols import GiveExactlyOneRule, Lazy, Part, Scalar, SupportsSlices
 from splitjit._plan.rules import Rule
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ Extents = Sequence[SupportsIndex]
 
 
 @overload
-def plan_split(shape: Extents, split: Lengths, **by: Unpack[Along]) -> SplitPlan: ...
+def plan_split(shape: Extents, split: Lengths, axis: SupportsIndex = 0) -> SplitPlan: ...
 @overload
 def plan_split(shape: Extents, **by: Unpack[Outputs]) -> SplitPlan: ...
 @overload
@@ -284,11 +284,13 @@ def plan_split(shape: Extents, **by: Unpack[Splits]) -> SplitPlan: ...
 def plan_split(shape: Extents, **by: Unpack[Cuts]) -> SplitPlan: ...
 @overload
 def plan_split(shape: Extents, **by: Unpack[Sections]) -> SplitPlan: ...
+@overload
+def plan_split(shape: GiveExactlyOneRule, **by: Unpack[AnyRules]) -> SplitPlan: ...
 def plan_split(
-    shape: Extents,
+    shape: Any,
     split: Lengths | None = None,
-    *,
     axis: SupportsIndex = 0,
+    *,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,

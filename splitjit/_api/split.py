@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, SupportsIndex, Unpack, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from splitjit._api.adapted import split_input
 from splitjit._api.plan import ByRule, cached_plan, recent_plan
@@ -14,70 +14,65 @@ from splitjit._api.run import split_object
 from splitjit._copy import recipe
 from splitjit._inputs.input import Input
 from splitjit._plan.arguments import (
-    Along,
-    AnyRule,
+    AnyRules,
     Cuts,
     Indices,
     Lengths,
+    OtherRules,
     Outputs,
     Sections,
     Splits,
     rule_of,
 )
-from splitjit._plan.protocols import Lazy, Part, SupportsSlices
+from splitjit._plan.protocols import GiveExactlyOneRule, Lists, Part, SupportsSlices
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError
 
 Splittable = ArrayLike | SupportsSlices[Any]
 Outs = Sequence[SupportsSlices[Any]]
 
-# One overload per kind of result, so that no signature names a library: Dask arrays, parts typed
-# like a slice of `x`, ndarrays from nested lists, and the arrays of `out`. The second and third
-# kind have one per rule, so that type checkers report a missing rule, or several.
+# One overload per rule, so that type checkers report a missing rule, or several: then only the last
+# overload is left, and they print the name of its type. Parts have the type of a slice of `x`, or
+# are ndarrays if `x` is nested lists. Dask does not declare its slices; see `splitjit.dask.split`.
 
 
 @overload
 def split(
-    x: Lazy, split: Lengths | None = None, *, copy: bool = True, **by: Unpack[AnyRule]
-) -> list[Lazy]: ...
-@overload
-def split(
-    x: SupportsSlices[Part], split: Lengths, *, copy: bool = True, **by: Unpack[Along]
+    x: SupportsSlices[Part] | Lists, split: Lengths, axis: SupportsIndex = 0, *, copy: bool = True
 ) -> list[Part]: ...
 @overload
-def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Outputs]) -> list[Part]: ...
-@overload
-def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Splits]) -> list[Part]: ...
-@overload
-def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Cuts]) -> list[Part]: ...
-@overload
-def split(x: SupportsSlices[Part], *, copy: bool = True, **by: Unpack[Sections]) -> list[Part]: ...
+def split(
+    x: SupportsSlices[Part] | Lists, *, copy: bool = True, **by: Unpack[Outputs]
+) -> list[Part]: ...
 @overload
 def split(
-    x: ArrayLike, split: Lengths, *, copy: bool = True, **by: Unpack[Along]
-) -> list[NDArray[Any]]: ...
+    x: SupportsSlices[Part] | Lists, *, copy: bool = True, **by: Unpack[Splits]
+) -> list[Part]: ...
 @overload
-def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Outputs]) -> list[NDArray[Any]]: ...
+def split(
+    x: SupportsSlices[Part] | Lists, *, copy: bool = True, **by: Unpack[Cuts]
+) -> list[Part]: ...
 @overload
-def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Splits]) -> list[NDArray[Any]]: ...
-@overload
-def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Cuts]) -> list[NDArray[Any]]: ...
-@overload
-def split(x: ArrayLike, *, copy: bool = True, **by: Unpack[Sections]) -> list[NDArray[Any]]: ...
+def split(
+    x: SupportsSlices[Part] | Lists, *, copy: bool = True, **by: Unpack[Sections]
+) -> list[Part]: ...
 @overload
 def split(
     x: Splittable,
     split: Lengths | None = None,
+    axis: SupportsIndex = 0,
     *,
     out: Sequence[SupportsSlices[Part]],
     copy: Literal[True] = True,
-    **by: Unpack[AnyRule],
+    **by: Unpack[OtherRules],
 ) -> list[Part]: ...
+@overload
+def split(x: GiveExactlyOneRule, *, copy: bool = True, **by: Unpack[AnyRules]) -> list[Any]: ...
 def split(
     x: Any,
     split: Lengths | None = None,
-    *,
     axis: SupportsIndex = 0,
+    *,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
@@ -208,8 +203,10 @@ def split_into(x: Splittable, outs: Outs, **by: Unpack[Splits]) -> None: ...
 def split_into(x: Splittable, outs: Outs, **by: Unpack[Cuts]) -> None: ...
 @overload
 def split_into(x: Splittable, outs: Outs, **by: Unpack[Sections]) -> None: ...
+@overload
+def split_into(x: GiveExactlyOneRule, outs: Outs, **by: Unpack[AnyRules]) -> None: ...
 def split_into(
-    x: Splittable,
+    x: Any,
     outs: Outs,
     split: Lengths | None = None,
     axis: SupportsIndex = 0,

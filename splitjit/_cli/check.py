@@ -92,6 +92,7 @@ class Workload:
 
 
 _THREE = {"num_splits": 3}
+_UNEVEN = {"split": [1_000_000, 500_001, 4_000_000, 2_499_999]}
 
 WORKLOADS = (
     Workload("QKV 3x768, 1 token", (1, 2304), "float32", 1, _THREE),
@@ -100,13 +101,7 @@ WORKLOADS = (
     Workload("gate/up 2x11008, 2048 rows", (2048, 22016), "float32", 1, {"num_splits": 2}),
     Workload("RGB image 1080x1920", (1080, 1920, 3), "uint8", -1, _THREE),
     Workload("NCHW 32x3x224x224, channels", (32, 3, 224, 224), "float32", 1, _THREE),
-    Workload(
-        "1-D, 4 uneven parts",
-        (8_000_000,),
-        "float64",
-        0,
-        {"split": [1_000_000, 500_001, 4_000_000, 2_499_999]},
-    ),
+    Workload("1-D, 4 uneven parts", (8_000_000,), "float64", 0, _UNEVEN),
     Workload("object strings 4x50000", (4, 50_000), "object", 1, {"num_splits": 2}),
 )
 
@@ -133,8 +128,8 @@ def run(as_json: bool = False) -> int:
     for i, workload in enumerate(WORKLOADS, 1):
         if as_json or not sys.stdout.isatty():  # no table on a screen shows progress
             say(f"{i} of {len(WORKLOADS)}: {workload.name}")
-        x = workload.make()
-        row = Row(workload, parts_equal(workload, x), measure(workload, x))
+        calls = ways(workload)
+        row = Row(workload, parts_equal(calls), measure(calls))
         rows.append(row)
         if not as_json:
             print(row, flush=True)
@@ -211,10 +206,7 @@ def remarks(rows: Sequence[Row], speeds: dict[int, float]) -> Iterator[str]:
     """
     for row in rows:
         if row.of_numpy < SLOW and row.workload.dtype == "object":
-            why = (
-                "no object is copied. Both libraries change the reference count of each object, "
-                "wherever it is in memory, so neither of them can be far ahead."
-            )
+            why = "no object is copied. Both libraries change each object's reference count."
         elif row.of_numpy < SLOW:
             why = "slower than NumPy. Run the check again when no other program uses the cores."
         elif row.of_memcpy > HIGH:
@@ -252,28 +244,53 @@ def _counting() -> Iterator[None]:
         thread.join()
 
 
-def parts_equal(workload: Workload, x: np.ndarray) -> bool:
-    """Compare the parts, in new arrays and in `out`, with NumPy's.
+Ways = dict[str, Callable[[], Any]]
+
+
+def ways(workload: Workload) -> Ways:
+    """Return functions that run a workload: ``fresh``, ``out``, ``numpy`` and ``memcpy``.
+
+    Each returns the parts, except ``memcpy``, which only objects lack.
 
     Parameters
     ----------
     workload : Workload
-    x : ndarray
-        The array that ``workload.make()`` returned.
+    """
+    x, axis, rule = workload.make(), workload.axis, workload.rule
+
+    def by_numpy() -> list[np.ndarray]:
+        return [part.copy() for part in np.split(x, workload.sections, axis)]
+
+    out = by_numpy()
+    for part in out:
+        part.fill(0)  # so that a missing write shows
+    calls: Ways = {
+        "fresh": lambda: splitjit.split(x, axis=axis, **rule),
+        "out": lambda: splitjit.split(x, axis=axis, out=out, **rule),
+        "numpy": by_numpy,
+    }
+    if not x.dtype.hasobject:
+        target = x.copy()
+        calls["memcpy"] = lambda: np.copyto(target, x)
+    return calls
+
+
+def parts_equal(calls: Ways) -> bool:
+    """Compare the parts, in new arrays and in `out`, with NumPy's.
+
+    Parameters
+    ----------
+    calls : dict of str to callable
+        See `ways`.
 
     Returns
     -------
     bool
-        Whether all bytes are equal, or if `x` holds objects, whether all objects
+        Whether all bytes are equal, or if the array holds objects, whether all objects
         are identical.
     """
-    expected = np.split(x, workload.sections, workload.axis)
-    out = [np.zeros(part.shape, part.dtype) for part in expected]
-    splitjit.split(x, axis=workload.axis, out=out, **workload.rule)
-    fresh = splitjit.split(x, axis=workload.axis, **workload.rule)
-    return len(fresh) == len(expected) and all(
-        _same(part, reference) for part, reference in zip(fresh + out, expected * 2, strict=True)
-    )
+    expected, made = calls["numpy"](), (calls["out"](), calls["fresh"]())
+    return all(len(parts) == len(expected) and all(map(_same, parts, expected)) for parts in made)
 
 
 def _same(part: np.ndarray, reference: np.ndarray) -> bool:
@@ -284,34 +301,21 @@ def _same(part: np.ndarray, reference: np.ndarray) -> bool:
     return part.tobytes() == reference.tobytes()
 
 
-def measure(workload: Workload, x: np.ndarray) -> dict[str, float]:
+def measure(calls: Ways) -> dict[str, float]:
     """Time the ways to run a workload, in turn.
 
     This exposes all ways to the same load of the machine.
 
     Parameters
     ----------
-    workload : Workload
-    x : ndarray
-        The array that ``workload.make()`` returned.
+    calls : dict of str to callable
+        See `ways`.
 
     Returns
     -------
     dict of str to float
-        Median seconds of ``fresh``, ``out``, ``numpy`` and, unless `x` holds
-        objects, ``memcpy``.
+        The median seconds of each way.
     """
-    axis, rule = workload.axis, workload.rule
-    out = [part.copy() for part in np.split(x, workload.sections, axis)]  # pages touched
-    calls: dict[str, Callable[[], object]] = {
-        "fresh": lambda: splitjit.split(x, axis=axis, **rule),
-        "out": lambda: splitjit.split(x, axis=axis, out=out, **rule),
-        "numpy": lambda: [part.copy() for part in np.split(x, workload.sections, axis)],
-    }
-    if not x.dtype.hasobject:
-        target = x.copy()
-        calls["memcpy"] = lambda: np.copyto(target, x)
-
     timers = {name: timeit.Timer(call) for name, call in calls.items()}
     repeats = {name: 1 + int(SAMPLE / min(timers[name].repeat(2, 1))) for name in timers}
     samples: dict[str, list[float]] = {name: [] for name in timers}

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from splitjit.errors import SplitError
+
+_PARAMETER = re.compile(
+    r"\b(num_\w+|tp_plan|(?:split|indices|axis|shape)(?==)|split(?= must)|config(?= gives))"
+    r"(?:=(\([^)]*\)|[^\s,;]*))?"
+)
+"""A parameter of a function in a refusal, and its value."""
 
 
 def program() -> str:
@@ -29,3 +38,37 @@ def print_json(found: dict[str, Any]) -> None:
     import json
 
     print(json.dumps(found, indent=1))
+
+
+def sentence(error: Exception) -> str:
+    """Return what went wrong, in the words of the command."""
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
+        return f"{error.filename} does not exist"
+    if isinstance(error, OSError):
+        text = error.strerror or str(error)
+        return text if error.filename is None else f"{error.filename}: {text}"
+    if not isinstance(error, SplitError):
+        return str(error)
+    received, rule, hint = error.received, in_options(error.rule), in_options(error.hint)
+    if _PARAMETER.match(received):  # otherwise it can be the name of a file
+        received = in_options(received)
+    said = "" if error.operator == "files" else f"{error.operator}: "
+    return f"{said}{received}: {rule}" + (f"; {hint}" if hint else "")
+
+
+def in_options(text: str) -> str:
+    """Write parameters as options: ``num_outputs=5`` as ``--num-outputs 5``."""
+    return _PARAMETER.sub(_as_option, text)
+
+
+def _as_option(found: re.Match[str]) -> str:
+    name, value = found[1], found[2] or ""
+    if name in ("axis", "shape"):
+        return f"{name} {value}"
+    value = "" if value == "True" else value.strip("(),").replace(" ", "")
+    return f"--{name.replace('_', '-')} {value}".rstrip()
+
+
+def number_of(count: int, what: str) -> str:
+    """Return a number and a noun: ``1 tensor``, ``2 tensors``."""
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import splitjit
-from splitjit._cli.lines import say
+from splitjit._cli.lines import say, sentence
 from splitjit._cli.parser import make_parser
 from splitjit._copy.loading import never_compiles
 
@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader is gone, as in `… | head`; drop the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (splitjit.SplitError, OSError, MemoryError) as error:
-        say(str(error))
+        say(sentence(error))
         return 2
     except KeyboardInterrupt as interrupt:
         from splitjit.files.staging import COMPLETE

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         verbs.check_targets(planned.targets, arguments.force)
     else:
-        with report.show_progress(arguments.quiet) as progress:
+        with report.show_progress(arguments.quiet, planned.nbytes) as progress:
             verbs.write(planned, arguments.force, progress)
         arguments.written = True
     if arguments.json:

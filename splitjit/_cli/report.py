@@ -7,10 +7,10 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from splitjit._cli.lines import printable, say
+from splitjit._cli.lines import in_options, number_of, printable, say
 from splitjit.files.formats.base import Tensor
 from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.splitting import Progress
@@ -29,21 +29,13 @@ LINE_EVERY = 10.0
 
 
 @contextlib.contextmanager
-def show_progress(quiet: bool) -> Iterator[Progress | None]:
+def show_progress(quiet: bool, total: int) -> Iterator[Progress | None]:
     """Show how many bytes are written, if it takes more than a moment."""
     if quiet:
         yield None
     elif sys.stderr.isatty() and (tqdm := _tqdm()):
-        with contextlib.ExitStack() as stack:
-            bars: list[Any] = []
-
-            def update(written: int, total: int) -> None:
-                if not bars:
-                    bar = tqdm(total=total, unit="B", unit_scale=True, delay=BAR_AFTER, leave=False)
-                    bars.append(stack.enter_context(bar))
-                bars[0].update(written - bars[0].n)
-
-            yield update
+        with tqdm(total=total, unit="B", unit_scale=True, delay=BAR_AFTER, leave=False) as bar:
+            yield lambda written, _: bar.update(written - bar.n)
     else:
         yield _Lines()
 
@@ -85,6 +77,10 @@ def print_report(planned: SplitFiles | JoinedFiles, dry_run: bool, verbose: bool
         notes, lines = [*planned.notes], _joined_lines(planned, dry_run, listed)
     for note in notes:
         say(note)
+    _print(lines)
+
+
+def _print(lines: Iterable[str]) -> None:
     for line in lines:
         print(printable(line))
 
@@ -112,12 +108,13 @@ def _file_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
     count = len(file.tensors) + len(file.left_out)
     others = "copied" if divided < len(file.tensors) else "left out"
     rest = f", {count - divided} {others}" if divided < count else ""
-    yield f"{paths}: {divided} of {count} tensors split{rest}"
+    yield f"{paths}: {divided} of {number_of(count, 'tensor')} split{rest}"
     if dry_run:
         yield from [f"  {plan.name}: {_describe_split(plan)}" for plan in file.tensors]
         yield from [f"  {name}: left out" for name in file.left_out]
     for i, target in enumerate(targets):
-        yield f"{target}: {len(file.tensors)} tensors, {amount(file.part_nbytes(i))}"
+        held = number_of(len(file.tensors), "tensor")
+        yield f"{target}: {held}, {amount(file.part_nbytes(i))}"
 
 
 def _joined_lines(joined: JoinedFiles, dry_run: bool, listed: bool) -> Iterator[str]:
@@ -125,12 +122,13 @@ def _joined_lines(joined: JoinedFiles, dry_run: bool, listed: bool) -> Iterator[
         if not dry_run:
             yield f"{file.target}: {amount(file.target.stat().st_size)}"
             continue
-        count = f"{len(file.tensors)} tensors, " if file.whole[0].name else ""
+        count = f"{number_of(len(file.tensors), 'tensor')}, " if file.whole[0].name else ""
         nbytes = sum(tensor.nbytes for tensor in file.whole)
         yield f"{file.target}: {count}{amount(nbytes)} of data"
         for one, tensor in zip(file.tensors, file.whole, strict=True):
-            axis, parts = one.plan.axis, one.plan.count
-            how = "equal in all parts" if axis is None else f"axis {axis}, from {parts} parts"
+            axis = one.plan.axis
+            parts = number_of(one.plan.count, "part")
+            how = "equal in all parts" if axis is None else f"axis {axis}, from {parts}"
             yield f"  {tensor.name or 'array'}: {_describe(tensor)}, {how}"
     yield from _last_lines(joined, listed, f"{amount(joined.nbytes)}, ")
 
@@ -162,8 +160,7 @@ def _describe_split(plan: TensorPlan) -> str:
 def print_info(described: dict[str, Any]) -> None:
     """Print the files and tensors of checkpoints, and the split that they are parts of."""
     for one in described["checkpoints"]:
-        for line in _info_lines(one):
-            print(printable(line))
+        _print(_info_lines(one))
     if described["complete"]:
         print("these are all parts of one split")
     elif described["problem"] and len(described["checkpoints"]) > 1:
@@ -172,12 +169,11 @@ def print_info(described: dict[str, Any]) -> None:
 
 def _info_lines(one: dict[str, Any]) -> Iterator[str]:
     count = sum(len(file["tensors"]) for file in one["files"])
-    plural = "" if count == 1 else "s"
     rank = ""
     if split := one["split"]:
         ((rule, value),) = split["rule"].items()
-        rank = f", rank {split['rank']} of {split['count']} by {rule}={value}"
-    yield f"{one['path']}: {count} tensor{plural}, {amount(one['nbytes'])}{rank}"
+        rank = f", rank {split['rank']} of {split['count']} by {in_options(f'{rule}={value}')}"
+    yield f"{one['path']}: {number_of(count, 'tensor')}, {amount(one['nbytes'])}{rank}"
     for file in one["files"]:
         if file["path"] != one["path"]:
             yield f"  {file['path']}: {amount(file['nbytes'])}"

@@ -42,18 +42,14 @@ from splitjit._plan import rules
 
 _MOST = (1 << 63) - 1
 
-_wrap_axis, _check_lengths, _lengths_between, _by_chunk, _by_outputs, _by_splits, _by_sections = (
+_wrap_axis, _check_lengths, _lengths_between = (
     jit(function, _nrt=False)
-    for function in (
-        rules.wrap_axis,
-        rules.check_lengths,
-        rules.lengths_between,
-        *rules.CHUNKED.values(),
-    )
+    for function in (rules.wrap_axis, rules.check_lengths, rules.lengths_between)
 )
 _row_words = jit(row_words)
 _count_longer, _size_of_part = jit(rules.count_longer), jit(rules.size_of_part)
-_LENGTHS, _CHUNK, _NUM_OUTPUTS, _NUM_SPLITS, _INDICES, _ = range(len(rules.PARAMETERS))
+_KINDS = [*rules.PARAMETERS]
+_LENGTHS, _INDICES = _KINDS.index(rules.LENGTHS), _KINDS.index(rules.INDICES)
 
 
 # ---- the sizes of the parts ----------------------------------------------------------------
@@ -78,16 +74,20 @@ def _integer_at(address, width):
     return (n << unused) >> unused
 
 
-@jit
-def _chunks(rule, value, length):
-    """Return the length of a chunk, the number of parts, and 0 or a fault."""
-    if rule == _CHUNK:
-        return _by_chunk(value, length)
-    if rule == _NUM_OUTPUTS:
-        return _by_outputs(value, length)
-    if rule == _NUM_SPLITS:
-        return _by_splits(value, length)
-    return _by_sections(value, length)
+def _one_of(kind, *others):
+    """Make the function that applies one of these rules; `rule` is the number of its kind."""
+    number, apply = _KINDS.index(kind), jit(rules.CHUNKED[kind], _nrt=False)
+    apply_other = _one_of(*others) if others else None
+
+    def chunks(rule, value, length):
+        if apply_other is None or rule == number:
+            return apply(value, length)
+        return apply_other(rule, value, length)
+
+    return jit(chunks)
+
+
+_chunks = _one_of(*rules.CHUNKED)
 
 
 @jit(_nrt=False)

@@ -24,12 +24,11 @@ _ANSWER = [types.intp] * 4  # 0 or a fault, and three numbers for its text
 
 
 @intrinsic
-def make_parts(typing_context, x, axis, split, num_outputs, num_splits, indices, num_sections):
+def make_parts(typing_context, x, axis, *values):
     """Split an array into new parts; return their list, 0 or a fault, and three numbers for it.
 
-    The fault is negative if memory runs out.
+    The values are those of the parameters of rules. The fault is negative if memory runs out.
     """
-    values = split, num_outputs, num_splits, indices, num_sections
     kind = types.List(types.Array(x.dtype, x.ndim, "C"), reflected=False)
 
     def generate(context, builder, signature, arguments):
@@ -44,23 +43,20 @@ def make_parts(typing_context, x, axis, split, num_outputs, num_splits, indices,
         call.run("parts")
         return call.answer(signature.return_type, parts.value)
 
-    return types.Tuple([kind, *_ANSWER])(x, axis, *values), generate
+    return types.Tuple([kind, *_ANSWER])(x, axis, types.StarArgTuple.from_types(values)), generate
 
 
 @intrinsic
-def copy_parts(
-    typing_context, x, axis, split, num_outputs, num_splits, indices, num_sections, outs
-):
+def copy_parts(typing_context, outs, x, axis, *values):
     """Split an array into given parts; return 0 or a fault, and three numbers for it."""
-    values = split, num_outputs, num_splits, indices, num_sections
 
     def generate(context, builder, signature, arguments):
-        call = _Call(context, builder, signature.args, arguments[:-1], "split_into")
-        call.set_parts(signature.args[-1], arguments[-1])
+        call = _Call(context, builder, signature.args[1:], arguments[1:], "split_into")
+        call.set_parts(signature.args[0], arguments[0])
         call.run("into")
         return call.answer(signature.return_type)
 
-    return types.Tuple(_ANSWER)(x, axis, *values, outs), generate
+    return types.Tuple(_ANSWER)(outs, x, axis, types.StarArgTuple.from_types(values)), generate
 
 
 class _Call:
@@ -71,7 +67,8 @@ class _Call:
     context, builder
         Numba's context, and llvmlite's builder.
     kinds, arguments : sequence
-        The types and values of `x`, `axis` and the parameters in `splitjit._plan.rules.NAMES`.
+        The types and values of `x` and `axis`, and of a tuple of the parameters in
+        `splitjit._plan.rules.NAMES`.
     operator : str
     """
 
@@ -84,16 +81,17 @@ class _Call:
         words = ir.ArrayType(INT64, len(CALL))
         self._words = cgutils.alloca_once(builder, words)
         self._fault = cgutils.alloca_once_value(builder, integer(CHANGED_FAULT))
-        (x_kind, axis_kind), (x, axis) = kinds[:2], arguments[:2]
+        (x_kind, axis_kind, value_kinds), (x, axis, values) = kinds, arguments
         self.set("x", self._stored(x))
         self.set("rank", integer(x_kind.ndim))
         self.set("axis", _word(builder, axis_kind, axis))
         self.set("count", integer(0))
         for zero in ("first", "second", "third"):
             self.set(zero, integer(0))
-        rule = kind_of_rule(operator, *kinds[2:7])
+        rule = kind_of_rule(operator, *value_kinds)
         self.set("rule", integer(_KINDS.index(rule)))
-        for kind, value in zip(kinds[2:7], arguments[2:7], strict=True):
+        values = cgutils.unpack_tuple(builder, values)
+        for kind, value in zip(value_kinds, values, strict=True):
             if is_given(kind):
                 self._set_values(types.unliteral(kind), value)
 

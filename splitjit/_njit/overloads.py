@@ -31,8 +31,8 @@ from splitjit.errors import SplitError
 def _split(
     x,
     split=None,
-    by_position=None,
     axis=0,
+    by_position=None,
     num_outputs=None,
     num_splits=None,
     indices=None,
@@ -53,7 +53,7 @@ def _split(
     texts = faults(kind_of_rule("split", split, num_outputs, num_splits, indices, num_sections))
 
     def implementation(
-        x, split=None, by_position=None, axis=0, num_outputs=None, num_splits=None, indices=None,
+        x, split=None, axis=0, by_position=None, num_outputs=None, num_splits=None, indices=None,
         num_sections=None, out=None, copy=True, dim=None,
     ):  # fmt: skip
         parts, fault, a, b, c = make_parts(
@@ -82,9 +82,7 @@ def _split_into(
     dim=None,
 ):
     _check_array("split_into", x)
-    _check_axis("split_into", axis, None, dim)
-    if is_passed(by_position):
-        refuse("split_into", argument=by_position, rule="rules after axis must be given by name")
+    _check_axis("split_into", axis, by_position, dim)
     _check_types_of_outs(x, outs)
     texts = faults(
         kind_of_rule("split_into", split, num_outputs, num_splits, indices, num_sections)
@@ -95,7 +93,7 @@ def _split_into(
         indices=None, num_sections=None, dim=None,
     ):  # fmt: skip
         fault, a, b, c = copy_parts(
-            x, axis, split, num_outputs, num_splits, indices, num_sections, outs
+            outs, x, axis, split, num_outputs, num_splits, indices, num_sections
         )
         if fault > 0:
             raise SplitError("split_into", "", texts, fault, a, b, c)
@@ -114,9 +112,10 @@ def _check_array(operator, x) -> None:
 
 
 def _check_axis(operator, axis, by_position, dim) -> None:
-    for name, kind in {"axis": by_position, "dim": dim}.items():
-        if is_passed(kind):
-            refuse(operator, **{name: kind}, rule="the axis must be given by its name; pass axis=")
+    if is_passed(by_position):
+        refuse(operator, argument=by_position, rule="rules after axis must be given by name")
+    if is_passed(dim):
+        refuse(operator, dim=dim, rule="the axis must be given by its name; pass axis=")
     if not is_integer(axis):
         refuse(operator, axis=axis, rule="axis must be an integer")
 

@@ -51,13 +51,13 @@ class OtherRules(TypedDict, total=False):
 
 
 class Along(TypedDict, total=False):
-    """The axis of overloads that take one rule. Each subclass requires one of `OtherRules`."""
+    """The parameters of overloads for one of `OtherRules`, which each subclass requires."""
 
     axis: SupportsIndex
 
 
-class AnyRule(Along, OtherRules):
-    """The parameters of overloads that do not look at the rule."""
+class AnyRules(Along, OtherRules):
+    """The parameters of the overload for calls that do not give exactly one rule."""
 
 
 class Outputs(Along):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # type checkers bring their own typing_extensions
     import numpy as np
+    import typing_extensions
+    from numpy.typing import NDArray
+
+    Part = typing_extensions.TypeVar("Part", covariant=True, default=NDArray[Any])
+else:
+    Part = TypeVar("Part", covariant=True)
 
 Scalar = TypeVar("Scalar", bound="np.generic")
 """The dtype of an array, as in ``NDArray[Scalar]``."""
-
-Part = TypeVar("Part", covariant=True)
 
 
 class SupportsSlices(Protocol[Part]):
@@ -23,6 +27,24 @@ class SupportsSlices(Protocol[Part]):
     def __getitem__(self, key: tuple[slice, ...], /) -> Part:
         """Return a part: ``x[plan.slices[i]]``."""
         ...
+
+
+class Lists(Protocol):
+    """Nested lists or tuples of numbers, whose parts are ndarrays. Text is no such sequence."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int, /) -> Any: ...
+    def __contains__(self, value: object, /) -> bool:
+        """Return whether there is such an item. Text takes only text here."""
+        ...
+
+    def index(self, value: Any, /) -> int:
+        """Return where an item is. No array has this method."""
+        ...
+
+
+class GiveExactlyOneRule:
+    """The type of nothing. Type checkers print this name if a call gives no rule, or several."""
 
 
 class DaskArray(Protocol):

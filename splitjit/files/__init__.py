@@ -70,7 +70,8 @@ def plan_files(
         along `axis`, except 0-D tensors, which are copied.
     tp_plan : bool, default False
         Whether the tensor-parallel plan of the model in transformers gives the axes of
-        the tensors that no pattern matches. Requires ``splitjit[transformers]``.
+        the tensors that no pattern matches. Requires the packages transformers
+        and torch.
     config : path, optional
         ``config.json`` of the model, or its folder. By default, the folder of the files.
     others : {"copy", "skip"}, default "copy"

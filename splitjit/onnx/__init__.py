@@ -2,7 +2,7 @@
 
 `Split` and `SplitToSequence` need no other package. `reference_ops` makes
 ``onnx.reference.ReferenceEvaluator`` use them, and `SplitBackend` is a backend for
-``onnx.backend.test``. These two need the onnx package: ``pip install splitjit[onnx]``.
+``onnx.backend.test``. These two need the onnx package: ``pip install onnx``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -33,5 +33,5 @@ if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled att
             if (error.name or "").partition(".")[0] != "onnx":
                 raise
             raise ImportError(
-                f"splitjit.onnx.{name} needs the onnx package: pip install splitjit[onnx]"
+                f"splitjit.onnx.{name} needs the onnx package: pip install onnx"
             ) from error

@@ -49,9 +49,9 @@ def read(path: Path) -> TensorFile:
     kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix, Npy)
     check_regular(path)
     if path.suffix in _OF_OTHERS and not _is_npy(path):
-        rule = "only .npy, .npz and .safetensors files are split: read the tensors by "
-        rule += f"{_OF_OTHERS[path.suffix]} and write them by safetensors, then split that file"
-        raise SplitError("split", str(path), rule)
+        rule = "only .npy, .npz and .safetensors files can be read: load the tensors with "
+        rule += f"{_OF_OTHERS[path.suffix]}, and save them with safetensors"
+        raise SplitError("files", str(path), rule)
     try:
         return kind(path)
     except (MemoryError, SplitError):

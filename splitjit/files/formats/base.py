@@ -356,7 +356,7 @@ class TensorFile(ABC):
 
 def refusal(path: Path, suffix: str, error: Exception) -> SplitError:
     """Return the refusal of a file that is not of the format that `suffix` names."""
-    return SplitError("split", str(path), f"not a {suffix} file that can be split: {error}")
+    return SplitError("files", str(path), f"not a {suffix} file that can be read: {error}")
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

@@ -30,8 +30,8 @@ class Safetensors(TensorFile):
         try:
             import safetensors
         except ModuleNotFoundError as error:
-            rule = "needs the safetensors package: pip install splitjit[safetensors]"
-            raise SplitError("split", str(path), rule) from error
+            rule = "needs the safetensors package: pip install safetensors"
+            raise SplitError("files", str(path), rule) from error
         self._tensors: dict[str, Tensor] = {}
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
