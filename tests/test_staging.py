@@ -341,6 +341,41 @@ def test_of_two_that_write_the_same_files(scene):
     assert contents(root) == FOREIGN | (late if force else NEW)
 
 
+@pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="Windows cannot remove an open file")
+def test_a_lock_is_held_until_it_is_unlinked(tmp_path, monkeypatch):
+    """Otherwise, another process that has just made this folder locks it, and then loses it."""
+    original, free = disk.Folder.unlink, []
+
+    def unlink(self, name):
+        if name == "lock":
+            file = self.open(name, os.O_RDWR)
+            free.append(disk.lock(file))
+            os.close(file)
+        original(self, name)
+
+    monkeypatch.setattr(disk.Folder, "unlink", unlink)
+    with staging.stage({tmp_path: ["a"]}) as staged:
+        staged[tmp_path / "a"].write_bytes(b"new")
+    assert free == [False]
+
+
+def test_an_empty_folder_that_another_process_has_just_locked_is_kept(tmp_path, monkeypatch):
+    """The other process makes its lock after this one found the folder empty."""
+    there = tmp_path / ".splitjit-0123456789abcdef"
+    there.mkdir(0o700)
+    original = staging._Staging.is_left
+
+    def is_left(self):
+        left = original(self)
+        (there / "lock").write_bytes(b"")
+        return left
+
+    monkeypatch.setattr(staging._Staging, "is_left", is_left)
+    with staging.stage({tmp_path: ["a"]}) as staged:
+        staged[tmp_path / "a"].write_bytes(b"new")
+    assert (there / "lock").exists()
+
+
 def test_without_locks_nothing_is_removed(scene, inject, monkeypatch):
     make, force, _ = scene
     monkeypatch.setattr(staging, "lock", lambda file: None)

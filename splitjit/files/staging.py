@@ -151,14 +151,15 @@ class Staged:
         """Set the permissions, and wait until the file is on disk."""
         file = self.inner.open(self.new, os.O_WRONLY | os.O_CREAT)
         try:
-            if self._inputs and sys.platform != "win32":  # Windows has other permissions
-                self._set_permissions(file)
+            self._set_permissions(file)
             change(flush, file)
             self._status = os.fstat(file)
         finally:
             os.close(file)
 
     def _set_permissions(self, file: int) -> None:
+        if sys.platform == "win32" or not self._inputs:  # Windows has other permissions
+            return
         owners = {given.st_uid for given in self._inputs}
         groups = {given.st_gid for given in self._inputs}
         own = os.fstat(file)
@@ -353,8 +354,11 @@ class _Staging:
             for name in self.inner.names():
                 if _STAGED.fullmatch(name):
                     self.inner.unlink(name)
-            self._release()  # Windows cannot remove an open file
-            with contextlib.suppress(FileNotFoundError):
+            # Unlink the lock while it is held. A process that is just making this folder could
+            # otherwise lock it in between, and then lose it.
+            if self._lock >= 0:
+                if sys.platform == "win32":  # which cannot remove an open file
+                    self._release()
                 self.inner.unlink(_LOCK)
         _remove_empty(self._outer, self._name)
 
