@@ -151,6 +151,27 @@ def test_two_hundred_files_come_back_byte_for_byte(tmp_path):
             assert joined.read_bytes() == path.read_bytes(), number
 
 
+@pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
+def test_the_parts_depend_on_the_contents_alone(tmp_path, kind):
+    """Not on the time of the file, nor on its name in a cache."""
+    path = tmp_path / f"m.{kind}"
+    x = np.arange(1 << 18, dtype="f4")
+    if kind == "safetensors":
+        sn.save_file({"x": x}, path)
+    else:
+        (np.save if kind == "npy" else np.savez)(path, x)
+    made = []
+    for name in ("now", "touched", "linked"):
+        if name == "touched":
+            os.utime(path, (0, 0))
+        elif name == "linked":
+            path.rename(tmp_path / "0123abcd")
+            path.symlink_to(tmp_path / "0123abcd")
+        files.split_files(path, num_splits=2, layout="ranks", out=tmp_path / name)
+        made.append(contents(tmp_path / name))
+    assert made[0] == made[1] == made[2]
+
+
 def test_a_header_in_another_order_than_its_data(tmp_path):
     """Other programs write such files; the package reads them."""
     order = ["b", "a", "d", "c"]

@@ -188,14 +188,12 @@ def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile
 
 
 def digest(files: Iterable[TensorFile]) -> str:
-    """Return a digest of the names, sizes, times and fingerprints of a checkpoint's files."""
+    """Return a digest of the contents of a checkpoint's files: their sizes and fingerprints."""
     import hashlib
 
-    known = []
-    for file in [read for one in files for read in one.inputs]:
-        name, status = os.path.basename(os.path.realpath(file.path)), file.status
-        known.append((name, status.st_size, status.st_mtime_ns, file.fingerprint()))
-    return hashlib.sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    inputs = [read for one in files for read in one.inputs]
+    known = [(file.status.st_size, file.fingerprint()) for file in inputs]
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
 
 
 def make(

@@ -224,6 +224,7 @@ def _check_inputs(parts: Sequence[Checkpoint]) -> None:
                 received = f"{same[file.inode]} and {file.path}"
                 raise SplitError("join", received, "a file must not be joined with itself")
             same[file.inode] = file.path
+            file.fingerprint()  # to know later whether a change of its ctime changed its contents
         if {file.suffix for file in part.files} != {file.suffix for file in parts[0].files}:
             received = f"{first.path} and {part.files[0].path}"
             raise SplitError("join", received, "all parts must have the same format")

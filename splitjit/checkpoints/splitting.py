@@ -41,11 +41,9 @@ def plan_parts(
     if not count:
         for _, file in inputs:  # if only 0-D tensors match, the first one is refused
             plan_tensors(file, rule, choose, False, operator, scalars=True)
+    made_of = checkpoints[0].made_of or index.digest(file for _, file in inputs)
     recorded = where.ranks or any(file.suffix == ".safetensors" for _, file in inputs)
-    made_of = checkpoints[0].made_of or (
-        index.digest(file for _, file in inputs) if count and recorded else ""
-    )
-    blank = Record(made_of, 0, count, rule, {}, None) if made_of else None
+    blank = Record(made_of, 0, count, rule, {}, None) if count and recorded else None
     groups: dict[object, list[Parts]] = {}
     for (one, file), plans in zip(inputs, tensors, strict=True):
         whole = [replace(p, copies=count) if p.axis is None else p for p in plans]

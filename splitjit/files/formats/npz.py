@@ -65,12 +65,9 @@ class Npz(TensorFile):
         """Describe a whole member, .npy header included, as bytes."""
         return Tensor(name, (self._infos[name].file_size,), "bytes", 8)
 
-    def fingerprint(self) -> str:
-        """Return a digest of the names, the sizes and the checksums of all members."""
-        import hashlib
-
-        infos = [(one.filename, one.file_size, one.CRC) for one in self._infos.values()]
-        return hashlib.sha256(repr(infos).encode()).hexdigest()
+    def _extents(self) -> list[tuple[int, int]]:
+        """Return where the members lie. The directory with their checksums follows them."""
+        return [(one.header_offset, one.compress_size) for one in self._infos.values()]
 
     def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
         """Open the archive, and yield the data of each tensor."""
