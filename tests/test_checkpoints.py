@@ -517,6 +517,12 @@ def test_warnings_about_fused_weights(tmp_path, module, weight, bias, patterns, 
     assert len(planned.warnings) == len(fused)
 
 
+def test_a_warning_about_a_fused_weight_that_is_alone_in_its_file(tmp_path):
+    sn.save_file({"l.0.qkv_proj.weight": np.zeros((12, 4), "f4")}, tmp_path / "m.safetensors")
+    planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=["*"])
+    assert "usually fused" in "".join(planned.warnings)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_square_conv1d_alone_is_not_warned_about(tmp_path, axis):
     """Nothing shows whether the rows or the columns are the output features, as the bias is."""

@@ -59,8 +59,8 @@ def plan_parts(
     check_places(operator, [*made, *[((path,), (target,)) for target, path in copies]])
     plans = [plan for file in files for plan in file.tensors]
     warnings: list[str] = []
-    if len(plans) > 1:
-        from splitjit.checkpoints import siblings  # a single array has no bias
+    if any(plan.name for plan in plans):
+        from splitjit.checkpoints import siblings  # an array without a name has no bias
 
         warnings += siblings.find_mismatches(plans)
     warnings += [

@@ -21,7 +21,7 @@ from splitjit.files.formats.base import (
     fill,
     refusal,
 )
-from splitjit.files.formats.npy import HEAD, Npy, make_header, parse_header
+from splitjit.files.formats.npy import Npy, make_header, read_header
 from splitjit.files.staging import Staged
 
 if TYPE_CHECKING:
@@ -45,10 +45,9 @@ class Npz(TensorFile):
                 if name in self._infos:
                     raise ValueError(f"two members are named {name!r}")
                 self._infos[name] = info
-                with archive.open(info) as member:
-                    head = member.read(HEAD)
                 try:
-                    self._tensors[name] = parse_header(name, head, info.file_size)
+                    with archive.open(info) as member:
+                        self._tensors[name] = read_header(name, member, info.file_size)
                 except Exception as error:  # `tensor` raises it if this member is to be split
                     self._tensors[name] = error
         self.names = self.data_order = tuple(self._infos)
@@ -79,7 +78,7 @@ class Npz(TensorFile):
                     member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
                     yield Source(self._read(member, tensor.nbytes))
                     try:  # the checksum is checked at the end of the member
-                        while member.read(HEAD):
+                        while member.read(TILE):
                             pass
                     except zipfile.BadZipFile as error:
                         raise SplitError("split", str(self.path), f"damaged: {error}") from error
