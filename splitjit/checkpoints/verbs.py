@@ -18,14 +18,15 @@ from splitjit.checkpoints import index, splitting
 from splitjit.checkpoints.index import MANIFEST, Checkpoint
 from splitjit.checkpoints.naming import Where as Where
 from splitjit.errors import SplitError, shorten
-from splitjit.files import patterns
+from splitjit.files import patterns, staging
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.patterns import Choice
 from splitjit.files.places import StrPath
 from splitjit.files.places import check_targets as check_targets
 from splitjit.files.plan import FilePlan, SplitFiles
+from splitjit.files.signals import Pause
 from splitjit.files.splitting import Chooser, Progress, write_parts
-from splitjit.files.staging import stage
+from splitjit.files.staging import Staged
 
 if TYPE_CHECKING:  # so that splitting one file imports little
     from splitjit.checkpoints.joining import JoinedFiles
@@ -124,16 +125,18 @@ def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | N
         return
     files = [file if isinstance(file, FilePlan) else file.plan() for file in planned.files]
     needed = {target: size for file in files for target, size in file.sizes.items()}
-    written, total = 0, planned.nbytes
+    total = planned.nbytes
 
-    def count(nbytes: int) -> None:
-        nonlocal written
-        written += nbytes
-        if progress is not None:
-            progress(written, total)
+    def body(staged: Mapping[Path, Staged], pause: Pause) -> None:
+        written = 0
 
-    folders = _by_folder(planned.targets, planned.levels)
-    with stage(folders, force=force, needed=needed) as staged:
+        def count(nbytes: int) -> None:
+            nonlocal written
+            written += nbytes
+            if progress is not None:
+                progress(written, total)
+            pause()
+
         for file in files:
             if file.targets:
                 write_parts(file, [staged[target] for target in file.targets], count)
@@ -145,6 +148,9 @@ def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | N
             with open(path, "rb") as read, staged[target].open() as new:
                 staged[target].protect(os.fstat(read.fileno()))
                 shutil.copyfileobj(read, new)
+
+    folders = _by_folder(planned.targets, planned.levels)
+    staging.write(folders, body, force=force, needed=needed)
 
 
 def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:

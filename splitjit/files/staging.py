@@ -6,11 +6,11 @@ Meanwhile, each output folder holds a staging folder `.splitjit-…`:
     0.new, 1.new    new files
     0.old, 1.old    hard links to the files that new files replace
 
-Once all new files are on disk, they are moved one by one, and signals wait until the last one is
-in place. Without `force`, a file is hard-linked to its target, since a link never replaces a file.
-With `force`, it is renamed, so the target is always either the old file or the new one. If a move
-fails, this process undoes the moves it remembers. No undo list is kept on disk: a stranger's folder
-could list anything.
+Once all new files are on disk, they are moved one by one. Signals wait, except in pauses of the
+writing, until the last file is in place and the staging folder is gone. Without `force`, a file is
+hard-linked to its target, since a link never replaces a file. With `force`, it is renamed, so the
+target is always either the old file or the new one. If a move fails, this process undoes the moves
+it remembers. No undo list is kept on disk: a stranger's folder could list anything.
 
 The next process that writes there removes what a killed one has left, see `_sweep`.
 """
@@ -25,7 +25,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -41,12 +41,41 @@ _STAGED = re.compile(r"[0-9]+\.(new|old)")
 """Names of staging folders, and of the files in them."""
 
 
+Body = Callable[[Mapping[Path, "Staged"], signals.Pause], None]
+"""Writes each target's file, and pauses now and then, so that signals do not wait for long."""
+
+
+def write(
+    targets: Mapping[Path, Sequence[str]],
+    body: Body,
+    *,
+    force: bool = False,
+    needed: Mapping[Path, int] | None = None,
+) -> None:
+    """Write new files, all of them or none, while signals wait; see `stage` and `deferred`."""
+    complete = False
+
+    def work(pause: signals.Pause) -> None:
+        nonlocal complete
+        with stage(targets, force=force, needed=needed, pause=pause) as staged:
+            body(staged, pause)
+        complete = True
+
+    try:
+        signals.deferred(work)
+    except KeyboardInterrupt as interrupt:
+        if complete:
+            interrupt.add_note(COMPLETE)
+        raise
+
+
 @contextlib.contextmanager
 def stage(
     targets: Mapping[Path, Sequence[str]],
     *,
     force: bool = False,
     needed: Mapping[Path, int] | None = None,
+    pause: signals.Pause = lambda: None,
 ) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: all of them, or none.
 
@@ -60,6 +89,8 @@ def stage(
         Whether new files may replace existing files.
     needed : mapping of Path to int, optional
         The least size of each target in bytes, to check that there is space.
+    pause : callable
+        Called where the files may be given up.
 
     Yields
     ------
@@ -77,24 +108,17 @@ def stage(
     """
     places.check_names(targets)
     places.check_space(needed or {})
-    with signals.deferred():
-        _sweep(targets)
+    _sweep(targets)
     given = [folder / name for folder, names in targets.items() for name in names]
     places.check_targets(given, force)
-    place = _Place()
-    try:
-        with contextlib.closing(place):
-            with signals.deferred():
-                place.make(targets)
-            yield {file.path: file for file in place.files}
-            for file in place.files:
-                file.finish()
-            with signals.deferred():
-                place.move(force)
-    except KeyboardInterrupt as interrupt:
-        if place.moved:
-            interrupt.add_note(COMPLETE)
-        raise
+    with contextlib.closing(_Place()) as place:
+        place.make(targets)
+        yield {file.path: file for file in place.files}
+        for file in place.files:
+            pause()
+            file.finish()
+        pause()
+        place.move(force)
 
 
 class Staged:
@@ -276,8 +300,7 @@ class _Place:
 
     def close(self) -> None:
         """Remove the staging folders, and the folders that were made in vain."""
-        with signals.deferred():
-            self._cleanup.close()
+        self._cleanup.close()
 
 
 class _Staging:

@@ -66,7 +66,7 @@ def read_header(name: str, file: IO[bytes], size: int) -> Tensor:
     length = int.from_bytes(start[8 : 10 if start[6:7] == b"\1" else 12], "little")
     if length > _MOST:
         rest = f"np.load refuses more than {_MOST}, unless max_header_size allows them"
-        raise ValueError(f"its header has {length} bytes; {rest}")
+        raise ValueError(f"Header info length ({length}) is large: {rest}")
     tensor = _parse(name, start + file.read(length))
     if tensor.offset + tensor.nbytes > size:
         announced = f"{tensor.offset} bytes of header and {tensor.nbytes} bytes of data"

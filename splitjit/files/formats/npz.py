@@ -45,11 +45,11 @@ class Npz(TensorFile):
                 if name in self._infos:
                     raise ValueError(f"two members are named {name!r}")
                 self._infos[name] = info
-                try:
-                    with archive.open(info) as member:
+                with archive.open(info) as member:
+                    try:
                         self._tensors[name] = read_header(name, member, info.file_size)
-                except Exception as error:  # `tensor` raises it if this member is to be split
-                    self._tensors[name] = error
+                    except Exception as error:  # `tensor` raises it if this member is to be split
+                        self._tensors[name] = error
         self.names = self.data_order = tuple(self._infos)
         self.compressed = any(info.compress_type for info in self._infos.values())
 
