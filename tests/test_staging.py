@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit.files import disk, staging
+from splitjit.files import disk, staging, staging_folder
 
 OLD = {"o/a": b"old a", "o/rank-0/b": b"old b", "o/rank-0/foreign": b"mine", "p/foreign": b"mine"}
 NEW = {"o/a": b"new a", "o/rank-0/b": b"new b", "p/q/c": b"new c"}
@@ -62,7 +62,7 @@ class Calls:
 
 @pytest.fixture
 def inject(monkeypatch):
-    modules = [disk, staging]
+    modules = [disk, staging, staging_folder]
 
     @contextlib.contextmanager
     def injected(at=0, error=None):
@@ -506,14 +506,14 @@ def test_an_empty_folder_that_another_process_has_just_locked_is_kept(tmp_path, 
     """The other process makes its lock after this one found the folder empty."""
     there = tmp_path / ".splitjit-0123456789abcdef"
     there.mkdir(0o700)
-    original = staging._Staging.is_left
+    original = staging_folder.StagingFolder.is_left
 
     def is_left(self):
         left = original(self)
         (there / "lock").write_bytes(b"")
         return left
 
-    monkeypatch.setattr(staging._Staging, "is_left", is_left)
+    monkeypatch.setattr(staging_folder.StagingFolder, "is_left", is_left)
     with staging.stage({tmp_path: ["a"]}) as staged:
         staged[tmp_path / "a"].write_bytes(b"new")
     assert (there / "lock").exists()
@@ -521,7 +521,7 @@ def test_an_empty_folder_that_another_process_has_just_locked_is_kept(tmp_path, 
 
 def test_without_locks_nothing_is_removed(scene, inject, monkeypatch):
     make, force, _ = scene
-    monkeypatch.setattr(staging, "lock", lambda file: None)
+    monkeypatch.setattr(staging_folder, "lock", lambda file: None)
     root = make("x")
     command(root, force)
     assert contents(root) == FOREIGN | NEW

@@ -179,7 +179,7 @@ OPTIONS = {
             exit with status 1 if a kernel was not in the cache, and had to be compiled""",
         "completion: shell": "the shell",
         "split: paths FILE": "a file to split, or an index or a folder",
-        "join reshard: paths PART": "a part: a file, or the folder of a rank",
+        "join reshard: paths PART": "a part: a file, the folder of a rank, or a folder of ranks",
         "info: paths FILE": "a file, an index or a folder",
         "info: --json": "print JSON, for other programs",
         "split join reshard: --dry-run": "print what would be written, and write nothing",
@@ -233,6 +233,9 @@ OPTIONS = {
         "split reshard: --copy-config": """
             copy config.json, generation_config.json and the files of the tokenizer into each
             folder of parts (default: with --layout ranks)""",
+        "join: --copy-config": """
+            copy config.json, generation_config.json and the files of the tokenizer, which all
+            parts must hold alike (default: if the parts are folders)""",
         "split join reshard: --force": "overwrite existing files",
     },
     _PRINTING: {
@@ -255,7 +258,6 @@ TAKES: dict[str, dict[str, Any]] = {
     "--indices": {"type": _indices},
     "--num-sections": {"type": int},
     "--axis": {"type": int},
-    "split --axis": {"default": 0},
     "--tensor": {"dest": "tensors", "action": "append"},
     "--others": {"choices": ["copy", "skip"], "default": "copy"},
     "join --out": {"required": True},

@@ -53,7 +53,7 @@ def plan_parts(
     files = tuple([_plan_file(group, blank) for group in groups.values()])
     folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
     with_config = where.ranks if where.copy_config is None else where.copy_config
-    copies = naming.companions(checkpoints[0].folder, folders) if with_config else []
+    copies = naming.companions(operator, checkpoints[0].folders, folders) if with_config else []
     indexes = _make_indexes(checkpoints, files, count) if where.ranks else []
     made = [(file.paths, file.targets) for file in files]
     check_places(operator, [*made, *[((path,), (target,)) for target, path in copies]])
