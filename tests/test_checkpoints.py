@@ -156,7 +156,7 @@ def test_links_into_a_cache(model, tmp_path):
         path.rename(blobs / str(i))
         (snapshot / path.name).symlink_to(blobs / str(i))
     before = contents(blobs)
-    files.split_files(snapshot, num_splits=2, tensors=TENSORS)
+    files.split_files(snapshot, num_splits=2, tensors=TENSORS, out=snapshot)
     assert contents(blobs) == before
     assert (snapshot / "model-0.1.safetensors").is_file()
     assert not (snapshot / "model-0.1.safetensors").is_symlink()
@@ -226,6 +226,34 @@ def test_metadata_of_merged_files_must_be_equal(model):
     sn.save_file(tensors, model / "model-1.safetensors", {"format": "np"})
     with pytest.raises(splitjit.SplitError, match="same metadata"):
         files.plan_files(model, num_splits=2, tensors=TENSORS, name="{rank}.safetensors")
+
+
+@pytest.mark.parametrize("given", ["folder", "index"])
+def test_a_checkpoint_is_not_cut_everywhere_unless_asked(model, tmp_path, capsys, given):
+    """Without a word about its tensors, norms and biases were cut, too."""
+    path = model if given == "folder" else model / INDEX
+    before = contents(model)
+    arguments = ["split", str(path), "--num-splits=2", f"--out={tmp_path}/o"]
+    assert main(arguments) == 2
+    message = capsys.readouterr().err
+    assert all(option in message for option in ("--tp-plan", "--tensor", "--axis"))
+    assert not (tmp_path / "o").exists()
+    with pytest.raises(splitjit.SplitError, match="--tp-plan"):
+        files.plan_files(path, num_splits=2, layout="ranks")
+    assert main([*arguments, "--axis=0"]) == 0
+    assert sn.load_file(tmp_path / "o" / "model-0.1.safetensors")["layers.0.norm.weight"].size == 4
+    assert contents(model) == before
+
+
+@pytest.mark.parametrize("name", [[], ["--name=rank{rank}.safetensors"]])
+def test_parts_do_not_lie_among_the_files_of_a_checkpoint(model, capsys, name):
+    before = contents(model)
+    arguments = ["split", str(model), "--num-splits=2", *[f"--tensor={one}" for one in TENSORS]]
+    assert main([*arguments, *name]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert contents(model) == before
+    assert main([*arguments, *name, f"--out={model}"]) == 0
+    assert contents(model).keys() > before.keys()
 
 
 # ---- hostile indexes ------------------------------------------------------------------
@@ -348,7 +376,8 @@ def test_folders_without_or_with_several_indexes(tmp_path, model):
     with pytest.raises(splitjit.SplitError, match="no index"):
         files.plan_files(tmp_path, num_splits=2)
     (model / "b.safetensors.index.json").write_bytes((model / INDEX).read_bytes())
-    assert len(files.plan_files(model, num_splits=2, tensors=TENSORS).files) == 2
+    plan = files.plan_files(model, num_splits=2, tensors=TENSORS, layout="ranks")
+    assert len(plan.files) == 2
     (model / INDEX).rename(model / "a.safetensors.index.json")
     with pytest.raises(splitjit.SplitError, match=r"a\.safetensors\.index\.json, b\."):
         files.plan_files(model, num_splits=2, tensors=TENSORS)
@@ -515,6 +544,12 @@ def test_warnings_about_fused_weights(tmp_path, module, weight, bias, patterns, 
     fused = [line for line in planned.warnings if "usually fused" in line]
     assert bool(fused) == warns
     assert len(planned.warnings) == len(fused)
+
+
+def test_a_warning_about_a_fused_weight_that_is_alone_in_its_file(tmp_path):
+    sn.save_file({"l.0.qkv_proj.weight": np.zeros((12, 4), "f4")}, tmp_path / "m.safetensors")
+    planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=["*"])
+    assert "usually fused" in "".join(planned.warnings)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

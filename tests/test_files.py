@@ -327,6 +327,38 @@ def test_a_source_whose_times_are_put_back_is_refused(tmp_path, monkeypatch, kin
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("kind", ["npy", "npz", "safetensors"])
+@pytest.mark.parametrize("size", [1 << 12, 1 << 18], ids=["small", "large"])
+@pytest.mark.parametrize("how", ["chmod", "link", "renamed and back"])
+def test_a_change_of_ctime_alone_is_no_change(tmp_path, kind, size, how):
+    path = save(tmp_path / f"x.{kind}", np.arange(size))
+
+    def touch(*_):
+        if how == "chmod":
+            path.chmod(0o640)
+        elif how == "link":
+            with contextlib.suppress(FileExistsError):
+                os.link(path, tmp_path / "backup")
+        else:
+            os.replace(path, tmp_path / "aside")
+            os.replace(tmp_path / "aside", path)
+
+    planned = files.plan_files([path], num_splits=2, out=tmp_path / "out")
+    touch()
+    write(planned, touch)
+    parts = files.split_files(path, num_splits=2, out=tmp_path / "again", progress=touch).targets
+    for part in parts:
+        assert part.read_bytes() == (tmp_path / "out" / part.name).read_bytes()
+    joined = tmp_path / f"j.{kind}"
+    path = parts[0]
+    (tmp_path / "backup").unlink(missing_ok=True)
+    axis = None if kind == "npy" else 0
+    files.join_files(parts, joined, axis=axis, progress=touch)
+    assert joined.read_bytes() == (tmp_path / f"x.{kind}").read_bytes()
+    (tmp_path / "backup").unlink(missing_ok=True)
+    files.reshard_files(parts, num_splits=4, out=tmp_path / "4", axis=axis, progress=touch)
+
+
 def save(path, x):
     if path.suffix == ".npy":
         np.save(path, x)

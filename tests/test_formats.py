@@ -69,6 +69,21 @@ BAD_NPY = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Stored array in format 2.0")
+@pytest.mark.parametrize("count", [300, 6000])
+def test_a_header_that_numpy_writes_but_does_not_read(tmp_path, count):
+    """np.save writes any number of fields. np.load refuses headers of more than 10 000 bytes."""
+    x = np.zeros(6, [(f"a field with a long name {i}", "<f4") for i in range(count)])
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "x.npz", x)
+    reason = r"Header info length \(\d{5,6}\) is large: np.load refuses more than 10000"
+    with pytest.raises(ValueError, match="max_header_size"):
+        np.load(tmp_path / "x.npy")
+    for kind in ("npy", "npz"):
+        with pytest.raises(splitjit.SplitError, match=reason):
+            split_file(tmp_path / f"x.{kind}", num_splits=2)
+
+
 @pytest.mark.filterwarnings("default")  # NumPy warns about some of these headers
 @pytest.mark.parametrize("content", BAD_NPY.values(), ids=BAD_NPY)
 def test_bad_npy(tmp_path, content):

@@ -54,7 +54,7 @@ _operators _docstrings
 _planes
 onnx openvino numpy torch dask
 files.signals files.disk
-files.places
+files.places files.staging_folder
 files.staging
 files.formats
 files.patterns

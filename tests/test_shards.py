@@ -5,6 +5,7 @@ import copy
 import json
 import os
 import re
+import shutil
 import struct
 
 import numpy as np
@@ -151,6 +152,27 @@ def test_two_hundred_files_come_back_byte_for_byte(tmp_path):
             assert joined.read_bytes() == path.read_bytes(), number
 
 
+@pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
+def test_the_parts_depend_on_the_contents_alone(tmp_path, kind):
+    """Not on the time of the file, nor on its name in a cache."""
+    path = tmp_path / f"m.{kind}"
+    x = np.arange(1 << 18, dtype="f4")
+    if kind == "safetensors":
+        sn.save_file({"x": x}, path)
+    else:
+        (np.save if kind == "npy" else np.savez)(path, x)
+    made = []
+    for name in ("now", "touched", "linked"):
+        if name == "touched":
+            os.utime(path, (0, 0))
+        elif name == "linked":
+            path.rename(tmp_path / "0123abcd")
+            path.symlink_to(tmp_path / "0123abcd")
+        files.split_files(path, num_splits=2, layout="ranks", out=tmp_path / name)
+        made.append(contents(tmp_path / name))
+    assert made[0] == made[1] == made[2]
+
+
 def test_a_header_in_another_order_than_its_data(tmp_path):
     """Other programs write such files; the package reads them."""
     order = ["b", "a", "d", "c"]
@@ -204,6 +226,51 @@ def test_ranks_are_sorted(model, tmp_path, capsys):
     assert main(["join", *given, "--out", str(tmp_path / "joined")]) == 0
     assert "in the order of their ranks" in capsys.readouterr().err
     assert contents(tmp_path / "joined") == contents(model)
+
+
+@pytest.mark.parametrize("command", ["join", "reshard"])
+def test_configurations_come_back(model, tmp_path, capsys, command):
+    held = {"config.json": "{}", "generation_config.json": "[1]", "tokenizer.json": "a"}
+    for name, text in held.items():
+        (model / name).write_text(text)
+    ranks = shard(model, tmp_path / "o", num_splits=2)
+    arguments = [command, *map(str, ranks), f"--out={tmp_path}/j"]
+    arguments += ["--num-splits=1"] if command == "reshard" else []
+    joined = tmp_path / "j" / ("rank-0" if command == "reshard" else "")
+    assert main(arguments) == 0
+    assert held.items() <= {path.name: path.read_text() for path in joined.glob("*.json")}.items()
+    if command == "join":
+        assert contents(joined) == contents(model)
+    (ranks[1] / "tokenizer.json").write_text("b")
+    capsys.readouterr()
+    assert main([*arguments, "--force"]) == 2
+    message = capsys.readouterr().err
+    assert str(ranks[0] / "tokenizer.json") in message
+    assert "--no-copy-config" in message
+    shutil.rmtree(tmp_path / "j")
+    assert main([*arguments, "--no-copy-config"]) == 0
+    assert not held.keys() & {path.name for path in joined.iterdir()}
+
+
+def test_a_folder_of_ranks(model, tmp_path, capsys):
+    shard(model, tmp_path / "o", num_splits=2)
+    (tmp_path / "o" / "logs").mkdir()
+    files.join_files([tmp_path / "o"], tmp_path / "j")
+    assert contents(tmp_path / "j") == contents(model)
+    again = files.reshard_files(tmp_path / "o", num_splits=1, out=tmp_path / "r")
+    assert again.targets[0].parent == tmp_path / "r" / "rank-0"
+    assert files.describe_files(tmp_path / "o")["complete"]
+    assert main(["info", f"{tmp_path}/o"]) == 0
+    assert "these are all parts of one split" in capsys.readouterr().out
+
+
+def test_a_folder_of_ranks_without_records_is_in_the_order_of_numbers(tmp_path):
+    x = np.arange(24.0).reshape(12, 2)
+    for rank, part in enumerate(np.split(x, 12)):
+        (tmp_path / "o" / f"rank-{rank}").mkdir(parents=True)
+        sn.save_file({"x": part}, tmp_path / "o" / f"rank-{rank}" / "model.safetensors")
+    files.join_files([tmp_path / "o"], tmp_path / "j", axis=0)
+    np.testing.assert_array_equal(sn.load_file(tmp_path / "j" / "model.safetensors")["x"], x)
 
 
 def test_ranks_that_do_not_fit(model, tmp_path):

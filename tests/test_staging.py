@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit.files import disk, staging
+from splitjit.files import disk, staging, staging_folder
 
 OLD = {"o/a": b"old a", "o/rank-0/b": b"old b", "o/rank-0/foreign": b"mine", "p/foreign": b"mine"}
 NEW = {"o/a": b"new a", "o/rank-0/b": b"new b", "p/q/c": b"new c"}
@@ -61,7 +62,7 @@ class Calls:
 
 @pytest.fixture
 def inject(monkeypatch):
-    modules = [disk, staging]
+    modules = [disk, staging, staging_folder]
 
     @contextlib.contextmanager
     def injected(at=0, error=None):
@@ -77,14 +78,18 @@ def inject(monkeypatch):
 def command(root, force):
     """Write all files, as the command does."""
     targets = {root / folder: names for folder, names in TARGETS.items()}
-    with staging.stage(targets, force=force) as staged:
+
+    def body(staged, pause):
         for path, file in staged.items():
+            pause()
             new = NEW[path.relative_to(root).as_posix()]
             if path.name == "c":
                 go_on(file, new, root)
             else:
                 file.write_bytes(new)
             file.protect(os.stat(root / "p"))
+
+    staging.write(targets, body, force=force)
 
 
 def go_on(file, new, folder):
@@ -248,6 +253,144 @@ def test_a_signal_at_each_call(scene, inject, number):
         signal.signal(number, handler)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+def test_a_signal_at_each_change_of_a_handler(tmp_path, monkeypatch, late):
+    """Every other handler that is put back raises, too."""
+
+    def interrupt(number, frame):
+        raise KeyboardInterrupt(number)
+
+    names = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGALRM")
+    raising = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    original = {number: signal.signal(number, interrupt) for number in raising}
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    change, np_path, left = signal.signal, tmp_path / "x.npy", 0
+    np.save(np_path, np.arange(6))
+
+    def signalled(number, handler):
+        nonlocal left
+        left -= 1
+        if left == 0 and not late:
+            signal.raise_signal(signal.SIGTERM)
+        changed = change(number, handler)
+        if left == 0 and late:
+            signal.raise_signal(signal.SIGINT)
+        return changed
+
+    try:
+        for at in range(1, 100):
+            left = at
+            with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+                patch.setattr(signal, "signal", signalled)
+                splitjit.files.split_files(np_path, num_splits=2, force=True)
+            after = {number: signal.getsignal(number) for number in signal.valid_signals()}
+            assert after == before, at
+            assert not [*tmp_path.glob(".splitjit-*")]
+            if left > 0:
+                break
+    finally:
+        for number, handler in original.items():
+            signal.signal(number, handler)
+    assert 4 <= at < 99
+
+
+def test_a_handler_that_does_not_raise_runs_while_files_are_written(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(24).reshape(4, 6))
+    counted = []
+    handler = signal.signal(signal.SIGTERM, lambda number, frame: counted.append(number))
+    try:
+        split = splitjit.files.split_files
+        signalled = lambda *_: signal.raise_signal(signal.SIGTERM)  # noqa: E731
+        split(tmp_path / "x.npy", num_splits=2, progress=signalled)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert len(counted) == 2
+    assert (tmp_path / "x.1.npy").exists()
+
+
+STORM = """
+import gc, os, random, signal, subprocess, sys, threading, time
+import numpy as np
+import splitjit
+
+class Interrupted(BaseException):
+    pass
+
+def interrupt(number, frame):
+    if armed:
+        raise KeyboardInterrupt if number == signal.SIGINT else Interrupted
+
+def count(number, frame):
+    global counted
+    counted += 1
+
+armed, counted, interrupted, calls = False, 0, 0, int(sys.argv[1])
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+    signal.signal(number, interrupt)
+signal.signal(signal.SIGUSR1, count)
+numbers = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
+before = {number: signal.getsignal(number) for number in numbers}
+np.save("x.npy", np.arange(24).reshape(4, 6))
+splitjit.files.split_files("x.npy", num_splits=2)
+parts, kept = ["x.0.npy", "x.1.npy"], sorted(os.listdir())
+threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()  # it may get signals, too
+sender = subprocess.Popen([sys.executable, "-c", sys.argv[2], str(os.getpid())])
+verbs = [
+    lambda: splitjit.files.split_files("x.npy", num_splits=2, axis=1, out="s", force=True),
+    lambda: splitjit.files.join_files(parts, "j.npy", force=True),
+    lambda: splitjit.files.reshard_files(parts, num_splits=4, out="r", force=True),
+]
+
+def call(i):
+    global armed, interrupted
+    signal.setitimer(signal.ITIMER_REAL, random.random() * 0.03)
+    try:
+        armed = True
+        verbs[i % 3]()
+        armed = False
+    except (KeyboardInterrupt, Interrupted):
+        armed = False
+        interrupted += 1
+
+def check(i):
+    assert {number: signal.getsignal(number) for number in numbers} == before, i
+    for folder in (".", "s", "r"):
+        assert not os.path.isdir(folder) or not any(".splitjit" in n for n in os.listdir(folder)), i
+
+for verb in verbs:  # imports what they need
+    verb()
+descriptors = len(os.listdir("/proc/self/fd"))
+for i in range(calls):
+    call(i)
+    check(i)
+sender.kill()
+sender.wait()
+gc.collect()
+assert len(os.listdir("/proc/self/fd")) <= descriptors, os.listdir("/proc/self/fd")
+assert interrupted > calls // 50 and counted, (interrupted, counted)
+print(interrupted, "of", calls, "calls were interrupted;", counted, "signals were counted")
+os._exit(0)
+"""
+
+SENDER = """
+import os, random, signal, sys, time
+pid = int(sys.argv[1])
+while True:
+    time.sleep(random.random() * 0.04)
+    os.kill(pid, random.choice([signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1]))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts descriptors")
+@pytest.mark.parametrize("calls", [300, pytest.param(10_000, marks=pytest.mark.long)])
+def test_a_storm_of_signals(tmp_path, calls):
+    """Real timers, at any point: all handlers are back, no folder and no descriptor is left."""
+    calls = int(os.environ.get("SPLITJIT_STORM", calls))
+    command = [sys.executable, "-c", STORM, str(calls), SENDER]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+
+
 # ---- other users and other processes --------------------------------------------------
 
 
@@ -341,9 +484,44 @@ def test_of_two_that_write_the_same_files(scene):
     assert contents(root) == FOREIGN | (late if force else NEW)
 
 
+@pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="Windows cannot remove an open file")
+def test_a_lock_is_held_until_it_is_unlinked(tmp_path, monkeypatch):
+    """Otherwise, another process that has just made this folder locks it, and then loses it."""
+    original, free = disk.Folder.unlink, []
+
+    def unlink(self, name):
+        if name == "lock":
+            file = self.open(name, os.O_RDWR)
+            free.append(disk.lock(file))
+            os.close(file)
+        original(self, name)
+
+    monkeypatch.setattr(disk.Folder, "unlink", unlink)
+    with staging.stage({tmp_path: ["a"]}) as staged:
+        staged[tmp_path / "a"].write_bytes(b"new")
+    assert free == [False]
+
+
+def test_an_empty_folder_that_another_process_has_just_locked_is_kept(tmp_path, monkeypatch):
+    """The other process makes its lock after this one found the folder empty."""
+    there = tmp_path / ".splitjit-0123456789abcdef"
+    there.mkdir(0o700)
+    original = staging_folder.StagingFolder.is_left
+
+    def is_left(self):
+        left = original(self)
+        (there / "lock").write_bytes(b"")
+        return left
+
+    monkeypatch.setattr(staging_folder.StagingFolder, "is_left", is_left)
+    with staging.stage({tmp_path: ["a"]}) as staged:
+        staged[tmp_path / "a"].write_bytes(b"new")
+    assert (there / "lock").exists()
+
+
 def test_without_locks_nothing_is_removed(scene, inject, monkeypatch):
     make, force, _ = scene
-    monkeypatch.setattr(staging, "lock", lambda file: None)
+    monkeypatch.setattr(staging_folder, "lock", lambda file: None)
     root = make("x")
     command(root, force)
     assert contents(root) == FOREIGN | NEW

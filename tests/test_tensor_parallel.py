@@ -146,6 +146,20 @@ def forward(models):
 
 
 @torch.no_grad()
+def test_transformers_loads_what_join_brings_back(tmp_path):
+    """The first user of `join` got weights that no program could load: config.json was missing."""
+    model = make("Llama", tmp_path / "model")
+    split = ["--tp-plan", "--num-splits=4", "--layout=ranks", f"--out={tmp_path}/shards"]
+    assert main(["split", str(tmp_path / "model"), *split]) == 0
+    assert main(["join", str(tmp_path / "shards"), f"--out={tmp_path}/joined"]) == 0
+    again = f"--out={tmp_path}/again"
+    assert main(["reshard", str(tmp_path / "shards"), "--num-splits=1", again]) == 0
+    for folder in ("joined", "again/rank-0"):
+        loaded = type(model).from_pretrained(tmp_path / folder, attn_implementation="eager")
+        assert torch.equal(loaded.eval()(IDS).logits, model(IDS).logits)
+
+
+@torch.no_grad()
 def gathered_forward(model, ranks):
     """Compute the logits as the plan of Phi says: each layer gathers the outputs of all ranks."""
     for name, module in model.named_modules():

@@ -44,7 +44,7 @@ def _plan(arguments: argparse.Namespace, paths: list[Path]) -> SplitFiles | Join
     given = vars(arguments)
     which = verbs.Which(*[given[name] for name in ("axis", "tensors", "tp_plan", "config")])
     if arguments.command == "join":
-        return verbs.plan_join(paths, Path(arguments.out), which)
+        return verbs.plan_join(paths, Path(arguments.out), which, arguments.copy_config)
     rule = rule_of(*[given[name] for name in NAMES])
     names = ("layout", "name", "out", "copy_config")
     where = verbs.Where(given.get("others", "copy"), *[given[name] for name in names])

@@ -94,7 +94,7 @@ def _split(parser: argparse.ArgumentParser) -> None:
     _flag(parser, "--dry-run", text=_DRY_RUN)
     _rule(parser)
     text = "axis to split; -1 is the last axis (default: 0)"
-    tensors = _tensors(parser, default=0, help=text)
+    tensors = _tensors(parser, help=text)
     text = "copy each other tensor into every part, or leave it out (default: copy)"
     tensors.add_argument("--others", choices=["copy", "skip"], default="copy", help=text)
     output = parser.add_argument_group("output")
@@ -139,6 +139,11 @@ def _join(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     text = "the joined file; if the parts are folders, the folder of the joined files"
     output.add_argument("--out", metavar="FILE", required=True, help=text)
+    text = (
+        "copy config.json, generation_config.json and the files of the tokenizer, which all parts "
+        "must hold alike (default: if the parts are folders)"
+    )
+    output.add_argument("--copy-config", action=argparse.BooleanOptionalAction, help=text)
     _printing(parser, output)
 
 
@@ -193,7 +198,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
 # ---- options that several commands have --------------------------------------------------
 
 _DRY_RUN = "print what would be written, and write nothing"
-_PART = "a part: a file, or the folder of a rank"
+_PART = "a part: a file, the folder of a rank, or a folder of ranks"
 _AXIS_OF_PARTS = "axis that was split, if no pattern or record gives it; -1 is the last axis"
 
 

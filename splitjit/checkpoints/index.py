@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,9 @@ SUFFIX = ".safetensors.index.json"
 
 NAME = f"model{SUFFIX}"
 """The name of an index that splitjit writes for files that have no index."""
+
+_SINGLE = NAME.removesuffix(".index.json")
+"""The name of the only file of a checkpoint without an index."""
 
 MANIFEST = "splitjit.json"
 """The name of the manifest of a folder of parts, see `splitjit.checkpoints.record`."""
@@ -43,6 +46,10 @@ class Checkpoint:
     index : dict, optional
         The content of the index.
     index_name : str
+    made_of : str, optional
+        The digest of the whole checkpoint, if this one exists only as parts.
+    parts : tuple of Checkpoint
+        These parts.
     """
 
     path: Path
@@ -50,11 +57,17 @@ class Checkpoint:
     index: dict[str, Any] | None = None
     index_name: str = NAME
     made_of: str | None = None
+    parts: tuple[Checkpoint, ...] = ()
 
     @property
     def folder(self) -> Path:
         """The folder that holds the files, or the links to them."""
         return self.path if self.path.is_dir() else self.path.parent
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of the parts that make up this checkpoint, or else its own."""
+        return list(dict.fromkeys([part.folder for part in self.parts or (self,)]))
 
     @property
     def is_folder(self) -> bool:
@@ -75,7 +88,7 @@ def read(path: Path) -> Checkpoint:
     index = path
     if path.is_dir():
         found = sorted(path.glob(f"*{SUFFIX}"))
-        single = path / NAME.removesuffix(".index.json")
+        single = path / _SINGLE
         if not found and single.exists():
             return Checkpoint(path, (formats.read(single),))
         if not found and (path / MANIFEST).exists():
@@ -92,6 +105,24 @@ def read(path: Path) -> Checkpoint:
     files = tuple([formats.read(index.parent / name) for name in names])
     _check_files(index, content["weight_map"], files)
     return Checkpoint(path, files, content, index.name)
+
+
+def parts_in(path: Path) -> list[Path]:
+    """Return the folders of ranks in a folder, in their order. Any other path stands for itself."""
+    if not path.is_dir() or _holds_checkpoint(path):
+        return [path]
+    ranks = [one for one in path.iterdir() if one.is_dir() and _holds_checkpoint(one)]
+    return sorted(ranks, key=_by_numbers) or [path]
+
+
+def _holds_checkpoint(folder: Path) -> bool:
+    names = [_SINGLE, MANIFEST]
+    return any((folder / name).exists() for name in names) or any(folder.glob(f"*{SUFFIX}"))
+
+
+def _by_numbers(path: Path) -> list[tuple[str, int]]:
+    """Return a key that sorts rank-2 before rank-10."""
+    return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", path.name)]
 
 
 def parse_json(path: Path, what: str, text: str | None = None) -> dict[str, Any]:
@@ -188,14 +219,12 @@ def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile
 
 
 def digest(files: Iterable[TensorFile]) -> str:
-    """Return a digest of the names, sizes, times and fingerprints of a checkpoint's files."""
+    """Return a digest of the contents of a checkpoint's files: their sizes and fingerprints."""
     import hashlib
 
-    known = []
-    for file in [read for one in files for read in one.inputs]:
-        name, status = os.path.basename(os.path.realpath(file.path)), file.status
-        known.append((name, status.st_size, status.st_mtime_ns, file.fingerprint()))
-    return hashlib.sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    inputs = [read for one in files for read in one.inputs]
+    known = [(file.status.st_size, file.fingerprint()) for file in inputs]
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
 
 
 def make(

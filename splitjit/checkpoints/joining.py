@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from splitjit.checkpoints import index, record
+from splitjit.checkpoints import index, naming, record
 from splitjit.checkpoints.index import Checkpoint
 from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError, shorten
@@ -29,13 +29,15 @@ class JoinedFiles:
         The index of the joined files, if there is one.
     notes : tuple of str
         What the user should know, for example that the parts were sorted.
+    copies : tuple of (Path, Path)
+        The copies of configurations and tokenizers, and their sources.
     """
 
     files: tuple[JoinedFile, ...]
     indexes: tuple[tuple[Path, bytes], ...]
     notes: tuple[str, ...] = ()
+    copies: tuple[tuple[Path, Path], ...] = ()
 
-    copies: ClassVar[tuple[tuple[Path, Path], ...]] = ()
     levels: ClassVar[int] = 0
 
     @property
@@ -46,7 +48,8 @@ class JoinedFiles:
     @property
     def targets(self) -> tuple[Path, ...]:
         """All files that the join writes."""
-        return (*[file.target for file in self.files], *[path for path, _ in self.indexes])
+        others = [path for path, _ in (*self.indexes, *self.copies)]
+        return (*[file.target for file in self.files], *others)
 
 
 def match_parts(
@@ -102,7 +105,9 @@ def match_parts(
     return parts, files, next(iter(records[0].values())).checkpoint if records else None
 
 
-def plan_whole(given: Sequence[Checkpoint], choose: Chooser | None, out: Path) -> JoinedFiles:
+def plan_whole(
+    given: Sequence[Checkpoint], choose: Chooser | None, out: Path, copy_config: bool | None
+) -> JoinedFiles:
     """Plan the join of parts.
 
     Parameters
@@ -112,6 +117,9 @@ def plan_whole(given: Sequence[Checkpoint], choose: Chooser | None, out: Path) -
     out : Path
         The joined file. If the parts are folders or indexes, the folder of the joined
         files.
+    copy_config : bool or None
+        Whether the folder of the joined files gets the configuration and the tokenizer
+        of the parts. None: if the parts are folders.
 
     Returns
     -------
@@ -132,9 +140,14 @@ def plan_whole(given: Sequence[Checkpoint], choose: Chooser | None, out: Path) -
         notes.append(f"the parts are joined in the order of their ranks: {names}")
     content = _make_index(parts[0], files)
     indexes = [(out / parts[0].index_name, index.dump(content))] if content else []
-    joined = JoinedFiles(tuple(files), tuple(indexes), tuple(notes))
+    copies: list[tuple[Path, Path]] = []
+    if parts[0].is_folder if copy_config is None else copy_config:
+        folders = list(dict.fromkeys([part.folder for part in parts]))
+        target = out if parts[0].is_folder else out.parent
+        copies = naming.companions("join", folders, [target])
+    joined = JoinedFiles(tuple(files), tuple(indexes), tuple(notes), tuple(copies))
     inputs = [file.path for part in parts for file in part.files]
-    check_places("join", [(inputs, joined.targets)])
+    check_places("join", [([*inputs, *[path for _, path in copies]], joined.targets)])
     return joined
 
 
@@ -149,7 +162,8 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
     parts, files, made_of = match_parts(given, choose, "reshard")
     first = parts[0]
     return Checkpoint(
-        first.path, tuple(files), _make_index(first, files), first.index_name, made_of
+        *(first.path, tuple(files), _make_index(first, files), first.index_name, made_of),
+        parts=tuple(parts),
     )
 
 
@@ -224,6 +238,7 @@ def _check_inputs(parts: Sequence[Checkpoint]) -> None:
                 received = f"{same[file.inode]} and {file.path}"
                 raise SplitError("join", received, "a file must not be joined with itself")
             same[file.inode] = file.path
+            file.fingerprint()  # to know later whether a change of its ctime changed its contents
         if {file.suffix for file in part.files} != {file.suffix for file in parts[0].files}:
             received = f"{first.path} and {part.files[0].path}"
             raise SplitError("join", received, "all parts must have the same format")

@@ -50,9 +50,24 @@ class Where:
         return self.layout == "ranks"
 
 
-def companions(folder: Path, targets: Sequence[Path]) -> list[tuple[Path, Path]]:
-    """Return the copies of configurations for each target folder, and their sources."""
-    found = [folder / name for name in _NAMES if (folder / name).is_file()]
+def companions(
+    operator: str, folders: Sequence[Path], targets: Sequence[Path]
+) -> list[tuple[Path, Path]]:
+    """Return the copies of configurations for each target folder, and their sources.
+
+    Raises
+    ------
+    SplitError
+        If two folders hold different files of the same name.
+    """
+    found = []
+    for name in _NAMES:
+        held = [folder / name for folder in folders if (folder / name).is_file()]
+        for other in held[1:]:
+            if other.read_bytes() != held[0].read_bytes():
+                rule = "must be alike in all parts; --no-copy-config leaves out such files"
+                raise SplitError(operator, f"{held[0]} and {other}", rule)
+        found += held[:1]
     return [(target / path.name, path) for target in targets for path in found]
 
 

@@ -9,7 +9,7 @@ formats have their record only there. A record is JSON:
      "tensors": {"qkv.weight": {"axis": 0, "sections": [4096, 1024, 1024], "head": 128},
                  "norm.weight": null}}
 
-`checkpoint` is a digest of the names, sizes, times and fingerprints of the checkpoint's files.
+`checkpoint` is a digest of the sizes and fingerprints of the checkpoint's files.
 The sections are the lengths along the axis of the whole tensor; null marks a tensor that each
 part holds whole. A file may come from anyone, so a record is checked like a header.
 """

@@ -41,11 +41,9 @@ def plan_parts(
     if not count:
         for _, file in inputs:  # if only 0-D tensors match, the first one is refused
             plan_tensors(file, rule, choose, False, operator, scalars=True)
+    made_of = checkpoints[0].made_of or index.digest(file for _, file in inputs)
     recorded = where.ranks or any(file.suffix == ".safetensors" for _, file in inputs)
-    made_of = checkpoints[0].made_of or (
-        index.digest(file for _, file in inputs) if count and recorded else ""
-    )
-    blank = Record(made_of, 0, count, rule, {}, None) if made_of else None
+    blank = Record(made_of, 0, count, rule, {}, None) if count and recorded else None
     groups: dict[object, list[Parts]] = {}
     for (one, file), plans in zip(inputs, tensors, strict=True):
         whole = [replace(p, copies=count) if p.axis is None else p for p in plans]
@@ -55,14 +53,14 @@ def plan_parts(
     files = tuple([_plan_file(group, blank) for group in groups.values()])
     folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
     with_config = where.ranks if where.copy_config is None else where.copy_config
-    copies = naming.companions(checkpoints[0].folder, folders) if with_config else []
+    copies = naming.companions(operator, checkpoints[0].folders, folders) if with_config else []
     indexes = _make_indexes(checkpoints, files, count) if where.ranks else []
     made = [(file.paths, file.targets) for file in files]
     check_places(operator, [*made, *[((path,), (target,)) for target, path in copies]])
     plans = [plan for file in files for plan in file.tensors]
     warnings: list[str] = []
-    if len(plans) > 1:
-        from splitjit.checkpoints import siblings  # a single array has no bias
+    if any(plan.name for plan in plans):
+        from splitjit.checkpoints import siblings  # an array without a name has no bias
 
         warnings += siblings.find_mismatches(plans)
     warnings += [

@@ -18,14 +18,15 @@ from splitjit.checkpoints import index, splitting
 from splitjit.checkpoints.index import MANIFEST, Checkpoint
 from splitjit.checkpoints.naming import Where as Where
 from splitjit.errors import SplitError, shorten
-from splitjit.files import patterns
+from splitjit.files import patterns, staging
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.patterns import Choice
 from splitjit.files.places import StrPath
 from splitjit.files.places import check_targets as check_targets
 from splitjit.files.plan import FilePlan, SplitFiles
+from splitjit.files.signals import Pause
 from splitjit.files.splitting import Chooser, Progress, write_parts
-from splitjit.files.staging import stage
+from splitjit.files.staging import Staged
 
 if TYPE_CHECKING:  # so that splitting one file imports little
     from splitjit.checkpoints.joining import JoinedFiles
@@ -65,29 +66,39 @@ def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
 def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
     checkpoints = [index.read(path) for path in paths]
+    models = [one for one in checkpoints if one.is_folder and any(map(_has_names, one.files))]
+    if models and not which.given:
+        rest = "ranks hold some tensors of a checkpoint whole, such as norms: --tp-plan splits it "
+        rest += "as transformers does, --tensor names the tensors to split, --axis splits them all"
+        raise SplitError("split", str(models[0].path), rest)
     kind, value = rule
     if which.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
         raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
     choose, check, notes = _chooser(checkpoints, which, checkpoints[0].folder)
     check([file for one in checkpoints for file in one.files])
     parts = splitting.plan_parts(checkpoints, rule, choose, where, "split")
+    if models and where.out is None and not where.ranks:
+        rest = "the parts would lie among the files of the checkpoint: give --out"
+        raise SplitError("split", str(models[0].path), rest)
     return replace(parts, warnings=(*notes, *parts.warnings))
 
 
-def plan_join(paths: list[Path], out: Path, which: Which) -> JoinedFiles:
+def plan_join(
+    paths: list[Path], out: Path, which: Which, copy_config: bool | None = None
+) -> JoinedFiles:
     """Plan the join of parts. This does not check whether the joined files exist."""
-    parts = [index.read(path) for path in paths]
+    parts = _read_parts(paths)
     choose, check = _chooser_of_parts(parts, which)
     from splitjit.checkpoints import joining
 
-    joined = joining.plan_whole(parts, choose, out)
+    joined = joining.plan_whole(parts, choose, out, copy_config)
     check(joined.files)
     return joined
 
 
 def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
-    parts = [index.read(path) for path in paths]
+    parts = _read_parts(paths)
     layout = where.layout or ("ranks" if parts[0].is_folder else "files")
     choose, check = _chooser_of_parts(parts, which)
     from splitjit.checkpoints import joining
@@ -101,6 +112,11 @@ def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> S
         return file.choice(name)
 
     return splitting.plan_parts([made], rule, as_before, replace(where, layout=layout), "reshard")
+
+
+def _read_parts(paths: list[Path]) -> list[Checkpoint]:
+    """Read parts: files, the folders of ranks, or a folder that holds these folders."""
+    return [index.read(part) for path in paths for part in index.parts_in(path)]
 
 
 def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | None = None) -> None:
@@ -124,16 +140,18 @@ def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | N
         return
     files = [file if isinstance(file, FilePlan) else file.plan() for file in planned.files]
     needed = {target: size for file in files for target, size in file.sizes.items()}
-    written, total = 0, planned.nbytes
+    total = planned.nbytes
 
-    def count(nbytes: int) -> None:
-        nonlocal written
-        written += nbytes
-        if progress is not None:
-            progress(written, total)
+    def body(staged: Mapping[Path, Staged], pause: Pause) -> None:
+        written = 0
 
-    folders = _by_folder(planned.targets, planned.levels)
-    with stage(folders, force=force, needed=needed) as staged:
+        def count(nbytes: int) -> None:
+            nonlocal written
+            written += nbytes
+            if progress is not None:
+                progress(written, total)
+            pause()
+
         for file in files:
             if file.targets:
                 write_parts(file, [staged[target] for target in file.targets], count)
@@ -145,6 +163,9 @@ def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | N
             with open(path, "rb") as read, staged[target].open() as new:
                 staged[target].protect(os.fstat(read.fileno()))
                 shutil.copyfileobj(read, new)
+
+    folders = _by_folder(planned.targets, planned.levels)
+    staging.write(folders, body, force=force, needed=needed)
 
 
 def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
@@ -169,6 +190,10 @@ def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
     from splitjit.checkpoints import described
 
     return described.describe_files(paths)
+
+
+def _has_names(file: TensorFile) -> bool:
+    return file.names != ("",)
 
 
 # ---- which tensors -----------------------------------------------------------------------

@@ -41,7 +41,7 @@ def plan_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,
     *,
-    axis: int = 0,
+    axis: int | None = None,
     tensors: Sequence[str] | None = None,
     tp_plan: bool = False,
     config: StrPath | None = None,
@@ -61,7 +61,8 @@ def plan_files(
         Files (.npy, .npz or .safetensors), indexes of .safetensors files
         (``model.safetensors.index.json``), or folders with such an index.
     split, axis, num_outputs, num_splits, indices, num_sections
-        The rule, as in `splitjit.split`.
+        The rule, as in `splitjit.split`. The axis is 0 by default. For an index or a
+        folder, `axis`, `tensors` or `tp_plan` is needed.
     tensors : sequence of str, optional
         The tensors to split, as patterns: ``"PATTERN"``, ``"PATTERN=AXIS"``,
         ``"PATTERN=AXIS:4096,1024,1024"`` for fused sections of these lengths, each of
@@ -84,7 +85,8 @@ def plan_files(
         file without its suffix) and ``{part}`` (the number of the file, from 0).
         .safetensors files whose parts have the same name share one part.
     out : path, optional
-        The folder of the parts. By default, the folder of each file or link.
+        The folder of the parts. By default, the folder of each file or link. For an
+        index or a folder, it is needed unless the layout is "ranks".
     copy_config : bool, optional
         Whether each folder of parts gets copies of the configuration and the tokenizer
         that lie beside the files. By default, the folders of ranks get them.
@@ -127,7 +129,7 @@ def split_files(
     paths: StrPath | Iterable[StrPath],
     split: Any = None,
     *,
-    axis: int = 0,
+    axis: int | None = None,
     tensors: Sequence[str] | None = None,
     tp_plan: bool = False,
     config: StrPath | None = None,
@@ -200,6 +202,7 @@ def join_files(
     tensors: Sequence[str] | None = None,
     tp_plan: bool = False,
     config: StrPath | None = None,
+    copy_config: bool | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Path, ...]:
@@ -210,8 +213,8 @@ def join_files(
     Parameters
     ----------
     paths : iterable of path
-        The parts in order: files, or the folders of ranks. The order does not matter if
-        the parts record how they were split.
+        The parts in order: files, the folders of ranks, or one folder that holds these.
+        The order does not matter if the parts record how they were split.
     out : path
         The joined file. If the parts are folders, the folder of the joined files.
     axis : int, optional
@@ -223,6 +226,9 @@ def join_files(
         folders of the ranks. .safetensors files and folders of ranks that `split_files`
         wrote record how they were split. For other files that hold tensors by name,
         `axis`, `tensors` or `tp_plan` is needed.
+    copy_config : bool, optional
+        Whether the folder of the joined files gets the configuration and the tokenizer
+        that the parts hold. By default, if the parts are folders.
     force : bool, default False
         Whether joined files may overwrite existing files.
     progress : callable, optional
@@ -237,8 +243,8 @@ def join_files(
     ------
     SplitError
         If nothing says how tensors with names were split, if the parts do not fit
-        together, if a tensor that was copied differs between parts, or if a part is
-        damaged or changes while it is read.
+        together, if a tensor or a configuration that was copied differs between parts,
+        or if a part is damaged or changes while it is read.
     OSError
         If a file cannot be read or written.
 
@@ -248,7 +254,7 @@ def join_files(
     """
     verbs = _above.load_verbs()
     which = verbs.Which(axis, tensors, tp_plan, config)
-    joined = verbs.plan_join(verbs.as_paths(paths), Path(out), which)
+    joined = verbs.plan_join(verbs.as_paths(paths), Path(out), which, copy_config)
     verbs.write(joined, force, progress)
     targets: tuple[Path, ...] = joined.targets
     return targets
@@ -277,7 +283,8 @@ def reshard_files(
     Parameters
     ----------
     paths : iterable of path
-        All parts of one split: files, or the folders of ranks.
+        All parts of one split: files, the folders of ranks, or one folder that holds
+        these.
     split
         The length of each part, as in `splitjit.split`.
     axis : int, optional
@@ -343,7 +350,7 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     Parameters
     ----------
     paths : path or iterable of path
-        Files, indexes, or folders, as in `plan_files`, or parts.
+        Files, indexes, or folders, as in `plan_files`, or parts, as in `join_files`.
 
     Returns
     -------

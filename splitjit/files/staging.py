@@ -6,13 +6,13 @@ Meanwhile, each output folder holds a staging folder `.splitjit-…`:
     0.new, 1.new    new files
     0.old, 1.old    hard links to the files that new files replace
 
-Once all new files are on disk, they are moved one by one, and signals wait until the last one is
-in place. Without `force`, a file is hard-linked to its target, since a link never replaces a file.
-With `force`, it is renamed, so the target is always either the old file or the new one. If a move
-fails, this process undoes the moves it remembers. No undo list is kept on disk: a stranger's folder
-could list anything.
+Once all new files are on disk, they are moved one by one. Signals wait, except in pauses of the
+writing, until the last file is in place and the staging folder is gone. Without `force`, a file is
+hard-linked to its target, since a link never replaces a file. With `force`, it is renamed, so the
+target is always either the old file or the new one. If a move fails, this process undoes the moves
+it remembers. No undo list is kept on disk: a stranger's folder could list anything.
 
-The next process that writes there removes what a killed one has left, see `_sweep`.
+The next process that writes there removes what a killed one has left, see `staging_folder.sweep`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,44 @@ import functools
 import io
 import operator
 import os
-import re
-import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from splitjit.files import places, signals
-from splitjit.files.disk import Folder, NewFile, change, flush, lock
+from splitjit.files import places, signals, staging_folder
+from splitjit.files.disk import Folder, NewFile, change, flush
+from splitjit.files.staging_folder import StagingFolder
 
 COMPLETE = "all files are complete"
 """The note on an interrupt that came after the last file was in place."""
 
-_STAGING = re.compile(r"\.splitjit-[0-9a-f]{16}")
-_LOCK = "lock"
-_STAGED = re.compile(r"[0-9]+\.(new|old)")
-"""Names of staging folders, and of the files in them."""
+Body = Callable[[Mapping[Path, "Staged"], signals.Pause], None]
+"""Writes each target's file, and pauses now and then, so that signals do not wait for long."""
+
+
+def write(
+    targets: Mapping[Path, Sequence[str]],
+    body: Body,
+    *,
+    force: bool = False,
+    needed: Mapping[Path, int] | None = None,
+) -> None:
+    """Write new files, all of them or none, while signals wait; see `stage` and `deferred`."""
+    complete = False
+
+    def work(pause: signals.Pause) -> None:
+        nonlocal complete
+        with stage(targets, force=force, needed=needed, pause=pause) as staged:
+            body(staged, pause)
+        complete = True
+
+    try:
+        signals.deferred(work)
+    except KeyboardInterrupt as interrupt:
+        if complete:
+            interrupt.add_note(COMPLETE)
+        raise
 
 
 @contextlib.contextmanager
@@ -47,6 +68,7 @@ def stage(
     *,
     force: bool = False,
     needed: Mapping[Path, int] | None = None,
+    pause: signals.Pause = lambda: None,
 ) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: all of them, or none.
 
@@ -60,6 +82,8 @@ def stage(
         Whether new files may replace existing files.
     needed : mapping of Path to int, optional
         The least size of each target in bytes, to check that there is space.
+    pause : callable
+        Called where the files may be given up.
 
     Yields
     ------
@@ -77,24 +101,17 @@ def stage(
     """
     places.check_names(targets)
     places.check_space(needed or {})
-    with signals.deferred():
-        _sweep(targets)
+    staging_folder.sweep(targets)
     given = [folder / name for folder, names in targets.items() for name in names]
     places.check_targets(given, force)
-    place = _Place()
-    try:
-        with contextlib.closing(place):
-            with signals.deferred():
-                place.make(targets)
-            yield {file.path: file for file in place.files}
-            for file in place.files:
-                file.finish()
-            with signals.deferred():
-                place.move(force)
-    except KeyboardInterrupt as interrupt:
-        if place.moved:
-            interrupt.add_note(COMPLETE)
-        raise
+    with contextlib.closing(_Place()) as place:
+        place.make(targets)
+        yield {file.path: file for file in place.files}
+        for file in place.files:
+            pause()
+            file.finish()
+        pause()
+        place.move(force)
 
 
 class Staged:
@@ -151,14 +168,15 @@ class Staged:
         """Set the permissions, and wait until the file is on disk."""
         file = self.inner.open(self.new, os.O_WRONLY | os.O_CREAT)
         try:
-            if self._inputs and sys.platform != "win32":  # Windows has other permissions
-                self._set_permissions(file)
+            self._set_permissions(file)
             change(flush, file)
             self._status = os.fstat(file)
         finally:
             os.close(file)
 
     def _set_permissions(self, file: int) -> None:
+        if sys.platform == "win32" or not self._inputs:  # Windows has other permissions
+            return
         owners = {given.st_uid for given in self._inputs}
         groups = {given.st_gid for given in self._inputs}
         own = os.fstat(file)
@@ -213,7 +231,7 @@ class _Place:
         self.files: list[Staged] = []
         self.moved = False
         self._folders: dict[Path, Folder] = {}
-        self._stagings: dict[Path, _Staging] = {}
+        self._stagings: dict[Path, StagingFolder] = {}
         self._cleanup = contextlib.ExitStack()  # the last callback runs first
 
     def make(self, targets: Mapping[Path, Sequence[str]]) -> None:
@@ -222,7 +240,7 @@ class _Place:
             root = _resolved(folder)
             outer = self._root(root)
             if root not in self._stagings:
-                self._stagings[root] = _Staging.make(outer)
+                self._stagings[root] = StagingFolder.make(outer)
                 self._cleanup.callback(self._stagings[root].remove)
             for name in names:
                 parent = outer
@@ -253,7 +271,7 @@ class _Place:
 
     def _remove_made(self, parent: Folder, name: str) -> None:
         if not self.moved:
-            _remove_empty(parent, name)
+            staging_folder.remove_empty(parent, name)
 
     def move(self, force: bool) -> None:
         """Move all files into their places, and wait until all names are on disk."""
@@ -275,124 +293,7 @@ class _Place:
 
     def close(self) -> None:
         """Remove the staging folders, and the folders that were made in vain."""
-        with signals.deferred():
-            self._cleanup.close()
-
-
-class _Staging:
-    """A staging folder that exists.
-
-    Parameters
-    ----------
-    outer : Folder
-        The folder that holds it.
-    name : str
-
-    Attributes
-    ----------
-    inner : Folder
-        The staging folder itself.
-
-    Raises
-    ------
-    OSError
-        If there is no such folder, or if it is a link.
-    """
-
-    def __init__(self, outer: Folder, name: str) -> None:
-        self._outer = outer
-        self._name = name
-        self._lock = -1
-        self.inner = outer.folder(name)
-
-    @classmethod
-    def make(cls, outer: Folder) -> _Staging:
-        """Make a staging folder, lock it, and mark it."""
-        while True:
-            name = f".splitjit-{os.urandom(8).hex()}"
-            outer.mkdir(name, 0o700)
-            # Another process may have just removed the empty folder.
-            with contextlib.ExitStack() as undo, contextlib.suppress(FileNotFoundError):
-                undo.callback(_remove_empty, outer, name)
-                staging = cls(outer, name)
-                undo.callback(staging.remove)
-                staging._lock = staging.inner.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-                if lock(staging._lock) is not False and staging.inner.status(_LOCK) is not None:
-                    change(os.write, staging._lock, staging._mark())
-                    undo.pop_all()
-                    return staging
-
-    def _mark(self) -> bytes:
-        """Return the content of the lock file. A copy of the folder has another inode."""
-        status = self.inner.status()
-        return f"splitjit {status.st_ino if status else 0}".encode()
-
-    def is_left(self) -> bool:
-        """Return whether a killed process of this user left the folder; if so, lock it."""
-        names = self.inner.names()
-        held = [self.inner.status(name) for name in names]
-        folder = self.inner.status()
-        if hasattr(os, "geteuid"):
-            of_others = [one for one in (folder, *held) if one and one.st_uid != os.geteuid()]
-            if of_others or folder is None or folder.st_mode & 0o022:
-                return False
-        known = all(name == _LOCK or _STAGED.fullmatch(name) for name in names)
-        if not known or not all(one and stat.S_ISREG(one.st_mode) for one in held):
-            return False
-        if not names:  # killed right after mkdir
-            return True
-        self._lock = self.inner.open(_LOCK, os.O_RDWR)
-        if lock(self._lock) is not True:
-            return False
-        mark = os.read(self._lock, 64)
-        return mark == self._mark() or (not mark and names == [_LOCK])  # killed before the mark
-
-    def remove(self) -> None:
-        """Remove the folder. The next command removes what cannot be removed now."""
-        with contextlib.closing(self), contextlib.suppress(OSError):
-            for name in self.inner.names():
-                if _STAGED.fullmatch(name):
-                    self.inner.unlink(name)
-            self._release()  # Windows cannot remove an open file
-            with contextlib.suppress(FileNotFoundError):
-                self.inner.unlink(_LOCK)
-        _remove_empty(self._outer, self._name)
-
-    def _release(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
-
-    def close(self) -> None:
-        """Close the folder, and release its lock."""
-        self._release()
-        self.inner.close()
-
-
-def _sweep(folders: Iterable[Path]) -> None:
-    """Remove what killed processes left in these folders.
-
-    This removes only what is surely a staging folder: its name is like ours, it is no link, only
-    this user may write to it, and it holds only this user's files with names like ours. Its lock
-    file is free and names its inode, unless the process was killed before it wrote that. All calls
-    are relative to the open folder, and none follows a link or a path from a file.
-    """
-    for path in dict.fromkeys([_resolved(folder) for folder in folders]):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), Folder(path) as outer:
-            for name in outer.names():
-                if _STAGING.fullmatch(name):
-                    _sweep_one(outer, name)
-
-
-def _sweep_one(outer: Folder, name: str) -> None:
-    with contextlib.suppress(OSError), contextlib.closing(_Staging(outer, name)) as staging:
-        if staging.is_left():
-            staging.remove()
-
-
-def _remove_empty(outer: Folder, name: str) -> None:
-    with contextlib.suppress(OSError):
-        outer.rmdir(name)
+        self._cleanup.close()
 
 
 def _resolved(folder: Path) -> Path:

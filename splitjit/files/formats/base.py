@@ -211,6 +211,9 @@ class FileWriter:
 _SAMPLES, _SAMPLE = 512, 512
 """Roughly how many samples `fingerprint` reads of a file, and the bytes of each."""
 
+_SMALL = 1 << 20
+"""The most bytes of a file whose fingerprint is a digest of all of them."""
+
 _LARGE = 1 << 18
 """Bytes from which early writeback, or reserving space, pays."""
 
@@ -284,6 +287,7 @@ class TensorFile(ABC):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.status = os.stat(path)
+        self._fingerprint: str | None = None
         self.inputs: tuple[TensorFile, ...] = (self,)
 
     @property
@@ -291,45 +295,58 @@ class TensorFile(ABC):
         """The device and the inode of the file, which all names of the file share."""
         return self.status.st_dev, self.status.st_ino
 
-    def check_unchanged(self, status: os.stat_result | None = None) -> None:
-        """Check that the file was not replaced or written to since its header was read.
+    def _check_unchanged(self, file: IO[bytes]) -> None:
+        """Check that an open file was not replaced or written to since its header was read.
 
-        Parameters
-        ----------
-        status : stat_result, optional
-            The status of the open file. By default, of the file that has its name now.
-
-        Raises
-        ------
-        SplitError
-            If the file has changed.
+        If only its ctime has changed, the contents may be the same: a `chmod`, or a backup that
+        makes hard links, changes it, too. Then the fingerprint decides.
         """
-        if _identity(status or os.stat(self.path)) != _identity(self.status):
+        now, known = os.fstat(file.fileno()), self.status
+        same = os.path.samestat(now, os.stat(self.path)) and _identity(now) == _identity(known)
+        if same and now.st_ctime_ns != known.st_ctime_ns:
+            same = self._sample(file) == self._fingerprint
+        if not same:
             raise SplitError("files", str(self.path), "must not change while it is read")
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
         """Open the file, and check before and after that it is the file that was described."""
         with open(self.path, "rb", buffering=0) as file:
-            self.check_unchanged(os.fstat(file.fileno()))
+            self._check_unchanged(file)
             yield file
-            self.check_unchanged(os.fstat(file.fileno()))
-            self.check_unchanged()
+            self._check_unchanged(file)
 
     def fingerprint(self) -> str:
-        """Return a digest of the header, and of samples of the data of each tensor."""
-        tensors = sorted(map(self.tensor, self.names), key=lambda tensor: tensor.offset)
-        count = max(2, min(64, _SAMPLES // max(1, len(tensors))))
+        """Return a digest of the header, and of samples of the data of each tensor.
+
+        The digest of a file of at most `_SMALL` bytes is one of all bytes.
+        """
+        if self._fingerprint is None:
+            with self.opened() as file:
+                self._fingerprint = self._sample(file)
+        return self._fingerprint
+
+    def _extents(self) -> list[tuple[int, int]]:
+        """Return where the data of each tensor start in the file, and their bytes."""
+        return [(one.offset, one.nbytes) for one in map(self.tensor, self.names)]
+
+    def _sample(self, file: IO[bytes]) -> str:
+        size, extents = self.status.st_size, sorted(self._extents())
+        spots = [(0, size)]
+        if size > _SMALL and extents:
+            end = max([start + nbytes for start, nbytes in extents])
+            spots = [(0, extents[0][0]), (end, min(size - end, _SMALL))]
+            count = max(2, min(64, _SAMPLES // len(extents)))
+            for start, nbytes in extents:
+                last = max(0, nbytes - _SAMPLE)
+                starts = {start + last * i // (count - 1) for i in range(count)}
+                spots += [(one, min(_SAMPLE, nbytes)) for one in sorted(starts)]
         import hashlib  # takes 3 ms
 
         digest = hashlib.sha256()
-        with self.opened() as file:
-            digest.update(file.read(tensors[0].offset if tensors else -1))
-            for tensor in tensors:
-                last = max(0, tensor.nbytes - _SAMPLE)
-                for start in sorted({last * i // (count - 1) for i in range(count)}):
-                    file.seek(tensor.offset + start)
-                    digest.update(file.read(min(_SAMPLE, tensor.nbytes)))
+        for start, nbytes in spots:
+            file.seek(start)
+            digest.update(file.read(nbytes))
         return digest.hexdigest()
 
     @abstractmethod
@@ -360,6 +377,5 @@ def refusal(path: Path, suffix: str, error: Exception) -> SplitError:
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
-    """Return what changes if a file is replaced or written to, even if its mtime is restored."""
-    times = status.st_mtime_ns, status.st_ctime_ns
-    return status.st_dev, status.st_ino, status.st_size, *times
+    """Return what changes if a file is replaced or written to."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

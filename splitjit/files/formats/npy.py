@@ -7,6 +7,7 @@ import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -14,8 +15,8 @@ from numpy.lib import format as npy
 from splitjit.files.formats.base import FileWriter, Metadata, PlainWriter, Tensor, TensorFile
 from splitjit.files.staging import Staged
 
-HEAD = 1 << 16
-"""Bytes that are read for a header. NumPy refuses headers above 10 000 bytes."""
+_MOST = 10_000
+"""The most bytes of a header that NumPy reads, unless told to trust the file. It writes more."""
 
 
 class Npy(TensorFile):
@@ -27,7 +28,7 @@ class Npy(TensorFile):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         with open(path, "rb") as file:
-            self._tensor = parse_header("", file.read(HEAD), os.fstat(file.fileno()).st_size)
+            self._tensor = read_header("", file, os.fstat(file.fileno()).st_size)
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of the only tensor."""
@@ -39,15 +40,15 @@ class Npy(TensorFile):
         return PlainWriter(file, make_header(tensor), tensor.nbytes)
 
 
-def parse_header(name: str, head: bytes, size: int) -> Tensor:
-    """Parse the header of a .npy file, or of a member of an .npz file.
+def read_header(name: str, file: IO[bytes], size: int) -> Tensor:
+    """Read the header of a .npy file, or of a member of an .npz file.
 
     Parameters
     ----------
     name : str
         Name of the tensor to return.
-    head : bytes
-        The first bytes of the file.
+    file : file object
+        The file, at its start.
     size : int
         Size of the whole file in bytes.
 
@@ -61,7 +62,12 @@ def parse_header(name: str, head: bytes, size: int) -> Tensor:
         Of any class, if these bytes are not a header of an array of plain data, or if
         NumPy could not read the header of a part.
     """
-    tensor = _parse(name, head)
+    start = file.read(12)
+    length = int.from_bytes(start[8 : 10 if start[6:7] == b"\1" else 12], "little")
+    if length > _MOST:
+        rest = f"np.load refuses more than {_MOST}, unless max_header_size allows them"
+        raise ValueError(f"Header info length ({length}) is large: {rest}")
+    tensor = _parse(name, start + file.read(length))
     if tensor.offset + tensor.nbytes > size:
         announced = f"{tensor.offset} bytes of header and {tensor.nbytes} bytes of data"
         raise ValueError(f"truncated: {announced} do not fit in {size} bytes")

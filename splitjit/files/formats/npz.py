@@ -21,7 +21,7 @@ from splitjit.files.formats.base import (
     fill,
     refusal,
 )
-from splitjit.files.formats.npy import HEAD, Npy, make_header, parse_header
+from splitjit.files.formats.npy import Npy, make_header, read_header
 from splitjit.files.staging import Staged
 
 if TYPE_CHECKING:
@@ -46,11 +46,10 @@ class Npz(TensorFile):
                     raise ValueError(f"two members are named {name!r}")
                 self._infos[name] = info
                 with archive.open(info) as member:
-                    head = member.read(HEAD)
-                try:
-                    self._tensors[name] = parse_header(name, head, info.file_size)
-                except Exception as error:  # `tensor` raises it if this member is to be split
-                    self._tensors[name] = error
+                    try:
+                        self._tensors[name] = read_header(name, member, info.file_size)
+                    except Exception as error:  # `tensor` raises it if this member is to be split
+                        self._tensors[name] = error
         self.names = self.data_order = tuple(self._infos)
         self.compressed = any(info.compress_type for info in self._infos.values())
 
@@ -65,12 +64,9 @@ class Npz(TensorFile):
         """Describe a whole member, .npy header included, as bytes."""
         return Tensor(name, (self._infos[name].file_size,), "bytes", 8)
 
-    def fingerprint(self) -> str:
-        """Return a digest of the names, the sizes and the checksums of all members."""
-        import hashlib
-
-        infos = [(one.filename, one.file_size, one.CRC) for one in self._infos.values()]
-        return hashlib.sha256(repr(infos).encode()).hexdigest()
+    def _extents(self) -> list[tuple[int, int]]:
+        """Return where the members lie. The directory with their checksums follows them."""
+        return [(one.header_offset, one.compress_size) for one in self._infos.values()]
 
     def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
         """Open the archive, and yield the data of each tensor."""
@@ -82,7 +78,7 @@ class Npz(TensorFile):
                     member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
                     yield Source(self._read(member, tensor.nbytes))
                     try:  # the checksum is checked at the end of the member
-                        while member.read(HEAD):
+                        while member.read(TILE):
                             pass
                     except zipfile.BadZipFile as error:
                         raise SplitError("split", str(self.path), f"damaged: {error}") from error
