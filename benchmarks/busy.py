@@ -14,8 +14,17 @@ if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import harness
-from benchmarks.contenders import BEFORE, CORES, OURS, Case
-from benchmarks.harness import busy_programs, in_turns, say, table, time_text, together
+from benchmarks.contenders import BEFORE, CORES, OURS, PEERS, Case
+from benchmarks.harness import (
+    RANKED,
+    busy_programs,
+    in_turns,
+    ranked,
+    say,
+    table,
+    time_text,
+    together,
+)
 
 RIVALS = ("splitjit, one thread", "NumPy, slices", "NumPy, split")
 """The goals compare with the best of these."""
@@ -116,11 +125,14 @@ def compare(results: list[dict], contender: str = OURS) -> list[dict]:
 def tables(results: list[dict]) -> str:
     """Return the times, and the comparison with the rivals, as Markdown."""
     situations = [name for name in SITUATIONS if any(r["situation"] == name for r in results)]
-    rows: dict[tuple[str, ...], dict[str, str]] = {}
-    for r in results:
-        cells = rows.setdefault((r["size"], r["outputs"], r["contender"]), {})
-        cells[r["situation"]] = f"{time_text(r['mean'])} ({time_text(r['p99'])})"
-    times = [[*key, *map(cells.get, situations)] for key, cells in rows.items()]
+    sections = []
+    for situation in situations:
+        cases: dict[str, list[dict]] = {}
+        for r in results:
+            if r["situation"] == situation:
+                cases.setdefault(f"{r['size']}, {r['outputs']}", []).append(r)
+        rows = [[case, *_ranked(found)] for case, found in cases.items()]
+        sections += [f"### {situation.capitalize()}", table(["split", *RANKED], rows)]
 
     comparisons = []
     for name, situation in product((OURS, BEFORE), situations):
@@ -131,14 +143,16 @@ def tables(results: list[dict]) -> str:
             least, p99 = f"{worst['throughput']:.2f} ({case})", max(c["p99"] for c in found)
             comparisons.append([name, situation, mean, least, p99])
     head = ["contender", "situation", "throughput, mean", "throughput, least", "p99, most"]
-    return "\n\n".join(
-        [
-            "Mean time of a split, and in parentheses its 99th percentile:",
-            table(["size", "outputs", "contender", *situations], times),
-            "Relative to the best of one thread and NumPy in each case:",
-            table(head, comparisons),
-        ]
-    )
+    text = "Mean time of a split, and in parentheses its 99th percentile:"
+    rivals = "Relative to the best of one thread and NumPy in each case:"
+    return "\n\n".join([text, *sections, "### All situations", rivals, table(head, comparisons)])
+
+
+def _ranked(found: list[dict]) -> list[str]:
+    """Return the cells of a case."""
+    seconds = {r["contender"]: r["mean"] for r in found}
+    texts = {r["contender"]: f"{time_text(r['mean'])} ({time_text(r['p99'])})" for r in found}
+    return ranked(seconds, [*PEERS, "NumPy, split"], **texts)
 
 
 def main() -> None:

@@ -197,6 +197,15 @@ def _bind(case, x, out, threads):
     return lambda: into(x)
 
 
+def _unstack(case, x, out, threads):
+    import splitjit
+
+    if out is None or {*case.sizes} != {1}:
+        raise NotImplementedError("needs outputs, and parts of length 1")
+    planes = [part.squeeze(case.axis) for part in out]
+    return lambda: splitjit.numpy.unstack(x, axis=case.axis, out=planes) and out
+
+
 # ---- peers ----------------------------------------------------------------------------
 
 
@@ -376,6 +385,7 @@ PREPARE = {
     "splitjit, plan": _plan,
     "splitjit, plan, warm": _warm(_plan),
     "splitjit, bind": _bind,
+    "splitjit, unstack": _unstack,
     "numpy": _numpy,
     "NumPy, split": _numpy,
     "NumPy, slices": _slices,

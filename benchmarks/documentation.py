@@ -31,7 +31,8 @@ STEPS = {  # minutes on two cores, the command, and what --quick adds
     "landscape": (12, "map --total 64K 1M 16M 64M", "--rounds 1 --parts 2 16 --run 1 64 1K"),
 }
 NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
-NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "opencv": "OpenCV"}
+PLANES = (OURS, "opencv", NUMPY, "splitjit, unstack", "splitjit, bind")
+"""The contenders that the page about planes compares."""
 
 
 class Measured:
@@ -64,36 +65,50 @@ def cost(found: Measured) -> str:
     """Return README's table of costs, with the fastest time of each row in bold."""
     rows = []
     for title, *keys in CASES["readme"]["rows"]:
-        if not keys:
-            rows.append([f"**{title}**", *[""] * 5])
-        for key, seconds in found.cases.items() if keys else ():
+        for key, seconds in found.cases.items():
             if all(map(str.startswith, key, keys)):
                 limits = [seconds[n] for n in LIMIT if n in seconds and "fresh" not in title]
                 rows.append([title, *_times(seconds), time_text(min(limits)) if limits else ""])
-    head = ["split", OURS, "`np.split`, copied", "by hand", "fastest other library", "limit"]
+    head = ["split", OURS, "NumPy, by hand", "fastest other library", "limit"]
     return harness.table(head, rows)
 
 
 def _times(seconds: dict[str, float]) -> list[str]:
     others = [name for name in report.PEERS[2:] if name in seconds]
-    names = [OURS, "numpy" if "numpy" in seconds else "NumPy, split", NUMPY]
-    names += [min(others, key=seconds.__getitem__)] if others else []
+    names = [OURS, NUMPY, *([min(others, key=seconds.__getitem__)] if others else [])]
     cells = [time_text(seconds[name]) for name in names]
     fastest = min(range(len(names)), key=lambda i: seconds[names[i]])
     cells[fastest] = f"**{cells[fastest]}**"
-    return [*cells[:3], f"{NAMES.get(names[3], names[3])} {cells[3]}" if others else ""]
+    return [*cells[:2], f"{harness.NAMES.get(names[2], names[2])} {cells[2]}" if others else ""]
 
 
 def lost(found: Measured) -> str:
     """Return the cases in which a peer is faster than splitjit, as Markdown."""
     peers, rows = {*report.PEERS, "NumPy, split"}, []
-    for key, seconds in found.cases.items():
-        best = min(peers & seconds.keys(), key=seconds.__getitem__)
-        if seconds[best] < seconds[OURS]:
-            times = time_text(seconds[OURS]), time_text(seconds[best])
-            rows.append([*key, times[0], best, times[1], seconds[best] / seconds[OURS]])
-    head = ["measured by", "in", "case", OURS, "fastest peer", "its time", "over ours"]
+    for (tool, place, case), seconds in found.cases.items():
+        shown = {name: seconds[name] for name in seconds if name in {OURS, *peers}}
+        times = harness.ranked(shown, peers)[:-1]
+        if times[-1].startswith("**"):
+            rows.append([case, f"{tool}, {place}", *times])
+    head = ["case", "measured by", *harness.RANKED[:-1]]
     return f"{len(rows)} of {len(found.cases)} cases:\n\n{harness.table(head, rows)}"
+
+
+def frames(found: Measured) -> str:
+    """Return the splits of frames into planes, as Markdown."""
+    rows = []
+    for group, results in found.report.items():
+        for result in results:
+            shape, _, rule = result.case.partition(" uint8, axis 2 → ")
+            if rule == "3x1":
+                shown = {name: s for name, s in result.seconds.items() if name in PLANES}
+                outputs = "fresh" if report.GROUPS[group].fresh else "`out=`"
+                *times, others = harness.ranked(shown, ["opencv"])
+                rows.append(
+                    (result.nbytes, outputs, [shape, outputs, times[0], *times[2:], others])
+                )
+    head = ["frame, uint8", "planes", OURS, "`cv2.split`", "over ours", "the others"]
+    return harness.table(head, [row for *_, row in sorted(rows, key=lambda row: row[:2])])
 
 
 def ratios(found: Measured) -> dict[str, list[float]]:
@@ -150,10 +165,12 @@ def filled(text: str, **made: str) -> str:
 def pages(found: Measured) -> dict[Path, str]:
     """Return the pages that have figures, with the measured ones."""
     date, _, processor = found.machine.split(f", {harness.THREADS} threads")[0].split(", ", 2)
-    when = f"Median times of one call on {date}, on {found.cores} cores of {processor} (commit "
-    when += f"{found.commit}); less is better. From *Beside one busy program* on, rows show means."
+    when = f"on {date}, on {found.cores} cores of {processor} (commit {found.commit})"
+    times = f"Median times of one call {when}; in the last two rows, mean times. Less is better."
+    planes = f"Median times of one call {when}:"
     made = {
-        "README.md": {"when": textwrap.fill(when, 100), "times": cost(found)},
+        "README.md": {"when": textwrap.fill(times, 100), "times": cost(found)},
+        "docs/howto/planes.md": {"frames": f"{textwrap.fill(planes, 100)}\n\n{frames(found)}"},
         "docs/performance.md": {},
         "docs/results.md": {
             "machine": found.machine,

@@ -22,19 +22,21 @@ import json
 import os
 import platform
 import random
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 if not __package__:  # run as a worker, or from a script
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.contenders import BEFORE, CORES, Call, Case, allocate, model_of, verified
+from benchmarks.contenders import BEFORE, CORES, OURS, Call, Case, allocate, model_of, verified
 
 ROOT = Path(__file__).resolve().parents[1]
 THREADS = 2
@@ -325,14 +327,53 @@ def finish(options: argparse.Namespace, machine: str, report: str, data: dict) -
         options.json.write_text(json.dumps(known | data, indent=1) + "\n", encoding="utf-8")
 
 
+NAMES = {
+    "numpy": "`np.split`",
+    "NumPy, split": "`np.split`",
+    "NumPy, slices": "NumPy's slices",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "opencv": "OpenCV",
+    "splitjit, one thread": "splitjit on one thread",
+    "splitjit, unstack": "`unstack`",
+    "splitjit, bind": "a binding",
+}
+"""What tables call a contender."""
+RANKED = [OURS, "fastest peer", "its time", "over ours", "the others"]
+"""The columns that `ranked` fills."""
+NUMBER = re.compile(r"\W*\d[\d.]*( (ns|µs|ms|s|B|[kKMG]B))?( \([^()]*\))?\W*|-|")
+
+
+def ranked(seconds: dict[str, float], peers: Iterable[str], **texts: str) -> list[str]:
+    """Return splitjit's time, its fastest peer and the ratio of both, and the other contenders.
+
+    ``texts`` replaces the times of contenders. A ratio below 1, a loss, is bold.
+    """
+    shown = {name: time_text(time) for name, time in seconds.items()} | texts
+    best = min(seconds.keys() & {*peers}, key=seconds.__getitem__, default=None)
+    best = best if OURS in seconds else None
+    others = sorted(seconds.keys() - {OURS, best}, key=seconds.__getitem__)
+    rest = ", ".join(f"{NAMES.get(name, name)} {shown[name]}" for name in others)
+    if best is None:
+        return [shown.get(OURS, "-"), "-", "-", "-", rest]
+    ratio = f"{seconds[best] / seconds[OURS]:.2f}"
+    ratio = f"**{ratio}**" if seconds[best] < seconds[OURS] else ratio
+    return [shown[OURS], NAMES.get(best, best), shown[best], ratio, rest]
+
+
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a Markdown table; numbers have two digits after the point, and None is a dash."""
+    """Return a Markdown table; numbers have two digits after the point, and None is a dash.
+
+    Columns of numbers are aligned right, all others left.
+    """
 
     def written(cell: object) -> str:
         return f"{cell:.2f}" if isinstance(cell, float) else "-" if cell is None else str(cell)
 
-    head = list(head)
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *[map(written, row) for row in rows]]
+    head, lines = list(head), [[*map(written, row)] for row in rows]
+    columns = zip_longest(*lines, fillvalue="")
+    rules = ["--:" if all(map(NUMBER.fullmatch, column)) else "---" for column in columns]
+    lines = [head, [*rules, *["---"] * (len(head) - len(rules))], *lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

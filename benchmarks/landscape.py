@@ -96,11 +96,11 @@ def valleys(found: list[Found], count: int) -> str:
         ranking.sort(key=lambda f: getattr(f, name))
         missed = sum(getattr(f, name) < goal for f in ranking)
         rows = [
-            [OUTPUTS[f.cell.outputs], f.cell.case, size(f.cell.total), f.share, f.ratio]
+            [f.cell.case, OUTPUTS[f.cell.outputs], size(f.cell.total), f.share, f.ratio]
             for f in ranking[:count]
         ]
         lines += [f"Lowest {title}; {missed} of {len(ranking)} cells are below {goal}:"]
-        lines += [harness.table(["outputs", "case", "size", "share", "NumPy / ours"], rows)]
+        lines += [harness.table(["case", "outputs", "size", "share", "NumPy / ours"], rows)]
     return "\n\n".join(lines)
 
 

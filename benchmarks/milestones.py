@@ -1,22 +1,38 @@
-"""Measure the milestones of the project with asv, and draw them: the steps of docs/history.md."""
+"""Measure the milestones of the project with asv, and show them on the page docs/history.md.
+
+``--measure`` measures everything in one go: the history at all milestones, and all suites at the
+newest ones. The results replace those in benchmarks/results only if they are complete.
+"""
 
 import argparse
+import datetime
+import importlib
+import inspect
 import json
 import math
+import pkgutil
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import harness
+from benchmarks import harness, suites
+from benchmarks.documentation import filled
 from benchmarks.harness import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 CHART = ROOT / "docs" / "charts" / "history.svg"
+PAGE = ROOT / "docs" / "history.md"
+NEWEST = 3
+"""How many milestones run all suites, so that each graph of asv's pages has a line."""
+MINUTES = {"History": 0.6, ".": 5.0}
+"""Minutes that a milestone takes on two cores, by the regular expression of its benchmarks."""
 RATIO, LIMIT, PROCESS = "track_time_over_numpy", "track_time_over_limit", "track_process"
 
 Values = dict[str, list[float]]  # by case or number: one value a milestone, NaN if it has none
@@ -28,21 +44,54 @@ def milestones() -> dict[str, str]:
     return dict(line.split(" ", 1) for line in lines)
 
 
-def measure(machine: str, complete: int) -> None:
-    """Measure the history of all milestones, and all suites at the last ones; keep the results."""
+def measure(machine: str) -> None:
+    """Measure the history of all milestones, and all suites at the newest; keep the results."""
     made = ROOT / ".asv" / "results"
     shutil.rmtree(made, ignore_errors=True)
     asv = [sys.executable, "-m", "asv"]
     subprocess.run([*asv, "machine", "--yes", "--machine", machine], cwd=ROOT, check=True)
     commits = [*milestones()]
+    runs = {"History": commits[:-NEWEST], ".": commits[-NEWEST:]}
+    minutes = sum(MINUTES[name] * len(chosen) for name, chosen in runs.items())
+    harness.say(f"{len(commits)} milestones: about {minutes:.0f} minutes")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "commits")
-        for suites, chosen in {"History": commits, "^(?!history)": commits[-complete:]}.items():
+        for benchmarks, chosen in runs.items():
             file.write_text("\n".join(chosen) + "\n")
-            run = [*asv, "run", "--machine", machine, "--bench", suites, f"HASHFILE:{file}"]
+            run = [*asv, "run", "--machine", machine, "--bench", benchmarks, f"HASHFILE:{file}"]
             subprocess.run(run, cwd=ROOT, check=True)
+    if missing := gaps(made):
+        raise SystemExit("\n".join([f"{made} is incomplete, so nothing was replaced:", *missing]))
     shutil.rmtree(RESULTS)
     shutil.copytree(made, RESULTS)
+
+
+def suite_versions() -> dict[str, str]:
+    """Return the version of each benchmark of the suites, by the name that asv gives it."""
+    found = {}
+    for module in pkgutil.iter_modules(suites.__path__):
+        imported = importlib.import_module(f"{suites.__name__}.{module.name}")
+        for name, suite in inspect.getmembers(imported, inspect.isclass):
+            for track in dir(suite) if suite.__module__ == imported.__name__ else ():
+                if re.match("(time|timeraw|track|peakmem)_", track):
+                    version = getattr(getattr(suite, track), "version", None) or suite.version
+                    found[f"{module.name}.{name}.{track}"] = version
+    return found
+
+
+def gaps(results: Path = RESULTS) -> list[str]:
+    """Return the benchmarks of which a milestone lacks a value; only the newest need all suites."""
+    missing = []
+    for i, commit in enumerate(reversed(milestones())):
+        files = list(results.glob(f"*/{commit[:8]}-*.json"))
+        found = json.loads(files[0].read_text("utf-8"))["results"] if files else {}
+        for name, version in suite_versions().items():
+            values, _, measured = found.get(name, (None, None, None))[:3]
+            if (i < NEWEST or name.startswith("history.")) and (
+                not values or measured != version or any(v is None or v != v for v in values)
+            ):
+                missing.append(f"{commit[:8]} {name}")
+    return missing
 
 
 def history(track: str) -> Values:
@@ -59,6 +108,42 @@ def history(track: str) -> Values:
         values = found.get_result_value(name, benchmark["params"]) if found else [None] * len(names)
         columns.append([math.nan if value is None else value for value in values])
     return {case: [column[i] for column in columns] for i, case in enumerate(names)}
+
+
+def facts() -> dict[str, float]:
+    """Return the figures of docs/history.md, by the words that follow them in a sentence."""
+    many = history(RATIO)["10000 into 10000, fresh"]
+    peak = history(PROCESS)["peak memory of parts over the array"]
+    return {
+        "of NumPy's time at milestone 18": many[17],
+        "times NumPy's time at milestone 19": many[18],
+        "times at the newest milestone": many[-1],
+        "times the array at milestone 18": peak[17],
+        "times the array at the newest milestone": peak[-1],
+    }
+
+
+def where() -> str:
+    """Return when, where and with what the newest milestone was measured, as a sentence."""
+    (file,) = RESULTS.glob(f"*/{[*milestones()][-1][:8]}-*.json")
+    found = json.loads(file.read_text("utf-8"))
+    values = found["results"][f"history.History.{RATIO}"]
+    began = values[found["result_columns"].index("started_at")] / 1000
+    day, of = datetime.datetime.fromtimestamp(began, datetime.UTC).date(), found["params"]
+    text = f"asv measured the milestones on {day} on {of['num_cpu']} cores of {of['cpu']}, with "
+    text += f"Python {of['python']}, Numba {of['numba']} and NumPy {of['numpy']}."
+    return textwrap.fill(text, 100)
+
+
+def written(text: str) -> str:
+    """Return docs/history.md with the figures of the results, whatever its line breaks."""
+    text = filled(text, where=where())
+    for words, value in facts().items():
+        following = words.replace(" ", r"\s+")
+        text, count = re.subn(rf"[\d.]+(?=\s+{following}\b)", f"{value:.2f}", text)
+        if count != 1:
+            raise ValueError(f"{count} sentences of {PAGE.name} say: {words}")
+    return text
 
 
 def draw():
@@ -93,16 +178,16 @@ def draw():
 
 
 def main() -> None:
-    """Measure if asked to, and write the two files of the picture."""
+    """Measure if asked to; write the two files of the picture, and the figures of the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("file", type=Path, nargs="?", default=CHART, help="FILE-light.svg and FILE-dark.svg")
     add("--measure", metavar="MACHINE", help="first measure all, on a machine that gets this name")
-    add("--complete", type=int, default=3, help="milestones that run all suites, from the last on")
     options = parser.parse_args()
     if options.measure:
-        measure(options.measure, options.complete)
+        measure(options.measure)
     harness.save(draw, options.file)
+    PAGE.write_text(written(PAGE.read_text("utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

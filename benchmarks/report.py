@@ -17,7 +17,10 @@ QUICK_BYTES = 40_000_000  # --quick skips larger cases
 
 @dataclass(frozen=True)
 class Group:
-    """Cases with common goals: for the ratio to the best peer, and for the share of the limit."""
+    """Cases with common goals: for the ratio to the best peer, and for the share of the limit.
+
+    ``more`` are contenders besides splitjit, its peers and the limit.
+    """
 
     title: str
     cases: tuple[Case, ...]
@@ -25,6 +28,7 @@ class Group:
     each: float | None = None
     mean: float | None = None
     share: float | None = None
+    more: tuple[str, ...] = ()
 
 
 GROUPS = {
@@ -85,7 +89,7 @@ class Result:
 Results = dict[str, list[Result]]  # by the name of a group, or the title of a sweep
 
 
-def run(cases: Sequence[Case], fresh: bool, quick: bool) -> list[Result]:
+def run(cases: Sequence[Case], fresh: bool, quick: bool, more: Sequence[str] = ()) -> list[Result]:
     """Time the cases one by one; each frees its memory before the next starts."""
     results = []
     for case in cases:
@@ -93,7 +97,7 @@ def run(cases: Sequence[Case], fresh: bool, quick: bool) -> list[Result]:
             continue
         harness.say(case)
         rounds = 3 if quick else 9 if case.nbytes > QUICK_BYTES else 15
-        calls = prepared(case, fresh, (OURS, *PEERS, *LIMIT), harness.THREADS)
+        calls = prepared(case, fresh, (OURS, *more, *PEERS, *LIMIT), harness.THREADS)
         seconds = harness.measure(calls, rounds)
         results.append(Result(str(case), case.nbytes, seconds))
     return results
@@ -115,14 +119,15 @@ def scale(counts: Sequence[int], rounds: int) -> Results:
 
 def tables(results: Results) -> str:
     """Return a table for each group that has results, and its summary, as Markdown."""
-    head = ["case", "size", OURS, *PEERS, "limit", "best peer / ours", "share of limit"]
+    head = ["case", *harness.RANKED[:-1], "limit", "share of limit", harness.RANKED[-1]]
     sections = []
     for name, group in GROUPS.items():
         rows = []
         for result in results.get(name, ()):
-            times = [*(result.seconds.get(who) for who in (OURS, *PEERS)), result.limit]
-            shown = [_size(result.nbytes), *map(harness.time_text, times)]
-            rows.append([result.case, *shown, _verdict(result, group), result.share])
+            seconds = {who: s for who, s in result.seconds.items() if who not in LIMIT}
+            *times, others = harness.ranked(seconds, PEERS)
+            limit = harness.time_text(result.limit)
+            rows.append([result.case, *times, limit, result.share, others])
         if rows:
             summary = _summary(group, results[name])
             sections += [f"## {group.title}", harness.table(head, rows), summary]
@@ -139,20 +144,6 @@ def threads_table(results: Results, counts: Sequence[int]) -> str:
         for speed in [r.speed(OURS)]
     ]
     return f"## Threads, `out=`\n\n{harness.table(head, rows)}"
-
-
-def _size(nbytes: int) -> str:
-    for unit, scale in (("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.4g} {unit}"
-    return f"{nbytes} B"
-
-
-def _verdict(result: Result, group: Group) -> str:
-    ratio = f"{result.ratio:.2f}"
-    if result.ratio < 1:
-        return f"**{ratio} loss** to {result.best_peer}"
-    return f"{ratio}, below goal" if result.ratio < (group.each or 0) else ratio
 
 
 def _summary(group: Group, results: list[Result]) -> str:
@@ -233,7 +224,7 @@ def main() -> None:
         text = threads_table(results, counts)
     else:
         groups = {name: GROUPS[name] for name in options.group or GROUPS}
-        results = {name: run(g.cases, g.fresh, options.quick) for name, g in groups.items()}
+        results = {name: run(g.cases, g.fresh, options.quick, g.more) for name, g in groups.items()}
         text = tables(results)
         sweeps = SWEEPS if options.plot else {}
         results |= {title: run(cases, False, options.quick) for title, cases in sweeps.items()}

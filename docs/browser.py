@@ -1,8 +1,8 @@
 """Open each page of the built site in a headless browser, wide and narrow, light and dark.
 
 ``python docs/browser.py docs/_build/html [--screenshots FOLDER]`` fails if a page writes an error
-to the console, requests a file that is missing, is wider than the window, cuts off code, or has
-code in letters that are too small to read. It also tries the search and the filter of the
+to the console, requests a file that is missing, is wider than the window, cuts off code or a table,
+or has code in letters that are too small to read. It also tries the search and the filter of the
 conformance tables. It needs ``--group browser`` and Chromium: an installed one, or the one of
 ``playwright install chromium``.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, TimeoutError, sync_playwright
 
-WIDTHS = (1280, 400)
+WIDTHS = (1280, 800, 400)
 SCHEMES = ("light", "dark")
 SEARCHES = ("bfloat16", "num_splits", "set_buffer_limit", "safetensors")
 
@@ -42,7 +42,7 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-OVERFLOW = """() => [
+OVERFLOW = r"""() => [
     ...(document.documentElement.scrollWidth > innerWidth ? ["wider than the window"] : []),
     ...[...document.querySelectorAll("main :is(h1, h2, h3, p, dt)")]
         .filter(e => getComputedStyle(e).display == "block" && e.scrollWidth > e.clientWidth + 1)
@@ -53,6 +53,11 @@ OVERFLOW = """() => [
     ...[...document.querySelectorAll("main pre")]
         .filter(e => parseFloat(getComputedStyle(e).fontSize) < 10)
         .map(e => "letters too small: " + e.textContent.trim().slice(0, 40)),
+    // The tables of conformance scroll below their header, which stays.
+    ...[...document.querySelectorAll("main .pst-scrollable-table-container")]
+        .filter(e => !document.querySelector("#only-differences"))
+        .filter(e => e.scrollWidth > e.clientWidth + 1)
+        .map(e => "table cut off: " + e.textContent.trim().replace(/\s+/g, " ").slice(0, 60)),
     ...[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => "no " + i.src)]"""
 
 

@@ -21,7 +21,7 @@ author = copyright = "The splitjit developers"
 version = release = splitjit.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # with the parser of MyST pages
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -33,12 +33,14 @@ extensions = [
 ]
 highlight_language = "none"  # for code blocks that name no language
 exclude_patterns = ["_build", "_made", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+exclude_patterns += ["gallery/*.ipynb"]  # downloads of the gallery, whose pages are .rst files
 templates_path = ["_templates"]
 default_role = "autolink"  # names of public objects in docstrings become links
 nitpicky = True
 nitpick_ignore = [("py:obj", "split")]  # the parameter, or an input of a node
 nitpick_ignore_regex = [("py:.*", r"(collections|typing)\..*")]
 
+nb_execution_mode = "off"  # a test runs the notebook, and compares the outputs that it keeps
 myst_heading_anchors = 3
 myst_enable_extensions = ["attrs_inline", "colon_fence"]
 suppress_warnings = ["myst.header"]  # the pages are also read as plain files in the repository

@@ -1,4 +1,9 @@
-"""What Sphinx does for this site only: signs, bars and cards of tables, commands of examples."""
+"""What Sphinx does for this site only: pictures, signs, bars and cards of tables, commands.
+
+The pages are also read as plain files in the repository, where Sphinx's directives stand as code.
+So a page has a comment, ``<!-- on the site: FILE -->``, where the site shows a file of HTML, and a
+``<picture>`` for a chart, of which the site shows the file for the reader's color scheme.
+"""
 
 import importlib
 import inspect
@@ -15,6 +20,22 @@ import splitjit
 
 PACKAGE = Path(splitjit.__file__).parent
 SIGNS = {"✓": "agrees", "✗": "differs"}
+
+
+INSERTED = re.compile(r"<!-- on the site: (\S+) -->")
+PICTURE = re.compile(r'<picture>.*?<img src="(\S+)-light\.svg" alt="([^"]*)">\s*</picture>', re.S)
+
+
+def insert_pictures(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Turn the comments and pictures of a page into directives."""
+
+    def html(found: re.Match[str]) -> str:
+        text = Path(app.srcdir, found[1]).read_text("utf-8")
+        return f"```{{raw}} html\n{text}\n```"
+
+    text = INSERTED.sub(html, source[0])
+    image = "```{{image}} \\1-{0}.svg\n:class: only-{0}\n:alt: \\2\n```"
+    source[0] = PICTURE.sub("\n".join(map(image.format, ("light", "dark"))), text)
 
 
 def color_conformance(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -42,19 +63,36 @@ def color_conformance(app: Sphinx, doctree: nodes.document, docname: str) -> Non
 
 
 def draw_rules(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Draw a bar for each row of the table of rules; in a narrow window the rows are cards."""
+    """Draw a bar for each row of the table of rules."""
     if docname != "rules":
         return
     for table in doctree.findall(nodes.table):
         header, *rows = table.findall(nodes.row)
         column = [cell.astext() for cell in header.children].index("7 into 3 gives")
-        table["classes"].append("rules")
         for row in rows:
             cell = row.children[column]
             found = re.search(r": ([\d, ]+)$", cell.astext())
             if found:
                 sizes = [int(size) for size in found[1].split(",")]
                 cell += nodes.raw("", pictures.bar(sizes), format="html")
+
+
+def make_cards(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Let each row of a table with many columns become a card in a narrow window.
+
+    The cells get the names of their columns, which site.css shows only on cards. The tables of
+    conformance scroll instead.
+    """
+    for table in doctree.findall(nodes.table) if docname != "conformance" else ():
+        header, *rows = table.findall(nodes.row)
+        names = [cell.astext() for cell in header.children]
+        if len(names) < 4 or not [*table.findall(nodes.thead)]:
+            continue
+        table["classes"] += ["cards", "wide"] if len(names) > 4 else ["cards"]
+        for row in rows:
+            for name, cell in zip(names[1:], row.children[1:], strict=False):
+                if cell.children:
+                    cell.children[0].insert(0, nodes.inline("", name, classes=["column"]))
 
 
 def fit_drawings(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -99,8 +137,10 @@ def describe_data(
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the functions of this module."""
+    app.connect("source-read", insert_pictures)
     app.connect("doctree-resolved", color_conformance)
     app.connect("doctree-resolved", draw_rules)
+    app.connect("doctree-resolved", make_cards)
     app.connect("doctree-resolved", fit_drawings)
     app.connect("html-page-context", name_test_of_page)
     app.connect("autodoc-process-docstring", describe_data, priority=1)

@@ -175,6 +175,24 @@ def test_an_unknown_revision_is_no_alarm(capfd):
     assert "is no git revision" in capfd.readouterr().err
 
 
+# ---- tables ---------------------------------------------------------------------------
+
+
+def test_numbers_are_aligned_right_and_text_left():
+    cells = ["1.03 ms", "**166 µs**", "5 ms (10 ms)", "**0.95**", "-", ""]
+    for cell in [*cells, 0.5, 7, None, "33.55 MB"]:
+        assert harness.table(["of"], [[cell]]).splitlines()[1] == "| --: |", cell
+    for cell in ["torch 5 ms", "(6,) float32", "1.81 (4K frame, out)x", "2 processes"]:
+        assert harness.table(["of"], [["1 ms"], [cell]]).splitlines()[1] == "| --- |", cell
+
+
+def test_losses_are_bold_and_all_contenders_are_named():
+    seconds = {"splitjit": 2.0, "torch": 1.0, "numpy": 4.0, "NumPy, slices": 3.0}
+    cells = harness.ranked(seconds, ["torch", "numpy"])
+    assert cells == ["2 s", "torch", "1 s", "**0.50**", "NumPy's slices 3 s, `np.split` 4 s"]
+    assert harness.ranked({"torch": 1.0}, ["torch"])[-1] == "torch 1 s"
+
+
 # ---- busy -----------------------------------------------------------------------------
 
 
@@ -195,7 +213,12 @@ def test_the_rival_is_the_one_of_the_highest_rate():
     results.append({**results[1], "size": "50 MB", "rate": 1000})
     ratios = {"throughput": pytest.approx(0.9), "p99": pytest.approx(1 / 0.9)}
     assert busy.compare(results) == [{**key, "rival": "splitjit, one thread", **ratios}]
-    assert "| 11 MB | out | torch | 5 ms (10 ms) |" in busy.tables(results)
+    assert (
+        "### Quiet\n\n| split | splitjit | fastest peer | its time | over ours | the others |\n"
+        "| --- | --: | --- | --: | --: | --- |\n"
+        "| 11 MB, out | 11.1 ms (22.2 ms) | torch | 5 ms (10 ms) | **0.45** |"
+        " splitjit on one thread 10 ms (20 ms), NumPy's slices 16.7 ms (33.3 ms) |\n"
+    ) in busy.tables(results)
 
 
 # ---- processes ------------------------------------------------------------------------
@@ -289,7 +312,7 @@ def test_the_deepest_valley_comes_first():
     text = landscape.valleys(FOUND, 1)
     assert "1 of 9 cells are below 0.75" in text
     assert "0 of 9 cells are below 0.9" in text
-    assert text.count(f"{PIT.case} | 16 MB | 0.50 | 2.00 |") == 1
+    assert text.count(f"| {PIT.case} | into separate numpy.empty | 16 MB | 0.50 | 2.00 |") == 1
 
 
 def test_an_interrupted_survey_keeps_what_it_has(monkeypatch):
@@ -334,7 +357,7 @@ def invented(folder):
         for name, cases in groups.items()
     })  # fmt: skip
     for step, (size, outputs) in {
-        "busy": ("50 MB", "fresh"),
+        "busy": ("2.4 MB", "fresh"),
         "planes": ("4K frame", "out"),
     }.items():
         write(step, results=[
@@ -352,14 +375,11 @@ def invented(folder):
 def test_pages_are_written_from_results(tmp_path):
     found = documentation.Measured(invented(tmp_path))
     text = {page.name: text for page, text in documentation.pages(found).items()}
-    row = (
-        "(2048, 22016) float32, axis 1, into 2, `out=` | 3 ms | 6 ms | 5 ms | torch **2 ms** | 1 ms"
-    )
-    assert row in text["README.md"]
     assert (
-        "| (2160, 3840, 3) uint8 into channels, `out=` | **4 ms** | 10 ms | 8 ms |  |  |"
-        in (text["README.md"].split("**Beside one busy program**")[1])
+        "| (2048, 22016) float32 into 2, `out=` | 3 ms | 5 ms | torch **2 ms** | 1 ms |\n"
+        in text["README.md"]
     )
+    assert "beside a busy program | **4 ms** | 8 ms |  |  |\n" in text["README.md"]
     assert "2026-01-02, on 2 cores of A (R) CPU (commit abc)" in text["README.md"]
     every = " ".join(" ".join(text.values()).split())
     for words in documentation.ratios(found):
@@ -368,9 +388,10 @@ def test_pages_are_written_from_results(tmp_path):
     assert "splitjit is 2 to 2 times as fast as NumPy for pixels" in words
     assert "splitjit takes 0.5 to 0.5 times as long as NumPy's slices" in words
     assert (
-        "| report | long | (2048, 22016) float32, axis 1 → 2x11008 | 3 ms | torch | 2 ms | 0.67 |"
-        in (text["results.md"])
+        "(2048, 22016) float32, axis 1 → 2x11008 | report, long | 3 ms | torch | 2 ms | **0.67** |"
+        in text["results.md"]
     )
+    assert "| (480, 640, 3) | `out=` | 3 ms | - |" in text["planes.md"]
 
 
 def test_results_of_several_commits_are_refused(tmp_path):
@@ -396,6 +417,76 @@ def test_each_milestone_has_results_of_the_whole_history():
             current = getattr(history.History, name.rpartition(".")[2]).params[0]
             assert params[0] == [repr(param) for param in current]
             assert all(isinstance(value, float | int) for value in values), (commit, name)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the kept results are older than the suites: measure the milestones again"
+)
+def test_no_graph_of_the_newest_milestones_is_empty():
+    assert not milestones.gaps()
+
+
+def test_incomplete_results_replace_nothing(tmp_path, monkeypatch):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    monkeypatch.setattr(milestones, "ROOT", tmp_path)
+    monkeypatch.setattr(milestones, "RESULTS", kept)
+    monkeypatch.setattr(milestones, "milestones", lambda: {"a" * 40: "first", "b" * 40: "last"})
+    monkeypatch.setattr(milestones.subprocess, "run", lambda *_, **__: None)
+    with pytest.raises(SystemExit, match="bbbbbbbb split.Plan.time_plan"):
+        milestones.measure("some machine")
+    assert kept.exists()
+
+
+def test_only_the_newest_milestones_need_all_suites(tmp_path, monkeypatch):
+    versions = {"split.Plan.time_plan": "1", "history.History.track_process": "2"}
+    monkeypatch.setattr(milestones, "suite_versions", lambda: versions)
+    for i, commit in enumerate(reversed(milestones.milestones())):
+        found = {"history.History.track_process": [[1.0], [], "2"]}
+        if i < milestones.NEWEST:
+            found["split.Plan.time_plan"] = [[1.0, 2.0 if i else float("nan")], [], "1"]
+        (tmp_path / "machine").mkdir(exist_ok=True)
+        file = tmp_path / "machine" / f"{commit[:8]}-env.json"
+        file.write_text(json.dumps({"results": found}))
+    newest = [*milestones.milestones()][-1][:8]
+    assert milestones.gaps(tmp_path) == [f"{newest} split.Plan.time_plan"]
+    versions["history.History.track_process"] = "3"
+    assert len(milestones.gaps(tmp_path)) == 1 + len(milestones.milestones())
+
+
+def test_the_suites_are_those_that_asv_finds():
+    known = json.loads((milestones.RESULTS / "benchmarks.json").read_text("utf-8"))
+    assert set(milestones.suite_versions()) == set(known) - {"version"}
+
+
+def test_the_page_of_the_history_shows_the_results():
+    text = milestones.PAGE.read_text("utf-8")
+    assert milestones.written(text) == text
+    rows = re.findall(r"^\| (\d+) \| (\w{7}) \|", text, re.M)
+    assert rows == [(str(i), c[:7]) for i, c in enumerate(milestones.milestones(), 1)]
+
+
+def test_the_results_agree_with_the_page_of_the_history():
+    """What docs/history.md says without figures."""
+    found = milestones.facts()
+    assert found["times at the newest milestone"] > found["of NumPy's time at milestone 18"]
+    before = found["times the array at milestone 18"]
+    assert found["times the array at the newest milestone"] > before
+    token = milestones.history(milestones.RATIO)["QKV of 1 token, out"]
+    assert token[11] > 0.8 * token[10]
+    assert token[13] < 0.8 * token[10]
+
+
+def test_a_first_call_that_compiles_nothing_is_an_error(monkeypatch):
+    monkeypatch.setattr(history, "PROCESSES", {"first call ever, seconds": "print(0.001)"})
+    with pytest.raises(RuntimeError, match="compiled nothing"):
+        history._in_processes()
+
+
+@pytest.mark.long
+def test_the_first_call_ever_compiles():
+    seconds = history._in_processes()
+    assert seconds["first call ever, seconds"] > 5 * seconds["first call, cached, seconds"]
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")

@@ -115,6 +115,17 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
 
+def test_readme_links_pages_that_read_well_as_plain_files():
+    """The readme is read in the repository, where directives of Sphinx stand as code."""
+    for link in re.findall(r"\]\(([^()\s#]+\.md)\)", PAGES[0].read_text("utf-8")):
+        directives = re.findall(r"^ *(?:`{3,}|:{3,})\{.*", (ROOT / link).read_text("utf-8"), re.M)
+        assert not directives, link
+
+
+def test_readme_is_short():
+    assert len(PAGES[0].read_text("utf-8").splitlines()) <= 150
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_pages_name_exist(page):
     text = page.read_text("utf-8")
@@ -139,12 +150,6 @@ def figures(text):
     ]
 
 
-def measured():
-    """Return the times of the page of results."""
-    text = (ROOT / "docs" / "results.md").read_text("utf-8")
-    return [(seconds, error) for _, seconds, error in figures(text)]
-
-
 MEASURED = ROOT / "docs" / "measured"
 
 
@@ -160,7 +165,8 @@ MEASURED = ROOT / "docs" / "measured"
 def test_figures_are_those_of_the_results(page, in_tables):
     lines = (ROOT / page).read_text("utf-8").splitlines()
     text = "\n".join(line for line in lines if line.startswith("| ") == in_tables)
-    shown, known = figures(text), measured()
+    results = (ROOT / "docs" / "results.md").read_text("utf-8")
+    shown, known = figures(text), [known[1:] for known in figures(results)]
     assert shown or page == "docs/index.md"
     for figure, seconds, error in shown:
         assert any(abs(seconds - time) <= 1.001 * max(error, more) for time, more in known), figure

@@ -72,3 +72,11 @@ def test_model_of_onnx_takes_the_place_of_an_exported_one(tmp_path):
 
 def test_none_is_left_out():
     assert {script.stem for script in EXAMPLES.glob("*.py")} == set(SAYS)
+
+
+def test_the_notebook_shows_what_it_prints():
+    for package in ("nbclient", "ipykernel", "matplotlib", "torch"):
+        pytest.importorskip(package)
+    command = [sys.executable, EXAMPLES.parent / "docs" / "notebook.py"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert result.returncode == 0, result.stderr
