@@ -156,6 +156,7 @@ for name, arguments in {
     "info": ["info"],
     "check": ["check"],
     "warmup": ["warmup"],
+    "cache": ["cache"],
     "completion": ["completion"],
 }.items():
     command = [sys.executable, "-m", "splitjit", *arguments, "--help"]

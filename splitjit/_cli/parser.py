@@ -146,6 +146,12 @@ COMMANDS = {
         "then compiles nothing; NUMBA_CACHE_DIR says where the cache is.",
         None,
     ),
+    "cache": (
+        "print where the compiled kernels are, or remove them",
+        "Print the folders that may hold compiled kernels, and how many bytes they take. Kernels "
+        "are compiled again when they are next needed.",
+        None,
+    ),
     "completion": (
         "print the script by which a shell completes this command",
         "Print the script by which a shell completes the command splitjit. It needs the package "
@@ -177,6 +183,8 @@ OPTIONS = {
         "check: --json": "print one JSON object, for other programs",
         "warmup: --check": """
             exit with status 1 if a kernel was not in the cache, and had to be compiled""",
+        "cache: --clear": "remove the kernels of all versions of splitjit from these folders",
+        "cache: --json": "print JSON, for other programs",
         "completion: shell": "the shell",
         "split: paths FILE": "a file to split, or an index or a folder",
         "join reshard: paths PART": "a part: a file, or the folder of a rank",
