@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from _thread import allocate_lock, get_ident, start_new_thread
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -25,24 +26,28 @@ def import_apart(imports: Callable[[], T]) -> T:
     """
     import threading
 
-    is_main = threading.current_thread() is threading.main_thread()
+    is_main = get_ident() == threading.main_thread().ident
     # The other thread would wait forever for a lock that this thread holds.
     if not is_main or is_inside_import() or interrupts_numba():
         return _import(imports)
     outcome: list[tuple[Any, BaseException | None]] = []
+    done = allocate_lock()
+    done.acquire()
 
     def work() -> None:
         try:
             outcome.append((_import(imports), None))
         except BaseException as error:
             outcome.append((None, error))
+        finally:
+            done.release()
 
-    thread = threading.Thread(target=work, name="splitjit imports")
     try:
-        thread.start()
+        # A `threading.Thread` takes locks that a signal handler may have found taken.
+        start_new_thread(work, ())
     except RuntimeError:  # the system allows no more threads, or Python is shutting down
         return _import(imports)
-    thread.join()
+    done.acquire()
     result, error = outcome[0]
     if error is not None:
         raise error
