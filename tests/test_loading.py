@@ -268,6 +268,33 @@ assert not messages.warnings
     run(tmp_path, IMPORTS + code, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
 
 
+@needs_signals
+def test_ctrl_c_does_not_break_the_import_of_llvmlite(tmp_path):
+    code = """
+import os, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Finder:
+    def find_spec(name, *_):
+        if name == "llvmlite.binding.ffi":
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(20):
+                time.sleep(0.001)
+
+sys.meta_path.insert(0, Finder)
+try:
+    check(np.ones((1024, 6144), np.float32), 3)
+except KeyboardInterrupt:
+    names = ("llvmlite", "llvmlite.binding")
+    assert all(map(is_imported, names)), "the import was interrupted"
+else:
+    sys.exit("the interrupt is lost")
+check(np.ones((1024, 6144), np.float32), 3)
+assert LOADER._loaded
+"""
+    run(tmp_path, IMPORTS + code)
+
+
 def test_an_import_in_a_program_that_is_imported(tmp_path):
     """Another thread would wait for the program, which waits for that thread."""
     (tmp_path / "program.py").write_text(

@@ -160,6 +160,7 @@ class _Loader:
         self, name: str, symbols: Mapping[str, int], wait: bool, has_lock: bool = False
     ) -> dict[str, int]:
         began = time.monotonic()
+        _llvm()  # first, because the names of object files depend on it
         code = object_files.read(name)
         if code is not None:
             try:
@@ -201,15 +202,19 @@ def _compiler() -> Callable[[str], bytes]:
     return compile_kernel
 
 
+@functools.cache
 def _llvm() -> Any:
-    import llvmlite.binding
+    def imported() -> Any:
+        import llvmlite.binding
 
-    return llvmlite.binding
+        return llvmlite.binding
+
+    return import_apart(imported)
 
 
 def _link(name: str, code: bytes, symbols: Mapping[str, int]) -> dict[str, int]:
     """Link an object into this process for good."""
-    llvm = import_apart(_llvm)
+    llvm = _llvm()
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for symbol, address in {**python_functions(), **symbols}.items():
         library.import_symbol(symbol, address)
@@ -221,8 +226,7 @@ def _link(name: str, code: bytes, symbols: Mapping[str, int]) -> dict[str, int]:
 
 @functools.cache
 def _linker() -> Any:
-    import llvmlite.binding as llvm
-
+    llvm = _llvm()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
