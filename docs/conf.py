@@ -158,6 +158,7 @@ for name, arguments in {
     "info": ["info"],
     "check": ["check"],
     "warmup": ["warmup"],
+    "cache": ["cache"],
     "completion": ["completion"],
 }.items():
     command = [sys.executable, "-m", "splitjit", *arguments, "--help"]

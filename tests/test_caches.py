@@ -1,19 +1,25 @@
 """For any state of the cache, a process runs kernels of this source for this processor, or none."""
 
-import importlib
+import importlib.util
+import json
 import os
+import platform
 import random
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import splitjit
+from splitjit._cli.main import main
+from splitjit._cli.report import amount
 from splitjit._copy import cache_folder, compiled, loading, object_files, recipe, threads
-from splitjit._kernels import table
+from splitjit._kernels import table, target
 from tests.conftest import needs_kernels, take
 from tests.processes import finish, run, start
 
@@ -104,6 +110,20 @@ def test_numpy_copies_while_another_process_compiles(split, build, tmp_path):
     assert split()._loaded
     assert build == ["copy"]
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("ahead", [2, 3600])
+def test_a_mark_from_the_future_blocks_nothing(ahead, split, build, tmp_path):
+    """A file server's clock may be ahead of this machine's."""
+    split()
+    (kernel,) = files_in(tmp_path, "copy-*.o")
+    kernel.unlink()
+    mark = kernel.with_name(f"{kernel.name}.compiling")
+    mark.touch()
+    os.utime(mark, (time.time() + ahead,) * 2)
+    build.clear()
+    assert split()._loaded
+    assert build == ["copy"]
 
 
 def flipped(data):
@@ -232,17 +252,146 @@ CHANGES = {
         lambda: type("Features", (dict,), {"flatten": lambda self: "-avx2"})(),
     ),
     "system": ("sys.platform", "plan9"),
+    "numba": ("importlib.util.find_spec", lambda name: another_numba),
 }
+
+another_numba = importlib.util.spec_from_loader("numba", None, origin="")
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_versions_and_processors_share_no_file(change, monkeypatch):
+def test_versions_and_processors_share_no_file(change, tmp_path, monkeypatch):
     """Machines of a cluster, and several versions of Python, may share one cache folder."""
+    (tmp_path / "_version.py").write_text("another version")  # which shares this llvmlite
+    another_numba.origin = str(tmp_path / "__init__.py")
     digest = object_files._digest.__wrapped__
     before = digest()
     assert digest() == before
     monkeypatch.setattr(*CHANGES[change])
     assert digest() != before
+    assert digest().partition("-")[0] == before.partition("-")[0]  # of the same source
+
+
+# ---- settings of Numba -------------------------------------------------------------------
+
+OTHER_TARGETS = [
+    ("NUMBA_CPU_NAME", "generic"),
+    ("NUMBA_CPU_FEATURES", "-avx"),
+    ("NUMBA_CPU_FEATURES", "+sse2"),
+    ("NUMBA_ENABLE_AVX", "0"),
+]
+OTHER_CODE = {
+    # settings of Numba that would change the code of kernels
+    "BOUNDSCHECK": "1",
+    "DEBUGINFO": "1",
+    "DEBUG_ARRAY_OPT_RUNTIME": "1",
+    "DEBUG_JIT": "1",
+    "DEBUG_NRT": "1",
+    "EXTEND_VARIABLE_LIFETIMES": "1",
+    "LLVM_REFPRUNE_FLAGS": "",
+    "LLVM_REFPRUNE_PASS": "0",
+    "LOOP_VECTORIZE": "0",
+    "OPT": "0",
+    "SLP_VECTORIZE": "1",
+}
+
+COMPILE = """
+import hashlib
+from splitjit._copy import object_files
+from splitjit._copy.loading import LOADER
+
+functions = LOADER.load("copy", wait=True)
+assert functions and LOADER.compiled == COMPILED, LOADER.compiled
+print(hashlib.sha256(object_files.read("copy")).hexdigest(), file=open("digest", "a"))
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="features of x86")
+@pytest.mark.parametrize(("name", "value"), OTHER_TARGETS)
+def test_other_targets_have_other_names(name, value, monkeypatch):
+    """Else a process of another setting would die of SIGILL."""
+    digest = object_files._digest.__wrapped__
+    before = digest()
+    monkeypatch.setenv(name, value)
+    assert digest() != before
+    assert object_files.remove(older=True) == {}  # other processes may use these files
+
+
+def test_features_that_a_virtual_machine_lacks_are_never_used(monkeypatch):
+    """LLVM would expect them of the processor's name: a znver4 without AVX-512 exists."""
+    from llvmlite import binding
+
+    lacks = binding.FeatureMap(avx512f=False, avx2=True, rtm=False)
+    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: lacks)
+    monkeypatch.setenv("NUMBA_CPU_FEATURES", "+sse2")
+    assert target.processor() == (binding.get_host_cpu_name(), "-avx512f,-rtm,+sse2")
+    monkeypatch.setenv("NUMBA_CPU_NAME", "haswell")
+    assert target.processor() == ("haswell", "+sse2")
+    monkeypatch.delenv("NUMBA_CPU_FEATURES")
+    monkeypatch.setenv("NUMBA_ENABLE_AVX", "0")
+    assert target.processor() == ("haswell", "-avx2,-avx512f,-rtm")
+
+
+def test_code_for_a_generic_processor_runs_on_each_of_its_kind(monkeypatch):
+    digest = object_files._digest.__wrapped__
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    before = digest()
+    monkeypatch.setattr(*CHANGES["processor"])
+    monkeypatch.setattr(*CHANGES["features"])
+    assert digest() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "value"), OTHER_TARGETS[:2])
+def test_processes_of_other_targets_share_no_kernel(name, value, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for setting, compiled_now in [({name: value}, ["copy"]), ({}, ["copy"]), ({name: value}, [])]:
+        run(tmp_path, COMPILE.replace("COMPILED", repr(compiled_now)), **cache, **setting)
+    its, ours, again = (tmp_path / "digest").read_text().split()
+    assert its != ours
+    assert its == again
+    code = SPLIT + "assert LOADER._loaded and 'copy' not in LOADER.compiled"
+    run(tmp_path, code, **cache, **{name: value})
+
+
+def settings_of_code():
+    together = {f"NUMBA_{name}": value for name, value in OTHER_CODE.items()}
+    yield pytest.param(together, id="all")
+    for name in ("OPT", "DEBUGINFO"):
+        yield pytest.param({f"NUMBA_{name}": OTHER_CODE[name]}, id=name, marks=pytest.mark.slow)
+    for name in OTHER_CODE:
+        if name not in ("OPT", "DEBUGINFO"):
+            setting = {f"NUMBA_{name}": OTHER_CODE[name]}
+            yield pytest.param(setting, id=name, marks=pytest.mark.long)
+
+
+def compiled_under(folder, **settings):
+    """Return the digest of a kernel that a new process compiles."""
+    code = COMPILE.replace("COMPILED", "['copy']")
+    run(folder, code, NUMBA_CACHE_DIR=str(folder / "cache"), **settings)
+    return (folder / "digest").read_text()
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    return compiled_under(tmp_path_factory.mktemp("usual"))
+
+
+@pytest.mark.parametrize("setting", [*settings_of_code()])
+def test_settings_of_the_compiler_do_not_change_kernels(setting, usual, tmp_path):
+    """With NUMBA_OPT=0 of one process, all others were four times as slow."""
+    assert compiled_under(tmp_path, **setting) == usual
+
+
+def test_our_settings_end_with_the_compilation(monkeypatch):
+    compiling = importlib.import_module("splitjit._kernels.compiling")
+    config = compiling.config
+    config.reload_config()  # other tests have changed the environment
+    monkeypatch.setattr(config, "OPT", type(config.OPT)(0))
+    before = dict(vars(config))
+    with compiling._own_settings():
+        assert config.OPT == 3
+    assert {name: vars(config)[name] for name in before} == before
+    assert {*OTHER_CODE} - {"DEBUGINFO"} == {*compiling._SETTINGS} - {"DEBUGINFO_DEFAULT"}
 
 
 def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, monkeypatch):
@@ -270,20 +419,96 @@ def test_a_frozen_application_has_no_source(split, tmp_path, monkeypatch):
     monkeypatch.setattr(object_files, "_digest", object_files._digest.__wrapped__)
     assert split().compiled
     assert not split().compiled
+    assert not (tmp_path / "missing").exists()
     assert len(files_in(tmp_path / "splitjit")) == 2
 
 
-def test_the_cache_folder(tmp_path, monkeypatch):
+def test_the_cache_folders(tmp_path, monkeypatch):
     source, user = tmp_path / "source", tmp_path / "user"
     source.mkdir()
     monkeypatch.setattr(cache_folder, "SOURCE", str(source))
     monkeypatch.setattr(cache_folder, "user_cache", lambda: str(user))
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
-    assert cache_folder.folder() == str(source / "__pycache__")
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert cache_folder.folder() == str(user / "splitjit")
+    assert cache_folder.folders() == [str(source / "__pycache__"), str(user / "splitjit")]
+    source.rmdir()
+    assert cache_folder.folders() == [str(user / "splitjit")]
+    monkeypatch.setattr(cache_folder, "user_cache", lambda: "~/.cache")  # of a user without home
+    assert cache_folder.folders() == []
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert cache_folder.folder() == str(tmp_path / "splitjit")
+    assert cache_folder.folders() == [str(tmp_path / "splitjit")]
+
+
+def test_no_cache_folder(split, monkeypatch):
+    monkeypatch.setattr(cache_folder, "folders", list)
+    assert split().compiled
+    assert object_files.path("copy") == object_files.file_name("copy")
+
+
+def test_kernels_are_read_from_each_folder_and_written_to_the_first_writable_one(
+    split, build, tmp_path, monkeypatch
+):
+    folders = [tmp_path / name for name in ("not a folder", "first", "second")]
+    folders[0].touch()
+    monkeypatch.setattr(cache_folder, "folders", lambda: [str(folder) for folder in folders])
+    split()
+    assert len(files_in(folders[1])) == 2
+    folders[1].rename(folders[2])
+    build.clear()
+    assert split()._loaded
+    assert not build
+    (kernel,) = files_in(folders[2], "copy-*.o")
+    folders[1].mkdir()
+    (folders[1] / kernel.name).write_bytes(b"damaged")
+    assert split()._loaded
+    assert not build
+    kernel.unlink()
+    kernel.with_name(f"{kernel.name}.compiling").touch()  # by another process, in any folder
+    assert not split()._loaded
+    assert not build
+
+
+ELSEWHERE = {
+    # It may read all files, because Python may be in root's home.
+    "another user": [
+        *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
+        *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"),
+    ],
+    "read-only mount": [
+        *("unshare", "--mount", "sh", "-c"),
+        'mount --bind -o ro "$HOME" "$HOME" && exec "$0" "$@"',
+    ],
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_an_image_that_root_has_made(where, objects, monkeypatch):
+    """As docs/howto/first_call.md says. The process that runs it cannot write anywhere."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with tempfile.TemporaryDirectory() as made:  # pytest's own folder is private
+        Path(made).chmod(0o755)
+        monkeypatch.setenv("HOME", made)
+        source = Path(splitjit.__file__).parent
+        package = shutil.copytree(source, Path(made) / source.name)
+        monkeypatch.setattr(cache_folder, "SOURCE", str(package / "_kernels"))
+        for name in table.KERNELS:
+            object_files.write(name, objects[name])
+        assert len(files_in(package, f"-{object_files._digest()}.o")) == len(table.KERNELS)
+        code = f"""
+import os, sys
+sys.path.insert(0, {made!r})
+{SPLIT}
+assert splitjit.__file__.startswith({made!r}) and not os.access({made!r}, os.W_OK)
+assert LOADER._loaded and not LOADER.compiled and "numba" not in sys.modules
+"""
+        if shutil.which(ELSEWHERE[where][0]) is None:
+            pytest.skip("needs util-linux")
+        if subprocess.run([*ELSEWHERE[where], "true"], capture_output=True, check=False).returncode:
+            pytest.skip("root is not allowed to do this here")
+        command = [*ELSEWHERE[where], sys.executable, "-c", code]
+        ended = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+        assert not ended.returncode, ended.stderr
 
 
 def test_no_place_for_a_cache(split, build, tmp_path):
@@ -335,6 +560,61 @@ def test_an_older_cache_is_removed(tmp_path, monkeypatch):
     assert files_in(tmp_path) == sorted(kept)
 
 
+def test_objects_of_older_versions_are_removed(objects, tmp_path, monkeypatch):
+    """Not those for other processors, nor those of processes that are writing just now."""
+    folder = tmp_path / "splitjit"
+    folder.mkdir()
+    source = object_files._digest().partition("-")[0]
+    other = "0123456789abcdef"
+    older = [
+        f"copy-{other}01234567.o",
+        f"copy-{other}-{other}.o",
+        f"parallel-{other}-{other}.o.compiling",
+        f"copy-{source}-{other}.o.{other}",
+    ]
+    kept = [
+        f"copy-{source}-{other}.o",
+        f"entry-{source}-{other}.o.{other}",
+        *("copy-0123.o", "copy.o", f"copy-{other}-{other}.npy", f"Copy-{other}-{other}.o"),
+    ]
+    for name in older + kept:
+        (folder / name).touch()
+    os.utime(folder / older[-1], (0, 0))  # its process was killed
+    (folder / f"copy-{other}-{source}.o").mkdir()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    splitjit.warmup()
+    assert {file.name for file in files_in(folder)} == {*kept}
+
+
+def test_the_command_cache(objects, tmp_path, monkeypatch, capsys):
+    for name in table.KERNELS:
+        target = tmp_path / "splitjit" / object_files.file_name(name)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(object_files.path(name), target)
+    (tmp_path / "splitjit" / "notes.txt").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    nbytes = sum(file.stat().st_size for file in files_in(tmp_path))
+    row = {"path": str(tmp_path / "splitjit"), "files": len(table.KERNELS), "bytes": nbytes}
+    assert main(["cache", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"cleared": False, "folders": [row]}
+    assert main(["cache", "--clear"]) == 0
+    said = capsys.readouterr().out
+    assert said == f"{row['path']}: removed {row['files']} files, {amount(nbytes)}\n"
+    assert [file.name for file in files_in(tmp_path)] == ["notes.txt"]
+    assert main(["cache"]) == 0
+    assert capsys.readouterr().out == f"{row['path']}: 0 files, 0 bytes\n"
+
+
+def test_the_command_warmup_speaks_of_the_first_time_only_then(build, capsys, monkeypatch):
+    monkeypatch.setattr(splitjit, "warmup", lambda: None)
+    for name in table.KERNELS:
+        assert main(["warmup"]) == 0
+        assert "the first time" in capsys.readouterr().err
+        object_files.write(name, b"object")
+    assert main(["warmup"]) == 0
+    assert capsys.readouterr().err.endswith(": loading the kernels\n")
+
+
 def warmup_check(folder):
     """Run ``splitjit warmup --check``; return its status, and what it says of each kernel."""
     command = [sys.executable, "-m", "splitjit", "warmup", "--check"]
@@ -348,8 +628,8 @@ def warmup_check(folder):
 def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
     folder = tmp_path / "splitjit"
     folder.mkdir()
-    for file in Path(cache_folder.folder()).glob(f"*-{object_files._digest()}.o"):
-        shutil.copy(file, folder)
+    for name in table.KERNELS:
+        shutil.copy(object_files.path(name), folder)
     whole = dict.fromkeys(table.KERNELS, "whole")
     assert warmup_check(tmp_path) == (0, whole)
     (file,) = folder.glob("overload-*")

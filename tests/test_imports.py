@@ -36,7 +36,7 @@ _inputs.tensors
 _inputs.adapt
 _copy.events
 _copy.addresses _copy.overlap _copy.frames _copy.builtins _copy.cores _copy.structs
-_copy.cache_folder
+_copy.cache_folder _copy.imports
 _copy.object_files
 _copy.loading
 _copy.crossovers

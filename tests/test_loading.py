@@ -145,6 +145,174 @@ assert threads.THREADS.patience == threads._PATIENCE
     run(tmp_path, IMPORTS + CORES + code)
 
 
+# ---- what fails --------------------------------------------------------------------------
+
+LOGGED = """
+import logging
+from splitjit._copy import loading
+from splitjit._kernels.table import LOOPS
+
+class Messages(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.warnings = []
+
+    def emit(self, record):
+        if record.levelno >= logging.WARNING:
+            self.warnings.append(record.getMessage())
+
+messages = Messages()
+logging.getLogger("splitjit").addHandler(messages)
+large = np.ones((1024, 6144), np.float32)
+tries, compiler = [], loading._compiler
+
+def count():
+    tries.append(1)
+    return compiler()
+
+loading._compiler = count
+
+def split_often():
+    for _ in range(5):
+        check(large, 3)
+        time.sleep(2 * loading._RETRY_AFTER)
+"""
+
+FAILURES = {
+    # what is wrong with Numba: what the log says
+    "raise ImportError('Numba needs NumPy 2.2 or less')": "Numba needs NumPy 2.2 or less",
+    "raise AttributeError('no dtype')": "no dtype",
+    "raise RuntimeError('no compiler')": "no compiler",
+}
+
+
+@pytest.mark.parametrize("code", FAILURES)
+def test_a_numba_that_cannot_be_imported_is_tried_once(code, tmp_path):
+    """Each try took 6 ms, every 10 ms."""
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba" / "__init__.py").write_text(code)
+    test = f"""
+import time
+sys.path.insert(0, "")
+{LOGGED}
+split_often()
+assert len(tries) == 1 and any(map(LOADER.has_failed, LOOPS)), len(tries)
+(said,) = messages.warnings
+assert {FAILURES[code]!r} in said and "Numba 0.61 to " in said, said
+"""
+    run(tmp_path, IMPORTS + test, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+
+
+def test_a_numba_that_another_thread_is_importing_is_tried_again(tmp_path):
+    """Python lets both threads go on if each waits for a module of the other."""
+    (tmp_path / "yaml.py").write_text("""
+import __main__
+__main__.began.set()
+__main__.end.wait()
+raise ImportError
+""")
+    test = f"""
+import threading, time
+{LOGGED}
+def fail():
+    tries.append(1)
+    raise AttributeError("partially initialized module 'numba' has no attribute 'core'")
+
+loading._compiler = fail
+began, end = threading.Event(), threading.Event()
+other = threading.Thread(target=lambda: __import__("numba"), daemon=True)
+other.start()
+began.wait()
+split_often()
+assert len(tries) > 2 and not any(map(LOADER.has_failed, LOOPS))
+assert not messages.warnings
+end.set()
+other.join()
+split_often()
+assert any(map(LOADER.has_failed, LOOPS)) and messages.warnings  # nobody else is to blame now
+"""
+    run(tmp_path, IMPORTS + test, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+
+
+# Parts of the real one are compiled by Cython, and refuse to be imported again.
+YAML = """
+import os, signal, sys, time
+if hasattr(sys, "has_yaml"):
+    raise ImportError("yaml cannot be imported again")
+sys.has_yaml = True
+os.kill(os.getpid(), signal.SIGINT)
+for _ in range(100):
+    time.sleep(0.001)
+"""
+
+
+@needs_signals
+def test_ctrl_c_does_not_break_the_import_of_numba(tmp_path):
+    """It interrupts the split, and later splits can compile their kernels."""
+    (tmp_path / "yaml.py").write_text(YAML)
+    code = f"""
+import signal, time
+sys.path.insert(0, "")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+{LOGGED}
+try:
+    check(large, 3)
+except KeyboardInterrupt:
+    pass
+else:
+    sys.exit("the interrupt is lost")
+import numba, yaml
+from splitjit._kernels import build
+assert not messages.warnings
+"""
+    run(tmp_path, IMPORTS + code, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+
+
+@needs_signals
+def test_ctrl_c_does_not_break_the_import_of_llvmlite(tmp_path):
+    code = """
+import os, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Finder:
+    def find_spec(name, *_):
+        if name == "llvmlite.binding.ffi":
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(20):
+                time.sleep(0.001)
+
+sys.meta_path.insert(0, Finder)
+try:
+    check(np.ones((1024, 6144), np.float32), 3)
+except KeyboardInterrupt:
+    names = ("llvmlite", "llvmlite.binding")
+    assert all(map(is_imported, names)), "the import was interrupted"
+else:
+    sys.exit("the interrupt is lost")
+check(np.ones((1024, 6144), np.float32), 3)
+assert LOADER._loaded
+"""
+    run(tmp_path, IMPORTS + code)
+
+
+def test_an_import_in_a_program_that_is_imported(tmp_path):
+    """Another thread would wait for the program, which waits for that thread."""
+    (tmp_path / "program.py").write_text(
+        IMPORTS
+        + """
+class Finder:
+    def find_spec(name, *_):
+        if name == "numba":
+            import program
+
+sys.meta_path.insert(0, Finder)
+check(np.ones((1024, 6144), np.float32), 3)
+assert LOADER.compiled
+"""
+    )
+    run(tmp_path, "import program", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+
+
 @pytest.mark.parametrize("package", ["numba.core", "elsewhere"])
 def test_a_kernel_that_fails_inside_of_an_interrupted_numba_is_tried_again(package, tmp_path):
     code = f"""

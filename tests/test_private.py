@@ -6,16 +6,24 @@ uses it, and what happens without it.
 
 import ast
 import importlib
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 import llvmlite.binding
 import numba
 import numpy as np
 import pytest
+from numba import types
+from numba.core.datamodel import default_manager, models
 
 import splitjit
+from splitjit import _njit
+from splitjit._copy import loading, structs
+from splitjit._kernels import fit
 from splitjit._kernels.table import NUMBA_FUNCTIONS
+from tests.processes import run
 
 
 def attribute(path):
@@ -27,66 +35,14 @@ def attribute(path):
     return found
 
 
-CGUTILS = (
-    *("alloca_once", "alloca_once_value", "for_range", "for_range_slice"),
-    *("get_or_insert_function", "pack_array", "raw_memcpy", "unpack_tuple", "voidptr_t"),
-)
-CODEGEN = (
-    *("AOTCodeLibrary.finalize", "AOTCodeLibrary._optimize_final_module"),
-    *("AOTCPUCodegen._customize_tm_options", "JITCPUCodegen._customize_tm_features"),
-    *("JITCPUCodegen._get_host_cpu_features", "JITCPUCodegen._get_host_cpu_name"),
-)
 SYMBOLS = {name for name in NUMBA_FUNCTIONS if not name.startswith("numba_gil")}
 MAY_DIFFER = np.intp(0).nbytes != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 PRIVATE = {
     # what it is: (who uses it, what happens without it, whether it is there)
-    "numba.core.codegen": (
-        "_kernels.compiling", "NumPy copies",
-        lambda: all(attribute(f"numba.core.codegen:{name}") for name in CODEGEN),
-    ),
-    "numba.core.compiler_lock.global_compiler_lock": (
-        "_kernels.compiling", "NumPy copies",
-        lambda: attribute("numba.core.compiler_lock:global_compiler_lock.__enter__"),
-    ),
-    "numba.core.dispatcher.Dispatcher": (
-        "_kernels.compiling", "NumPy copies",
-        lambda: attribute("numba.core.dispatcher:Dispatcher.add_overload")
-        and attribute("numba.core.dispatcher:Dispatcher.get_call_template"),
-    ),
-    "numba.core.registry": (
-        "_kernels.compiling", "NumPy copies",
-        lambda: attribute("numba.core.registry:cpu_target.target_context").subtarget
-        and attribute("numba.core.registry:CPUTarget"),
-    ),
-    "numba.core.runtime.rtsys.library": (
-        "_kernels.compiling", "NumPy copies",
-        lambda: "library" in vars(type(attribute("numba.core.runtime:rtsys"))),
-    ),
     "numba._helperlib.c_helpers": (
         "_copy.threads", "one thread copies",
         lambda: attribute("numba._helperlib:c_helpers")["gil_ensure"],
-    ),
-    "numba.core.cgutils": (
-        "_kernels", "splits raise an error",
-        lambda: all(attribute(f"numba.core.cgutils:{name}") for name in CGUTILS),
-    ),
-    "numba.core.errors": (
-        "_kernels.llvm, _njit", "splits raise an error",
-        lambda: attribute("numba.core.errors:RequireLiteralValue")
-        and attribute("numba.core.errors:TypingError"),
-    ),
-    "numba.cpython.listobj.ListInstance": (
-        "_njit.calls", "compiled code of users cannot split",
-        lambda: attribute("numba.cpython.listobj:ListInstance.allocate")
-        and attribute("numba.cpython.listobj:ListInstance.data"),
-    ),
-    "the environment of compiled code": (
-        "_njit.calls", "compiled code of users cannot split",
-        lambda: hasattr(
-            attribute("numba.core.registry:cpu_target").target_context, "environment"
-        )
-        and isinstance(attribute("numba.core.environment:Environment")({}).consts, list),
     ),
     "an OSError while cached code is loaded": (
         "_njit.functions", "code of users that is older than splitjit must be deleted",
@@ -120,16 +76,114 @@ def test_it_is_there(name):
     assert is_there(), f"{name}, which {user} uses, is gone: {otherwise}"
 
 
+def owner_of(path):
+    """Return the object that has the last name of a path, and the name."""
+    *parents, name = path.partition(":")[2].split(".")
+    found = attribute(".".join([path.partition(":")[0] + ":", *parents]).replace(":.", ":"))
+    classes = found.__mro__ if isinstance(found, type) else type(found).__mro__
+    if name not in vars(found):
+        found = next(kind for kind in classes if name in vars(kind))
+    return found, name
+
+
+@pytest.mark.parametrize("path", fit.NAMES)
+def test_a_numba_without_a_name_does_not_fit(path, monkeypatch):
+    fit.check()
+    monkeypatch.delattr(*owner_of(path))
+    with pytest.raises(ImportError, match=f"has no {path}"):
+        fit.check()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        lambda fields: [*fields[:2], fields[3], fields[2], *fields[4:]],  # in another order
+        lambda fields: [*fields[:4], ("flags", types.int64), *fields[4:]],
+        lambda fields: [fields[0], ("parent", types.int32), *fields[2:]],
+        lambda fields: [*fields[:5], ("shape", types.UniTuple(types.int32, 3)), fields[6]],
+    ],
+)
+def test_a_numba_with_another_struct_of_arrays_does_not_fit(fields, monkeypatch):
+    model = default_manager.lookup(types.Array(types.int32, 3, "A"))
+    pairs = [*zip(model._fields, model._members, strict=True)]
+    other = models.StructModel(default_manager, model.fe_type, fields(pairs))
+    monkeypatch.setattr(type(default_manager), "lookup", lambda manager, kind: other)
+    with pytest.raises(ImportError, match="another struct of arrays"):
+        fit.check()
+
+
+def test_a_numba_with_other_environments_does_not_fit(monkeypatch):
+    monkeypatch.setattr("numba.core.environment.Environment", lambda globals: object())
+    with pytest.raises(ImportError, match="other environments"):
+        fit.check()
+
+
+MISFIT = """
+import logging, os, sys
+import numba
+import numpy as np
+import splitjit
+from numba.core import cgutils
+from splitjit._copy.loading import LOADER
+
+class Messages(logging.Handler):
+    def emit(self, record):
+        if record.levelno >= logging.WARNING:
+            said.append(record.getMessage())
+
+said = []
+logging.getLogger("splitjit").addHandler(Messages())
+del cgutils.raw_memcpy
+x = np.arange(2**22).reshape(1024, -1)
+for _ in range(3):
+    for order in "CF":
+        parts = splitjit.split(np.asarray(x, order=order), num_splits=4, axis=1)
+        assert all(map(np.array_equal, parts, np.split(x, 4, 1)))
+assert not LOADER._loaded and not LOADER.compiled and not os.path.exists("cache")
+(message,) = said
+assert "Numba 0.61 to " in message and "raw_memcpy" in message, message
+"""
+
+
+def test_numpy_copies_beside_a_numba_that_does_not_fit(tmp_path):
+    """One warning names the releases that work, and nothing is compiled or linked."""
+    run(tmp_path, MISFIT, NUMBA_CACHE_DIR="cache")
+
+
+def test_compiled_code_beside_a_numba_that_does_not_fit(monkeypatch, caplog):
+    monkeypatch.setattr(fit, "NAMES", ("numba.core.cgutils:no_such_function",))
+    monkeypatch.setattr("splitjit._njit.functions.register", lambda: pytest.fail("registered"))
+    monkeypatch.setattr(loading.LOADER, "_not_before", {})
+    _njit.init()
+    _njit.init()
+    (record,) = caplog.records
+    assert "no_such_function" in record.getMessage()
+    assert record.getMessage().endswith(structs.WORKS_WITH)
+
+
+def test_arrays_that_do_not_fit_are_logged_once(monkeypatch, caplog):
+    structs._warn.cache_clear()
+    monkeypatch.setattr(structs, "READS_ARRAYS", False)
+    assert not structs.can_read_arrays()
+    assert not structs.can_read_arrays()
+    (record,) = caplog.records
+    assert record.name == "splitjit"
+    assert f"NumPy {np.__version__}, so small splits take longer" in record.getMessage()
+    assert "CPython 3.11 to " in record.getMessage()
+
+
+def test_the_releases_that_work():
+    metadata = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    oldest = re.search(r"Numba ([\d.]+) to ", structs.WORKS_WITH)[1]
+    assert f"numba>={oldest}" in metadata["project"]["dependencies"]
+    assert f"CPython {metadata['project']['requires-python'][2:]} to" in structs.WORKS_WITH
+
+
 def test_the_table_has_all_private_parts_of_numba():
     """Also the functions of `cgutils`, each by its name."""
-    listed = {*PRIVATE, *(f"numba.core.cgutils.{name}" for name in CGUTILS)}
-    listed |= {f"numba.core.codegen.{name.partition('.')[0]}" for name in CODEGEN}
-    listed |= {
-        *("numba.core.registry.CPUTarget", "numba.core.registry.cpu_target"),
-        "numba.core.runtime.rtsys",
-        "numba.core.errors.RequireLiteralValue",
-        "numba.core.errors.TypingError",
-    }
+    listed = {*PRIVATE, *(path.split(".__")[0].replace(":", ".") for path in fit.NAMES)}
+    listed |= {".".join(name.split(".")[:4]) for name in listed}
+    listed |= {"numba.core.cgutils", "numba.core.config"}
     used = set()
     for path in Path(splitjit.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

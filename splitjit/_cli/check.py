@@ -24,7 +24,7 @@ import numpy as np
 
 import splitjit
 from splitjit._cli.lines import print_json, say
-from splitjit._copy import cache_folder, cores
+from splitjit._copy import cores, object_files
 from splitjit._copy.addresses import address_of
 from splitjit._copy.compiled import Compiled
 from splitjit._copy.loading import LOADER, never_compiles
@@ -339,8 +339,9 @@ def _time_first_use() -> dict[str, str]:
     started = time.perf_counter()
     splitjit.warmup()
     seconds = time.perf_counter() - started
+    cache = os.path.dirname(object_files.path("copy")) or "none"
     origin = f"compiled {', '.join(LOADER.compiled)}" if LOADER.compiled else "from the cache"
-    return {"kernels": f"{seconds:.2f} s, {origin}", "kernel cache": cache_folder.folder()}
+    return {"kernels": f"{seconds:.2f} s, {origin}", "kernel cache": cache}
 
 
 def _environment() -> tuple[dict[str, str], dict[int, float]]:

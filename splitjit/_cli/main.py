@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -14,14 +13,8 @@ from typing import Any, NoReturn
 import splitjit
 from splitjit._cli.lines import say, sentence
 from splitjit._cli.parser import make_parser
-from splitjit._copy.loading import never_compiles
 
 _FILE = Path(splitjit.__file__)
-
-_LOADING = (
-    "loading the kernels; the first time on this machine, splitjit compiles this version of them, "
-    "which takes 5 to 10 s on a quiet machine"
-)
 
 _CHECKING = (
     "then splitting eight typical arrays, comparing each byte with NumPy's parts, and timing both "
@@ -94,7 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "check":
             return _check(arguments.json)
         if arguments.command == "warmup":
-            return _warmup(arguments.check)
+            from splitjit._cli.cache import warmup
+
+            return warmup(arguments.check)
+        if arguments.command == "cache":
+            from splitjit._cli.cache import cache
+
+            return cache(arguments.clear, arguments.json)
         if arguments.command == "completion":
             from splitjit._cli.completion import script
 
@@ -120,24 +119,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check(as_json: bool) -> int:
-    say(_LOADING)
+    from splitjit._cli.cache import announce
+
+    announce()
     say(_CHECKING)
     from splitjit._cli import check  # after the first line, since this import takes time
 
     return check.run(as_json)
-
-
-def _warmup(check: bool) -> int:
-    from splitjit._copy.object_files import read
-    from splitjit._kernels.table import KERNELS
-
-    say(_LOADING)
-    began = time.perf_counter()
-    names = [] if never_compiles() else list(KERNELS)
-    whole = {name: read(name) is not None for name in names} if check else {}
-    splitjit.warmup()
-    print(f"All kernels are loaded; this took {time.perf_counter() - began:.1f} s.")
-    for name in whole:
-        was = "whole" if whole[name] else "missing or damaged"
-        print(f"{name}: {was}{'' if whole[name] or read(name) is None else ', compiled now'}")
-    return int(not all(whole.values()))

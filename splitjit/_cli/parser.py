@@ -36,6 +36,16 @@ def _warmup(parser: argparse.ArgumentParser) -> None:
     _flag(parser, "--check", text=text)
 
 
+def _cache(parser: argparse.ArgumentParser) -> None:
+    """Print the folders that may hold compiled kernels, and how many bytes they take.
+
+    Kernels are compiled again when they are next needed.
+    """
+    text = "remove the kernels of all versions of splitjit from these folders"
+    _flag(parser, "--clear", text=text)
+    _flag(parser, "--json", text="print JSON, for other programs")
+
+
 def _completion(parser: argparse.ArgumentParser) -> None:
     """Print the script by which a shell completes the command splitjit.
 
@@ -187,6 +197,7 @@ def _info(parser: argparse.ArgumentParser) -> None:
 COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "check": (_check, "split typical arrays, compare with NumPy, print the speed"),
     "warmup": (_warmup, "compile all kernels now, for example when a container is built"),
+    "cache": (_cache, "print where the compiled kernels are, or remove them"),
     "completion": (_completion, "print the script by which a shell completes this command"),
     "split": (_split, "split the tensors in files: .npy, .npz, .safetensors"),
     "join": (_join, "join the parts of files again"),

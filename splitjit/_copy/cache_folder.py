@@ -1,4 +1,4 @@
-"""The folder for the kernels' object files."""
+"""The folders for the kernels' object files."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ SOURCE = os.path.dirname(table.__file__)
 """The folder of the kernels' source."""
 
 
-def folder() -> str:
-    """Return the cache folder.
+def folders() -> list[str]:
+    """Return the folders that may hold kernels; the first writable one gets new kernels.
 
-    Like Numba's own cache, it is in ``NUMBA_CACHE_DIR`` if that is set, else in the
-    ``__pycache__`` beside the source, else in the user's cache folder.
+    As in Numba's own cache, that is the one in ``NUMBA_CACHE_DIR`` if that is set. Otherwise,
+    they are the ``__pycache__`` beside the source, and the user's cache folder. A process reads
+    both, because root may have filled the first one for users who cannot write there.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
-        return os.path.join(chosen, "splitjit")
-    beside = os.path.join(SOURCE, "__pycache__")
-    if os.access(beside if os.path.isdir(beside) else SOURCE, os.W_OK):
-        return beside
-    return os.path.join(user_cache(), "splitjit")
+        return [os.path.join(chosen, "splitjit")]
+    beside = [os.path.join(SOURCE, "__pycache__")] if os.path.isdir(SOURCE) else []
+    users = os.path.join(user_cache(), "splitjit")
+    return beside + [users] * os.path.isabs(users)  # relative if this user has no home
 
 
 def user_cache() -> str:

@@ -100,7 +100,7 @@ class Compiled:
         if functions is None or not threads.TEAM.load():
             return False
         self._loop = functions[loop]
-        if plan._count > MOST_PARTS or not structs.READS_ARRAYS or structs.API is None:
+        if plan._count > MOST_PARTS or not structs.can_read_arrays():
             return True
         code = LOADER.load("entry")
         if code is None:

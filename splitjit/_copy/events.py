@@ -1,7 +1,4 @@
-"""Rare events, logged to ``splitjit`` at level DEBUG.
-
-This module never imports logging: if the program has not imported it, nobody is listening.
-"""
+"""Rare events, logged to ``splitjit``."""
 
 from __future__ import annotations
 
@@ -9,7 +6,17 @@ import sys
 
 
 def debug(message: str, *arguments: object) -> None:
-    """Log an event; only for events that take longer than this call."""
+    """Log an event at level DEBUG; only for events that take longer than this call.
+
+    This never imports logging: if the program has not imported it, nobody is listening.
+    """
     logging = sys.modules.get("logging")
     if logging is not None and hasattr(logging, "getLogger"):  # else it is only half imported
         logging.getLogger("splitjit").debug(message, *arguments)
+
+
+def warn(message: str, *arguments: object) -> None:
+    """Log what the user should act on; without any configuration, it goes to standard error."""
+    import logging
+
+    logging.getLogger("splitjit").warning(message, *arguments)

@@ -7,7 +7,7 @@ from _thread import get_ident  # `threading` takes 1 ms to import
 from types import FrameType
 
 _IMPORTLIB = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
-_COMPILER = ("numba", "llvmlite")
+COMPILER = ("numba", "llvmlite")
 
 
 def others_import() -> bool:
@@ -17,7 +17,7 @@ def others_import() -> bool:
     """
     here = get_ident()
     others = [frame for thread, frame in sys._current_frames().items() if thread != here]
-    return any(_is_within(frame, *_IMPORTLIB, *_COMPILER) for frame in others)
+    return any(_is_within(frame, *_IMPORTLIB, *COMPILER) for frame in others)
 
 
 def interrupts_import() -> bool:
@@ -34,9 +34,14 @@ def interrupts_import() -> bool:
     return False
 
 
+def is_inside_import() -> bool:
+    """Return whether this thread runs the code of a module, or anything that it calls."""
+    return _is_within(sys._getframe(), *_IMPORTLIB)
+
+
 def interrupts_numba() -> bool:
     """Return whether this thread is in a signal handler or finalizer that interrupts Numba."""
-    return _is_within(sys._getframe(), *_COMPILER)
+    return _is_within(sys._getframe(), *COMPILER)
 
 
 def _is_within(frame: FrameType | None, *packages: str) -> bool:

@@ -13,13 +13,15 @@ import os
 import sys
 import time
 from _thread import get_ident  # `threading` takes 1 ms to import
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from splitjit._copy import object_files
 from splitjit._copy.builtins import keep_forever, python_functions
-from splitjit._copy.events import debug
+from splitjit._copy.events import debug, warn
 from splitjit._copy.frames import interrupts_import, interrupts_numba, others_import
+from splitjit._copy.imports import import_apart, is_importing_compiler
+from splitjit._copy.structs import WORKS_WITH
 from splitjit._kernels.table import KERNELS
 
 _RETRY_AFTER = 0.01
@@ -94,7 +96,8 @@ class _Loader:
         Returns
         -------
         dict or None
-            None if the kernel cannot be loaded now, so that NumPy must copy.
+            None if the kernel cannot be loaded, so that NumPy must copy. If `has_failed`, it never
+            can; otherwise a later call tries again.
         """
         functions = self._loaded.get(name)
         if functions is not None or not self._may_try(name, wait):
@@ -109,13 +112,13 @@ class _Loader:
             if name not in self._loaded:
                 self._loaded[name] = self._load(name, symbols or {}, wait)
             return self._loaded[name]
-        except (ImportError, AttributeError, BlockingIOError) as error:  # others are busy with it
-            self._not_before[name] = time.monotonic() + _RETRY_AFTER
-            debug("the kernel %s cannot be loaded now: %r", name, error)
+        except BlockingIOError as error:  # another process compiles it, or a fork prevents it
+            self._put_off(name, error)
         except Exception as error:  # a broken compiler or disk must not fail a split
-            never = not interrupts_numba()  # an interrupted Numba works again later
-            self._not_before[name] = float("inf") if never else time.monotonic() + _RETRY_AFTER
-            debug("the kernel %s cannot be loaded: %r", name, error)
+            if is_importing_compiler() or interrupts_numba():  # it works again later
+                self._put_off(name, error)
+            else:
+                self.give_up(name, error)
         finally:
             self._loading.remove(thread)
         return None
@@ -134,6 +137,20 @@ class _Loader:
         """Return whether loading a kernel failed for good, so that only `warmup` tries again."""
         return self._not_before.get(name) == float("inf")
 
+    def give_up(self, name: str, error: Exception) -> None:
+        """Note that a kernel can never be loaded. The log says so, with the releases that work."""
+        is_first = float("inf") not in self._not_before.values()
+        self._not_before[name] = float("inf")
+        message, said = "the kernel %s cannot be loaded: %r", (name, error)
+        if is_first:  # once, although other kernels may fail for the same reason
+            warn(f"{message}; so NumPy copies, which is slower. {WORKS_WITH}", *said)
+        else:
+            debug(message, *said)
+
+    def _put_off(self, name: str, error: Exception) -> None:
+        self._not_before[name] = time.monotonic() + _RETRY_AFTER
+        debug("the kernel %s cannot be loaded now: %r", name, error)
+
     def _may_try(self, name: str, wait: bool) -> bool:
         if not self._may_load or never_compiles() or interrupts_import():
             return False
@@ -143,6 +160,7 @@ class _Loader:
         self, name: str, symbols: Mapping[str, int], wait: bool, has_lock: bool = False
     ) -> dict[str, int]:
         began = time.monotonic()
+        _llvm()  # first, because the names of object files depend on it
         code = object_files.read(name)
         if code is not None:
             try:
@@ -150,11 +168,10 @@ class _Loader:
             except RuntimeError as error:
                 debug("the cached kernel %s cannot be linked: %s", name, error)
         if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
-            raise ImportError("a forked child does not compile")
-        from splitjit._kernels.build import compile_kernel
-
+            raise BlockingIOError("a forked child does not compile")
+        compile_kernel = _compiler() if has_lock else import_apart(_compiler)
         with contextlib.nullcontext() if wait else object_files.compiling(name):
-            code = compile_kernel(name)  # type: ignore[no-untyped-call]
+            code = compile_kernel(name)
             functions = _link(name, code, symbols)
             self.compiled.append(name)
             object_files.write(name, code)
@@ -179,10 +196,25 @@ def never_compiles() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
+def _compiler() -> Callable[[str], bytes]:
+    from splitjit._kernels.build import compile_kernel
+
+    return compile_kernel
+
+
+@functools.cache
+def _llvm() -> Any:
+    def imported() -> Any:
+        import llvmlite.binding
+
+        return llvmlite.binding
+
+    return import_apart(imported)
+
+
 def _link(name: str, code: bytes, symbols: Mapping[str, int]) -> dict[str, int]:
     """Link an object into this process for good."""
-    import llvmlite.binding as llvm
-
+    llvm = _llvm()
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for symbol, address in {**python_functions(), **symbols}.items():
         library.import_symbol(symbol, address)
@@ -194,8 +226,7 @@ def _link(name: str, code: bytes, symbols: Mapping[str, int]) -> dict[str, int]:
 
 @functools.cache
 def _linker() -> Any:
-    import llvmlite.binding as llvm
-
+    llvm = _llvm()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)

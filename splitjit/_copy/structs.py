@@ -13,17 +13,25 @@ NumPy 2 read both.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import sys
 from collections.abc import Sequence
 
 import numpy as np
 
+from splitjit._copy.events import warn
 from splitjit._kernels import table
 
 _VERSION = 0x02000000  # of NumPy 2's table
 _LAST_PYTHON = (3, 15)
 """The latest version of CPython with which the tests have passed."""
+
+WORKS_WITH = (
+    f"splitjit works with CPython 3.11 to {_LAST_PYTHON[0]}.{_LAST_PYTHON[1]}, NumPy 2, and "
+    "Numba 0.61 to 0.68"
+)
+"""What the log says of versions that do not fit."""
 
 
 def _word(address: int, index: int) -> int:
@@ -88,3 +96,20 @@ READS_ARRAYS = _reads_arrays()
 
 API = _api()
 """The addresses of NumPy's C functions, or None if they may not be called."""
+
+
+def can_read_arrays() -> bool:
+    """Return whether compiled code may read and make arrays; if not, the log says so once."""
+    if READS_ARRAYS and API is not None:
+        return True
+    _warn()
+    return False
+
+
+@functools.cache
+def _warn() -> None:
+    python = ".".join(map(str, sys.version_info[:2]))
+    warn(
+        "compiled code cannot read arrays of %s %s and NumPy %s, so small splits take longer. %s",
+        *(sys.implementation.name, python, np.__version__, WORKS_WITH),
+    )

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit._copy import cache_folder, threads
+from splitjit._copy import cache_folder, object_files, threads
+from splitjit._copy.loading import LOADER
 from splitjit._copy.objects import assign_loop
 from splitjit._plan.dtypes import as_dtype
 from splitjit.errors import SplitTypeError, describe
@@ -54,6 +55,8 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         assign_loop()
     if not all(dtype.hasobject for dtype in kinds):
         threads.load_all()
+        if LOADER.load("copy") is not None:  # else a fork may have left llvmlite half imported
+            object_files.remove(older=True)
     _remove_older()
 
 

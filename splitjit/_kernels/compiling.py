@@ -8,14 +8,52 @@ once. The object exports C functions, which do not need Numba; see `splitjit._co
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 from llvmlite import ir
-from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen, JITCPUCodegen
+from numba.core import config
+from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUTarget, cpu_target
 from numba.core.runtime import rtsys
+
+from splitjit._kernels import fit
+from splitjit._kernels.target import processor
+
+fit.check()
+
+_SETTINGS = {
+    "BOUNDSCHECK": None,
+    "DEBUGINFO_DEFAULT": 0,
+    "DEBUG_ARRAY_OPT_RUNTIME": 0,
+    "DEBUG_JIT": 0,
+    "DEBUG_NRT": 0,
+    "EXTEND_VARIABLE_LIFETIMES": 0,
+    "LLVM_REFPRUNE_FLAGS": "all",
+    "LLVM_REFPRUNE_PASS": 1,
+    "LOOP_VECTORIZE": 1,
+    "OPT": type(config.OPT)(3),
+    "SLP_VECTORIZE": 0,
+}
+"""Numba's settings that change the code of kernels, and the values for which kernels are made."""
+
+
+@contextlib.contextmanager
+def _own_settings():
+    """Hide the user's settings of Numba's compiler: kernels are always the same code.
+
+    Other processes use them, too. The caller holds Numba's lock, so that no other thread compiles.
+    """
+    config.reload_config()  # or the first compilation would overwrite our values
+    names = [name for name in _SETTINGS if hasattr(config, name)]
+    before = {name: getattr(config, name) for name in names}
+    try:
+        vars(config).update({name: _SETTINGS[name] for name in names})
+        yield
+    finally:
+        vars(config).update(before)
 
 
 class _Library(AOTCodeLibrary):
@@ -65,21 +103,17 @@ def _needed_by(library, found):
 
 
 class _Codegen(AOTCPUCodegen):
-    """Position-independent code for this processor."""
+    """Position-independent code for the processor that object files are named for."""
 
     _library_class = _Library
-    _customize_tm_features = JITCPUCodegen._customize_tm_features
-    _get_host_cpu_features = JITCPUCodegen._get_host_cpu_features
 
     def __init__(self):
-        super().__init__("splitjit", "host")
-
-    def _get_host_cpu_name(self):
-        return JITCPUCodegen._get_host_cpu_name(self)
+        name, self._features = processor()
+        super().__init__("splitjit", name)
 
     def _customize_tm_options(self, options):
-        self._tm_features = self._customize_tm_features()
         super()._customize_tm_options(options)
+        options["features"] = self._tm_features = self._features
 
 
 class _Target(CPUTarget):
@@ -91,7 +125,9 @@ class _Target(CPUTarget):
 
     @functools.cached_property
     def target_context(self):
-        context = cpu_target.target_context.subtarget(_internal_codegen=_Codegen())
+        base = cpu_target.target_context  # before the lock, as other threads take both
+        with global_compiler_lock, _own_settings():
+            context = base.subtarget(_internal_codegen=_Codegen())
         context.get_executable = lambda library, fndesc, env: fndesc  # nothing runs here
         return context
 
@@ -138,8 +174,8 @@ def object_code(functions):
     -------
     bytes
     """
-    context = _Function.targetdescr.target_context  # before the lock, as other threads take both
-    with global_compiler_lock:
+    context = _Function.targetdescr.target_context
+    with global_compiler_lock, _own_settings():
         library = context.codegen().create_library("splitjit")
         for name, (signature, function) in functions.items():
             function.compile(signature.args)

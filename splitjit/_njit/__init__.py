@@ -19,6 +19,14 @@ functions.py   the table: the addresses of functions that are compiled only once
 
 def init() -> None:
     """Register the overloads with Numba, and the table of functions that they call."""
+    from splitjit._copy.loading import LOADER
+    from splitjit._kernels import fit
+
+    try:
+        fit.check()
+    except ImportError as error:
+        LOADER.give_up("overload", error)
+        return
     import splitjit._njit.overloads  # noqa: F401
     from splitjit._njit.functions import register
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import os
 
 import llvmlite.binding as llvm
 
@@ -37,8 +36,7 @@ def register():
 @functools.cache
 def version():
     """Return a number that identifies the kernels."""
-    name = os.path.basename(object_files.path("overload"))
-    digest = hashlib.sha256(name.encode()).digest()
+    digest = hashlib.sha256(object_files.file_name("overload").encode()).digest()
     return int.from_bytes(digest[:8], "little", signed=True)
 
 

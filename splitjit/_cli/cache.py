@@ -1,0 +1,61 @@
+"""The commands for the cache of compiled kernels: ``warmup`` and ``cache``."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import splitjit
+from splitjit._cli.lines import print_json, printable, say
+from splitjit._cli.report import amount
+from splitjit._copy import cache_folder, object_files
+from splitjit._copy.loading import never_compiles
+from splitjit._kernels.table import KERNELS
+
+_FIRST_TIME = (
+    "; the first time on this machine, splitjit compiles this version of them, which takes 5 to "
+    "10 s on a quiet machine"
+)
+
+
+def announce() -> dict[str, bool]:
+    """Say that kernels are loaded now; return for each kernel whether its file is whole."""
+    names = [] if never_compiles() else list(KERNELS)
+    whole = {name: object_files.read(name) is not None for name in names}
+    say(f"loading the kernels{'' if all(whole.values()) else _FIRST_TIME}")
+    return whole
+
+
+def warmup(check: bool) -> int:
+    """Load or compile all kernels; with `check`, also say which ones were missing."""
+    began = time.perf_counter()
+    whole = announce()
+    splitjit.warmup()
+    print(f"All kernels are loaded; this took {time.perf_counter() - began:.1f} s.")
+    for name in whole if check else []:
+        was = "whole" if whole[name] else "missing or damaged"
+        is_new = not whole[name] and object_files.read(name) is not None
+        print(f"{name}: {was}{', compiled now' if is_new else ''}")
+    return int(check and not all(whole.values()))
+
+
+def cache(clear: bool, as_json: bool) -> int:
+    """Print the folders of the cache and their sizes, or remove the files in them."""
+    removed = object_files.remove(older=False) if clear else {}
+    files = removed if clear else object_files.files()
+    left = object_files.files() if clear else {}
+    found = [_sum(folder, files) for folder in cache_folder.folders()]
+    if as_json:
+        print_json({"cleared": clear, "folders": found})
+    for row in [] if as_json else found:
+        what = f"{row['files']} {'file' if row['files'] == 1 else 'files'}, {amount(row['bytes'])}"
+        print(f"{printable(row['path'])}: {'removed ' if clear else ''}{what}")
+    for path in left:
+        say(f"cannot remove {path}")
+    return 2 if left else 0
+
+
+def _sum(folder: str, files: dict[str, int]) -> dict[str, Any]:
+    sizes = [size for path, size in files.items() if os.path.dirname(path) == folder]
+    return {"path": folder, "files": len(sizes), "bytes": sum(sizes)}

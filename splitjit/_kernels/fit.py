@@ -1,0 +1,87 @@
+"""Check that Numba is as the kernels, and calls in users' compiled code, expect it to be.
+
+Numba's private parts may change in any release. If one has, nothing is compiled or linked, and
+NumPy copies.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from splitjit._kernels import table
+
+NAMES = (
+    "numba.core.cgutils:alloca_once",
+    "numba.core.cgutils:alloca_once_value",
+    "numba.core.cgutils:for_range",
+    "numba.core.cgutils:for_range_slice",
+    "numba.core.cgutils:get_or_insert_function",
+    "numba.core.cgutils:pack_array",
+    "numba.core.cgutils:raw_memcpy",
+    "numba.core.cgutils:unpack_tuple",
+    "numba.core.cgutils:voidptr_t",
+    "numba.core.codegen:AOTCPUCodegen._customize_tm_options",
+    "numba.core.codegen:AOTCPUCodegen._get_host_cpu_name",
+    "numba.core.codegen:AOTCodeLibrary._optimize_final_module",
+    "numba.core.codegen:CodeLibrary.finalize",
+    "numba.core.compiler_lock:global_compiler_lock.__enter__",
+    "numba.core.config:reload_config",
+    "numba.core.datamodel:default_manager",
+    "numba.core.dispatcher:Dispatcher.add_overload",
+    "numba.core.dispatcher:Dispatcher.get_call_template",
+    "numba.core.environment:Environment",
+    "numba.core.errors:RequireLiteralValue",
+    "numba.core.errors:TypingError",
+    "numba.core.registry:CPUTarget",
+    "numba.core.registry:cpu_target",
+    "numba.core.cpu:CPUContext.environment",
+    "numba.core.cpu:CPUContext.subtarget",
+    "numba.core.runtime:rtsys.__class__.library",
+    "numba.core.runtime.context:NRTContext.decref",
+    "numba.cpython.listobj:ListInstance.allocate",
+    "numba.cpython.listobj:ListInstance.data",
+    "numba.cpython.listobj:ListInstance.size",
+)
+"""Numba's private names that splitjit uses, as ``module:attribute.attribute``."""
+
+_ARRAY = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")
+"""The fields of Numba's C struct `arystruct_t`, in the order of `table.NUMBA_MEMORY` and others."""
+
+
+def check() -> None:
+    """Raise an ImportError that says what is different in this Numba."""
+    import numba
+
+    for path in NAMES:
+        module, _, names = path.partition(":")
+        try:
+            found = importlib.import_module(module)
+            for name in names.split("."):
+                found = getattr(found, name)
+        except (ImportError, AttributeError):
+            raise ImportError(f"Numba {numba.__version__} has no {path}") from None
+    from numba.core.environment import Environment
+
+    if not isinstance(getattr(Environment({}), "consts", None), list):
+        raise ImportError(f"Numba {numba.__version__} has other environments")
+    if not _has_arrays():
+        raise ImportError(f"Numba {numba.__version__} has another struct of arrays")
+
+
+def _has_arrays() -> bool:
+    """Return whether arrays lie in memory as `table` says: five words, the shape, the strides."""
+    from llvmlite import ir
+    from numba import types
+    from numba.core.datamodel import default_manager
+
+    rank, word = 3, ir.IntType(8 * table.WORD)
+    model = default_manager.lookup(types.Array(types.int32, rank, "A"))
+    words = [table.NUMBA_MEMORY, table.NUMBA_PARENT, table.NUMBA_ITEMS, table.NUMBA_ITEMSIZE]
+    words += [table.NUMBA_DATA, table.NUMBA_SHAPE, table.NUMBA_SHAPE + 1]
+    if model.field_count != len(_ARRAY) or [*map(model.get_field_position, _ARRAY)] != words:
+        return False
+    *pointers, shape, strides = model.get_value_type().elements
+    extents = ir.ArrayType(word, rank)
+    return [shape, strides] == [extents, extents] and all(
+        kind == word or isinstance(kind, ir.PointerType) for kind in pointers
+    )
