@@ -239,7 +239,7 @@ def explain(loop: str, nbytes: int) -> tuple[int, str]:
 
 def load_all() -> None:
     """Load the kernels that splits may need, and start Numba's threads."""
-    for name in (*LOOPS, "entry", "overload"):
+    for name in (*LOOPS, "entry", "tensors", "overload"):
         LOADER.load(name, wait=True)
     THREADS.load(wait=True)
     THREADS.start(wait=True)

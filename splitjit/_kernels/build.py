@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from splitjit._kernels import entry, launch, overload
+from splitjit._kernels import entry, launch, overload, tensors
 from splitjit._kernels.compiling import jit, object_code
 from splitjit._kernels.copy import copy
 from splitjit._kernels.deinterleave import deinterleave
@@ -17,6 +17,7 @@ _LOOPS = (copy, stream, deinterleave, transpose)
 _FUNCTIONS = {
     **{loop.__name__: {loop.__name__: (_LOOP, jit(loop))} for loop in _LOOPS},
     "entry": entry.FUNCTIONS,
+    "tensors": tensors.FUNCTIONS,
     "serial": launch.SERIAL,
     "parallel": launch.PARALLEL,
     "overload": overload.FUNCTIONS,
