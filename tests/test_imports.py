@@ -32,6 +32,7 @@ _plan.drawing _inputs.arrays _inputs.reach
 _inputs.input
 _inputs.foreign _inputs.owners
 _inputs.memory
+_inputs.structs
 _inputs.tensors
 _inputs.adapt
 _copy.events
@@ -44,7 +45,7 @@ _copy.outputs _copy.layout _copy.objects
 _copy.buffers _copy.threads
 _copy.slices _copy.compiled
 _copy.recipe _copy.warmup
-_api.adapted
+_api.adapted _api.tensors
 _api.lazy
 _api.run
 _api.binding _api.explanation

@@ -330,3 +330,147 @@ def test_a_part_costs_no_more_than_what_torch_needs_to_make_it():
 
     assert calls(2) <= calls(64) <= calls(2) + 4
     assert memory.words()[torch.bfloat16] is torch.int16
+
+
+# ---- small tensors that were split before, by builtin functions -------------------------
+
+
+@pytest.fixture
+def again():
+    """Return a function that splits by the builtin functions alone, or returns None."""
+    from splitjit._api import tensors
+    from splitjit._api.plan import ByRule
+    from splitjit._plan.rules import LENGTHS
+
+    splitjit.warmup(["f4"])
+    x = torch.arange(12.0).reshape(2, 6)
+    for _ in range(200):
+        split(x, (2, 4), axis=1)
+    if not tensors._READERS:
+        tensors._new_reader()
+    if not tensors._READERS or tensors._READERS[0] is None:
+        pytest.skip("compiled code does not read tensors here")
+
+    def again(x, out=None, sizes=(2, 4)):
+        return tensors.split_again(x, ByRule(1, (LENGTHS, sizes)), out)
+
+    return again
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.bool])
+def test_small_tensors_are_split_by_one_builtin(again, dtype):
+    for x in (tensor((2, 6), dtype), tensor((6, 2), dtype).T, tensor((2, 12), dtype)[:, 5:11]):
+        expected = torch.split_with_sizes_copy(x, (2, 4), 1)
+        for _ in range(300):  # until the copy is compiled
+            split(x, (2, 4), axis=1)
+        out = [torch.zeros_like(part) for part in expected]
+        versions = [part._version for part in out]
+        for parts in (again(x), again(x, out)):
+            assert all(same(a, b) for a, b in zip(parts, expected, strict=True))
+            assert all(part.is_contiguous() and not part._is_view() for part in parts)
+        assert [part._version for part in out] == [version + 1 for version in versions]
+        parts = again(x)
+        parts[0].zero_()
+        assert same(parts[1], expected[1])
+        assert [sys.getrefcount(part) for part in (parts[0], out[0])] == [4, 4]
+
+
+def shrunk():
+    x = torch.zeros(2, 6)
+    x.untyped_storage().resize_(8)
+    return x
+
+
+def freed():
+    x = torch.zeros(2, 6)
+    x.untyped_storage().resize_(0)
+    return x
+
+
+def of_inference():
+    with torch.inference_mode():
+        return torch.zeros(2, 4)
+
+
+MORE_THAN_MEMORY = {
+    "gradient": lambda: torch.zeros(2, 6, requires_grad=True),
+    "parameter": lambda: torch.nn.Parameter(torch.zeros(2, 6)),
+    "not a leaf": lambda: torch.zeros(2, 6, requires_grad=True) * 2,
+    "conjugate": lambda: torch.zeros(2, 6, dtype=torch.complex64).conj(),
+    "negative": lambda: torch.zeros(2, 6, dtype=torch.complex64).conj().imag,
+    "zero": lambda: torch._efficientzerotensor(2, 6),
+    "meta": lambda: torch.zeros(2, 6, device="meta"),
+    "sparse": lambda: torch.zeros(2, 6).to_sparse(),
+    "subclass": lambda: torch.zeros(2, 6).as_subclass(torch.nn.Buffer),
+    "mkldnn": lambda: torch.zeros(2, 6).to_mkldnn(),
+    "freed": freed,
+    "shrunk": shrunk,
+    "fake": fake,
+    "array": lambda: np.zeros((2, 6), "f4"),
+}
+
+
+@pytest.mark.parametrize("kind", MORE_THAN_MEMORY)
+def test_what_is_more_than_memory_is_left_to_python(again, kind):
+    x, plain = MORE_THAN_MEMORY[kind](), torch.zeros(2, 6)
+    assert again(x) is None
+    assert again(x, [torch.zeros(2, 2), torch.zeros(2, 4)]) is None
+    assert again(plain, [x, torch.zeros(2, 4)], (6, 0)) is None
+    assert again(plain, [x], (6,)) is None
+
+
+def test_outputs_that_do_not_fit_are_left_to_python(again):
+    x = torch.arange(12.0).reshape(2, 6)
+    a, b = torch.zeros(2, 2), torch.zeros(2, 4)
+    both = torch.zeros(12)
+    for out in (
+        [a], [a, b, b], [b, a], [a, b.double()], [a, b.int()], [a, b.T], [a, x[:, 2:]],
+        [both[:4].view(2, 2), both[3:11].view(2, 4)], [a.numpy(), b.numpy()], 5, {"a": a},
+        [a, of_inference()], iter([a, b]),
+    ):  # fmt: skip
+        assert again(x, out) is None
+    assert not a.any()
+    assert not b.any()
+    assert again(x, (a, b)) is not None
+    assert same(b, x[:, 2:].contiguous())
+
+
+def test_no_mode_of_torch_is_passed_over(again):
+    x, mode = torch.zeros(2, 6), torch.utils._python_dispatch.TorchDispatchMode
+    assert again(x) is not None
+    with mode():
+        assert again(x) is None
+    with torch.overrides.TorchFunctionMode():
+        assert again(x) is None
+    with torch.autograd.forward_ad.dual_level():
+        assert again(x) is None
+    seen = []
+    torch.func.vmap(lambda y: [seen.append(again(z)) for z in (x, y)] and y)(torch.zeros(3, 2, 6))
+    torch.func.functionalize(lambda y: seen.append(again(y)) or y)(x)
+    assert seen == [None] * 3
+
+
+def test_a_finalizer_may_change_the_tensor(again):
+    """Making tensors may start the garbage collector, whose finalizers may do anything."""
+    x = torch.arange(12.0).reshape(2, 6)
+
+    class Changes:
+        def __init__(self):
+            self.self = self  # only the collector frees it
+
+        def __del__(self):
+            again(torch.ones(2, 6))
+            x.set_(torch.ones(2, 6))
+
+    assert again(x) is not None
+    for _ in range(50):
+        Changes()
+        threshold = gc.get_threshold()
+        gc.set_threshold(1)
+        try:
+            parts = again(x)
+        finally:
+            gc.set_threshold(*threshold)
+        if parts is not None:
+            assert parts[1].tolist() in ([[2, 3, 4, 5], [8, 9, 10, 11]], [[1.0] * 4] * 2)
+        x = torch.arange(12.0).reshape(2, 6)

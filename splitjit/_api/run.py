@@ -8,6 +8,7 @@ import numpy as np
 
 from splitjit._api.adapted import ByPlan, split_input
 from splitjit._api.lazy import split_lazily
+from splitjit._api.tensors import split_again
 from splitjit._copy import recipe
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
@@ -19,7 +20,8 @@ from splitjit._plan.plan import Plan
 def split_object(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
     """Split an object that is not a plain ndarray."""
     if is_tensor(x):  # before Dask, because every check costs time
-        return split_input(tensor_input(x), request, out, copy)
+        parts = split_again(x, request, out) if copy is True else None
+        return parts or split_input(tensor_input(x), request, out, copy)
     if is_dask_array(x):
         return split_lazily(x, request, out, copy)
     return split_input(adapt(x), request, out, copy)

@@ -61,16 +61,19 @@ class Compiled:
         ``into(x, outputs)`` copies `x` to the arrays of the list `outputs`, and returns
         whether it did. If an array is not as expected, or if two arrays may share memory,
         it copies nothing.
+    tensors : tuple of callable or None
+        `fresh` and `into` for tensors of torch, once wanted; see `splitjit._api.tensors`.
     """
 
     __slots__ = (
         "_check", "_layouts", "_loop", "_nbytes", "_parts", "_place", "_stream",
-        "block", "fresh", "fresh_checked", "into", "layout",
+        "block", "fresh", "fresh_checked", "into", "layout", "tensors",
     )  # fmt: skip
 
     fresh: Callable[[Any], list[np.ndarray]]
     fresh_checked: Callable[[np.ndarray], list[np.ndarray]]
     into: Callable[[Any, list[Any]], int]
+    tensors: tuple[Callable[[Any], list[Any]], Callable[[Any, list[Any]], int]] | None
 
     def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         self._nbytes = math.prod(plan.shape) * dtype.itemsize
@@ -83,6 +86,7 @@ class Compiled:
         self.fresh = lambda x: []
         self.fresh_checked = self._fresh_by_python
         self.into = lambda x, outputs: 0
+        self.tensors = None
 
     @property
     def is_streamed(self) -> bool:

@@ -187,6 +187,6 @@ def explain(nbytes: int) -> tuple[int, str]:
 
 def load_all() -> None:
     """Load the kernels that splits may need."""
-    for name in (*table.LOOPS, "entry", "overload"):
+    for name in (*table.LOOPS, "entry", "tensors", "overload", "blocks"):
         LOADER.load(name, wait=True)
     TEAM.load(wait=True)

@@ -36,8 +36,19 @@ def reach_of_kernels() -> Callable[[Any], bool]:
 
     The tensor must also pass ``x.numpy()``, and have an address other than 0.
     """
+    torch, is_watched = sys.modules["torch"], watcher()
+    if is_watched is None:
+        return lambda _: False
+    plain = torch.Tensor, torch.nn.Parameter
+    return lambda x: type(x) in plain and not is_watched()
+
+
+def watcher() -> Callable[[], bool] | None:
+    """Return a function that tells whether torch records or changes what operators do.
+
+    None if this version of torch cannot tell.
+    """
     torch = sys.modules["torch"]
-    tensor, parameter = torch.Tensor, torch.nn.Parameter
     forward_ad = torch.autograd.forward_ad
     try:
         is_tracing = torch._C._is_tracing
@@ -46,20 +57,18 @@ def reach_of_kernels() -> Callable[[Any], bool]:
         in_functorch = torch._C._are_functorch_transforms_active
         forward_ad._current_level  # noqa: B018
     except AttributeError:
-        return lambda _: False
+        return None
 
-    def reach(x: Any) -> bool:
-        kind = type(x)
-        return not (
-            (kind is not tensor and kind is not parameter)
-            or count_dispatch_modes()
+    def is_watched() -> bool:
+        return bool(
+            count_dispatch_modes()
             or in_functorch()
             or is_tracing()
             or forward_ad._current_level >= 0
             or (in_function_mode() and not _only_sets_device())
         )
 
-    return reach
+    return is_watched
 
 
 def _only_sets_device() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from splitjit._kernels import blocks, entry, overload, team
+from splitjit._kernels import blocks, entry, overload, team, tensors
 from splitjit._kernels.compiling import jit, object_code
 from splitjit._kernels.copy import copy
 from splitjit._kernels.deinterleave import deinterleave
@@ -18,6 +18,7 @@ _FUNCTIONS = {
     **{loop.__name__: {loop.__name__: (_LOOP, jit(loop))} for loop in _LOOPS},
     "entry": entry.FUNCTIONS,
     "team": team.FUNCTIONS,
+    "tensors": tensors.FUNCTIONS,
     "overload": overload.FUNCTIONS,
     "blocks": blocks.FUNCTIONS,
 }

@@ -22,6 +22,7 @@ from splitjit._kernels.table import (
     WORD,
     Arguments,
     Expected,
+    TensorFacts,
 )
 
 
@@ -68,6 +69,12 @@ def arguments_at(typingctx, address):
 def expected_at(typingctx, address):
     """Read what the builtins of a recipe expect of arrays."""
     return _read(Expected)
+
+
+@intrinsic
+def facts_at(typingctx, address):
+    """Read how to read torch tensors."""
+    return _read(TensorFacts)
 
 
 @jit
