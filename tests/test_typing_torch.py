@@ -33,6 +33,22 @@ def test_mypy_finds_the_wrong_uses_only() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.long
+def test_the_errors_of_mypy_name_the_rule(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    uses = ["split([1, 2])", "split([1, 2], num_splits=2, num_outputs=2)", "plan_split((6,))"]
+    file = tmp_path / "uses.py"
+    file.write_text("\n".join(["from splitjit import plan_split, split", *uses]))
+    command = [sys.executable, "-m", "mypy", str(file)]
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    errors = checked.stdout.split(" error: ")[1:]
+    assert len(errors) == len(uses), checked.stdout
+    for error in errors:
+        assert "GiveExactlyOneRule" in error
+        assert error.count(" def ") <= 7
+    assert "Dask" not in checked.stdout
+
+
 def test_parts_of_tensors_are_tensors() -> None:
     tensor = torch.ones(6)
     tensors = [torch.empty(3), torch.empty(3)]
