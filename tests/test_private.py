@@ -9,13 +9,11 @@ import importlib
 import sys
 from pathlib import Path
 
-import llvmlite.binding
 import numba
 import numpy as np
 import pytest
 
 import splitjit
-from splitjit._kernels.table import NUMBA_FUNCTIONS
 
 
 def attribute(path):
@@ -36,7 +34,6 @@ CODEGEN = (
     *("AOTCPUCodegen._customize_tm_options", "JITCPUCodegen._customize_tm_features"),
     *("JITCPUCodegen._get_host_cpu_features", "JITCPUCodegen._get_host_cpu_name"),
 )
-SYMBOLS = {name for name in NUMBA_FUNCTIONS if not name.startswith("numba_gil")}
 MAY_DIFFER = np.intp(0).nbytes != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 PRIVATE = {
@@ -62,10 +59,6 @@ PRIVATE = {
     "numba.core.runtime.rtsys.library": (
         "_kernels.compiling", "NumPy copies",
         lambda: "library" in vars(type(attribute("numba.core.runtime:rtsys"))),
-    ),
-    "numba._helperlib.c_helpers": (
-        "_copy.threads", "one thread copies",
-        lambda: attribute("numba._helperlib:c_helpers")["gil_ensure"],
     ),
     "numba.core.cgutils": (
         "_kernels", "splits raise an error",
@@ -98,10 +91,10 @@ PRIVATE = {
         lambda: {"MemInfo_alloc_aligned", "MemInfo_data"}
         <= {*attribute("numba.core.runtime:_nrt_python.c_helpers")},
     ),
-    "numba.np.ufunc.parallel get_num_threads": (
-        "_kernels.launch", "one thread copies",
+    "numba.np.ufunc.parallel._get_num_threads": (
+        "_copy.cores", "numba.set_num_threads limits no helpers",
         lambda: numba.get_num_threads()
-        and all(map(llvmlite.binding.address_of_symbol, SYMBOLS)),
+        == attribute("numba.np.ufunc.parallel:_get_num_threads")(),
     ),
     "numpy._core._multiarray_umath._ARRAY_API": (
         "_copy.structs", "Python checks the arrays, not compiled code",
