@@ -40,9 +40,9 @@ LONG = {
         ["tests/test_model.py", "tests/test_split.py", "tests/test_overloads.py"],
         {"EXAMPLES": 2000, "RANDOM_CASES": 1000},
     ),
-    "threading layers": (
+    "threads": (
         ["tests/test_foreign_work.py", "tests/test_forks.py", "tests/test_threads.py", "-m", ALL],
-        {"REPEATS": 3},
+        {"REPEATS": 3, "FORKS": 1000, "SECONDS": 3},
     ),
     "caches": (["tests/test_caches.py", "-m", ALL], {"FLIPS": 200, "PROCESSES": 16}),
 }
@@ -51,7 +51,7 @@ TEST_PACKAGES = ["pytest>=9.0", "hypothesis", "ml-dtypes"]
 """What tests need if they compare with no other library."""
 
 FREE_THREADED = [
-    *("platforms", "threads", "buffers", "kept", "finalizers", "caches", "governor", "kernels"),
+    *("platforms", "threads", "buffers", "kept", "finalizers", "caches", "protocol", "kernels"),
     *("entry", "binding", "split", "out", "objects", "planner"),
 ]
 """The tests that need no peers, and of all that threads share."""

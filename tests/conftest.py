@@ -1,4 +1,4 @@
-"""Fixtures that make small arrays take each route, and that select Numba's threading layer."""
+"""Fixtures that make small arrays take each route, and the choice of long tests."""
 
 import os
 import re
@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, settings
 from splitjit import SplitPlan
 from splitjit._copy import crossovers, loading, recipe, threads
 from splitjit._plan.plan import Parts
-from tests.processes import run
 
 collect_ignore = ["fuzz", "elsewhere", "platforms"]
 
@@ -155,18 +154,4 @@ def take(route, setattr):
 def route(request, monkeypatch):
     """Run a test once per route, and make every split take that route."""
     send_down(request.param, monkeypatch)
-    return request.param
-
-
-LAYERS = ["omp", *[pytest.param(name, marks=pytest.mark.long) for name in ("workqueue", "tbb")]]
-
-
-@pytest.fixture(scope="session", params=LAYERS)
-def layer(request, tmp_path_factory):
-    """Return the name of a threading layer; skip if Numba cannot load the layer."""
-    code = "import numba; numba.set_num_threads(1)"
-    try:
-        run(tmp_path_factory.mktemp("layer"), code, layer=request.param)
-    except AssertionError:
-        pytest.skip(f"{request.param} cannot be loaded here")
     return request.param

@@ -1,7 +1,8 @@
 """Splits between protected pages: an access outside of a buffer ends the process.
 
 ``python -m tests.guarded ROUTE FIRST LAST LOG`` runs the cases from number FIRST to LAST - 1. It
-writes each number to LOG before the case begins, so after a crash LOG names the case.
+writes each number to LOG before the case begins, so after a crash LOG names the case. At the end,
+it prints how many chunks helpers have copied.
 test_memory.py runs this module.
 """
 
@@ -20,7 +21,7 @@ import numpy as np
 from numba import types
 
 import splitjit
-from splitjit._copy import buffers, structs
+from splitjit._copy import buffers, structs, threads
 from splitjit._kernels import table
 from splitjit._njit import functions
 from tests.conftest import take
@@ -188,10 +189,12 @@ def run(number: int) -> None:
     before = memory.tobytes()
     plan = splitjit.plan_split(shape, sizes, axis=axis)
     expected = [x[index].tobytes() for index in plan.slices]
+    calls = rng.choice([1, 2]) if CALLS is None else CALLS
+    if COMPILED:
+        functions.TABLE[table.FUNCTIONS_AT.shared_from] = rng.choice([2, 1 << 62])
     if not COMPILED and rng.random() < 0.5:
         buffers.POOL = Guard(rng)
-        parts = plan(x)
-        if rng.random() < 0.5:  # by the code of small copies, which the first call has loaded
+        for _ in range(calls):  # the first call loads the code of small copies
             parts = plan(x)
     else:
         contiguous = rng.random() < 0.5
@@ -205,7 +208,7 @@ def run(number: int) -> None:
             ):
                 into.append(found)
             memories[-1][...] = CANARY
-        for _ in range(rng.choice([1, 2])):
+        for _ in range(calls):
             (split_compiled if COMPILED else splitjit.SplitPlan.__call__)(plan, x, parts)
         for part, around in zip(parts, memories, strict=True):
             mask = np.ones(around.size, np.uint8)
@@ -219,6 +222,9 @@ def run(number: int) -> None:
 # ---- compiled code ----------------------------------------------------------------------
 
 COMPILED = False
+CALLS = None
+"""How often each case is copied; None: once or twice. A helper that was woken comes in time for a
+later call."""
 RANK = 5
 KINDS = {1: "u1", 4: "u4", 16: "c16"}
 
@@ -249,13 +255,16 @@ def split_compiled(plan: splitjit.SplitPlan, x: np.ndarray, parts: list[np.ndarr
 
 
 def main(route: str, first: int, last: int, log: str) -> None:
-    global COMPILED
+    global COMPILED, CALLS
     COMPILED = route.startswith("compiled")
+    CALLS = 4 if COMPILED or route.startswith("parallel") else None
     if COMPILED:
         from_bytes = 0 if route == "compiled-streamed" else 1 << 62
         functions.fill_table()
         for field in ("stream_short_runs", "stream_long_runs"):
             functions.TABLE[getattr(table.FUNCTIONS_AT, field)] = from_bytes
+        functions.TABLE[table.FUNCTIONS_AT.chunk] = 1
+        threads.TEAM.word(table.ALLOWED).value = 1
     else:
         take(route, setattr)
         buffers.MAPPED_FROM = 1
@@ -265,6 +274,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
         for number in range(first, last):
             os.pwrite(file.fileno(), b"%20d" % number, 0)
             run(number)
+    print(threads.TEAM.word(table.HELPED).value)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,27 @@ import numpy as np
 import splitjit
 from splitjit._copy import loading, recipe, threads
 from splitjit._copy.loading import LOADER
+from splitjit._kernels import table
 
 # Every split of this process is compiled, and asks as many helpers as it may.
 loading._SECONDS = loading._SECONDS_IF_IMPORTED = recipe._SECONDS = 0.0
 
 x = np.arange(2**20, dtype=np.int32).reshape(1024, -1)
 
+def word(name):
+    return threads.TEAM.word(getattr(table, name)).value
+
 def check():
     parts = splitjit.split(x, [300, 724], axis=1)
     assert np.array_equal(parts[0], x[:, :300]) and np.array_equal(parts[1], x[:, 300:])
+"""
+
+# Helpers take part on any machine.
+TWO_CORES = """
+from splitjit._copy import cores
+
+cores.affinity = lambda: 2
+cores.quota = lambda: None
 """
 
 # A signal handler that splits, but not while it splits already.
@@ -37,15 +49,10 @@ signal.signal(signal.SIGALRM, handler)
 """
 
 
-def start(folder, *arguments, layer=None, **variables):
+def start(folder, *arguments, **variables):
     """Start Python in a folder, with environment variables; it can import modules of the folder."""
     settings = {"NUMBA_NUM_THREADS": "2", "NUMBA_DISABLE_JIT": "0"}
     environment = {**os.environ, **settings, **variables}
-    if layer:
-        environment["NUMBA_THREADING_LAYER"] = layer
-    if layer == "tbb":  # pip installs it outside of the system's search path
-        folders = [os.path.join(sys.prefix, "lib"), os.environ.get("LD_LIBRARY_PATH")]
-        environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, folders))
     return subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder, env=environment, stderr=subprocess.PIPE, text=True,

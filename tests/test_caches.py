@@ -175,7 +175,7 @@ def foreign(objects):
 
     calls = "define void @copy(i64, i64, i64) { call void @f() ret void } declare void @f()"
     return {
-        "another kernel": objects["serial"],
+        "another kernel": objects["team"],
         "unknown symbol": assembled(calls.replace("@f", "@no_such_function")),
         "symbol of Numba": assembled(calls.replace("@f", "@NRT_Free")),
         "no symbol": assembled("define void @other() { ret void }"),
@@ -635,8 +635,8 @@ def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
     (file,) = folder.glob("overload-*")
     data = file.read_bytes()
     file.write_bytes(data[:-1])
-    (folder / os.path.basename(object_files.path("serial"))).unlink()
-    compiled_now = dict.fromkeys(("overload", "serial"), "missing or damaged, compiled now")
+    (folder / os.path.basename(object_files.path("team"))).unlink()
+    compiled_now = dict.fromkeys(("overload", "team"), "missing or damaged, compiled now")
     assert warmup_check(tmp_path) == (1, {**whole, **compiled_now})
     assert warmup_check(tmp_path) == (0, whole)
 
@@ -651,7 +651,7 @@ def test_processes_that_start_at_once(tmp_path):
     command = (tmp_path, "-c", SPLIT)
     finish(*[start(*command, **variables) for _ in range(PROCESSES)], timeout=600)
     files = {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
-    assert {file.name.partition("-")[0] for file in files} >= {"copy", "entry", "serial"}
+    assert {file.name.partition("-")[0] for file in files} >= {"copy", "entry", "team"}
     warm = (tmp_path, "-c", SPLIT + "assert not LOADER.compiled and 'numba' not in sys.modules")
     finish(*[start(*warm, **variables) for _ in range(PROCESSES)])
     assert files == {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}

@@ -644,7 +644,7 @@ def test_check_as_a_user_runs_it():
     named = re.search(rf"^splitjit +{splitjit.__version__}, (.+)$", ended.stdout, re.M)
     assert named
     assert (Path(named[1]) / "_kernels").is_dir()  # of the installed package, or of the checkout
-    for name in ["numba", "numpy", "python", "CPU", "threading layer", "threads"]:
+    for name in ["numba", "numpy", "python", "CPU", "threads"]:
         assert re.search(rf"^{name} +\S", ended.stdout, re.MULTILINE)
     assert re.search(
         r"^threads +\d+, limited by (cores|Numba|affinity|quota): ", ended.stdout, re.M
@@ -748,7 +748,7 @@ def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
     assert main(["check"]) == 0
     assert "loading the kernels" in loads[0]
     assert "still compiling" in capsys.readouterr().err
-    assert threading.active_count() == threads_before  # else one thread might copy
+    assert threading.active_count() == threads_before
 
 
 @needs_kernels

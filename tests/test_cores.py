@@ -1,4 +1,4 @@
-"""How many cores there are: affinity, quotas in fake trees of control groups, idle time."""
+"""How many threads can run at once: affinity, quotas in fake trees of control groups, Numba."""
 
 import os
 import sys
@@ -102,10 +102,11 @@ def test_cache(tmp_path, text, nbytes):
 
 @pytest.fixture
 def limits(monkeypatch):
-    """Set the affinity and the quota; count how often the quota is read."""
+    """Set all limits; count how often the quota is read."""
 
     class Limits:
         affinity, quota, reads = 8, None, 0
+        numba = count = None
 
         def read(self):
             self.reads += 1
@@ -114,17 +115,23 @@ def limits(monkeypatch):
     limits = Limits()
     monkeypatch.setattr(cores, "affinity", lambda: limits.affinity)
     monkeypatch.setattr(cores, "quota", limits.read)
+    monkeypatch.setattr(cores, "numba_limit", lambda: limits.numba)
+    monkeypatch.setattr(cores, "numba_count", lambda: limits.count)
     cores._quota_at.cache_clear()
     yield limits
     cores._quota_at.cache_clear()
 
 
 @pytest.mark.parametrize(
-    ("affinity", "quota", "usable"),
-    [(8, None, 8), (1, None, 1), (8, 2.0, 2), (8, 2.9, 2), (8, 0.1, 1), (2, 16.0, 2), (8, 1e9, 8)],
+    ("affinity", "quota", "numba", "usable"),
+    [
+        *((8, None, None, 8), (1, None, None, 1), (8, 2.0, None, 2), (8, 2.9, None, 2)),
+        *((8, 0.1, None, 1), (2, 16.0, None, 2), (8, 1e9, None, 8)),
+        *((8, None, 3, 3), (8, 2.0, 3, 2), (2, None, 3, 2)),
+    ],
 )
-def test_the_smallest_limit_counts(limits, affinity, quota, usable):
-    limits.affinity, limits.quota = affinity, quota
+def test_the_smallest_limit_counts(limits, affinity, quota, numba, usable):
+    limits.affinity, limits.quota, limits.numba = affinity, quota, numba
     assert cores.usable(5.0) == usable
 
 
@@ -145,6 +152,7 @@ def test_limits_are_read_again(limits):
 @pytest.mark.parametrize(
     ("affinity", "quota", "numba", "usable", "limited_by"),
     [
+        (16, None, None, 16, "cores"),
         (16, None, 16, 16, "cores"),
         (16, None, 4, 4, "Numba"),
         (2, None, 16, 2, "affinity"),
@@ -155,9 +163,23 @@ def test_limits_are_read_again(limits):
 )
 def test_describe(limits, monkeypatch, affinity, quota, numba, usable, limited_by):
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
-    limits.affinity, limits.quota = affinity, quota
-    found = cores.describe(numba)
-    assert found == cores.Cores(16, affinity, quota, numba, usable, limited_by)
+    limits.affinity, limits.quota, limits.numba = affinity, quota, numba
+    expected = cores.Cores(16, affinity, quota, numba, usable, limited_by)
+    assert cores.describe() == expected
+    if numba is not None:  # `numba.set_num_threads` goes before the environment variable
+        limits.numba, limits.count = 99, lambda: numba
+        assert cores.describe() == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"), [(None, None), ("3", 3), ("0", 1), ("-2", 1), ("", None), ("four", None)]
+)
+def test_the_environment_limits_numba(monkeypatch, given, limit):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("NUMBA_NUM_THREADS", given)
+    assert cores.numba_limit() == limit
 
 
 def test_systems_without_affinity(monkeypatch):
@@ -179,13 +201,13 @@ from splitjit._copy import threads
 
 wide = os.sched_getaffinity(0)
 check()
-before = threads._allowed()[0]
+before = threads._allowed()
 os.sched_setaffinity(0, {min(wide)})
 time.sleep(0.2)
-assert threads._allowed()[0] == 1
+assert threads._allowed() == 1
 check()
 os.sched_setaffinity(0, wide)
 time.sleep(0.2)
-assert threads._allowed()[0] == before
+assert threads._allowed() == before
 """
     run(tmp_path, SPLIT + code)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splitjit._copy import governor, loading, object_files
+from splitjit._copy import loading, object_files
 from tests.conftest import needs_kernels
 
 
@@ -49,13 +49,6 @@ def test_a_kernel_that_cannot_be_compiled_is_logged_once(loader, messages):
     assert loader.load("copy") is loader.load("copy") is None
     (message,) = messages.messages
     assert message.startswith("the kernel copy cannot be loaded: TypeError(")
-
-
-def test_a_pause_is_logged(messages):
-    governor.Pause().begin(0.5)
-    assert messages.messages == [
-        "parallel copies lost 0.500000 s; one thread copies for 0.500000 s"
-    ]
 
 
 def test_logging_is_not_imported():

@@ -9,7 +9,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, explain, split
-from splitjit._copy import governor, recipe, threads
+from splitjit._copy import cores, recipe, threads
 from tests import processes
 from tests.conftest import needs_kernels
 
@@ -17,9 +17,8 @@ LARGE = (1024, 768)  # 3 MB of float32
 
 
 @pytest.fixture(autouse=True)
-def new_plans(monkeypatch):
+def new_plans():
     splitjit.clear_caches()
-    monkeypatch.setattr(threads, "governor", governor.Governor())
     yield
     splitjit.clear_caches()
 
@@ -73,40 +72,23 @@ def test_large_arrays_are_written_past_the_cache():
 
 @needs_kernels
 @pytest.mark.parametrize(
-    ("left", "machine", "cell", "why"),
+    ("shape", "affinity", "threads", "reason"),
     [
-        (0, 0.03, 0, "other programs use the cores; a pause for another 30 ms"),
-        (0, 0, 0.03, "did not pay"),
-        (0, 0, 0, "measures"),
-        (1, 0, 0, "limited by"),
+        ((64, 300), 4, 1, "a helper does not pay below 524288 bytes"),
+        ((256, 768), 16, 6, "a chunk has at least 131072 bytes"),
+        (LARGE, 4, 4, "the caller and 3 of its helpers, limited by affinity"),
+        (LARGE, 1, 1, "limited by affinity"),
     ],
 )
-def test_why_one_thread(monkeypatch, left, machine, cell, why):
+def test_how_many_threads(shape, affinity, threads, reason, monkeypatch):
     splitjit.warmup()
-    monkeypatch.setattr(threads, "_allowed", lambda: (2, ""))
-    x = np.zeros(LARGE, np.float32)
-    found = explain(x, num_splits=3, axis=1)
-    known = threads.governor.cells[found.loop][x.nbytes.bit_length()]
-    known.left, known.debt = left, cell
-    threads.governor.machine.debt = machine
-    found = explain(x, num_splits=3, axis=1)
-    assert found.threads == 1 + (left > 0)
-    assert why in found.threads_reason
-
-
-@needs_kernels
-def test_too_few_bytes_for_threads(monkeypatch):
-    splitjit.warmup()
-    x = np.zeros((64, 300), np.float32)
-    for _ in range(1000):
-        split(x, num_splits=3, axis=1)
-    found = explain(x, num_splits=3, axis=1)
-    assert (found.threads, "does not pay below 524288" in found.threads_reason) == (1, True)
-    monkeypatch.setattr(threads, "_allowed", lambda: (16, ""))
-    x = np.zeros((256, 768), np.float32)
-    threads.governor.cells["copy"][x.nbytes.bit_length()].left = 1
-    found = explain(x, num_splits=3, axis=1)
-    assert (found.threads, found.threads_reason) == (3, "one thread for each 262144 bytes")
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(cores, "affinity", lambda: affinity)
+    monkeypatch.setattr(cores, "quota", lambda: None)
+    monkeypatch.setattr(cores, "numba_limit", lambda: None)
+    monkeypatch.setattr(cores, "numba_count", lambda: None)
+    found = explain(np.zeros(shape, np.float32), num_splits=2, axis=1)
+    assert (found.threads, found.threads_reason) == (threads, reason)
 
 
 @needs_kernels

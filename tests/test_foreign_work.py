@@ -1,6 +1,6 @@
 """While other code imports Numba or compiles, no split waits, and kernels copy.
 
-`SPLITJIT_REPEATS` sets how many times the tests of each threading layer run.
+`SPLITJIT_REPEATS` sets how many times the slow tests run.
 """
 
 import os
@@ -34,8 +34,7 @@ def finish():
     foreign.join()
     time.sleep(2 * loading._RETRY_AFTER)
     check()
-    assert LOADER._loaded
-    assert threads.THREADS.run_parallel is not None
+    assert LOADER._loaded and threads.TEAM.run is not None
 """
 
 # Foreign work that sleeps, so that no other work disturbs the clock: in the import of Numba, which
@@ -72,7 +71,7 @@ for _ in range(2):
     end.set()
 foreign.join()
 check()
-assert threads.THREADS.run_parallel is not None
+assert threads.TEAM.run is not None
 """
 
 FORKS = """
@@ -152,8 +151,7 @@ del sys.meta_path[0]
 assert Finder.count > 100, Finder.count
 time.sleep(2 * loading._RETRY_AFTER)
 check()
-assert LOADER._loaded
-assert threads.THREADS.run_parallel is not None
+assert LOADER._loaded and threads.TEAM.run is not None
 
 from numba.extending import overload
 @overload(check)
@@ -174,8 +172,8 @@ numba.njit(lambda: check())()
         pytest.param(SIGNALS, id="signals", marks=needs_signals),
     ],
 )
-def test_beside_foreign_work(situation, repeat, layer, tmp_path):
-    run(tmp_path, SPLIT + CHILD + situation, layer=layer)
+def test_beside_foreign_work(situation, repeat, tmp_path):
+    run(tmp_path, SPLIT + CHILD + situation)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,20 @@
-"""A forked child splits as its parent does, even if other threads were busy at the fork."""
+"""A forked child splits as its parent does, even if other threads were busy at the fork.
+
+`SPLITJIT_FORKS` sets how many children are forked beside threads that copy.
+"""
 
 import os
-from ctypes.util import find_library
 
 import pytest
 
-from tests.processes import SPLIT, run
+from tests.processes import SPLIT, TWO_CORES, run
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"),
 ]
+
+COUNT = int(os.environ.get("SPLITJIT_FORKS", "100"))
 
 CHILD = """
 def child(function=check):
@@ -75,8 +79,7 @@ with ProcessPoolExecutor(2, context, signal.alarm, (60,)) as pool:
 check()
 """
 
-# During the forks, another thread imports Numba, compiles or loads kernels, and starts Numba's
-# threads.
+# During the forks, another thread imports Numba, compiles or loads kernels, and starts helpers.
 WHILE_ANOTHER_THREAD_SPLITS_FIRST = """
 thread = threading.Thread(target=check)
 thread.start()
@@ -105,13 +108,33 @@ done.append(True)
 thread.join()
 """
 
-AFTER_A_REGION_OF_ANOTHER_LIBRARY = """
-import ctypes
-gomp = ctypes.CDLL("libgomp.so.1")
-work = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)
-gomp.GOMP_parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
-gomp.GOMP_parallel(work, None, 2, 0)
-child()
+# Threads of this process copy all the time, with helpers or alone. Each child starts helpers
+# of its own; every tenth child waits until one of them has copied.
+BESIDE_COPIES = """
+def work():
+    while not done:
+        check()
+
+def in_child():
+    assert word("STARTED") == word("HELPED") == word("ACTIVE") == word("BUSY") == 0
+    check()
+    assert word("STARTED") == 1
+    end = time.monotonic() + 30
+    while i % 10 == 0 and not word("HELPED"):
+        assert time.monotonic() < end
+        check()
+
+check()
+done = []
+workers = [threading.Thread(target=work) for _ in range(2)]
+for worker in workers:
+    worker.start()
+for i in range(COUNT):
+    child(in_child)
+done.append(True)
+for worker in workers:
+    worker.join()
+check()
 """
 
 POOLS_OF_FRESH_PROCESSES = """
@@ -133,22 +156,16 @@ if __name__ == "__main__":
 """
 
 
-def test_forks(layer, tmp_path):
-    run(tmp_path, SPLIT + CHILD + FORKS, layer=layer)
-
-
-@pytest.mark.parametrize("layer", ["omp"], indirect=True)
 @pytest.mark.parametrize(
     "situation",
     [
+        FORKS,
         WHILE_ANOTHER_THREAD_SPLITS_FIRST,
         WHILE_ANOTHER_THREAD_COMPILES,
-        AFTER_A_REGION_OF_ANOTHER_LIBRARY,
+        BESIDE_COPIES.replace("COUNT", str(COUNT)),
         POOLS_OF_FRESH_PROCESSES,
     ],
-    ids=["first split", "compilation", "foreign region", "fresh processes"],
+    ids=["forks", "first split", "compilation", "copies", "fresh processes"],
 )
-def test_under_openmp(situation, layer, tmp_path):
-    if "libgomp" in situation and find_library("gomp") is None:
-        pytest.skip("needs GNU OpenMP")
-    run(tmp_path, SPLIT + CHILD + situation, layer=layer)
+def test_children_copy_with_helpers(situation, tmp_path):
+    run(tmp_path, SPLIT + TWO_CORES + CHILD + situation, timeout=100 + COUNT)

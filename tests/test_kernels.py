@@ -17,11 +17,11 @@ from tests.conftest import needs_kernels
 pytestmark = needs_kernels
 
 LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
-PARALLEL = {
-    *("printf", "pthread_self", "sched_getaffinity", "sched_getcpu", "sched_setaffinity"),
-    "usleep",
+SYSTEM = {
+    *("clock_gettime", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"),
+    *("sched_getaffinity", "sched_getcpu", "sched_setaffinity"),
 }
-"""What Numba's `prange` and `splitjit._kernels.wake` call on Linux."""
+"""What `splitjit._kernels.team` calls on Linux."""
 
 
 def symbols(data):
@@ -50,8 +50,8 @@ def test_symbols(kernel):
     defined, needed = symbols(object_files.read(kernel))
     assert defined == {*table.KERNELS[kernel]}
     known = LIBC | {*table.PYTHON_FUNCTIONS}
-    if kernel == "parallel":
-        known |= PARALLEL | {*table.NUMBA_FUNCTIONS}
+    if kernel == "team":
+        known |= SYSTEM
     assert needed <= known
 
 
@@ -59,7 +59,7 @@ def test_symbols(kernel):
 def test_kernels_need_all_symbols_of_the_tables():
     splitjit.warmup(["u1"])
     needed = set().union(*[symbols(object_files.read(kernel))[1] for kernel in table.KERNELS])
-    assert {*table.PYTHON_FUNCTIONS, *table.NUMBA_FUNCTIONS} <= needed
+    assert {*table.PYTHON_FUNCTIONS} <= needed
 
 
 @pytest.mark.slow

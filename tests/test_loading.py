@@ -27,6 +27,7 @@ import numpy as np
 import splitjit
 from splitjit._copy import threads
 from splitjit._copy.loading import LOADER
+from splitjit._kernels import table
 
 def is_imported(name):
     return name in sys.modules
@@ -111,36 +112,21 @@ large = np.ones((1024, 6144), np.float32)
 """
 
 
-def test_numba_is_imported_when_patience_is_used_up(tmp_path):
+def test_helpers_copy_from_the_first_large_split_on_without_numba(tmp_path):
     code = """
-assert threads._PATIENCE == threads.THREADS.patience > 0
-while not is_imported("numba"):
-    before = threads.THREADS.patience
-    check(large, 3)
-    assert threads.THREADS.patience < before or is_imported("numba")
-    assert is_imported("numba") == (before <= 0), before
-assert threads.THREADS.run_parallel is not None
 check(large, 3)
+assert threads.TEAM.word(table.STARTED).value == 1
+assert not is_imported("numba")
 """
     run(tmp_path, IMPORTS + CORES + code)
 
 
-def test_small_copies_use_up_no_patience(tmp_path):
+def test_small_copies_start_no_helper(tmp_path):
     code = """
+splitjit.warmup(["u1"])
 for _ in range(300):
     check(np.ones((16, 6144), np.float32), 3)
-assert threads.THREADS.patience == threads._PATIENCE
-"""
-    run(tmp_path, IMPORTS + CORES + code)
-
-
-@pytest.mark.parametrize("before", ["import numba", "splitjit.warmup(['u1'])"])
-def test_threads_start_at_once_if_numba_is_there(before, tmp_path):
-    code = f"""
-{before}
-check(large, 3)
-assert threads.THREADS.run_parallel is not None
-assert threads.THREADS.patience == threads._PATIENCE
+assert threads.TEAM.word(table.STARTED).value == 0
 """
     run(tmp_path, IMPORTS + CORES + code)
 
@@ -337,14 +323,13 @@ assert bool(LOADER._loaded) == ({package!r} == "numba.core")
     run(tmp_path, IMPORTS + code)
 
 
-def test_threads_that_cannot_start_are_not_tried_at_each_split(tmp_path):
+def test_a_team_that_cannot_be_loaded_is_not_tried_at_each_split(tmp_path):
     code = """
-import numba
 load, tries = LOADER._load, 0
 
 def fail(name, *arguments, **options):
     global tries
-    if name == "parallel":
+    if name == "team":
         tries += 1
         raise RuntimeError("no such kernel")
     return load(name, *arguments, **options)
@@ -352,33 +337,29 @@ def fail(name, *arguments, **options):
 LOADER._load = fail
 for _ in range(5):
     check(large, 3)
-starts, start = [], threads.THREADS._start
-threads.THREADS._start = lambda wait: starts.append(start(wait))
-check(large, 3)
-assert tries == 1 and not starts, (tries, starts)
-splitjit.warmup(["u1"])
-assert tries == 2 and len(starts) == 1
+assert tries == 1, tries
 LOADER._load = load
+splitjit.warmup(["u1"])
+check(large, 3)
+assert threads.TEAM.word(table.STARTED).value == 1
 """
     run(tmp_path, IMPORTS + CORES + code)
 
 
 @needs_fork
 @pytest.mark.parametrize("before", ["", "splitjit.warmup(['u1'])", "import numba"])
-def test_a_forked_child_starts_no_threads(before, tmp_path):
+def test_a_forked_child_starts_helpers_and_imports_nothing(before, tmp_path):
     code = f"""
 import os, signal
 {before}
 
 def in_child():
-    imported, threads.THREADS.patience = is_imported("numba"), 0.0
-    threads.THREADS.run_parallel = None  # a call would fail
+    imported = is_imported("numba")
     check(large, 3)
     check(large, 3)
-    assert LOADER._loaded and is_imported("numba") == imported
+    assert threads.TEAM.word(table.STARTED).value == 1
     splitjit.warmup()
-    assert is_imported("numba") == imported
-    assert threads._allowed()[0] == 1
+    assert LOADER._loaded and is_imported("numba") == imported
 
 """
     child = CHILD.replace("function=check", "function")
@@ -452,7 +433,7 @@ time.sleep(2 * loading._RETRY_AFTER)
 check()
 assert LOADER._loaded
 splitjit.warmup(["u1"])
-assert threads.THREADS.run_parallel is not None
+assert threads.TEAM.run is not None
 """
     run(tmp_path, SPLIT + code)
 

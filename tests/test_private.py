@@ -11,7 +11,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import llvmlite.binding
 import numba
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ import splitjit
 from splitjit import _njit
 from splitjit._copy import loading, structs
 from splitjit._kernels import fit
-from splitjit._kernels.table import NUMBA_FUNCTIONS
 from tests.processes import run
 
 
@@ -35,29 +33,24 @@ def attribute(path):
     return found
 
 
-SYMBOLS = {name for name in NUMBA_FUNCTIONS if not name.startswith("numba_gil")}
 MAY_DIFFER = np.intp(0).nbytes != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 PRIVATE = {
     # what it is: (who uses it, what happens without it, whether it is there)
-    "numba._helperlib.c_helpers": (
-        "_copy.threads", "one thread copies",
-        lambda: attribute("numba._helperlib:c_helpers")["gil_ensure"],
-    ),
     "an OSError while cached code is loaded": (
         "_njit.functions", "code of users that is older than splitjit must be deleted",
         lambda: "OSError" in attribute("numba.core.caching:IndexDataCacheFile.load")
         .__code__.co_names,
     ),
-    "NRT_MemInfo_alloc_aligned and NRT_MemInfo_data": (
+    "NRT_MemInfo_alloc_aligned, NRT_MemInfo_data and NRT_get_api": (
         "_njit.calls", "compiled code of users cannot split",
-        lambda: {"MemInfo_alloc_aligned", "MemInfo_data"}
+        lambda: {"MemInfo_alloc_aligned", "MemInfo_data", "get_api"}
         <= {*attribute("numba.core.runtime:_nrt_python.c_helpers")},
     ),
-    "numba.np.ufunc.parallel get_num_threads": (
-        "_kernels.launch", "one thread copies",
+    "numba.np.ufunc.parallel._get_num_threads": (
+        "_copy.cores", "numba.set_num_threads limits no helpers",
         lambda: numba.get_num_threads()
-        and all(map(llvmlite.binding.address_of_symbol, SYMBOLS)),
+        == attribute("numba.np.ufunc.parallel:_get_num_threads")(),
     ),
     "numpy._core._multiarray_umath._ARRAY_API": (
         "_copy.structs", "Python checks the arrays, not compiled code",

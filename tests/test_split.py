@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 from pathlib import Path
 
 import ml_dtypes
@@ -12,8 +13,11 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
+from splitjit._copy import threads
+from splitjit._kernels import table
 from splitjit._kernels.table import INTERLEAVED
 from tests.cases import CASES, REFUSALS
+from tests.conftest import needs_kernels, send_down
 
 RECORD = np.dtype([("a", ">i4"), ("b", "S3", (2,))], align=True)
 DTYPES = [
@@ -67,6 +71,32 @@ def assert_parts(parts, x, plan):
         assert part.flags.writeable
         assert same_bits(part, expected)
         assert not np.may_share_memory(part, x)
+
+
+@needs_kernels
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("how", ["parallel", "parallel-streamed"])
+def test_helpers_copy_every_layout(layout, how, monkeypatch):
+    """Whether a helper comes in time for a copy is a matter of chance, so each is repeated."""
+    send_down(how, monkeypatch)
+    rng = np.random.default_rng(0)
+    for shape, sizes, dtype in [
+        ((400, 300), [100, 0, 200], "f4"),
+        ((9000, 4), [1, 1, 1, 1], "u2"),
+        ((3000, 20), [1] * 20, "u4"),
+        ((5000, 9), [2, 3, 4], "V3"),
+        ((2, 90_001), [1, 90_000], "u1"),
+    ]:
+        x = LAYOUTS[layout](lambda shape, d=dtype: random_array(rng, shape, d), shape)
+        plan = plan_split(shape, sizes, axis=1)
+        helped = threads.TEAM.word(table.HELPED)
+        before, end = helped.value, time.monotonic() + 60
+        while helped.value < before + 5:
+            assert time.monotonic() < end
+            assert_parts(plan(x), x, plan)
+            out = [np.empty(part, x.dtype, "F") for part in plan.output_shapes]
+            plan(x, out)
+            assert all(map(same_bits, out, [x[index] for index in plan.slices]))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

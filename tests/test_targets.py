@@ -4,9 +4,8 @@ LLVM assembles the code of each kernel, as it is optimized here, for systems tha
 hand. An object file is linked only if every undefined symbol of it is found.
 """
 
-import ctypes
 import platform
-import re
+import runpy
 import struct
 import sys
 
@@ -14,7 +13,7 @@ import numba
 import pytest
 
 import splitjit
-from splitjit._kernels.table import KERNELS
+from splitjit._kernels.table import KERNELS, PYTHON_FUNCTIONS
 from tests.conftest import needs_kernels
 
 pytestmark = [
@@ -31,29 +30,44 @@ FRAMES = {"stream", "deinterleave", "transpose"}
 """The loops with a staging buffer of several pages on the stack."""
 
 
+SYSTEMS = {
+    "windows": ("win32", {"GetSystemTimePreciseAsFileTime", "Sleep"}),
+    "darwin": (
+        "darwin",
+        {"clock_gettime", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"},
+    ),
+}
+"""What `splitjit._kernels.team` calls on each system."""
+
+
 @pytest.fixture(scope="module")
 def kernels():
-    """Return the optimized LLVM module of each kernel: name to module."""
+    """Return a function that compiles a kernel for a system to an optimized LLVM module."""
     splitjit.warmup(["u1"])  # so that Numba has registered all its symbols
-    from splitjit._kernels import build, compiling, launch, wake
+    from splitjit._kernels import build, compiling, team
 
     found = {}
     codegen = compiling._Function.targetdescr.target_context.codegen()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())
-        # The parallel launcher as on systems other than Linux.
-        patch.setattr(wake, "_ON_LINUX", False)
-        for helper in ("new_state", "start", "finish"):
-            options = {"inline": "always"} if helper == "new_state" else {}
-            patch.setattr(launch, helper, compiling.jit(getattr(wake, helper).py_func, **options))
-        run_tasks = compiling.jit(launch._run_tasks.py_func, parallel=True)
-        patch.setattr(launch, "_run_tasks", run_tasks)
-        signature, function = launch.PARALLEL["run_parallel"]
-        function = compiling.jit(function.py_func)
-        patch.setitem(launch.PARALLEL, "run_parallel", (signature, function))
-        for name in KERNELS:
-            found[name] = build.compile_kernel(name)
-    return found
+
+    def compiled(kernel, target):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())
+            if kernel == "team":
+                patch.setattr(sys, "platform", SYSTEMS[system_of(target)][0])
+                code = runpy.run_path(team.__file__)
+                patch.undo()
+                patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())
+                patch.setattr(platform, "machine", lambda: target.partition("-")[0])
+                return compiling.object_code(code["FUNCTIONS"])
+            if kernel not in found:
+                found[kernel] = build.compile_kernel(kernel)
+            return found[kernel]
+
+    return compiled
+
+
+def system_of(target):
+    return next(system for system in SYSTEMS if system in target)
 
 
 def assemble(module, target):
@@ -106,29 +120,18 @@ def undefined_in_macho(data):
     return names
 
 
-def is_registered(name):
-    """Return whether LLVM knows a symbol that the process does not export: Numba's."""
-    from llvmlite import binding
-
-    return binding.address_of_symbol(name) and not hasattr(ctypes.CDLL(None), name)
-
-
 @pytest.mark.parametrize("target", TARGETS)
 def test_all_systems_have_the_symbols(kernels, target):
     frames = set()
-    for kernel, module in kernels.items():
-        names = undefined(assemble(module, target))
+    for kernel in KERNELS:
+        names = undefined(assemble(kernels(kernel, target), target))
         if "__chkstk" in names:  # LLVM calls it in a function with a frame of more than a page
             frames.add(kernel)
-        others = names - LIBC - {"__chkstk"}
-        if kernel == "parallel":
-            assert "numba_parallel_for" in others
-            others.discard("printf")  # from Numba's own code of `prange`
-        lacking = [
-            name
-            for name in others
-            if not is_registered(name)
-            and not (re.match("_?Py", name) and hasattr(ctypes.pythonapi, name))
-        ]
-        assert not lacking, kernel
+        others = {name.removeprefix("_") if "apple" in target else name for name in names}
+        others -= LIBC | {"__chkstk"}
+        if kernel == "team":
+            system = SYSTEMS[system_of(target)][1]
+            assert system <= others
+            others -= system
+        assert others <= {*PYTHON_FUNCTIONS}, kernel
     assert frames == (FRAMES if "windows" in target else set())

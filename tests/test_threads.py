@@ -1,113 +1,534 @@
-"""Threads and signals under each threading layer: correct parts, no abort and no deadlock."""
+"""Helpers: they copy, keep out of the program's way, and nobody waits for them.
 
+Each test runs in a process of its own. `SPLITJIT_SECONDS` sets how long a test copies with helpers
+that are late at one step of the protocol.
+"""
+
+import os
 import signal
 import sys
 
 import pytest
 
-from tests.processes import HANDLER, SPLIT, finish, run, start
+from tests.conftest import needs_kernels
+from tests.processes import HANDLER, SPLIT, TWO_CORES, run
 
-# First, eight threads make their first split at once. Then eight threads that the module threading
-# does not know split during parallel regions of the user. Then calls that run alone must be
-# parallel again.
+SECONDS = float(os.environ.get("SPLITJIT_SECONDS", "0.3"))
+
+pytestmark = needs_kernels
+
+needs_signals = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="needs signal.setitimer"
+)
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+# A loop whose chunks take a moment, so that helpers certainly come. It counts each chunk, and gives
+# a wrong number if the job has other chunks. Its `Arguments`: microseconds, counts, chunks.
+SLOW_LOOP = """
+import ctypes
+import numba
+from numba import types
+from splitjit._kernels.intrinsics import add_to, words_at
+
+usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+
+@numba.cfunc(types.void(types.intp, types.intp, types.intp))
+def loop(chunk, chunks, arguments):
+    if words_at(arguments)[0]:
+        usleep(words_at(arguments)[0])
+    add_to(words_at(arguments)[1] + 8 * chunk, 1 if words_at(arguments)[2] in (chunks, 0) else 99)
+
+def run_loop(helpers, chunks, microseconds=1000):
+    counts = np.zeros(chunks, np.int64)
+    is_alone = word("BUSY")  # one call of the loop is for all chunks
+    job = microseconds, counts.ctypes.data, 0 if is_alone else chunks, 0
+    threads.TEAM.run(threads.TEAM.address, loop.address, helpers, chunks, *job)
+    return counts.tolist()
+
+assert threads.TEAM.load(wait=True)
+"""
+
+
+def run_helpers(folder, code, **variables):
+    run(folder, SPLIT + TWO_CORES + code, **variables)
+
+
+# ---- who copies --------------------------------------------------------------------------
+
+
+def test_helpers_copy_in_the_first_large_split(tmp_path):
+    code = """
+y = np.ones((4096, 6144), np.float32)
+parts = splitjit.split(y, num_splits=3, axis=1)
+assert word("STARTED") == 1
+assert word("HELPED") > 0
+assert all((part == 1).all() for part in parts)
+assert "numba" not in sys.modules
+assert not [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+"""
+    run_helpers(tmp_path, code)
+
+
+def test_each_chunk_is_copied_once_by_the_caller_or_a_helper(tmp_path):
+    code = """
+for helpers in (1, 3, 7, 1):
+    before = word("HELPED")
+    assert run_loop(helpers, 64) == [1] * 64
+    assert before + 8 <= word("HELPED") < before + 64
+    assert word("ASKED") == helpers and word("STARTED") == max(helpers, word("ASKED"))
+    assert word("OPEN") == word("ACTIVE") == word("BUSY") == 0
+"""
+    code = code.replace('max(helpers, word("ASKED"))', "(most := max(most, helpers))")
+    run_helpers(tmp_path, SLOW_LOOP + "most = 0" + code)
+
+
+def test_no_more_helpers_than_the_record_has_lines_for(tmp_path):
+    code = """
+assert run_loop(1000, 256) == [1] * 256
+assert word("STARTED") == word("ASKED") == table.MOST_HELPERS
+"""
+    run_helpers(tmp_path, SLOW_LOOP + code)
+
+
+def test_a_second_caller_copies_alone(tmp_path):
+    code = """
+first = threading.Thread(target=run_loop, args=(1, 400))
+first.start()
+while not word("BUSY"):
+    time.sleep(0.001)
+began = word("GENERATION")
+assert run_loop(1, 64, 0) == [1] + [0] * 63  # one call of the loop for all
+assert word("BUSY") == 1 and word("GENERATION") == began
+first.join()
+"""
+    run_helpers(tmp_path, SLOW_LOOP + code)
+
+
 THREADS = """
-import _thread, numba
-
 errors = []
 threading.excepthook = errors.append
-started = [threading.Thread(target=check) for _ in range(8)]
+small = np.arange(600).reshape(20, 30)
+
+def work():
+    for i in range(200):
+        check()
+        parts = splitjit.split(small + i, num_splits=3, axis=1)
+        assert np.array_equal(np.concatenate(parts, 1), small + i)
+
+started = [threading.Thread(target=work) for _ in range(8)]
 for thread in started:
     thread.start()
 for thread in started:
     thread.join()
 assert not errors, errors
-
-@numba.njit(parallel=True, nogil=True)
-def users(a):
-    for _ in range(20):
-        for i in numba.prange(a.size):
-            a[i] += 1
-
-def work():
-    for _ in range(10):
-        check()
-    done.append(True)
-
-done = []
-a = np.zeros(10**5)
-users(a)
-for _ in range(8):
-    _thread.start_new_thread(work, ())
-count = 1
-while len(done) < 8:
-    users(a)
-    count += 1
-assert (a == 20 * count).all()
-
-thread = threading.Thread(target=lambda: [users(a) for _ in range(20)])
-thread.start()
-while thread.is_alive():
-    check()
-assert (a == 20 * (count + 20)).all()
-
-def spy(*arguments):
-    global parallel
-    parallel += 1
-    return run_parallel(*arguments)
-
-parallel, counts = 0, []
-run_parallel, threads.THREADS.run_parallel = threads.THREADS.run_parallel, spy
-end = threading.Event()
+assert word("BUSY") == word("ACTIVE") == word("OPEN") == 0
 check()
-counts.append(parallel)
-thread = threading.Thread(target=end.wait)
-thread.start()
-check()
-counts.append(parallel)
-end.set()
-thread.join()
-check()
-counts.append(parallel)
-assert counts == ([1, 1, 2] if numba.threading_layer() == "workqueue" else [1, 2, 3]), counts
-"""
-
-# A signal handler splits during other splits; the first signals arrive while Numba is imported.
-SIGNALS = """
-signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-while handled < 50:
-    check()
-signal.setitimer(signal.ITIMER_REAL, 0)
 """
 
 
 @pytest.mark.slow
-def test_threads(layer, tmp_path):
-    run(tmp_path, SPLIT + THREADS, layer=layer)
+def test_eight_threads(tmp_path):
+    run_helpers(tmp_path, THREADS)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
-def test_signal_handlers(layer, tmp_path):
-    run(tmp_path, SPLIT + HANDLER + SIGNALS, layer=layer)
-
-
-def test_one_thread_if_the_user_says_so(tmp_path):
+def test_copies_after_rests(tmp_path):
     code = """
-import numba
+for rest in [0, 0.001, 0.02, 0.05] * 5:
+    time.sleep(rest)
+    assert run_loop(1, 64, 200) == [1] * 64
+    check()
+assert word("HELPED") > 20 * 8
+"""
+    run_helpers(tmp_path, SLOW_LOOP + code)
 
-numba.set_num_threads(1)
-splitjit.warmup(["u1"])
-threads.THREADS.run_parallel = None  # a call would fail
+
+# ---- how many ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "asked"),
+    [
+        ("cores.affinity = lambda: 2", 1),
+        ("cores.affinity = lambda: 1", 0),
+        ("cores.quota = lambda: 2.7", 1),
+        ("cores.quota = lambda: 0.5", 0),
+        ("import numba; numba.set_num_threads(1)", 0),
+        ("import numba; numba.set_num_threads(2)", 1),
+        ("import numba; numba.config.NUMBA_NUM_THREADS = 3", 2),
+    ],
+)
+def test_a_process_that_is_narrowed_asks_fewer_helpers(narrowed, asked, tmp_path):
+    code = f"""
+cores.affinity = lambda: 8
 check()
-assert numba.get_num_threads() == 1
+assert word("STARTED") == word("ASKED") == 7
+time.sleep(0.2)
+{narrowed}
+cores._quota_at.cache_clear()
+threads.TEAM.word(table.ASKED).value = 0
+for _ in range(20):
+    check()
+assert word("ASKED") == {asked} and word("ALLOWED") in ({asked}, 7)
+assert word("STARTED") == 7
+"""
+    run_helpers(tmp_path, code, NUMBA_NUM_THREADS="8")
+
+
+def test_numbas_environment_variable_limits_helpers(tmp_path):
+    code = "check(); assert word('STARTED') == word('ASKED') == 0"
+    run_helpers(tmp_path, code, NUMBA_NUM_THREADS="1")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs an affinity")
+def test_one_core(tmp_path):
+    code = """
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+check()
+assert word("STARTED") == 0
 """
     run(tmp_path, SPLIT + code)
 
 
+# ---- the system --------------------------------------------------------------------------
+
+
+@needs_signals
+def test_signal_handlers_run_in_the_main_thread_and_may_split(tmp_path):
+    """The first signals arrive while kernels are loaded."""
+    code = """
+before = handler
+
+def handler(*arguments):
+    assert threading.current_thread() is threading.main_thread()
+    before(*arguments)
+
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+while handled < 300:
+    check()
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert word("STARTED") == 1
+"""
+    run_helpers(tmp_path, HANDLER + code)
+
+
+@on_linux
+def test_helpers_receive_no_signal_but_their_own_faults(tmp_path):
+    code = """
+def blocked():
+    masks = {}
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/status") as file:
+            masks[int(task)] = int(file.read().split("SigBlk:")[1].split()[0], 16)
+    return masks
+
+splitjit.warmup(["u1"])
+cores.affinity = lambda: 4
+before = blocked()
+check()
+while word("NUMBERED") < 3:
+    time.sleep(0.001)
+helpers = [mask for task, mask in blocked().items() if task not in before]
+assert len(helpers) == 3
+faults = {signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV}
+never = {signal.SIGKILL, signal.SIGSTOP}
+for mask in helpers:
+    found = {number for number in signal.valid_signals() if mask >> number - 1 & 1}
+    assert found == signal.valid_signals() - faults - never, found
+
+for number in awaited:  # a signal to the process is for the thread that waits for it
+    os.kill(os.getpid(), number)
+    check()
+    assert signal.sigtimedwait({number}, 10).si_signo == number
+"""
+    block = """
+import signal
+awaited = {signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGALRM}
+signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # before NumPy starts threads
+"""
+    run(tmp_path, block + SPLIT + TWO_CORES + code, NUMBA_NUM_THREADS="4")
+
+
+@pytest.mark.parametrize("during", ["", "time.sleep(0.001)", "check()", "sys.exit()"])
+def test_the_end_of_a_process_waits_for_no_helper(during, tmp_path):
+    code = f"""
+def work():
+    while True:
+        check()
+
+check()
+began = time.monotonic()
+import atexit
+atexit.register(lambda: print(f"{{time.monotonic() - began:.3f}}", file=sys.stderr))
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+{during}
+"""
+    for _ in range(5):
+        run_helpers(tmp_path, code, timeout=20)
+
+
+def test_threads_that_do_not_start(tmp_path):
+    """Two threads start, and the system refuses all others."""
+    code = """
+import ctypes
+
+kind = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+start_thread = kind(("PyThread_start_new_thread", ctypes.pythonapi))
+calls = []
+
+@kind
+def start_two(function, argument):
+    calls.append(argument)
+    return start_thread(function, argument) if len(calls) <= 2 else -1
+
+addresses = loading.python_functions()
+addresses["PyThread_start_new_thread"] = ctypes.cast(start_two, ctypes.c_void_p).value
+cores.affinity = lambda: 8
+for _ in range(10):
+    check()
+assert word("STARTED") == word("ASKED") == 2
+assert len(calls) == 2 + 10 and {*calls} == {threads.TEAM.address}
+addresses = None
+"""
+    run_helpers(tmp_path, code, NUMBA_NUM_THREADS="8")
+
+
+@on_linux
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="changes its user")
+def test_a_user_that_may_start_no_threads(tmp_path):
+    code = """
+import mmap, resource  # the other user may not read them
+
+splitjit.warmup(["u1"])
+os.setuid(54321)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+for _ in range(3):
+    check()
+    assert word("STARTED") == word("HELPED") == word("BUSY") == 0
+"""
+    run_helpers(tmp_path, code)
+
+
+# Each loop copies by stores that bypass the cache, in a thread with a small stack and in a helper.
+SMALL_STACKS = """
+import faulthandler
+from splitjit._copy import crossovers
+from splitjit._copy.layout import fresh_layout
+
+faulthandler.enable()
+splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
+splitjit.SplitPlan._compiled = property(lambda plan: None, lambda plan, compiled: None)
+crossovers._STREAM_FROM = 0
+
+def split():
+    loops = set()
+    for columns, count in [(60, 2), (8, 8), (20, 20), (2000, 2)]:
+        y = np.arange(2**14 * columns).astype(np.uint8).reshape(-1, columns)
+        plan = splitjit.plan_split(y.shape, num_splits=count, axis=1)
+        loops.add(fresh_layout(plan, y.strides, y.itemsize).loop)
+        for part, index in zip(plan(y), plan.slices, strict=True):
+            assert np.array_equal(part, y[index])
+    assert loops == {"copy", "deinterleave", "transpose"}
+
+threading.stack_size(48 * 1024)
+thread = threading.Thread(target=split)
+thread.start()
+thread.join()
+assert word("STARTED") == 1
+"""
+
+
 @pytest.mark.slow
-def test_without_a_threading_layer_one_thread_copies(tmp_path):
-    code = "check(); splitjit.warmup(); check()"
-    run(tmp_path, SPLIT + code, layer="no such layer")
+def test_small_stacks(tmp_path):
+    run_helpers(tmp_path, SMALL_STACKS)
+
+
+@pytest.mark.slow
+@on_linux
+def test_a_thread_that_leaves_its_core_keeps_its_affinity(tmp_path):
+    code = """
+import ctypes
+from splitjit._kernels import team
+from splitjit._kernels.compiling import jit, object_code
+from numba import types
+
+def leave(core):
+    team._leave_core(core)
+
+table.KERNELS["leave"] = ("leave",)
+code = object_code({"leave": (types.void(types.int64), jit(leave))})
+_leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loading._link("leave", code, {})["leave"])
+core_of_this_thread = ctypes.CDLL(None).sched_getcpu
+cores = os.sched_getaffinity(0)
+_leave_core(10**6)
+for _ in range(100):
+    core = core_of_this_thread()
+    _leave_core(core)
+    assert len(cores) == 1 or core_of_this_thread() != core
+    assert os.sched_getaffinity(0) == cores
+os.sched_setaffinity(0, {min(cores)})
+_leave_core(min(cores))  # there is no other core
+assert os.sched_getaffinity(0) == {min(cores)}
+"""
+    run(tmp_path, SPLIT + code)
+
+
+# ---- late at each step ---------------------------------------------------------------------
+
+# The team's code once more, where threads sometimes sleep before they use a word: as many
+# microseconds as `DELAYS` has for it. Then it has numbers for the sleep mark, for each chunk, the
+# odds, and the state of the random numbers.
+DELAYED = """
+import importlib.util
+from splitjit._kernels import intrinsics, launch, team as original
+from splitjit._kernels.build import object_code
+from splitjit._kernels.compiling import jit
+
+spec = importlib.util.spec_from_file_location("delayed_team", original.__file__)
+team = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(team)
+
+DELAYS = np.zeros(table.HELPERS + 4, np.int64)
+MARK, CHUNK, ODDS, RANDOM = range(table.HELPERS, table.HELPERS + 4)
+ADDRESS = DELAYS.ctypes.data
+usleep, release = team._usleep, team._release
+read_word, exchange, add_to = team.read_word, team.exchange, team.add_to
+call_loop_at, words_at, APART = team.call_loop_at, team.words_at, table.APART
+
+@jit
+def delay(word):
+    numbers = words_at(ADDRESS)
+    if numbers[word]:
+        numbers[RANDOM] = numbers[RANDOM] * 6364136223846793005 + 1442695040888963407
+        if (numbers[RANDOM] >> 33) % numbers[ODDS] == 0:
+            usleep(numbers[word])
+
+@jit
+def _read(team, word):
+    delay(word)
+    return read_word(team + APART * word)
+
+@jit
+def _write(team, word, value):
+    delay(word)
+    return exchange(team + APART * word, value)
+
+@jit
+def _add(team, word, value):
+    delay(word)
+    return add_to(team + APART * word, value)
+
+@jit
+def _exchange(line, value):
+    delay(MARK)
+    return exchange(line, value)
+
+@jit
+def _release(lock):
+    delay(MARK)
+    release(lock)
+
+@jit
+def _call_loop_at(loop, chunk, chunks, arguments):
+    delay(CHUNK)
+    call_loop_at(loop, chunk, chunks, arguments)
+
+for function in (_read, _write, _add):
+    setattr(team, function.py_func.__name__, function)
+team.exchange, team._release, team.call_loop_at = _exchange, _release, _call_loop_at
+threads.TEAM.use(loading._link("team", object_code(team.FUNCTIONS), {}))
+threads.CHUNK, threads.SHARED_FROM = 1 << 12, 1 << 13
+"""
+
+# Old outputs are filled with a pattern, which no helper may change any more.
+LATE = """
+SHAPES = [(64, 3000), (9, 40_000), (1, 70_001), (16_000, 16)]
+rng = np.random.default_rng(0)
+sources = [rng.integers(0, 256, shape, np.uint8) for shape in SHAPES]
+plans = [splitjit.plan_split(y.shape, num_outputs=2 + i % 2, axis=1)
+         for i, y in enumerate(sources)]
+words = "GENERATION OPEN TAKEN ACTIVE ASKED LOOP CHUNKS ARGUMENTS CORE HELPED NUMBERED".split()
+ALL = slice(0, CHUNK + 1)
+places = [ALL, [table.OPEN, table.TAKEN]] * 6
+places += [getattr(table, name) for name in words] + [MARK, CHUNK]
+helped = []
+for i, place in enumerate(places):
+    before, old = word("HELPED"), []
+    end = time.monotonic() + SECONDS
+    count = 0
+    DELAYS[ODDS] = (2, 4, 8, 16, 32, 64)[i // 2] if i < 12 else 1
+    while time.monotonic() < end or count < 20:
+        DELAYS[place] = (0, 20, 200)[count % 3]
+        plan, y = plans[count % len(plans)], sources[count % len(plans)]
+        out = plan(y, plan.empty(y.dtype))
+        for part, index in zip(out, plan.slices, strict=True):
+            assert np.array_equal(part, y[index]), place
+            part.fill(0xA5)
+        old.append(out)
+        for chunks in range(2, 40, 5):
+            assert run_loop(1 + count % 2, chunks, 0) == [1] * chunks, place
+        if len(old) > 8:
+            assert all((part == 0xA5).all() for part in old.pop(0)), place
+        count += 1
+        if count % 7 == 0:
+            time.sleep(0.002)  # helpers fall asleep
+    DELAYS[ALL] = 0
+    time.sleep(0.01)
+    assert all((part == 0xA5).all() for out in old for part in out), place
+    helped.append(word("HELPED") - before)
+assert word("BUSY") == word("ACTIVE") == 0
+assert sum(count > 0 for count in helped) > len(helped) // 2, helped
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs usleep")
+@pytest.mark.parametrize("helpers", [1, 3])
+def test_helpers_that_are_late_at_each_step(helpers, tmp_path):
+    code = (
+        f"cores.affinity = lambda: {helpers + 1}\n{SLOW_LOOP}{DELAYED}SECONDS = {SECONDS}\n{LATE}"
+    )
+    run_helpers(tmp_path, code, timeout=100 + 20 * SECONDS, NUMBA_NUM_THREADS="4")
+
+
+# ---- Numba's threads ---------------------------------------------------------------------
+
+
+def test_numbas_threads_if_the_user_chooses_them(tmp_path):
+    code = """
+assert "numba" not in sys.modules
+check()
+import numba
+assert word("STARTED") == 0
+assert numba.threading_layer()  # a parallel region has run
+assert splitjit.explain(x, [300, 724], axis=1).threads == 2
+for _ in range(20):
+    check()
+thread = threading.Thread(target=check)
+thread.start()
+thread.join()
+numba.set_num_threads(1)
+check()
+"""
+    run_helpers(tmp_path, code, SPLITJIT_THREADS="numba")
+
+
+def test_an_unknown_choice_of_threads_is_a_warning(tmp_path):
+    code = """
+import warnings
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    import splitjit
+(warning,) = found
+assert issubclass(warning.category, RuntimeWarning)
+assert str(warning.message) == "SPLITJIT_THREADS='both' must be 'helpers' or 'numba'; helpers copy"
+"""
+    code += f"{SPLIT}{TWO_CORES}check(); assert word('STARTED') == 1"
+    run(tmp_path, code, SPLITJIT_THREADS="both")
+
+
+# ---- loading -----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -117,24 +538,7 @@ def test_without_jit_numpy_copies(tmp_path):
 
 
 @pytest.mark.slow
-def test_warmup_is_for_all_threads_whatever_the_caller_may_use(tmp_path):
-    code = """
-import numba
-
-numba.set_num_threads(1)
-splitjit.warmup(["u1"])
-assert threads.THREADS.run_parallel is not None
-known = set(LOADER._loaded)
-numba.set_num_threads(2)
-assert threads._allowed()[0] == min(2, len(os.sched_getaffinity(0)))
-check()
-assert set(LOADER._loaded) == known
-"""
-    run(tmp_path, SPLIT + code, NUMBA_NUM_THREADS="2")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
+@needs_signals
 def test_interrupts_leave_no_kernel_locked(tmp_path):
     code = """
 def interrupt(*_):
@@ -179,97 +583,3 @@ splitjit.warmup(["u1"])
 assert set(LOADER._loaded) == set(KERNELS)
 """
     run(tmp_path, SPLIT + code)
-
-
-# Each loop copies by stores that bypass the cache, on this thread and on Numba's threads.
-SMALL_STACKS = """
-import faulthandler
-from splitjit._copy import crossovers
-from splitjit._copy.layout import fresh_layout
-
-faulthandler.enable()
-splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
-splitjit.SplitPlan._compiled = property(lambda plan: None, lambda plan, compiled: None)
-crossovers._STREAM_FROM = 0
-
-def split():
-    loops = set()
-    for columns, count in [(60, 2), (8, 8), (20, 20), (2000, 2)]:
-        y = np.arange(2**14 * columns).astype(np.uint8).reshape(-1, columns)
-        plan = splitjit.plan_split(y.shape, num_splits=count, axis=1)
-        loops.add(fresh_layout(plan, y.strides, y.itemsize).loop)
-        for part, index in zip(plan(y), plan.slices, strict=True):
-            assert np.array_equal(part, y[index])
-    assert loops == {"copy", "deinterleave", "transpose"}
-
-split()
-threading.stack_size(48 * 1024)
-thread = threading.Thread(target=split)
-thread.start()
-thread.join()
-"""
-
-
-@pytest.mark.slow
-def test_small_stacks(tmp_path):
-    run(tmp_path, SPLIT + SMALL_STACKS, layer="omp", OMP_STACKSIZE="32K")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux is asked to move threads")
-def test_a_thread_that_leaves_its_core_keeps_its_affinity(tmp_path):
-    code = """
-import ctypes, os, time
-from numba import types
-from splitjit._copy import loading
-from splitjit._kernels import table, wake
-from splitjit._kernels.compiling import jit, object_code
-
-def leave(core):
-    wake._leave_core(core)
-
-table.KERNELS["leave"] = ("leave",)
-code = object_code({"leave": (types.void(types.int64), jit(leave))})
-found = loading._link("leave", code, {})["leave"]
-_leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(found)
-core_of_this_thread = ctypes.CDLL(None).sched_getcpu
-cores = os.sched_getaffinity(0)
-_leave_core(10**6)
-for _ in range(100):
-    core = core_of_this_thread()
-    _leave_core(core)
-    assert len(cores) == 1 or core_of_this_thread() != core
-    assert os.sched_getaffinity(0) == cores
-os.sched_setaffinity(0, {min(cores)})
-_leave_core(min(cores))  # there is no other core
-assert os.sched_getaffinity(0) == {min(cores)}
-"""
-    run(tmp_path, code)
-
-
-def test_copies_after_rests(layer, tmp_path):
-    code = """
-for rest in [0, 0.001, 0.02, 0.05] * 5:
-    time.sleep(rest)
-    check()
-"""
-    run(tmp_path, SPLIT + code, layer=layer)
-
-
-READ_ONLY = """
-import errno, multiprocessing.context
-
-def rlock(context):
-    raise OSError(errno.EROFS, "Read-only file system")
-
-multiprocessing.context.BaseContext.RLock = rlock
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("warnings", ["error", "ignore"])
-def test_a_read_only_shared_memory(warnings, tmp_path):
-    """Numba warns that it cannot make a lock there. If warnings are errors, one thread copies."""
-    code = f"{READ_ONLY}{SPLIT}check(); check(); splitjit.warmup(); check()\n"
-    code += f"assert (threads._allowed()[0] == 1) == ({warnings!r} == 'error')"
-    finish(start(tmp_path, "-W", warnings, "-c", code))

@@ -29,10 +29,6 @@ cd "$(dirname "$0")/../.."
 source "$folder/venv/bin/activate"
 python -m pip install --quiet "pip>=25.1"
 python -m pip install --quiet . --group test
-for layer in omp workqueue tbb; do # pytest skips the tests of a layer that Numba cannot load
-    LD_LIBRARY_PATH=$VIRTUAL_ENV/lib NUMBA_THREADING_LAYER=$layer python -c \
-        "import numba; numba.set_num_threads(1)"
-done
 python -m pytest "$@"
 case "$*" in
     "") python tests/platforms/record.py all ;;
