@@ -4,6 +4,7 @@ import collections
 import contextlib
 import os
 import pickle
+import random
 import re
 import subprocess
 import sys
@@ -13,14 +14,18 @@ import numpy as np
 import pytest
 from numba import njit, prange, typed
 from numba.core import event
+from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._copy import buffers, crossovers, loading
 from splitjit._kernels import table
+from splitjit._copy import crossovers, loading
+from splitjit._copy.overlap import overlaps_itself
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
 from tests.cases import RANDOM_CASES, random_cases
+from tests.guarded import split_compiled
 
 pytestmark = [
     pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled"),
@@ -333,9 +338,12 @@ COLUMNS = GRID[:, 0:6:3], GRID[:, 1:7:3], GRID[:, 2:8:3]
         (ONES, [COLUMNS[0], COLUMNS[1], COLUMNS[0]], r"outs\[0\] and outs\[2\]"),
         (np.broadcast_to(MEMORY[:6], (4, 6)), (A, B, fortran(MEMORY[2:], 2)), r"outs\[2\] and x"),
         (GRID[:, 0:30:5], (A, GRID[:, 24:26], B), r"outs\[1\] and x"),
+        # Neither the first nor the last byte of one array is in the other.
+        (ONES, (GRID[:, 0:6:3], A, GRID[:, 3:5]), r"outs\[0\] and outs\[2\]"),
+        (GRID[:, 0:30:5], (A, B, GRID[:, 4:6]), r"outs\[2\] and x"),
     ],
 )
-def test_split_into_finds_memory_that_arrays_surely_share(x, outs, says):
+def test_split_into_finds_shared_memory(x, outs, says):
     with pytest.raises(SplitError, match=f"^split_into: {says}: must not share memory"):
         into(x, outs, 2, 1)
     assert not MEMORY.any()
@@ -354,6 +362,37 @@ def test_split_into_accepts_interleaved_outputs():
     ]:
         into(x, outs, 2, 1)
         assert np.array_equal(np.hstack(outs), x)
+
+
+@pytest.mark.slow
+def test_split_into_finds_shared_memory_as_python_does():
+    """Random arrays in one block of memory, with gaps, of any order and often interleaved."""
+    rng = random.Random(0)
+    block = np.zeros(900, np.uint8)
+    seen = collections.Counter()
+
+    def drawn(shape):
+        strides = [rng.choice([1, 2, 3, 4, 5, 6, 8, 12, 20, 24, -4, -12]) for _ in shape]
+        return as_strided(block[rng.randrange(300, 500) :], shape, strides)
+
+    for _ in range(3000):
+        shape = [rng.choice([1, 2, 2, 3, 6]) for _ in range(rng.randint(1, 3))]
+        axis = rng.randrange(len(shape))
+        plan = splitjit.plan_split(shape, num_sections=3, axis=axis)
+        x, outs = drawn(shape), [drawn(part) for part in plan.output_shapes]
+        if any(overlaps_itself(part) for part in outs if part.size):
+            continue
+        says = []
+        for call in (split_compiled, lambda plan, x, outs: plan(x, outs)):
+            try:
+                call(plan, x, outs)
+            except SplitError:
+                says.append("shared")
+            else:
+                says.append("apart")
+        seen[tuple(says)] += 1
+    assert seen.keys() == {("apart", "apart"), ("shared", "shared")}
+    assert min(seen.values()) > 100
 
 
 @pytest.mark.slow

@@ -26,8 +26,9 @@
     llvm.py              LLVM loads and stores; intrinsics.py offers them to compiled functions
 
 The other modules: `entry.py` has the builtin functions that check and make arrays, and copy
-small ones with the loops above; `objects.py` gives it Python's C functions. `overload.py` and
-`overload_outputs.py` compute sizes and check outputs for users' compiled code. `table.py` has
+small ones with the loops above; `objects.py` gives it Python's C functions. `overload.py` computes
+sizes for users' compiled code, and makes parts. `outputs.py` finds outputs in a layout record that
+share memory, by the functions of `overlap.py`, which Python calls, too. `table.py` has
 what both sides share: the record that describes a copy, the names of the kernels, and sizes.
 `records.py` reads the record in compiled code. `build.py` lists the functions of each kernel,
 and `compiling.py` compiles them to an object file. `assign.py` has the loop over Python

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import types
 
 from llvmlite import ir
 from numba.core import config
@@ -159,6 +160,18 @@ def jit(function=None, **options):
         return functools.partial(jit, **options)
     flags = {"nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return _Function(function, {}, {**flags, "error_model": "numpy", **options})
+
+
+def jit_all(module, **replaced):
+    """Make the functions of a module, which Python calls too, callable from kernels.
+
+    Return their names and the compiled functions. They call `replaced` functions by these names.
+    """
+    scope = {**vars(module), **replaced}
+    for name, function in vars(module).items():
+        if isinstance(function, types.FunctionType) and name not in replaced:
+            scope[name] = jit(types.FunctionType(function.__code__, scope, name))
+    return scope
 
 
 def object_code(functions):

@@ -20,8 +20,7 @@ from splitjit._kernels.intrinsics import (
     reserve,
     words_at,
 )
-from splitjit._kernels.overload_copy import copy_parts
-from splitjit._kernels.overload_outputs import check_parts, refuse
+from splitjit._kernels.overload_copy import copy_parts, refuse
 from splitjit._kernels.table import (
     CALL,
     FUNCTIONS_AT,
@@ -34,6 +33,7 @@ from splitjit._kernels.table import (
     NUMBA_MEMORY,
     NUMBA_PARENT,
     NUMBA_SHAPE,
+    OUTS_FAULT,
     RULE_FAULT,
     WORD,
     row_words,
@@ -54,7 +54,7 @@ _LENGTHS, _INDICES = _KINDS.index(rules.LENGTHS), _KINDS.index(rules.INDICES)
 
 # ---- the sizes of the parts ----------------------------------------------------------------
 #
-# Memory of a call:  the sizes, the outputs' numbers in address order, the layout record
+# Memory of a call:  the sizes, three words for each part to work with, the layout record
 
 
 @jit
@@ -111,7 +111,7 @@ def _measure(words, functions):
             return refuse(words, RULE_FAULT + fault, value, length, count)
     memory = 0
     if count <= functions[FUNCTIONS_AT.most_parts]:
-        memory = allocate(WORD * (count * (2 + _row_words(rank)) + HEADER + rank))
+        memory = allocate(WORD * (count * (4 + _row_words(rank)) + HEADER + rank))
     if not memory:
         return -1
     sizes, order = words_at(memory), words_at(memory + WORD * count)
@@ -189,15 +189,36 @@ def parts(address, functions):
     return 0 if is_complete else -1
 
 
+# ---- given parts ---------------------------------------------------------------------------
+
+
+@jit
+def _check_shapes(words):
+    """Check the number and the shapes of given parts; return 0 or a fault."""
+    out_of_line()
+    count, given, rank = words[CALL.count], words[CALL.number_of_parts], words[CALL.rank]
+    if given != count:
+        return refuse(words, OUTS_FAULT, given, count, 0)
+    sizes, x = words_at(words[CALL.memory]), words_at(words[CALL.x])
+    array = words[CALL.parts]
+    for i in range(count):
+        for d in range(rank):
+            extent = sizes[i] if d == words[CALL.axis] else x[NUMBA_SHAPE + d]
+            if words_at(array)[NUMBA_SHAPE + d] != extent:
+                return refuse(words, OUTS_FAULT + 1, i, 0, 0)
+        array += WORD * (NUMBA_SHAPE + 2 * rank)
+    return 0
+
+
 def into(address, functions):
     """Copy to given parts; return 0, or a fault without copying anything."""
     words, table = words_at(address), words_at(functions)
     fault = _measure(words, table)
     if fault:
         return fault
-    fault = check_parts(words)
+    fault = _check_shapes(words)
     if not fault:
-        copy_parts(words, table, False)
+        fault = copy_parts(words, table, False)
     release(words[CALL.memory])
     return fault
 

@@ -1,4 +1,4 @@
-"""Lay out and run copies in users' compiled code."""
+"""Lay out, check and run copies in users' compiled code."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from splitjit._kernels.intrinsics import (
     reserve,
     words_at,
 )
+from splitjit._kernels.outputs import are_apart, end_of, find_shared, lowest
+from splitjit._kernels.overlap import Strided
+from splitjit._kernels.records import layout_at
 from splitjit._kernels.table import (
     ALLOWED,
     APART,
@@ -29,6 +32,7 @@ from splitjit._kernels.table import (
     NUMBA_ITEMS,
     NUMBA_ITEMSIZE,
     NUMBA_SHAPE,
+    OUTS_FAULT,
     RUN,
     RUNS,
     SOURCE_OFFSET,
@@ -41,6 +45,13 @@ _MOST = (1 << 63) - 1
 _DIMS = WORD * MAX_RANK
 _ARGUMENTS = 4 * WORD
 _row_words = jit(row_words)
+
+
+@jit
+def refuse(words, fault, first, second, third):
+    """Note the values for a fault's text, and return the fault."""
+    words[CALL.first], words[CALL.second], words[CALL.third] = first, second, third
+    return fault
 
 
 @jit
@@ -145,14 +156,47 @@ def _lay_out(words, record, row):
 
 
 @jit
+def _check_apart(words, layout):
+    """Return 0, or a fault if two arrays share memory."""
+    x, rank = words_at(words[CALL.x]), words[CALL.rank]
+    shape = words[CALL.x] + WORD * NUMBA_SHAPE
+    extents, strides = words_at(shape), words_at(shape + WORD * rank)
+    low = lowest(x[NUMBA_DATA], rank, extents, strides)
+    source = Strided(low, x[NUMBA_ITEMSIZE], rank, extents, strides)
+    if are_apart(layout, low, end_of(source)):
+        return 0
+    i, j = find_shared(layout, source, words[CALL.memory] + WORD * words[CALL.count])
+    if i < 0:
+        return 0
+    first = _number_of(words, i)
+    if j < 0:
+        return refuse(words, OUTS_FAULT + 2, first, 0, 0)
+    return refuse(words, OUTS_FAULT + 3, first, _number_of(words, j), 0)
+
+
+@jit
+def _number_of(words, row):
+    """Return the number of the part in a row of the layout record, which has no empty parts."""
+    sizes = words_at(words[CALL.memory])
+    i = 0
+    while sizes[i] == 0 or row > 0:
+        row -= sizes[i] > 0
+        i += 1
+    return i
+
+
+@jit
 def copy_parts(words, functions, are_fresh):
-    """Copy `x` to the parts, with helpers if they pay."""
+    """Copy `x` to the parts, with helpers if they pay; return 0, or a fault of given parts."""
     x = words_at(words[CALL.x])
     if x[NUMBA_ITEMS] == 0 or x[NUMBA_ITEMSIZE] == 0:
-        return
-    record = words[CALL.memory] + WORD * 2 * words[CALL.count]
+        return 0
+    record = words[CALL.memory] + WORD * 4 * words[CALL.count]
     row = WORD * (NUMBA_SHAPE + 2 * words[CALL.rank])
     shortest = _lay_out(words, record, row)
+    fault = 0 if are_fresh else _check_apart(words, layout_at(record))
+    if fault:
+        return fault
     # Parts from malloc are in the cache, because the system has just zeroed their pages.
     nbytes = x[NUMBA_ITEMS] * x[NUMBA_ITEMSIZE]
     is_large = nbytes >= (
@@ -173,3 +217,4 @@ def copy_parts(words, functions, are_fresh):
     call_arguments[0], call_arguments[1] = stream, 0
     call_arguments[2], call_arguments[3] = x[NUMBA_DATA], record
     call(functions[FUNCTIONS_AT.share], (team, loop, helpers, chunks, arguments))
+    return 0
