@@ -19,9 +19,8 @@ from numpy.lib.stride_tricks import as_strided
 import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._copy import buffers, crossovers, loading
-from splitjit._kernels import table
-from splitjit._copy import crossovers, loading
 from splitjit._copy.overlap import overlaps_itself
+from splitjit._kernels import table
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
 from tests.cases import RANDOM_CASES, random_cases
