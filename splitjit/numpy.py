@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import splitjit._api.split as api
-from splitjit._docstrings import completed_by
 from splitjit._plan.arguments import Indices
 from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit._planes import split_planes
@@ -68,11 +67,33 @@ def split(
     return _parts("split", "num_splits", axis, ary, indices_or_sections, axis)
 
 
-@completed_by(split)
 def array_split(
     ary: Any, indices_or_sections: SupportsIndex | Indices, axis: SupportsIndex = 0
 ) -> list[Any]:
     """Split an array into parts that differ by one, or before indices; see ``numpy.array_split``.
+
+    Parameters
+    ----------
+    ary : array_like
+        The array to split.
+    indices_or_sections : int or 1-D array
+        The number of parts, or the indices before which to cut.
+    axis : int, default 0
+        The axis along which to split.
+
+    Returns
+    -------
+    list of ndarray
+        Contiguous arrays that share no memory with `ary`.
+
+    Raises
+    ------
+    ValueError
+        In the same cases as NumPy's function.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------
@@ -84,9 +105,29 @@ def array_split(
     return _parts("array_split", "num_sections", axis, ary, indices_or_sections, axis)
 
 
-@completed_by(split)
 def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     """Split an array along its second axis, or its only one; see ``numpy.hsplit``.
+
+    Parameters
+    ----------
+    ary : array_like
+        The array to split.
+    indices_or_sections : int or 1-D array
+        The number of parts, or the indices before which to cut.
+
+    Returns
+    -------
+    list of ndarray
+        Contiguous arrays that share no memory with `ary`.
+
+    Raises
+    ------
+    ValueError
+        In the same cases as NumPy's function.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------
@@ -99,9 +140,29 @@ def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     return _parts("hsplit", "num_splits", axis, ary, indices_or_sections)
 
 
-@completed_by(split)
 def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     """Split an array of two or more dimensions along the first; see ``numpy.vsplit``.
+
+    Parameters
+    ----------
+    ary : array_like
+        The array to split.
+    indices_or_sections : int or 1-D array
+        The number of parts, or the indices before which to cut.
+
+    Returns
+    -------
+    list of ndarray
+        Contiguous arrays that share no memory with `ary`.
+
+    Raises
+    ------
+    ValueError
+        In the same cases as NumPy's function.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------
@@ -114,9 +175,29 @@ def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     return _parts("vsplit", "num_splits", axis, ary, indices_or_sections)
 
 
-@completed_by(split)
 def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     """Split an array of three or more dimensions along the third; see ``numpy.dsplit``.
+
+    Parameters
+    ----------
+    ary : array_like
+        The array to split.
+    indices_or_sections : int or 1-D array
+        The number of parts, or the indices before which to cut.
+
+    Returns
+    -------
+    list of ndarray
+        Contiguous arrays that share no memory with `ary`.
+
+    Raises
+    ------
+    ValueError
+        In the same cases as NumPy's function.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
 
     Examples
     --------

@@ -8,7 +8,6 @@ from typing import Any, Protocol, SupportsIndex, overload
 from numpy.typing import ArrayLike, NDArray
 
 from splitjit._api.split import split_by_rule
-from splitjit._docstrings import completed_by
 from splitjit._inputs.adapt import adapt
 from splitjit._operators import (
     INTEGERS,
@@ -186,17 +185,29 @@ class VariadicSplit:
     def __call__(
         self, data: ArrayLike, axis: SupportsIndex, split_lengths: Lengths
     ) -> list[NDArray[Any]]: ...
-    @completed_by(Split.__call__)
     def __call__(self, data: Any, axis: SupportsIndex, split_lengths: Lengths) -> list[Any]:
         """Split a tensor.
 
         Parameters
         ----------
+        data : array_like
+            The tensor to split, of any dtype, strings included.
         axis : int or integer array of shape () or (1,)
             The axis along which to split, in ``[-rank, rank - 1]``.
         split_lengths : sequence of int or 1-D integer array
             The length of each part. The lengths sum to the axis length. One
             length may be -1, which stands for the rest of the axis.
+
+        Returns
+        -------
+        list of array
+            New C-contiguous arrays of the kind of the input, see `splitjit.split`,
+            that share no memory with `data`.
+
+        Raises
+        ------
+        SplitError
+            If an input breaks a rule of the operator.
         """
         try:
             x, index = adapt(data), _single_axis(axis)
@@ -212,7 +223,6 @@ class VariadicSplit:
     def infer_shapes(
         self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown
     ) -> list[InferredShape]: ...
-    @completed_by(Split.infer_shapes)
     def infer_shapes(
         self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown
     ) -> Any:
@@ -220,6 +230,10 @@ class VariadicSplit:
 
         Parameters
         ----------
+        input_shape : sequence of int, str, tuple or None, or Unknown, or PartialShape
+            The shape of `data`. A name, an interval ``(smallest, largest)`` or None
+            stands for an unknown dim, and `Unknown` for a shape of unknown rank. -1
+            stands for no largest extent. An ``openvino.PartialShape`` is accepted, too.
         axis : int, integer array of shape () or (1,), or Unknown
             The input `axis`, as in a call. If its value is known only at run time,
             give `Unknown`.
@@ -236,6 +250,11 @@ class VariadicSplit:
             all dims are None. The shape is None if the rank is unknown. If the number
             of lengths is unknown, ``[shape, ...]``: a shape that fits all parts, and an
             Ellipsis.
+
+        Raises
+        ------
+        SplitError
+            If the rule fits no tensor of such a shape.
 
         Examples
         --------

@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from splitjit._api.split import split_by_rule
-from splitjit._docstrings import completed_by
 from splitjit._inputs.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.protocols import Part, SupportsSlices
@@ -69,7 +68,6 @@ def split(
     return _parts("split", rule, dim, tensor, split_size_or_sections, dim)
 
 
-@completed_by(split)
 def split_with_sizes(
     input: SupportsSlices[Part], split_sizes: Sequence[int], dim: int = 0
 ) -> tuple[Part, ...]:
@@ -77,21 +75,46 @@ def split_with_sizes(
 
     Parameters
     ----------
+    input : torch.Tensor
+        The tensor to split.
     split_sizes : sequence of int
         The length of each part.
+    dim : int, default 0
+        The dimension along which to split.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with the tensor.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     rule = {"split": split_sizes} if isinstance(split_sizes, (list, tuple)) else None
     return _parts("split_with_sizes", rule, dim, input, split_sizes, dim)
 
 
-@completed_by(split)
 def chunk(input: SupportsSlices[Part], chunks: int, dim: int = 0) -> tuple[Part, ...]:
     """Split a tensor into at most `chunks` parts of equal length; see ``torch.chunk``.
 
     Parameters
     ----------
+    input : torch.Tensor
+        The tensor to split.
     chunks : int
         The most parts to make. The last one is smaller if the length is not a multiple.
+    dim : int, default 0
+        The dimension along which to split.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with the tensor.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     rule, rank = None, _rank(input)
     if type(chunks) is int and chunks > 0 and type(dim) is int and -rank <= dim < rank:
@@ -99,15 +122,25 @@ def chunk(input: SupportsSlices[Part], chunks: int, dim: int = 0) -> tuple[Part,
     return _parts("chunk", rule, dim, input, chunks, dim)
 
 
-@completed_by(split)
 def tensor_split(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor into parts that differ by one, or before indices; see ``torch.tensor_split``.
 
     Parameters
     ----------
+    input : torch.Tensor
+        The tensor to split.
     *args, **kwargs
         ``indices_or_sections, dim=0``. By name: `indices`, `sections` or
         `tensor_indices_or_sections`, as in torch.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with the tensor.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     value, dim = None, None  # only torch can read some arguments
     if len(args) == 1 and [*kwargs] in ([], ["dim"]):
@@ -117,44 +150,73 @@ def tensor_split(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tupl
     return _parts("tensor_split", _rule("num_sections", value), dim, input, *args, **kwargs)
 
 
-@completed_by(split)
 def hsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor along its second dimension, or its only one; see ``torch.hsplit``.
 
     Parameters
     ----------
+    input : torch.Tensor
+        The tensor to split.
     *args, **kwargs
         ``indices_or_sections``, or by name `indices` or `sections`, as in torch. A number of
         parts must divide the length.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with the tensor.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     return _parts_along("hsplit", 0 if _rank(input) == 1 else 1, input, *args, **kwargs)
 
 
-@completed_by(split)
 def vsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor of two or more dimensions along the first; see ``torch.vsplit``.
 
     Parameters
     ----------
+    input : torch.Tensor
+        The tensor to split.
     *args, **kwargs
         ``indices_or_sections``, or by name `indices` or `sections`, as in torch.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with the tensor.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     return _parts_along("vsplit", 0 if _rank(input) >= 2 else None, input, *args, **kwargs)
 
 
-@completed_by(split)
 def dsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor of three or more dimensions along the third; see ``torch.dsplit``.
 
     Parameters
     ----------
+    input : torch.Tensor
+        The tensor to split.
     *args, **kwargs
         ``indices_or_sections``, or by name `indices` or `sections`, as in torch.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with the tensor.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     return _parts_along("dsplit", 2, input, *args, **kwargs)
 
 
-@completed_by(split)
 def unbind(
     input: SupportsSlices[Part], dim: int = 0, *, out: Sequence[Any] | None = None
 ) -> tuple[Part, ...]:
@@ -162,9 +224,22 @@ def unbind(
 
     Parameters
     ----------
+    input : torch.Tensor
+        The tensor to split.
+    dim : int, default 0
+        The dimension along which to split.
     out : sequence of torch.Tensor, optional
         The tensors to write the parts to, one per part, by the rules of `splitjit.split`.
         torch's function has no such parameter.
+
+    Returns
+    -------
+    tuple of torch.Tensor
+        Contiguous tensors that share no memory with the tensor.
+
+    See Also
+    --------
+    splitjit.split : The function of splitjit, for all rules.
     """
     if out is not None:
         return split_planes("unbind", input, dim, out)

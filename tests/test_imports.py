@@ -51,7 +51,7 @@ _api.run
 _api.binding _api.explanation
 _api.plan
 _api.split _api.explain
-_operators _docstrings
+_operators
 _planes
 onnx openvino numpy torch dask
 files.signals files.disk

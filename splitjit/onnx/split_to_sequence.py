@@ -8,13 +8,11 @@ from typing import Any, SupportsIndex, overload
 
 from numpy.typing import ArrayLike, NDArray
 
-from splitjit._docstrings import completed_by
 from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown, integer_input
 from splitjit._plan.arguments import Lengths, integer, rule_of
 from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit._plan.rules import CHUNK, LENGTHS, Rule
 from splitjit.errors import SplitError
-from splitjit.onnx.split import Split
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
 
 _INTEGERS = frozenset({"tensor(int32)", "tensor(int64)"})
@@ -87,12 +85,13 @@ class SplitToSequence(VersionedOperator):
     def __call__(self, input: SupportsSlices[Part], split: Lengths | None = None) -> list[Part]: ...
     @overload
     def __call__(self, input: ArrayLike, split: Lengths | None = None) -> list[NDArray[Any]]: ...
-    @completed_by(Split.__call__)
     def __call__(self, input: Any, split: Lengths | None = None) -> list[Any]:
         """Split a tensor.
 
         Parameters
         ----------
+        input : array_like
+            The tensor to split, of a type that the version takes.
         split : array_like of int32 or int64, optional
             A scalar k >= 1 gives parts of length k, the last one smaller. A
             1-D array or a list gives the length of each part. Without `split`,
@@ -104,6 +103,11 @@ class SplitToSequence(VersionedOperator):
             New C-contiguous arrays of the kind of the input, see `splitjit.split`,
             that share no memory with `input`. An axis
             of length 0 gives no arrays, unless a list gives the lengths.
+
+        Raises
+        ------
+        SplitError
+            If an input breaks a rule of the version.
         """
         parts = self._run(input, split)
         if self._keepdims or split is not None:
@@ -118,7 +122,6 @@ class SplitToSequence(VersionedOperator):
     def infer_shapes(
         self, input_shape: Sequence[Dim] | Unknown, split: Lengths | Unknown | None = None
     ) -> list[InferredShape]: ...
-    @completed_by(Split.infer_shapes)
     def infer_shapes(
         self, input_shape: Sequence[Dim] | Unknown, split: Lengths | Unknown | None = None
     ) -> Any:
@@ -126,6 +129,9 @@ class SplitToSequence(VersionedOperator):
 
         Parameters
         ----------
+        input_shape : sequence of int, str, tuple or None, or Unknown
+            The shape of the input. A name, an interval ``(smallest, largest)`` or None
+            stands for an unknown dim, and `Unknown` for a shape of unknown rank.
         split : array_like of int32 or int64, or Unknown, optional
             The input `split`, as in a call. If the node has this input, but its value
             is known only at run time, give `Unknown`.
@@ -136,6 +142,11 @@ class SplitToSequence(VersionedOperator):
             The shape of each part. If the axis length or `split` is unknown, and with
             it the number of parts, ``[shape, ...]``: a shape that fits all parts,
             and an Ellipsis. The shape is None if the rank is unknown.
+
+        Raises
+        ------
+        SplitError
+            If the rule fits no tensor of such a shape.
 
         Examples
         --------
