@@ -79,9 +79,8 @@ def command(root, force):
     """Write all files, as the command does."""
     targets = {root / folder: names for folder, names in TARGETS.items()}
 
-    def body(staged, pause):
+    def body(staged):
         for path, file in staged.items():
-            pause()
             new = NEW[path.relative_to(root).as_posix()]
             if path.name == "c":
                 go_on(file, new, root)

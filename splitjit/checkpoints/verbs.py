@@ -24,7 +24,6 @@ from splitjit.files.patterns import Choice
 from splitjit.files.places import StrPath
 from splitjit.files.places import check_targets as check_targets
 from splitjit.files.plan import FilePlan, SplitFiles
-from splitjit.files.signals import Pause
 from splitjit.files.splitting import Chooser, Progress, write_parts
 from splitjit.files.staging import Staged
 
@@ -142,7 +141,7 @@ def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | N
     needed = {target: size for file in files for target, size in file.sizes.items()}
     total = planned.nbytes
 
-    def body(staged: Mapping[Path, Staged], pause: Pause) -> None:
+    def body(staged: Mapping[Path, Staged]) -> None:
         written = 0
 
         def count(nbytes: int) -> None:
@@ -150,7 +149,6 @@ def write(planned: SplitFiles | JoinedFiles, force: bool, progress: Progress | N
             written += nbytes
             if progress is not None:
                 progress(written, total)
-            pause()
 
         for file in files:
             if file.targets:

@@ -6,8 +6,8 @@ Meanwhile, each output folder holds a staging folder `.splitjit-…`:
     0.new, 1.new    new files
     0.old, 1.old    hard links to the files that new files replace
 
-Once all new files are on disk, they are moved one by one. Signals wait, except in pauses of the
-writing, until the last file is in place and the staging folder is gone. Without `force`, a file is
+Once all new files are on disk, they are moved one by one. Signals interrupt what writes the data,
+but else wait until the last file is in place and the staging folder is gone. Without `force`, a file is
 hard-linked to its target, since a link never replaces a file. With `force`, it is renamed, so the
 target is always either the old file or the new one. If a move fails, this process undoes the moves
 it remembers. No undo list is kept on disk: a stranger's folder could list anything.
@@ -29,29 +29,32 @@ from typing import IO
 
 from splitjit.files import places, signals, staging_folder
 from splitjit.files.disk import Folder, NewFile, change, flush
+from splitjit.files.signals import Waiting
 from splitjit.files.staging_folder import StagingFolder
 
 COMPLETE = "all files are complete"
 """The note on an interrupt that came after the last file was in place."""
 
-Body = Callable[[Mapping[Path, "Staged"], signals.Pause], None]
-"""Writes each target's file, and pauses now and then, so that signals do not wait for long."""
-
 
 def write(
     targets: Mapping[Path, Sequence[str]],
-    body: Body,
+    body: Callable[[Mapping[Path, Staged]], None],
     *,
     force: bool = False,
     needed: Mapping[Path, int] | None = None,
 ) -> None:
-    """Write new files, all of them or none, while signals wait; see `stage` and `deferred`."""
+    """Write new files by `body`, all of them or none; signals interrupt only `body`."""
     complete = False
 
-    def work(pause: signals.Pause) -> None:
+    def work(waiting: Waiting) -> None:
         nonlocal complete
-        with stage(targets, force=force, needed=needed, pause=pause) as staged:
-            body(staged, pause)
+        with stage(targets, force=force, needed=needed, waiting=waiting) as staged:
+            try:
+                waiting.waits = False
+                waiting.pause()
+                body(staged)
+            finally:
+                waiting.waits = True
         complete = True
 
     try:
@@ -68,7 +71,7 @@ def stage(
     *,
     force: bool = False,
     needed: Mapping[Path, int] | None = None,
-    pause: signals.Pause = lambda: None,
+    waiting: Waiting | None = None,
 ) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: all of them, or none.
 
@@ -82,8 +85,8 @@ def stage(
         Whether new files may replace existing files.
     needed : mapping of Path to int, optional
         The least size of each target in bytes, to check that there is space.
-    pause : callable
-        Called where the files may be given up.
+    waiting : Waiting, optional
+        The signals that wait.
 
     Yields
     ------
@@ -104,13 +107,14 @@ def stage(
     staging_folder.sweep(targets)
     given = [folder / name for folder, names in targets.items() for name in names]
     places.check_targets(given, force)
-    with contextlib.closing(_Place()) as place:
+    waiting = waiting or Waiting()
+    with contextlib.closing(_Place(waiting)) as place:
         place.make(targets)
         yield {file.path: file for file in place.files}
         for file in place.files:
-            pause()
+            waiting.pause()
             file.finish()
-        pause()
+        waiting.pause()
         place.move(force)
 
 
@@ -131,7 +135,9 @@ class Staged:
         The name of the target there.
     """
 
-    def __init__(self, path: Path, inner: Folder, number: int, folder: Folder) -> None:
+    def __init__(
+        self, path: Path, inner: Folder, number: int, folder: Folder, waiting: Waiting
+    ) -> None:
         self.path = path
         self.inner = inner
         self.new, self.old = f"{number}.new", f"{number}.old"
@@ -140,17 +146,20 @@ class Staged:
         self._inputs: list[os.stat_result] = []
         self._status: os.stat_result | None = None
         self._lost = False
+        self._waiting = waiting
 
     def open(self) -> IO[bytes]:
         """Open the file for writing from its start."""
-        file = self.inner.open(self.new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        return io.BufferedWriter(NewFile(file, self.path))
+        return io.BufferedWriter(self._opened(os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
 
     def append(self, start: int) -> NewFile:
         """Reopen the file to append at its end, which is at `start`."""
-        file = NewFile(self.inner.open(self.new, os.O_WRONLY), self.path)
+        file = self._opened(os.O_WRONLY)
         file.seek(start)
         return file
+
+    def _opened(self, flags: int) -> NewFile:
+        return self._waiting.opened(lambda: NewFile(self.inner.open(self.new, flags), self.path))
 
     def write_bytes(self, contents: bytes) -> None:
         """Write the whole file."""
@@ -227,7 +236,8 @@ class _Place:
         Whether all files are in place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, waiting: Waiting) -> None:
+        self._waiting = waiting
         self.files: list[Staged] = []
         self.moved = False
         self._folders: dict[Path, Folder] = {}
@@ -247,7 +257,8 @@ class _Place:
                 for part in Path(name).parts[:-1]:
                     parent = self._below(parent, part)
                 inner = self._stagings[root].inner
-                self.files.append(Staged(folder / name, inner, len(self.files), parent))
+                numbered = inner, len(self.files), parent
+                self.files.append(Staged(folder / name, *numbered, self._waiting))
 
     def _root(self, path: Path) -> Folder:
         try:
