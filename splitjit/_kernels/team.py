@@ -208,10 +208,17 @@ def _take_chunks(team, step):
 
 
 @jit
+def _is_beside_caller(team):
+    """Return whether this thread is on the core of the newest job's caller, as far as known."""
+    core = _here()
+    return core >= 0 and core == _read(team, CORE)
+
+
+@jit
 def _is_disturbed(team, seen, spin):
     """Spin for at most `spin` ns, until there is a new job; return whether others want the core."""
     begun = last = _now()
-    while _read(team, GENERATION) == seen and _here() != _read(team, CORE):
+    while _read(team, GENERATION) == seen and not _is_beside_caller(team):
         relax()
         now = _now()
         if now - last > _GAP:
@@ -249,7 +256,7 @@ def serve(team):
         if number >= _read(team, ASKED):
             spin = 0
             continue
-        if _here() == _read(team, CORE):
+        if _is_beside_caller(team):
             _leave_core(_here())
         _add(team, ACTIVE, 1)
         if _read(team, OPEN):
