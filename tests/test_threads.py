@@ -268,9 +268,11 @@ for _ in range(2):
         run_helpers(tmp_path, code, timeout=20)
 
 
-def test_threads_that_do_not_start(tmp_path):
+@pytest.mark.parametrize("refusal", [-1, 0xFFFFFFFF])  # in 64 bits, or in 32 as on Windows
+def test_threads_that_do_not_start(refusal, tmp_path):
     """Two threads start, and the system refuses all others."""
-    code = """
+    code = f"refusal = {refusal}"
+    code += """
 import ctypes
 
 kind = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
@@ -280,7 +282,7 @@ calls = []
 @kind
 def start_two(function, argument):
     calls.append(argument)
-    return start_thread(function, argument) if len(calls) <= 2 else -1
+    return start_thread(function, argument) if len(calls) <= 2 else refusal
 
 addresses = loading.python_functions()
 addresses["PyThread_start_new_thread"] = ctypes.cast(start_two, ctypes.c_void_p).value

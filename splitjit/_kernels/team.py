@@ -56,6 +56,7 @@ from splitjit._kernels.table import (
     GENERATION,
     HELPED,
     HELPERS,
+    INT_MASK,
     LINE,
     LOOP,
     MOST_HELPERS,
@@ -272,7 +273,8 @@ def _start_helpers(team, helpers):
     """Start missing helpers; return how many there are, at most `helpers`."""
     started = _read(team, STARTED)
     while started < helpers:
-        if _start_thread(_read(team, SERVE), team) == -1:
+        thread = _start_thread(_read(team, SERVE), team)
+        if thread & INT_MASK == INT_MASK:  # -1, of which Windows returns 32 bits
             return started  # the system allows no more threads now
         started += 1
         _write(team, STARTED, started)
