@@ -259,7 +259,7 @@ CODE = {
     "_sleep_until_woken": ["exchange 1", "_read GENERATION", "exchange 0", "_acquire 1"],
     "serve": [
         *("_add NUMBERED 1", "_acquire 1", "_is_disturbed", "_read GENERATION"),
-        *("_sleep_until_woken", "_read GENERATION", "_read ASKED", "_read CORE", "_add ACTIVE 1"),
+        *("_sleep_until_woken", "_read GENERATION", "_read ASKED", "_add ACTIVE 1"),
         *("_read OPEN", "_add HELPED", "_take_chunks _BACK", "_add ACTIVE -1"),
     ],
 }

@@ -268,9 +268,11 @@ for _ in range(2):
         run_helpers(tmp_path, code, timeout=20)
 
 
-def test_threads_that_do_not_start(tmp_path):
+@pytest.mark.parametrize("refusal", [-1, 0xFFFFFFFF])  # in 64 bits, or in 32 as on Windows
+def test_threads_that_do_not_start(refusal, tmp_path):
     """Two threads start, and the system refuses all others."""
-    code = """
+    code = f"refusal = {refusal}"
+    code += """
 import ctypes
 
 kind = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
@@ -280,7 +282,7 @@ calls = []
 @kind
 def start_two(function, argument):
     calls.append(argument)
-    return start_thread(function, argument) if len(calls) <= 2 else -1
+    return start_thread(function, argument) if len(calls) <= 2 else refusal
 
 addresses = loading.python_functions()
 addresses["PyThread_start_new_thread"] = ctypes.cast(start_two, ctypes.c_void_p).value
@@ -374,21 +376,41 @@ assert os.sched_getaffinity(0) == {min(cores)}
     run(tmp_path, SPLIT + code)
 
 
-# ---- late at each step ---------------------------------------------------------------------
-
-# The team's code once more, where threads sometimes sleep before they use a word: as many
-# microseconds as `DELAYS` has for it. Then it has numbers for the sleep mark, for each chunk, the
-# odds, and the state of the random numbers.
-DELAYED = """
+# The team's code once more, which a test changes before it is compiled.
+ANOTHER_TEAM = """
 import importlib.util
-from splitjit._kernels import intrinsics, launch, team as original
+from splitjit._kernels import team as original
 from splitjit._kernels.build import object_code
 from splitjit._kernels.compiling import jit
 
-spec = importlib.util.spec_from_file_location("delayed_team", original.__file__)
+spec = importlib.util.spec_from_file_location("another_team", original.__file__)
 team = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(team)
 
+def use_it():
+    threads.TEAM.use(loading._link("team", object_code(team.FUNCTIONS), {}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="runs code for macOS")
+def test_helpers_spin_where_no_system_names_the_core(tmp_path):
+    code = """
+team._ON_LINUX, team._SPIN, team._GAP = False, 10**15, 10**15
+use_it()
+assert run_loop(1, 64) == [1] * 64
+assert word("HELPED") > 0
+time.sleep(0.3)
+assert threads.TEAM.word(table.HELPERS).value == 0  # not asleep
+"""
+    run_helpers(tmp_path, SLOW_LOOP + ANOTHER_TEAM + code)
+
+
+# ---- late at each step ---------------------------------------------------------------------
+
+# Threads sometimes sleep before they use a word: as many microseconds as `DELAYS` has for it. Its
+# last numbers are for the sleep mark, for each chunk, the odds, and the next random number.
+DELAYED = """
 DELAYS = np.zeros(table.HELPERS + 4, np.int64)
 MARK, CHUNK, ODDS, RANDOM = range(table.HELPERS, table.HELPERS + 4)
 ADDRESS = DELAYS.ctypes.data
@@ -437,7 +459,7 @@ def _call_loop_at(loop, chunk, chunks, arguments):
 for function in (_read, _write, _add):
     setattr(team, function.py_func.__name__, function)
 team.exchange, team._release, team.call_loop_at = _exchange, _release, _call_loop_at
-threads.TEAM.use(loading._link("team", object_code(team.FUNCTIONS), {}))
+use_it()
 threads.CHUNK, threads.SHARED_FROM = 1 << 12, 1 << 13
 """
 
@@ -486,9 +508,8 @@ assert sum(count > 0 for count in helped) > len(helped) // 2, helped
 @pytest.mark.skipif(sys.platform == "win32", reason="needs usleep")
 @pytest.mark.parametrize("helpers", [1, 3])
 def test_helpers_that_are_late_at_each_step(helpers, tmp_path):
-    code = (
-        f"cores.affinity = lambda: {helpers + 1}\n{SLOW_LOOP}{DELAYED}SECONDS = {SECONDS}\n{LATE}"
-    )
+    settings = f"cores.affinity = lambda: {helpers + 1}\nSECONDS = {SECONDS}\n"
+    code = settings + SLOW_LOOP + ANOTHER_TEAM + DELAYED + LATE
     run_helpers(tmp_path, code, timeout=100 + 20 * SECONDS, NUMBA_NUM_THREADS="4")
 
 

@@ -56,6 +56,7 @@ from splitjit._kernels.table import (
     GENERATION,
     HELPED,
     HELPERS,
+    INT_MASK,
     LINE,
     LOOP,
     MOST_HELPERS,
@@ -210,10 +211,17 @@ def _take_chunks(team, step):
 
 
 @jit
+def _is_beside_caller(team):
+    """Return whether this thread is on the core of the newest job's caller, as far as known."""
+    core = _here()
+    return core >= 0 and core == _read(team, CORE)
+
+
+@jit
 def _is_disturbed(team, seen, spin):
     """Spin for at most `spin` ns, until there is a new job; return whether others want the core."""
     begun = last = _now()
-    while _read(team, GENERATION) == seen and _here() != _read(team, CORE):
+    while _read(team, GENERATION) == seen and not _is_beside_caller(team):
         relax()
         now = _now()
         if now - last > _GAP:
@@ -251,7 +259,7 @@ def serve(team):
         if number >= _read(team, ASKED):
             spin = 0
             continue
-        if _here() == _read(team, CORE):
+        if _is_beside_caller(team):
             _leave_core(_here())
         _add(team, ACTIVE, 1)
         if _read(team, OPEN):
@@ -267,7 +275,8 @@ def _start_helpers(team, helpers):
     """Start missing helpers; return how many there are, at most `helpers`."""
     started = _read(team, STARTED)
     while started < helpers:
-        if _start_thread(_read(team, SERVE), team) == -1:
+        thread = _start_thread(_read(team, SERVE), team)
+        if thread & INT_MASK == INT_MASK:  # -1, of which Windows returns 32 bits
             return started  # the system allows no more threads now
         started += 1
         _write(team, STARTED, started)
