@@ -56,21 +56,22 @@ def clear():
 @pytest.mark.parametrize(
     "rule", [{"num_splits": 10**7}, {"num_outputs": 10**7}, {"split": 1}], ids=str
 )
-def test_a_plan_of_equal_parts_is_small_until_its_parts_are_read(rule, monkeypatch):
+def test_a_plan_of_ten_million_parts_takes_the_memory_of_its_sizes(rule, monkeypatch):
     monkeypatch.setattr("splitjit._plan.plan.most_parts", lambda: 10**8)
     plan_split((4,), 1)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     plan = plan_split((3, 10**7, 4), axis=1, **rule)
-    nbytes = tracemalloc.get_traced_memory()[0] - before
     assert len(plan) == 10**7
-    assert hash(plan) == hash(plan_split((3, 10**7, 4), axis=-2, **rule))
     assert repr(plan).startswith("SplitPlan(shape=(3, 10000000, 4), axis=1, sizes=(1, 1, 1, ")
-    assert "parts=10000000" in str(plan)
-    after = tracemalloc.get_traced_memory()[0] - before
+    nbytes = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    assert nbytes < 1024
-    assert after < 1_000_000  # imports of the drawing
+    assert nbytes < 8 * 10**7 + 10_000
+    assert hash(plan) == hash(plan_split((3, 10**7, 4), axis=-2, **rule))
+
+
+def test_the_drawing_of_a_million_parts():
+    assert "parts=1000000" in str(plan_split((10**6,), 1))
 
 
 @pytest.mark.parametrize("count", [1, 5, 32, 33, 200])
@@ -86,8 +87,6 @@ def test_lazy_attributes_are_those_of_a_plan_of_lengths(count, length):
         assert value == getattr(twin, name)
         assert getattr(plan, name) is value
     assert plan.offsets == tuple(np.cumsum((0, *plan.sizes))[:-1])
-    each = list(zip(plan.offsets, plan.sizes, strict=True))
-    assert [plan._part(i) for i in range(count)] == each  # what the drawing asks for
     assert [s[1] for s in plan.slices] == [
         slice(o, o + n) for o, n in zip(plan.offsets, plan.sizes, strict=True)
     ]
@@ -223,7 +222,7 @@ def test_a_plan_of_very_many_parts_is_not_kept():
 
 
 def test_a_dropped_plan_forgets_its_results():
-    """Recipes refer to their plan: garbage would stay until Python collects cycles."""
+    """The garbage collector must not have to walk them."""
     plan = plan_split((4, 600), num_splits=2, axis=1)
     plan(np.zeros((4, 600)))
     assert plan._kept
