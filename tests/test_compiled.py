@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import gc
+import itertools
 import math
 import sys
 import types
@@ -213,9 +214,9 @@ def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     outcomes = []
     plan._kept.clear()  # Hypothesis draws some plans again
     made = recipe_of(plan, source.dtype, source.strides)
-    assert made.pays(source.dtype, given=True)
-    for compiled, gains in ((made.compiled, made._gains), (None, (0.0, 0.0))):
-        made.compiled, made._gains = compiled, gains
+    assert made.choose(plan, source)
+    for compiled in (made.compiled, None):
+        made.compiled, made._can_compile = compiled, compiled is not None
         object.__setattr__(plan, "_compiled", compiled)
         block[...] = before
         outcomes.append((outcome(lambda: plan(source, out), out), block.tolist()))
@@ -400,16 +401,39 @@ def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_a_recipe_is_compiled_when_its_copies_have_lost_enough(given, monkeypatch):
+def test_a_recipe_is_compiled_when_its_copies_have_taken_enough(given, monkeypatch):
     plan = plan_split((6,), 2)
     x, out = np.arange(6.0), plan.empty(float) if given else None
-    gain = recipe.gains(plan, x.itemsize, x.strides)[given]
-    monkeypatch.setattr(recipe, "_SECONDS", 2.5 * gain)
+    monkeypatch.setattr(recipe, "_SECONDS", 15.0)
+    clock = itertools.count(0, 10)
+    monkeypatch.setattr(recipe, "perf_counter", lambda: next(clock))
     compiled = []
     for _ in range(4):
         assert [part.tolist() for part in plan(x, out)] == [[0, 1], [2, 3], [4, 5]]
         compiled.append(plan._compiled is not None)
     assert compiled == [False, False, True, True]
+
+
+def test_builtin_functions_that_cannot_be_loaded_at_first_are_asked_for_again(monkeypatch):
+    plan = plan_split((4, 6), 2, axis=1)
+    x = np.arange(24.0).reshape(4, 6)
+    load = LOADER.load
+    with monkeypatch.context() as patched:  # another process is compiling them
+        patched.setattr(LOADER, "load", lambda name: None if name == "entry" else load(name))
+        assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
+    assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
+    assert has_builtins(recipe_of(plan, x.dtype, x.strides))
+
+
+def test_outputs_are_laid_out_once_the_recipe_is_compiled():
+    """Another thread may switch to compiled code while this one checks the outputs."""
+    plan = plan_split((4, 6), 2, axis=1)
+    x, out = np.arange(24.0).reshape(4, 6), plan.empty(float)
+    made = recipe_of(plan, x.dtype, x.strides)
+    targets = recipe.check_out(plan, x.dtype, out)
+    assert made._outputs_of(plan, x, targets).layout is None
+    assert made.choose(plan, x)
+    assert made._outputs_of(plan, x, targets).layout is not None
 
 
 def test_more_outputs_than_are_compared_must_lie_in_order():

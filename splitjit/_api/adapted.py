@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from splitjit._copy import recipe
+from splitjit._copy.buffers import release_frames
 from splitjit._copy.outputs import check_apart, check_out, check_source
 from splitjit._inputs.foreign import is_planned
-from splitjit._inputs.input import Input, Request
+from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.memory import places_of
 from splitjit._inputs.owners import memory
 from splitjit._inputs.tensors import Tensor, check_shapes, is_compiling
@@ -33,52 +36,91 @@ class ByPlan(Request):
         return self.plan
 
 
+class Decision(NamedTuple):
+    """How an adapted object will be split. All checks have passed, and nothing has been written.
+
+    Attributes
+    ----------
+    given : Input
+    strategy : str
+        ``"copies"``, ``"views"``, or ``"library"`` if the object's own library makes the parts.
+    plan : Plan or None
+        None if the library splits shapes that have symbols.
+    copies : list
+        The arrays that kernels split, each with the arrays for its parts, or None for new ones.
+    targets : list or None
+        The objects that the user gave for the parts.
+    views : list or None
+        The values that the library writes to `targets`.
+    """
+
+    given: Input
+    strategy: str
+    plan: Plan | None = None
+    copies: Copies = []  # noqa: RUF012 - never changed
+    targets: list[Any] | None = None
+    views: list[Any] | None = None
+
+
 def split_input(given: Input, request: Request, out: Any = None, copy: Any = True) -> list[Any]:
     """Split an object that is neither a plain ndarray nor a Dask array."""
     array = given.array
+    if array is not None and type(given) is Input:
+        return recipe.run(request.plan_of(array.shape), array, out, copy)
+    # Outside of a `try`, because torch.compile cannot trace it.
+    if array is None and not (isinstance(given, Tensor) and is_compiling()):
+        with our_refusals(given):
+            return _carry_out(decide(given, request, out, copy), request)
+    return _carry_out(decide(given, request, out, copy), request)
+
+
+def decide(given: Input, request: Request, out: Any, copy: Any) -> Decision:
+    """Decide how to split an adapted object; refuse arguments that do not fit."""
+    array = given.array
     if array is None:
-        return _by_library(given, request, out, copy)
+        return _decide_by_library(given, request, out, copy)
     plan = request.plan_of(array.shape)
-    if type(given) is Input:
-        return recipe.run(plan, array, out, copy)
     if copy is not True:
         check_views(out, copy)
+        return Decision(given, "views", plan)
+    if out is not None:
+        targets, copies = given.targets(out)
+        return Decision(given, "copies", plan, copies, targets)
+    copies = [(array, None)] if given.mask is None else [(array, None), (given.mask, None)]
+    return Decision(given, "copies", plan, copies)
+
+
+def _carry_out(decision: Decision, request: Request) -> list[Any]:
+    given, strategy, plan, copies, targets, _ = decision
+    if plan is None:
+        return _by_library(decision, request)
+    if strategy == "views":
         return given.views(plan)
-    if out is None:
-        parts = recipe.run(plan, array, None, True)
-        masks = None if given.mask is None else recipe.run(plan, given.mask, None, True)
-        return given.wrap(parts, masks)
-    targets, copies = given.targets(out)
-    if len(copies) == 1:
-        recipe.run(plan, *copies[0], True)
-    else:
-        recipe.run_all(plan, copies)
+    if targets is None:
+        made: list[Any] = []
+        try:
+            made = [recipe.run(plan, x, None, True) for x, _ in copies]
+            return given.wrap(made[0], made[1] if len(made) > 1 else None)
+        except BaseException as error:
+            made = []
+            release_frames(error)
+            raise
+    if len(copies) > 1:
+        recipe.decide_all(plan, copies)  # nothing is written before all checks pass
+    for x, parts in copies:
+        recipe.run(plan, x, parts, True)
     given.wrote(targets, copies)
     return targets
 
 
-def _by_library(given: Input, request: Request, out: Any, copy: Any) -> list[Any]:
-    """Let the library make the parts. Its own refusals become ours."""
-    if isinstance(given, Tensor) and is_compiling():  # torch.compile cannot trace a `try` here
-        return _parts_of_library(given, request, out, copy)
-    try:
-        return _parts_of_library(given, request, out, copy)
-    except Exception as error:
-        if isinstance(error, SplitError) or not given.refused(error):
-            raise
-        library = "torch" if isinstance(given, Tensor) else "its library"
-        rule = f"{library} refuses: {reason(error)}"
-        raise SplitTypeError("split", f"x of type {kind_of(given.x)}", rule) from error
-
-
-def _parts_of_library(given: Input, request: Request, out: Any, copy: Any) -> list[Any]:
+def _decide_by_library(given: Input, request: Request, out: Any, copy: Any) -> Decision:
     if copy is not True:
         check_views(out, copy)
+        return Decision(given, "views")
     if out is None:
-        return given.made_by_library(request, copy)
+        return Decision(given, "library")
     if not isinstance(given, Tensor):  # NumPy reads the values, or refuses
-        array = memory(given.x)
-        return recipe.run(request.plan_of(array.shape), array, out, True)
+        return decide(Input(memory(given.x)), request, out, True)
     views = given.made_by_library(request, False)
     targets = given.targets_of_torch(out)
     if is_planned(given.shape):
@@ -88,6 +130,27 @@ def _parts_of_library(given: Input, request: Request, out: Any, copy: Any) -> li
         check_source(x, parts)
     else:
         check_shapes(targets, views)
+    return Decision(given, "library", None, [], targets, views)
+
+
+def _by_library(decision: Decision, request: Request) -> list[Any]:
+    """Let the library make the parts."""
+    targets, views = decision.targets, decision.views
+    if targets is None or views is None:
+        return decision.given.made_by_library(request, decision.strategy == "library")
     for target, view in zip(targets, views, strict=True):
         target.copy_(view)
     return targets
+
+
+@contextlib.contextmanager
+def our_refusals(given: Input) -> Iterator[None]:
+    """Turn refusals of the library of an object into ours."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, SplitError) or not given.refused(error):
+            raise
+        library = "torch" if isinstance(given, Tensor) else "its library"
+        rule = f"{library} refuses: {reason(error)}"
+        raise SplitTypeError("split", f"x of type {kind_of(given.x)}", rule) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from time import perf_counter
 from typing import Any, Generic
 
 import numpy as np
@@ -114,17 +115,18 @@ class Binding(Generic[Part]):
             raise SplitTypeError(
                 "split", f"x of dtype {x.dtype}", f"the bound arrays have dtype {self._dtype}"
             )
+        began = perf_counter()
         recipe = recipe_of(self._plan, x.dtype, x.strides)
-        if recipe.compiled is None:
-            recipe.pays(x.dtype, given=True)
-        self._compiled = compiled = recipe.compiled
+        self._compiled = compiled = recipe.choose(self._plan, x)
         if compiled is not None and compiled.into(x, self._out):
             return
         for i, (array, seen) in enumerate(zip(self._out, self._seen, strict=True)):
             if _look(array) != seen:
                 rule = "was resized or changed since it was bound; bind it again"
                 raise SplitError("split", f"out[{i}]", rule)
-        recipe.copy(x, targets.parts, recipe.to(targets))
+        recipe.decide_into(self._plan, x, targets).carry_out(self._plan, x)
+        if compiled is None:
+            recipe.count(perf_counter() - began)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, list[Any]]]:
         """Bind the copied arrays anew, because a binding holds the addresses of its own."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from splitjit._api.adapted import decide, our_refusals
 from splitjit._api.lazy import split_lazily
 from splitjit._copy import recipe, threads
-from splitjit._copy.compiled import Compiled
-from splitjit._copy.loading import never_compiles
-from splitjit._copy.outputs import check_out, check_source
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.input import Input, Request
-from splitjit._plan.arguments import check_views
+from splitjit._inputs.input import Request
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
@@ -108,34 +105,26 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     """Explain the split of an object."""
     if is_dask_array(x):
         return Explanation("dask", _REASONS["dask"], len(split_lazily(x, request, out, copy)))
-    adapted = adapt(x)
-    array, plan, given = adapted.array, request.plan_of(adapted.shape), out is not None
-    if copy is not True:
-        check_views(out, copy)
+    given = adapt(x)
+    with contextlib.nullcontext() if given.array is not None else our_refusals(given):
+        decision = decide(given, request, out, copy)
+    plan = decision.plan or request.plan_of(given.shape)
+    if decision.strategy == "views":
         why = "no thread copies"
         return Explanation("views", _REASONS["views"], len(plan), None, False, 0, why, 0, 0, 0)
-    if array is None:
+    if decision.strategy == "library":
         return Explanation("library", _REASONS["library"], len(plan))
-    made = recipe.recipe_of(plan, array.dtype, array.strides)
-    compiled, strategy = made.compiled, made.slices.strategy
-    reason = "no compiler" if strategy == "slices" and never_compiles() else strategy
-    if compiled is None and made.compiles(given):
-        compiled = Compiled(plan, array.dtype, array.strides)
-        if not compiled.load(plan, array.dtype, array.strides):
-            compiled, reason = None, "not loaded"
-    layout = None
-    if given and type(adapted) is Input:
-        targets = check_out(plan, array.dtype, out)
-        layout = made.to(targets).layout
-        check_source(array, targets.parts)
-    nbytes = math.prod(plan.shape) * array.dtype.itemsize
-    sizes = nbytes, nbytes, 0 if given else nbytes
+    array = decision.copies[0][0]
+    compiled, _, layout = recipe.decide_all(plan, decision.copies)[0]
+    sizes = array.nbytes, array.nbytes, array.nbytes if out is None else 0
     if compiled is None:
+        reason = recipe.recipe_of(plan, array.dtype, array.strides).why_numpy(array)
+        strategy = "object loop" if reason == "object loop" else "slices"
         why = "NumPy copies on the thread that calls split"
         return Explanation(strategy, _REASONS[reason], len(plan), None, False, 1, why, *sizes)
     layout = layout or compiled.layout
-    loop, (count, why) = layout.loop, threads.explain(nbytes)
-    how = _REASONS["compiled"], len(plan), loop, compiled.is_streamed, count, why
+    count, why = threads.explain(array.nbytes)
+    how = _REASONS["compiled"], len(plan), layout.loop, compiled.is_streamed, count, why
     return Explanation("compiled", *how, *sizes)
 
 

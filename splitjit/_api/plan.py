@@ -28,7 +28,7 @@ from splitjit._plan.arguments import (
     shape_of,
 )
 from splitjit._plan.cache import PLANS
-from splitjit._plan.plan import PER_PART, Plan
+from splitjit._plan.plan import Plan
 from splitjit._plan.protocols import GiveExactlyOneRule, Lazy, Part, Scalar, SupportsSlices
 from splitjit._plan.rules import Rule
 
@@ -98,13 +98,9 @@ class SplitPlan(Plan):
 
     __slots__ = ()
 
-    @classmethod
-    def _of_many_parts(cls) -> type[SplitPlan]:
-        return _PlanOfManyParts
-
     def __reduce__(self) -> tuple[type[SplitPlan], tuple[Shape, int, Shape]]:
         """Pickle only the arguments; the rest is derived from them."""
-        return SplitPlan, (self.shape, self.axis, tuple(self._each_size()))
+        return SplitPlan, (self.shape, self.axis, self.sizes)
 
     def __str__(self) -> str:
         from splitjit._plan.drawing import text
@@ -346,22 +342,6 @@ def plan_split(
     return cached_plan(shape_of(shape), axis, rule)
 
 
-class _PlanOfManyParts(SplitPlan):
-    """A plan that derives its per-part attributes when they are first read.
-
-    This is a separate class because a `__getattr__` slows down every attribute access.
-    """
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> tuple[Any, ...]:
-        if name not in PER_PART:
-            raise AttributeError(f"'SplitPlan' object has no attribute {name!r}")
-        value = self._derive(name)
-        object.__setattr__(self, name, value)
-        return value
-
-
 SplitPlan.__module__ = "splitjit"  # so that pickles name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest skips classes of other modules
 
@@ -379,7 +359,7 @@ class ByRule(Request):
         return cached_plan(shape, self.axis, self.rule)
 
 
-recent_plan = PLANS.recent.get
+recent_plan, is_first = PLANS.recent.get, PLANS.is_first
 
 
 def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:

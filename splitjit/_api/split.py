@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit._api.adapted import split_input
-from splitjit._api.plan import ByRule, cached_plan, recent_plan
+from splitjit._api.plan import ByRule, cached_plan, is_first, recent_plan
 from splitjit._api.run import split_object
 from splitjit._copy import recipe
 from splitjit._inputs.input import Input
@@ -177,11 +177,16 @@ def split(
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is np.ndarray:
         # `cached_plan` and `recipe.run`, inlined: the calls would take a tenth of a tiny split.
-        plan = recent_plan((x.shape, axis, rule)) if type(axis) is int else None
+        key = x.shape, axis, rule
+        plan = recent_plan(key) if type(axis) is int else None
         if plan is None:
+            if type(axis) is int and out is None and copy is True and is_first(key):
+                parts: list[Any] | None = recipe.run_once(x, axis, rule)
+                if parts is not None:
+                    return parts
             plan = cached_plan(x.shape, axis, rule)
         elif plan._compiled is not None and out is None and copy is True:
-            parts: list[Any] = plan._compiled.fresh(x)
+            parts = plan._compiled.fresh(x)
             if parts:
                 return parts
         return recipe.run(plan, x, out, copy)

@@ -71,7 +71,7 @@ def empty_parts(plan: Plan, dtype: DTypeLike) -> list[np.ndarray]:
     dtype = as_dtype(dtype)
     try:
         if dtype.hasobject or dtype.itemsize == 0:
-            return [np.empty(shape, dtype) for shape in plan._each_shape()]
+            return [np.empty(shape, dtype) for shape in plan.output_shapes]
         return allocate_parts(block_layout(plan, dtype.itemsize), dtype)[0]
     except ValueError as error:  # a rank or an extent that NumPy does not allow
         raise SplitError("split", describe(shape=plan.shape), str(error)) from error
@@ -143,6 +143,21 @@ def _limit(name: str, value: Any) -> int:
     if limit < 0:
         raise SplitError("set_buffer_limit", describe(**{name: value}), "must be at least 0")
     return limit
+
+
+def release_frames(error: BaseException) -> None:
+    """Drop the local variables of the splitjit functions through which an error has passed.
+
+    IPython and many other programs keep the traceback of an error. Its frames must not keep
+    unfinished parts alive. Functions that are still running keep their variables.
+    """
+    traceback = error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if str(frame.f_globals.get("__name__")).startswith("splitjit."):
+            with contextlib.suppress(RuntimeError):  # the function is still running
+                frame.clear()
+        traceback = traceback.tb_next
 
 
 class _Block:

@@ -107,8 +107,8 @@ class Compiled:
         if plan._count > MOST_PARTS or not structs.can_read_arrays():
             return True
         code = LOADER.load("entry")
-        if code is None:
-            return True
+        if code is None:  # if another process is compiling it, a later call tries again
+            return LOADER.has_failed("entry")
         is_small = threads.is_small(self._nbytes)
         record = self._record(plan, dtype, strides, functions[loop] if is_small else 0)
         made = {
@@ -154,13 +154,19 @@ class Compiled:
     def _fresh_large(self, x: Any) -> list[np.ndarray]:
         if not self._check(x):
             return []
-        parts, target = buffers.POOL.allocate(self.block.nbytes, self._parts, x)
-        source = self._check(x)  # again: a finalizer may have changed `x`
-        if not source:
-            return []
-        arguments = self._stream, target, source, self.layout.address
-        threads.copy(self._loop, self._nbytes, arguments)
-        return parts
+        parts: list[np.ndarray] = []
+        try:
+            parts, target = buffers.POOL.allocate(self.block.nbytes, self._parts, x)
+            source = self._check(x)  # again: a finalizer may have changed `x`
+            if not source:
+                return []
+            how = self._stream, target, source, self.layout.address
+            threads.copy(self._loop, self._nbytes, how)
+            return parts
+        except BaseException as error:
+            parts = []
+            buffers.release_frames(error)
+            raise
 
     def _into_large(self, x: Any, outputs: list[Any]) -> bool:
         try:

@@ -89,10 +89,9 @@ def _block_layout(plan: Plan, itemsize: int) -> BlockLayout:
     shape = (*plan.shape[: plan.axis], size, *plan.shape[plan.axis + 1 :])
     nbytes = stacked * _aligned(size * inner)
     others = []
-    rest = itertools.islice(plan._each_shape(), stacked, None) if stacked < plan._count else ()
-    for other in rest:
-        others.append((other, nbytes))
-        nbytes += _aligned(other[plan.axis] * inner)
+    for length in plan.sizes[stacked:]:
+        others.append((plan._shape_of(length), nbytes))
+        nbytes += _aligned(length * inner)
     if not stacked:
         return BlockLayout(nbytes, (0,), (0,), tuple(others))
     steps = itertools.accumulate(shape[:0:-1], operator.mul, initial=itemsize)
@@ -104,11 +103,8 @@ def _count_stacked(plan: Plan) -> tuple[int, int]:
     """Return how many leading parts form a stack, and their size along the axis."""
     if not plan._count:
         return 0, 0
-    size = plan._part(0)[1]
-    if plan._runs is not None:
-        equal = plan._runs[0][1]
-    else:
-        equal = sum(1 for _ in itertools.takewhile(lambda other: other == size, plan.sizes))
+    size = plan.sizes[0]
+    equal = sum(1 for _ in itertools.takewhile(size.__eq__, plan.sizes))
     stacked = equal == plan._count or equal >= _STACKED_FROM
     if not stacked or len(plan.shape) == table.MAX_RANK:  # a stack has one more dim
         return 0, size
@@ -121,10 +117,8 @@ def _aligned(nbytes: Any) -> Any:
 
 
 def _sizes(plan: Plan) -> np.ndarray:
-    """Return the part sizes as an array, without making the plan keep a tuple."""
-    if plan._runs:
-        return np.repeat(*np.array(plan._runs, np.int64).T)
-    return np.fromiter(plan._each_size(), np.int64, plan._count)
+    """Return the part sizes as an array."""
+    return np.fromiter(plan.sizes, np.int64, plan._count)
 
 
 class CopyLayout:

@@ -49,7 +49,7 @@ class _Loader:
         self.is_forked_child = False
         self.compiled: list[str] = []
         self._may_load = self._may_child_load = True
-        self._lost = 0.0  # seconds that compiled copies would have saved so far
+        self._lost = 0.0  # seconds of copies by NumPy that kernels could have made
         self._loaded: dict[str, dict[str, int]] = {}  # the C functions of each kernel
         self._not_before: dict[str, float] = {}  # when to retry loading a kernel
         # The threads in `load`; the first one loads. A list rather than a lock, because Ctrl-C
@@ -57,19 +57,11 @@ class _Loader:
         self._loading: list[int] = []
 
     def pays(self, gain: float) -> bool:
-        """Count a copy that kernels would make `gain` seconds faster; return whether to load them.
+        """Return whether to load kernels for a copy that they make `gain` seconds faster.
 
-        Loading pays once this process's copies have lost about as much time as loading takes, or
-        will have after a few more copies like this one.
+        Loading pays once NumPy has copied for about as long as loading takes, or if a few more
+        copies like this one would take as long.
         """
-        if self._loaded:
-            return True
-        pays = self.would_pay(gain)
-        self._lost += gain
-        return pays
-
-    def would_pay(self, gain: float) -> bool:
-        """Return what `pays` would return, but do not count the copy."""
         if self._loaded:
             return True
         lost = self._lost + _FEW * gain
@@ -78,6 +70,10 @@ class _Loader:
         ):
             return False
         return self._may_load and not never_compiles()
+
+    def count(self, seconds: float) -> None:
+        """Count a copy by NumPy that kernels could have made."""
+        self._lost += seconds
 
     def load(
         self, name: str, *, symbols: Mapping[str, int] | None = None, wait: bool = False

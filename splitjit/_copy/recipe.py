@@ -1,15 +1,16 @@
 """From a plan and an array to parts.
 
-A `Recipe` knows how to copy arrays of one plan, dtype and strides. The plan caches its recipes,
-so later calls need a single lookup. A recipe copies in one of two ways:
+A `Recipe` decides how arrays of one plan, dtype and strides are copied. `run` carries out the
+decision, and `explain` prints it. The plan keeps its recipes, so later calls need a single lookup.
 
 ============  ===================================================================
-`Slices`      NumPy copies
+`slices`      NumPy copies
 `Compiled`    a compiled loop copies; builtin functions check and make the arrays
 ============  ===================================================================
 
-A recipe starts with NumPy. It adds up the time that compiled copies would have saved
-(`crossovers`), and switches to compiled code once that exceeds the cost of switching.
+A recipe starts with NumPy, and adds up the time that this takes. Once NumPy has taken as long as
+the switch to compiled code takes, the recipe switches. The process loads kernels by the same rule.
+So whether or not a program goes on splitting, it loses little more than the time of the switch.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from splitjit._copy import slices
 from splitjit._copy.addresses import address_of, offsets_of
+from splitjit._copy.buffers import release_frames
 from splitjit._copy.compiled import Compiled
-from splitjit._copy.crossovers import gains
+from splitjit._copy.crossovers import forecast, suits_object_loop
 from splitjit._copy.layout import CopyLayout, strided_layout
-from splitjit._copy.loading import LOADER
-from splitjit._copy.outputs import (
-    Targets,
-    addresses_of,
-    check_apart,
-    check_out,
-    check_source,
-)
-from splitjit._copy.slices import Slices
-from splitjit._plan.arguments import check_views
+from splitjit._copy.loading import LOADER, never_compiles
+from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
+from splitjit._plan.arguments import check_views, most_parts, normalize_axis
 from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
+from splitjit._plan.rules import Rule
+from splitjit._plan.sizes import sizes_of
 from splitjit.errors import SplitError
 
 _SECONDS = 5e-5
 """Seconds to lay out a copy and make its builtin functions."""
+
+_put = object.__setattr__  # plans are frozen
 
 
 def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
@@ -56,33 +57,41 @@ def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
             if compiled.into(x, given):
                 return given
             out = given
-    if copy is not True:
-        return _views(plan, x, out, copy)
+    began = perf_counter()
     x = x.view()  # a finalizer may change the caller's array at any point, but not this one
     check_shape(plan, x.shape)
-    recipe = recipe_of(plan, x.dtype, x.strides)
-    parts = recipe.fresh(x) if out is None else recipe.into(x, out)
-    if recipe.compiled is not compiled:
-        object.__setattr__(plan, "_compiled", recipe.compiled)  # plans are frozen
-    return parts
+    if copy is not True:
+        check_views(out, copy)
+        return slices.views(x, plan.axis, plan.sizes)
+    try:
+        recipe = recipe_of(plan, x.dtype, x.strides)
+        parts = recipe.decide(plan, x, out).carry_out(plan, x)
+        if recipe.compiled is None:
+            recipe.count(perf_counter() - began)
+        if recipe.compiled is not compiled:
+            _put(plan, "_compiled", recipe.compiled)
+        return parts
+    except BaseException as error:
+        parts = []
+        release_frames(error)
+        raise
 
 
-def run_all(plan: Plan, copies: Sequence[tuple[np.ndarray, Sequence[np.ndarray]]]) -> None:
-    """Split several arrays into existing arrays. Nothing is written before all checks pass.
+def run_once(x: np.ndarray, axis: int, rule: Rule) -> list[np.ndarray] | None:
+    """Split an array of a new shape without a plan and a recipe, which may never be used again.
 
-    Parameters
-    ----------
-    plan : Plan
-    copies : sequence of (ndarray, sequence of ndarray)
-        Sources, and the arrays for their parts, which may share memory with no other array.
+    Return None, and split nothing, if a recipe pays at once.
     """
-    targets = [check_out(plan, x.dtype, out).parts for x, out in copies]
-    written = [part for parts in targets for part in parts]
-    check_apart(written)
-    for x, _ in copies:
-        check_source(x, written)
-    for (x, _), parts in zip(copies, targets, strict=True):
-        run(plan, x, parts, True)
+    x = x.view()  # as in `run`
+    index = axis if 0 <= axis < x.ndim else normalize_axis(axis, x.shape)
+    sizes = sizes_of(x.shape, index, rule, most_parts())
+    if forecast(x, index, len(sizes)) >= _SECONDS:
+        return None
+    try:
+        return slices.fresh(x, index, sizes)
+    except BaseException as error:
+        release_frames(error)
+        raise
 
 
 def check_shape(plan: Plan, shape: tuple[int, ...]) -> None:
@@ -91,22 +100,17 @@ def check_shape(plan: Plan, shape: tuple[int, ...]) -> None:
         raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
 
 
-def _views(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
-    check_shape(plan, x.shape)
-    check_views(out, copy)
-    return [x[index] for index in plan._each_slice()]
-
-
 def recipe_of(plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> Recipe:
     """Return the recipe for arrays of a dtype and strides; cached in the plan."""
+    key = dtype, strides
     try:
-        recipe: Recipe | None = plan._kept.get((dtype, strides))
+        recipe: Recipe | None = plan._kept.get(key)
     except Exception:  # a StringDType is hashable only if its na_object is
         recipe = None
     if recipe is None:
         recipe = Recipe(plan, dtype, strides)
         if dtype.kind != "T":  # a StringDType owns its array's text, which the plan would keep
-            keep(plan._kept, (dtype, strides), recipe, plan._count)
+            keep(plan._kept, key, recipe, plan._count)
     return recipe
 
 
@@ -120,7 +124,7 @@ class Outputs(NamedTuple):
     starts, stops : tuple of int
         The address ranges of the outputs; see `check_apart`.
     layout : CopyLayout or None
-        None if NumPy copies.
+        None if NumPy copied when the outputs were checked.
     """
 
     starts: tuple[int, ...]
@@ -133,108 +137,136 @@ class Outputs(NamedTuple):
         return i < len(self.starts) and self.starts[i] < stop
 
 
-class Recipe:
-    """How arrays of one plan, dtype and strides are copied.
+class Decision(NamedTuple):
+    """How an array will be split. All checks have passed, and nothing has been written.
 
     Attributes
     ----------
-    slices : Slices
-        The copy by NumPy.
+    compiled : Compiled or None
+        The copy by compiled code; None if NumPy copies.
+    targets : Targets or None
+        The arrays to write; None for new parts.
+    layout : CopyLayout or None
+        The layout of the compiled copy to `targets`.
+    """
+
+    compiled: Compiled | None
+    targets: Targets | None = None
+    layout: CopyLayout | None = None
+
+    def carry_out(self, plan: Plan, x: np.ndarray) -> list[np.ndarray]:
+        """Split `x`; return new parts, or the arrays that the user gave."""
+        compiled, targets, layout = self
+        if targets is None:
+            parts = [] if compiled is None else compiled.fresh_checked(x)
+            return parts or slices.fresh(x, plan.axis, plan.sizes)
+        if compiled is None or layout is None or not compiled.copy(address_of(x), 0, layout):
+            slices.into(x, plan.axis, plan.sizes, targets.parts)
+        return targets.given
+
+
+def decide_all(
+    plan: Plan, copies: Sequence[tuple[np.ndarray, Sequence[np.ndarray] | None]]
+) -> list[Decision]:
+    """Decide how to split several arrays.
+
+    Parameters
+    ----------
+    plan : Plan
+    copies : sequence of (ndarray, sequence of ndarray or None)
+        Sources, and the arrays for their parts, which may share memory with no other array.
+    """
+    given = [(x, out) for x, out in copies if out is not None]
+    if len(given) > 1:
+        written = [part for x, out in given for part in check_out(plan, x.dtype, out).parts]
+        check_apart(written)
+        for x, _ in copies:
+            check_source(x, written)
+    return [recipe_of(plan, x.dtype, x.strides).decide(plan, x, out) for x, out in copies]
+
+
+class Recipe:
+    """How arrays of one plan, dtype and strides are copied.
+
+    A recipe does not refer to its plan, which would keep both alive until Python collects cycles.
+
+    Attributes
+    ----------
     compiled : Compiled or None
         The copy by compiled code, once it pays and its kernels are loaded.
     """
 
     __slots__ = (
-        "_candidate", "_gains", "_itemsize", "_lost", "_outputs", "_plan", "_start", "_stop",
-        "_strides", "compiled", "slices",
+        "_can_compile", "_candidate", "_gain", "_outputs", "_seconds", "_span", "compiled",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
-        self._plan, self._strides, self._itemsize = plan, strides, dtype.itemsize
-        self._start, self._stop = offsets_of(plan.shape, strides, dtype.itemsize)
-        self.slices = Slices(plan, dtype, strides)
+        self._can_compile = math.prod(plan.shape) * dtype.itemsize > 0 and not dtype.hasobject
+        self._span = offsets_of(plan.shape, strides, dtype.itemsize)
+        self._seconds = 0.0  # that NumPy has taken so far
+        self._gain: float | None = None  # see `forecast`
         self.compiled: Compiled | None = None
         self._candidate: Compiled | None = None
-        self._gains = (0.0, 0.0)
-        if math.prod(plan.shape) * dtype.itemsize and not dtype.hasobject:
-            self._gains = gains(plan, dtype.itemsize, strides)
-        self._lost = 0.0
         self._outputs: dict[tuple[Any, ...], Outputs] = {}
 
-    def fresh(self, x: np.ndarray) -> list[np.ndarray]:
-        """Copy `x` to new parts."""
-        if self.compiled is not None or self.pays(x.dtype, given=False):
-            parts = self.compiled.fresh_checked(x)  # type: ignore[union-attr]
-            if parts:
-                return parts
-        return self.slices.fresh(x)
+    def decide(self, plan: Plan, x: np.ndarray, out: Any) -> Decision:
+        """Decide how to copy `x`; refuse an `out` that does not fit."""
+        if out is None:
+            return Decision(self.choose(plan, x))
+        return self.decide_into(plan, x, check_out(plan, x.dtype, out))
 
-    def into(self, x: np.ndarray, out: Any) -> list[np.ndarray]:
-        """Copy `x` to the arrays of `out`; refuse an `out` that does not fit."""
-        if self.compiled is None:
-            self.pays(x.dtype, given=True)
-        if type(out) is list:  # in a loop, usually the outputs of an earlier call
-            given = out.copy()
-            addresses = addresses_of(self._plan, x.dtype, given)
-            outputs = self._outputs.get(addresses) if addresses else None
-            if outputs is not None:
-                self.copy(x, given, outputs)
-                return given
-            out = given
-        targets = check_out(self._plan, x.dtype, out)
-        self.copy(x, targets.parts, self.to(targets))
-        return targets.given
+    def decide_into(self, plan: Plan, x: np.ndarray, targets: Targets) -> Decision:
+        """Decide how to copy `x` to checked arrays; refuse arrays that share memory."""
+        compiled = self.choose(plan, x)
+        outputs = self._outputs_of(plan, x, targets)
+        source = address_of(x)
+        start, stop = self._span
+        if outputs.meet(source + start, source + stop):
+            check_source(x, targets.parts)
+        return Decision(compiled, targets, outputs.layout)
 
-    def to(self, targets: Targets) -> Outputs:
+    def choose(self, plan: Plan, x: np.ndarray) -> Compiled | None:
+        """Return the compiled copy, or None if NumPy copies; switch if that now pays."""
+        if self.compiled is not None or not self._can_compile:
+            return self.compiled
+        if self._gain is None:
+            self._gain = forecast(x, plan.axis, plan._count)
+        if self._seconds + self._gain < _SECONDS or not LOADER.pays(self._gain):
+            return None
+        # Other threads may replace `self._candidate` meanwhile, so this one loads a local.
+        candidate = self._candidate or Compiled(plan, x.dtype, x.strides)
+        self._candidate = candidate
+        if not candidate.load(plan, x.dtype, x.strides):
+            return None
+        self.compiled, self._candidate = candidate, None
+        return candidate
+
+    def count(self, seconds: float) -> None:
+        """Count a copy by NumPy."""
+        if self._can_compile:
+            self._seconds += seconds
+            LOADER.count(seconds)
+
+    def why_numpy(self, x: np.ndarray) -> str:
+        """Return why NumPy copies, as a key of the reasons that `explain` gives."""
+        if not self._can_compile:
+            return "object loop" if x.nbytes and suits_object_loop(x.nbytes) else "slices"
+        if never_compiles():
+            return "no compiler"
+        return "slices" if self._candidate is None else "not loaded"
+
+    def _outputs_of(self, plan: Plan, x: np.ndarray, targets: Targets) -> Outputs:
         """Refuse targets that share memory; they are checked only on first use."""
         key = targets.addresses if targets.strides is None else (targets.addresses, targets.strides)
         outputs = self._outputs.get(key)
-        if outputs is None:
-            outputs = Outputs(*check_apart(targets.parts), self._layout_to(targets))
-            keep(self._outputs, key, outputs, self._plan._count)
+        compiled = self.compiled
+        if outputs is None or (outputs.layout is None and compiled is not None):
+            layout = None
+            if compiled is not None and targets.strides is None:
+                layout = compiled.layout.to(plan, targets.addresses)
+            elif compiled is not None:
+                layout = strided_layout(plan, x.strides, x.itemsize, targets.parts)
+            outputs = Outputs(*check_apart(targets.parts), layout)
+            keep(self._outputs, key, outputs, plan._count)
         return outputs
-
-    def copy(self, x: np.ndarray, parts: list[np.ndarray], outputs: Outputs) -> None:
-        """Copy `x` to parts that `to` has checked; refuse an `x` that shares their memory."""
-        source = address_of(x)
-        if outputs.meet(source + self._start, source + self._stop):
-            check_source(x, parts)
-        compiled, layout = self.compiled, outputs.layout
-        if compiled is None or layout is None or not compiled.copy(source, 0, layout):
-            self.slices.into(x, parts)
-
-    def pays(self, dtype: np.dtype, *, given: bool) -> bool:
-        """Count a copy by NumPy; switch to compiled code if that now pays. Return whether it did.
-
-        Parameters
-        ----------
-        dtype : dtype
-            The dtype of all arrays.
-        given : bool
-            Whether the parts are given arrays.
-        """
-        gain = self._gains[given]
-        self._lost += gain
-        if not gain or self._lost < _SECONDS or not LOADER.pays(gain):
-            return False
-        # Other threads may replace `self._candidate` meanwhile, so this one loads a local.
-        candidate = self._candidate or Compiled(self._plan, dtype, self._strides)
-        self._candidate = candidate
-        if candidate.load(self._plan, dtype, self._strides):
-            self.compiled, self._candidate = candidate, None
-            self._outputs.clear()  # they have no layout
-        return self.compiled is not None
-
-    def compiles(self, given: bool) -> bool:
-        """Return whether the next copy will be compiled, if no other thread is loading kernels."""
-        gain = self._gains[given]
-        would = gain > 0 and self._lost + gain >= _SECONDS and LOADER.would_pay(gain)
-        return self.compiled is not None or would
-
-    def _layout_to(self, targets: Targets) -> CopyLayout | None:
-        if self.compiled is None:
-            return None
-        if targets.strides is None:
-            return self.compiled.layout.to(self._plan, targets.addresses)
-        return strided_layout(self._plan, self._strides, self._itemsize, targets.parts)

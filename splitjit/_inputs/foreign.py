@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from splitjit._inputs.input import Request
-from splitjit._plan.arguments import normalize_axis
+from splitjit._plan.arguments import most_parts, normalize_axis
 from splitjit._plan.rules import (
     CHUNK,
     INDICES,
@@ -80,8 +80,7 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
         return torch.chunk(x, value, axis)  # so that no item is lost
     is_fixed = not tracing or not length or (to_slices and kind == CHUNK)
     if is_fixed and not torch.compiler.is_dynamo_compiling() and type(length) is int:
-        lengths, runs = sizes_of((length,), 0, rule)
-        sizes = list(lengths or [n for n, count in runs for _ in range(count)])
+        sizes = list(sizes_of((length,), 0, rule, most_parts()))
         return torch.split_with_sizes(x, sizes, axis)
     traced = x.shape[axis]
     if kind == INDICES:

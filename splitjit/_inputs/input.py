@@ -9,7 +9,7 @@ import numpy as np
 from splitjit._inputs.arrays import refuse_meaning
 from splitjit._plan.arguments import sequence
 from splitjit._plan.dtypes import tensor_type
-from splitjit._plan.plan import Plan
+from splitjit._plan.plan import Plan, indices_of
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitTypeError, kind_of
 
@@ -78,7 +78,7 @@ class Input:
 
     def views(self, plan: Plan) -> list[Any]:
         """Return the parts as views made by the library of `x`."""
-        return [self.x[index] for index in plan._each_slice()]
+        return [self.x[index] for index in indices_of(plan.axis, plan.sizes)]
 
     def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
         """Convert parts from kernels to arrays of the library of `x`."""

@@ -32,18 +32,27 @@ def keep(results: dict[Any, Any], key: Hashable, result: object, parts: int) -> 
             results.pop(oldest, None)
 
 
+_SEEN = 1 << 12
+"""How many hashes of keys are noted to tell new keys from those that return."""
+
+
 class PlanCache:
     """Recently used plans, in two generations.
 
-    When the recent generation is full, it becomes the older one, and the previous older one,
-    whose plans have long been unused, is dropped. So looking up a recent plan moves nothing,
-    and takes one dict access.
+    When the recent generation is full, it becomes the older one. So looking up a recent plan
+    moves nothing, and takes one dict access. The plans of the previous older generation have long
+    been unused. They are freed one by one, because freeing hundreds at once takes milliseconds.
+
+    A stream of shapes that are split once must neither pay for plans nor push out other plans. So
+    `split` makes a plan when it sees a key for the second time.
     """
 
     def __init__(self) -> None:
         self.recent: dict[Hashable, Any] = {}
         self.older: dict[Hashable, Any] = {}
+        self.unused: list[Any] = []
         self._parts = 0
+        self._seen = [0] * _SEEN
 
     def find_older(self, key: Hashable) -> Any:
         """Return an older plan and make it a recent one, or return None."""
@@ -52,6 +61,14 @@ class PlanCache:
             self.add(key, plan)
         return plan
 
+    def is_first(self, key: Hashable) -> bool:
+        """Return whether a key has not been seen lately, and note that it has now."""
+        number = hash(key)
+        slot = number % _SEEN
+        is_first = self._seen[slot] != number
+        self._seen[slot] = number
+        return is_first
+
     def add(self, key: Hashable, plan: Any) -> None:
         """Keep a plan as a recent one, unless it has too many parts."""
         if plan._count > MOST_PARTS:
@@ -59,22 +76,28 @@ class PlanCache:
         self.recent[key] = plan
         self._parts += max(plan._count, _LEAST_PARTS)
         if self._parts > _ROOM:
-            dropped, self.older, self._parts = self.older, self.recent.copy(), 0
+            self._parts = 0
+            self.unused += list(self.older.values())
+            self.older = self.recent.copy()
             self.recent.clear()
-            _forget(dropped)
+        self._forget(2)  # faster than plans are added
 
     def clear(self) -> None:
         """Drop all plans and their results."""
-        for plans in (self.recent, self.older):
-            _forget(plans)
-            plans.clear()
         self._parts = 0
+        for plans in (self.recent, self.older):
+            self.unused += list(plans.values())
+            plans.clear()
+        self._forget(len(self.unused))
+        self._seen[:] = [0] * _SEEN
 
-
-def _forget(plans: dict[Hashable, Any]) -> None:
-    """Free the results of plans now: they refer to their plan, so they form cycles."""
-    for plan in list(plans.values()):
-        plan._forget()
+    def _forget(self, most: int) -> None:
+        """Free the results of unused plans, and drop the plans."""
+        for _ in range(most):
+            try:
+                self.unused.pop()._forget()
+            except IndexError:  # all are dropped
+                return
 
 
 PLANS = PlanCache()

@@ -117,7 +117,7 @@ def svg(plan: Plan) -> str:
         {
             "xmlns": "http://www.w3.org/2000/svg",
             "role": "img",
-            "aria-label": describe(shape=plan.shape, axis=plan.axis, sizes=plan._first_sizes()),
+            "aria-label": describe(shape=plan.shape, axis=plan.axis, sizes=plan.sizes),
             "width": str(across),
             "height": str(down),
             "viewBox": f"-1 -1 {across} {down}",  # half of an outline lies outside of its box
@@ -188,8 +188,8 @@ def _choices(count: int, most: int) -> Iterator[list[range]]:
 def _cell(plan: Plan, parts: range, digits: int) -> _Cell:
     """Return the cell of one part, or of several parts that are left out."""
     is_last = parts.stop == len(plan)
-    start = plan._part(parts.start)[0]
-    end = plan.shape[plan.axis] if is_last else plan._part(parts.stop)[0]
+    start = plan.offsets[parts.start]
+    end = plan.shape[plan.axis] if is_last else plan.offsets[parts.stop]
     size = end - start
     left_out = len(parts) > 1
     if left_out:

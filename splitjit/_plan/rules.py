@@ -19,7 +19,6 @@ rule                      value                    function
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, MutableSequence, Sequence
 
 LENGTHS, CHUNK, NUM_OUTPUTS, NUM_SPLITS = "lengths", "chunk", "num_outputs", "num_splits"
@@ -217,32 +216,15 @@ def size_of_part(chunk: int, longer: int, i: int, length: int) -> int:
     return min(chunk, length - min(i * chunk + longer, length)) + (i < longer)
 
 
-# ---- runs: neighbouring parts of equal length --------------------------------------------
-
-Runs = tuple[tuple[int, int], ...]
-"""The length of a part, and the number of neighbouring parts of this length; for each run."""
-
-_MOST_RUNS = 3  # the most that chunks make
-
-
-def runs_of_chunks(chunk: int, count: int, length: int) -> Runs:
-    """Return the runs of chunks.
+def lengths_of_chunks(chunk: int, count: int, length: int) -> tuple[int, ...]:
+    """Return the length of each part.
 
     If all chunks together are shorter than the axis, the first parts are longer by one.
     Otherwise there are whole chunks, the rest of the axis, and empty parts.
     """
     longer = count_longer(chunk, count, length)
     if longer:
-        runs = [(chunk + 1, longer), (chunk, count - longer)]
-    else:
-        whole = min(length // chunk, count) if chunk else 0
-        rest = length - whole * chunk
-        runs = [(chunk, whole), (rest, int(rest > 0)), (0, count - whole - (rest > 0))]
-    return tuple([run for run in runs if run[1]])
-
-
-def runs_of_lengths(lengths: Sequence[int]) -> Runs | None:
-    """Return the runs of lengths, or None if there are more runs than chunks make."""
-    groups = ((size, sum(1 for _ in group)) for size, group in itertools.groupby(lengths))
-    runs = tuple(itertools.islice(groups, _MOST_RUNS + 1))
-    return runs if len(runs) <= _MOST_RUNS else None
+        return (chunk + 1,) * longer + (chunk,) * (count - longer)
+    whole = min(length // chunk, count) if chunk else 0
+    rest = length - whole * chunk
+    return (chunk,) * whole + (rest,) * (rest > 0) + (0,) * (count - whole - (rest > 0))

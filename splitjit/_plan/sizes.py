@@ -12,28 +12,22 @@ from splitjit._plan.rules import (
     PARAMETERS,
     TOO_MANY,
     Rule,
-    Runs,
     check_lengths,
     lengths_between,
-    runs_of_chunks,
+    lengths_of_chunks,
 )
 from splitjit.errors import SplitError, describe, shorten
 
 
-def sizes_of(shape: Shape, axis: int, rule: Rule) -> tuple[Shape | None, Runs]:
+def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
     """Return the part sizes that a rule gives for an axis.
-
-    Returns
-    -------
-    lengths : tuple of int or None
-        The size of each part; None if the rule gives only runs.
-    runs : tuple
-        The runs of equal sizes, if `lengths` is None.
 
     Raises
     ------
     SplitError
         If the rule refuses the axis length.
+    MemoryError
+        If there are more than `most` parts.
     """
     kind, value = rule
     length = shape[axis]
@@ -42,11 +36,12 @@ def sizes_of(shape: Shape, axis: int, rule: Rule) -> tuple[Shape | None, Runs]:
         if kind == INDICES:
             lengths = [0] * count
             number, fault = lengths_between(value, length, lengths)
-            value = tuple(lengths)
+        elif value and sum(value) == length and min(value) >= 0 and count <= most:
+            return value  # found by functions in C, faster than by `check_lengths`
         else:
             lengths = list(value)
             number, fault = check_lengths(lengths, length, sum(value) + len(value))
-            value = tuple(lengths)
+        value = tuple(lengths)
         if not fault and count > MAX_PARTS:
             fault = TOO_MANY
     else:
@@ -61,9 +56,10 @@ def sizes_of(shape: Shape, axis: int, rule: Rule) -> tuple[Shape | None, Runs]:
             FAULTS[kind][fault].format(*numbers),
             hint=hint.format(*numbers),
         )
-    if isinstance(value, tuple):
-        return value, ()
-    return None, runs_of_chunks(chunk, count, length)
+    if count > most:
+        received = describe_rule(shape, axis, rule)
+        raise MemoryError(f"split: {received}: not enough memory for the plan")
+    return value if isinstance(value, tuple) else lengths_of_chunks(chunk, count, length)
 
 
 def describe_rule(shape: Shape, axis: int, rule: Rule) -> str:

@@ -1,0 +1,158 @@
+"""An interrupted split keeps no memory, even if its traceback is kept, as IPython does."""
+
+import gc
+import subprocess
+import sys
+import tracemalloc
+import weakref
+
+import numpy as np
+import pytest
+
+import splitjit
+from splitjit._copy import buffers
+from tests.conftest import needs_kernels, send_down
+
+X = np.ones((512, 1024))  # 4 MB
+MASKED = np.ma.masked_equal(X, 0)
+PLAN = splitjit.plan_split(X.shape, num_splits=4, axis=1)
+
+
+def split_tensor():
+    torch = pytest.importorskip("torch")
+    splitjit.torch.split(torch.from_numpy(X), 256, 1)
+
+
+SPLITS = {
+    "rule": lambda: splitjit.split(X, num_splits=4, axis=1),
+    "plan": lambda: PLAN(X),
+    "rows": lambda: splitjit.split(X, 100),
+    "middle": lambda: splitjit.split(X.reshape(1, 512, 1024), 100, axis=1),
+    "new shape": lambda: (splitjit.clear_caches(), splitjit.split(X, num_splits=4, axis=1)),
+    "records": lambda: splitjit.split(X.view([("a", "f4"), ("b", "i4")]), 128, axis=1),
+    "masked": lambda: splitjit.split(MASKED, num_splits=4, axis=1),
+    "memoryview": lambda: splitjit.split(memoryview(X), num_splits=4, axis=1),
+    "torch": split_tensor,
+}
+
+
+def interrupt(call, n):
+    """Raise KeyboardInterrupt where Python would handle the signal for the nth time.
+
+    Python handles signals when a function begins, and when a C function returns. Return the error,
+    or None if the call ends earlier.
+    """
+    seen = 0
+
+    def profile(frame, event, argument):
+        nonlocal seen
+        name = frame.f_globals.get("__name__", "")
+        is_ours = name.startswith("splitjit") and not name.endswith(".cores")  # opens files
+        if event in ("call", "c_return") and is_ours:
+            seen += 1
+            if seen == n:
+                sys.setprofile(None)
+                del argument  # a method of a part keeps the part
+                raise KeyboardInterrupt
+
+    sys.setprofile(profile)
+    try:
+        call()
+    except KeyboardInterrupt as error:
+        return error
+    finally:
+        sys.setprofile(None)
+    return None
+
+
+# An interrupt while a block returns to the pool is printed; the next split finds the block.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@needs_kernels
+@pytest.mark.parametrize("route", ["slices", "serial", "parallel"])
+@pytest.mark.parametrize("name", SPLITS)
+def test_no_interrupt_keeps_a_part(name, route, monkeypatch):
+    send_down(route, monkeypatch)
+    pool = buffers._Pool(0)
+    monkeypatch.setattr(buffers, "POOL", pool)
+    take, taken = pool.take, []
+
+    def watched(nbytes):
+        block = take(nbytes)
+        taken.append(weakref.ref(block.memory))
+        return block
+
+    monkeypatch.setattr(pool, "take", watched)
+    call = SPLITS[name]
+    for _ in range(3):
+        call()
+    gc.collect()
+    tracemalloc.start()
+    errors = []
+    for n in range(1, 2000):
+        before = tracemalloc.get_traced_memory()[0]
+        error = interrupt(call, n)
+        if error is None:
+            break
+        errors.append(error)
+        frames = traceback_of(error)
+        pool._recover()
+        assert not pool.lent, frames
+        assert not [memory for memory in taken if memory()], frames
+        assert tracemalloc.get_traced_memory()[0] - before < X.nbytes // 8, frames
+    tracemalloc.stop()
+    assert len(errors) > 2
+
+
+def traceback_of(error):
+    """Return the functions that an error has passed."""
+    names, traceback = [], error.__traceback__
+    while traceback is not None:
+        names.append(f"{traceback.tb_frame.f_code.co_name}:{traceback.tb_lineno}")
+        traceback = traceback.tb_next
+    return names
+
+
+TWENTY = """
+import signal, time
+import numpy as np
+import splitjit
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+splitjit.warmup(["f4"])
+signal.signal(signal.SIGALRM, interrupted)
+x = np.ones((4096, 2304), np.float32)
+splitjit.set_buffer_limit(0)
+began = time.perf_counter()
+parts = splitjit.split(x, num_splits=3, axis=1)
+seconds = time.perf_counter() - began
+del parts
+before, errors, i = resident(), [], 0
+while len(errors) < 20 and i < 1000:
+    i += 1
+    signal.setitimer(signal.ITIMER_REAL, seconds * (0.05 + i % 9 / 10))
+    try:
+        parts = splitjit.split(x, num_splits=3, axis=1)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        del parts
+    except KeyboardInterrupt as error:
+        errors.append(error)
+parts = None
+assert len(errors) == 20, len(errors)
+print((resident() - before) / x.nbytes)
+"""
+
+
+@needs_kernels
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_twenty_interrupts_keep_no_block():
+    ended = subprocess.run(
+        [sys.executable, "-c", TWENTY], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert float(ended.stdout) < 1
