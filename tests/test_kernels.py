@@ -20,8 +20,9 @@ LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
 SYSTEM = {
     *("clock_gettime", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"),
     *("sched_getaffinity", "sched_getcpu", "sched_setaffinity"),
+    *("madvise", "mmap", "munmap"),
 }
-"""What `splitjit._kernels.team` calls on Linux."""
+"""What `splitjit._kernels.team` and `blocks` call on Linux."""
 
 
 def symbols(data):
@@ -50,7 +51,7 @@ def test_symbols(kernel):
     defined, needed = symbols(object_files.read(kernel))
     assert defined == {*table.KERNELS[kernel]}
     known = LIBC | {*table.PYTHON_FUNCTIONS}
-    if kernel == "team":
+    if kernel in ("team", "blocks"):
         known |= SYSTEM
     assert needed <= known
 

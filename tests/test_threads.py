@@ -360,7 +360,7 @@ def leave(core):
 
 table.KERNELS["leave"] = ("leave",)
 code = object_code({"leave": (types.void(types.int64), jit(leave))})
-_leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loading._link("leave", code, {})["leave"])
+_leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loading._link("leave", code)["leave"])
 core_of_this_thread = ctypes.CDLL(None).sched_getcpu
 cores = os.sched_getaffinity(0)
 _leave_core(10**6)
@@ -388,7 +388,7 @@ team = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(team)
 
 def use_it():
-    threads.TEAM.use(loading._link("team", object_code(team.FUNCTIONS), {}))
+    threads.TEAM.use(loading._link("team", object_code(team.FUNCTIONS)))
 """
 
 

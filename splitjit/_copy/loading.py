@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from _thread import get_ident  # `threading` takes 1 ms to import
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from splitjit._copy import object_files
@@ -75,17 +75,13 @@ class _Loader:
         """Count a copy by NumPy that kernels could have made."""
         self._lost += seconds
 
-    def load(
-        self, name: str, *, symbols: Mapping[str, int] | None = None, wait: bool = False
-    ) -> dict[str, int] | None:
+    def load(self, name: str, *, wait: bool = False) -> dict[str, int] | None:
         """Return the addresses of the C functions of a kernel.
 
         Parameters
         ----------
         name : str
             One of `splitjit._kernels.table.KERNELS`.
-        symbols : mapping of str to int, optional
-            Addresses of C functions that the kernel calls, besides those of C and Python.
         wait : bool, default False
             Whether to wait while another thread loads a kernel.
 
@@ -106,7 +102,7 @@ class _Loader:
             if self._loading[0] != thread or self._loading.count(thread) > 1:
                 return None  # another thread is loading, or a signal handler interrupted this one
             if name not in self._loaded:
-                self._loaded[name] = self._load(name, symbols or {}, wait)
+                self._loaded[name] = self._load(name, wait)
             return self._loaded[name]
         except BlockingIOError as error:  # another process compiles it, or a fork prevents it
             self._put_off(name, error)
@@ -126,7 +122,7 @@ class _Loader:
         in `load` may be waiting for that lock. Compiler errors are raised.
         """
         if name not in self._loaded:
-            self._loaded[name] = self._load(name, {}, wait=True, has_lock=True)
+            self._loaded[name] = self._load(name, wait=True, has_lock=True)
         return self._loaded[name]
 
     def has_failed(self, name: str) -> bool:
@@ -152,15 +148,13 @@ class _Loader:
             return False
         return wait or time.monotonic() >= self._not_before.get(name, 0.0)
 
-    def _load(
-        self, name: str, symbols: Mapping[str, int], wait: bool, has_lock: bool = False
-    ) -> dict[str, int]:
+    def _load(self, name: str, wait: bool, has_lock: bool = False) -> dict[str, int]:
         began = time.monotonic()
         _llvm()  # first, because the names of object files depend on it
         code = object_files.read(name)
         if code is not None:
             try:
-                return _link(name, code, symbols)
+                return _link(name, code)
             except RuntimeError as error:
                 debug("the cached kernel %s cannot be linked: %s", name, error)
         if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
@@ -168,7 +162,7 @@ class _Loader:
         compile_kernel = _compiler() if has_lock else import_apart(_compiler)
         with contextlib.nullcontext() if wait else object_files.compiling(name):
             code = compile_kernel(name)
-            functions = _link(name, code, symbols)
+            functions = _link(name, code)
             self.compiled.append(name)
             object_files.write(name, code)
         debug("compiled %s in %.3f s", name, time.monotonic() - began)
@@ -208,11 +202,11 @@ def _llvm() -> Any:
     return import_apart(imported)
 
 
-def _link(name: str, code: bytes, symbols: Mapping[str, int]) -> dict[str, int]:
+def _link(name: str, code: bytes) -> dict[str, int]:
     """Link an object into this process for good."""
     llvm = _llvm()
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-    for symbol, address in {**python_functions(), **symbols}.items():
+    for symbol, address in python_functions().items():
         library.import_symbol(symbol, address)
     for function in KERNELS[name]:
         library.export_symbol(function)
@@ -226,7 +220,12 @@ def _linker() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-    return keep_forever(llvm.create_lljit_compiler(machine, suppress_errors=True))
+    # LLVM's older linker maps each section on its own. In a large process they may be more than
+    # 2 GB apart, and an assertion then ends the process.
+    near = sys.platform != "win32"  # where JITLink does not support all objects
+    return keep_forever(
+        llvm.create_lljit_compiler(machine, suppress_errors=True, use_jit_link=near)
+    )
 
 
 LOADER = _Loader()
