@@ -414,6 +414,28 @@ def test_a_recipe_is_compiled_when_its_copies_have_taken_enough(given, monkeypat
     assert compiled == [False, False, True, True]
 
 
+def test_builtin_functions_that_cannot_be_loaded_at_first_are_asked_for_again(monkeypatch):
+    plan = plan_split((4, 6), 2, axis=1)
+    x = np.arange(24.0).reshape(4, 6)
+    load = LOADER.load
+    with monkeypatch.context() as patched:  # another process is compiling them
+        patched.setattr(LOADER, "load", lambda name: None if name == "entry" else load(name))
+        assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
+    assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
+    assert has_builtins(recipe_of(plan, x.dtype, x.strides))
+
+
+def test_outputs_are_laid_out_once_the_recipe_is_compiled():
+    """Another thread may switch to compiled code while this one checks the outputs."""
+    plan = plan_split((4, 6), 2, axis=1)
+    x, out = np.arange(24.0).reshape(4, 6), plan.empty(float)
+    made = recipe_of(plan, x.dtype, x.strides)
+    targets = recipe.check_out(plan, x.dtype, out)
+    assert made._outputs_of(plan, x, targets).layout is None
+    assert made.choose(plan, x)
+    assert made._outputs_of(plan, x, targets).layout is not None
+
+
 def test_more_outputs_than_are_compared_must_lie_in_order():
     plan = plan_split((600,), num_splits=600)
     x = np.arange(600.0)

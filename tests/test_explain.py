@@ -227,3 +227,35 @@ def test_a_dict():
     found = explain(np.zeros(6), 2).as_dict()
     assert found["parts"] == 3
     assert set(found) == set(splitjit.Explanation.__slots__)
+
+
+def test_outputs_that_a_masked_array_refuses():
+    x = np.ma.masked_equal(np.arange(4.0), 2)
+    few, plain = [np.ma.zeros(2)], [np.zeros(2), np.zeros(2)]
+    long = [np.ma.zeros(2), np.ma.zeros(3)]
+    shared = [np.ma.array(x.data[:2]), np.ma.zeros(2)]
+    for out in (few, plain, long, shared, 3):
+        with pytest.raises(SplitError) as refused:
+            split(x, 2, out=out)
+        with pytest.raises(type(refused.value)) as explained:
+            explain(x, 2, out=out)
+        assert str(explained.value) == str(refused.value)
+
+
+def test_outputs_that_a_tensor_refuses():
+    torch = pytest.importorskip("torch")
+    x = torch.arange(4.0)
+    meta = torch.zeros(4, device="meta")
+    for source, out in (
+        (x, [torch.zeros(2)]),
+        (x, [torch.zeros(2), torch.zeros(3)]),
+        (x, [torch.zeros(2), torch.zeros(2, dtype=torch.int32)]),
+        (x, [x[:2], torch.zeros(2)]),
+        (x, [np.zeros(2), np.zeros(2)]),
+        (meta, [torch.zeros(2), torch.zeros(2)]),
+    ):
+        with pytest.raises(SplitError) as refused:
+            split(source, 2, out=out)
+        with pytest.raises(type(refused.value)) as explained:
+            explain(source, 2, out=out)
+        assert str(explained.value) == str(refused.value)

@@ -1,8 +1,10 @@
 """What splitjit keeps for later calls is limited, and refusals keep nothing."""
 
+import gc
 import subprocess
 import sys
 import tracemalloc
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -207,6 +209,46 @@ def test_the_plans_used_last_are_kept(parts):
     kept = [*PLANS.recent.values(), *PLANS.older.values()]
     assert len(kept) <= 1100
     assert sum(map(len, kept)) <= 40_000
+
+
+def test_a_new_shape_makes_no_plan_and_its_second_call_does():
+    x = np.arange(600.0).reshape(20, 30)
+    for calls in (1, 2, 3):
+        assert [part.shape for part in splitjit.split(x, [10, 20], axis=1)] == [(20, 10), (20, 20)]
+        assert len(PLANS.recent) == (calls > 1)
+
+
+def test_plans_are_forgotten_one_at_a_time():
+    """To forget 512 at once took a millisecond."""
+    forgotten, most = 0, 0
+    for i in range(3000):
+        before = {id(plan) for plan in PLANS.unused}
+        plan_split((i + 10,), 5)
+        gone = len(before - {id(plan) for plan in PLANS.unused})
+        forgotten, most = forgotten + gone, max(most, gone)
+    assert (forgotten > 1000, most) == (True, 2)
+
+
+def test_a_stream_of_new_shapes_leaves_nothing_for_the_garbage_collector():
+    x = np.zeros(100_000, np.float32)
+    splitjit.split(x, [1, 99_999])
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        for i in range(2000):
+            splitjit.split(x, [i + 2, 99_998 - i])
+        assert len(gc.get_objects()) - before < 20
+    finally:
+        gc.enable()
+
+
+def test_a_recipe_does_not_refer_to_its_plan():
+    plan = SplitPlan((4, 600), 1, (300, 300))
+    for _ in range(3):
+        plan(np.zeros((4, 600)), plan.empty(float))
+    gc.collect()
+    assert not [each for each in gc.get_referrers(plan) if type(each) is not types.FrameType]
 
 
 def test_a_plan_of_very_many_parts_is_not_kept():

@@ -66,6 +66,37 @@ class Layouts(Split):
         self.run()
 
 
+class NewShapes:
+    """Splits of arrays whose shapes were never split before, as in batches of variable length."""
+
+    version = "1"
+    params = (["splitjit", "NumPy"],)
+    param_names = ("library",)
+    number = repeat = 1
+
+    def setup(self, library):
+        random = np.random.default_rng(0)
+        x = np.ones(50_000, np.float32)  # 200 KB
+        self.cases = []
+        for _ in range(20_000):
+            items = int(10 ** random.uniform(2.4, 4.69))
+            rows = int(random.integers(1, 2 * int(items**0.5)))
+            array = x[: items // rows * rows].reshape(rows, -1)
+            axis = int(random.integers(2))
+            cuts = np.sort(random.integers(0, array.shape[axis] + 1, 3)).tolist()
+            sizes = np.diff([0, *cuts, array.shape[axis]]).tolist()
+            self.cases.append((array, sizes, cuts, axis))
+
+    def time_split(self, library):
+        if library == "NumPy":
+            for x, _, cuts, axis in self.cases:
+                [part.copy() for part in np.split(x, cuts, axis)]
+        else:
+            splitjit.clear_caches()
+            for x, sizes, _, axis in self.cases:
+                splitjit.split(x, sizes, axis=axis)
+
+
 class Small(Split):
     """Splits of small arrays, which measure the cost of a call."""
 

@@ -197,7 +197,7 @@ class Recipe:
     """
 
     __slots__ = (
-        "_can_compile", "_candidate", "_outputs", "_seconds", "_span", "compiled",
+        "_can_compile", "_candidate", "_gain", "_outputs", "_seconds", "_span", "compiled",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
@@ -205,6 +205,7 @@ class Recipe:
         self._can_compile = math.prod(plan.shape) * dtype.itemsize > 0 and not dtype.hasobject
         self._span = offsets_of(plan.shape, strides, dtype.itemsize)
         self._seconds = 0.0  # that NumPy has taken so far
+        self._gain: float | None = None  # see `forecast`
         self.compiled: Compiled | None = None
         self._candidate: Compiled | None = None
         self._outputs: dict[tuple[Any, ...], Outputs] = {}
@@ -229,8 +230,9 @@ class Recipe:
         """Return the compiled copy, or None if NumPy copies; switch if that now pays."""
         if self.compiled is not None or not self._can_compile:
             return self.compiled
-        gain = forecast(x, plan.axis, plan._count)
-        if self._seconds + gain < _SECONDS or not LOADER.pays(gain):
+        if self._gain is None:
+            self._gain = forecast(x, plan.axis, plan._count)
+        if self._seconds + self._gain < _SECONDS or not LOADER.pays(self._gain):
             return None
         # Other threads may replace `self._candidate` meanwhile, so this one loads a local.
         candidate = self._candidate or Compiled(plan, x.dtype, x.strides)

@@ -50,7 +50,7 @@ class PlanCache:
     def __init__(self) -> None:
         self.recent: dict[Hashable, Any] = {}
         self.older: dict[Hashable, Any] = {}
-        self._unused: list[Any] = []
+        self.unused: list[Any] = []
         self._parts = 0
         self._seen = [0] * _SEEN
 
@@ -77,7 +77,7 @@ class PlanCache:
         self._parts += max(plan._count, _LEAST_PARTS)
         if self._parts > _ROOM:
             self._parts = 0
-            self._unused += list(self.older.values())
+            self.unused += list(self.older.values())
             self.older = self.recent.copy()
             self.recent.clear()
         self._forget(2)  # faster than plans are added
@@ -86,16 +86,16 @@ class PlanCache:
         """Drop all plans and their results."""
         self._parts = 0
         for plans in (self.recent, self.older):
-            self._unused += list(plans.values())
+            self.unused += list(plans.values())
             plans.clear()
-        self._forget(len(self._unused))
+        self._forget(len(self.unused))
         self._seen[:] = [0] * _SEEN
 
     def _forget(self, most: int) -> None:
         """Free the results of unused plans, and drop the plans."""
         for _ in range(most):
             try:
-                self._unused.pop()._forget()
+                self.unused.pop()._forget()
             except IndexError:  # all are dropped
                 return
 
