@@ -180,6 +180,7 @@ def test_arrays_of_jax(jax, shape, dtype):
 
 
 def test_large_parts_of_jax_are_not_copied_again(jax):
+    splitjit.warmup(["f4"])
     x = jax.numpy.zeros((2048, 512), "float32")
     parts = split(x, num_splits=2, axis=1)
     first, second = (part.unsafe_buffer_pointer() for part in parts)
