@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from numba import types
 
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import out_of_line, reserve, words_at
+from splitjit._kernels.intrinsics import greatest, out_of_line, reserve, words_at
 from splitjit._kernels.launch import call_loop
 from splitjit._kernels.objects import (
     as_integer,
@@ -25,7 +25,6 @@ from splitjit._kernels.objects import (
     set_base,
     set_item,
 )
-from splitjit._kernels.outputs import are_apart
 from splitjit._kernels.records import expected_at, layout_at
 from splitjit._kernels.table import (
     ARRAY_DATA,
@@ -39,6 +38,7 @@ from splitjit._kernels.table import (
     LIST_ITEMS,
     LIST_LENGTH,
     MAX_RANK,
+    NBYTES,
     OBJECT_TYPE,
     TARGET_OFFSET,
     WORD,
@@ -48,6 +48,10 @@ from splitjit._kernels.table import (
 
 _FIELDS = len(Expected._fields)
 _SHAPE = WORD * MAX_RANK  # bytes
+
+_MOST_COMPARED = 512
+"""Up to this many outputs are compared with all outputs before them. If there are more, they must
+be in address order."""
 
 
 class _Array(NamedTuple):
@@ -113,7 +117,7 @@ def _is_as(call, expected, source, dtype):
 
 @jit
 def _fit(call, expected, source, outputs, layout):
-    """Return whether the arrays of a list fit, and certainly share no memory.
+    """Return whether the arrays of a list fit, and share no memory with each other or the source.
 
     Write their addresses to the layout record at the address `layout`.
     """
@@ -126,6 +130,7 @@ def _fit(call, expected, source, outputs, layout):
     items = words_at(given[LIST_ITEMS])
     record = layout_at(layout)
     row = record.rows
+    highest = 0  # the end of the outputs so far
     for i in range(call.count):
         if words_at(items[i])[OBJECT_TYPE] != call.array_type:
             return False
@@ -139,9 +144,21 @@ def _fit(call, expected, source, outputs, layout):
                 return False
         if sizes[i] == 0:  # the layout has no row for it
             continue
-        words_at(row)[TARGET_OFFSET] = part.data
+        words = words_at(row)
+        first, last = part.data, part.data + words[NBYTES]
+        if first < stop and start < last:
+            return False
+        if first < highest:
+            if call.count > _MOST_COMPARED:
+                return False
+            for earlier in range(record.rows, row, record.row):
+                other = words_at(earlier)
+                if first < other[TARGET_OFFSET] + other[NBYTES] and other[TARGET_OFFSET] < last:
+                    return False
+        highest = greatest(highest, last)
+        words[TARGET_OFFSET] = first
         row += record.row
-    return are_apart(record, start, stop)
+    return True
 
 
 @jit

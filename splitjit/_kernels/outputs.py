@@ -1,7 +1,7 @@
 """Check that the outputs in a layout record share no memory.
 
-`are_apart` compares the address ranges of the outputs, and finds most outputs apart. If it does
-not, `find_shared` searches as Python does; see `splitjit._kernels.overlap`.
+`are_apart` finds most outputs apart, by their address ranges. If it does not, `find_shared`
+searches as Python does; see `splitjit._kernels.overlap`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,6 @@ _MOST = (1 << 63) - 1
 _WORK = 1 << 20  # a search takes a few milliseconds at most
 _TERMS = 2 * MAX_RANK * WORD  # bytes of each field of `Terms`
 _RESERVED = len(Terms._fields) * _TERMS
-
-_MOST_COMPARED = 512
-"""Up to this many outputs are compared with all outputs before them. If there are more, they must
-be in address order."""
 
 
 @jit
@@ -70,7 +66,7 @@ def end_of(array):
 
 @jit
 def are_apart(layout, start, stop):
-    """Return whether the address ranges of outputs meet neither each other nor [start, stop)."""
+    """Return whether outputs lie in address order, and none meets [start, stop) or another one."""
     highest = 0
     for i in range(layout.count):
         part = _output(layout, i)
@@ -78,12 +74,7 @@ def are_apart(layout, start, stop):
         if part.low < stop and start < end:
             return False
         if part.low < highest:
-            if layout.count > _MOST_COMPARED:
-                return False
-            for j in range(i):
-                other = _output(layout, j)
-                if part.low < end_of(other) and other.low < end:
-                    return False
+            return False
         highest = greatest(highest, end)
     return True
 
