@@ -8,10 +8,8 @@
 """
 
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from splitjit import _above
 from splitjit._api.plan import SplitPlan, plan_split
 from splitjit._api.split import split, split_into
 from splitjit._copy.buffers import clear_caches, set_buffer_limit
@@ -47,15 +45,6 @@ _LATER = {"explain": "splitjit._api.explain", "Explanation": "splitjit._api.expl
 """Rarely used public names and their modules, imported late: `import splitjit` is faster."""
 
 _SUBMODULES = ("dask", "files", "numpy", "onnx", "openvino", "torch")
-
-
-def _load_verbs() -> ModuleType:
-    from splitjit.checkpoints import verbs
-
-    return verbs
-
-
-_above.load_verbs = _load_verbs  # `splitjit.files` calls it, and imports nothing above itself
 
 
 def __dir__() -> list[str]:

@@ -1,9 +1,9 @@
 """What models add to files: indexes, ranks, records, model plans, and quantised weights.
 
-The public functions are those of ``splitjit.files``. This package imports that one, which knows
-nothing of checkpoints. Facts about model families are tables: ``PRESETS`` in ``presets``, the
-styles in ``tensor_parallel``, the layouts in ``quantised``, the names in ``naming`` and
-``siblings``::
+The public functions are in ``splitjit/files/__init__.py``, which is above this package. The other
+modules of ``splitjit.files`` are below it, and know nothing of checkpoints. Facts about model
+families are tables: ``PRESETS`` in ``presets``, the styles in ``tensor_parallel``, the layouts in
+``quantised``, the names in ``naming`` and ``siblings``::
 
     verbs               plan a split, a join or a reshard; write all files, or none
       ├─ index            a file, an index or a folder ─► a Checkpoint

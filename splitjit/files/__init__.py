@@ -3,10 +3,9 @@
 The command ``python -m splitjit`` does the same. Files may be larger than memory: a .npy, .npz or
 .safetensors file, an index ``model.safetensors.index.json``, or a folder that has such an index.
 
-The modules of this package split and join arrays in files. What checkpoints add (indexes, ranks,
-records, model plans) is in `splitjit.checkpoints`, which imports this package, never the other way
-round. The public functions take checkpoints too, so ``splitjit/__init__.py``, which is above both,
-hands that package over (`splitjit._above`).
+This module is the top of two packages. The modules beside it split and join arrays in files.
+`splitjit.checkpoints` imports them, and adds what checkpoints need: indexes, ranks, records, plans
+of models. The public functions call `splitjit.checkpoints.verbs`, and import it when first used.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from splitjit import _above
 from splitjit._plan.arguments import OtherRules, named_rule
 
 if TYPE_CHECKING:
@@ -117,10 +115,11 @@ def plan_files(
     (((4, 3), (4, 3)), ['x.0.npy', 'x.1.npy'])
     """
     given = named_rule("plan_files", split, rule)
-    verbs = _above.load_verbs()
+    from splitjit.checkpoints import verbs
+
     which = verbs.Which(axis, tensors, tp_plan, config)
     where = verbs.Where(others, layout, name, out, copy_config)
-    planned: SplitFiles = verbs.plan_split(verbs.as_paths(paths), given, which, where)
+    planned = verbs.plan_split(verbs.as_paths(paths), given, which, where)
     verbs.check_targets(planned.targets, force)
     return planned
 
@@ -186,10 +185,11 @@ config, others, layout
     [0 1 2 3 4 5]
     """
     given = named_rule("split_files", split, rule)
-    verbs = _above.load_verbs()
+    from splitjit.checkpoints import verbs
+
     which = verbs.Which(axis, tensors, tp_plan, config)
     where = verbs.Where(others, layout, name, out, copy_config)
-    planned: SplitFiles = verbs.plan_split(verbs.as_paths(paths), given, which, where)
+    planned = verbs.plan_split(verbs.as_paths(paths), given, which, where)
     verbs.write(planned, force, progress)
     return planned
 
@@ -252,12 +252,12 @@ def join_files(
     --------
     split_files : Split files, with an example.
     """
-    verbs = _above.load_verbs()
+    from splitjit.checkpoints import verbs
+
     which = verbs.Which(axis, tensors, tp_plan, config)
     joined = verbs.plan_join(verbs.as_paths(paths), Path(out), which, copy_config)
     verbs.write(joined, force, progress)
-    targets: tuple[Path, ...] = joined.targets
-    return targets
+    return joined.targets
 
 
 def reshard_files(
@@ -336,10 +336,11 @@ def reshard_files(
     ['y.0.npy', 'y.1.npy', 'y.2.npy'] [ 8  9 10 11]
     """
     given = named_rule("reshard_files", split, rule)
-    verbs = _above.load_verbs()
+    from splitjit.checkpoints import verbs
+
     which = verbs.Which(axis, tensors, tp_plan, config)
     where = verbs.Where("copy", layout, name, out, copy_config)
-    planned: SplitFiles = verbs.plan_reshard(verbs.as_paths(paths), given, which, where)
+    planned = verbs.plan_reshard(verbs.as_paths(paths), given, which, where)
     verbs.write(planned, force, progress)
     return planned
 
@@ -378,9 +379,9 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     >>> found["checkpoints"][0]["files"][0]["tensors"]
     [{'name': '', 'dtype': 'float32', 'shape': [4, 6], 'nbytes': 96}]
     """
-    verbs = _above.load_verbs()
-    described: dict[str, Any] = verbs.describe_files(verbs.as_paths(paths))
-    return described
+    from splitjit.checkpoints import verbs
+
+    return verbs.describe_files(verbs.as_paths(paths))
 
 
 if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute

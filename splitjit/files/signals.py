@@ -68,6 +68,7 @@ class Waiting:
         self._numbers: list[int] = []
 
     def __call__(self, number: int, frame: object) -> None:
+        """Note a signal, and deliver it unless signals wait."""
         if number not in self._numbers:
             self._numbers.append(number)
         if not self.waits:

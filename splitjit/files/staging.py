@@ -6,11 +6,12 @@ Meanwhile, each output folder holds a staging folder `.splitjit-…`:
     0.new, 1.new    new files
     0.old, 1.old    hard links to the files that new files replace
 
-Once all new files are on disk, they are moved one by one. Signals interrupt what writes the data,
-but else wait until the last file is in place and the staging folder is gone. Without `force`, a file is
-hard-linked to its target, since a link never replaces a file. With `force`, it is renamed, so the
-target is always either the old file or the new one. If a move fails, this process undoes the moves
-it remembers. No undo list is kept on disk: a stranger's folder could list anything.
+Once all new files are on disk, they are moved one by one. Signals interrupt what writes the data.
+Otherwise they wait until the last file is in place and the staging folder is gone. Without `force`,
+a file is hard-linked to its target, since a link never replaces a file. With `force`, it is
+renamed, so the target is always either the old file or the new one. If a move fails, this process
+undoes the moves it remembers. No undo list is kept on disk: a stranger's folder could list
+anything.
 
 The next process that writes there removes what a killed one has left, see `staging_folder.sweep`.
 """
