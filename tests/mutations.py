@@ -38,7 +38,9 @@ SURVIVORS = 0.25
 """The greatest share of defects that may survive: most of these change only the speed."""
 
 MEMORY = "test_memory.py::test_nothing_outside_of_a_buffer_is_touched"
-KERNELS = f"test_layout.py test_split.py test_out.py test_compiled.py test_overlap.py {MEMORY}"
+CHUNKS = "test_threads.py::test_each_chunk_is_copied_once_by_the_caller_or_a_helper"
+KERNELS = "test_protocol.py test_layout.py test_split.py test_out.py test_compiled.py "
+KERNELS += f"test_overlap.py {CHUNKS} {MEMORY}"
 TARGETS = {
     # files, relative to the package: their tests, the quickest first
     "_kernels/*.py": KERNELS,
@@ -53,6 +55,8 @@ ONLY_SPEED = (
     "warm",
     "leave_core",
     "disturbed",
+    "_now",
+    "beside",
     "nap",
     "cache",
     "compile",

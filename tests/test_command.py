@@ -755,9 +755,9 @@ def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
 def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
     copy = threads.copy
 
-    def shifted(loop, place, nbytes, arguments):
+    def shifted(place, nbytes, arguments):
         stream, target, source, layout = arguments
-        copy(loop, place, nbytes, (stream, target, source + 1, layout))
+        copy(place, nbytes, (stream, target, source + 1, layout))
 
     monkeypatch.setattr(threads, "copy", shifted)
     assert main(["check"]) == 1

@@ -21,7 +21,7 @@ if [ ! -e "$folder/complete" ]; then
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' |
         head -n 1)
     debootstrap --no-check-gpg --foreign --arch=arm64 --variant=minbase \
-        --include=python3.13,libgomp1 trixie "$folder/root" "$mirror"
+        --include=python3.13 trixie "$folder/root" "$mirror"
     for archive in "$folder"/root/var/cache/apt/archives/*.deb; do
         dpkg-deb --extract "$archive" "$folder/root"
     done
@@ -40,11 +40,11 @@ for step in "${steps[@]}"; do
     case $step in
         forks)
             python -c "from tests import processes, test_forks as t
-exec(processes.SPLIT + t.CHILD + t.FORKS)"
+exec(processes.SPLIT + processes.TWO_CORES + t.CHILD + t.FORKS)"
             ;;
         threads)
             python -c "from tests import processes, test_threads as t
-exec(processes.SPLIT + t.THREADS)"
+exec(processes.SPLIT + processes.TWO_CORES + t.THREADS)"
             ;;
         tests) # the tests of the kernels that start no other process
             python -m pytest -q -p no:cacheprovider tests/test_kernels.py tests/test_layout.py \

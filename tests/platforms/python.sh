@@ -16,7 +16,7 @@ if [ "${1-}" != --inside ]; then
         mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' |
             head -n 1)
         debootstrap --no-check-gpg --variant=minbase \
-            --include="python$version,python$version-venv,libgomp1,git" sid "$folder" "$mirror"
+            --include="python$version,python$version-venv,git" sid "$folder" "$mirror"
     fi
     exec unshare --mount "$0" --inside "$version" "$folder" "${@:3}"
 fi
