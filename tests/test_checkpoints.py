@@ -439,7 +439,7 @@ BAD_PATTERNS = [
     ("a=0/3,3,2", "same number of parts"),
     ("a=0:7,1", "must be a multiple of 2"),
     ("a=2:4,4", "axis must be in"),
-    ("a=0;4,4", "must match the name"),
+    ("a=0;4,4", "must be an integer, with :SECTIONS"),
     (3, "must be a string"),
 ]
 

@@ -42,7 +42,8 @@ _copy.object_files
 _copy.loading
 _copy.crossovers
 _copy.outputs _copy.layout _copy.objects
-_copy.buffers _copy.threads
+_copy.buffers
+_copy.threads
 _copy.slices _copy.compiled
 _copy.recipe _copy.warmup
 _api.adapted _api.tensors

@@ -22,9 +22,8 @@ def explain(
     """Say how `split` would split an array now: strategy, loop, threads, bytes, and why.
 
     The function takes the arguments of `split`, and copies nothing. It may load or
-    compile kernels, import Numba and start Numba's threads, as the split would. The
-    answer holds for this moment: it depends on the load of the machine, and on the
-    code that this process has loaded.
+    compile kernels, as the split would. The answer holds for this moment: it depends
+    on the cores that this process may use now, and on the code that it has loaded.
 
     Parameters
     ----------

@@ -31,6 +31,9 @@ from splitjit.errors import SplitError, describe
 
 _DEFAULT_LIMIT = 1 << 28
 
+IS_MAPPED = sys.platform == "linux"
+"""Whether users' compiled code maps and keeps large blocks; elsewhere, Numba allocates them."""
+
 
 def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
     """Allocate the parts of a plan in one block.
@@ -303,8 +306,8 @@ class _CompiledBlocks:
         self.set_limit(limit)
 
     def use(self, functions: dict[str, int]) -> int:
-        """Use loaded functions; return the record's address, or 0 if the system has no mmap."""
-        if sys.platform != "linux":
+        """Use loaded functions; return the record's address, or 0 if there are none."""
+        if not functions["clear"]:
             return 0
         self._clear = ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(functions["clear"])
         return ctypes.addressof(self._record)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from splitjit._copy.buffers import IS_MAPPED
 from splitjit._copy.builtins import METH_FASTCALL, builtin, keep_forever
 from splitjit._copy.cores import describe, numba_count, usable
 from splitjit._copy.loading import LOADER
@@ -187,6 +188,6 @@ def explain(nbytes: int) -> tuple[int, str]:
 
 def load_all() -> None:
     """Load the kernels that splits may need."""
-    for name in (*table.LOOPS, "entry", "tensors", "overload", "blocks"):
+    for name in (*table.LOOPS, "entry", "tensors", "overload", *["blocks"] * IS_MAPPED):
         LOADER.load(name, wait=True)
     TEAM.load(wait=True)

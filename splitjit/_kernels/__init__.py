@@ -2,10 +2,10 @@
 
 `_copy` lays out a copy, which then passes through these modules::
 
-    _copy/threads.py     chooses how many tasks copy
+    _copy/threads.py     chooses how many helpers to ask, and how many chunks to make
             │  Arguments: stream, target, source, layout
             ▼
-    launch.py            runs a loop once per task, on one thread or on several
+    team.py              the caller and its helpers take chunks, and call a loop for each
             │  task, tasks, arguments
             ▼
     copy.py              runs of bytes, one after another
@@ -31,8 +31,10 @@ sizes for users' compiled code, and makes parts. `outputs.py` finds outputs in a
 share memory, by the functions of `overlap.py`, which Python calls, too. `table.py` has
 what both sides share: the record that describes a copy, the names of the kernels, and sizes.
 `records.py` reads the record in compiled code. `build.py` lists the functions of each kernel,
-and `compiling.py` compiles them to an object file. `assign.py` has the loop over Python
-objects.
+and `compiling.py` compiles them to an object file, for the processor that `target.py` names, if
+Numba is as `fit.py` expects. `blocks.py` keeps large blocks for users' compiled code. `tensors.py`
+checks torch tensors. `numba_threads.py` runs the loops on Numba's threads, if the user chooses
+them. `assign.py` has the loop over Python objects.
 
 A loop never raises and never sees a Python object: Python code has already checked all
 addresses, extents and strides. Importing this package imports nothing.

@@ -14,16 +14,16 @@ import hashlib
 import llvmlite.binding as llvm
 
 from splitjit._copy import object_files
-from splitjit._copy.buffers import COMPILED_BLOCKS
+from splitjit._copy.buffers import COMPILED_BLOCKS, IS_MAPPED
 from splitjit._copy.crossovers import stream_from
 from splitjit._copy.loading import LOADER
 from splitjit._copy.threads import CHUNK, SHARED_FROM, TEAM
-from splitjit._kernels.table import FUNCTIONS_AT, LONG_RUN, Functions
+from splitjit._kernels.table import FUNCTIONS_AT, KERNELS, LONG_RUN, Functions
 from splitjit._plan.arguments import most_parts
 
 SYMBOL = "splitjit_functions"
 
-_KERNELS = ("overload", "copy", "stream", "team", "blocks")
+_KERNELS = ("overload", "copy", "stream", "team")
 
 TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
 
@@ -46,13 +46,16 @@ def fill_table():
         return
     kernels = {name: LOADER.load_here(name) for name in _KERNELS}
     TEAM.use(kernels["team"])
+    blocks = dict.fromkeys(KERNELS["blocks"], 0)
+    if IS_MAPPED:
+        blocks = LOADER.load_here("blocks")
     table = Functions(
         version=version(),
         **kernels["overload"],
         **kernels["copy"],
         **kernels["stream"],
-        **kernels["blocks"],
-        blocks=COMPILED_BLOCKS.use(kernels["blocks"]),
+        **blocks,
+        blocks=COMPILED_BLOCKS.use(blocks),
         share=kernels["team"]["share"],
         team=TEAM.address,
         shared_from=SHARED_FROM,
