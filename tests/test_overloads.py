@@ -699,7 +699,7 @@ from splitjit._copy.loading import LOADER
 
 njit(lambda: 1)()
 with global_compiler_lock:  # as a thread has it that compiles
-    threading.Thread(target=LOADER.load, args=("serial",)).start()
+    threading.Thread(target=LOADER.load, args=("team",)).start()
     time.sleep(0.5)
     parts = njit(lambda x: splitjit.split(x, 2))(np.arange(5))
 assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4]]

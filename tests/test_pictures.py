@@ -67,7 +67,7 @@ def test_the_pictures_of_rules_are_drawn_to_one_scale():
 def test_the_pictures_of_the_tutorial_are_on_its_page():
     text = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
     for name, drawing in pictures.tutorial().items():
-        assert f":file: _made/tutorial-{name}.html" in text
+        assert f"<!-- on the site: _made/tutorial-{name}.html -->" in text
         assert "<svg" in drawing
 
 

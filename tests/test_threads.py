@@ -227,7 +227,7 @@ cores.affinity = lambda: 4
 before = blocked()
 check()
 while word("NUMBERED") < 3:
-    time.sleep(0.001)
+    check()
 helpers = [mask for task, mask in blocked().items() if task not in before]
 assert len(helpers) == 3
 faults = {signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV}

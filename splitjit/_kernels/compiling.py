@@ -126,9 +126,10 @@ class _Target(CPUTarget):
 
     @functools.cached_property
     def target_context(self):
-        base = cpu_target.target_context  # before the lock, as other threads take both
-        with global_compiler_lock, _own_settings():
-            context = base.subtarget(_internal_codegen=_Codegen())
+        # Importing a kernel's module gets here, and must not wait for Numba's lock: the thread that
+        # has it may be importing the same module. So `object_code` makes the code generator.
+        context = cpu_target.target_context.subtarget(cached_internal_func={})
+        context.codegen = functools.cache(_Codegen)
         context.get_executable = lambda library, fndesc, env: fndesc  # nothing runs here
         return context
 
