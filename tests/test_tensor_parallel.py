@@ -428,11 +428,12 @@ def test_names_with_another_prefix(tmp_path):
     """GPT-NeoX names its head embed_out; transformers calls it lm_head."""
     sizes = {"num_key_value_heads": None, "head_dim": None}
     make("GPTNeoX", tmp_path / "model", **sizes)
-    planned = files.plan_files(tmp_path / "model", num_splits=2, tp_plan=True)
+    out = tmp_path / "out"
+    planned = files.plan_files(tmp_path / "model", num_splits=2, tp_plan=True, out=out)
     plans = {plan.name: plan for file in planned.files for plan in file.tensors}
     assert plans["embed_out.weight"].axis == 0
     with pytest.raises(splitjit.SplitError, match="num_outputs=3 allows a shorter last part"):
-        files.plan_files(tmp_path / "model", num_splits=3, tensors=["embed_out.weight"])
+        files.plan_files(tmp_path / "model", num_splits=3, tensors=["embed_out.weight"], out=out)
 
 
 @LARGE

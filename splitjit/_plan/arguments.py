@@ -7,7 +7,6 @@ classes may raise anything; the functions here turn that into a refusal.
 
 from __future__ import annotations
 
-import functools
 import operator
 import os
 import sys
@@ -261,15 +260,6 @@ _MANY_PARTS = 10**6
 _BYTES_PER_PART = 208  # measured size of the tuples, integers and slices of a plan
 
 
-@functools.cache
-def most_parts() -> int:
-    """Return the most parts allowed: enough to fill half of memory, but at least a million.
-
-    Beyond that, the system could kill the process.
-    """
-    return max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
-
-
 def _memory() -> int:
     """Return this machine's memory in bytes, or 0 if the system does not report it."""
     try:
@@ -282,3 +272,14 @@ def _memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ImportError, OSError, ValueError):
         return 0
+
+
+_MOST_PARTS = max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
+
+
+def most_parts() -> int:
+    """Return the most parts allowed: enough to fill half of memory, but at least a million.
+
+    Beyond that, the system could kill the process.
+    """
+    return _MOST_PARTS
