@@ -7,6 +7,8 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
+from splitjit._copy import threads
+from tests.conftest import needs_kernels, send_down
 
 # ---- masked arrays ----------------------------------------------------------------------
 
@@ -241,3 +243,21 @@ def test_lazy_arrays_are_not_computed():
     into = plan_split((4,), 2).bind([np.ones(2), np.ones(2)])
     with pytest.raises(SplitError, match=r"only dask\.array\.store"):
         into(da.ones(4, chunks=2))
+
+
+@needs_kernels
+@pytest.mark.parametrize("given", [False, True])
+def test_other_threads_run_while_a_page_of_a_memmap_is_read(given, tmp_path, monkeypatch):
+    """Only `threads.copy` releases the GIL; the builtin functions for small arrays do not."""
+    send_down("serial", monkeypatch)
+    x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(16, 64))
+    x[:] = np.arange(x.size).reshape(x.shape)
+    copies, copy = [], threads.copy
+    monkeypatch.setattr(threads, "copy", lambda *how: (copies.append(how), copy(*how)))
+    out = [np.empty((16, 32), np.float32) for _ in range(2)] if given else None
+    for count in (1, 2):
+        parts = splitjit.split(x, num_splits=2, axis=1, out=out)
+        assert len(copies) == count
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), x)
+    splitjit.split(np.array(x), num_splits=2, axis=1)
+    assert len(copies) == 2

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from splitjit._copy import recipe
 from splitjit._copy.buffers import release_frames
 from splitjit._copy.outputs import check_apart, check_out, check_source
@@ -66,7 +68,8 @@ def split_input(given: Input, request: Request, out: Any = None, copy: Any = Tru
     """Split an object that is neither a plain ndarray nor a Dask array."""
     array = given.array
     if array is not None and type(given) is Input:
-        return recipe.run(request.plan_of(array.shape), array, out, copy)
+        is_mapped = isinstance(array.base, np.memmap)
+        return recipe.run(request.plan_of(array.shape), array, out, copy, is_mapped)
     # Outside of a `try`, because torch.compile cannot trace it.
     if array is None and not (isinstance(given, Tensor) and is_compiling()):
         with our_refusals(given):

@@ -84,7 +84,7 @@ class Compiled:
         # Threads read a call's layout while it runs, so concurrent calls need one each.
         self._layouts: list[CopyLayout] = []
         self.fresh = lambda x: []
-        self.fresh_checked = self._fresh_by_python
+        self.fresh_checked = self.fresh_without_gil
         self.into = lambda x, outputs: 0
         self.tensors = None
 
@@ -179,7 +179,8 @@ class Compiled:
         finally:
             self._layouts.append(layout)
 
-    def _fresh_by_python(self, x: np.ndarray) -> list[np.ndarray]:
+    def fresh_without_gil(self, x: np.ndarray) -> list[np.ndarray]:
+        """Copy `x` to new parts, as `fresh_checked`, while other Python threads run."""
         parts, address = buffers.allocate_parts(self.block, x.dtype)
         return parts if self.copy(address_of(x), address, self.layout) else []
 

@@ -44,10 +44,16 @@ _SECONDS = 5e-5
 _put = object.__setattr__  # plans are frozen
 
 
-def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
-    """Split an array by a plan; see `splitjit.split` for `out` and `copy`."""
+def run(
+    plan: Plan, x: np.ndarray, out: Any, copy: Any, is_mapped: bool = False
+) -> list[np.ndarray]:
+    """Split an array by a plan; see `splitjit.split` for `out` and `copy`.
+
+    If `is_mapped`, a page of the source may have to be read from a disk, so other Python threads
+    run meanwhile. The builtin functions for small arrays keep the GIL.
+    """
     compiled: Compiled | None = plan._compiled
-    if compiled is not None and copy is True:
+    if compiled is not None and copy is True and not is_mapped:
         if out is None:
             parts = compiled.fresh(x)
             if parts:
@@ -65,7 +71,7 @@ def run(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
         return slices.views(x, plan.axis, plan.sizes)
     try:
         recipe = recipe_of(plan, x.dtype, x.strides)
-        parts = recipe.decide(plan, x, out).carry_out(plan, x)
+        parts = recipe.decide(plan, x, out).carry_out(plan, x, is_mapped)
         if recipe.compiled is None:
             recipe.count(perf_counter() - began)
         if recipe.compiled is not compiled:
@@ -154,11 +160,14 @@ class Decision(NamedTuple):
     targets: Targets | None = None
     layout: CopyLayout | None = None
 
-    def carry_out(self, plan: Plan, x: np.ndarray) -> list[np.ndarray]:
+    def carry_out(self, plan: Plan, x: np.ndarray, is_mapped: bool = False) -> list[np.ndarray]:
         """Split `x`; return new parts, or the arrays that the user gave."""
         compiled, targets, layout = self
         if targets is None:
-            parts = [] if compiled is None else compiled.fresh_checked(x)
+            parts: list[np.ndarray] = []
+            if compiled is not None:
+                fresh = compiled.fresh_without_gil if is_mapped else compiled.fresh_checked
+                parts = fresh(x)
             return parts or slices.fresh(x, plan.axis, plan.sizes)
         if compiled is None or layout is None or not compiled.copy(address_of(x), 0, layout):
             slices.into(x, plan.axis, plan.sizes, targets.parts)
