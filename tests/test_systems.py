@@ -60,14 +60,14 @@ def test_the_number_of_parts_has_a_limit_on_windows(reports, limit, monkeypatch)
     monkeypatch.setattr(sys, "platform", "win32")
     windll = types.SimpleNamespace(kernel32=Kernel32(reports))
     monkeypatch.setattr(ctypes, "windll", windll, raising=False)
-    assert arguments.most_parts.__wrapped__() == limit
+    assert arguments._limit_on_parts() == limit
 
 
 def test_the_number_of_parts_has_a_limit_if_the_system_does_not_report_its_memory(monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: -1 if name == "SC_PHYS_PAGES" else 4096)
-    assert arguments.most_parts.__wrapped__() == 10**6
+    assert arguments._limit_on_parts() == 10**6
     monkeypatch.delattr(os, "sysconf")
-    assert arguments.most_parts.__wrapped__() == 10**6
+    assert arguments._limit_on_parts() == 10**6
 
 
 # ---- files -------------------------------------------------------------------------------

@@ -274,7 +274,11 @@ def _memory() -> int:
         return 0
 
 
-_MOST_PARTS = max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
+def _limit_on_parts() -> int:
+    return max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
+
+
+_MOST_PARTS = _limit_on_parts()
 
 
 def most_parts() -> int:
