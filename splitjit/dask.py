@@ -37,12 +37,12 @@ def split(
         along other axes they may be unknown.
     split, axis
         The lengths of the parts and the axis, see `splitjit.split`.
+    num_outputs, num_splits, indices, num_sections
+        The other rules, see `splitjit.split`.
     out : None
         Any other value is refused: only `dask.array.store` writes lazy arrays.
     copy : bool, default True
         False returns slices of `x` that Dask makes.
-    **by
-        The other rules by name, see `splitjit.split`.
 
     Returns
     -------
