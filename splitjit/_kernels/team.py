@@ -257,7 +257,7 @@ def serve(team):
             _sleep_until_woken(team, line, lock, seen)
         seen = _read(team, GENERATION)
         if number >= _read(team, ASKED):
-            spin = 0
+            spin = _GLANCE
             continue
         if _is_beside_caller(team):
             _leave_core(_here())
