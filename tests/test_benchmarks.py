@@ -419,9 +419,6 @@ def test_each_milestone_has_results_of_the_whole_history():
             assert all(isinstance(value, float | int) for value in values), (commit, name)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the kept results are older than the suites: measure the milestones again"
-)
 def test_no_graph_of_the_newest_milestones_is_empty():
     assert not milestones.gaps()
 
@@ -454,7 +451,6 @@ def test_only_the_newest_milestones_need_all_suites(tmp_path, monkeypatch):
     assert len(milestones.gaps(tmp_path)) == 1 + len(milestones.milestones())
 
 
-@pytest.mark.xfail(strict=True, reason="new suites wait for the next run of all milestones")
 def test_the_suites_are_those_that_asv_finds():
     known = json.loads((milestones.RESULTS / "benchmarks.json").read_text("utf-8"))
     assert set(milestones.suite_versions()) == set(known) - {"version"}
@@ -493,7 +489,6 @@ def test_the_first_call_ever_compiles():
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
-@pytest.mark.xfail(strict=True, reason="the milestones are to be measured again")
 def test_the_newest_milestone_is_new():
     """`python benchmarks/milestones.py --measure NAME` measures them all, on a quiet machine."""
     newest = [*milestones.milestones()][-1]
