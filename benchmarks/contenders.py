@@ -164,7 +164,7 @@ def _one_thread(*given):
 def _on_numba(*given):
     os.environ["SPLITJIT_THREADS"] = "numba"  # splitjit reads it on import
     call = _split(*given)
-    from splitjit._copy import threads
+    from splitjit._runtime import threads
 
     if not threads._ON_NUMBA:
         raise NotImplementedError("this process has imported splitjit before")

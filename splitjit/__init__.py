@@ -10,10 +10,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from splitjit._api.plan import SplitPlan, plan_split
 from splitjit._api.split import split, split_into
+from splitjit._api.split_plan import SplitPlan, plan_split
 from splitjit._copy.buffers import clear_caches, set_buffer_limit
-from splitjit._copy.warmup import warmup
 from splitjit.errors import SplitError, SplitTypeError
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from splitjit import torch as torch
     from splitjit._api.explain import explain as explain
     from splitjit._api.explanation import Explanation as Explanation
+    from splitjit._api.warmup import warmup as warmup
 
 __all__ = [
     "Explanation",
@@ -41,7 +41,11 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_LATER = {"explain": "splitjit._api.explain", "Explanation": "splitjit._api.explanation"}
+_LATER = {
+    "explain": "splitjit._api.explain",
+    "Explanation": "splitjit._api.explanation",
+    "warmup": "splitjit._api.warmup",
+}
 """Rarely used public names and their modules, imported late: `import splitjit` is faster."""
 
 _SUBMODULES = ("dask", "files", "numpy", "onnx", "openvino", "torch")

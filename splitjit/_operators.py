@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, SupportsIndex
 
-from splitjit._api.plan import cached_plan
+from splitjit._api.split_plan import cached_plan
 from splitjit._inputs.arrays import as_array
 from splitjit._plan.arguments import integer, integers, normalize_axis, sequence
 from splitjit._plan.dtypes import tensor_type

@@ -12,8 +12,8 @@ except ModuleNotFoundError as error:
     raise ImportError("splitjit.dask needs the dask package: pip install dask") from error
 
 from splitjit._api.lazy import split_lazily
-from splitjit._api.plan import ByRule
 from splitjit._api.split import split as any_split
+from splitjit._api.split_plan import ByRule
 from splitjit._plan.arguments import Lengths, OtherRules, named_rule
 
 __all__ = ["split"]

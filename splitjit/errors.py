@@ -174,7 +174,7 @@ the axis length 7 must be a multiple of 2; num_outputs=2 allows a shorter last p
     ) -> None:
         if fault:
             number, *values = fault
-            received, rule = rule.split("\n")[number - 1].format(*values).split(": ")
+            received, rule = rule.split("\n")[number - 1].format(*values).split(": ", 1)
         super().__init__(operator, received, rule)
         self.operator = operator
         self.received = received

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from splitjit import SplitPlan
-from splitjit._copy import crossovers, loading, recipe, threads
+from splitjit._copy import crossovers, recipe
 from splitjit._plan.plan import Parts
+from splitjit._runtime import loading, threads
 
 collect_ignore = ["fuzz", "elsewhere", "platforms"]
 
@@ -121,13 +122,13 @@ def forget_recipes(setattr):
 
     def put_entry(plan, entry):
         if entry is None:
-            vars(Parts)["_compiled"].__set__(plan, None)
+            vars(Parts)["_kernel_copy"].__set__(plan, None)
         entries[id(plan)] = plan, entry
 
     # The slots themselves hold what they held: plans are cached, and outlive the test. New plans
     # set both to nothing.
     setattr(SplitPlan, "_kept", property(kept_of, vars(Parts)["_kept"].__set__))
-    setattr(SplitPlan, "_compiled", property(entry_of, put_entry))
+    setattr(SplitPlan, "_kernel_copy", property(entry_of, put_entry))
 
 
 def send_down(route, monkeypatch):
@@ -139,8 +140,8 @@ def take(route, setattr):
     """Make every split take one route; `setattr` is that of a monkeypatch."""
     compiles, chunk, stream = ROUTES[route]
     forget_recipes(setattr)
-    setattr(recipe, "_SECONDS", 0.0 if compiles else float("inf"))
-    setattr(loading, "_SECONDS", 0.0)
+    setattr(recipe, "_SECONDS_TO_LAY_OUT", 0.0 if compiles else float("inf"))
+    setattr(loading, "_SECONDS_TO_LOAD", 0.0)
     setattr(loading, "_SECONDS_IF_IMPORTED", 0.0)
     setattr(crossovers, "_STREAM_FROM", stream)
     setattr(threads, "SHARED_FROM", 2 * chunk)

@@ -21,9 +21,14 @@ import numpy as np
 from numba import types
 
 import splitjit
-from splitjit._copy import buffers, structs, threads
-from splitjit._kernels import table
+from splitjit._abi import structs
+from splitjit._abi.calls import FUNCTIONS_AT
+from splitjit._abi.kernels import COLLECTED, LINE
+from splitjit._abi.shared import ALLOWED, HELPED
+from splitjit._abi.structs import NEW_FROM_DESCR
+from splitjit._copy import buffers
 from splitjit._njit import functions
+from splitjit._runtime import threads
 from tests.conftest import take
 
 PAGE = mmap.PAGESIZE
@@ -74,13 +79,13 @@ _NEW_ARRAY = ctypes.PYFUNCTYPE(
 @functools.cache
 def guarded_new_array(rng: random.Random):
     """Return `PyArray_NewFromDescr` with protected pages around the memory of small copies."""
-    make = _NEW_ARRAY(structs.API[table.NEW_FROM_DESCR])
+    make = _NEW_ARRAY(structs.API[NEW_FROM_DESCR])
 
     @_NEW_ARRAY
     def new_array(kind, dtype, rank, shape, strides, data, flags, of):
         if data:
             return make(kind, dtype, rank, shape, strides, data, flags, of)
-        memory = guarded(shape[0] - table.LINE, rng.random() < 0.5)  # needs no room to be aligned
+        memory = guarded(shape[0] - LINE, rng.random() < 0.5)  # needs no room to be aligned
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
         return id(memory)
 
@@ -125,7 +130,7 @@ def draw(rng: random.Random):
         shape, axis, order = [max(1, budget // (sum(sizes) * item)), sum(sizes)], 1, [1, 0]
     elif kind == "collected":  # runs of 4 to 24 bytes, and some long ones
         item = rng.choice([4, 4, 8])
-        runs = [run // item for run in (*table.COLLECTED, 64) if run % item == 0]
+        runs = [run // item for run in (*COLLECTED, 64) if run % item == 0]
         sizes = [*rng.choices(runs, k=rng.randint(0, 11)), rng.choice([3, 3, *runs])]
         rows = max(1, budget // (sum(sizes) * item))
         rows -= rng.choice([0, rows % 16])  # often, a group could end with the last row
@@ -191,7 +196,7 @@ def run(number: int) -> None:
     expected = [x[index].tobytes() for index in plan.slices]
     calls = rng.choice([1, 2]) if CALLS is None else CALLS
     if COMPILED:
-        functions.TABLE[table.FUNCTIONS_AT.shared_from] = rng.choice([2, 1 << 62])
+        functions.TABLE[FUNCTIONS_AT.shared_from] = rng.choice([2, 1 << 62])
     if not COMPILED and rng.random() < 0.5:
         buffers.POOL = Guard(rng)
         for _ in range(calls):  # the first call loads the code of small copies
@@ -262,19 +267,19 @@ def main(route: str, first: int, last: int, log: str) -> None:
         from_bytes = 0 if route == "compiled-streamed" else 1 << 62
         functions.fill_table()
         for field in ("stream_short_runs", "stream_long_runs"):
-            functions.TABLE[getattr(table.FUNCTIONS_AT, field)] = from_bytes
-        functions.TABLE[table.FUNCTIONS_AT.chunk] = 1
-        threads.TEAM.word(table.ALLOWED).value = 1
+            functions.TABLE[getattr(FUNCTIONS_AT, field)] = from_bytes
+        functions.TABLE[FUNCTIONS_AT.chunk] = 1
+        threads.TEAM.word(ALLOWED).value = 1
     else:
         take(route, setattr)
         buffers.MAPPED_FROM = 1
         new_array = guarded_new_array(random.Random(first))
-        structs.API[table.NEW_FROM_DESCR] = ctypes.cast(new_array, ctypes.c_void_p).value
+        structs.API[NEW_FROM_DESCR] = ctypes.cast(new_array, ctypes.c_void_p).value
     with open(log, "wb", buffering=0) as file:
         for number in range(first, last):
             os.pwrite(file.fileno(), b"%20d" % number, 0)
             run(number)
-    print(threads.TEAM.word(table.HELPED).value)
+    print(threads.TEAM.word(HELPED).value)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,18 @@ SPLIT = """
 import os, signal, sys, threading, time
 import numpy as np
 import splitjit
-from splitjit._copy import loading, recipe, threads
-from splitjit._copy.loading import LOADER
-from splitjit._kernels import table
+from splitjit._runtime import loading, threads
+from splitjit._copy import recipe
+from splitjit._runtime.loading import LOADER
+from splitjit._abi import kernels, shared
 
 # Every split of this process is compiled, and asks as many helpers as it may.
-loading._SECONDS = loading._SECONDS_IF_IMPORTED = recipe._SECONDS = 0.0
+loading._SECONDS_TO_LOAD = loading._SECONDS_IF_IMPORTED = recipe._SECONDS_TO_LAY_OUT = 0.0
 
 x = np.arange(2**20, dtype=np.int32).reshape(1024, -1)
 
 def word(name):
-    return threads.TEAM.word(getattr(table, name)).value
+    return threads.TEAM.word(getattr(shared, name)).value
 
 def check():
     parts = splitjit.split(x, [300, 724], axis=1)
@@ -27,7 +28,7 @@ def check():
 
 # Helpers take part on any machine.
 TWO_CORES = """
-from splitjit._copy import cores
+from splitjit._runtime import cores
 
 cores.affinity = lambda: 2
 cores.quota = lambda: None

@@ -16,10 +16,12 @@ import numpy as np
 import pytest
 
 import splitjit
+from splitjit._abi.kernels import KERNELS
 from splitjit._cli.main import main
 from splitjit._cli.report import amount
-from splitjit._copy import cache_folder, compiled, loading, object_files, recipe, threads
-from splitjit._kernels import table, target
+from splitjit._copy import kernel_copy, recipe
+from splitjit._kernels import processor
+from splitjit._runtime import cache_folder, kernel_files, loading, threads
 from tests.conftest import needs_kernels, take
 from tests.processes import finish, run, start
 
@@ -32,7 +34,7 @@ SPLIT = """
 import sys
 import numpy as np, splitjit
 from splitjit._copy import crossovers
-from splitjit._copy.loading import LOADER
+from splitjit._runtime.loading import LOADER
 
 crossovers._STREAM_FROM = 1 << 62  # by the same loop on all machines
 
@@ -49,7 +51,7 @@ check()
 def objects():
     """Return the object of each kernel."""
     splitjit.warmup()
-    codes = {name: object_files.read(name) for name in table.KERNELS}
+    codes = {name: kernel_files.read(name) for name in KERNELS}
     assert all(codes.values())
     return codes
 
@@ -75,7 +77,7 @@ def split(build, monkeypatch):
 
     def split():
         loader = loading._Loader()
-        for module in (compiled, recipe, threads):
+        for module in (kernel_copy, recipe, threads):
             monkeypatch.setattr(module, "LOADER", loader)
         take("serial", monkeypatch.setattr)
         x = np.arange(60).reshape(6, 10)
@@ -91,7 +93,7 @@ def files_in(folder, suffix=""):
 
 
 def test_a_kernel_is_compiled_once(split, build, tmp_path):
-    assert set(split().compiled) == set(build) == {"copy", "entry"}
+    assert set(split().compiled) == set(build) == {"plain", "entry"}
     assert len(files_in(tmp_path)) == 2
     assert split()._loaded
     assert len(build) == 2
@@ -99,7 +101,7 @@ def test_a_kernel_is_compiled_once(split, build, tmp_path):
 
 def test_numpy_copies_while_another_process_compiles(split, build, tmp_path):
     split()
-    (kernel,) = files_in(tmp_path, "copy-*.o")
+    (kernel,) = files_in(tmp_path, "plain-*.o")
     kernel.unlink()
     mark = kernel.with_name(f"{kernel.name}.compiling")
     mark.touch()
@@ -108,7 +110,7 @@ def test_numpy_copies_while_another_process_compiles(split, build, tmp_path):
     assert not build
     os.utime(mark, (0, 0))  # the process that left it has ended
     assert split()._loaded
-    assert build == ["copy"]
+    assert build == ["plain"]
     assert not mark.exists()
 
 
@@ -116,14 +118,14 @@ def test_numpy_copies_while_another_process_compiles(split, build, tmp_path):
 def test_a_mark_from_the_future_blocks_nothing(ahead, split, build, tmp_path):
     """A file server's clock may be ahead of this machine's."""
     split()
-    (kernel,) = files_in(tmp_path, "copy-*.o")
+    (kernel,) = files_in(tmp_path, "plain-*.o")
     kernel.unlink()
     mark = kernel.with_name(f"{kernel.name}.compiling")
     mark.touch()
     os.utime(mark, (time.time() + ahead,) * 2)
     build.clear()
     assert split()._loaded
-    assert build == ["copy"]
+    assert build == ["plain"]
 
 
 def flipped(data):
@@ -153,7 +155,7 @@ def damaged(data):
 
 def test_damaged_files_are_compiled_again(split, build, tmp_path):
     split()
-    (file,) = files_in(tmp_path, "copy-*.o")
+    (file,) = files_in(tmp_path, "plain-*.o")
     whole = file.read_bytes()
     damages = damaged(whole)
     assert len(damages) >= 40 or FLIPS < 20
@@ -161,7 +163,7 @@ def test_damaged_files_are_compiled_again(split, build, tmp_path):
         assert data != whole
         file.write_bytes(data)
         build.clear()
-        assert split().compiled == build == ["copy"]
+        assert split().compiled == build == ["plain"]
         assert file.read_bytes() == whole
 
 
@@ -173,17 +175,17 @@ def foreign(objects):
         target = binding.Target.from_default_triple().create_target_machine()
         return target.emit_object(binding.parse_assembly(source))
 
-    calls = "define void @copy(i64, i64, i64) { call void @f() ret void } declare void @f()"
+    calls = "define void @plain(i64, i64, i64) { call void @f() ret void } declare void @f()"
     return {
         "another kernel": objects["team"],
         "unknown symbol": assembled(calls.replace("@f", "@no_such_function")),
         "symbol of Numba": assembled(calls.replace("@f", "@NRT_Free")),
         "no symbol": assembled("define void @other() { ret void }"),
-        "private symbol": assembled("define internal void @copy() { ret void }"),
+        "private symbol": assembled("define internal void @plain() { ret void }"),
         "no object": b"text",
         "empty object": b"",
         "noise": random.Random(0).randbytes(8000),
-        "half": objects["copy"][:4000],
+        "half": objects["plain"][:4000],
         "zeros": bytes(8000),
     }
 
@@ -198,24 +200,24 @@ FOREIGN = [
 def test_a_foreign_object_is_never_run(kind, objects, split, build, tmp_path):
     """Its hash is right, so only the linker can refuse it."""
     split()
-    (file,) = files_in(tmp_path, "copy-*.o")
+    (file,) = files_in(tmp_path, "plain-*.o")
     whole = file.read_bytes()
-    file.write_bytes(object_files._sealed(str(file), foreign(objects)[kind]))
+    file.write_bytes(kernel_files._sealed(str(file), foreign(objects)[kind]))
     build.clear()
-    assert split().compiled == build == ["copy"]
+    assert split().compiled == build == ["plain"]
     assert file.read_bytes() == whole
 
 
-@pytest.mark.parametrize("name", ["entry-{}.o", "copy-{:.23}g.o"])
+@pytest.mark.parametrize("name", ["entry-{}.o", "plain-{:.23}g.o"])
 def test_a_renamed_file_is_not_read(name, objects, split, build, tmp_path):
     """An object of another kernel, or of another digest, is whole but not right."""
     split()
-    (file,) = files_in(tmp_path, "copy-*.o")
-    renamed = name.format(object_files._digest())
+    (file,) = files_in(tmp_path, "plain-*.o")
+    renamed = name.format(kernel_files._digest())
     assert renamed != file.name
-    file.write_bytes(object_files._sealed(renamed, objects["copy"]))
+    file.write_bytes(kernel_files._sealed(renamed, objects["plain"]))
     build.clear()
-    assert split().compiled == build == ["copy"]
+    assert split().compiled == build == ["plain"]
 
 
 def test_a_kernel_that_cannot_be_compiled(split, build, monkeypatch):
@@ -227,10 +229,10 @@ def test_a_kernel_that_cannot_be_compiled(split, build, monkeypatch):
 
     monkeypatch.setattr("splitjit._kernels.build.compile_kernel", fail)
     loader = split()
-    assert build == ["copy"]
+    assert build == ["plain"]
     assert not loader._loaded
-    assert loader.load("copy") is None
-    assert build == ["copy"]
+    assert loader.load("plain") is None
+    assert build == ["plain"]
 
 
 def test_an_object_that_cannot_be_linked_here(split, build, monkeypatch):
@@ -263,7 +265,7 @@ def test_versions_and_processors_share_no_file(change, tmp_path, monkeypatch):
     """Machines of a cluster, and several versions of Python, may share one cache folder."""
     (tmp_path / "_version.py").write_text("another version")  # which shares this llvmlite
     another_numba.origin = str(tmp_path / "__init__.py")
-    digest = object_files._digest.__wrapped__
+    digest = kernel_files._digest.__wrapped__
     before = digest()
     assert digest() == before
     monkeypatch.setattr(*CHANGES[change])
@@ -296,12 +298,12 @@ OTHER_CODE = {
 
 COMPILE = """
 import hashlib
-from splitjit._copy import object_files
-from splitjit._copy.loading import LOADER
+from splitjit._runtime import kernel_files
+from splitjit._runtime.loading import LOADER
 
-functions = LOADER.load("copy", wait=True)
+functions = LOADER.load("plain", wait=True)
 assert functions and LOADER.compiled == COMPILED, LOADER.compiled
-print(hashlib.sha256(object_files.read("copy")).hexdigest(), file=open("digest", "a"))
+print(hashlib.sha256(kernel_files.read("plain")).hexdigest(), file=open("digest", "a"))
 """
 
 
@@ -309,11 +311,11 @@ print(hashlib.sha256(object_files.read("copy")).hexdigest(), file=open("digest",
 @pytest.mark.parametrize(("name", "value"), OTHER_TARGETS)
 def test_other_targets_have_other_names(name, value, monkeypatch):
     """Else a process of another setting would die of SIGILL."""
-    digest = object_files._digest.__wrapped__
+    digest = kernel_files._digest.__wrapped__
     before = digest()
     monkeypatch.setenv(name, value)
     assert digest() != before
-    assert object_files.remove(older=True) == {}  # other processes may use these files
+    assert kernel_files.remove(older=True) == {}  # other processes may use these files
 
 
 def test_features_that_a_virtual_machine_lacks_are_never_used(monkeypatch):
@@ -323,16 +325,16 @@ def test_features_that_a_virtual_machine_lacks_are_never_used(monkeypatch):
     lacks = binding.FeatureMap(avx512f=False, avx2=True, rtm=False)
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: lacks)
     monkeypatch.setenv("NUMBA_CPU_FEATURES", "+sse2")
-    assert target.processor() == (binding.get_host_cpu_name(), "-avx512f,-rtm,+sse2")
+    assert processor.processor() == (binding.get_host_cpu_name(), "-avx512f,-rtm,+sse2")
     monkeypatch.setenv("NUMBA_CPU_NAME", "haswell")
-    assert target.processor() == ("haswell", "+sse2")
+    assert processor.processor() == ("haswell", "+sse2")
     monkeypatch.delenv("NUMBA_CPU_FEATURES")
     monkeypatch.setenv("NUMBA_ENABLE_AVX", "0")
-    assert target.processor() == ("haswell", "-avx2,-avx512f,-rtm")
+    assert processor.processor() == ("haswell", "-avx2,-avx512f,-rtm")
 
 
 def test_code_for_a_generic_processor_runs_on_each_of_its_kind(monkeypatch):
-    digest = object_files._digest.__wrapped__
+    digest = kernel_files._digest.__wrapped__
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
     before = digest()
     monkeypatch.setattr(*CHANGES["processor"])
@@ -344,12 +346,12 @@ def test_code_for_a_generic_processor_runs_on_each_of_its_kind(monkeypatch):
 @pytest.mark.parametrize(("name", "value"), OTHER_TARGETS[:2])
 def test_processes_of_other_targets_share_no_kernel(name, value, tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    for setting, compiled_now in [({name: value}, ["copy"]), ({}, ["copy"]), ({name: value}, [])]:
+    for setting, compiled_now in [({name: value}, ["plain"]), ({}, ["plain"]), ({name: value}, [])]:
         run(tmp_path, COMPILE.replace("COMPILED", repr(compiled_now)), **cache, **setting)
     its, ours, again = (tmp_path / "digest").read_text().split()
     assert its != ours
     assert its == again
-    code = SPLIT + "assert LOADER._loaded and 'copy' not in LOADER.compiled"
+    code = SPLIT + "assert LOADER._loaded and 'plain' not in LOADER.compiled"
     run(tmp_path, code, **cache, **{name: value})
 
 
@@ -366,7 +368,7 @@ def settings_of_code():
 
 def compiled_under(folder, **settings):
     """Return the digest of a kernel that a new process compiles."""
-    code = COMPILE.replace("COMPILED", "['copy']")
+    code = COMPILE.replace("COMPILED", "['plain']")
     run(folder, code, NUMBA_CACHE_DIR=str(folder / "cache"), **settings)
     return (folder / "digest").read_text()
 
@@ -399,8 +401,8 @@ def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, 
     folder = shutil.copytree(cache_folder.SOURCE, tmp_path / "kernels")
     monkeypatch.setattr(cache_folder, "SOURCE", str(folder))
     digests = set()
-    for file in ["copy.py", "runs.py", "table.py", "build.py"]:
-        digests.add(object_files._digest.__wrapped__())
+    for file in ["plain.py", "runs.py", "rows.py", "build.py"]:
+        digests.add(kernel_files._digest.__wrapped__())
         status, text = (folder / file).stat(), (folder / file).read_text()
         (folder / file).write_text(text.replace("a", "b", 1))
         os.utime(folder / file, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -416,7 +418,7 @@ def test_a_frozen_application_has_no_source(split, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cache_folder, "user_cache", lambda: str(tmp_path))
     monkeypatch.setattr(cache_folder, "SOURCE", str(tmp_path / "missing"))
-    monkeypatch.setattr(object_files, "_digest", object_files._digest.__wrapped__)
+    monkeypatch.setattr(kernel_files, "_digest", kernel_files._digest.__wrapped__)
     assert split().compiled
     assert not split().compiled
     assert not (tmp_path / "missing").exists()
@@ -441,7 +443,7 @@ def test_the_cache_folders(tmp_path, monkeypatch):
 def test_no_cache_folder(split, monkeypatch):
     monkeypatch.setattr(cache_folder, "folders", list)
     assert split().compiled
-    assert object_files.path("copy") == object_files.file_name("copy")
+    assert kernel_files.path("plain") == kernel_files.file_name("plain")
 
 
 def test_kernels_are_read_from_each_folder_and_written_to_the_first_writable_one(
@@ -456,7 +458,7 @@ def test_kernels_are_read_from_each_folder_and_written_to_the_first_writable_one
     build.clear()
     assert split()._loaded
     assert not build
-    (kernel,) = files_in(folders[2], "copy-*.o")
+    (kernel,) = files_in(folders[2], "plain-*.o")
     folders[1].mkdir()
     (folders[1] / kernel.name).write_bytes(b"damaged")
     assert split()._loaded
@@ -492,9 +494,9 @@ def test_an_image_that_root_has_made(where, objects, monkeypatch):
         source = Path(splitjit.__file__).parent
         package = shutil.copytree(source, Path(made) / source.name)
         monkeypatch.setattr(cache_folder, "SOURCE", str(package / "_kernels"))
-        for name in table.KERNELS:
-            object_files.write(name, objects[name])
-        assert len(files_in(package, f"-{object_files._digest()}.o")) == len(table.KERNELS)
+        for name in KERNELS:
+            kernel_files.write(name, objects[name])
+        assert len(files_in(package, f"-{kernel_files._digest()}.o")) == len(KERNELS)
         code = f"""
 import os, sys
 sys.path.insert(0, {made!r})
@@ -542,7 +544,7 @@ def test_an_older_cache_is_removed(tmp_path, monkeypatch):
     caching = pytest.importorskip("numba.core.caching")
     source = tmp_path / "_kernels"
     numbas = tmp_path / "cache" / caching._CacheLocator.get_suitable_cache_subpath(
-        str(source / "table.py")
+        str(source / "plain.py")
     )  # fmt: skip
     older = [
         folder / f"copy.copy-28.py311{suffix}"
@@ -564,7 +566,7 @@ def test_objects_of_older_versions_are_removed(objects, tmp_path, monkeypatch):
     """Not those for other processors, nor those of processes that are writing just now."""
     folder = tmp_path / "splitjit"
     folder.mkdir()
-    source = object_files._digest().partition("-")[0]
+    source = kernel_files._digest().partition("-")[0]
     other = "0123456789abcdef"
     older = [
         f"copy-{other}01234567.o",
@@ -587,14 +589,14 @@ def test_objects_of_older_versions_are_removed(objects, tmp_path, monkeypatch):
 
 
 def test_the_command_cache(objects, tmp_path, monkeypatch, capsys):
-    for name in table.KERNELS:
-        target = tmp_path / "splitjit" / object_files.file_name(name)
+    for name in KERNELS:
+        target = tmp_path / "splitjit" / kernel_files.file_name(name)
         target.parent.mkdir(exist_ok=True)
-        shutil.copy(object_files.path(name), target)
+        shutil.copy(kernel_files.path(name), target)
     (tmp_path / "splitjit" / "notes.txt").touch()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     nbytes = sum(file.stat().st_size for file in files_in(tmp_path))
-    row = {"path": str(tmp_path / "splitjit"), "files": len(table.KERNELS), "bytes": nbytes}
+    row = {"path": str(tmp_path / "splitjit"), "files": len(KERNELS), "bytes": nbytes}
     assert main(["cache", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"cleared": False, "folders": [row]}
     assert main(["cache", "--clear"]) == 0
@@ -607,10 +609,10 @@ def test_the_command_cache(objects, tmp_path, monkeypatch, capsys):
 
 def test_the_command_warmup_speaks_of_the_first_time_only_then(build, capsys, monkeypatch):
     monkeypatch.setattr(splitjit, "warmup", lambda: None)
-    for name in table.KERNELS:
+    for name in KERNELS:
         assert main(["warmup"]) == 0
         assert "the first time" in capsys.readouterr().err
-        object_files.write(name, b"object")
+        kernel_files.write(name, b"object")
     assert main(["warmup"]) == 0
     assert capsys.readouterr().err.endswith(": loading the kernels\n")
 
@@ -628,14 +630,14 @@ def warmup_check(folder):
 def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
     folder = tmp_path / "splitjit"
     folder.mkdir()
-    for name in table.KERNELS:
-        shutil.copy(object_files.path(name), folder)
-    whole = dict.fromkeys(table.KERNELS, "whole")
+    for name in KERNELS:
+        shutil.copy(kernel_files.path(name), folder)
+    whole = dict.fromkeys(KERNELS, "whole")
     assert warmup_check(tmp_path) == (0, whole)
     (file,) = folder.glob("overload-*")
     data = file.read_bytes()
     file.write_bytes(data[:-1])
-    (folder / os.path.basename(object_files.path("team"))).unlink()
+    (folder / os.path.basename(kernel_files.path("team"))).unlink()
     compiled_now = dict.fromkeys(("overload", "team"), "missing or damaged, compiled now")
     assert warmup_check(tmp_path) == (1, {**whole, **compiled_now})
     assert warmup_check(tmp_path) == (0, whole)
@@ -651,7 +653,7 @@ def test_processes_that_start_at_once(tmp_path):
     command = (tmp_path, "-c", SPLIT)
     finish(*[start(*command, **variables) for _ in range(PROCESSES)], timeout=600)
     files = {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
-    assert {file.name.partition("-")[0] for file in files} >= {"copy", "entry", "team"}
+    assert {file.name.partition("-")[0] for file in files} >= {"plain", "entry", "team"}
     warm = (tmp_path, "-c", SPLIT + "assert not LOADER.compiled and 'numba' not in sys.modules")
     finish(*[start(*warm, **variables) for _ in range(PROCESSES)])
     assert files == {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
@@ -661,13 +663,13 @@ def test_processes_that_start_at_once(tmp_path):
 def test_a_damaged_kernel_in_a_new_process(tmp_path):
     cache = tmp_path / "cache" / "splitjit"
     cache.mkdir(parents=True)
-    for name in table.KERNELS:
-        shutil.copy(object_files.path(name), cache)
-    (file,) = cache.glob("copy-*")
+    for name in KERNELS:
+        shutil.copy(kernel_files.path(name), cache)
+    (file,) = cache.glob("plain-*")
     whole = file.read_bytes()
-    for data in (whole[:-1], object_files._sealed(str(file), b"no object")):
+    for data in (whole[:-1], kernel_files._sealed(str(file), b"no object")):
         file.write_bytes(data)
-        code = SPLIT + "assert LOADER.compiled == ['copy']"
+        code = SPLIT + "assert LOADER.compiled == ['plain']"
         run(tmp_path, code, NUMBA_CACHE_DIR=str(cache.parent))
         assert file.read_bytes()[:18] == whole[:18]
         run(tmp_path, SPLIT + "assert not LOADER.compiled", NUMBA_CACHE_DIR=str(cache.parent))
@@ -682,7 +684,7 @@ def test_an_upgrade(tmp_path):
     )
     variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
     run(tmp_path, SPLIT, **variables)
-    file = package / "_kernels" / "copy.py"
+    file = package / "_kernels" / "plain.py"
     date, text = file.stat().st_mtime_ns, file.read_text()
     changed = text.replace("while first < last:", "while first > last:")
     assert changed != text, "the quoted line has changed"

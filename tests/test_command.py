@@ -22,8 +22,8 @@ import splitjit
 from splitjit._cli import check, parser, report
 from splitjit._cli import main as command
 from splitjit._cli.main import main
-from splitjit._copy import threads
-from splitjit.files import tiles
+from splitjit._files import tiles
+from splitjit._runtime import threads
 from tests.conftest import needs_kernels
 
 SMALL = (
@@ -514,7 +514,7 @@ def test_a_missing_package_is_one_line(tmp_path, capsys, monkeypatch):
 
 HALF_WAY = """
     import runpy, sys, time
-    from splitjit.files.formats.base import PlainWriter
+    from splitjit._files.formats.base import PlainWriter
 
     write, parts = PlainWriter.write, []
 
@@ -753,13 +753,13 @@ def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
 
 @needs_kernels
 def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
-    copy = threads.copy
+    copy = threads.run_loop
 
     def shifted(place, nbytes, arguments):
         stream, target, source, layout = arguments
         copy(place, nbytes, (stream, target, source + 1, layout))
 
-    monkeypatch.setattr(threads, "copy", shifted)
+    monkeypatch.setattr(threads, "run_loop", shifted)
     assert main(["check"]) == 1
     printed = capsys.readouterr().out
     assert re.findall(r"^(\w+) .* (ok|WRONG) ", printed, re.M) == [

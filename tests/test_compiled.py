@@ -15,11 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from splitjit import SplitError, plan_split
-from splitjit._copy import buffers, recipe, structs, threads
-from splitjit._copy.builtins import METH_FASTCALL, METH_O, builtin
-from splitjit._copy.loading import LOADER
+from splitjit._abi import structs
+from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
+from splitjit._abi.calls import Expected
+from splitjit._abi.structs import LIST_ITEMS, LIST_LENGTH
+from splitjit._copy import buffers, recipe
 from splitjit._copy.recipe import recipe_of
-from splitjit._kernels import table
+from splitjit._runtime import threads
+from splitjit._runtime.loading import LOADER
 from tests.conftest import forget_recipes, needs_kernels, take
 from tests.guarded import guarded
 
@@ -46,7 +49,7 @@ def prepared(plan, dtype="f4"):
 
 def has_builtins(recipe):
     """Return whether builtin functions check the arrays of a recipe."""
-    return recipe.compiled.into.__name__ != "<lambda>"
+    return recipe.kernel_copy.into.__name__ != "<lambda>"
 
 
 def count_checks(monkeypatch):
@@ -215,9 +218,9 @@ def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     plan._kept.clear()  # Hypothesis draws some plans again
     made = recipe_of(plan, source.dtype, source.strides)
     assert made.choose(plan, source)
-    for compiled in (made.compiled, None):
-        made.compiled, made._can_compile = compiled, compiled is not None
-        object.__setattr__(plan, "_compiled", compiled)
+    for compiled in (made.kernel_copy, None):
+        made.kernel_copy, made._can_compile = compiled, compiled is not None
+        object.__setattr__(plan, "_kernel_copy", compiled)
         block[...] = before
         outcomes.append((outcome(lambda: plan(source, out), out), block.tolist()))
     assert outcomes[0] == outcomes[1]
@@ -333,7 +336,7 @@ def test_the_parts_share_an_aligned_block_and_leave_no_references():
     assert after == counts
 
 
-_FIELDS = {name: i for i, name in enumerate(table.Expected._fields)}
+_FIELDS = {name: i for i, name in enumerate(Expected._fields)}
 
 
 def _no_memory(compiled, record):
@@ -361,7 +364,7 @@ def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, kind, monk
     plan(x)
     gc.collect()
     counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
-    compiled = recipe_of(plan, x.dtype, x.strides).compiled
+    compiled = recipe_of(plan, x.dtype, x.strides).kernel_copy
     error = defect(compiled, (compiled._parts if kind == "large" else compiled.fresh).__self__)
     taken = []
     take = buffers.POOL.take
@@ -404,13 +407,13 @@ def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
 def test_a_recipe_is_compiled_when_its_copies_have_taken_enough(given, monkeypatch):
     plan = plan_split((6,), 2)
     x, out = np.arange(6.0), plan.empty(float) if given else None
-    monkeypatch.setattr(recipe, "_SECONDS", 15.0)
+    monkeypatch.setattr(recipe, "_SECONDS_TO_LAY_OUT", 15.0)
     clock = itertools.count(0, 10)
     monkeypatch.setattr(recipe, "perf_counter", lambda: next(clock))
     compiled = []
     for _ in range(4):
         assert [part.tolist() for part in plan(x, out)] == [[0, 1], [2, 3], [4, 5]]
-        compiled.append(plan._compiled is not None)
+        compiled.append(plan._kernel_copy is not None)
     assert compiled == [False, False, True, True]
 
 
@@ -449,15 +452,15 @@ def test_calls_at_the_same_time_have_layouts_of_their_own(kind, monkeypatch):
     plan = plan_split((4, 6), 2, axis=1)
     x, out = prepared(plan)
     others = [np.zeros_like(part) for part in out]
-    compiled = recipe_of(plan, x.dtype, x.strides).compiled
-    copy = threads.copy
+    compiled = recipe_of(plan, x.dtype, x.strides).kernel_copy
+    copy = threads.run_loop
 
     def nested(*arguments):  # another call, as by another thread, between the check and the copy
-        monkeypatch.setattr(threads, "copy", copy)
+        monkeypatch.setattr(threads, "run_loop", copy)
         assert compiled.into(x + 1, others)
         return copy(*arguments)
 
-    monkeypatch.setattr(threads, "copy", nested)
+    monkeypatch.setattr(threads, "run_loop", nested)
     assert compiled.into(x, out)
     if kind == "large":
         assert [part.tolist() for part in out] == [x[index].tolist() for index in plan.slices]
@@ -485,7 +488,7 @@ def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
     x, _ = prepared(plan)
     recipe_ = recipe_of(plan, x.dtype, x.strides)
     code = LOADER.load("entry")
-    record = recipe_.compiled._record(plan, x.dtype, x.strides, 0)
+    record = recipe_.kernel_copy._record(plan, x.dtype, x.strides, 0)
     flags = METH_O if name in ("fresh", "check") else METH_FASTCALL
     function = builtin(name, code[name], flags, record)
     counts = [sys.getrefcount(kept) for kept in (x, record, plan)]
@@ -503,7 +506,7 @@ def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
 
 def test_arrays_that_lie_otherwise_are_not_read(monkeypatch):
     assert structs._reads_arrays()
-    monkeypatch.setattr(structs.table, "ARRAY_FLAGS", structs.table.ARRAY_FLAGS + 1)
+    monkeypatch.setattr(structs, "ARRAY_FLAGS", structs.ARRAY_FLAGS + 1)
     assert not structs._reads_arrays()
 
 
@@ -512,7 +515,7 @@ def test_no_item_of_a_list_is_read_before_its_length(monkeypatch):
 
     def word(address, index):
         assert address > 1 << 12, "a read of address 0"
-        return 0 if index in (table.LIST_LENGTH, table.LIST_ITEMS) else read(address, index)
+        return 0 if index in (LIST_LENGTH, LIST_ITEMS) else read(address, index)
 
     read = structs._word
     monkeypatch.setattr(structs, "_api", lambda: structs.API)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from splitjit._copy import cores
+from splitjit._runtime import cores
 from tests.processes import SPLIT, run
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone has these")
@@ -197,7 +197,7 @@ def test_this_system():
 @linux
 def test_an_affinity_that_was_narrowed_after_the_first_split(tmp_path):
     code = """
-from splitjit._copy import threads
+from splitjit._runtime import threads
 
 wide = os.sched_getaffinity(0)
 check()

@@ -152,7 +152,7 @@ def test_whole_chunks_are_passed_on():
 
 
 def test_one_thread_a_chunk(monkeypatch):
-    from splitjit._copy import threads
+    from splitjit._runtime import threads
 
     allowed = threads._allowed
     take("parallel", monkeypatch.setattr)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splitjit._copy import loading, object_files
+from splitjit._runtime import kernel_files, loading
 from tests.conftest import needs_kernels
 
 
@@ -30,25 +30,25 @@ def loader(tmp_path, monkeypatch):
 @needs_kernels
 def test_a_compilation_is_logged_once(loader, messages, monkeypatch):
     monkeypatch.setattr("splitjit._kernels.build.compile_kernel", lambda name: b"code")
-    monkeypatch.setattr(loading, "_link", lambda *_: {"copy": 1})
-    assert loader.load("copy") == loader.load("copy") == {"copy": 1}
-    assert [text.split(" in ")[0] for text in messages.messages] == ["compiled copy"]
+    monkeypatch.setattr(loading, "_link", lambda *_: {"plain": 1})
+    assert loader.load("plain") == loader.load("plain") == {"plain": 1}
+    assert [text.split(" in ")[0] for text in messages.messages] == ["compiled plain"]
 
 
 @needs_kernels
 def test_a_damaged_file_is_logged(loader, messages, tmp_path):
-    file = Path(object_files.path("copy"))
+    file = Path(kernel_files.path("plain"))
     file.parent.mkdir()
     file.write_bytes(b"damaged")
-    assert object_files.read("copy") is None
+    assert kernel_files.read("plain") is None
     assert messages.messages == [f"the cached kernel {file} is damaged"]
 
 
 @needs_kernels
 def test_a_kernel_that_cannot_be_compiled_is_logged_once(loader, messages):
-    assert loader.load("copy") is loader.load("copy") is None
+    assert loader.load("plain") is loader.load("plain") is None
     (message,) = messages.messages
-    assert message.startswith("the kernel copy cannot be loaded: TypeError(")
+    assert message.startswith("the kernel plain cannot be loaded: TypeError(")
 
 
 def test_logging_is_not_imported():

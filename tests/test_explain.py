@@ -9,7 +9,8 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, explain, split
-from splitjit._copy import cores, recipe, threads
+from splitjit._copy import recipe
+from splitjit._runtime import cores, threads
 from tests import processes
 from tests.conftest import needs_kernels
 
@@ -44,7 +45,7 @@ def test_compiled_code_with_given_arrays_and_without():
     x = np.zeros(LARGE, np.float32)
     kept = splitjit.plan_split(x.shape, num_splits=3, axis=1)
     found = explain(x, num_splits=3, axis=1, out=kept.empty(x.dtype))
-    assert (found.strategy, found.loop, found.past_cache) == ("compiled", "copy", False)
+    assert (found.strategy, found.loop, found.past_cache) == ("compiled", "plain", False)
     assert (found.bytes_read, found.bytes_written, found.bytes_allocated) == (x.nbytes, x.nbytes, 0)
     found = explain(x, num_splits=3, axis=1)
     assert (found.strategy, found.bytes_allocated) == ("compiled", x.nbytes)
@@ -59,7 +60,7 @@ def test_the_strategy_is_that_of_the_split():
         for _ in range(3):
             expected = explain(x, num_sections=3, axis=-1).strategy
             split(x, num_sections=3, axis=-1)
-            compiled = recipe.recipe_of(plan, x.dtype, x.strides).compiled
+            compiled = recipe.recipe_of(plan, x.dtype, x.strides).kernel_copy
             assert expected == ("slices" if compiled is None else "compiled")
 
 
@@ -82,7 +83,7 @@ def test_large_arrays_are_written_past_the_cache():
 )
 def test_how_many_threads(shape, affinity, threads, reason, monkeypatch):
     splitjit.warmup()
-    monkeypatch.setattr(recipe, "_SECONDS", 0.0)
+    monkeypatch.setattr(recipe, "_SECONDS_TO_LAY_OUT", 0.0)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(cores, "affinity", lambda: affinity)
     monkeypatch.setattr(cores, "quota", lambda: None)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from splitjit._copy import structs
+from splitjit._abi import structs
 from tests.conftest import needs_kernels
 
 pytestmark = [
@@ -139,14 +139,14 @@ from splitjit._copy import recipe
 from splitjit._copy.recipe import recipe_of
 
 splitjit.warmup(["f4"])
-recipe._SECONDS = 0.0
+recipe._SECONDS_TO_LAY_OUT = 0.0
 for size in (64, 1 << 15):
     plan = splitjit.plan_split((8, size), [size // 2, size // 2], axis=1)
     x = np.arange(8.0 * size).reshape(8, size)
     parts = [x[index] for index in plan.slices]
     out = plan.empty(float)
     plan(x)
-    compiled = recipe_of(plan, x.dtype, x.strides).compiled
+    compiled = recipe_of(plan, x.dtype, x.strides).kernel_copy
     into, fresh = compiled.into, compiled.fresh
     del compiled, plan
     splitjit.clear_caches()

@@ -230,11 +230,11 @@ import numba.core.codegen
         False,
     ),
     "reads a kernel": (
-        "LOADER.load('copy')",
+        "LOADER.load('plain')",
         """
-from splitjit._copy import object_files
-read = object_files.read
-object_files.read = lambda name: pause() or read(name)
+from splitjit._runtime import kernel_files
+read = kernel_files.read
+kernel_files.read = lambda name: pause() or read(name)
 """,
         True,
     ),

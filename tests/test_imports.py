@@ -1,8 +1,8 @@
-"""The direction of imports: a module imports only modules of earlier layers.
+"""The direction of imports: a module imports only its own package, and packages before it.
 
 The checks read the source. They count all imports: at module level, inside functions, and for
-type checkers only. The one exception: `_copy` loads compiled kernels inside functions, so that
-``import splitjit`` does not import Numba.
+type checkers only. Kernels are imported inside functions alone, so that ``import splitjit`` does
+not import Numba.
 """
 
 import ast
@@ -20,64 +20,11 @@ TESTS = Path(__file__).parent
 BENCHMARKS = TESTS.parent / "benchmarks"
 CONTRIBUTING = TESTS.parent / "CONTRIBUTING.md"
 
-# One layer per line, the lowest first; modules of one layer do not import each other either.
-# The name of a folder stands for its modules that have no line of their own.
-LAYERS = """
-errors _plan _inputs _copy _api
-_plan.cache _plan.protocols _plan.rules _plan.dtypes _plan.classes
-_plan.arguments
-_plan.sizes
-_plan.plan
-_plan.drawing _inputs.arrays _inputs.reach
-_inputs.input
-_inputs.foreign _inputs.owners
-_inputs.memory
-_inputs.structs
-_inputs.tensors
-_inputs.adapt
-_copy.events
-_copy.addresses _copy.frames _copy.builtins _copy.cores _copy.structs
-_copy.overlap _copy.cache_folder _copy.imports
-_copy.object_files
-_copy.loading
-_copy.crossovers
-_copy.outputs _copy.layout _copy.objects
-_copy.buffers
-_copy.threads
-_copy.slices _copy.compiled
-_copy.recipe _copy.warmup
-_api.adapted _api.tensors
-_api.lazy
-_api.run
-_api.binding _api.explanation
-_api.plan
-_api.split _api.explain
-_operators
-_planes
-onnx openvino numpy torch dask
-files.signals files.disk
-files.places files.staging_folder
-files.staging
-files.formats
-files.patterns
-files.plan
-files.tiles
-files.splitting
-files.joining
-checkpoints.ask_transformers checkpoints.presets checkpoints.quantised checkpoints.siblings
-checkpoints.tensor_parallel checkpoints.index
-checkpoints.record checkpoints.naming
-checkpoints.splitting checkpoints.joining
-checkpoints.described
-checkpoints.verbs
-checkpoints
-files
-splitjit
-_njit
-_cli
-__main__ _pyinstaller
-"""
-LAYER_OF = {name: i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
+ORDER = (
+    "errors", "_plan", "_abi", "_kernels", "_runtime", "_inputs", "_copy", "_api", "_files",
+    "checkpoints", "splitjit", "_njit", "_cli",
+)  # fmt: skip
+"""The packages, the lowest first; "splitjit" stands for all public modules but `errors`."""
 
 
 def modules_of(folder):
@@ -122,47 +69,48 @@ def imported_by(module, modules=MODULES):
     return found[True] | found[False], found[True] - found[False]
 
 
-def name_in_layers(module):
-    name = module.removeprefix("splitjit.")
-    while name not in LAYER_OF and "." in name:
-        name = name.rpartition(".")[0]
-    assert name in LAYER_OF, f"LAYERS has no line for {module}: choose one"
-    return name
+def place_of(module):
+    """Return where in the order a module is."""
+    name = module.removeprefix("splitjit.").partition(".")[0]
+    return ORDER.index(name if name in ORDER else "_cli" if name in ABOVE else "splitjit")
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if module not in KERNELS])
-def test_a_module_imports_only_earlier_layers(module):
-    own = name_in_layers(module)
+ABOVE = ("__main__", "_pyinstaller")
+
+
+def test_the_order_has_each_package_once():
+    assert len(set(ORDER)) == len(ORDER) <= 14
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    private = {name for name in packages if name.startswith("_")} - {*ABOVE}
+    assert private <= {*ORDER}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_packages_before_its_own(module):
     imported, in_functions = imported_by(module)
     for name in sorted(imported):
-        if name in KERNELS:
-            plain = ("splitjit._kernels.table", "splitjit._kernels.overlap")  # import no Numba
-            assert name in plain or name in in_functions
-            continue
-        other = name_in_layers(name)
-        earlier = LAYER_OF[other] < LAYER_OF[own]
-        message = f"{module} imports {name}, which is not in an earlier layer"
-        assert earlier or other == own, message
+        assert place_of(name) <= place_of(module), f"{module} imports {name}, which is above it"
+        if name in KERNELS and module not in KERNELS:
+            assert name in in_functions, f"{module} imports {name}, and so Numba"
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("splitjit.files.")])
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("splitjit._files")])
 def test_files_know_nothing_of_checkpoints(module):
-    names = imported_by(module)[0]
-    assert not [name for name in names if name.startswith("splitjit.checkpoints")]
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     assert not called & {"import_module", "importlib.import_module", "__import__"}
 
 
 def test_importing_files_does_not_import_checkpoints():
-    modules = [m for m in MODULES if m.startswith("splitjit.files")]
+    modules = ["splitjit.files", *[m for m in MODULES if m.startswith("splitjit._files")]]
     code = f"import sys, {', '.join(modules)}\nassert 'splitjit.checkpoints' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("module", KERNELS)
-def test_kernels_import_only_kernels(module):
-    assert imported_by(module)[0] <= {*KERNELS, "splitjit._plan.rules"}  # which imports nothing
+def test_kernels_import_only_kernels_and_the_contract(module):
+    shared = {name for name in MODULES if name.startswith("splitjit._abi")}
+    assert imported_by(module)[0] <= {*KERNELS, *shared, "splitjit._plan.rules"}
 
 
 @pytest.mark.parametrize("folder", [PACKAGE, BENCHMARKS], ids=lambda folder: folder.name)
@@ -174,6 +122,20 @@ def test_no_module_imports_itself_by_way_of_others(folder):
             del left[module]
     assert modules
     assert not left
+
+
+PACKAGES = [module for module, path in MODULES.items() if path.name == "__init__.py"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_says_what_is_in_it_and_who_calls_it(package):
+    text = ast.get_docstring(ast.parse(MODULES[package].read_text(encoding="utf-8")))
+    assert text, f"{package} has no docstring"
+    prose = re.sub(r"::\n\n( .*\n|\n)+", ".\n", text + "\n")
+    assert len(re.findall(r"[.:](?=\s)", prose)) >= 3 or package in SMALL
+
+
+SMALL = {"splitjit", "splitjit._pyinstaller", "splitjit._files.formats", "splitjit.onnx"}
 
 
 @pytest.mark.parametrize("module", MODULES)

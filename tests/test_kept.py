@@ -12,8 +12,8 @@ import pytest
 
 import splitjit
 from splitjit import SplitPlan, plan_split
-from splitjit._copy import loading
 from splitjit._plan.cache import MOST_PARTS, PLANS
+from splitjit._runtime import loading
 
 MEASURE = """
 import gc, os
@@ -293,7 +293,7 @@ def test_clear_caches():
     assert PLANS.recent
     assert plan._kept
     splitjit.clear_caches()
-    assert (PLANS.recent, PLANS.older, plan._kept, plan._compiled) == ({}, {}, {}, None)
+    assert (PLANS.recent, PLANS.older, plan._kept, plan._kernel_copy) == ({}, {}, {}, None)
     assert plan_split((4, 600), num_splits=2, axis=1) is not plan
     assert [part.shape for part in plan(np.zeros((4, 600)))] == [(4, 300)] * 2
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import splitjit
-from splitjit._copy import object_files
-from splitjit._kernels import table
+from splitjit._abi.kernels import KERNELS, PYTHON_FUNCTIONS
+from splitjit._runtime import kernel_files
 from tests.conftest import needs_kernels
 
 pytestmark = needs_kernels
@@ -44,13 +44,13 @@ def symbols(data):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads object files of Linux")
-@pytest.mark.parametrize("kernel", table.KERNELS)
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_symbols(kernel):
     """The linker would find others, such as those of Numba, only in some processes."""
     splitjit.warmup(["u1"])
-    defined, needed = symbols(object_files.read(kernel))
-    assert defined == {*table.KERNELS[kernel]}
-    known = LIBC | {*table.PYTHON_FUNCTIONS}
+    defined, needed = symbols(kernel_files.read(kernel))
+    assert defined == {*KERNELS[kernel]}
+    known = LIBC | {*PYTHON_FUNCTIONS}
     if kernel in ("team", "blocks"):
         known |= SYSTEM
     assert needed <= known
@@ -59,8 +59,8 @@ def test_symbols(kernel):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads object files of Linux")
 def test_kernels_need_all_symbols_of_the_tables():
     splitjit.warmup(["u1"])
-    needed = set().union(*[symbols(object_files.read(kernel))[1] for kernel in table.KERNELS])
-    assert {*table.PYTHON_FUNCTIONS} <= needed
+    needed = set().union(*[symbols(kernel_files.read(kernel))[1] for kernel in KERNELS])
+    assert {*PYTHON_FUNCTIONS} <= needed
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_a_kind_added_to_the_table_works(tmp_path):
     folder = shutil.copytree(
         source, tmp_path / source.name, ignore=shutil.ignore_patterns("__pycache__")
     )
-    table = folder / "_kernels" / "table.py"
+    table = folder / "_abi" / "kernels.py"
     text = table.read_text()
     changed = text.replace("for parts in (2, 3, 4, 8)", "for parts in (2, 3, 4, 5, 8)")
     assert changed != text
@@ -81,7 +81,7 @@ from splitjit._copy import crossovers
 from splitjit._copy.layout import fresh_layout
 
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
-splitjit.SplitPlan._compiled = property(lambda plan: None, lambda plan, compiled: None)
+splitjit.SplitPlan._kernel_copy = property(lambda plan: None, lambda plan, compiled: None)
 for stream_from in (0, 1 << 62):
     crossovers._STREAM_FROM = stream_from
     for itemsize in (1, 2, 4):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from splitjit import plan_split
-from splitjit._copy import crossovers, loading
-from splitjit._copy.compiled import Compiled
+from splitjit._abi.layout_record import RUN
+from splitjit._copy import crossovers
+from splitjit._copy.kernel_copy import KernelCopy
 from splitjit._copy.layout import fresh_layout, strided_layout
-from splitjit._kernels.table import RUN
+from splitjit._runtime import loading
 
 X = np.zeros((6, 8, 10), np.float32)
 
@@ -52,25 +53,25 @@ LOOP_CASES = [
     (IMAGE, [1, 1, 1], "deinterleave"),
     (IMAGE[:10], [1, 1, 1], "deinterleave"),
     (np.zeros((20, 6), np.uint8), [2, 2, 2], "deinterleave"),
-    (IMAGE, [1, 2], "copy"),
-    (IMAGE[:, ::2], [1, 1, 1], "copy"),
-    (np.zeros((20, 30, 4), np.uint8)[..., :3], [1, 1, 1], "copy"),
-    (IMAGE[..., ::-1], [1, 1, 1], "copy"),
+    (IMAGE, [1, 2], "plain"),
+    (IMAGE[:, ::2], [1, 1, 1], "plain"),
+    (np.zeros((20, 30, 4), np.uint8)[..., :3], [1, 1, 1], "plain"),
+    (IMAGE[..., ::-1], [1, 1, 1], "plain"),
     (np.zeros((20, 16), np.uint8), [1] * 16, "transpose"),
-    (np.zeros((20, 5), np.uint8), [1] * 5, "copy"),
+    (np.zeros((20, 5), np.uint8), [1] * 5, "plain"),
     (np.zeros((20, 4), np.uint8), [1] * 4, "deinterleave"),
-    (np.zeros((20, 5), np.uint8), [1] * 3 + [2], "copy"),
-    (np.zeros((20, 5), "V3"), [1] * 5, "copy"),
-    (np.zeros((20, 17), np.uint8)[:, :16], [1] * 16, "copy"),
+    (np.zeros((20, 5), np.uint8), [1] * 3 + [2], "plain"),
+    (np.zeros((20, 5), "V3"), [1] * 5, "plain"),
+    (np.zeros((20, 17), np.uint8)[:, :16], [1] * 16, "plain"),
     (X.T, [3, 3], "transpose"),
     (X[::-1].T, [3, 3], "transpose"),
     (X.swapaxes(1, 2), [4, 4], "transpose"),
     (X.swapaxes(0, 1), [4, 6], "transpose"),
-    (np.zeros((6, 8, 64)).swapaxes(0, 1), [32, 32], "copy"),
+    (np.zeros((6, 8, 64)).swapaxes(0, 1), [32, 32], "plain"),
     (np.zeros((6, 8, 64)).swapaxes(0, 1), [64], "transpose"),
-    (np.zeros((6, 8, 128)).swapaxes(0, 1), [128], "copy"),
-    (np.broadcast_to(IMAGE[0, 0, 0], (20, 30)), [10, 20], "copy"),
-    (np.broadcast_to(IMAGE[0, :, 0], (20, 30)), [10, 20], "copy"),
+    (np.zeros((6, 8, 128)).swapaxes(0, 1), [128], "plain"),
+    (np.broadcast_to(IMAGE[0, 0, 0], (20, 30)), [10, 20], "plain"),
+    (np.broadcast_to(IMAGE[0, :, 0], (20, 30)), [10, 20], "plain"),
 ]
 
 
@@ -83,11 +84,11 @@ def test_the_loop_suits_the_strides(x, sizes, loop):
 @pytest.mark.parametrize(
     ("items", "dtype", "loop"),
     [
-        (5, "float32", "copy"),
-        (6, "complex128", "copy"),
+        (5, "float32", "plain"),
+        (6, "complex128", "plain"),
         (7, "float32", "transpose"),
-        (5, "V16", "copy"),
-        (6, "V2", "copy"),
+        (5, "V16", "plain"),
+        (6, "V2", "plain"),
         (16, "uint8", "transpose"),
     ],
 )
@@ -113,7 +114,7 @@ def test_the_loop_for_single_items_past_the_cache(items, dtype, loop, monkeypatc
 def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
     monkeypatch.setattr(crossovers, "cache_bytes", lambda: cache)
     plan = plan_split(shape, num_splits=2, axis=1)
-    compiled = Compiled(plan, np.dtype("u2"), (2 * shape[1], 2))
+    compiled = KernelCopy(plan, np.dtype("u2"), (2 * shape[1], 2))
     assert compiled.is_streamed == streams
 
 
@@ -132,7 +133,7 @@ def test_which_copies_are_worth_loading_kernels(shape, order, parts, pays):
     """One copy of a large array is, and one of a modest array is not."""
     x = np.zeros(shape, np.float32, order)
     gain = crossovers.forecast(x, 0 if parts == 25 else x.ndim - 1, parts)
-    assert (loading._FEW * gain >= loading._SECONDS) == pays
+    assert (loading._FEW * gain >= loading._SECONDS_TO_LOAD) == pays
 
 
 def test_nothing_is_gained_by_fewer_strides():

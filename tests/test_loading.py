@@ -25,9 +25,9 @@ IMPORTS = """
 import sys
 import numpy as np
 import splitjit
-from splitjit._copy import threads
-from splitjit._copy.loading import LOADER
-from splitjit._kernels import table
+from splitjit._runtime import threads
+from splitjit._runtime.loading import LOADER
+from splitjit._abi import shared
 
 def is_imported(name):
     return name in sys.modules
@@ -115,7 +115,7 @@ large = np.ones((1024, 6144), np.float32)
 def test_helpers_copy_from_the_first_large_split_on_without_numba(tmp_path):
     code = """
 check(large, 3)
-assert threads.TEAM.word(table.STARTED).value == 1
+assert threads.TEAM.word(shared.STARTED).value == 1
 assert not is_imported("numba")
 """
     run(tmp_path, IMPORTS + CORES + code)
@@ -126,7 +126,7 @@ def test_small_copies_start_no_helper(tmp_path):
 splitjit.warmup(["u1"])
 for _ in range(300):
     check(np.ones((16, 6144), np.float32), 3)
-assert threads.TEAM.word(table.STARTED).value == 0
+assert threads.TEAM.word(shared.STARTED).value == 0
 """
     run(tmp_path, IMPORTS + CORES + code)
 
@@ -135,8 +135,8 @@ assert threads.TEAM.word(table.STARTED).value == 0
 
 LOGGED = """
 import logging
-from splitjit._copy import loading
-from splitjit._kernels.table import LOOPS
+from splitjit._runtime import loading
+from splitjit._abi.kernels import LOOPS
 
 class Messages(logging.Handler):
     def __init__(self):
@@ -303,7 +303,7 @@ assert LOADER.compiled
 def test_a_kernel_that_fails_inside_of_an_interrupted_numba_is_tried_again(package, tmp_path):
     code = f"""
 import time, types
-from splitjit._copy import loading
+from splitjit._runtime import loading
 
 load = LOADER._load
 
@@ -341,7 +341,7 @@ assert tries == 1, tries
 LOADER._load = load
 splitjit.warmup(["u1"])
 check(large, 3)
-assert threads.TEAM.word(table.STARTED).value == 1
+assert threads.TEAM.word(shared.STARTED).value == 1
 """
     run(tmp_path, IMPORTS + CORES + code)
 
@@ -357,7 +357,7 @@ def in_child():
     imported = is_imported("numba")
     check(large, 3)
     check(large, 3)
-    assert threads.TEAM.word(table.STARTED).value == 1
+    assert threads.TEAM.word(shared.STARTED).value == 1
     splitjit.warmup()
     assert LOADER._loaded and is_imported("numba") == imported
 

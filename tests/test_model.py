@@ -18,7 +18,8 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, openvino, plan_split
-from splitjit._copy import buffers, loading
+from splitjit._copy import buffers
+from splitjit._runtime import loading
 from splitjit.onnx import Split, SplitToSequence
 from tests import model
 from tests.conftest import take

@@ -17,7 +17,7 @@ import pytest
 from numba import njit, typed
 
 import splitjit
-from splitjit._copy import loading
+from splitjit._runtime import loading
 from tests import neighbours
 
 pytestmark = [

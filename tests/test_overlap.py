@@ -12,9 +12,9 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError
-from splitjit._copy import loading
-from splitjit._copy.overlap import find_shared, overlaps_itself
-from splitjit._kernels import overlap
+from splitjit._abi import overlap
+from splitjit._copy.outputs import find_shared, overlaps_itself
+from splitjit._runtime import loading
 
 
 def bytes_of(array):
@@ -99,7 +99,7 @@ def test_parts_of_one_array_are_not_compared_in_pairs(grid, monkeypatch):
 
 
 def test_numpy_answers_what_takes_too_long(monkeypatch):
-    monkeypatch.setattr("splitjit._copy.overlap._WORK", 0)
+    monkeypatch.setattr("splitjit._copy.outputs._WORK", 0)
     memory = np.zeros(30, np.uint8)
     assert find_shared([memory[0::7], memory[1::5], memory[3::7]]) == (0, 1)  # byte 21
     assert find_shared([memory[0::7], memory[2::7], memory[3::7]]) is None

@@ -18,11 +18,12 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
-from splitjit._copy import buffers, crossovers, loading
-from splitjit._copy.overlap import overlaps_itself
-from splitjit._kernels import table
+from splitjit._abi.shared import BLOCKS_KEPT
+from splitjit._copy import buffers, crossovers
+from splitjit._copy.outputs import overlaps_itself
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
+from splitjit._runtime import loading
 from tests.cases import RANDOM_CASES, random_cases
 from tests.guarded import split_compiled
 
@@ -616,11 +617,11 @@ def test_calls_in_other_places(function, right):
 USERS = """
 import numpy as np, os, sys, splitjit
 from numba import njit, prange
-from splitjit._copy import object_files
-from splitjit._copy.loading import LOADER
+from splitjit._runtime import kernel_files
+from splitjit._runtime.loading import LOADER
 
 if len(sys.argv) > 1:  # as if splitjit had changed
-    object_files._digest = lambda: sys.argv[1]
+    kernel_files._digest = lambda: sys.argv[1]
 
 @njit(cache=True)
 def thirds(x):
@@ -655,7 +656,7 @@ main()
 hits = [sum(function.stats.cache_hits.values()) for function in (middle, sums, thirds)]
 print(hits, sorted(LOADER.compiled), flush=True)
 """
-ALL = "['blocks', 'copy', 'overload', 'stream', 'team']"
+ALL = "['blocks', 'overload', 'plain', 'stream', 'team']"
 
 
 def run_users(folder, *arguments, **environment):
@@ -695,7 +696,7 @@ def test_a_call_compiles_while_another_thread_waits_to_compile_a_kernel(tmp_path
 import threading, time, numpy as np, splitjit
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
-from splitjit._copy.loading import LOADER
+from splitjit._runtime.loading import LOADER
 
 njit(lambda: 1)()
 with global_compiler_lock:  # as a thread has it that compiles
@@ -829,7 +830,7 @@ def halves(x):
 def kept():
     """Return the bytes of blocks that compiled code keeps; keep none before and after."""
     splitjit.clear_caches()
-    yield lambda: buffers.COMPILED_BLOCKS._record[table.BLOCKS_KEPT]
+    yield lambda: buffers.COMPILED_BLOCKS._record[BLOCKS_KEPT]
     splitjit.set_buffer_limit(2**28)
     splitjit.clear_caches()
 

@@ -210,7 +210,7 @@ def test_ranks_compute_what_the_model_computes(tmp_path, name):
         out = tmp_path / f"out-{count}"
         options = {"num_splits": count, "tp_plan": True, "layout": "ranks", "out": out}
         planned = files.split_files(tmp_path / "model", **options)
-        assert f"the preset of splitjit for {made.model_type} is used" in planned.warnings[0]
+        assert f"the preset of splitjit for {made.model_type} is used" in planned.notes[0]
         plans = {plan.name: plan for file in planned.files for plan in file.tensors}
         assert sum(plan.axis is not None for plan in plans.values()) >= 8
         total = Sum(count)

@@ -19,8 +19,9 @@ from numba.core.datamodel import default_manager, models
 
 import splitjit
 from splitjit import _njit
-from splitjit._copy import loading, structs
+from splitjit._abi import structs
 from splitjit._kernels import fit
+from splitjit._runtime import loading
 from tests.processes import run
 
 
@@ -48,17 +49,17 @@ PRIVATE = {
         <= {*attribute("numba.core.runtime:_nrt_python.c_helpers")},
     ),
     "numba.np.ufunc.parallel._get_num_threads": (
-        "_copy.cores", "numba.set_num_threads limits no helpers",
+        "_runtime.cores", "numba.set_num_threads limits no helpers",
         lambda: numba.get_num_threads()
         == attribute("numba.np.ufunc.parallel:_get_num_threads")(),
     ),
     "numpy._core._multiarray_umath._ARRAY_API": (
-        "_copy.structs", "Python checks the arrays, not compiled code",
+        "_abi.structs", "Python checks the arrays, not compiled code",
         lambda: "PyCapsule" in type(attribute("numpy._core._multiarray_umath:_ARRAY_API")).__name__,
     ),
     "the structs of lists and arrays": (
-        "_copy.structs", "Python checks the arrays, not compiled code",
-        lambda: attribute("splitjit._copy.structs:_reads_arrays")() or MAY_DIFFER,
+        "_abi.structs", "Python checks the arrays, not compiled code",
+        lambda: attribute("splitjit._abi.structs:_reads_arrays")() or MAY_DIFFER,
     ),
 }  # fmt: skip
 
@@ -117,7 +118,7 @@ import numba
 import numpy as np
 import splitjit
 from numba.core import cgutils
-from splitjit._copy.loading import LOADER
+from splitjit._runtime.loading import LOADER
 
 class Messages(logging.Handler):
     def emit(self, record):
@@ -155,10 +156,10 @@ def test_compiled_code_beside_a_numba_that_does_not_fit(monkeypatch, caplog):
 
 
 def test_arrays_that_do_not_fit_are_logged_once(monkeypatch, caplog):
-    structs._warn.cache_clear()
+    loading._warn.cache_clear()
     monkeypatch.setattr(structs, "READS_ARRAYS", False)
-    assert not structs.can_read_arrays()
-    assert not structs.can_read_arrays()
+    assert not loading.can_read_arrays()
+    assert not loading.can_read_arrays()
     (record,) = caplog.records
     assert record.name == "splitjit"
     assert f"NumPy {np.__version__}, so small splits take longer" in record.getMessage()

@@ -7,7 +7,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._copy import threads
+from splitjit._runtime import threads
 from tests.conftest import needs_kernels, send_down
 
 # ---- masked arrays ----------------------------------------------------------------------
@@ -248,12 +248,12 @@ def test_lazy_arrays_are_not_computed():
 @needs_kernels
 @pytest.mark.parametrize("given", [False, True])
 def test_other_threads_run_while_a_page_of_a_memmap_is_read(given, tmp_path, monkeypatch):
-    """Only `threads.copy` releases the GIL; the builtin functions for small arrays do not."""
+    """Only `threads.run_loop` releases the GIL; the builtin functions for small arrays do not."""
     send_down("serial", monkeypatch)
     x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(16, 64))
     x[:] = np.arange(x.size).reshape(x.shape)
-    copies, copy = [], threads.copy
-    monkeypatch.setattr(threads, "copy", lambda *how: (copies.append(how), copy(*how)))
+    copies, copy = [], threads.run_loop
+    monkeypatch.setattr(threads, "run_loop", lambda *how: (copies.append(how), copy(*how)))
     out = [np.empty((16, 32), np.float32) for _ in range(2)] if given else None
     for count in (1, 2):
         parts = splitjit.split(x, num_splits=2, axis=1, out=out)

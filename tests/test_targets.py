@@ -13,7 +13,7 @@ import numba
 import pytest
 
 import splitjit
-from splitjit._kernels.table import KERNELS, PYTHON_FUNCTIONS
+from splitjit._abi.kernels import KERNELS, PYTHON_FUNCTIONS
 from tests.conftest import needs_kernels
 
 pytestmark = [

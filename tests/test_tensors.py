@@ -11,7 +11,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._inputs import memory
+from splitjit._inputs.torch import memory
 
 torch = pytest.importorskip("torch")
 
@@ -340,21 +340,21 @@ def test_a_part_costs_no_more_than_what_torch_needs_to_make_it():
 @pytest.fixture
 def again():
     """Return a function that splits by the builtin functions alone, or returns None."""
-    from splitjit._api import tensors
-    from splitjit._api.plan import ByRule
+    from splitjit._api import small_tensors
+    from splitjit._api.split_plan import ByRule
     from splitjit._plan.rules import LENGTHS
 
     splitjit.warmup(["f4"])
     x = torch.arange(12.0).reshape(2, 6)
     for _ in range(200):
         split(x, (2, 4), axis=1)
-    if not tensors._READERS:
-        tensors._new_reader()
-    if not tensors._READERS or tensors._READERS[0] is None:
+    if not small_tensors._READERS:
+        small_tensors._new_reader()
+    if not small_tensors._READERS or small_tensors._READERS[0] is None:
         pytest.skip("compiled code does not read tensors here")
 
     def again(x, out=None, sizes=(2, 4)):
-        return tensors.split_again(x, ByRule(1, (LENGTHS, sizes)), out)
+        return small_tensors.split_again(x, ByRule(1, (LENGTHS, sizes)), out)
 
     return again
 

@@ -85,16 +85,17 @@ for helpers in (1, 3, 7, 1):
 def test_no_more_helpers_than_the_record_has_lines_for(tmp_path):
     code = """
 assert run_loop(1000, 256) == [1] * 256
-assert word("STARTED") == word("ASKED") == table.MOST_HELPERS
+assert word("STARTED") == word("ASKED") == shared.MOST_HELPERS
 """
     run_helpers(tmp_path, SLOW_LOOP + code)
 
 
 def test_a_second_caller_copies_alone(tmp_path):
     code = """
+before = word("GENERATION")
 first = threading.Thread(target=run_loop, args=(1, 400))
 first.start()
-while not word("BUSY"):
+while word("GENERATION") == before:
     time.sleep(0.001)
 began = word("GENERATION")
 assert run_loop(1, 64, 0) == [1] + [0] * 63  # one call of the loop for all
@@ -165,7 +166,7 @@ assert word("STARTED") == word("ASKED") == 7
 time.sleep(0.2)
 {narrowed}
 cores._quota_at.cache_clear()
-threads.TEAM.word(table.ASKED).value = 0
+threads.TEAM.word(shared.ASKED).value = 0
 for _ in range(20):
     check()
 assert word("ASKED") == {asked} and word("ALLOWED") in ({asked}, 7)
@@ -320,7 +321,7 @@ from splitjit._copy.layout import fresh_layout
 
 faulthandler.enable()
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
-splitjit.SplitPlan._compiled = property(lambda plan: None, lambda plan, compiled: None)
+splitjit.SplitPlan._kernel_copy = property(lambda plan: None, lambda plan, compiled: None)
 crossovers._STREAM_FROM = 0
 
 def split():
@@ -331,7 +332,7 @@ def split():
         loops.add(fresh_layout(plan, y.strides, y.itemsize).loop)
         for part, index in zip(plan(y), plan.slices, strict=True):
             assert np.array_equal(part, y[index])
-    assert loops == {"copy", "deinterleave", "transpose"}
+    assert loops == {"plain", "deinterleave", "transpose"}
 
 threading.stack_size(48 * 1024)
 thread = threading.Thread(target=split)
@@ -358,7 +359,7 @@ from numba import types
 def leave(core):
     team._leave_core(core)
 
-table.KERNELS["leave"] = ("leave",)
+kernels.KERNELS["leave"] = ("leave",)
 code = object_code({"leave": (types.void(types.int64), jit(leave))})
 _leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loading._link("leave", code)["leave"])
 core_of_this_thread = ctypes.CDLL(None).sched_getcpu
@@ -401,7 +402,7 @@ use_it()
 assert run_loop(1, 64) == [1] * 64
 assert word("HELPED") > 0
 time.sleep(0.3)
-assert threads.TEAM.word(table.HELPERS).value == 0  # not asleep
+assert threads.TEAM.word(shared.HELPERS).value == 0  # not asleep
 """
     run_helpers(tmp_path, SLOW_LOOP + ANOTHER_TEAM + code)
 
@@ -411,12 +412,12 @@ assert threads.TEAM.word(table.HELPERS).value == 0  # not asleep
 # Threads sometimes sleep before they use a word: as many microseconds as `DELAYS` has for it. Its
 # last numbers are for the sleep mark, for each chunk, the odds, and the next random number.
 DELAYED = """
-DELAYS = np.zeros(table.HELPERS + 4, np.int64)
-MARK, CHUNK, ODDS, RANDOM = range(table.HELPERS, table.HELPERS + 4)
+DELAYS = np.zeros(shared.HELPERS + 4, np.int64)
+MARK, CHUNK, ODDS, RANDOM = range(shared.HELPERS, shared.HELPERS + 4)
 ADDRESS = DELAYS.ctypes.data
 usleep, release = team._usleep, team._release
 read_word, exchange, add_to = team.read_word, team.exchange, team.add_to
-call_loop_at, words_at, APART = team.call_loop_at, team.words_at, table.APART
+call_loop_at, words_at, SPACING = team.call_loop_at, team.words_at, shared.SPACING
 
 @jit
 def delay(word):
@@ -429,17 +430,17 @@ def delay(word):
 @jit
 def _read(team, word):
     delay(word)
-    return read_word(team + APART * word)
+    return read_word(team + SPACING * word)
 
 @jit
 def _write(team, word, value):
     delay(word)
-    return exchange(team + APART * word, value)
+    return exchange(team + SPACING * word, value)
 
 @jit
 def _add(team, word, value):
     delay(word)
-    return add_to(team + APART * word, value)
+    return add_to(team + SPACING * word, value)
 
 @jit
 def _exchange(line, value):
@@ -472,8 +473,8 @@ plans = [splitjit.plan_split(y.shape, num_outputs=2 + i % 2, axis=1)
          for i, y in enumerate(sources)]
 words = "GENERATION OPEN TAKEN ACTIVE ASKED LOOP CHUNKS ARGUMENTS CORE HELPED NUMBERED".split()
 ALL = slice(0, CHUNK + 1)
-places = [ALL, [table.OPEN, table.TAKEN]] * 6
-places += [getattr(table, name) for name in words] + [MARK, CHUNK]
+places = [ALL, [shared.OPEN, shared.TAKEN]] * 6
+places += [getattr(shared, name) for name in words] + [MARK, CHUNK]
 helped = []
 for i, place in enumerate(places):
     before, old = word("HELPED"), []
@@ -572,11 +573,11 @@ while interrupts < 300:
         signal.setitimer(signal.ITIMER_REAL, 1e-4)
         while True:
             LOADER._loaded.clear()
-            LOADER.load("copy")
+            LOADER.load("plain")
     except KeyboardInterrupt:
         interrupts += 1
 LOADER._loaded.clear()
-assert LOADER.load("copy")
+assert LOADER.load("plain")
 """
     run(tmp_path, SPLIT + code)
 
@@ -584,7 +585,7 @@ assert LOADER.load("copy")
 @pytest.mark.slow
 def test_while_one_thread_loads_others_copy_and_warmup_waits(tmp_path):
     code = """
-from splitjit._kernels.table import KERNELS
+from splitjit._abi.kernels import KERNELS
 started, end = threading.Event(), threading.Event()
 link = loading._link
 
@@ -594,7 +595,7 @@ def slow(*arguments):
     return link(*arguments)
 
 loading._link = slow
-thread = threading.Thread(target=LOADER.load, args=("copy",))
+thread = threading.Thread(target=LOADER.load, args=("plain",))
 thread.start()
 started.wait()
 check()

@@ -5,7 +5,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._inputs import tensors
+from splitjit._inputs.torch import tensors
 from tests import processes
 
 torch = pytest.importorskip("torch")
@@ -302,7 +302,7 @@ def test_a_subclass_makes_its_own_parts():
 
 
 def test_modes_that_only_set_the_device_leave_the_copy_to_kernels(monkeypatch):
-    from splitjit._inputs import reach
+    from splitjit._inputs.torch import reach
 
     x = numbers(4, 6)
     assert reach.reach_of_kernels()(x)
@@ -329,7 +329,7 @@ def test_a_mode_sees_the_operators():
 
 
 def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
-    from splitjit._inputs import reach
+    from splitjit._inputs.torch import reach
 
     monkeypatch.delattr(torch._C, "_are_functorch_transforms_active")
     assert not reach.reach_of_kernels.__wrapped__()(numbers(4))

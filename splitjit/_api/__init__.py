@@ -1,1 +1,7 @@
-"""The public API: `split`, `split_into`, plans and bindings."""
+"""What users call: `split`, `split_into`, plans, bindings and explanations.
+
+`split` handles ndarrays itself; `run` sends anything else to `adapted`, to `lazy` (Dask) or to
+`small_tensors`. `split_plan` and `binding` are plans with public methods, `explain` and
+`explanation` say what would happen, and `warmup` loads what later splits need. Operators, drop-ins,
+files and users call these modules.
+"""

@@ -11,11 +11,11 @@ import numpy as np
 from splitjit._copy import recipe
 from splitjit._copy.buffers import release_frames
 from splitjit._copy.outputs import check_apart, check_out, check_source
-from splitjit._inputs.foreign import is_planned
 from splitjit._inputs.input import Copies, Input, Request
-from splitjit._inputs.memory import places_of
 from splitjit._inputs.owners import memory
-from splitjit._inputs.tensors import Tensor, check_shapes, is_compiling
+from splitjit._inputs.torch.foreign import is_planned
+from splitjit._inputs.torch.memory import places_of
+from splitjit._inputs.torch.tensors import Tensor, check_shapes, is_compiling
 from splitjit._plan.arguments import check_views
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import LENGTHS

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit._api.run import run_plan
-from splitjit._copy.compiled import Compiled
+from splitjit._copy.kernel_copy import KernelCopy
 from splitjit._copy.outputs import Targets, check_apart, check_out
 from splitjit._copy.recipe import check_shape, recipe_of
-from splitjit._inputs.tensors import (
+from splitjit._inputs.torch.tensors import (
     is_compiling,
     is_tensor,
     mark_written,
@@ -54,11 +54,11 @@ class Binding(Generic[Part]):
         If `out` does not fit the plan, see :func:`splitjit.split`.
     """
 
-    __slots__ = ("_compiled", "_dtype", "_out", "_owners", "_plan", "_seen", "_targets")
+    __slots__ = ("_dtype", "_kernel_copy", "_out", "_owners", "_plan", "_seen", "_targets")
 
     def __init__(self, plan: Plan, out: Any) -> None:
         self._plan = plan
-        self._compiled: Compiled | None = None  # of the last source
+        self._kernel_copy: KernelCopy | None = None  # of the last source
         self._targets: Targets | None = None  # None if each call checks the outputs
         self._out: list[Any] = list(out) if type(out) is tuple else []
         first: Any = self._out[0] if self._out else None
@@ -101,7 +101,7 @@ class Binding(Generic[Part]):
         SplitTypeError
             If `x` has another dtype.
         """
-        compiled = self._compiled
+        compiled = self._kernel_copy
         if compiled is None or not compiled.into(x, self._out):
             if self._targets is None or type(x) is not np.ndarray:
                 return run_plan(self._plan, x, self._out, True)
@@ -117,7 +117,7 @@ class Binding(Generic[Part]):
             )
         began = perf_counter()
         recipe = recipe_of(self._plan, x.dtype, x.strides)
-        self._compiled = compiled = recipe.choose(self._plan, x)
+        self._kernel_copy = compiled = recipe.choose(self._plan, x)
         if compiled is not None and compiled.into(x, self._out):
             return
         for i, (array, seen) in enumerate(zip(self._out, self._seen, strict=True)):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, SupportsIndex, Unpack
 
 from splitjit._api.explanation import Explanation, explain_object
-from splitjit._api.plan import ByRule
+from splitjit._api.split_plan import ByRule
 from splitjit._plan.arguments import Lengths, OtherRules, named_rule
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from splitjit._api.adapted import decide, our_refusals
 from splitjit._api.lazy import split_lazily
-from splitjit._copy import recipe, threads
+from splitjit._copy import recipe
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
+from splitjit._runtime import threads
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
@@ -124,7 +125,8 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
         return Explanation(strategy, _REASONS[reason], len(plan), None, False, 1, why, *sizes)
     layout = layout or compiled.layout
     count, why = threads.explain(array.nbytes)
-    how = _REASONS["compiled"], len(plan), layout.loop, compiled.is_streamed, count, why
+    loop = compiled.loop_for(layout)
+    how = _REASONS["compiled"], len(plan), loop, compiled.is_streamed, count, why
     return Explanation("compiled", *how, *sizes)
 
 

@@ -26,13 +26,13 @@ import numpy as np
 
 from splitjit._api.adapted import ByPlan, split_input
 from splitjit._copy.buffers import empty_parts
-from splitjit._copy.threads import one_thread
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
 from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.plan import Plan
 from splitjit._plan.sizes import describe_rule
+from splitjit._runtime.threads import one_thread
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 

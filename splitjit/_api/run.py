@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from splitjit._api.adapted import ByPlan, split_input
-from splitjit._api.lazy import split_lazily
-from splitjit._api.tensors import split_again
+from splitjit._api.small_tensors import split_again
 from splitjit._copy import recipe
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
-from splitjit._inputs.tensors import is_tensor, tensor_input
+from splitjit._inputs.torch.tensors import is_tensor, tensor_input
 from splitjit._plan.plan import Plan
 
 
@@ -23,6 +22,8 @@ def split_object(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
         parts = split_again(x, request, out) if copy is True else None
         return parts or split_input(tensor_input(x), request, out, copy)
     if is_dask_array(x):
+        from splitjit._api.lazy import split_lazily  # most programs never need it
+
         return split_lazily(x, request, out, copy)
     return split_input(adapt(x), request, out, copy)
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit._api.adapted import split_input
-from splitjit._api.plan import ByRule, cached_plan, is_first, recent_plan
 from splitjit._api.run import split_object
+from splitjit._api.split_plan import ByRule, cached_plan, is_first, recent_plan
 from splitjit._copy import recipe
 from splitjit._inputs.input import Input
 from splitjit._plan.arguments import (
@@ -26,6 +26,7 @@ from splitjit._plan.arguments import (
 )
 from splitjit._plan.protocols import GiveExactlyOneRule, Lists, Part, SupportsSlices
 from splitjit._plan.rules import Rule
+from splitjit._runtime.threads import SHARED_FROM
 from splitjit.errors import SplitError, SplitTypeError
 
 Splittable = ArrayLike | SupportsSlices[Any]
@@ -176,17 +177,19 @@ def split(
     """
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is np.ndarray:
-        # `cached_plan` and `recipe.run`, inlined: the calls would take a tenth of a tiny split.
+        # The starts of `cached_plan` and `recipe.run`, inlined: calls would take a tenth of a tiny
+        # split. A shape that was never split may never come again, so it first gets no plan.
         key = x.shape, axis, rule
         plan = recent_plan(key) if type(axis) is int else None
+        parts: list[Any] | None
         if plan is None:
-            if type(axis) is int and out is None and copy is True and is_first(key):
-                parts: list[Any] | None = recipe.run_once(x, axis, rule)
+            if type(axis) is int and out is None and copy is True and x.nbytes < SHARED_FROM:
+                parts = recipe.run_once(x, axis, rule) if is_first(key) else None
                 if parts is not None:
                     return parts
             plan = cached_plan(x.shape, axis, rule)
-        elif plan._compiled is not None and out is None and copy is True:
-            parts = plan._compiled.fresh(x)
+        elif plan._kernel_copy is not None and out is None and copy is True:
+            parts = plan._kernel_copy.fresh(x)
             if parts:
                 return parts
         return recipe.run(plan, x, out, copy)

@@ -7,11 +7,11 @@ import time
 from typing import Any
 
 import splitjit
+from splitjit._abi.kernels import KERNELS
 from splitjit._cli.lines import print_json, printable, say
 from splitjit._cli.report import amount
-from splitjit._copy import cache_folder, object_files
-from splitjit._copy.loading import never_compiles
-from splitjit._kernels.table import KERNELS
+from splitjit._runtime import cache_folder, kernel_files
+from splitjit._runtime.loading import never_compiles
 
 _FIRST_TIME = (
     "; the first time on this machine, splitjit compiles this version of them, which takes 5 to "
@@ -22,7 +22,7 @@ _FIRST_TIME = (
 def announce() -> dict[str, bool]:
     """Say that kernels are loaded now; return for each kernel whether its file is whole."""
     names = [] if never_compiles() else list(KERNELS)
-    whole = {name: object_files.read(name) is not None for name in names}
+    whole = {name: kernel_files.read(name) is not None for name in names}
     say(f"loading the kernels{'' if all(whole.values()) else _FIRST_TIME}")
     return whole
 
@@ -35,16 +35,16 @@ def warmup(check: bool) -> int:
     print(f"All kernels are loaded; this took {time.perf_counter() - began:.1f} s.")
     for name in whole if check else []:
         was = "whole" if whole[name] else "missing or damaged"
-        is_new = not whole[name] and object_files.read(name) is not None
+        is_new = not whole[name] and kernel_files.read(name) is not None
         print(f"{name}: {was}{', compiled now' if is_new else ''}")
     return int(check and not all(whole.values()))
 
 
 def cache(clear: bool, as_json: bool) -> int:
     """Print the folders of the cache and their sizes, or remove the files in them."""
-    removed = object_files.remove(older=False) if clear else {}
-    files = removed if clear else object_files.files()
-    left = object_files.files() if clear else {}
+    removed = kernel_files.remove(older=False) if clear else {}
+    files = removed if clear else kernel_files.files()
+    left = kernel_files.files() if clear else {}
     found = [_sum(folder, files) for folder in cache_folder.folders()]
     if as_json:
         print_json({"cleared": clear, "folders": found})

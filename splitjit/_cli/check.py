@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 
 import splitjit
+from splitjit._abi.addresses import address_of
+from splitjit._abi.calls import Arguments
+from splitjit._abi.shared import CHUNKS_PER_THREAD
 from splitjit._cli.lines import print_json, say
-from splitjit._copy import cores, object_files
-from splitjit._copy.addresses import address_of
-from splitjit._copy.compiled import Compiled
-from splitjit._copy.loading import LOADER, never_compiles
-from splitjit._copy.threads import TEAM
-from splitjit._kernels.table import CHUNKS_PER_THREAD, Arguments
+from splitjit._copy.kernel_copy import KernelCopy
+from splitjit._runtime import cores, kernel_files
+from splitjit._runtime.loading import LOADER, never_compiles
+from splitjit._runtime.threads import TEAM
 
 SCALING_SHAPE = (2048, 8192)
 """The shape of the float32 array that `_scaling` splits: 64 MB, more than a cache holds."""
@@ -339,7 +340,7 @@ def _time_first_use() -> dict[str, str]:
     started = time.perf_counter()
     splitjit.warmup()
     seconds = time.perf_counter() - started
-    cache = os.path.dirname(object_files.path("copy")) or "none"
+    cache = os.path.dirname(kernel_files.path("plain")) or "none"
     origin = f"compiled {', '.join(LOADER.compiled)}" if LOADER.compiled else "from the cache"
     return {"kernels": f"{seconds:.2f} s, {origin}", "kernel cache": cache}
 
@@ -368,7 +369,7 @@ def _scaling(threads: int) -> Iterator[tuple[int, float]]:
     x = np.ones(SCALING_SHAPE, np.float32)
     plan = splitjit.plan_split(x.shape, num_splits=2, axis=1)
     parts = [np.ones(shape, x.dtype) for shape in plan.output_shapes]  # touched
-    compiled = Compiled(plan, x.dtype, x.strides)
+    compiled = KernelCopy(plan, x.dtype, x.strides)
     loop = compiled.loop_for(compiled.layout)
     functions = LOADER.load(loop)
     if functions is None or TEAM.run is None:

@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(sentence(error))
         return 2
     except KeyboardInterrupt as interrupt:
-        from splitjit.files.staging import COMPLETE
+        from splitjit._files.staging import COMPLETE
 
         noted = COMPLETE in getattr(interrupt, "__notes__", ())
         complete = noted or getattr(arguments, "written", False)

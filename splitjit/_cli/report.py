@@ -8,15 +8,12 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splitjit._cli.lines import in_options, number_of, printable, say
-from splitjit.files.formats.base import Tensor
-from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
-from splitjit.files.splitting import Progress
-
-if TYPE_CHECKING:
-    from splitjit.checkpoints.joining import JoinedFiles
+from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit._files.formats.base import Tensor
+from splitjit._files.parts import Progress
 
 BAR_AFTER = 1.0
 """Seconds until a progress bar appears."""
@@ -63,21 +60,17 @@ class _Lines:
             say(f"{share} written in {now - self.begun:.0f} s")
 
 
-def print_report(planned: SplitFiles | JoinedFiles, dry_run: bool, verbose: bool) -> None:
+def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
     """Print what was written, or what would be written: a line for each file and each part.
 
     If `dry_run`, also print a line for each tensor. If there are many files, print only their
     number and their size, unless `verbose`.
     """
     listed = verbose or dry_run or len(planned.targets) <= MOST_LINES
-    if isinstance(planned, SplitFiles):
-        notes = [f"warning: {warning}" for warning in planned.warnings]
-        lines = _split_lines(planned, dry_run, listed)
-    else:
-        notes, lines = [*planned.notes], _joined_lines(planned, dry_run, listed)
-    for note in notes:
+    for note in [*planned.notes, *[f"warning: {warning}" for warning in planned.warnings]]:
         say(note)
-    _print(lines)
+    lines = _joined_lines if planned.operator == "join" else _split_lines
+    _print(lines(planned, dry_run, listed))
 
 
 def _print(lines: Iterable[str]) -> None:
@@ -117,15 +110,19 @@ def _file_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
         yield f"{target}: {held}, {amount(file.part_nbytes(i))}"
 
 
-def _joined_lines(joined: JoinedFiles, dry_run: bool, listed: bool) -> Iterator[str]:
+def _joined_lines(joined: SplitFiles, dry_run: bool, listed: bool) -> Iterator[str]:
+    from splitjit._files.joined import JoinedFile  # here, because a split needs nothing of it
+
     for file in joined.files if listed else ():
+        (target,) = file.targets
         if not dry_run:
-            yield f"{file.target}: {amount(file.target.stat().st_size)}"
+            yield f"{target}: {amount(target.stat().st_size)}"
             continue
-        count = f"{number_of(len(file.tensors), 'tensor')}, " if file.whole[0].name else ""
-        nbytes = sum(tensor.nbytes for tensor in file.whole)
-        yield f"{file.target}: {count}{amount(nbytes)} of data"
-        for one, tensor in zip(file.tensors, file.whole, strict=True):
+        whole = file.part(0)
+        count = f"{number_of(len(whole), 'tensor')}, " if whole[0].name else ""
+        yield f"{target}: {count}{amount(file.part_nbytes(0))} of data"
+        assert isinstance(file.like, JoinedFile)
+        for one, tensor in zip(file.like.tensors, whole, strict=True):
             axis = one.plan.axis
             parts = number_of(one.plan.count, "part")
             how = "equal in all parts" if axis is None else f"axis {axis}, from {parts}"
@@ -133,7 +130,7 @@ def _joined_lines(joined: JoinedFiles, dry_run: bool, listed: bool) -> Iterator[
     yield from _last_lines(joined, listed, f"{amount(joined.nbytes)}, ")
 
 
-def _last_lines(planned: SplitFiles | JoinedFiles, listed: bool, nbytes: str = "") -> Iterator[str]:
+def _last_lines(planned: SplitFiles, listed: bool, nbytes: str = "") -> Iterator[str]:
     """Name the files that hold no tensors, or sum up all files."""
     if listed:
         yield from [f"{path}: {amount(len(content))}" for path, content in planned.indexes]

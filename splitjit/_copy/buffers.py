@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit._copy.addresses import address_of
-from splitjit._copy.builtins import keep_forever
+from splitjit._abi.addresses import address_of
+from splitjit._abi.builtins import keep_forever
+from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, MAPPED_FROM, SLOTS, SLOTS_AT
 from splitjit._copy.layout import ALIGNMENT, BlockLayout, block_layout
-from splitjit._kernels.table import BLOCKS_KEPT, BLOCKS_LIMIT, MAPPED_FROM, SLOTS, SLOTS_AT
 from splitjit._plan.arguments import integer
 from splitjit._plan.cache import PLANS
 from splitjit._plan.dtypes import as_dtype
@@ -30,9 +30,6 @@ from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, describe
 
 _DEFAULT_LIMIT = 1 << 28
-
-IS_MAPPED = sys.platform == "linux"
-"""Whether users' compiled code maps and keeps large blocks; elsewhere, Numba allocates them."""
 
 
 def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray], int]:

@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 
-from splitjit._copy.cores import cache_bytes
-from splitjit._kernels.table import LONG_RUN
+from splitjit._abi.kernels import LONG_RUN
+from splitjit._runtime.cores import cache_bytes
+from splitjit._runtime.threads import SHARED_FROM
 
 _RUN = 6e-9  # extra seconds that NumPy takes per run of contiguous bytes
 _ITEM = 1e-9  # the same per item of a strided source
 _BYTE = 2e-10  # the same per byte, if several threads share the copy
-_SHARED_FROM = 1 << 19
-
 _OBJECT_LOOP_FROM = 1 << 19
 
 _STREAM_FROM = 15 << 20
@@ -24,7 +23,7 @@ _IN_LARGE_CACHE = 2.4
 
 
 def forecast(x: np.ndarray, axis: int, count: int) -> float:
-    """Estimate how many seconds compiled code saves over NumPy, at least.
+    """Return a lower bound of the seconds that kernels save over NumPy.
 
     This finds arrays for which compiled code pays at their first split. For all others, see
     `splitjit._copy.recipe`.
@@ -35,7 +34,7 @@ def forecast(x: np.ndarray, axis: int, count: int) -> float:
         seconds = math.prod(x.shape[:-1]) * count * _RUN
     else:
         seconds = x.size * _ITEM
-    return seconds + x.nbytes * _BYTE if x.nbytes >= _SHARED_FROM else seconds
+    return seconds + x.nbytes * _BYTE if x.nbytes >= SHARED_FROM else seconds
 
 
 def suits_object_loop(nbytes: int) -> bool:

@@ -1,8 +1,7 @@
 """Lay out blocks of fresh parts, and the copies that kernels make.
 
-A copy is laid out in as few dims as the shape and the strides of both sides
-allow: axes are merged if both sides step through them evenly. `splitjit._kernels.table`
-describes the record that a kernel reads.
+A copy is laid out in as few dims as the strides of both sides allow (`splitjit._abi.merge`).
+`splitjit._abi.layout_record` describes the record that a kernel reads.
 """
 
 from __future__ import annotations
@@ -15,9 +14,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._copy.addresses import address_of
+from splitjit._abi import merge
+from splitjit._abi.addresses import address_of
+from splitjit._abi.kernels import COLLECTED, INTERLEAVED, LINE, TILE
+from splitjit._abi.layout_record import (
+    COUNT,
+    DIMS,
+    FIXED,
+    HEADER,
+    MAX_RANK,
+    NBYTES,
+    RUN,
+    RUNS,
+    SOURCE_OFFSET,
+    TARGET_OFFSET,
+)
+from splitjit._abi.merge import Dim
 from splitjit._copy.crossovers import stream_from
-from splitjit._kernels import table
 from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
 
@@ -106,7 +119,7 @@ def _count_stacked(plan: Plan) -> tuple[int, int]:
     size = plan.sizes[0]
     equal = sum(1 for _ in itertools.takewhile(size.__eq__, plan.sizes))
     stacked = equal == plan._count or equal >= _STACKED_FROM
-    if not stacked or len(plan.shape) == table.MAX_RANK:  # a stack has one more dim
+    if not stacked or len(plan.shape) == MAX_RANK:  # a stack has one more dim
         return 0, size
     return equal, size
 
@@ -127,12 +140,12 @@ class CopyLayout:
     Attributes
     ----------
     loop : str
-        The loop that copies. "copy" copies runs one after another. "transpose"
+        The loop that copies. "plain" copies runs one after another. "transpose"
         is for runs that are adjacent in a part but far apart in the source,
         where runs of another dim are nearer. "deinterleave" is for small items
         of the parts that are interleaved in the source.
     record : ndarray of int64
-        The layout record, see `splitjit._kernels.table`.
+        The layout record, see `splitjit._abi.layout_record`.
     address : int
         The address of the record, valid while this object exists.
     """
@@ -140,18 +153,18 @@ class CopyLayout:
     __slots__ = ("address", "loop", "record")
 
     def __init__(self, loop: str, record: np.ndarray) -> None:
-        self.loop, self.record, self.address = loop, record, address_of(record)
+        self.loop, self.record, self.address = loop, record, record.ctypes.data
 
     @property
     def source_strides(self) -> np.ndarray:
         """The source strides in bytes, a view of shape (dims,); outermost dim first."""
-        return self.record[table.HEADER : table.HEADER + self.record[table.DIMS]]
+        return self.record[HEADER : HEADER + self.record[DIMS]]
 
     @property
     def rows(self) -> np.ndarray:
         """The rows of the non-empty parts, a view of shape (n, 4 + 2 * dims)."""
-        dims = int(self.record[table.DIMS])
-        return self.record[table.HEADER + dims :].reshape(-1, table.row_words(dims))
+        rows = self.record[HEADER + int(self.record[DIMS]) :]
+        return rows.reshape(int(self.record[COUNT]), -1)
 
     def copy(self) -> CopyLayout:
         """Return an equal layout with its own record."""
@@ -160,16 +173,8 @@ class CopyLayout:
     def to(self, plan: Plan, addresses: Sequence[int]) -> CopyLayout:
         """Return the layout of the same copy to contiguous parts at given addresses."""
         layout = self.copy()
-        layout.rows[:, table.TARGET_OFFSET] = np.array(addresses, np.int64)[_sizes(plan) > 0]
+        layout.rows[:, TARGET_OFFSET] = np.array(addresses, np.int64)[_sizes(plan) > 0]
         return layout
-
-
-class _Dim(NamedTuple):
-    """A dim of a copy. Each array has one element per part."""
-
-    extents: np.ndarray
-    source_stride: int
-    target_strides: np.ndarray
 
 
 def fresh_layout(plan: Plan, strides: tuple[int, ...], itemsize: int) -> CopyLayout:
@@ -244,88 +249,71 @@ def _layout(
     )
     extents = [np.full_like(sizes, extent) for extent in plan.shape]
     extents[plan.axis] = sizes
-    items = np.full_like(sizes, itemsize)
-    run, dims = _merge(list(map(_Dim, extents, strides, target_strides)), items)
+    run, dims = _merged(list(map(Dim, extents, strides, target_strides)), itemsize)
     nbytes = math.prod(plan.shape) * itemsize
     loop = _loop(dims, run, source_offsets, nbytes)
     if loop == "transpose":
         dims = _with_lines_and_steps(dims, run)
     runs = np.prod([dim.extents for dim in dims], axis=0)
     columns = {
-        table.SOURCE_OFFSET: source_offsets,
-        table.TARGET_OFFSET: targets,
-        table.RUN: run,
-        table.NBYTES: run * runs,
+        SOURCE_OFFSET: source_offsets,
+        TARGET_OFFSET: targets,
+        RUN: run,
+        NBYTES: run * runs,
     }
-    rows = [columns[i] for i in range(table.FIXED)]
+    rows = [columns[i] for i in range(FIXED)]
     rows += [dim.extents for dim in dims]
     rows += [dim.target_strides for dim in dims]
     header = {
-        table.DIMS: len(dims),
-        table.COUNT: len(sizes),
-        table.RUNS: int(runs[0]) if np.all(runs == runs[0]) else 0,
+        DIMS: len(dims),
+        COUNT: len(sizes),
+        RUNS: int(runs[0]) if np.all(runs == runs[0]) else 0,
     }
-    words = [header[i] for i in range(table.HEADER)]
+    words = [header[i] for i in range(HEADER)]
     words += [dim.source_stride for dim in dims]
     return CopyLayout(loop, np.concatenate([words, np.stack(rows, axis=1).ravel()], dtype=np.int64))
 
 
-def _merge(dims: list[_Dim], run: np.ndarray) -> tuple[np.ndarray, list[_Dim]]:
-    """Merge dims that step evenly into one, and contiguous dims into `run`.
-
-    Return the run of each part and the remaining dims, at least one. The dims
-    are in the target's memory order, outermost dim first.
-    """
-    # Drop dims of extent 1: their strides do not matter.
-    dims = [dim for dim in dims if np.any(dim.extents != 1)]
-    # The sort is stable: it keeps the order of dims with equal strides, such as an axis of
-    # length 1 in a part and the dim before it.
-    dims.sort(key=lambda dim: abs(int(dim.target_strides[0])), reverse=True)
-    merged: list[_Dim] = []  # innermost first
-    for dim in reversed(dims):
-        if not merged:
-            if np.all((dim.source_stride == run) & (dim.target_strides == run)):
-                run = run * dim.extents
-                continue
-        else:
-            inner = merged[-1]
-            if np.all(
-                (dim.source_stride == inner.extents * inner.source_stride)
-                & (dim.target_strides == inner.extents * inner.target_strides)
-            ):
-                merged[-1] = inner._replace(extents=dim.extents * inner.extents)
-                continue
-        merged.append(dim)
-    if not merged:
-        merged.append(_Dim(np.ones_like(run), 0, np.zeros_like(run)))
-    return run, merged[::-1]
+def _merged(dims: list[Dim], itemsize: int) -> tuple[np.ndarray, list[Dim]]:
+    """Return the run of each part, and the merged dims, at least one, the outermost first."""
+    rank, items = len(dims), np.ones_like(dims[0].extents)
+    order, groups, inners = [0] * rank, [0] * rank, [0] * rank
+    merge.order_dims(rank, [int(dim.target_strides[0]) for dim in dims], order)
+    item = Dim(items, itemsize, items * itemsize)
+    count = merge.merge([*dims, item], rank, order, groups, inners)
+    extents = [items] * (count + 1)
+    for dim, group in zip(dims, groups, strict=True):
+        if group >= 0:
+            extents[group] = extents[group] * dim.extents
+    made = [dims[d]._replace(extents=n) for d, n in zip(inners, extents[1:], strict=False)]
+    return itemsize * extents[0], made[::-1] or [Dim(items, 0, 0 * items)]
 
 
-def _with_lines_and_steps(dims: list[_Dim], run: np.ndarray) -> list[_Dim]:
+def _with_lines_and_steps(dims: list[Dim], run: np.ndarray) -> list[Dim]:
     """Order dims for the transpose loop: lines are the last dim but one, steps the last dim."""
     if len(dims) == 1:  # single items: each part is one line
-        dims = [_Dim(np.ones_like(run), int(run[0]), np.zeros_like(run)), *dims]
+        dims = [Dim(np.ones_like(run), int(run[0]), np.zeros_like(run)), *dims]
     *outer, steps = dims
     lines = min(range(len(outer)), key=lambda d: abs(outer[d].source_stride))
     return [*outer[:lines], *outer[lines + 1 :], outer[lines], steps]
 
 
-def _loop(dims: list[_Dim], run: np.ndarray, source_offsets: np.ndarray, nbytes: int) -> str:
+def _loop(dims: list[Dim], run: np.ndarray, source_offsets: np.ndarray, nbytes: int) -> str:
     """Choose the loop for a layout."""
     *outer, inner = dims
     step = inner.source_stride
     if np.any(inner.target_strides != run):
-        return "copy"
+        return "plain"
     if outer:
         line = min(abs(dim.source_stride) for dim in outer)
-        pays = np.all(run < table.LINE) or (np.all(run == line) and line < _SHORT)
-        return "transpose" if 0 < line < abs(step) and pays else "copy"
+        pays = np.all(run < LINE) or (np.all(run == line) and line < _SHORT)
+        return "transpose" if 0 < line < abs(step) and pays else "plain"
     n, item = len(run), int(run[0])
     if np.all(run == item) and step == n * item and np.all(np.diff(source_offsets) == item):
-        if (n, item) in table.INTERLEAVED:
+        if (n, item) in INTERLEAVED:
             return "deinterleave"
         # Rows shorter than the vector of a transposed tile are copied faster part by part.
-        if item in (1, 2, 4, 8, 16) and n >= _MANY and n * item >= table.TILE:
-            is_collected = item in table.COLLECTED and n < _FEW_ITEMS
-            return "copy" if is_collected and nbytes >= stream_from(item) else "transpose"
-    return "copy"
+        if item in (1, 2, 4, 8, 16) and n >= _MANY and n * item >= TILE:
+            is_collected = item in COLLECTED and n < _FEW_ITEMS
+            return "plain" if is_collected and nbytes >= stream_from(item) else "transpose"
+    return "plain"

@@ -5,7 +5,7 @@ decision, and `explain` prints it. The plan keeps its recipes, so later calls ne
 
 ============  ===================================================================
 `slices`      NumPy copies
-`Compiled`    a compiled loop copies; builtin functions check and make the arrays
+`KernelCopy`  a compiled loop copies; builtin functions check and make the arrays
 ============  ===================================================================
 
 A recipe starts with NumPy, and adds up the time that this takes. Once NumPy has taken as long as
@@ -23,22 +23,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from splitjit._abi.addresses import address_of, offsets_of
 from splitjit._copy import slices
-from splitjit._copy.addresses import address_of, offsets_of
 from splitjit._copy.buffers import release_frames
-from splitjit._copy.compiled import Compiled
 from splitjit._copy.crossovers import forecast, suits_object_loop
+from splitjit._copy.kernel_copy import KernelCopy
 from splitjit._copy.layout import CopyLayout, strided_layout
-from splitjit._copy.loading import LOADER, never_compiles
 from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
 from splitjit._plan.arguments import check_views, most_parts, normalize_axis
 from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import Rule
 from splitjit._plan.sizes import sizes_of
+from splitjit._runtime.loading import LOADER, never_compiles
 from splitjit.errors import SplitError
 
-_SECONDS = 5e-5
+_SECONDS_TO_LAY_OUT = 5e-5
 """Seconds to lay out a copy and make its builtin functions."""
 
 _put = object.__setattr__  # plans are frozen
@@ -49,18 +49,18 @@ def run(
 ) -> list[np.ndarray]:
     """Split an array by a plan; see `splitjit.split` for `out` and `copy`.
 
-    If `is_mapped`, a page of the source may have to be read from a disk, so other Python threads
-    run meanwhile. The builtin functions for small arrays keep the GIL.
+    If `is_mapped`, `x` is a memory map. Reading it may wait for a disk, so the copy releases the
+    GIL, which the builtin functions for small arrays do not.
     """
-    compiled: Compiled | None = plan._compiled
-    if compiled is not None and copy is True and not is_mapped:
+    kernel_copy: KernelCopy | None = plan._kernel_copy
+    if kernel_copy is not None and copy is True and not is_mapped:
         if out is None:
-            parts = compiled.fresh(x)
+            parts = kernel_copy.fresh(x)
             if parts:
                 return parts
         elif type(out) is list or type(out) is tuple:
             given = list(out)
-            if compiled.into(x, given):
+            if kernel_copy.into(x, given):
                 return given
             out = given
     began = perf_counter()
@@ -72,10 +72,10 @@ def run(
     try:
         recipe = recipe_of(plan, x.dtype, x.strides)
         parts = recipe.decide(plan, x, out).carry_out(plan, x, is_mapped)
-        if recipe.compiled is None:
+        if recipe.kernel_copy is None:
             recipe.count(perf_counter() - began)
-        if recipe.compiled is not compiled:
-            _put(plan, "_compiled", recipe.compiled)
+        if recipe.kernel_copy is not kernel_copy:
+            _put(plan, "_kernel_copy", recipe.kernel_copy)
         return parts
     except BaseException as error:
         parts = []
@@ -91,7 +91,7 @@ def run_once(x: np.ndarray, axis: int, rule: Rule) -> list[np.ndarray] | None:
     x = x.view()  # as in `run`
     index = axis if 0 <= axis < x.ndim else normalize_axis(axis, x.shape)
     sizes = sizes_of(x.shape, index, rule, most_parts())
-    if forecast(x, index, len(sizes)) >= _SECONDS:
+    if forecast(x, index, len(sizes)) >= _SECONDS_TO_LAY_OUT:
         return None
     try:
         return slices.fresh(x, index, sizes)
@@ -148,7 +148,7 @@ class Decision(NamedTuple):
 
     Attributes
     ----------
-    compiled : Compiled or None
+    kernel_copy : KernelCopy or None
         The copy by compiled code; None if NumPy copies.
     targets : Targets or None
         The arrays to write; None for new parts.
@@ -156,20 +156,20 @@ class Decision(NamedTuple):
         The layout of the compiled copy to `targets`.
     """
 
-    compiled: Compiled | None
+    kernel_copy: KernelCopy | None
     targets: Targets | None = None
     layout: CopyLayout | None = None
 
     def carry_out(self, plan: Plan, x: np.ndarray, is_mapped: bool = False) -> list[np.ndarray]:
         """Split `x`; return new parts, or the arrays that the user gave."""
-        compiled, targets, layout = self
+        kernel_copy, targets, layout = self
         if targets is None:
             parts: list[np.ndarray] = []
-            if compiled is not None:
-                fresh = compiled.fresh_without_gil if is_mapped else compiled.fresh_checked
+            if kernel_copy is not None:
+                fresh = kernel_copy.fresh_without_gil if is_mapped else kernel_copy.fresh_checked
                 parts = fresh(x)
             return parts or slices.fresh(x, plan.axis, plan.sizes)
-        if compiled is None or layout is None or not compiled.copy(address_of(x), 0, layout):
+        if kernel_copy is None or layout is None or not kernel_copy.run(address_of(x), 0, layout):
             slices.into(x, plan.axis, plan.sizes, targets.parts)
         return targets.given
 
@@ -201,12 +201,12 @@ class Recipe:
 
     Attributes
     ----------
-    compiled : Compiled or None
+    kernel_copy : KernelCopy or None
         The copy by compiled code, once it pays and its kernels are loaded.
     """
 
     __slots__ = (
-        "_can_compile", "_candidate", "_gain", "_outputs", "_seconds", "_span", "compiled",
+        "_can_compile", "_candidate", "_gain", "_outputs", "_seconds", "_span", "kernel_copy",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
@@ -215,8 +215,8 @@ class Recipe:
         self._span = offsets_of(plan.shape, strides, dtype.itemsize)
         self._seconds = 0.0  # that NumPy has taken so far
         self._gain: float | None = None  # see `forecast`
-        self.compiled: Compiled | None = None
-        self._candidate: Compiled | None = None
+        self.kernel_copy: KernelCopy | None = None
+        self._candidate: KernelCopy | None = None
         self._outputs: dict[tuple[Any, ...], Outputs] = {}
 
     def decide(self, plan: Plan, x: np.ndarray, out: Any) -> Decision:
@@ -227,28 +227,28 @@ class Recipe:
 
     def decide_into(self, plan: Plan, x: np.ndarray, targets: Targets) -> Decision:
         """Decide how to copy `x` to checked arrays; refuse arrays that share memory."""
-        compiled = self.choose(plan, x)
+        kernel_copy = self.choose(plan, x)
         outputs = self._outputs_of(plan, x, targets)
         source = address_of(x)
         start, stop = self._span
         if outputs.meet(source + start, source + stop):
             check_source(x, targets.parts)
-        return Decision(compiled, targets, outputs.layout)
+        return Decision(kernel_copy, targets, outputs.layout)
 
-    def choose(self, plan: Plan, x: np.ndarray) -> Compiled | None:
+    def choose(self, plan: Plan, x: np.ndarray) -> KernelCopy | None:
         """Return the compiled copy, or None if NumPy copies; switch if that now pays."""
-        if self.compiled is not None or not self._can_compile:
-            return self.compiled
+        if self.kernel_copy is not None or not self._can_compile:
+            return self.kernel_copy
         if self._gain is None:
             self._gain = forecast(x, plan.axis, plan._count)
-        if self._seconds + self._gain < _SECONDS or not LOADER.pays(self._gain):
+        if self._seconds + self._gain < _SECONDS_TO_LAY_OUT or not LOADER.pays(self._gain):
             return None
         # Other threads may replace `self._candidate` meanwhile, so this one loads a local.
-        candidate = self._candidate or Compiled(plan, x.dtype, x.strides)
+        candidate = self._candidate or KernelCopy(plan, x.dtype, x.strides)
         self._candidate = candidate
         if not candidate.load(plan, x.dtype, x.strides):
             return None
-        self.compiled, self._candidate = candidate, None
+        self.kernel_copy, self._candidate = candidate, None
         return candidate
 
     def count(self, seconds: float) -> None:
@@ -269,12 +269,12 @@ class Recipe:
         """Refuse targets that share memory; they are checked only on first use."""
         key = targets.addresses if targets.strides is None else (targets.addresses, targets.strides)
         outputs = self._outputs.get(key)
-        compiled = self.compiled
-        if outputs is None or (outputs.layout is None and compiled is not None):
+        kernel_copy = self.kernel_copy
+        if outputs is None or (outputs.layout is None and kernel_copy is not None):
             layout = None
-            if compiled is not None and targets.strides is None:
-                layout = compiled.layout.to(plan, targets.addresses)
-            elif compiled is not None:
+            if kernel_copy is not None and targets.strides is None:
+                layout = kernel_copy.layout.to(plan, targets.addresses)
+            elif kernel_copy is not None:
                 layout = strided_layout(plan, x.strides, x.itemsize, targets.parts)
             outputs = Outputs(*check_apart(targets.parts), layout)
             keep(self._outputs, key, outputs, plan._count)

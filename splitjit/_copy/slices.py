@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splitjit._copy import objects
+from splitjit._abi.layout_record import MAX_RANK
 from splitjit._copy.crossovers import suits_object_loop
-from splitjit._kernels.table import MAX_RANK
 from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import indices_of
+from splitjit._runtime import object_loop
 
 _FEW_PARTS, _MANY_PARTS = 8, 1 << 15
 """The fewest and the most equal parts that are copied at once, as the items of one array."""
@@ -44,7 +44,7 @@ def into(x: np.ndarray, axis: int, sizes: Shape, parts: Sequence[np.ndarray]) ->
     """Copy `x` to given arrays without checking them."""
     dtype = x.dtype
     if dtype.hasobject:
-        if suits_object_loop(x.nbytes) and objects.assign(parts, views(x, axis, sizes)):
+        if suits_object_loop(x.nbytes) and object_loop.assign(parts, views(x, axis, sizes)):
             return
     elif dtype.names is not None and dtype.itemsize:
         x, parts = x.view(_bits(dtype)), [part.view(_bits(dtype)) for part in parts]

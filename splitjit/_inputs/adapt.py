@@ -21,7 +21,7 @@ import numpy as np
 from splitjit._inputs.arrays import as_array, is_dask_array, refuse_meaning
 from splitjit._inputs.input import Input, Masked
 from splitjit._inputs.owners import Array, is_array
-from splitjit._inputs.tensors import is_tensor, tensor_input
+from splitjit._inputs.torch.tensors import is_tensor, tensor_input
 from splitjit.errors import SplitTypeError, kind_of
 
 _LABELLED = {

@@ -1,41 +1,55 @@
-"""The compiled copy loops.
+"""The compiled copy loops, and what else runs as machine code.
 
-`_copy` lays out a copy, which then passes through these modules::
+`_runtime` loads these modules as object files, and imports only what compiles them (`build`,
+`processor`) and the two loops that Numba runs itself (`object_loop`, `numba_threads`). `_kernels`
+imports `_abi` and the rules of `_plan/rules.py`, and nothing else of the package. A loop never
+raises and never sees a Python object: Python code, `entry`, `tensors` or `overload` has checked all
+addresses, extents and strides.
 
-    _copy/threads.py     chooses how many helpers to ask, and how many chunks to make
+Every module uses `jit` of compiling.py, the intrinsics of intrinsics.py, and the tuples that
+records.py reads from memory; look at these three first. Then a copy, which `_copy` has laid out,
+passes from top to bottom::
+
+    _runtime/threads.py  chooses how many helpers to ask, and how many chunks to make
             │  Arguments: stream, target, source, layout
             ▼
     team.py              the caller and its helpers take chunks, and call a loop for each
+    launch.py            the call of a loop by its address
             │  task, tasks, arguments
             ▼
-    copy.py              runs of bytes, one after another
+    plain.py             runs of bytes, one after another
     stream.py            the same for large arrays, with stores that bypass the cache
     deinterleave.py      small items of the parts that are interleaved in the source
-    transpose.py         runs that are adjacent in a part but far apart in the source
-    overload_copy.py     all parts, for users' compiled code
-            │  target, source, run, count, steps
+    transpose.py         runs that are adjacent in a part but far apart in the source, piece by
+                         piece; bands.py cuts these pieces
+            │  evenly spaced runs, rows or pieces
             ▼
     rows.py              contiguous rows, with stores that bypass the cache
     tiles.py             pieces of transposed sources: tiles in registers, or item by item
     runs.py              evenly spaced runs: ordinary stores, or stores that bypass the cache
             │
             ▼
-    variants.py          the innermost loops, with a variant for each word size
-            │
-            ▼
+    variants.py          the innermost loops, with a variant for each word size; those of tiles and
+                         squares are in tile_variants.py
     llvm.py              LLVM loads and stores; intrinsics.py offers them to compiled functions
 
-The other modules: `entry.py` has the builtin functions that check and make arrays, and copy
-small ones with the loops above; `objects.py` gives it Python's C functions. `overload.py` computes
-sizes for users' compiled code, and makes parts. `outputs.py` finds outputs in a layout record that
-share memory, by the functions of `overlap.py`, which Python calls, too. `table.py` has
-what both sides share: the record that describes a copy, the names of the kernels, and sizes.
-`records.py` reads the record in compiled code. `build.py` lists the functions of each kernel,
-and `compiling.py` compiles them to an object file, for the processor that `target.py` names, if
-Numba is as `fit.py` expects. `blocks.py` keeps large blocks for users' compiled code. `tensors.py`
-checks torch tensors. `numba_threads.py` runs the loops on Numba's threads, if the user chooses
-them. `assign.py` has the loop over Python objects.
+What Python calls before a copy, or instead of one::
 
-A loop never raises and never sees a Python object: Python code has already checked all
-addresses, extents and strides. Importing this package imports nothing.
+    entry.py             check and make arrays, and copy small ones; c_api.py has Python's functions
+    tensors.py           the same for tensors of torch
+    apart.py             whether the outputs in a layout record share memory
+    object_loop.py       the loop over Python objects
+    numba_threads.py     the loops on Numba's threads, if the user chooses them
+
+What users' compiled code calls::
+
+    overload.py          sizes and checks of `split`, and its parts
+    overload_copy.py     lays out the copy, and shares it with the helpers
+    blocks.py            large blocks for parts, kept for reuse
+
+How all of this becomes object files::
+
+    build.py             the functions of each kernel
+    compiling.py         compiles them, for the processor that processor.py names
+    fit.py               whether the private parts of Numba are as expected
 """

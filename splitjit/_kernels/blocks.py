@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from numba import types
 
+from splitjit._abi.kernels import LINE
+from splitjit._abi.layout_record import WORD
+from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, SLOTS, SLOTS_AT
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import add_to, exchange, read_word, words_at
-from splitjit._kernels.table import BLOCKS_KEPT, BLOCKS_LIMIT, LINE, SLOTS, SLOTS_AT, WORD
 
 _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, _HUGE_PAGES = 0x3, 0x22, 14  # of Linux
 

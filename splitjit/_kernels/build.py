@@ -6,13 +6,13 @@ from numba import types
 
 from splitjit._kernels import blocks, entry, overload, team, tensors
 from splitjit._kernels.compiling import jit, object_code
-from splitjit._kernels.copy import copy
 from splitjit._kernels.deinterleave import deinterleave
+from splitjit._kernels.plain import plain
 from splitjit._kernels.stream import stream
 from splitjit._kernels.transpose import transpose
 
 _LOOP = types.void(types.intp, types.intp, types.intp)  # task, tasks, address of `Arguments`
-_LOOPS = (copy, stream, deinterleave, transpose)
+_LOOPS = (plain, stream, deinterleave, transpose)
 
 _FUNCTIONS = {
     **{loop.__name__: {loop.__name__: (_LOOP, jit(loop))} for loop in _LOOPS},
@@ -25,5 +25,5 @@ _FUNCTIONS = {
 
 
 def compile_kernel(name):
-    """Compile one kernel of `splitjit._kernels.table.KERNELS`; return its object file."""
+    """Compile one kernel of `splitjit._abi.kernels.KERNELS`; return its object file."""
     return object_code(_FUNCTIONS[name])

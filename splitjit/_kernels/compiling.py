@@ -3,7 +3,7 @@
 By default, Numba compiles each function that a kernel calls as its own library, with a Python
 wrapper and machine code that nobody calls, and optimizes it again in each caller. Here, a library
 only holds LLVM code. `object_code` links a kernel's libraries, then optimizes and assembles them
-once. The object exports C functions, which do not need Numba; see `splitjit._copy.loading`.
+once. The object exports C functions, which do not need Numba; see `splitjit._runtime.loading`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba.core.registry import CPUTarget, cpu_target
 from numba.core.runtime import rtsys
 
 from splitjit._kernels import fit
-from splitjit._kernels.target import processor
+from splitjit._kernels.processor import processor
 
 fit.check()
 

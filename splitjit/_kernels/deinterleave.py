@@ -9,13 +9,15 @@ items to the part, or to the staging buffer from which full lines are streamed::
     part b   b0 b1 b2 …
     part c   c0 c1 c2 …
 
-`splitjit._kernels.table.INTERLEAVED` lists the kinds: numbers of parts and item
+`splitjit._abi.kernels.INTERLEAVED` lists the kinds: numbers of parts and item
 sizes. The code for each kind and the switch between them are generated from that
 list. Other kinds are copied item by item.
 """
 
 from __future__ import annotations
 
+from splitjit._abi.kernels import INTERLEAVED, LINE, PAGE
+from splitjit._abi.layout_record import TARGET_OFFSET, WORD
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     copy_bytes,
@@ -29,7 +31,6 @@ from splitjit._kernels.intrinsics import (
 )
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import move_runs
-from splitjit._kernels.table import INTERLEAVED, LINE, PAGE, TARGET_OFFSET, WORD
 from splitjit._kernels.variants import deinterleave_lines
 
 _GROUP = 8  # lines of each part that are staged at a time

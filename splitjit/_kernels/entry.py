@@ -2,7 +2,7 @@
 
 Python calls these C functions with the global interpreter lock (GIL) held, so no other thread
 changes an object meanwhile. They read arrays and lists directly in memory;
-`splitjit._kernels.table` lists the fields. `record` is the function's ``self``: an array with the
+`splitjit._abi.structs` lists the fields. `record` is the function's ``self``: an array with the
 words of `Expected`, which keeps everything that they point to alive.
 """
 
@@ -12,10 +12,23 @@ from typing import Any, NamedTuple
 
 from numba import types
 
-from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import greatest, out_of_line, reserve, words_at
-from splitjit._kernels.launch import call_loop
-from splitjit._kernels.objects import (
+from splitjit._abi.calls import Arguments, Expected
+from splitjit._abi.kernels import LINE
+from splitjit._abi.layout_record import MAX_RANK, TARGET_OFFSET, WORD
+from splitjit._abi.structs import (
+    ARRAY_DATA,
+    ARRAY_DTYPE,
+    ARRAY_FLAGS,
+    ARRAY_RANK,
+    ARRAY_SHAPE,
+    ARRAY_STRIDES,
+    INT_MASK,
+    LIST_ITEMS,
+    LIST_LENGTH,
+    OBJECT_TYPE,
+)
+from splitjit._kernels.apart import are_apart
+from splitjit._kernels.c_api import (
     as_integer,
     decrement,
     increment,
@@ -25,33 +38,13 @@ from splitjit._kernels.objects import (
     set_base,
     set_item,
 )
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import out_of_line, reserve, words_at
+from splitjit._kernels.launch import call_loop
 from splitjit._kernels.records import expected_at, layout_at
-from splitjit._kernels.table import (
-    ARRAY_DATA,
-    ARRAY_DTYPE,
-    ARRAY_FLAGS,
-    ARRAY_RANK,
-    ARRAY_SHAPE,
-    ARRAY_STRIDES,
-    INT_MASK,
-    LINE,
-    LIST_ITEMS,
-    LIST_LENGTH,
-    MAX_RANK,
-    NBYTES,
-    OBJECT_TYPE,
-    TARGET_OFFSET,
-    WORD,
-    Arguments,
-    Expected,
-)
 
 _FIELDS = len(Expected._fields)
 _SHAPE = WORD * MAX_RANK  # bytes
-
-_MOST_COMPARED = 512
-"""Up to this many outputs are compared with all outputs before them. If there are more, they must
-be in address order."""
 
 
 class _Array(NamedTuple):
@@ -117,20 +110,18 @@ def _is_as(call, expected, source, dtype):
 
 @jit
 def _fit(call, expected, source, outputs, layout):
-    """Return whether the arrays of a list fit, and share no memory with each other or the source.
+    """Return whether the arrays of a list fit, and surely share no memory with each other or `x`.
 
     Write their addresses to the layout record at the address `layout`.
     """
     x = _array_at(source)
     shape, _, sizes = _extents_at(expected, call.rank)
-    start, stop = x.data + call.start, x.data + call.stop
     given = words_at(outputs)
     if given[LIST_LENGTH] != call.count:
         return False
     items = words_at(given[LIST_ITEMS])
     record = layout_at(layout)
     row = record.rows
-    highest = 0  # the end of the outputs so far
     for i in range(call.count):
         if words_at(items[i])[OBJECT_TYPE] != call.array_type:
             return False
@@ -144,21 +135,9 @@ def _fit(call, expected, source, outputs, layout):
                 return False
         if sizes[i] == 0:  # the layout has no row for it
             continue
-        words = words_at(row)
-        first, last = part.data, part.data + words[NBYTES]
-        if first < stop and start < last:
-            return False
-        if first < highest:
-            if call.count > _MOST_COMPARED:
-                return False
-            for earlier in range(record.rows, row, record.row):
-                other = words_at(earlier)
-                if first < other[TARGET_OFFSET] + other[NBYTES] and other[TARGET_OFFSET] < last:
-                    return False
-        highest = greatest(highest, last)
-        words[TARGET_OFFSET] = first
+        words_at(row)[TARGET_OFFSET] = part.data
         row += record.row
-    return True
+    return are_apart(record, x.data + call.start, x.data + call.stop, True)
 
 
 @jit

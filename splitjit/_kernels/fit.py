@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import importlib
 
-from splitjit._kernels import table
+from splitjit._abi.layout_record import WORD
+from splitjit._abi.structs import (
+    NUMBA_DATA,
+    NUMBA_ITEMS,
+    NUMBA_ITEMSIZE,
+    NUMBA_MEMORY,
+    NUMBA_PARENT,
+    NUMBA_SHAPE,
+)
 
 NAMES = (
     "numba.core.cgutils:alloca_once",
@@ -45,7 +53,7 @@ NAMES = (
 """Numba's private names that splitjit uses, as ``module:attribute.attribute``."""
 
 _ARRAY = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")
-"""The fields of Numba's C struct `arystruct_t`, in the order of `table.NUMBA_MEMORY` and others."""
+"""The fields of Numba's C struct `arystruct_t`, in the order of `NUMBA_MEMORY` and others."""
 
 
 def check() -> None:
@@ -69,15 +77,15 @@ def check() -> None:
 
 
 def _has_arrays() -> bool:
-    """Return whether arrays lie in memory as `table` says: five words, the shape, the strides."""
+    """Return whether arrays lie in memory as expected: five words, the shape, the strides."""
     from llvmlite import ir
     from numba import types
     from numba.core.datamodel import default_manager
 
-    rank, word = 3, ir.IntType(8 * table.WORD)
+    rank, word = 3, ir.IntType(8 * WORD)
     model = default_manager.lookup(types.Array(types.int32, rank, "A"))
-    words = [table.NUMBA_MEMORY, table.NUMBA_PARENT, table.NUMBA_ITEMS, table.NUMBA_ITEMSIZE]
-    words += [table.NUMBA_DATA, table.NUMBA_SHAPE, table.NUMBA_SHAPE + 1]
+    words = [NUMBA_MEMORY, NUMBA_PARENT, NUMBA_ITEMS, NUMBA_ITEMSIZE]
+    words += [NUMBA_DATA, NUMBA_SHAPE, NUMBA_SHAPE + 1]
     if model.field_count != len(_ARRAY) or [*map(model.get_field_position, _ARRAY)] != words:
         return False
     *pointers, shape, strides = model.get_value_type().elements

@@ -13,6 +13,8 @@ from numba.core import cgutils
 from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
+from splitjit._abi.kernels import LINE
+from splitjit._abi.layout_record import WORD
 from splitjit._kernels.llvm import (
     BYTE,
     INT32,
@@ -24,7 +26,6 @@ from splitjit._kernels.llvm import (
     shuffled,
     store,
 )
-from splitjit._kernels.table import LINE, WORD
 
 
 @intrinsic

@@ -8,6 +8,18 @@ from __future__ import annotations
 
 from numba import types
 
+from splitjit._abi.calls import CALL, FUNCTIONS_AT, OUTS_FAULT, RULE_FAULT
+from splitjit._abi.kernels import LINE
+from splitjit._abi.layout_record import HEADER, WORD, row_words
+from splitjit._abi.shared import MAPPED_FROM
+from splitjit._abi.structs import (
+    NUMBA_DATA,
+    NUMBA_ITEMS,
+    NUMBA_ITEMSIZE,
+    NUMBA_MEMORY,
+    NUMBA_PARENT,
+    NUMBA_SHAPE,
+)
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     allocate,
@@ -21,23 +33,6 @@ from splitjit._kernels.intrinsics import (
     words_at,
 )
 from splitjit._kernels.overload_copy import copy_parts, refuse
-from splitjit._kernels.table import (
-    CALL,
-    FUNCTIONS_AT,
-    HEADER,
-    LINE,
-    MAPPED_FROM,
-    NUMBA_DATA,
-    NUMBA_ITEMS,
-    NUMBA_ITEMSIZE,
-    NUMBA_MEMORY,
-    NUMBA_PARENT,
-    NUMBA_SHAPE,
-    OUTS_FAULT,
-    RULE_FAULT,
-    WORD,
-    row_words,
-)
 from splitjit._plan import rules
 
 _MOST = (1 << 63) - 1

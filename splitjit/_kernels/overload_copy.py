@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
-from splitjit._kernels.compiling import jit
+from typing import Any, NamedTuple
+
+from splitjit._abi import merge
+from splitjit._abi.calls import CALL, FUNCTIONS_AT, OUTS_FAULT
+from splitjit._abi.kernels import LONG_RUN
+from splitjit._abi.layout_record import (
+    COUNT,
+    DIMS,
+    FIXED,
+    HEADER,
+    MAX_RANK,
+    NBYTES,
+    RUN,
+    RUNS,
+    SOURCE_OFFSET,
+    TARGET_OFFSET,
+    WORD,
+    row_words,
+)
+from splitjit._abi.overlap import Strided
+from splitjit._abi.shared import ALLOWED, CHUNKS_PER_THREAD, SPACING
+from splitjit._abi.structs import NUMBA_DATA, NUMBA_ITEMS, NUMBA_ITEMSIZE, NUMBA_SHAPE
+from splitjit._kernels.apart import are_apart, end_of, find_shared, lowest
+from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.intrinsics import (
     call,
     greatest,
@@ -12,34 +35,7 @@ from splitjit._kernels.intrinsics import (
     reserve,
     words_at,
 )
-from splitjit._kernels.outputs import are_apart, end_of, find_shared, lowest
-from splitjit._kernels.overlap import Strided
 from splitjit._kernels.records import layout_at
-from splitjit._kernels.table import (
-    ALLOWED,
-    APART,
-    CALL,
-    CHUNKS_PER_THREAD,
-    COUNT,
-    DIMS,
-    FIXED,
-    FUNCTIONS_AT,
-    HEADER,
-    LONG_RUN,
-    MAX_RANK,
-    NBYTES,
-    NUMBA_DATA,
-    NUMBA_ITEMS,
-    NUMBA_ITEMSIZE,
-    NUMBA_SHAPE,
-    OUTS_FAULT,
-    RUN,
-    RUNS,
-    SOURCE_OFFSET,
-    TARGET_OFFSET,
-    WORD,
-    row_words,
-)
 
 _MOST = (1 << 63) - 1
 _DIMS = WORD * MAX_RANK
@@ -54,66 +50,79 @@ def refuse(words, fault, first, second, third):
     return fault
 
 
-@jit
-def _is_even(words, row, d, inner):
-    """Return whether dim `d` steps evenly over dim `inner`, in the source and in all parts.
+class _Arrays(NamedTuple):
+    """The source and the parts of a call, which are Numba arrays."""
 
-    Dim -1 stands for an item.
-    """
-    rank, itemsize = words[CALL.rank], words_at(words[CALL.x])[NUMBA_ITEMSIZE]
-    x, array = words_at(words[CALL.x]), words[CALL.parts]
-    sizes = words_at(words[CALL.memory])
-    for i in range(words[CALL.count]):
-        if sizes[i] == 0:
+    x: Any
+    rank: int
+    axis: int
+    count: int
+    sizes: Any
+    parts: int
+    row: int
+
+
+@jit
+def _arrays_of(words):
+    rank = words[CALL.rank]
+    row = WORD * (NUMBA_SHAPE + 2 * rank)
+    x, sizes = words_at(words[CALL.x]), words_at(words[CALL.memory])
+    return _Arrays(x, rank, words[CALL.axis], words[CALL.count], sizes, words[CALL.parts], row)
+
+
+@jit
+def _is_even(arrays, d, inner):
+    """Return whether dim `d` steps evenly over dim `inner`; -1 stands for an item."""
+    x, strides = arrays.x, NUMBA_SHAPE + arrays.rank
+    for i in range(arrays.count):
+        if arrays.sizes[i] == 0:
             continue
-        part = words_at(array + i * row)
-        extent = source_step = step = 1
-        if inner < 0:
-            source_step = step = itemsize
-        else:
+        part = words_at(arrays.parts + i * arrays.row)
+        extent = 1
+        source_step = step = x[NUMBA_ITEMSIZE]
+        if inner >= 0:
             extent = part[NUMBA_SHAPE + inner]
-            source_step = x[NUMBA_SHAPE + rank + inner]
-            step = part[NUMBA_SHAPE + rank + inner]
-        if part[NUMBA_SHAPE + rank + d] != extent * step:
-            return False
-        if x[NUMBA_SHAPE + rank + d] != extent * source_step:
+            source_step, step = x[strides + inner], part[strides + inner]
+        if part[strides + d] != extent * step or x[strides + d] != extent * source_step:
             return False
     return True
 
 
 @jit
-def _has_one_item(words, row, d):
+def _has_one_item(arrays, d):
     """Return whether dim `d` has extent 1 in all non-empty parts."""
-    if d != words[CALL.axis]:
-        return words_at(words[CALL.x])[NUMBA_SHAPE + d] == 1
-    sizes = words_at(words[CALL.memory])
-    for i in range(words[CALL.count]):  # noqa: SIM110 - a generator is slow in compiled code
-        if sizes[i] > 1:
+    if d != arrays.axis:
+        return arrays.x[NUMBA_SHAPE + d] == 1
+    for i in range(arrays.count):  # noqa: SIM110 - a generator is slow in compiled code
+        if arrays.sizes[i] > 1:
             return False
     return True
 
 
-@jit
-def _lay_out(words, record, row):
-    """Write the layout record, as `splitjit._copy.layout` does; return the shortest run.
+_compiled = jit_all(merge, is_even=_is_even, has_one_item=_has_one_item)
+_order_dims, _merge = _compiled["order_dims"], _compiled["merge"]
 
-    Dims that the source and all parts step through evenly are merged.
-    """
+
+@jit
+def _first_part(arrays):
+    """Return the address of the first part that is not empty."""
+    i = 0
+    while arrays.sizes[i] == 0:
+        i += 1
+    return arrays.parts + i * arrays.row
+
+
+@jit
+def _lay_out(words, record):
+    """Write the layout record, as `splitjit._copy.layout` does; return the shortest run."""
     out_of_line()
-    rank, x = words[CALL.rank], words_at(words[CALL.x])
-    groups = words_at(reserve(_DIMS, WORD))  # group of each dim: 0 in the run, -1 of one item
-    inners = words_at(reserve(_DIMS, WORD))  # the innermost dim of each group
-    dims = 0
-    inner = -1
-    for d in range(rank - 1, -1, -1):
-        groups[d] = -1
-        if _has_one_item(words, row, d):
-            continue
-        if not _is_even(words, row, d, inner):
-            inners[dims] = d
-            dims += 1
-        groups[d] = dims
-        inner = d
+    arrays = _arrays_of(words)
+    rank, x, row = arrays.rank, arrays.x, arrays.row
+    order = words_at(reserve(_DIMS, WORD))
+    groups = words_at(reserve(_DIMS, WORD))
+    inners = words_at(reserve(_DIMS, WORD))
+    _order_dims(rank, words_at(_first_part(arrays) + WORD * (NUMBA_SHAPE + rank)), order)
+    dims = _merge(arrays, rank, order, groups, inners)
     header = words_at(record)
     width = greatest(dims, 1)
     source_strides = words_at(record + WORD * HEADER)
@@ -163,7 +172,7 @@ def _check_apart(words, layout):
     extents, strides = words_at(shape), words_at(shape + WORD * rank)
     low = lowest(x[NUMBA_DATA], rank, extents, strides)
     source = Strided(low, x[NUMBA_ITEMSIZE], rank, extents, strides)
-    if are_apart(layout, low, end_of(source)):
+    if are_apart(layout, low, end_of(source), False):
         return 0
     i, j = find_shared(layout, source, words[CALL.memory] + WORD * words[CALL.count])
     if i < 0:
@@ -192,8 +201,7 @@ def copy_parts(words, functions, are_fresh):
     if x[NUMBA_ITEMS] == 0 or x[NUMBA_ITEMSIZE] == 0:
         return 0
     record = words[CALL.memory] + WORD * 4 * words[CALL.count]
-    row = WORD * (NUMBA_SHAPE + 2 * words[CALL.rank])
-    shortest = _lay_out(words, record, row)
+    shortest = _lay_out(words, record)
     fault = 0 if are_fresh else _check_apart(words, layout_at(record))
     if fault:
         return fault
@@ -206,11 +214,11 @@ def copy_parts(words, functions, are_fresh):
     )
     is_mapped = functions[FUNCTIONS_AT.blocks] != 0
     stream = 1 if is_large and (is_mapped or not are_fresh) else 0
-    loop = functions[FUNCTIONS_AT.stream] if stream else functions[FUNCTIONS_AT.copy]
+    loop = functions[FUNCTIONS_AT.stream] if stream else functions[FUNCTIONS_AT.plain]
     team = functions[FUNCTIONS_AT.team]
     helpers = 0
     if nbytes >= functions[FUNCTIONS_AT.shared_from]:
-        helpers = read_word(team + APART * ALLOWED)
+        helpers = read_word(team + SPACING * ALLOWED)
     chunks = least(nbytes // functions[FUNCTIONS_AT.chunk], CHUNKS_PER_THREAD * (helpers + 1))
     arguments = reserve(_ARGUMENTS, WORD)
     call_arguments = words_at(arguments)

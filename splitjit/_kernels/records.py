@@ -1,4 +1,4 @@
-"""Read the layout record in compiled code; see `splitjit._kernels.table` for its words."""
+"""Read the records of `splitjit._abi` in compiled code: layouts, arguments, and `Expected`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 from numba import types
 from numba.extending import intrinsic
 
-from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import words_at
-from splitjit._kernels.table import (
+from splitjit._abi.calls import Arguments, Expected, TensorFacts
+from splitjit._abi.layout_record import (
     COUNT,
     DIMS,
     FIXED,
@@ -20,10 +19,9 @@ from splitjit._kernels.table import (
     SOURCE_OFFSET,
     TARGET_OFFSET,
     WORD,
-    Arguments,
-    Expected,
-    TensorFacts,
 )
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import words_at
 
 
 class Layout(NamedTuple):
@@ -67,7 +65,7 @@ def arguments_at(typingctx, address):
 
 @intrinsic
 def expected_at(typingctx, address):
-    """Read what the builtins of a recipe expect of arrays."""
+    """Read what the builtin functions of a `KernelCopy` expect of arrays."""
     return _read(Expected)
 
 

@@ -18,6 +18,7 @@ that fill whole lines.
 
 from __future__ import annotations
 
+from splitjit._abi.kernels import COLLECTED, LINE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     copy_bytes,
@@ -30,7 +31,6 @@ from splitjit._kernels.intrinsics import (
 )
 from splitjit._kernels.records import part_at
 from splitjit._kernels.runs import move_runs
-from splitjit._kernels.table import COLLECTED, LINE
 from splitjit._kernels.variants import collect_runs
 
 _LEAST = 1 << 7  # longer runs are copied one row at a time

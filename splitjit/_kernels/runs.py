@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     copy_bytes,
@@ -28,7 +29,6 @@ from splitjit._kernels.intrinsics import (
     reserve,
     stream_line,
 )
-from splitjit._kernels.table import LINE, PAGE
 from splitjit._kernels.variants import copy_words
 
 STAGE = PAGE

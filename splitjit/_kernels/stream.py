@@ -1,15 +1,15 @@
-"""The loop for large arrays: the copy loop with stores that bypass the cache.
+"""The loop for large arrays: the plain loop with stores that bypass the cache.
 
-It cuts a copy as `splitjit._kernels.copy` does, but never within a cache line of a part: both
-sides of the cut would need ordinary stores. Contiguous rows with suitable runs are copied as
-`splitjit._kernels.rows` describes, other rows one block at a time.
+It cuts a copy as `splitjit._kernels.plain` does, but rows, too, only at cache lines of the parts:
+both sides of another cut would need ordinary stores. Contiguous rows with suitable runs are copied
+as `splitjit._kernels.rows` describes, other rows one block at a time.
 """
 
 from __future__ import annotations
 
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.copy import cut_at_line, runs_at, share_of
 from splitjit._kernels.intrinsics import fence, least
+from splitjit._kernels.plain import cut_at_line, runs_at, share_of
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.rows import stream_rows, suits_rows
 from splitjit._kernels.runs import (

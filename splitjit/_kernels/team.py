@@ -1,7 +1,7 @@
 """Copy with helpers: threads of our own that nobody waits for.
 
 A parallel region waits for all of its threads. If another program has the core of one of them,
-everybody waits for that program, 4 to 16 ms for a copy of 0.06. Here, the caller opens a job,
+everybody waits for that program, 4 to 16 ms for a copy of 0.06 ms. Here, the caller opens a job,
 wakes helpers, and copies chunk after chunk itself. Helpers that come in time take chunks, too.
 Whoever comes late finds the job closed::
 
@@ -32,6 +32,29 @@ import sys
 
 from numba import types
 
+from splitjit._abi.kernels import LINE
+from splitjit._abi.layout_record import WORD
+from splitjit._abi.shared import (
+    ACTIVE,
+    ARGUMENTS,
+    ASKED,
+    BUSY,
+    CHUNKS,
+    CORE,
+    GENERATION,
+    HELPED,
+    HELPERS,
+    LOOP,
+    MOST_HELPERS,
+    NUMBERED,
+    OPEN,
+    SERVE,
+    SPACING,
+    STARTED,
+    TAKEN,
+)
+from splitjit._abi.structs import INT_MASK
+from splitjit._kernels.c_api import as_integer, integer_object, release_gil, take_gil
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     add_to,
@@ -44,29 +67,6 @@ from splitjit._kernels.intrinsics import (
     words_at,
 )
 from splitjit._kernels.launch import call_loop_at
-from splitjit._kernels.objects import as_integer, integer_object, release_gil, take_gil
-from splitjit._kernels.table import (
-    ACTIVE,
-    APART,
-    ARGUMENTS,
-    ASKED,
-    BUSY,
-    CHUNKS,
-    CORE,
-    GENERATION,
-    HELPED,
-    HELPERS,
-    INT_MASK,
-    LINE,
-    LOOP,
-    MOST_HELPERS,
-    NUMBERED,
-    OPEN,
-    SERVE,
-    STARTED,
-    TAKEN,
-    WORD,
-)
 
 _SPIN = 1_000_000  # nanoseconds that a helper spins for the next job
 _GLANCE = 1_000  # the same on a core that somebody else wants
@@ -174,19 +174,19 @@ def _leave_core(core):
 
 @jit
 def _read(team, word):
-    return read_word(team + APART * word)
+    return read_word(team + SPACING * word)
 
 
 @jit
 def _write(team, word, value):
     """Write a word; return what it was before."""
-    return exchange(team + APART * word, value)
+    return exchange(team + SPACING * word, value)
 
 
 @jit
 def _add(team, word, value):
     """Add to a word; return what it was before."""
-    return add_to(team + APART * word, value)
+    return add_to(team + SPACING * word, value)
 
 
 @jit
@@ -245,7 +245,7 @@ def serve(team):
     """Help with every job; the code of a helper's thread, which never returns."""
     _ignore_signals()
     number = _add(team, NUMBERED, 1)
-    line = team + APART * (HELPERS + number)
+    line = team + SPACING * (HELPERS + number)
     lock = _new_lock()
     _acquire(lock, 1)
     words_at(line)[1] = lock
@@ -287,7 +287,7 @@ def _start_helpers(team, helpers):
 def _wake(team, helpers):
     """Wake the helpers that sleep."""
     for number in range(helpers):
-        line = team + APART * (HELPERS + number)
+        line = team + SPACING * (HELPERS + number)
         if read_word(line) and exchange(line, 0):
             _release(words_at(line)[1])
 

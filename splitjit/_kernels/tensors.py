@@ -10,13 +10,9 @@ from __future__ import annotations
 
 from numba import types
 
-from splitjit._kernels.compiling import jit
-from splitjit._kernels.entry import _SHAPE, _data_of, _extents_at, _is_expected, _place
-from splitjit._kernels.intrinsics import call, greatest, out_of_line, reserve, words_at
-from splitjit._kernels.launch import call_loop
-from splitjit._kernels.objects import decrement, integer_object, new_list, set_item
-from splitjit._kernels.records import expected_at, facts_at
-from splitjit._kernels.table import (
+from splitjit._abi.calls import TORCH_DTYPES, Arguments
+from splitjit._abi.layout_record import MAX_RANK, WORD
+from splitjit._abi.structs import (
     ARRAY_DATA,
     ARRAY_DTYPE,
     ARRAY_FLAGS,
@@ -27,13 +23,15 @@ from splitjit._kernels.table import (
     INT_MASK,
     LIST_ITEMS,
     LIST_LENGTH,
-    MAX_RANK,
     OBJECT_TYPE,
-    TORCH_DTYPES,
-    WORD,
     WRITEABLE,
-    Arguments,
 )
+from splitjit._kernels.c_api import decrement, integer_object, new_list, set_item
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.entry import _SHAPE, _data_of, _extents_at, _is_expected, _place
+from splitjit._kernels.intrinsics import call, greatest, out_of_line, reserve, words_at
+from splitjit._kernels.launch import call_loop
+from splitjit._kernels.records import expected_at, facts_at
 
 _HEADER = ARRAY_FLAGS + 1  # words of an ndarray; its strides follow here
 _LARGEST = WORD * (_HEADER + MAX_RANK)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from splitjit._abi.kernels import LINE, TILE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import least, out_of_line
-from splitjit._kernels.table import LINE, TILE
-from splitjit._kernels.variants import transpose_squares, transpose_tiles, write_words
+from splitjit._kernels.tile_variants import transpose_squares, transpose_tiles, write_words
 
 _NEAR = 1 << 15  # source bytes that stay in the L1 cache
 _TILES = 4  # tiles written to the same lines before other lines take their turn
@@ -53,7 +53,8 @@ def write_tiles(stream, table, offset, ahead, strip):
     # A block is read once for each tile that shares its lines, so it must stay in the L1 cache.
     is_near = abs(step) * tile * _TILES <= _NEAR
     block = (_TILES if is_near else 1) * tile
-    transpose_tiles(table, offset, ahead, strip.source, run, lines, done, step, block, stream)
+    whole = Strip(strip.source, run, lines, done, strip.line, step)
+    transpose_tiles(table, offset, ahead, whole, block, stream)
     return done
 
 
@@ -64,10 +65,9 @@ def write_items(table, offset, strip):
     Line k is written to the address in word k of the table, plus `offset`.
     """
     out_of_line()
-    run, lines, steps, line, step = strip.run, strip.lines, strip.steps, strip.line, strip.step
+    run, lines, steps, line = strip.run, strip.lines, strip.steps, strip.line
     side = TILE // run  # steps and lines of a square
     if side > 1 and TILE % run == 0 and line == run and lines >= side and steps >= side:
-        transpose_squares(table, offset, strip.source, run, lines, steps, step)
+        transpose_squares(table, offset, strip)
     else:
-        by_steps = steps < least(lines, _FEW_STEPS)
-        write_words(table, offset, strip.source, run, lines, steps, line, step, by_steps)
+        write_words(table, offset, strip, steps < least(lines, _FEW_STEPS))

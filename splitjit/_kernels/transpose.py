@@ -24,15 +24,15 @@ loop reads and writes whole cache lines on both sides:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from splitjit._abi.kernels import LINE, PAGE
+from splitjit._abi.layout_record import WORD
+from splitjit._kernels.bands import LONG, STRIP, band_at, line_of_strip, suits_tiles
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     allocate,
     fence,
     greatest,
     least,
-    out_of_line,
     prefetch,
     release,
     reserve,
@@ -40,63 +40,11 @@ from splitjit._kernels.intrinsics import (
 )
 from splitjit._kernels.records import arguments_at, layout_at, part_at
 from splitjit._kernels.runs import STAGE, move_runs, put_bytes, staging_buffer
-from splitjit._kernels.table import LINE, PAGE, TILE, WORD
-from splitjit._kernels.tiles import Strip, has_tiles, write_items, write_tiles
+from splitjit._kernels.tiles import Strip, write_items, write_tiles
 
 _ROOM = 1 << 15  # bytes of the buffer for a piece: a larger one would leave the L1 cache
 _SPARE = 2 * LINE  # after the piece, because the last line is moved as a whole
-_STRIP = 1 << 7  # source bytes of a strip per step
-_BROAD_STRIP = 1 << 10  # the same, if runs are a cache line or longer
-_TABLES = 2 * _STRIP * WORD  # the addresses of the lines of a strip, in the parts and in the buffer
-_LEAST = 4 * LINE  # minimum bytes per line of a piece
-_LONG = 2 * TILE  # longer runs are gathered; lines of shorter ones are written item by item
-_TILED = 4  # in the cache, tiles of larger items are no faster than single items …
-_CONFLICT = 1 << 9  # … unless steps are a multiple of this apart, and so share few cache sets
-
-
-class Band(NamedTuple):
-    """Neighbouring parts whose lines are adjacent in the source.
-
-    Attributes
-    ----------
-    first, end : int
-        The parts of the band are [first, end).
-    lines : int
-        Lines of all parts of the band together.
-    width : int
-        Lines of a strip; the last strip may have fewer.
-    batch : int
-        Steps of a batch; the first and the last batch may have fewer.
-    early : int
-        Steps by which the first batch is shorter, so that batches end where the parts' cache
-        lines end, if all lines start at the same offset within one.
-    again : int
-        If the offsets differ, a piece also gathers the last `again` steps of the piece before
-        it, and each line is written up to its last full cache line.
-    direct : bool
-        Whether pieces are written straight to the parts, without gathering in the buffer.
-    coincide : bool
-        Whether all lines start at the same offset within a cache line.
-    pieces : int
-        The number of strips, times batches, times indices into the outer dims.
-    """
-
-    first: int
-    end: int
-    lines: int
-    width: int
-    batch: int
-    early: int
-    again: int
-    direct: bool
-    coincide: bool
-    pieces: int
-
-
-@jit
-def _suits_tiles(run, step):
-    """Return whether tiles are faster than single items if stores do not bypass the cache."""
-    return run <= _TILED or step % _CONFLICT == 0
+_TABLES = 2 * STRIP * WORD  # the addresses of the lines of a strip, in the parts and in the buffer
 
 
 @jit
@@ -107,7 +55,7 @@ def _write_piece(stream, targets, offset, skew, ahead, strip):
     """
     run, lines, steps, step = strip.run, strip.lines, strip.steps, strip.step
     head = done = 0
-    if stream or _suits_tiles(run, step):
+    if stream or suits_tiles(run, step):
         head = least(skew // run, steps)
         rest = Strip(strip.source + head * step, run, lines, steps - head, strip.line, step)
         done = head + write_tiles(stream, targets, offset + head * run, ahead + head * step, rest)
@@ -158,86 +106,28 @@ def _outer_offset(index, dims, extents, strides):
 
 
 @jit
-def _end_of_band(layout, first):
-    """Return the end of the band that starts with part `first`."""
+def _find_targets(call, layout, band, targets, index, p, line, width):
+    """Write the addresses of `width` lines to a table, from line `line` of part `p` on.
+
+    Return the part and the line after them; the lines of a band follow each other in a circle.
+    """
     dims = layout.dims
-    part = part_at(layout, first)
-    for p in range(first + 1, layout.count):
-        end = part.source_offset + part.extents[dims - 2] * layout.source_strides[dims - 2]
-        after = part_at(layout, p)
-        if after.source_offset != end or after.run != part.run:
-            return p
-        for d in range(dims):
-            if d != dims - 2 and after.extents[d] != part.extents[d]:
-                return p
-        part = after
-    return layout.count
-
-
-@jit
-def _offset_from_line(call, layout, first, end):
-    """Return the offset within a cache line at which all lines of a band start, or -1."""
-    dims = layout.dims
-    offset = (call.target + part_at(layout, first).target_offset) % LINE
-    for p in range(first, end):
-        part = part_at(layout, p)
-        if (call.target + part.target_offset) % LINE != offset:
-            return -1
-        for d in range(dims - 1):
-            if part.extents[d] > 1 and part.target_strides[d] % LINE != 0:
-                return -1
-    return offset
-
-
-@jit
-def _band_at(call, layout, first, room):
-    """Return the band that starts with part `first`; a piece has at most `room` bytes."""
-    out_of_line()
-    dims = layout.dims
-    end = _end_of_band(layout, first)
-    part, last = part_at(layout, first), part_at(layout, end - 1)
-    lines = (last.source_offset - part.source_offset) // layout.source_strides[dims - 2]
-    lines += last.extents[dims - 2]
-    run, steps = part.run, part.extents[dims - 1]
-    offset = _offset_from_line(call, layout, first, end)
-    coincide = offset >= 0 and offset % run == 0 and LINE % run == 0
-    step = layout.source_strides[dims - 1]
-    tiled = has_tiles(run, layout.source_strides[dims - 2], lines)
-    if call.stream:
-        direct = coincide and tiled
-    else:
-        direct = run < _LONG
-        tiled = tiled and _suits_tiles(run, step)
-    early = offset // run if coincide and (direct or call.stream) else 0
-    again = -(-LINE // run) if call.stream and not coincide else 0
-    width = greatest((_STRIP if run < LINE else _BROAD_STRIP) // run, 1)
-    if direct and tiled:
-        width = least(_STRIP, lines)
-        batch = room // (width * run)
-    elif direct:  # the cache lines of all steps of a line must stay in the L1 cache
-        batch = room // 2 // least(abs(step), LINE)
-        width = least(greatest(room // (least(batch, steps) * run), width), least(_STRIP, lines))
-    else:
-        width = least(least(width, lines), room // _LEAST)
-        batch = room // (width * run) - again
-    if direct:
-        batch = greatest(batch - batch % (LINE // run), LINE // run)
-    elif batch > LINE:
-        batch -= batch % LINE
-    outer = part.nbytes // (run * steps * part.extents[dims - 2])
-    pieces = outer * -(-lines // width) * -(-(steps + early) // batch)
-    return Band(first, end, lines, width, batch, early, again, direct, coincide, pieces)
-
-
-@jit
-def _line_of_strip(layout, band, strip):
-    """Return the part, and the line of this part, at which a strip of a band starts."""
-    p, line = band.first, strip * band.width
     part = part_at(layout, p)
-    while line >= part.extents[layout.dims - 2]:
-        line -= part.extents[layout.dims - 2]
-        p += 1
-        part = part_at(layout, p)
+    k = 0
+    while k < width:
+        apart = part.target_strides[dims - 2]
+        target = call.target + part.target_offset + line * apart
+        target += _outer_offset(index, dims, part.extents, part.target_strides)
+        n = least(width - k, part.extents[dims - 2] - line)
+        for _ in range(n):
+            words_at(targets)[k] = target
+            target += apart
+            k += 1
+        line += n
+        if line == part.extents[dims - 2]:
+            p = p + 1 if p + 1 < band.end else band.first
+            line = 0
+            part = part_at(layout, p)
     return p, line
 
 
@@ -252,12 +142,11 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
     strips = -(-band.lines // band.width)
     batches = -(-(steps + band.early) // band.batch)
     pitch = (band.batch + band.again) * run
-    staged = targets + _STRIP * WORD
+    staged = targets + STRIP * WORD
     for k in range(band.width):
         words_at(staged)[k] = stage + k * pitch
     strip = first % strips
-    p, line = _line_of_strip(layout, band, strip)
-    part = part_at(layout, p)
+    p, line = line_of_strip(layout, band, strip)
     for piece in range(first, last):
         index = piece // strips // batches
         start = piece // strips % batches * band.batch - band.early
@@ -268,21 +157,7 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
         source = origin + strip * band.width * source_line + gathered * source_step
         source += _outer_offset(index, dims, part.extents, layout.source_strides)
         if strips > 1 or dims > 2 or piece == first:  # else the targets are the same
-            k = 0
-            while k < width:
-                apart = part.target_strides[dims - 2]
-                target = call.target + part.target_offset + line * apart
-                target += _outer_offset(index, dims, part.extents, part.target_strides)
-                n = least(width - k, part.extents[dims - 2] - line)
-                for _ in range(n):
-                    words_at(targets)[k] = target
-                    target += apart
-                    k += 1
-                line += n
-                if line == part.extents[dims - 2]:
-                    p = p + 1 if p + 1 < band.end else band.first
-                    line = 0
-                    part = part_at(layout, p)
+            p, line = _find_targets(call, layout, band, targets, index, p, line, width)
         ahead = source + width * source_line  # prefetch the next piece
         if strip + 1 == strips:
             ahead = source - strip * band.width * source_line + (end - gathered) * source_step
@@ -310,7 +185,7 @@ def _gathers(call, layout):
     longest = 0
     for p in range(layout.count):
         longest = greatest(longest, part_at(layout, p).run)
-    return longest >= _LONG
+    return longest >= LONG
 
 
 def transpose(task, tasks, arguments):
@@ -327,12 +202,12 @@ def transpose(task, tasks, arguments):
     targets = reserve(_TABLES, LINE)
     total = p = 0
     while p < layout.count:
-        band = _band_at(call, layout, p, room)
+        band = band_at(call, layout, p, room)
         total += band.pieces
         p = band.end
     start = p = 0
     while p < layout.count:
-        band = _band_at(call, layout, p, room)
+        band = band_at(call, layout, p, room)
         first = least(greatest(total * task // tasks - start, 0), band.pieces)
         last = least(greatest(total * (task + 1) // tasks - start, 0), band.pieces)
         if first < last:

@@ -2,8 +2,8 @@
 
 Numba calls `init` through the entry point ``numba_extensions`` before it compiles anything. The
 functions of this package apply the rules of `splitjit._plan.rules` to values that are known only
-when compiled code runs. They copy on the calling thread, because compiled code may already run in a
-parallel region.
+when compiled code runs, and share large copies with the helpers. Only Numba calls this package;
+users call `splitjit.split` in compiled code.
 
 A call must not change the meaning of the statements around it. So nothing here is inlined into the
 user's function: after inlining a call, Numba removes statements with unused values from the whole
@@ -19,8 +19,8 @@ functions.py   the table: the addresses of functions that are compiled only once
 
 def init() -> None:
     """Register the overloads with Numba, and the table of functions that they call."""
-    from splitjit._copy.loading import LOADER
     from splitjit._kernels import fit
+    from splitjit._runtime.loading import LOADER
 
     try:
         fit.check()

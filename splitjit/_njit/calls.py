@@ -12,7 +12,7 @@ from numba.core import cgutils
 from numba.cpython.listobj import ListInstance
 from numba.extending import intrinsic
 
-from splitjit._kernels.table import CALL, FUNCTIONS_AT
+from splitjit._abi.calls import CALL, FUNCTIONS_AT
 from splitjit._njit.functions import SYMBOL, Needed, fill_table, version
 from splitjit._njit.rules import CHANGED_FAULT, is_given, kind_of_rule
 from splitjit._plan import rules

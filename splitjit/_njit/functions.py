@@ -13,17 +13,19 @@ import hashlib
 
 import llvmlite.binding as llvm
 
-from splitjit._copy import object_files
-from splitjit._copy.buffers import COMPILED_BLOCKS, IS_MAPPED
+from splitjit._abi.calls import FUNCTIONS_AT, Functions
+from splitjit._abi.kernels import KERNELS, LONG_RUN
+from splitjit._abi.shared import KEEPS_BLOCKS
+from splitjit._copy.buffers import COMPILED_BLOCKS
 from splitjit._copy.crossovers import stream_from
-from splitjit._copy.loading import LOADER
-from splitjit._copy.threads import CHUNK, SHARED_FROM, TEAM
-from splitjit._kernels.table import FUNCTIONS_AT, KERNELS, LONG_RUN, Functions
 from splitjit._plan.arguments import most_parts
+from splitjit._runtime import kernel_files
+from splitjit._runtime.loading import LOADER
+from splitjit._runtime.threads import CHUNK, SHARED_FROM, TEAM
 
 SYMBOL = "splitjit_functions"
 
-_KERNELS = ("overload", "copy", "stream", "team")
+_KERNELS = ("overload", "plain", "stream", "team")
 
 TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
 
@@ -36,7 +38,7 @@ def register():
 @functools.cache
 def version():
     """Return a number that identifies the kernels."""
-    digest = hashlib.sha256(object_files.file_name("overload").encode()).digest()
+    digest = hashlib.sha256(kernel_files.file_name("overload").encode()).digest()
     return int.from_bytes(digest[:8], "little", signed=True)
 
 
@@ -47,12 +49,12 @@ def fill_table():
     kernels = {name: LOADER.load_here(name) for name in _KERNELS}
     TEAM.use(kernels["team"])
     blocks = dict.fromkeys(KERNELS["blocks"], 0)
-    if IS_MAPPED:
+    if KEEPS_BLOCKS:
         blocks = LOADER.load_here("blocks")
     table = Functions(
         version=version(),
         **kernels["overload"],
-        **kernels["copy"],
+        **kernels["plain"],
         **kernels["stream"],
         **blocks,
         blocks=COMPILED_BLOCKS.use(blocks),

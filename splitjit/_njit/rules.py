@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import types
 
-from splitjit._kernels.table import OUTS_FAULT, RULE_FAULT
+from splitjit._abi.calls import OUTS_FAULT, RULE_FAULT
 from splitjit._plan import rules
 from splitjit.errors import SplitError, SplitTypeError
 

@@ -53,19 +53,26 @@ class Parts:
     ----------
     _kept : dict
         Results for later calls: recipes, and layouts of blocks; see `keep`.
-    _compiled : object or None
+    _kernel_copy : object or None
         The compiled copy that was used last. A slot is read faster than a dict.
     _count : int
         The number of parts.
     """
 
     __slots__ = (
-        "_compiled", "_count", "_kept", "_offsets", "_output_shapes", "_slices",
-        "axis", "shape", "sizes",
+        "_count",
+        "_kept",
+        "_kernel_copy",
+        "_offsets",
+        "_output_shapes",
+        "_slices",
+        "axis",
+        "shape",
+        "sizes",
     )  # fmt: skip
 
     _kept: dict[Any, Any]
-    _compiled: Any
+    _kernel_copy: Any
     _count: int
     shape: tuple[int, ...]
     axis: int
@@ -108,7 +115,7 @@ class Parts:
     def _forget(self) -> None:
         """Drop all results."""
         self._kept.clear()
-        object.__setattr__(self, "_compiled", None)  # the dataclass is frozen
+        object.__setattr__(self, "_kernel_copy", None)  # the dataclass is frozen
 
 
 @dataclass(frozen=True, repr=False, eq=False)  # as `Parts` has them
@@ -139,7 +146,7 @@ class Plan(Parts):
         put(self, "sizes", sizes)
         put(self, "_count", len(sizes))
         put(self, "_kept", {})
-        put(self, "_compiled", None)
+        put(self, "_kernel_copy", None)
 
     @classmethod
     def _of_rule(cls, shape: Shape, axis: SupportsIndex, rule: Rule) -> Self:

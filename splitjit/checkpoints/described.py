@@ -6,36 +6,40 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit._files.formats.base import Tensor, TensorFile
+from splitjit._files.joined import JoinedFile
 from splitjit.checkpoints import index, record
-from splitjit.checkpoints.joining import JoinedFiles
 from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError
-from splitjit.files.formats.base import Tensor, TensorFile
-from splitjit.files.joining import JoinedFile
-from splitjit.files.plan import FilePlan, SplitFiles, TensorPlan
 
 
-def describe(planned: SplitFiles | JoinedFiles) -> dict[str, Any]:
+def describe(planned: SplitFiles) -> dict[str, Any]:
     """Describe a plan: what is read, what is written, and how each tensor is divided."""
+    joins = planned.operator == "join"
     whole: dict[str, Any] = {
-        "files": [_file(one) for one in planned.files],
+        "files": [(_joined if joins else _file)(one) for one in planned.files],
         "others": [str(path) for path, _ in (*planned.indexes, *planned.copies)],
         "nbytes": planned.nbytes,
     }
-    if isinstance(planned, JoinedFiles):
-        return {**whole, "notes": [*planned.notes]}
-    return {**whole, "share_split": planned.share_split, "warnings": [*planned.warnings]}
+    whole["notes"] = [*planned.notes]
+    if not joins:
+        whole |= {"share_split": planned.share_split, "warnings": [*planned.warnings]}
+    return whole
 
 
-def _file(file: FilePlan | JoinedFile) -> dict[str, Any]:
-    """Describe the parts of a file, or a joined file and how its tensors are put together."""
-    if isinstance(file, JoinedFile):
-        tensors = [
-            {**_divided(one.plan), "parts": [str(part.path) for part, _ in one.parts]}
-            for one in file.tensors
-        ]
-        nbytes = sum(tensor.nbytes for tensor in file.whole)
-        return {"path": str(file.target), "nbytes": nbytes, "tensors": tensors}
+def _joined(file: FilePlan) -> dict[str, Any]:
+    """Describe a joined file, and how its tensors are put together."""
+    assert isinstance(file.like, JoinedFile)
+    tensors = [
+        {**_divided(one.plan), "parts": [str(part.path) for part, _ in one.parts]}
+        for one in file.like.tensors
+    ]
+    return {"path": str(file.targets[0]), "nbytes": file.part_nbytes(0), "tensors": tensors}
+
+
+def _file(file: FilePlan) -> dict[str, Any]:
+    """Describe the parts of a file."""
     return {
         "paths": [str(path) for path in file.paths],
         "parts": [

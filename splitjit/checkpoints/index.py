@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splitjit._files import formats
+from splitjit._files.formats.base import Tensor, TensorFile
 from splitjit.errors import SplitError, shorten
-from splitjit.files import formats
-from splitjit.files.formats.base import Tensor, TensorFile
 
 SUFFIX = ".safetensors.index.json"
 """Suffix of index names."""

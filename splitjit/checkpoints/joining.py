@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+from splitjit._files.file_plan import SplitFiles
+from splitjit._files.formats.base import Metadata, TensorFile
+from splitjit._files.joined import JoinedFile, JoinedTensor, plan_joined
+from splitjit._files.parts import Chooser
+from splitjit._files.patterns import Choice
+from splitjit._files.places import check_places
 from splitjit.checkpoints import index, naming, record
 from splitjit.checkpoints.index import Checkpoint
 from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError, shorten
-from splitjit.files.formats.base import Metadata, TensorFile
-from splitjit.files.joining import JoinedFile, JoinedTensor, plan_joined
-from splitjit.files.patterns import Choice
-from splitjit.files.places import check_places
-from splitjit.files.splitting import Chooser
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedFiles:
-    """The planned join of parts.
-
-    Attributes
-    ----------
-    files : tuple of JoinedFile
-    indexes : tuple of (Path, bytes)
-        The index of the joined files, if there is one.
-    notes : tuple of str
-        What the user should know, for example that the parts were sorted.
-    copies : tuple of (Path, Path)
-        The copies of configurations and tokenizers, and their sources.
-    """
-
-    files: tuple[JoinedFile, ...]
-    indexes: tuple[tuple[Path, bytes], ...]
-    notes: tuple[str, ...] = ()
-    copies: tuple[tuple[Path, Path], ...] = ()
-
-    levels: ClassVar[int] = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the data to write, in bytes."""
-        return sum(tensor.nbytes for file in self.files for tensor in file.whole)
-
-    @property
-    def targets(self) -> tuple[Path, ...]:
-        """All files that the join writes."""
-        others = [path for path, _ in (*self.indexes, *self.copies)]
-        return (*[file.target for file in self.files], *others)
 
 
 def match_parts(
@@ -70,7 +36,6 @@ def match_parts(
     list of Checkpoint
         The parts in the order of their ranks.
     list of JoinedFile
-        The target of each file is its name.
     str or None
         The digest of the whole checkpoint, if the parts have records.
 
@@ -100,14 +65,14 @@ def match_parts(
             known = (own.tensors[name], own.rule) if own else None
             tensors.append(plan_joined(name, held, choice, known, bool(choose)))
         metadata = _metadata(like, tensors, records)
-        target = Path(own.file if own and own.file else like.path.name)
-        files.append(JoinedFile(like, metadata, target, tuple(tensors)))
+        called = Path(own.file).name if own and own.file else like.path.name
+        files.append(JoinedFile(like, metadata, called, tuple(tensors)))
     return parts, files, next(iter(records[0].values())).checkpoint if records else None
 
 
 def plan_whole(
     given: Sequence[Checkpoint], choose: Chooser | None, out: Path, copy_config: bool | None
-) -> JoinedFiles:
+) -> SplitFiles:
     """Plan the join of parts.
 
     Parameters
@@ -123,7 +88,7 @@ def plan_whole(
 
     Returns
     -------
-    JoinedFiles
+    SplitFiles
 
     Raises
     ------
@@ -132,23 +97,29 @@ def plan_whole(
     """
     parts, files, _ = match_parts(given, choose, "join")
     _check_out(parts[0], out)
-    for file in files:
-        file.target = out / file.target if parts[0].is_folder else out
-    notes = []
-    if parts != [*given]:
-        names = ", ".join([str(part.path) for part in parts[:4]]) + (", …" if parts[4:] else "")
-        notes.append(f"the parts are joined in the order of their ranks: {names}")
+    is_folder = parts[0].is_folder
+    plans = tuple([file.plan(out / file.path.name if is_folder else out) for file in files])
     content = _make_index(parts[0], files)
     indexes = [(out / parts[0].index_name, index.dump(content))] if content else []
     copies: list[tuple[Path, Path]] = []
-    if parts[0].is_folder if copy_config is None else copy_config:
+    if is_folder if copy_config is None else copy_config:
         folders = list(dict.fromkeys([part.folder for part in parts]))
-        target = out if parts[0].is_folder else out.parent
+        target = out if is_folder else out.parent
         copies = naming.companions("join", folders, [target])
-    joined = JoinedFiles(tuple(files), tuple(indexes), tuple(notes), tuple(copies))
+    joined = SplitFiles(
+        plans, tuple(indexes), (), tuple(copies), notes=notes_of(given, parts), operator="join"
+    )
     inputs = [file.path for part in parts for file in part.files]
     check_places("join", [([*inputs, *[path for _, path in copies]], joined.targets)])
     return joined
+
+
+def notes_of(given: Sequence[Checkpoint], parts: Sequence[Checkpoint]) -> tuple[str, ...]:
+    """Return what the user should know about the order of parts."""
+    if [*parts] == [*given]:
+        return ()
+    names = ", ".join([str(part.path) for part in parts[:4]]) + (", …" if parts[4:] else "")
+    return (f"the parts are joined in the order of their ranks: {names}",)
 
 
 def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoint:
@@ -257,10 +228,10 @@ def _check_out(part: Checkpoint, out: Path) -> None:
 
 def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any] | None:
     """Make the index of whole files. ``model.safetensors`` alone needs no index."""
-    names = [file.target.name for file in files]
+    names = [file.path.name for file in files]
     if not first.is_folder or names == ["model.safetensors"]:
         return None
     if files[0].suffix != ".safetensors":
         return None
     parts = [tensor for file in first.files for tensor in map(file.tensor, file.names)]
-    return index.make(first.index, parts, [(file.target.name, file.whole) for file in files])
+    return index.make(first.index, parts, [(file.path.name, file.whole) for file in files])

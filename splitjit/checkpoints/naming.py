@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from splitjit._files.formats.base import TensorFile
+from splitjit._files.places import StrPath
 from splitjit.checkpoints.index import Checkpoint
 from splitjit.errors import SplitError, shorten
-from splitjit.files.formats.base import TensorFile
-from splitjit.files.places import StrPath
 
 Namer = Callable[[Checkpoint, TensorFile, int], Path]
 """Returns the path of a part of a file."""

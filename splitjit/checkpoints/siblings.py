@@ -6,7 +6,7 @@ import collections
 import re
 from collections.abc import Mapping, Sequence
 
-from splitjit.files.plan import TensorPlan
+from splitjit._files.file_plan import TensorPlan
 
 _WEIGHTS = ("weight", "qweight", "weight_packed")
 """Suffixes of weights."""

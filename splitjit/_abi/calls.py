@@ -1,0 +1,239 @@
+"""The words that kernels get from Python and from users' compiled code.
+
+Each field of a tuple here is one machine integer. Compiled code reads the words in memory, one
+after another.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from splitjit._plan.rules import FAULTS
+
+
+class Arguments(NamedTuple):
+    """The arguments of a copy loop; each is one machine integer.
+
+    Attributes
+    ----------
+    stream : int
+        1 if stores of full cache lines bypass the cache, else 0.
+    target : int
+        The address that the target offsets of the layout record are relative to: the
+        start of a block, or 0 if they are addresses.
+    source : int
+        The address of the first element of the source.
+    layout : int
+        The address of the layout record.
+    """
+
+    stream: int
+    target: int
+    source: int
+    layout: int
+
+
+class Expected(NamedTuple):
+    """What the builtin functions of a `KernelCopy` expect of arrays; each field is an integer.
+
+    In memory, the source's shape and strides and the length of each part follow.
+
+    Attributes
+    ----------
+    array_type, list_type, dtype : int
+        Addresses of `numpy.ndarray`, of `list`, and of the dtype of all arrays.
+    flags : int
+        The array flags that outputs must have.
+    rank, axis, count : int
+        The rank of all arrays, the axis of the split, the number of parts.
+    start, stop : int
+        The byte range of the source, relative to its first element.
+    stream : int
+        See `Arguments.stream`.
+    loop : int
+        The address of the loop, or 0 if Python code copies.
+    fresh : int
+        The address of the layout record of fresh parts. Target offsets are relative to the
+        start of their block.
+    into : int
+        The address of a layout record to which `into` writes the outputs' addresses. No other
+        thread runs while a call uses it.
+    nbytes : int
+        The bytes of memory for fresh parts; for small ones, with room to align the block.
+    byte : int
+        The address of NumPy's uint8 dtype.
+    new_array, set_base : int
+        The addresses of NumPy's functions `PyArray_NewFromDescr` and `PyArray_SetBaseObject`.
+    """
+
+    array_type: int
+    list_type: int
+    dtype: int
+    flags: int
+    rank: int
+    axis: int
+    count: int  # type: ignore[assignment]  # not the method of tuples
+    start: int
+    stop: int
+    stream: int
+    loop: int
+    fresh: int
+    into: int
+    nbytes: int
+    byte: int
+    new_array: int
+    set_base: int
+
+
+class TensorFacts(NamedTuple):
+    """How compiled code reads torch tensors; each field is one machine integer.
+
+    `splitjit._inputs.torch.structs` finds and verifies them.
+
+    Attributes
+    ----------
+    tensor, parameter : int
+        The addresses of the classes ``torch.Tensor`` and ``torch.nn.Parameter``.
+    implementation : int
+        The word of a tensor that points to torch's own struct, ``TensorImpl``.
+    keys_at : int
+        The word of this struct that holds the dispatch keys: they say which of torch's mechanisms
+        take part in a call, such as devices, wrappers, lazy conjugation and quantization.
+    keys, inference_keys : int
+        The dispatch keys of tensors that are plain CPU memory.
+    requires_grad, rank, shape, strides, dtype, data, offset, storage : int
+        The addresses of functions of torch.
+    new_tensor, wrap, drop : int
+        The addresses of functions of torch that make a tensor, make a Python object of it, and
+        drop the first reference to it.
+    dtypes : int
+        The address of a table by torch's number of a dtype: the address of NumPy's dtype, or 0,
+        and its bytes.
+    """
+
+    tensor: int
+    parameter: int
+    implementation: int
+    keys_at: int
+    keys: int
+    inference_keys: int
+    requires_grad: int
+    rank: int
+    shape: int
+    strides: int
+    dtype: int
+    data: int
+    offset: int
+    storage: int
+    new_tensor: int
+    wrap: int
+    drop: int
+    dtypes: int
+
+
+TORCH_DTYPES = 128
+"""The rows of the table of dtypes."""
+
+
+class Call(NamedTuple):
+    """A call of `splitjit.split` in users' compiled code; each field is one machine integer.
+
+    Attributes
+    ----------
+    x : int
+        The address of the source, a Numba array.
+    rank, axis : int
+        The rank of all arrays, and the axis of the split.
+    rule : int
+        The kind of the rule: its index in `splitjit._plan.rules.PARAMETERS`.
+    values, number, step : int
+        The address of the first integer of the rule's value, the number of integers, and their
+        stride in bytes.
+    width : int
+        The bytes of each integer; negative if unsigned.
+    parts : int
+        The address of the parts: Numba arrays, one after another.
+    number_of_parts : int
+        The number of given parts.
+    new_memory, manage_memory, data_of : int
+        The addresses of Numba's functions that allocate memory, and that adopt given memory.
+    first, second, third : int
+        The answer: values for a fault's text.
+    count : int
+        The answer: the number of parts.
+    memory : int
+        The address of the functions' working memory, or 0.
+    """
+
+    x: int
+    rank: int
+    axis: int
+    rule: int
+    values: int
+    number: int
+    step: int
+    width: int
+    parts: int
+    number_of_parts: int
+    new_memory: int
+    manage_memory: int
+    data_of: int
+    first: int
+    second: int
+    third: int
+    count: int  # type: ignore[assignment]  # not the method of tuples
+    memory: int
+
+
+class Functions(NamedTuple):
+    """The table that users' compiled code calls through; each field is one machine integer.
+
+    Attributes
+    ----------
+    version : int
+        Identifies the code behind the addresses, and the fields of `Call`.
+    measure, parts, into : int
+        The addresses of the functions of `splitjit._kernels.overload`.
+    plain, stream : int
+        The addresses of loops.
+    share, team : int
+        The addresses of `splitjit._kernels.team.share` and of the team record.
+    shared_from, chunk : int
+        The bytes from which on a copy is shared with helpers, and the bytes of a chunk.
+    allocate, free_block, clear : int
+        The addresses of the functions of `splitjit._kernels.blocks`.
+    blocks : int
+        The address of the block record; 0 if the system cannot map blocks.
+    stream_short_runs, stream_long_runs : int
+        The sizes in bytes from which on stores bypass the cache.
+    most_parts : int
+        The most parts for which there is memory.
+    """
+
+    version: int
+    measure: int
+    parts: int
+    into: int
+    plain: int
+    stream: int
+    share: int
+    team: int
+    shared_from: int
+    chunk: int
+    allocate: int
+    free_block: int
+    clear: int
+    blocks: int
+    stream_short_runs: int
+    stream_long_runs: int
+    most_parts: int
+
+
+CALL, FUNCTIONS_AT = Call(*range(len(Call._fields))), Functions(*range(len(Functions._fields)))
+"""The index of each field."""
+
+
+RULE_FAULT = 1
+OUTS_FAULT = 1 + RULE_FAULT + max(max(texts) for texts in FAULTS.values())
+"""Faults in compiled code: 1 is a fault of the axis, 2 and up of the rule, 7 and up of the
+outputs."""

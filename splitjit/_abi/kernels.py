@@ -1,0 +1,60 @@
+"""The kernels by name, and the sizes for which they have code; in bytes."""
+
+from __future__ import annotations
+
+LINE = 64
+"""A cache line, and the widest vector. Shorter runs share their lines with other runs."""
+
+PAGE = 1 << 12
+"""A page. A store across a page boundary is about 100 times slower."""
+
+LONG_RUN = 1 << 9
+"""From this length on, ordinary stores of runs pay if a large cache can hold the array; see
+`splitjit._copy.crossovers.stream_from`."""
+
+TILE = 16
+"""Bytes of each step of a tile, which the transpose loop turns into cache lines."""
+
+BLOCK = 1 << 17
+"""Source bytes that stay in a core's L2 cache while each part takes its runs from them."""
+
+INTERLEAVED = tuple(
+    (parts, itemsize)
+    for parts in (2, 3, 4, 8)
+    for itemsize in (1, 2, 4)
+    if (parts, itemsize) != (8, 4)  # the transpose loop is faster
+)
+"""The numbers of parts and the item sizes for which the deinterleave loop has code."""
+
+COLLECTED = (4, 8, 12, 16, 24)
+"""The lengths of short runs that `splitjit._kernels.rows` has code for: 1 or 3 power-of-two
+words."""
+
+LOOPS = ("plain", "stream", "deinterleave", "transpose")
+"""The names of the loops. Each loop is compiled on its own, when a layout first needs it."""
+
+KERNELS = {
+    **{loop: (loop,) for loop in LOOPS},
+    "entry": ("into", "place", "fresh", "fresh_checked", "check", "parts"),
+    "team": ("run", "share", "serve"),
+    "tensors": ("number_of", "into", "fresh"),
+    "overload": ("measure", "parts", "into"),
+    "blocks": ("allocate", "free_block", "clear"),
+}
+"""The object files, and the C functions in each."""
+
+PYTHON_FUNCTIONS = (
+    "PyEval_RestoreThread",
+    "PyEval_SaveThread",
+    "PyList_New",
+    "PyList_SetItem",
+    "PyLong_AsSsize_t",
+    "PyLong_FromSsize_t",
+    "PyThread_acquire_lock",
+    "PyThread_allocate_lock",
+    "PyThread_release_lock",
+    "PyThread_start_new_thread",
+    "Py_DecRef",
+    "Py_IncRef",
+)
+"""The CPython functions that kernels call."""

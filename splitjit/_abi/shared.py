@@ -1,0 +1,39 @@
+"""Records that threads share: the team of helpers, and the blocks that compiled code keeps."""
+
+from __future__ import annotations
+
+import sys
+
+KEEPS_BLOCKS = sys.platform == "linux"
+"""Whether users' compiled code maps and keeps large blocks; elsewhere, Numba allocates them."""
+
+MAPPED_FROM = 1 << 19
+"""Blocks of at least this size are memory-mapped, and kept for reuse."""
+
+# The block record, for `splitjit._kernels.blocks`: the most bytes to keep, the bytes that are
+# kept, and a slot for each kept block.
+BLOCKS_LIMIT, BLOCKS_KEPT, SLOTS_AT = range(3)
+SLOTS = 32
+
+# The team record, which the caller of a copy shares with its helpers: one word every `SPACING`
+# bytes.
+#
+#     GENERATION  the number of the newest job      OPEN    1 while helpers may join the job
+#     TAKEN       chunks taken from the front, and  ACTIVE  helpers that may be in its memory
+#                 2**32 times those from the back   BUSY    1 while a caller has the helpers
+#     LOOP, CHUNKS, ARGUMENTS  the job              ASKED   how many helpers the job wants
+#     CORE        the caller's core                 HELPED  chunks that helpers have copied so far
+#     STARTED     helpers that have been started    NUMBERED  helpers that have taken a number
+#     SERVE       the address of a helper's code    ALLOWED  helpers for users' compiled code
+#     HELPERS …   a line for each helper: 1 while it sleeps, then the address of its lock
+
+(
+    GENERATION, OPEN, TAKEN, ACTIVE, BUSY, LOOP, CHUNKS, ARGUMENTS, ASKED, CORE, HELPED,
+    STARTED, NUMBERED, SERVE, ALLOWED, HELPERS,
+) = range(16)  # fmt: skip
+SPACING = 128
+"""Two cache lines, because processors fetch them in pairs."""
+CHUNKS_PER_THREAD = 32
+"""The most chunks for each thread; each chunk costs a loop over all parts."""
+MOST_HELPERS = 31
+"""Memory is at its limit with fewer threads on most machines."""

@@ -1,0 +1,119 @@
+"""Where arrays and lists keep their fields in memory, for compiled code that reads them.
+
+The fields of Numba's arrays are verified by `splitjit._kernels.fit`, all others here.
+
+The C structs of arrays and lists, and NumPy's table of C functions, are the same in all
+versions of CPython and NumPy that splitjit supports. This module verifies them once, at
+import. If something differs, no compiled code reads arrays.
+
+A later CPython may change its structs. Then even the check could read outside an object
+and crash, so nothing is read in untested versions. A later NumPy cannot change its struct
+or its table without changing the table's version, because extension modules compiled for
+NumPy 2 read both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from splitjit._abi.layout_record import WORD
+
+# Word offsets in Python lists and NumPy arrays on 64-bit CPython, from the C structs
+# `PyListObject` and `PyArrayObject_fields`. `_reads_arrays` verifies them.
+
+_OBJECT = object.__basicsize__ // WORD
+OBJECT_TYPE = _OBJECT - 1
+LIST_LENGTH, LIST_ITEMS = _OBJECT, _OBJECT + 1
+ARRAY_DATA, ARRAY_RANK, ARRAY_SHAPE, ARRAY_STRIDES, _, ARRAY_DTYPE, ARRAY_FLAGS = range(
+    _OBJECT, _OBJECT + 7
+)
+INT_MASK = (1 << 32) - 1
+"""The rank and the flags are C ints, which fill half a word."""
+
+C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # array flags
+
+# NumPy's table of C functions. Functions keep their index while the table's version, which the
+# first function returns, stays the same.
+API_VERSION, NEW_FROM_DESCR, SET_BASE_OBJECT = 0, 94, 282
+
+# Word offsets in Numba's arrays, from its C struct `arystruct_t`; the strides follow the shape.
+NUMBA_MEMORY, NUMBA_PARENT, NUMBA_ITEMS, NUMBA_ITEMSIZE, NUMBA_DATA, NUMBA_SHAPE = range(6)
+
+_VERSION = 0x02000000  # of NumPy 2's table
+_LAST_PYTHON = (3, 15)
+"""The latest version of CPython with which the tests have passed."""
+
+WORKS_WITH = (
+    f"splitjit works with CPython 3.11 to {_LAST_PYTHON[0]}.{_LAST_PYTHON[1]}, NumPy 2, and "
+    "Numba 0.61 to 0.68"
+)
+"""What the log says of versions that do not fit."""
+
+
+def _word(address: int, index: int) -> int:
+    return ctypes.c_ssize_t.from_address(address + WORD * index).value
+
+
+def _is_tested() -> bool:
+    """Return whether the tests have passed with this version of CPython."""
+    return sys.implementation.name == "cpython" and sys.version_info[:2] <= _LAST_PYTHON
+
+
+def _reads_arrays() -> bool:
+    """Return whether arrays and lists lie in memory as the compiled functions expect."""
+    is_gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)
+    if not _is_tested() or not is_gil_enabled() or _api() is None:
+        return False
+    if np.dtype(np.intp).itemsize != WORD:
+        return False
+    strided = np.zeros((4, 6), np.int8)[::2, 1:4].T
+    arrays: list[np.ndarray] = [np.zeros((2, 3)), strided, np.frombuffer(b"read-only", np.uint8)]
+    if _word(id(arrays), LIST_LENGTH) != len(arrays):
+        return False  # so the next line stays within the list
+    items = [_word(_word(id(arrays), LIST_ITEMS), i) for i in range(len(arrays))]
+    if items != list(map(id, arrays)):
+        return False
+    return all(_lies_as_expected(array) for array in arrays)
+
+
+def _lies_as_expected(array: np.ndarray) -> bool:
+    at, rank = id(array), array.ndim
+    shape, strides = _word(at, ARRAY_SHAPE), _word(at, ARRAY_STRIDES)
+    found = [_word(at, i) for i in (OBJECT_TYPE, ARRAY_DATA, ARRAY_DTYPE)]
+    ints = [_word(at, i) & INT_MASK for i in (ARRAY_RANK, ARRAY_FLAGS)]
+    if found != [id(np.ndarray), array.ctypes.data, id(array.dtype)]:
+        return False
+    if ints != [rank, array.flags.num] or strides != shape + WORD * rank:
+        return False  # so the next lines stay within the array
+    extents = tuple([_word(shape, d) for d in range(rank)])
+    return (
+        extents == array.shape and tuple([_word(strides, d) for d in range(rank)]) == array.strides
+    )
+
+
+def _api() -> Sequence[int] | None:
+    """Return the addresses of NumPy's C functions, or None if their version is unknown."""
+    if not _is_tested():
+        return None
+    try:
+        capsule = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API
+    except (ImportError, AttributeError):
+        return None
+    kind = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    address = kind(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
+    version = ctypes.PYFUNCTYPE(ctypes.c_uint)(_word(address, API_VERSION))
+    if version() != _VERSION:
+        return None  # so the next line stays within the table
+    return list((ctypes.c_ssize_t * (SET_BASE_OBJECT + 1)).from_address(address))
+
+
+READS_ARRAYS = _reads_arrays()
+"""Whether arrays and lists lie in memory as this module says."""
+
+API = _api()
+"""The addresses of NumPy's C functions, or None if they may not be called."""

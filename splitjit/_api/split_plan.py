@@ -1,0 +1,374 @@
+"""`SplitPlan` and `plan_split`: plans with public methods. Equal calls share one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, Unpack, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from splitjit._api.adapted import ByPlan
+from splitjit._api.binding import Binding, bind
+from splitjit._api.run import run_plan
+from splitjit._copy.buffers import empty_parts
+from splitjit._inputs.input import Request
+from splitjit._inputs.torch import tensors
+from splitjit._plan.arguments import (
+    AnyRules,
+    Cuts,
+    Indices,
+    Lengths,
+    Outputs,
+    Sections,
+    Shape,
+    Splits,
+    integer,
+    rule_of,
+    shape_of,
+)
+from splitjit._plan.cache import PLANS
+from splitjit._plan.plan import Plan
+from splitjit._plan.protocols import GiveExactlyOneRule, Lazy, Part, Scalar, SupportsSlices
+from splitjit._plan.rules import Rule
+
+if TYPE_CHECKING:
+    from splitjit._api.explanation import Explanation
+
+
+class SplitPlan(Plan):
+    """The plan of a split: where the parts of an axis start and how long they are.
+
+    :func:`plan_split` makes plans. A plan is frozen and hashable, and fits every
+    array of its shape, of any dtype. Call a plan on an array to split the array;
+    print a plan to draw it. Notebooks show the drawing. ``len(plan)`` is the number
+    of parts; iterating a plan gives the offset and the size of each part.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the arrays to split, rank 1 or more.
+    axis : int
+        The axis along which to split, in ``[-rank, rank - 1]``.
+    sizes : sequence of int
+        Length of each part along the axis. The lengths sum to ``shape[axis]``.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    axis : int
+        The axis, counted from the front.
+    sizes : tuple of int
+    offsets : tuple of int
+        Where each part starts along the axis, one entry per part.
+    output_shapes : tuple of tuple of int
+        Shape of each part.
+    slices : tuple of tuple of slice
+        The index of each part: ``x[plan.slices[i]]`` is a view of part i of `x`.
+
+    Raises
+    ------
+    SplitError
+        If the sizes do not fit the shape.
+    SplitTypeError
+        If a value is not an integer.
+
+    See Also
+    --------
+    plan_split : Make a plan.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> plan = splitjit.plan_split((2, 7), axis=1, num_outputs=3)
+    >>> plan
+    SplitPlan(shape=(2, 7), axis=1, sizes=(3, 3, 1), output_shapes=((2, 3), (2, 3), (2, 1)))
+    >>> print(plan)
+    shape=(2, 7), axis=1, parts=3
+    ┌───────────┬───────────┬───┐
+    │     3     │     3     │ 1 │
+    └───────────┴───────────┴───┘
+    0           3           6   7
+    >>> [part.shape for part in plan(np.zeros((2, 7)))]
+    [(2, 3), (2, 3), (2, 1)]
+    >>> list(plan)
+    [(0, 3), (3, 3), (6, 1)]
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[type[SplitPlan], tuple[Shape, int, Shape]]:
+        """Pickle only the arguments; the rest is derived from them."""
+        return SplitPlan, (self.shape, self.axis, self.sizes)
+
+    def __str__(self) -> str:
+        from splitjit._plan.drawing import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        """Return a drawing as SVG. Notebooks call this method."""
+        from splitjit._plan.drawing import svg
+
+        return svg(self)
+
+    @overload
+    def empty(self, dtype: type[Scalar] | np.dtype[Scalar]) -> list[NDArray[Scalar]]: ...
+    @overload
+    def empty(self, dtype: DTypeLike) -> list[NDArray[Any]]: ...
+    def empty(self, dtype: DTypeLike) -> list[np.ndarray]:
+        """Allocate uninitialized arrays for the parts, to be passed as ``out=``.
+
+        Parameters
+        ----------
+        dtype : dtype-like
+            The dtype of the parts.
+
+        Returns
+        -------
+        list of ndarray
+            New C-contiguous arrays, one per part. All share one allocation, and
+            each is aligned to 64 bytes. Arrays of objects are allocated one by one.
+
+        Raises
+        ------
+        SplitTypeError
+            If `dtype` is not a dtype, or its items are arrays.
+        SplitError
+            If NumPy cannot make arrays of such a shape.
+        MemoryError
+            If there is not enough memory.
+
+        Examples
+        --------
+        >>> import splitjit
+        >>> [part.shape for part in splitjit.plan_split((5, 2), 3).empty("float32")]
+        [(3, 2), (2, 2)]
+        """
+        if tensors.is_dtype(dtype):
+            return tensors.empty(self, dtype, empty_parts)
+        return empty_parts(self, dtype)
+
+    @overload
+    def __call__(self, x: Lazy, out: None = None, copy: bool = True) -> list[Lazy]: ...
+    @overload
+    def __call__(
+        self, x: SupportsSlices[Part], out: None = None, copy: bool = True
+    ) -> list[Part]: ...
+    @overload
+    def __call__(self, x: ArrayLike, out: None = None, copy: bool = True) -> list[NDArray[Any]]: ...
+    @overload
+    def __call__(
+        self,
+        x: ArrayLike | SupportsSlices[Any],
+        out: Sequence[SupportsSlices[Part]],
+        copy: Literal[True] = True,
+    ) -> list[Part]: ...
+    def __call__(self, x: Any, out: Sequence[Any] | None = None, copy: bool = True) -> list[Any]:
+        """Split an array of this plan's shape.
+
+        Parameters
+        ----------
+        x : array_like
+            The array to split, of shape ``plan.shape`` and any dtype.
+        out : sequence of ndarray, optional
+            The arrays to write the parts to, see :func:`splitjit.split`.
+        copy : bool, default True
+            False returns views of `x`, see :func:`splitjit.split`.
+
+        Returns
+        -------
+        list of ndarray
+            The parts: new arrays, or the arrays of `out`, or views of `x`.
+
+        Raises
+        ------
+        SplitError
+            If the shape of `x` is not the shape of the plan, or `out` does not fit.
+        """
+        return run_plan(self, x, out, copy)
+
+    def bind(self, out: Sequence[SupportsSlices[Part]]) -> Binding[Part]:
+        """Check outputs once, and return a function that splits arrays into them.
+
+        For inner loops that split array after array into the same outputs. A
+        call of the function checks only the array to split.
+
+        Parameters
+        ----------
+        out : sequence of ndarray
+            The arrays to write the parts to, see :func:`splitjit.split`.
+            ``plan.empty(dtype)`` makes such arrays.
+
+        Returns
+        -------
+        callable
+            ``into(x) -> out``. `x` has the shape of the plan, the dtype of the
+            arrays and any strides, and shares no element with the arrays. The
+            result is a list of the arrays of `out`. The function keeps them alive.
+
+        Raises
+        ------
+        SplitError, SplitTypeError
+            If `out` does not fit. The function raises them if `x` does not fit,
+            or if an array of `out` was resized in the meantime.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import splitjit
+        >>> plan = splitjit.plan_split((2, 6), num_splits=2, axis=1)
+        >>> into = plan.bind(plan.empty(np.float64))
+        >>> for step in range(2):
+        ...     left, right = into(np.full((2, 6), float(step)))
+        >>> right
+        array([[1., 1., 1.],
+               [1., 1., 1.]])
+        """
+        return bind(self, out)
+
+    def explain(self, x: Any, out: Sequence[Any] | None = None, copy: bool = True) -> Explanation:
+        """Say how this plan would split an array now: strategy, loop, threads, bytes, and why.
+
+        Parameters
+        ----------
+        x : array_like
+            The array to split, of shape ``plan.shape``. Nothing is copied.
+        out : sequence of ndarray, optional
+            The arrays to write the parts to, see :func:`splitjit.split`.
+        copy : bool, default True
+            False explains views.
+
+        Returns
+        -------
+        Explanation
+            Print it, or read its attributes, or call ``.as_dict()``.
+
+        Raises
+        ------
+        SplitError, SplitTypeError
+            If the plan would refuse to split with the same arguments.
+
+        See Also
+        --------
+        splitjit.explain : The same without a plan.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import splitjit
+        >>> plan = splitjit.plan_split((4, 6), num_splits=2)
+        >>> plan.explain(np.zeros((4, 6)), copy=False).strategy
+        'views'
+        """
+        from splitjit._api.explanation import explain_object
+
+        return explain_object(x, ByPlan(self), out, copy)
+
+
+Extents = Sequence[SupportsIndex]
+
+
+@overload
+def plan_split(shape: Extents, split: Lengths, axis: SupportsIndex = 0) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Outputs]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Splits]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Cuts]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Sections]) -> SplitPlan: ...
+@overload
+def plan_split(shape: GiveExactlyOneRule, **by: Unpack[AnyRules]) -> SplitPlan: ...
+def plan_split(
+    shape: Any,
+    split: Lengths | None = None,
+    axis: SupportsIndex = 0,
+    *,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
+) -> SplitPlan:
+    """Plan the split of an axis by exactly one rule.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape of the arrays to split, rank 1 or more.
+    split : sequence of int, 1-D integer array, int or 0-D integer array, optional
+        The length of each part, or one length for all parts; see `split`.
+    axis : int, default 0
+        The axis along which to split, in ``[-rank, rank - 1]``.
+    num_outputs, num_splits, indices, num_sections : optional
+        The other rules, see `split`. Exactly one rule is given.
+
+    Returns
+    -------
+    SplitPlan
+        Frozen and hashable. Plans are cached: equal calls share one plan.
+
+    Raises
+    ------
+    SplitError
+        If a value is out of range, the lengths do not sum to the axis length,
+        the indices descend, or not exactly one rule is given.
+    SplitTypeError
+        If a value is not an integer. bool and float are not integers here.
+    MemoryError
+        If the plan would not fit into half of the memory.
+
+    See Also
+    --------
+    split : Plan and split in one call.
+
+    Examples
+    --------
+    >>> import splitjit
+    >>> splitjit.plan_split((16, 2304), [768, 768, 768], axis=-1).offsets
+    (0, 768, 1536)
+    >>> splitjit.plan_split((7,), 3).sizes
+    (3, 3, 1)
+    >>> splitjit.plan_split((5,), num_outputs=4).sizes
+    (2, 2, 1, 0)
+    >>> splitjit.plan_split((6,), num_sections=4).sizes
+    (2, 2, 1, 1)
+    >>> splitjit.plan_split((6,), indices=[1, -2]).sizes
+    (1, 3, 2)
+    """
+    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    return cached_plan(shape_of(shape), axis, rule)
+
+
+SplitPlan.__module__ = "splitjit"  # so that pickles name the public path
+__test__ = {"SplitPlan": SplitPlan}  # doctest skips classes of other modules
+
+
+class ByRule(Request):
+    """A call to `split` with a rule."""
+
+    __slots__ = ("axis", "rule")
+
+    def __init__(self, axis: SupportsIndex, rule: Rule) -> None:
+        self.axis, self.rule = axis, rule
+
+    def plan_of(self, shape: Shape) -> SplitPlan:
+        """Return the plan for a shape, or refuse the shape."""
+        return cached_plan(shape, self.axis, self.rule)
+
+
+recent_plan, is_first = PLANS.recent.get, PLANS.is_first
+
+
+def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
+    """Plan the split of a shape of plain integers; equal calls share a plan."""
+    if type(axis) is not int:
+        axis = integer("axis", axis)
+    key = shape, axis, rule
+    plan: SplitPlan | None = recent_plan(key)
+    if plan is None and (plan := PLANS.find_older(key)) is None:
+        plan = SplitPlan._of_rule(shape, axis, rule)
+        PLANS.add(key, plan)
+    return plan

@@ -1,0 +1,74 @@
+"""Compile the kernels that later splits need, or load them from the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from splitjit._plan.dtypes import as_dtype
+from splitjit._runtime import cache_folder, kernel_files, threads
+from splitjit._runtime.loading import LOADER
+from splitjit._runtime.object_loop import assign_loop
+from splitjit.errors import SplitTypeError, describe
+
+_OLDER = (".nbi", ".nbc", ".sha256", ".lock")
+
+
+def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
+    """Compile the kernels for splits of given dtypes, or load them from the cache.
+
+    Without this call, the first splits do this work. After it, no split of these
+    dtypes compiles anything, whatever its shape and layout.
+
+    Parameters
+    ----------
+    dtypes : iterable of dtype-like, optional
+        The dtypes of later splits. By default, all dtypes.
+
+    Raises
+    ------
+    SplitTypeError
+        If `dtypes` is not iterable, or one of its items is not a dtype.
+
+    See Also
+    --------
+    numba.jit : Compiles the kernels.
+
+    Examples
+    --------
+    >>> import splitjit
+    >>> splitjit.warmup(["float32"])
+    """
+    if dtypes is None:
+        dtypes = [np.void, np.object_]
+    if isinstance(dtypes, str) or not isinstance(dtypes, Iterable):
+        raise SplitTypeError("warmup", describe(dtypes=dtypes), "must be an iterable of dtypes")
+    try:
+        kinds = [as_dtype(dtype) for dtype in dtypes]
+    except SplitTypeError as error:
+        raise error.named("warmup") from None
+    if any(dtype.hasobject for dtype in kinds):
+        assign_loop()
+    if not all(dtype.hasobject for dtype in kinds):
+        threads.load_all()
+        if LOADER.load("plain") is not None:  # else a fork may have left llvmlite half imported
+            kernel_files.remove(older=True)
+    _remove_older()
+
+
+def _remove_older() -> None:
+    """Remove files of earlier splitjit versions from Numba's cache folders."""
+    import hashlib
+
+    source = cache_folder.SOURCE
+    named = f"_kernels_{hashlib.sha1(source.encode()).hexdigest()}"
+    caches = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(cache_folder.user_cache(), "numba")
+    for folder in (os.path.join(source, "__pycache__"), os.path.join(caches, named)):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                if name.endswith(_OLDER):
+                    os.unlink(os.path.join(folder, name))

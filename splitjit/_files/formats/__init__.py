@@ -1,0 +1,81 @@
+"""The file formats: each is a subclass of `TensorFile` in its own module.
+
+To add a format, write its subclass of `TensorFile` and list the class in `FORMATS`.
+"""
+
+import stat
+from pathlib import Path
+
+from splitjit._files.formats.base import TensorFile, refusal
+from splitjit._files.formats.npy import Npy
+from splitjit._files.formats.npz import Npz
+from splitjit._files.formats.safetensors import Safetensors
+from splitjit.errors import SplitError
+
+_OF_OTHERS = {
+    **dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), "torch.load(path, weights_only=True)"),
+    ".gguf": "the gguf package",
+    ".h5": "h5py",
+    ".msgpack": "flax",
+    ".onnx": "onnx.load(path)",
+    ".tflite": "its own package",
+}
+"""Suffixes of files that hold tensors in other formats, and what reads them."""
+
+FORMATS: tuple[type[TensorFile], ...] = (Npy, Npz, Safetensors)
+
+
+def read(path: Path) -> TensorFile:
+    """Read the header of a file, in the format that its suffix names.
+
+    A file with an unknown suffix is read as a .npy file.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    TensorFile
+
+    Raises
+    ------
+    SplitError
+        If the file does not have this format or is truncated, or if the format
+        needs a package that is not installed.
+    OSError
+        If the file cannot be read.
+    """
+    kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix, Npy)
+    check_regular(path)
+    if path.suffix in _OF_OTHERS and not _is_npy(path):
+        rule = "only .npy, .npz and .safetensors files can be read: load the tensors with "
+        rule += f"{_OF_OTHERS[path.suffix]}, and save them with safetensors"
+        raise SplitError("files", str(path), rule)
+    try:
+        return kind(path)
+    except (MemoryError, SplitError):
+        raise
+    except Exception as error:  # a parser may raise anything on arbitrary bytes
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise refusal(path, kind.suffix, error) from error
+
+
+def _is_npy(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(6) == b"\x93NUMPY"
+
+
+def check_regular(path: Path) -> None:
+    """Check that a path is a regular file: reading a pipe would wait for a writer.
+
+    Raises
+    ------
+    OSError
+        If the file does not exist, or if it is not a regular file.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        raise OSError(f"{path} is {what}")

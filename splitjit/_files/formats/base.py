@@ -1,0 +1,381 @@
+"""The interface that all file formats share.
+
+A `TensorFile` is a file to split: the names and headers of its tensors, and a `Source`
+of the data of each tensor. A `FileWriter` is a file to write, one tensor after the
+other. Both go from the first byte to the last and hold only headers in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+
+from splitjit._files.disk import NewFile
+from splitjit._files.staging import Staged
+from splitjit._plan.arguments import Shape
+from splitjit.errors import SplitError
+
+TILE = 1 << 20
+"""Bytes in memory at a time. Tiles of 8 MB overflow the cache: two to four times as slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor as its file describes it.
+
+    Attributes
+    ----------
+    name : str
+        Empty if the format has no names.
+    shape : tuple of int
+    dtype : dtype or str
+        A name if the format is safetensors, since NumPy lacks some of its dtypes.
+    bits : int
+        Size of an element. Elements smaller than a byte are packed.
+    offset : int, default 0
+        Start of the data, in the file or in the member of an archive.
+    fortran_order : bool, default False
+        Whether the first axis is the contiguous one, instead of the last.
+    version : tuple of int, optional
+        Version of the .npy format, if the tensor has a .npy header.
+    position : int, default 0
+        Position in the header of the file, if the file has one header for all tensors.
+        Parts keep the order of the header, so a joined file has that of the original.
+    """
+
+    name: str
+    shape: Shape
+    dtype: np.dtype | str
+    bits: int
+    offset: int = 0
+    fortran_order: bool = False
+    version: tuple[int, int] | None = None
+    position: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the data in bytes."""
+        return math.prod(self.shape) * self.bits // 8
+
+
+class Run:
+    """Consecutive bytes of an open file, which are read only if the system cannot copy them.
+
+    Parameters
+    ----------
+    path : Path
+        The name of the file, for refusals.
+    file : file object
+        The open file. All of its runs share its position.
+    start, nbytes : int
+        The first byte in the file, and the number of bytes.
+    """
+
+    def __init__(self, path: Path, file: IO[bytes], start: int, nbytes: int) -> None:
+        self._path = path
+        self._file = file
+        self._start = start
+        self.nbytes = nbytes
+
+    def cut(self, nbytes: int) -> tuple[Run, Run]:
+        """Return the first bytes and the rest."""
+        nbytes = min(nbytes, self.nbytes)
+        first = Run(self._path, self._file, self._start, nbytes)
+        rest = self._start + nbytes, self.nbytes - nbytes
+        return first, Run(self._path, self._file, *rest)
+
+    def copy_to(self, file: NewFile) -> int:
+        """Let the system copy the bytes; return how many it copied before it gave up."""
+        return file.copy(self._file.fileno(), self._start, self.nbytes)
+
+    def read_into(self, room: memoryview) -> None:
+        """Read all bytes into a buffer of this size."""
+        self._file.seek(self._start)
+        fill(room, self._file, self._path)
+
+
+Metadata = Mapping[str, str] | None
+"""The metadata of a file; None if it has none."""
+
+Data = np.ndarray | Run
+"""The next bytes of a tensor: a contiguous array of any dtype, or a run of a file."""
+
+
+def arrays(data: Data) -> Iterator[np.ndarray]:
+    """Yield the next bytes of a tensor as arrays. The arrays of a run share one buffer."""
+    if not isinstance(data, Run):
+        yield data
+        return
+    buffer = np.empty(min(data.nbytes, TILE), np.uint8)
+    while data.nbytes:
+        first, data = data.cut(TILE)
+        first.read_into(buffer[: first.nbytes].data)
+        yield buffer[: first.nbytes]
+
+
+class Source:
+    """The bytes of a tensor, taken from first to last.
+
+    Parameters
+    ----------
+    pieces : iterator of Data
+        The bytes, piece by piece. An array is used up before the next piece is made.
+    """
+
+    def __init__(self, pieces: Iterator[Data]) -> None:
+        self._pieces = pieces
+        self._rest: Data = np.empty(0, np.uint8)
+
+    def next(self, nbytes: int) -> Data:
+        """Return at most `nbytes` of the next bytes, which may still have to be read."""
+        while not self._rest.nbytes:
+            piece = next(self._pieces)
+            self._rest = piece if isinstance(piece, Run) else piece.reshape(-1).view(np.uint8)
+        if isinstance(self._rest, Run):
+            first, self._rest = self._rest.cut(nbytes)
+            return first
+        array, self._rest = self._rest[:nbytes], self._rest[nbytes:]
+        return array
+
+    def take(self, buffer: np.ndarray) -> np.ndarray:
+        """Fill a buffer with the next bytes, and return it."""
+        room = buffer.data
+        while room:
+            data = self.next(len(room))
+            if isinstance(data, Run):
+                data.read_into(room[: data.nbytes])
+            else:
+                room[: data.nbytes] = data.data
+            room = room[data.nbytes :]
+        return buffer
+
+
+def fill(room: memoryview, stream: IO[bytes], path: Path) -> None:
+    """Read exactly enough bytes to fill a buffer.
+
+    Raises
+    ------
+    SplitError
+        If the stream ends early, or if its checksum or its compressed data are wrong.
+    """
+    try:
+        while room and (count := stream.readinto(room)):  # type: ignore[attr-defined]
+            room = room[count:]
+    except OSError:
+        raise
+    except Exception as error:  # zipfile and each decompressor raise their own classes
+        raise SplitError("split", str(path), f"damaged: {error}") from error
+    if room:
+        raise SplitError("split", str(path), f"truncated: {len(room)} bytes are missing")
+
+
+class FileWriter:
+    """A file to write, used as a context manager.
+
+    If the body of the ``with`` statement raises nothing, the file is complete
+    afterwards.
+
+    Parameters
+    ----------
+    file : Staged
+    """
+
+    def __init__(self, file: Staged) -> None:
+        self._file = file
+
+    def begin(self, tensor: Tensor) -> None:
+        """Begin the next tensor, whose data `write` then appends."""
+
+    def write(self, data: Data) -> None:
+        """Append the next bytes of the tensor."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.close()
+
+
+_SAMPLES, _SAMPLE = 512, 512
+"""Roughly how many samples `fingerprint` reads of a file, and the bytes of each."""
+
+_SMALL = 1 << 20
+"""The most bytes of a file whose fingerprint is a digest of all of them."""
+
+_LARGE = 1 << 18
+"""Bytes from which early writeback, or reserving space, pays."""
+
+
+class PlainWriter(FileWriter):
+    """A header, then the data of all tensors in order.
+
+    The header says where each tensor starts. The file is open only during calls of `write`: there
+    may be more parts than a process may have open files.
+
+    Parameters
+    ----------
+    file : Staged
+    header : bytes
+    nbytes : int
+        Size of the data that follow.
+    """
+
+    def __init__(self, file: Staged, header: bytes, nbytes: int) -> None:
+        super().__init__(file)
+        with file.open() as opened:
+            opened.write(header)
+        self._end = len(header)
+        if nbytes >= _LARGE:
+            with file.append(self._end) as raw:
+                raw.allocate(self._end + nbytes)
+
+    def write(self, data: Data) -> None:
+        """Append the next bytes of the tensor. The system copies a run if it can."""
+        with self._file.append(self._end) as opened:
+            rest = data.cut(data.copy_to(opened))[1] if isinstance(data, Run) else data
+            for array in arrays(rest):
+                opened.write_all(array.reshape(-1).view(np.uint8).data)
+            if data.nbytes >= _LARGE:
+                opened.flush_early(self._end, data.nbytes)
+        self._end += data.nbytes
+
+
+class TensorFile(ABC):
+    """A file of tensors. It is open only while its header or its data are read.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    path : Path
+    suffix : str
+        Suffix of the names of files in this format.
+    names : tuple of str
+        Names of the tensors, in the order in which parts hold them.
+    data_order : tuple of str
+        Names of the tensors, in the order of their data.
+    metadata : dict of str to str or None
+        The metadata, if the format has metadata.
+    status : stat_result
+        The status of the file when its header was read.
+    compressed : bool
+        Whether the size of parts is unknown until they are written.
+    inputs : tuple of TensorFile
+        The files that are read. A file that exists only as parts has several.
+    """
+
+    suffix: str
+    names: tuple[str, ...]
+    data_order: tuple[str, ...]
+    compressed = False
+    metadata: Metadata = None
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.status = os.stat(path)
+        self._fingerprint: str | None = None
+        self.inputs: tuple[TensorFile, ...] = (self,)
+
+    @property
+    def inode(self) -> tuple[int, int]:
+        """The device and the inode of the file, which all names of the file share."""
+        return self.status.st_dev, self.status.st_ino
+
+    def _check_unchanged(self, file: IO[bytes]) -> None:
+        """Check that an open file was not replaced or written to since its header was read.
+
+        If only its ctime has changed, the contents may be the same: a `chmod`, or a backup that
+        makes hard links, changes it, too. Then the fingerprint decides.
+        """
+        now, known = os.fstat(file.fileno()), self.status
+        same = os.path.samestat(now, os.stat(self.path)) and _identity(now) == _identity(known)
+        if same and now.st_ctime_ns != known.st_ctime_ns:
+            same = self._sample(file) == self._fingerprint
+        if not same:
+            raise SplitError("files", str(self.path), "must not change while it is read")
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Open the file, and check before and after that it is the file that was described."""
+        with open(self.path, "rb", buffering=0) as file:
+            self._check_unchanged(file)
+            yield file
+            self._check_unchanged(file)
+
+    def fingerprint(self) -> str:
+        """Return a digest of the header, and of samples of the data of each tensor.
+
+        The digest of a file of at most `_SMALL` bytes is one of all bytes.
+        """
+        if self._fingerprint is None:
+            with self.opened() as file:
+                self._fingerprint = self._sample(file)
+        return self._fingerprint
+
+    def _extents(self) -> list[tuple[int, int]]:
+        """Return where the data of each tensor start in the file, and their bytes."""
+        return [(one.offset, one.nbytes) for one in map(self.tensor, self.names)]
+
+    def _sample(self, file: IO[bytes]) -> str:
+        size, extents = self.status.st_size, sorted(self._extents())
+        spots = [(0, size)]
+        if size > _SMALL and extents:
+            end = max([start + nbytes for start, nbytes in extents])
+            spots = [(0, extents[0][0]), (end, min(size - end, _SMALL))]
+            count = max(2, min(64, _SAMPLES // len(extents)))
+            for start, nbytes in extents:
+                last = max(0, nbytes - _SAMPLE)
+                starts = {start + last * i // (count - 1) for i in range(count)}
+                spots += [(one, min(_SAMPLE, nbytes)) for one in sorted(starts)]
+        import hashlib  # takes 3 ms
+
+        digest = hashlib.sha256()
+        for start, nbytes in spots:
+            file.seek(start)
+            digest.update(file.read(nbytes))
+        return digest.hexdigest()
+
+    @abstractmethod
+    def tensor(self, name: str) -> Tensor:
+        """Return the description of a tensor."""
+
+    def verbatim(self, name: str) -> Tensor:
+        """Return a description for copying the bytes of this name unchanged."""
+        return self.tensor(name)
+
+    def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
+        """Open the file, and yield the data of each tensor."""
+        with self.opened() as file:
+            for tensor in tensors:
+                yield Source(iter([Run(self.path, file, tensor.offset, tensor.nbytes)]))
+
+    @abstractmethod
+    def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
+        """Create a file of this format for these tensors, in this order.
+
+        Formats without metadata ignore it.
+        """
+
+
+def refusal(path: Path, suffix: str, error: Exception) -> SplitError:
+    """Return the refusal of a file that is not of the format that `suffix` names."""
+    return SplitError("files", str(path), f"not a {suffix} file that can be read: {error}")
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes if a file is replaced or written to."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

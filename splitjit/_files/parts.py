@@ -1,0 +1,176 @@
+"""Split files: plan the parts of each tensor, and write the parts of one file."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from splitjit._api.split_plan import cached_plan
+from splitjit._files.file_plan import FilePlan, TensorPlan
+from splitjit._files.formats.base import Tensor, TensorFile
+from splitjit._files.patterns import Choice
+from splitjit._files.staging import Staged
+from splitjit._files.tiles import Readers, divide
+from splitjit._plan.rules import CHUNK, INDICES, LENGTHS, Rule
+from splitjit.errors import SplitError
+
+Chooser = Callable[[str, TensorFile], Choice | None]
+"""Returns how to split a named tensor of a file, or None if the tensor is not split."""
+
+Progress = Callable[[int, int], object]
+"""Called with the number of bytes written so far, and the total."""
+
+Count = Callable[[int], object]
+"""Called with the number of bytes written since the last call."""
+
+
+def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) -> TensorPlan:
+    """Plan the parts of one tensor.
+
+    Raises
+    ------
+    SplitError
+        If the choice or the rule does not fit the shape, or if a head would be cut.
+    """
+    if choice.lengths is not None:
+        rule = (LENGTHS, choice.lengths)
+    if choice.head and choice.sections is None:
+        choice = replace(choice, sections=(tensor.shape[choice.axis],))
+    if choice.sections is None:
+        plan = cached_plan(tensor.shape, choice.axis, rule)
+        return TensorPlan(tensor, file, plan.axis, (plan.sizes,), 1, choice)
+    whole = cached_plan(tensor.shape, choice.axis, (LENGTHS, choice.sections))
+    before, after = tensor.shape[: whole.axis], tensor.shape[whole.axis + 1 :]
+    sections = []
+    for length in whole.sizes:
+        own = _rule_for_heads(length, choice, rule) if choice.head else rule
+        sizes = cached_plan((*before, length, *after), whole.axis, own).sizes
+        if choice.head and any(size % choice.head for size in sizes):
+            rest = f"must be multiples of the {_length(choice)}"
+            raise SplitError("split", f"parts of lengths {list(sizes)}", rest)
+        sections.append(sizes)
+    copies = _copies(choice, [len(sizes) for sizes in sections], rule)
+    return TensorPlan(tensor, file, whole.axis, tuple(sections), copies, choice)
+
+
+def num_parts(rule: Rule) -> int | None:
+    """Return how many parts a rule makes, or None if this depends on the axis length.
+
+    Examples
+    --------
+    >>> num_parts(("num_splits", 3)), num_parts(("indices", (1, 4))), num_parts(("chunk", 4))
+    (3, 3, None)
+    """
+    kind, value = rule
+    if isinstance(value, tuple):
+        return len(value) + (kind == INDICES)
+    return None if kind == CHUNK else value
+
+
+def _rule_for_heads(length: int, choice: Choice, rule: Rule) -> Rule:
+    """Return the rule for a section of heads, with fewer pieces if parts share heads."""
+    assert choice.head
+    kind, parts = rule
+    if length % choice.head:
+        rest = f"must be a multiple of the {_length(choice)}"
+        raise SplitError("split", f"section of length {length}", rest)
+    if isinstance(parts, tuple) or kind == CHUNK or parts < 1:
+        return rule
+    heads = length // choice.head
+    if heads % parts == 0:
+        return rule
+    if choice.shared and heads and parts % heads == 0:
+        return kind, heads
+    what = choice.block or f"heads of length {choice.head}"
+    rest = f"its {heads} {what} do not go into {parts} parts whole"
+    raise SplitError("split", f"section of length {length}", rest)
+
+
+def _length(choice: Choice) -> str:
+    """Name the length that all pieces must be multiples of, for refusals."""
+    if choice.block:
+        return f"length {choice.head}: its {choice.block} must be whole"
+    return f"head length {choice.head}"
+
+
+def _copies(choice: Choice, pieces: list[int], rule: Rule) -> int:
+    """Return how many consecutive parts are equal, from the number of pieces of each section."""
+    count = num_parts(rule)
+    shared = choice.shared and count is not None
+    if count is None:
+        count = max(pieces)
+    received = f"sections {choice.sections} into {pieces} parts"
+    if any(own != count for own in pieces) and not shared:
+        raise SplitError("split", received, "all sections must have the same number of parts")
+    if count not in pieces and len(pieces) > 1:
+        raise SplitError("split", received, "a section at least must have a head for each part")
+    return math.gcd(*[count // own for own in pieces]) if count else 1
+
+
+def plan_tensors(
+    file: TensorFile,
+    rule: Rule,
+    choose: Chooser,
+    copy_others: bool,
+    operator: str,
+    scalars: bool = False,
+) -> list[TensorPlan]:
+    """Plan the parts of the tensors of a file; `scalars` also plans those that cannot be split.
+
+    Raises
+    ------
+    SplitError
+        If the rule does not fit a tensor.
+    """
+    plans = []
+    for name in file.names:
+        choice = choose(name, file)
+        if choice and (scalars or choice.applies(file, name)):
+            tensor = file.tensor(name)
+            try:
+                plan = plan_tensor(tensor, file, choice, rule)
+                plan.runs()
+            except SplitError as error:
+                where = f"{operator} {file.path}" + (f", {name}" if name else "")
+                hint = error.hint  # `named` drops it
+                raise type(error)(where, error.received, error.rule, hint=hint) from None
+            plans.append(plan)
+        elif copy_others:
+            plans.append(TensorPlan(file.verbatim(name), file, None, (), 1))
+    return plans
+
+
+def count_parts(plans: list[TensorPlan], rule: Rule) -> int:
+    """Return the number of parts that all tensors have."""
+    counts = {plan.count: plan.name or plan.file.path for plan in plans if plan.axis is not None}
+    if len(counts) > 1:
+        received = ", ".join(f"{what} into {count}" for count, what in sorted(counts.items())[:2])
+        rest = "all tensors must have the same number of parts; use num_outputs or num_splits"
+        raise SplitError("split", received, rest)
+    asked = num_parts(rule)
+    for count, what in counts.items():
+        if asked is not None and count != asked:
+            rest = f"the rule makes {asked} parts of each tensor"
+            raise SplitError("split", f"{what} into {count}", rest)
+    return next(iter(counts), 0)
+
+
+def write_parts(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
+    """Write the parts of one file."""
+    with contextlib.ExitStack() as stack:
+        parts = [
+            stack.enter_context(file.like.create(one, file.part(i), file.metadata(i)))
+            for i, one in enumerate(staged)
+        ]
+        readers = Readers(stack, [(plan.file, plan.tensor) for plan in file.tensors])
+        readers.protect(staged)
+        for plan in file.tensors:
+            for i, part in enumerate(parts):
+                part.begin(plan.part(i))
+            for group, data in divide(plan, readers.next(plan.file)):
+                for part in parts[group * plan.copies :][: plan.copies]:
+                    part.write(data)
+                    count(data.nbytes)
+        readers.check()

@@ -1,0 +1,149 @@
+"""Which tensors are split, and how: the patterns of ``--tensor``.
+
+========================  ==========================================================
+``PATTERN``               split along the default axis
+``PATTERN=AXIS``          split along this axis
+``PATTERN=AXIS:8,2,2``    sections of lengths 8, 2 and 2 along the axis; the rule
+                          splits each section, and part i holds piece i of each one
+``PATTERN=AXIS:8,2,2@2``  the same, but no cut goes through a head of length 2. If a
+                          section has fewer heads than there are parts, several parts
+                          hold the same head
+``PATTERN=AXIS/3,5``      parts of lengths 3 and 5, instead of the rule; one may be -1, the rest
+========================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from splitjit._files.formats.base import TensorFile
+from splitjit.errors import SplitError, SplitTypeError, shorten
+
+_AXIS = re.compile(r"=(-?[0-9]+)(?:([:/])((?<=/)[-0-9, ]+|[0-9, ]+)(?:@([0-9]+))?)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How to split the tensors whose names match a pattern.
+
+    Attributes
+    ----------
+    pattern : str
+        An `fnmatch` pattern.
+    axis : int
+    sections : tuple of int, optional
+        Lengths of the sections along the axis. By default, one section.
+    lengths : tuple of int, optional
+        Lengths of the parts. By default, the rule gives them.
+    head : int, optional
+        Length of a head along the axis. No cut goes through a head.
+    shared : bool, default False
+        Whether several parts may hold the same head, if there are fewer heads than parts.
+    planned : bool, default False
+        Whether this comes from a model's plan or a record, not a pattern.
+    block : str, optional
+        For refusals: what a cut through a head would break, the blocks of a quantised
+        weight.
+    """
+
+    pattern: str
+    axis: int
+    sections: tuple[int, ...] | None = None
+    lengths: tuple[int, ...] | None = None
+    head: int | None = None
+    shared: bool = False
+    planned: bool = False
+    block: str | None = None
+
+    def matches(self, name: str) -> bool:
+        """Return whether the pattern matches a name."""
+        return fnmatch.fnmatchcase(name, self.pattern)
+
+    def applies(self, file: TensorFile, name: str) -> bool:
+        """Return whether a tensor that the pattern matches is split.
+
+        A 0-D tensor is copied, unless the pattern is its full name.
+        """
+        return name in ("", self.pattern) or bool(file.tensor(name).shape)
+
+
+def parse(text: str, axis: int) -> Choice:
+    """Parse an argument of ``--tensor``.
+
+    Parameters
+    ----------
+    text : str
+    axis : int
+        The axis, if the text has none.
+
+    Returns
+    -------
+    Choice
+
+    Raises
+    ------
+    SplitError
+        If numbers follow the axis, but not as lengths separated by commas.
+    SplitTypeError
+        If `text` is not a string.
+
+    Examples
+    --------
+    >>> parse("*.qkv_proj.weight=0:4096,1024,1024", 0).sections
+    (4096, 1024, 1024)
+    >>> parse("*.qkv_proj.weight=0:4096,1024,1024@128", 0).head
+    128
+    >>> parse("*.norm[0]", -1).axis
+    -1
+    """
+    if not isinstance(text, str):
+        raise SplitTypeError("files", f"tensors[...]={shorten(text)}", "must be a string")
+    found = _AXIS.search(text)
+    if not found:
+        return Choice(text, axis)
+    try:
+        lengths = tuple([int(length) for length in found[3].split(",")]) if found[3] else None
+    except ValueError:
+        rule = "the lengths after the axis must be integers separated by commas"
+        raise SplitError("files", f"tensor pattern {text!r}", rule) from None
+    pattern, axis = text[: found.start()], int(found[1])
+    if found[2] != ":":
+        if found[4]:
+            rule = "the length of heads, after @, needs the lengths of sections: AXIS:SECTIONS@HEAD"
+            raise SplitError("files", f"tensor pattern {text!r}", rule)
+        return Choice(pattern, axis, None, lengths)
+    head = int(found[4]) if found[4] else None
+    return Choice(pattern, axis, lengths, None, head, shared=head is not None)
+
+
+def check_matches(choices: Iterable[Choice], names: list[str]) -> None:
+    """Check that each pattern matches the name of a tensor.
+
+    Raises
+    ------
+    SplitError
+        If a pattern matches no name.
+    """
+    for choice in choices:
+        if not any(choice.matches(name) for name in names):
+            pattern, _, axis = choice.pattern.rpartition("=")
+            if pattern and fnmatch.filter(names, pattern):
+                rule = "must be an integer, with :SECTIONS, :SECTIONS@HEAD or /LENGTHS if needed"
+                raise SplitError("split", f"axis {axis!r} of pattern {pattern!r}", rule)
+            rule = f"must match the name of a tensor; {_nearest(choice.pattern, names)}"
+            raise SplitError("split", f"pattern {choice.pattern!r}", rule)
+
+
+def _nearest(pattern: str, names: list[str]) -> str:
+    """Say which names are nearest a pattern, and how many others there are."""
+    import difflib
+
+    known = list(dict.fromkeys(filter(None, names)))
+    if not known:
+        return "the tensor of a .npy file has no name"
+    some = difflib.get_close_matches(pattern.replace("*", ""), known[:1000], 5, cutoff=0)
+    more = f", and {len(known) - len(some)} more" if len(known) > len(some) else ""
+    return f"these files hold {', '.join(map(shorten, some))}{more}"

@@ -1,0 +1,127 @@
+"""Parts of tensors as views, made with torch's public operators.
+
+This way gradients, tangents, batches, shapes without data, devices and exporters work as in
+``torch.split``. torch.compile traces these functions, so they use only integers and tensors.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, cast
+
+from splitjit._inputs.input import Request
+from splitjit._plan.arguments import most_parts, normalize_axis
+from splitjit._plan.rules import (
+    CHUNK,
+    INDICES,
+    LENGTHS,
+    NUM_OUTPUTS,
+    NUM_SECTIONS,
+    NUM_SPLITS,
+    Rule,
+)
+from splitjit._plan.sizes import sizes_of
+
+
+def views_of(x: Any, request: Request) -> list[Any]:
+    """Return the parts of a tensor as views."""
+    shape = shape_of(x)
+    has_plan = request.plan is not None or is_planned(shape)
+    if has_plan:
+        request.plan_of(shape)  # may raise
+    index = normalize_axis(request.axis, shape)
+    rule = _with_rest(request.rule, shape[index], x.shape[index])
+    if not has_plan and not _fits(rule, shape[index]):
+        request.plan_of(tuple([int(n) for n in shape]))  # raises
+    return list(_views_by_rule(x, index, rule, shape[index]))
+
+
+def is_planned(shape: tuple[Any, ...]) -> bool:
+    """Return whether a shape can be planned: not under torch.compile, nor with symbols."""
+    compiling = sys.modules["torch"].compiler.is_compiling()
+    return not compiling and not [n for n in shape if type(n) is not int]
+
+
+def shape_of(x: Any) -> tuple[Any, ...]:
+    """Return the shape: plain integers, or symbols if a tracer has dynamic shapes."""
+    torch = sys.modules["torch"]
+    if torch.compiler.is_compiling() or not torch.jit.is_tracing():
+        return tuple(x.shape)
+    with warnings.catch_warnings():  # the trace does not depend on these numbers
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        return tuple([int(n) for n in x.shape])
+
+
+def _with_rest(rule: Rule, length: int, traced: Any) -> Rule:
+    """Replace a length of -1 by the rest of the axis, as `check_lengths` does."""
+    kind, value = rule
+    if kind != LENGTHS or not isinstance(value, tuple):
+        return rule
+    others = [n for n in value if n != -1]  # under torch.compile, `in` misses -1
+    if len(others) + 1 != len(value) or [n for n in others if n < 0] or sum(others) > length:
+        return rule  # no rest, or refused later
+    return LENGTHS, tuple([traced - sum(others) if n == -1 else n for n in value])
+
+
+def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
+    """Return the parts; in a graph, use operators that work for other lengths or refuse them.
+
+    The sizes are computed from ``x.shape``, so that a graph records the formula. If another length
+    breaks the rule, the sizes do not sum to it, and torch and ONNX Runtime refuse it. The formulas
+    avoid `min`, which would make torch.export add guards.
+    """
+    torch = sys.modules["torch"]
+    kind, value = rule[0], cast(Any, rule[1])
+    tracing = not torch.compiler.is_compiling() and torch.jit.is_tracing()
+    to_slices = tracing and torch.onnx.is_in_onnx_export()  # ONNX Slice accepts any length
+    if to_slices and kind == NUM_SPLITS and length:
+        return torch.chunk(x, value, axis)  # so that no item is lost
+    is_fixed = not tracing or not length or (to_slices and kind == CHUNK)
+    if is_fixed and not torch.compiler.is_dynamo_compiling() and type(length) is int:
+        sizes = list(sizes_of((length,), 0, rule, most_parts()))
+        return torch.split_with_sizes(x, sizes, axis)
+    traced = x.shape[axis]
+    if kind == INDICES:
+        return _slices(x, axis, _as_int64(value))
+    if kind == NUM_OUTPUTS:
+        chunk = (traced + value - 1) // value
+        return _slices(x, axis, [i * chunk for i in range(1, value)])
+    if kind == LENGTHS:
+        sizes = list(value)
+    elif kind == NUM_SPLITS:
+        sizes = [traced // value for _ in range(value)]
+    elif kind == NUM_SECTIONS:
+        sizes = [(traced + value - 1 - i) // value for i in range(value)]
+    else:
+        assert kind == CHUNK
+        count = (length + value - 1) // value  # the graph is fixed to this number of parts
+        sizes = [value for _ in range(count)]
+        if count > 0:
+            sizes[-1] = (traced - 1) % value + 1
+    return torch.split_with_sizes(x, sizes, axis)
+
+
+def _as_int64(indices: Sequence[int]) -> list[int]:
+    """Clamp indices to int64, for torch and ONNX; slicing clamps them to the axis anyway."""
+    return [min(max(i, 1 - (1 << 63)), (1 << 63) - 1) for i in indices]
+
+
+def _slices(x: Any, axis: int, cuts: list[Any]) -> list[Any]:
+    """Cut before each index. Slices are clamped to the axis."""
+    whole, ends = (slice(None),) * axis, [0, *cuts, None]
+    return [x[(*whole, slice(ends[i], ends[i + 1]))] for i in range(len(ends) - 1)]
+
+
+def _fits(rule: Rule, length: int) -> bool:
+    """Return whether a rule fits a length that may be a symbol; add as few guards as possible."""
+    kind, value = rule
+    if not isinstance(value, tuple):
+        return value >= 1 and (kind != NUM_SPLITS or length % value == 0)
+    if kind == LENGTHS:
+        return not [n for n in value if n < 0] and sum(value) == length
+    cuts = _as_int64(value)
+    if [i for i in cuts if i < 0]:
+        cuts = [min(max(i + length if i < 0 else i, 0), length) for i in cuts]
+    return not [i for i in range(1, len(cuts)) if cuts[i] < cuts[i - 1]]

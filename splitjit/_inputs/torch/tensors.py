@@ -1,0 +1,283 @@
+"""torch tensors. If kernels reach the memory, they split it as an array of the same bits.
+
+========  ====================================================================
+tensor    ``x.numpy()``, or the same bits as integers if NumPy lacks the dtype
+parts     ``torch.from_numpy(part)``, viewed as the dtype of `x`
+========  ====================================================================
+
+Both directions share the memory, and the planner, recipes and kernels see only the arrays.
+Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch was imported, so
+`sys.modules` has torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from splitjit._inputs.input import Copies, Input, Request
+from splitjit._inputs.torch import memory
+from splitjit._inputs.torch.foreign import shape_of, views_of
+from splitjit._inputs.torch.reach import reach_of_kernels
+from splitjit._plan.arguments import sequence
+from splitjit._plan.plan import Plan
+from splitjit.errors import SplitError, SplitTypeError, kind_of
+
+_KNOWN: list[type] = []
+"""Tensor and Parameter, once a tensor has been split."""
+
+_ASKED: list[Callable[..., Any]] = []
+"""torch's `is_compiling` and the `reader`, cached by the first split: looking them up is slower."""
+
+_OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
+"""Errors with which torch operators refuse a tensor. Tracers stop a trace with other classes."""
+
+
+def is_tensor(x: object) -> bool:
+    """Return whether `x` is a tensor of torch. If torch was never imported, it cannot be one."""
+    kind = type(x)
+    return kind in _KNOWN or issubclass(kind, getattr(sys.modules.get("torch"), "Tensor", ()))
+
+
+def is_dtype(dtype: object) -> bool:
+    """Return whether `dtype` is a dtype of torch."""
+    return issubclass(type(dtype), getattr(sys.modules.get("torch"), "dtype", ()))
+
+
+def is_compiling() -> bool:
+    """Return whether torch.compile is tracing."""
+    ask = _ASKED[0] if _ASKED else sys.modules["torch"].compiler.is_compiling
+    compiling: bool = ask()
+    return compiling
+
+
+class Tensor(Input):
+    """A torch tensor.
+
+    Attributes
+    ----------
+    word : torch.dtype or None
+        The dtype of the array, if NumPy lacks that of `x`.
+    asks_gradient : bool
+        Whether only the gradient keeps kernels out.
+    """
+
+    __slots__ = ("asks_gradient", "word")
+
+    def __init__(self, x: Any, array: np.ndarray | None = None, word: Any = None) -> None:
+        self.x, self.array, self.word, self.asks_gradient = x, array, word, False
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The shape: plain integers, or symbols if a tracer has dynamic shapes."""
+        return shape_of(self.x)
+
+    def views(self, plan: Plan) -> list[Any]:
+        """Return views made by torch."""
+        return list(sys.modules["torch"].split_with_sizes(self.x, plan.sizes, plan.axis))
+
+    def made_by_library(self, request: Request, copy: bool) -> list[Any]:
+        """Return copies or views made by torch.
+
+        For a plain tensor that requires grad, one operator joins the gradients of the parts.
+        Kernels with our own backward take 1.2 times as long, both ways, at 1 to 16 MB.
+        """
+        torch = sys.modules["torch"]
+        if copy and self.asks_gradient:
+            plan = request.plan_of(self.shape)
+            return list(torch.split_with_sizes_copy(self.x, plan.sizes, plan.axis))
+        parts = views_of(self.x, request)
+        if copy:
+            parts = [part.clone(memory_format=torch.contiguous_format) for part in parts]
+        return parts
+
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
+        """Return tensors over the memory of the parts."""
+        return _tensors(parts, self.x.dtype if self.word else None)
+
+    def targets(self, out: Any) -> tuple[list[Any], Copies]:
+        """Return tensors and their memory; refuse anything but CPU tensors of `x`'s dtype."""
+        tensors, arrays = out_arrays(out, self.x.dtype)
+        return tensors, [(self.array, arrays)]
+
+    def wrote(self, out: list[Any], copies: Copies) -> None:
+        """Tell torch about the writes, so that autograd refuses values it has saved."""
+        mark_written(out)
+
+    def refused(self, error: Exception) -> bool:
+        """Return whether torch refuses the tensor."""
+        return type(error) in _OF_TORCH
+
+    def targets_of_torch(self, out: Any) -> list[Any]:
+        """Return the tensors of `out` for torch to write to; refuse those unlike `x`."""
+        x, tensors = self.x, _tensors_of(out)
+        torch = sys.modules["torch"]
+        any_mode = is_compiling() or torch.is_inference_mode_enabled()  # a trace cannot tell
+        for i, target in enumerate(tensors):
+            _check_kind(target, i, x.dtype, any_mode)
+            if target.device != x.device:
+                rule = f"must be on the device of x, {x.device}"
+                raise SplitError("split", f"out[{i}] on the device {target.device}", rule)
+            if torch.is_grad_enabled() and (x.requires_grad or target.requires_grad):
+                received = f"x or out[{i}] that requires a gradient"
+                rule = "a split with out= records no gradient; split without, or under no_grad"
+                raise SplitTypeError("split", received, rule)
+        return tensors
+
+
+# ---- memory ------------------------------------------------------------------------------
+
+
+def tensor_input(x: Any) -> Tensor:
+    """Adapt a tensor. Kernels split it if they can reach its memory.
+
+    Raises
+    ------
+    SplitTypeError
+        If neither kernels nor torch can make the parts.
+    """
+    if not _ASKED and not is_compiling():
+        _ASKED.extend([sys.modules["torch"].compiler.is_compiling, reader()])
+    if not _ASKED or _ASKED[0]():
+        return Tensor(x)
+    read = _ASKED[1]
+    given: Tensor | None = None
+    if not x.requires_grad:
+        given = read(x)
+    elif type(x) in _KNOWN:  # `x.numpy()` would raise, which costs 30 µs
+        given = read(x.detach())
+        if given is not None and sys.modules["torch"].is_grad_enabled():
+            given = Tensor(x)
+            given.asks_gradient = True
+    if given is None:
+        _refuse(x, "x")
+        return Tensor(x)
+    return given
+
+
+@functools.cache
+def reader() -> Callable[[Any], Tensor | None]:
+    """Return a function that adapts a tensor, or returns None if kernels cannot reach it.
+
+    Caches torch lookups, which cost as much as the checks.
+    """
+    word_of, in_reach = memory.words().get, reach_of_kernels()
+    torch = sys.modules["torch"]
+    _KNOWN.extend([torch.Tensor, torch.nn.Parameter])
+
+    def read(x: Any) -> Tensor | None:
+        if not in_reach(x):
+            return None
+        word = word_of(x.dtype)
+        array = memory.array_of(x, word)
+        return None if array is None else Tensor(x, array, word)
+
+    return read
+
+
+def _refuse(x: Any, name: str) -> None:
+    """Refuse tensors that torch cannot split, or that do not fit in their storage."""
+    torch = sys.modules["torch"]
+    rule = ""
+    if x.is_nested:
+        rule = "must not be nested; split each tensor of its .unbind()"
+    elif x.layout is not torch.strided:
+        rule = f"must not have the layout {x.layout}; pass its .to_dense()"
+    elif memory.address_of(x):
+        if not memory.is_in_storage(x):
+            nbytes = x.untyped_storage().nbytes()
+            rule = f"its storage was resized to {nbytes} bytes, and its elements need more"
+    elif reach_of_kernels()(x) and memory.has_lost_memory(torch, x):
+        rule = "its memory was freed"
+    if rule:
+        raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule)
+
+
+# ---- parts and outputs -------------------------------------------------------------------
+
+
+def _tensors(parts: list[np.ndarray], dtype: Any) -> list[Any]:
+    """Return arrays as tensors, viewed as `dtype` unless it is None.
+
+    Each tensor has its own storage, so `torch.save` writes no other part.
+    """
+    from_numpy = sys.modules["torch"].from_numpy
+    if dtype is None:
+        return list(map(from_numpy, parts))
+    return [from_numpy(part).view(dtype) for part in parts]
+
+
+def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
+    """Return `out`'s tensors and their memory; refuse all but CPU tensors of a dtype."""
+    tensors = _tensors_of(out)
+    word, any_mode = memory.words().get(dtype), sys.modules["torch"].is_inference_mode_enabled()
+    arrays: list[np.ndarray] = []
+    for i, part in enumerate(tensors):
+        _check_kind(part, i, dtype, any_mode)
+        # A subclass or a wrapper may have other memory; `tensor_input` has checked all modes.
+        array = memory.array_of(part, word) if type(part) in _KNOWN else None
+        if array is None:
+            _refuse(part, f"out[{i}]")
+            rule = "must be a CPU tensor that needs no gradient, as x is"
+            raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
+        arrays.append(array)
+    return tensors, arrays
+
+
+def _tensors_of(out: Any) -> list[Any]:
+    tensors = sequence(out)
+    if tensors is None:
+        received = f"out of type {kind_of(out)}"
+        raise SplitTypeError("split", received, "must be a sequence of torch tensors, as x is one")
+    return list(tensors)
+
+
+def _check_kind(part: Any, i: int, dtype: Any, any_mode: bool) -> None:
+    """Refuse an output of another type, dtype or inference mode."""
+    if not is_tensor(part):
+        hint = "torch.from_numpy makes tensors of arrays"
+        received = f"out[{i}] of type {kind_of(part)}"
+        raise SplitTypeError("split", received, "must be a torch tensor, as x is", hint=hint)
+    if part.dtype is not dtype:
+        rule = f"the dtype must be the dtype of x, {dtype}"
+        raise SplitTypeError("split", f"out[{i}] of dtype {part.dtype}", rule)
+    if not any_mode and part.is_inference():
+        rule = "a tensor of torch.inference_mode() is written only under this mode"
+        raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
+
+
+def check_shapes(tensors: list[Any], views: list[Any]) -> None:
+    """Refuse outputs whose shapes differ from the parts, and outputs given twice.
+
+    For tensors that torch.compile traces or that have symbolic shapes: they have no plan, and
+    their memory is unknown.
+    """
+    if len(tensors) != len(views):
+        rule = f"must have an array for each of {len(views)} parts"
+        raise SplitError("split", f"out of {len(tensors)} arrays", rule)
+    for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
+        given, shape = shape_of(target), shape_of(view)
+        if given != shape:
+            raise SplitError("split", f"out[{i}] of shape {given}", f"part {i} has shape {shape}")
+        if [j for j in range(i) if tensors[j] is target]:
+            raise SplitError("split", f"out[{i}]", "must not be another output, too")
+
+
+def mark_written(tensors: Sequence[Any]) -> None:
+    """Tell torch about writes to tensors, so that autograd refuses values it has saved."""
+    sys.modules["torch"].autograd.graph.increment_version(tensors)
+
+
+def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
+    """Return new tensors over arrays from `empty_parts`; see `SplitPlan.empty`."""
+    torch = sys.modules["torch"]
+    word = memory.words().get(dtype)
+    item = torch.empty(0, dtype=dtype, device="cpu")
+    array = memory.array_of(item, word) if reach_of_kernels()(item) else None
+    if array is None:  # FakeTensorMode makes tensors without memory
+        return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
+    return _tensors(empty_parts(plan, array.dtype), dtype if word else None)

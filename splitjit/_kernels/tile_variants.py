@@ -1,0 +1,217 @@
+"""The innermost loops of transposed copies: tiles and squares in registers, and single words.
+
+A piece is a `splitjit._kernels.tiles.Strip`: run i of line k is read at
+``source + k * line + i * step``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from splitjit._abi.kernels import LINE, TILE
+from splitjit._abi.layout_record import WORD
+from splitjit._kernels.llvm import (
+    INT64,
+    integer,
+    opaque,
+    pointer_to,
+    prefetch_line,
+    shuffled,
+    store,
+)
+from splitjit._kernels.variants import joined, loop, move_words, variants, word_variants
+
+_SIZES = [1 << bit for bit in range(TILE.bit_length())]  # item sizes that tiles transpose
+
+
+@intrinsic
+def write_words(typingctx, table, offset, strip, by_steps):
+    """Write the runs of a piece one by one, with ordinary stores: by steps, or by lines.
+
+    Run i of line k is written to the address in word k of the table, plus ``offset + i * run``. A
+    run has less than ``2 * TILE`` bytes.
+    """
+
+    def codegen(context, builder, signature, args):
+        table, offset, fields, by_steps = args
+        source, run, lines, steps, line, step = cgutils.unpack_tuple(builder, fields)
+        for nbytes, starts in word_variants(builder, run, TILE):
+            with builder.if_else(by_steps) as (by_step, by_line):
+                with (
+                    by_step,
+                    loop(builder, steps, [offset, source], [run, step]) as (place, first),
+                    loop(builder, lines, [integer(0), first], [integer(1), line]) as (k, at),
+                ):
+                    move_words(builder, _line_at(builder, table, k, place), at, starts, nbytes)
+                with (
+                    by_line,
+                    loop(builder, lines, [integer(0), source], [integer(1), line]) as (k, first),
+                ):
+                    to = _line_at(builder, table, k, offset)
+                    size = integer(nbytes) if len(starts) == 1 else run
+                    with loop(builder, steps, [to, first], [size, step]) as (to, at):
+                        move_words(builder, to, at, starts, nbytes)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, strip, types.boolean), codegen
+
+
+@intrinsic
+def transpose_squares(typingctx, table, offset, strip):
+    """Transpose the squares of a piece: `TILE` bytes of each step become `TILE` bytes of each line.
+
+    A square has ``TILE // itemsize`` lines and steps. The piece has at least that many of both; the
+    last squares repeat lines or steps. Line k is written to the address in word k of the table,
+    plus `offset`. All addresses may have any alignment.
+    """
+
+    def codegen(context, builder, signature, args):
+        table, offset, fields = args
+        source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, fields)
+        for size in variants(builder, _SIZES[:-1], itemsize):  # one item of TILE is no square
+            side = integer(TILE // size)
+            with cgutils.for_range_slice(builder, integer(0), lines, side) as (k, _):
+                k = _least(builder, k, builder.sub(lines, side))
+                column = builder.add(source, builder.mul(k, integer(size)))
+                with cgutils.for_range_slice(builder, integer(0), steps, side) as (i, _):
+                    i = _least(builder, i, builder.sub(steps, side))
+                    place = builder.add(offset, builder.mul(i, integer(size)))
+                    start = builder.add(column, builder.mul(i, step))
+                    for n, line in enumerate(_transposed(builder, size, 1, start, step)):
+                        target = _line_at(builder, table, builder.add(k, integer(n)), place)
+                        target = pointer_to(builder, target, line.type)
+                        store(builder, line, target, TILE, False)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, strip), codegen
+
+
+@intrinsic
+def transpose_tiles(typingctx, table, offset, ahead, strip, block, stream):
+    """Transpose the tiles of a piece: `TILE` bytes of each step become whole cache lines.
+
+    A tile has ``LINE // itemsize`` steps and ``TILE // itemsize`` lines. The piece has at least
+    that many lines; the last tiles repeat lines, but do not write them again. The steps are a
+    multiple of a tile's steps. Line k is written to the address in word k of the table, plus
+    `offset`. With `stream`, these addresses must be multiples of `LINE`, and the stores bypass the
+    cache.
+
+    ``LINE // TILE`` tiles share cache lines of the source. They follow each other, after `block`
+    steps each, and prefetch an equal share of these lines from the address `ahead`.
+    """
+
+    def codegen(context, builder, signature, args):
+        table, offset, ahead, fields, block, stream = args
+        source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, fields)
+        is_streamed = builder.icmp_signed("!=", stream, integer(0))
+        for size in variants(builder, _SIZES, itemsize):
+            tile = integer(LINE // size)
+            with (
+                cgutils.for_range_slice(builder, integer(0), lines, tile) as (first, _),
+                cgutils.for_range_slice(builder, integer(0), steps, block) as (start, _),
+            ):
+                count = builder.udiv(_least(builder, builder.sub(steps, start), block), tile)
+                begin = builder.add(source, builder.mul(start, step))
+                place = builder.add(offset, builder.mul(start, integer(size)))
+                shift = builder.add(builder.mul(start, step), builder.mul(first, integer(size)))
+                near = builder.add(ahead, shift)
+                of_block = _Block(table, place, begin, near, count, step, is_streamed)
+                _transpose_block(builder, size, of_block, first, lines)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 3, strip, types.intp, types.intp), codegen
+
+
+class _Block(NamedTuple):
+    """Tiles that follow each other: where they are, how many there are, and how they are stored.
+
+    All fields are LLVM values.
+    """
+
+    table: Any
+    place: Any  # of the first step in the target, relative to a line's address
+    source: Any  # the first step of line 0
+    ahead: Any  # where to prefetch
+    count: Any
+    step: Any
+    is_streamed: Any
+
+
+def _transpose_block(builder, size, block, first, lines):
+    """Transpose the tiles of a block for the lines from `first` that share cache lines."""
+    # Steps and lines of a tile, which prefetches as many steps as it has lines. The tiles that
+    # share cache lines have as many lines together as a tile has steps.
+    tile, width = integer(LINE // size), integer(TILE // size)
+    strides = [integer(LINE), builder.mul(block.step, tile), builder.mul(block.step, width)]
+    fetch = cgutils.alloca_once_value(builder, block.ahead)
+    end = _least(builder, builder.add(first, tile), lines)
+    with cgutils.for_range_slice(builder, first, end, width) as (k, _):
+        line = _least(builder, k, builder.sub(lines, width))
+        skip = builder.sub(k, line)
+        words = builder.add(block.table, builder.mul(line, integer(WORD)))
+        column = builder.add(block.source, builder.mul(line, integer(size)))
+        values = [block.place, column, builder.load(fetch)]
+        with loop(builder, block.count, values, strides) as (to, at, near):
+            # LLVM would compute the addresses of the next tile's steps early, in more registers
+            # than there are. The loop then takes 1.4 times as long.
+            at = opaque(builder, at)
+            for i in range(TILE // size):
+                step = builder.mul(block.step, integer(i))
+                prefetch_line(builder, builder.add(near, step))
+            rows = _transposed(builder, size, LINE // TILE, at, block.step)
+            _store_lines(builder, rows, words, to, skip, block.is_streamed)
+        fetched = builder.mul(block.count, strides[-1])
+        builder.store(builder.add(builder.load(fetch), fetched), fetch)
+
+
+def _line_at(builder, table, line, offset):
+    """Return the address in word `line` of a table, plus an offset."""
+    place = builder.add(table, builder.mul(line, integer(WORD)))
+    return builder.add(builder.load(pointer_to(builder, place, INT64)), offset)
+
+
+def _least(builder, a, b):
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
+
+
+def _store_lines(builder, lines, table, offset, skip, is_streamed):
+    """Store all lines of a tile but the first `skip`; `is_streamed` is an LLVM boolean."""
+    with builder.if_else(is_streamed) as branches:
+        for branch, past_cache in zip(branches, (True, False), strict=True):
+            with branch:
+                for k, line in enumerate(lines):
+                    with builder.if_then(builder.icmp_signed(">=", integer(k), skip)):
+                        target = _line_at(builder, table, integer(k), offset)
+                        store(
+                            builder, line, pointer_to(builder, target, line.type), LINE, past_cache
+                        )
+
+
+def _transposed(builder, itemsize, lanes, source, source_step):
+    """Load a tile and return its lines. Vectors have lanes of `TILE` bytes, with n steps each."""
+    n = TILE // itemsize
+    item = min(itemsize, WORD)
+    items = TILE // item
+    lane = ir.VectorType(ir.IntType(8 * item), items)
+    rows = []
+    for first in range(n):
+        steps = [builder.mul(source_step, integer(first + n * k)) for k in range(lanes)]
+        starts = [pointer_to(builder, builder.add(source, step), lane) for step in steps]
+        rows.append(joined(builder, [builder.load(start, align=1) for start in starts]))
+    # Each of log2(n) rounds interleaves row i with row i + n / 2 in each lane.
+    pairs = [i // 2 + i % 2 * items * lanes for i in range(items)]
+    halves = [
+        [k * items + half + place for k in range(lanes) for place in pairs] for half in (0, n // 2)
+    ]
+    for _ in range(n.bit_length() - 1):
+        rows = [
+            shuffled(builder, rows[i], rows[i + n // 2], places)
+            for i in range(n // 2)
+            for places in halves
+        ]
+    return rows

@@ -1,0 +1,215 @@
+"""The kernels' object files in the cache folders.
+
+A kernel is the file ``NAME-SOURCE-TARGET.o``: a magic line, a SHA-256, and the object. ``SOURCE``
+is a digest of all files of `_kernels` and `_abi`, and of the rules. ``TARGET`` is one of everything
+else that decides the code: versions of Python, NumPy, llvmlite and Numba, and the processor. The
+SHA-256 covers the file's name and the object. So code that is damaged, or made for another version
+or processor, never runs, even if somebody renames files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from splitjit._runtime import cache_folder
+from splitjit._runtime.events import debug
+
+_MAGIC = b"splitjit kernel 1\n"
+_PATIENCE = 60.0
+"""Seconds after which an unfinished file counts as left behind by a dead process."""
+
+_NAME = re.compile(
+    r"[a-z][a-z0-9_]*-(?P<source>[0-9a-f]{16})(-[0-9a-f]{16}|[0-9a-f]{8})\.o(?P<unfinished>\..+)?"
+)
+"""The names of our files; those of earlier versions have one digest of 24 digits."""
+
+
+def read(name: str) -> bytes | None:
+    """Return the object of a kernel, or None if the cache has no intact one."""
+    for source in _paths(name):
+        try:
+            with open(source, "rb") as file:
+                content = file.read()
+        except OSError:
+            continue
+        code = content[len(_MAGIC) + 32 :]
+        if content == _sealed(source, code):
+            return code
+        debug("the cached kernel %s is damaged", source)
+    return None
+
+
+def write(name: str, code: bytes) -> None:
+    """Cache the object of a kernel in the first folder where the system allows it."""
+    for target in _paths(name):
+        unfinished = f"{target}.{os.urandom(8).hex()}"
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(unfinished, "wb") as file:
+                file.write(_sealed(target, code))
+            os.replace(unfinished, target)
+            return
+        except OSError as error:
+            debug("the kernel %s is not cached: %s", name, error)
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
+
+
+@contextlib.contextmanager
+def compiling(name: str) -> Iterator[None]:
+    """Mark a kernel as being compiled; raise BlockingIOError if another process compiles it."""
+    marks = [f"{path}.compiling" for path in _paths(name)]
+    for mark in marks:
+        if _is_in_use(mark):
+            raise BlockingIOError(mark)
+    made = next(filter(_touch, marks), None)  # without a folder for it, there is no cache either
+    try:
+        yield
+    finally:
+        if made is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(made)
+
+
+def _touch(mark: str) -> bool:
+    """Make an empty file; return whether the system allows it."""
+    try:
+        os.makedirs(os.path.dirname(mark), exist_ok=True)
+        with open(mark, "wb"):
+            return True
+    except OSError:
+        return False
+
+
+def _is_in_use(unfinished: str) -> bool:
+    """Return whether a process made a file just now; not if its date is in the future."""
+    try:
+        return 0 <= time.time() - os.stat(unfinished).st_mtime < _PATIENCE
+    except OSError:
+        return False
+
+
+def files() -> dict[str, int]:
+    """Return the paths of all our files in the cache folders, and their sizes in bytes."""
+    found = {}
+    for folder in cache_folder.folders():
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(folder):
+                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    found[entry.path] = entry.stat().st_size
+    return found
+
+
+def remove(*, older: bool) -> dict[str, int]:
+    """Remove our files from the cache folders, as far as the system allows it.
+
+    Parameters
+    ----------
+    older : bool
+        Whether to remove only kernels of other versions of splitjit, and what dead processes left.
+        Kernels of this version for other processors, or for other versions of Python and Numba,
+        stay: other processes may share the folder.
+
+    Returns
+    -------
+    dict
+        The paths of the removed files, and their sizes in bytes.
+    """
+    removed = {}
+    for path, size in files().items():
+        match = _NAME.fullmatch(os.path.basename(path))
+        is_current = match is not None and _digest().startswith(f"{match['source']}-")
+        is_left = match is not None and match["unfinished"] and not _is_in_use(path)
+        if older and is_current and not is_left:
+            continue
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+            removed[path] = size
+    return removed
+
+
+def _sealed(target: str, code: bytes) -> bytes:
+    """Return the contents of an object's file."""
+    import hashlib  # here, because `import splitjit` does not need it
+
+    return _MAGIC + hashlib.sha256(os.path.basename(target).encode() + code).digest() + code
+
+
+def path(name: str) -> str:
+    """Return the path of a kernel's file, or where it would be. This imports llvmlite."""
+    paths = _paths(name)
+    return next(filter(os.path.exists, paths), [*paths, file_name(name)][0])
+
+
+def file_name(name: str) -> str:
+    """Return the name of a kernel's file. This imports llvmlite."""
+    return f"{name}-{_digest()}.o"
+
+
+def _paths(name: str) -> list[str]:
+    return [os.path.join(folder, file_name(name)) for folder in cache_folder.folders()]
+
+
+@functools.cache
+def _digest() -> str:
+    return f"{_source()}-{_target()}"
+
+
+def _source() -> str:
+    """Return the digest of the kernels' source."""
+    import hashlib
+
+    identity = hashlib.sha256()
+    try:
+        for path in _source_files():
+            with open(path, "rb") as source:
+                identity.update(source.read())
+    except OSError:  # a frozen application has no source
+        identity.update(str(os.stat(sys.executable).st_mtime_ns).encode())
+    return identity.hexdigest()[:16]
+
+
+def _source_files() -> Iterator[str]:
+    for place in (cache_folder.SOURCE, *cache_folder.SHARED_SOURCES):
+        if place.endswith(".py"):
+            yield place
+        else:
+            names = sorted(os.listdir(place))
+            yield from [os.path.join(place, name) for name in names if name.endswith(".py")]
+
+
+def _target() -> str:
+    """Return the digest of the versions and the processor that kernels are for."""
+    import hashlib
+    import platform
+
+    import llvmlite
+
+    from splitjit._kernels.processor import processor
+
+    versions = sys.version, sys.platform, np.__version__, llvmlite.__version__, _numba()
+    identity = repr((versions, platform.machine(), processor()))
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+def _numba() -> bytes:
+    """Return what identifies the installed Numba, without importing it.
+
+    Numba's own file says the version and the commit. `importlib.metadata` would take 35 ms.
+    """
+    from importlib.util import find_spec
+
+    try:
+        origin = getattr(find_spec("numba"), "origin", None) or ""
+        with open(os.path.join(os.path.dirname(origin), "_version.py"), "rb") as file:
+            return file.read()
+    except (OSError, ValueError):  # a frozen application has no files of Numba
+        return b""

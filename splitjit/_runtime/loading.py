@@ -1,0 +1,254 @@
+"""Load kernels: link the object files in the cache, and compile the missing ones.
+
+Linking needs only llvmlite: 60 ms including its import, 1 ms afterwards. Compiling needs Numba,
+but only once per installation. While another thread is loading, or if nothing can be loaded,
+NumPy copies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import time
+from _thread import get_ident  # `threading` takes 1 ms to import
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from splitjit._abi import structs
+from splitjit._abi.builtins import keep_forever, python_functions
+from splitjit._abi.kernels import KERNELS
+from splitjit._abi.structs import WORKS_WITH
+from splitjit._runtime import kernel_files
+from splitjit._runtime.events import debug, warn
+from splitjit._runtime.imports import import_apart, is_importing_compiler
+from splitjit._runtime.stacks import interrupts_import, interrupts_numba, others_import
+
+_RETRY_AFTER = 0.01
+"""Seconds before a split tries again to load, if another thread was importing llvmlite."""
+
+_SECONDS_TO_LOAD = 0.05
+"""Seconds that loading takes in a process that has not imported llvmlite."""
+_SECONDS_IF_IMPORTED = 0.005
+_FEW = 16
+"""How many more copies like the current one to expect, so that one large array loads kernels."""
+
+
+class _Loader:
+    """The kernels that this process has loaded.
+
+    Attributes
+    ----------
+    is_forked_child : bool
+        Whether this process is a forked child, which inherits no threads.
+    compiled : list of str
+        The kernels that this process compiled because they were not cached.
+    """
+
+    def __init__(self) -> None:
+        self.is_forked_child = False
+        self.compiled: list[str] = []
+        self._may_load = self._may_child_load = True
+        self._lost = 0.0  # seconds of copies by NumPy that kernels could have made
+        self._loaded: dict[str, dict[str, int]] = {}  # the C functions of each kernel
+        self._not_before: dict[str, float] = {}  # when to retry loading a kernel
+        # The threads in `load`; the first one loads. A list rather than a lock, because Ctrl-C
+        # between `acquire` and `try` would leave a lock taken.
+        self._loading: list[int] = []
+
+    def pays(self, gain: float) -> bool:
+        """Return whether to load kernels for a copy that they make `gain` seconds faster.
+
+        Loading pays once NumPy has copied for about as long as loading takes, or if a few more
+        copies like this one would take as long.
+        """
+        if self._loaded:
+            return True
+        lost = self._lost + _FEW * gain
+        if lost < _SECONDS_TO_LOAD and (
+            lost < _SECONDS_IF_IMPORTED or "llvmlite.binding" not in sys.modules
+        ):
+            return False
+        return self._may_load and not never_compiles()
+
+    def count(self, seconds: float) -> None:
+        """Count a copy by NumPy that kernels could have made."""
+        self._lost += seconds
+
+    def load(self, name: str, *, wait: bool = False) -> dict[str, int] | None:
+        """Return the addresses of the C functions of a kernel.
+
+        Parameters
+        ----------
+        name : str
+            One of `splitjit._abi.kernels.KERNELS`.
+        wait : bool, default False
+            Whether to wait while another thread loads a kernel.
+
+        Returns
+        -------
+        dict or None
+            None if the kernel cannot be loaded, so that NumPy must copy. If `has_failed`, it never
+            can; otherwise a later call tries again.
+        """
+        functions = self._loaded.get(name)
+        if functions is not None or not self._may_try(name, wait):
+            return functions
+        thread = get_ident()
+        try:
+            self._loading.append(thread)
+            while wait and self._loading[0] != thread:
+                time.sleep(0.001)
+            if self._loading[0] != thread or self._loading.count(thread) > 1:
+                return None  # another thread is loading, or a signal handler interrupted this one
+            if name not in self._loaded:
+                self._loaded[name] = self._load(name, wait)
+            return self._loaded[name]
+        except BlockingIOError as error:  # another process compiles it, or a fork prevents it
+            self._put_off(name, error)
+        except Exception as error:  # a broken compiler or disk must not fail a split
+            if is_importing_compiler() or interrupts_numba():  # it works again later
+                self._put_off(name, error)
+            else:
+                self.give_up(name, error)
+        finally:
+            self._loading.remove(thread)
+        return None
+
+    def load_here(self, name: str) -> dict[str, int]:
+        """Return the C functions of a kernel; load them in this thread without waiting for others.
+
+        Users' compiled code needs them while this thread holds Numba's lock, and another thread
+        in `load` may be waiting for that lock. Compiler errors are raised.
+        """
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name, wait=True, has_lock=True)
+        return self._loaded[name]
+
+    def has_failed(self, name: str) -> bool:
+        """Return whether loading a kernel failed for good, so that only `warmup` tries again."""
+        return self._not_before.get(name) == float("inf")
+
+    def give_up(self, name: str, error: Exception) -> None:
+        """Note that a kernel can never be loaded. The log says so, with the releases that work."""
+        is_first = float("inf") not in self._not_before.values()
+        self._not_before[name] = float("inf")
+        message, said = "the kernel %s cannot be loaded: %r", (name, error)
+        if is_first:  # once, although other kernels may fail for the same reason
+            warn(f"{message}; so NumPy copies, which is slower. {WORKS_WITH}", *said)
+        else:
+            debug(message, *said)
+
+    def _put_off(self, name: str, error: Exception) -> None:
+        self._not_before[name] = time.monotonic() + _RETRY_AFTER
+        debug("the kernel %s cannot be loaded now: %r", name, error)
+
+    def _may_try(self, name: str, wait: bool) -> bool:
+        if not self._may_load or never_compiles() or interrupts_import():
+            return False
+        return wait or time.monotonic() >= self._not_before.get(name, 0.0)
+
+    def _load(self, name: str, wait: bool, has_lock: bool = False) -> dict[str, int]:
+        began = time.monotonic()
+        _llvm()  # first, because the names of object files depend on it
+        code = kernel_files.read(name)
+        if code is not None:
+            try:
+                return _link(name, code)
+            except RuntimeError as error:
+                debug("the cached kernel %s cannot be linked: %s", name, error)
+        if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
+            raise BlockingIOError("a forked child does not compile")
+        compile_kernel = _compiler() if has_lock else import_apart(_compiler)
+        with contextlib.nullcontext() if wait else kernel_files.compiling(name):
+            code = compile_kernel(name)
+            functions = _link(name, code)
+            self.compiled.append(name)
+            kernel_files.write(name, code)
+        debug("compiled %s in %.3f s", name, time.monotonic() - began)
+        return functions
+
+    def before_fork(self) -> None:
+        """Note whether another thread may hold a lock that the child would wait for."""
+        self._may_child_load = self._may_load and not others_import()
+
+    def after_fork(self) -> None:
+        """Reset what does not survive a fork."""
+        self.is_forked_child, self._may_load = True, self._may_child_load
+        self._loading = [thread for thread in self._loading if thread == get_ident()]
+
+
+def can_read_arrays() -> bool:
+    """Return whether compiled code may read and make arrays; if not, the log says so once."""
+    if structs.READS_ARRAYS and structs.API is not None:
+        return True
+    _warn()
+    return False
+
+
+@functools.cache
+def _warn() -> None:
+    python = ".".join(map(str, sys.version_info[:2]))
+    warn(
+        "compiled code cannot read arrays of %s %s and NumPy %s, so small splits take longer. %s",
+        *(sys.implementation.name, python, np.__version__, WORKS_WITH),
+    )
+
+
+def never_compiles() -> bool:
+    """Return whether compilation is disabled, as with ``NUMBA_DISABLE_JIT=1``."""
+    config = getattr(sys.modules.get("numba"), "config", None)
+    if config is not None:
+        return bool(config.DISABLE_JIT)
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+def _compiler() -> Callable[[str], bytes]:
+    from splitjit._kernels.build import compile_kernel
+
+    return compile_kernel
+
+
+@functools.cache
+def _llvm() -> Any:
+    def imported() -> Any:
+        import llvmlite.binding
+
+        return llvmlite.binding
+
+    return import_apart(imported)
+
+
+def _link(name: str, code: bytes) -> dict[str, int]:
+    """Link an object into this process for good."""
+    llvm = _llvm()
+    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for symbol, address in python_functions().items():
+        library.import_symbol(symbol, address)
+    for function in KERNELS[name]:
+        library.export_symbol(function)
+    linked = keep_forever(library.link(_linker(), f"{name}{time.monotonic_ns()}"))
+    return {function: linked[function] for function in KERNELS[name]}
+
+
+@functools.cache
+def _linker() -> Any:
+    llvm = _llvm()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    # LLVM's older linker maps each section on its own. In a large process they may be more than
+    # 2 GB apart, and an assertion then ends the process.
+    near = sys.platform != "win32"  # where JITLink does not support all objects
+    return keep_forever(
+        llvm.create_lljit_compiler(machine, suppress_errors=True, use_jit_link=near)
+    )
+
+
+LOADER = _Loader()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=LOADER.before_fork, after_in_child=LOADER.after_fork)

@@ -1,0 +1,203 @@
+"""How many threads copy: the caller, and helpers if they pay.
+
+`splitjit._kernels.team` is the compiled side: helpers are threads that a caller does not wait
+for, so a copy never depends on other programs, pools or threads. This module counts the helpers
+that may run now, and owns the memory that callers and helpers share.
+
+With ``SPLITJIT_THREADS=numba``, Numba's threads run the same loops instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from splitjit._abi.builtins import METH_FASTCALL, builtin, keep_forever
+from splitjit._abi.kernels import KERNELS
+from splitjit._abi.shared import (
+    ALLOWED,
+    CHUNKS_PER_THREAD,
+    HELPERS,
+    KEEPS_BLOCKS,
+    MOST_HELPERS,
+    SERVE,
+    SPACING,
+)
+from splitjit._runtime.cores import describe, numba_count, usable
+from splitjit._runtime.loading import LOADER
+
+SHARED_FROM = 1 << 19
+"""Bytes from which a copy is shared with helpers: waking one must pay."""
+
+CHUNK = 1 << 17
+"""Bytes of a chunk. The caller may have to wait for one that a helper has begun."""
+
+_CORES_FOR = 0.1
+"""Seconds between two reads of the usable cores; each takes 0.3 µs."""
+
+
+def _is_on_numba() -> bool:
+    """Return whether the user chose Numba's threads; warn if the choice is unknown."""
+    value = os.environ.get("SPLITJIT_THREADS", "helpers")
+    if value not in ("helpers", "numba"):
+        warnings.warn(
+            f"SPLITJIT_THREADS={value[:40]!r} must be 'helpers' or 'numba'; helpers copy",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return value == "numba"
+
+
+_ON_NUMBA = _is_on_numba()
+
+_alone = ContextVar("splitjit copies on the calling thread alone", default=False)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Make splits in the ``with`` block copy on the calling thread alone."""
+    before = _alone.get()
+    _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.set(before)
+
+
+def is_small(nbytes: int) -> bool:
+    """Return whether a copy is too small for helpers."""
+    return nbytes < SHARED_FROM
+
+
+class _Team:
+    """The team record, and the builtin function that runs loops.
+
+    Attributes
+    ----------
+    address : int
+        The address of the record; see `splitjit._abi.shared`.
+    run : callable or None
+        `splitjit._kernels.team.run`, once it is loaded.
+    cores : int
+        How many threads can run at once, until the time `cores_until`.
+    """
+
+    def __init__(self) -> None:
+        nbytes = SPACING * (HELPERS + MOST_HELPERS + 1)
+        self._memory = keep_forever((ctypes.c_char * nbytes)())  # helpers outlive this object
+        self.address = -(-ctypes.addressof(self._memory) // SPACING) * SPACING
+        self.run: Any = None
+        self.cores, self.cores_until = 1, float("-inf")
+
+    def count_cores(self, now: float) -> None:
+        """Read how many threads can run at once."""
+        self.cores, self.cores_until = usable(now), now + _CORES_FOR
+        self.word(ALLOWED).value = self.cores - 1
+
+    def word(self, index: int) -> ctypes.c_int64:
+        """Return a word of the record."""
+        return ctypes.c_int64.from_address(self.address + SPACING * index)
+
+    def load(self, *, wait: bool = False) -> bool:
+        """Load the functions that run loops; return whether they are loaded."""
+        if self.run is None:
+            functions = LOADER.load("team", wait=wait)
+            if functions is not None:
+                self.use(functions)
+        return self.run is not None
+
+    def use(self, functions: dict[str, int]) -> None:
+        """Use loaded functions, for Python and for users' compiled code."""
+        self.word(SERVE).value = functions["serve"]
+        self.count_cores(perf_counter())
+        self.run = builtin("run", functions["run"], METH_FASTCALL, None)
+
+    def after_fork(self) -> None:
+        """Forget the helpers, which the child of a fork does not have."""
+        kept = {index: self.word(index).value for index in (SERVE, ALLOWED)}
+        ctypes.memset(self._memory, 0, len(self._memory))
+        for index, value in kept.items():
+            self.word(index).value = value
+
+
+TEAM = _Team()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=TEAM.after_fork)
+
+
+def run_loop(loop: int, nbytes: int, arguments: tuple[int, int, int, int]) -> None:
+    """Run a copy loop, with helpers if they pay.
+
+    Parameters
+    ----------
+    loop : int
+        The loop's address.
+    nbytes : int
+        Bytes of all parts.
+    arguments : tuple of int
+        The fields of `splitjit._abi.calls.Arguments`. The caller has checked them, and
+        keeps the memory that they point to alive until this function returns.
+    """
+    threads = 1 if nbytes < SHARED_FROM else _allowed()
+    if threads > 1 and _ON_NUMBA:
+        _run_on_numba(loop, min(nbytes // CHUNK, threads), arguments)
+        return
+    chunks = min(nbytes // CHUNK, CHUNKS_PER_THREAD * threads)
+    TEAM.run(TEAM.address, loop, threads - 1, chunks, *arguments)
+
+
+def _run_on_numba(loop: int, tasks: int, arguments: tuple[int, int, int, int]) -> None:
+    from splitjit._kernels.numba_threads import run_on_numba
+
+    given = np.array(arguments, np.int64)
+    run_on_numba(loop, tasks, given.ctypes.data)
+
+
+def _allowed() -> int:
+    """Return how many threads may copy now."""
+    if _alone.get():
+        return 1
+    now = perf_counter()
+    if now >= TEAM.cores_until:
+        TEAM.count_cores(now)
+    count = numba_count() if "numba.np.ufunc.parallel" in sys.modules else None
+    return TEAM.cores if count is None else min(count(), TEAM.cores)
+
+
+def explain(nbytes: int) -> tuple[int, str]:
+    """Return how many threads the next copy may use, and why not more.
+
+    Parameters
+    ----------
+    nbytes : int
+        Bytes of all parts.
+    """
+    if is_small(nbytes):
+        return 1, f"a helper does not pay below {SHARED_FROM} bytes"
+    if _alone.get():
+        return 1, "this thread runs a Dask task, and Dask uses the other cores"
+    limits = describe()
+    threads, chunks = min(limits.usable, MOST_HELPERS + 1), nbytes // CHUNK
+    if chunks < threads:
+        return chunks, f"a chunk has at least {CHUNK} bytes"
+    if threads == 1 or _ON_NUMBA:
+        return threads, f"limited by {limits.limited_by}"
+    return threads, f"the caller and {threads - 1} of its helpers, limited by {limits.limited_by}"
+
+
+def load_all() -> None:
+    """Load the kernels that splits may need."""
+    for name in KERNELS:
+        if name != "blocks" or KEEPS_BLOCKS:
+            LOADER.load(name, wait=True)
+    TEAM.load(wait=True)

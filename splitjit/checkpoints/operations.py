@@ -1,0 +1,271 @@
+"""What the public functions and the command do: plan a split, a join or a reshard.
+
+`plan_split`, `plan_join` and `plan_reshard` read headers, and samples of the data, and return a
+plan; `write` carries it out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from splitjit._files import patterns, staging
+from splitjit._files.file_plan import SplitFiles
+from splitjit._files.formats.base import TensorFile
+from splitjit._files.parts import Chooser, Progress, write_parts
+from splitjit._files.patterns import Choice
+from splitjit._files.places import StrPath
+from splitjit._files.places import check_targets as check_targets
+from splitjit._files.staging import Staged
+from splitjit._plan.arguments import Shape
+from splitjit._plan.rules import CHUNK, Rule
+from splitjit.checkpoints import index, sharding
+from splitjit.checkpoints.index import MANIFEST, Checkpoint
+from splitjit.checkpoints.naming import Where as Where
+from splitjit.errors import SplitError, shorten
+
+Check = Callable[[Iterable[TensorFile]], None]
+"""Checks that whole files fit the model whose plan is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which tensors are split, and along which axis: the parameters of `plan_files`."""
+
+    axis: int | None
+    tensors: Sequence[str] | None
+    tp_plan: bool
+    config: StrPath | None
+
+    @property
+    def given(self) -> bool:
+        """Whether the user says how the tensors are split."""
+        return self.axis is not None or bool(self.tensors) or self.tp_plan
+
+
+def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
+    """Return paths as a list; one path is a list of one."""
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
+    for path in given:
+        if isinstance(path, str) and re.match(r"[a-z][a-z0-9+.-]+://", path):
+            rule = "must be a local path; fetch the file first, with the tool of its storage"
+            raise SplitError("files", shorten(path), rule)
+    found = [Path(path) for path in given]
+    if not found:
+        raise SplitError("files", "paths=[]", "must name a file")
+    return found
+
+
+def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
+    """Plan the split of files. This does not check whether the parts exist."""
+    checkpoints = [index.read(path) for path in paths]
+    models = [one for one in checkpoints if one.is_folder and any(map(_has_names, one.files))]
+    if models and not which.given:
+        rest = "ranks hold some tensors of a checkpoint whole, such as norms: --tp-plan splits it "
+        rest += "as transformers does, --tensor names the tensors to split, --axis splits them all"
+        raise SplitError("split", str(models[0].path), rest)
+    kind, value = rule
+    if which.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
+        raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
+    choose, check, notes = _chooser(checkpoints, which, checkpoints[0].folder)
+    check([file for one in checkpoints for file in one.files])
+    parts = sharding.plan_parts(checkpoints, rule, choose, where, "split")
+    if models and where.out is None and not where.ranks:
+        rest = "the parts would lie among the files of the checkpoint: give --out"
+        raise SplitError("split", str(models[0].path), rest)
+    return replace(parts, notes=(*notes, *parts.notes))
+
+
+def plan_join(
+    paths: list[Path], out: Path, which: Which, copy_config: bool | None = None
+) -> SplitFiles:
+    """Plan the join of parts. This does not check whether the joined files exist."""
+    parts = _read_parts(paths)
+    choose, check, notes = _chooser_of_parts(parts, which)
+    from splitjit.checkpoints import joining
+
+    joined = joining.plan_whole(parts, choose, out, copy_config)
+    check([file.like for file in joined.files])
+    return replace(joined, notes=(*notes, *joined.notes))
+
+
+def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
+    """Plan to split parts again. This does not check whether the new parts exist."""
+    parts = _read_parts(paths)
+    layout = where.layout or ("ranks" if parts[0].is_folder else "files")
+    choose, check, notes = _chooser_of_parts(parts, which)
+    from splitjit._files.joined import JoinedFile
+    from splitjit.checkpoints import joining
+
+    made = joining.read_whole(parts, choose)
+    check(made.files)
+
+    def as_before(name: str, file: TensorFile) -> Choice | None:
+        assert isinstance(file, JoinedFile)
+        return file.choice(name)
+
+    where = replace(where, layout=layout)
+    planned = sharding.plan_parts([made], rule, as_before, where, "reshard")
+    return replace(planned, notes=(*notes, *joining.notes_of(parts, made.parts)))
+
+
+def _read_parts(paths: list[Path]) -> list[Checkpoint]:
+    """Read parts: files, the folders of ranks, or a folder that holds these folders."""
+    return [index.read(part) for path in paths for part in index.parts_in(path)]
+
+
+def write(planned: SplitFiles, force: bool, progress: Progress | None = None) -> None:
+    """Write all files of a plan, or none.
+
+    Parameters
+    ----------
+    planned : SplitFiles
+    force : bool
+        Whether new files may overwrite existing files.
+    progress : callable, optional
+
+    Raises
+    ------
+    OSError
+        If a target exists, or if the files cannot be written.
+    SplitError
+        If a file is damaged, or changes while it is read.
+    """
+    if not planned.targets:
+        return
+    needed = {target: size for file in planned.files for target, size in file.sizes.items()}
+    total = planned.nbytes
+
+    def body(staged: Mapping[Path, Staged]) -> None:
+        written = 0
+
+        def count(nbytes: int) -> None:
+            nonlocal written
+            written += nbytes
+            if progress is not None:
+                progress(written, total)
+
+        for file in planned.files:
+            if file.targets:
+                write_parts(file, [staged[target] for target in file.targets], count)
+        for path, content in planned.indexes:
+            staged[path].write_bytes(content)
+        for target, path in planned.copies:
+            import shutil  # takes 2 ms
+
+            with open(path, "rb") as read, staged[target].open() as new:
+                staged[target].protect(os.fstat(read.fileno()))
+                shutil.copyfileobj(read, new)
+
+    folders = _by_folder(planned.targets, planned.levels)
+    staging.write(folders, body, force=force, needed=needed)
+
+
+def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
+    """Return the names of the files to write, by the folder `levels` above their own.
+
+    They are moved in this order: the first rank's manifest before all others, the last rank's after
+    them. If the process is killed in between, these two manifests contradict each other, and `join`
+    refuses the ranks.
+    """
+    names: dict[Path, list[str]] = {}
+    for target in targets:
+        folder = target.parents[levels]
+        names.setdefault(folder, []).append(target.relative_to(folder).as_posix())
+    for own in names.values():
+        first, *others = [name for name in own if name.endswith(f"/{MANIFEST}")] or [""]
+        own.sort(key=lambda name: (name == first, name not in others[-1:]), reverse=True)
+    return names
+
+
+def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
+    """Describe files, indexes and folders, and the split that they are parts of."""
+    from splitjit.checkpoints import described
+
+    return described.describe_files(paths)
+
+
+def _has_names(file: TensorFile) -> bool:
+    return file.names != ("",)
+
+
+# ---- which tensors -----------------------------------------------------------------------
+
+
+def _chooser_of_parts(
+    parts: list[Checkpoint], which: Which
+) -> tuple[Chooser | None, Check, list[str]]:
+    """Return how the user says that parts were split; None if the user does not say."""
+    if not which.given:
+        return None, lambda files: None, []
+    folder = parts[0].folder
+    return _chooser(parts, which, folder, folder.parent)
+
+
+def _chooser(
+    checkpoints: Sequence[Checkpoint], which: Which, *folders: Path
+) -> tuple[Chooser, Check, list[str]]:
+    """Return how to split a named tensor: by patterns, then by the plan of the model.
+
+    Returns
+    -------
+    callable
+        How to split a tensor.
+    callable
+        Checks that whole files fit the model.
+    list of str
+        What the user should know about the plan.
+    """
+    axis = which.axis or 0
+    chosen = [patterns.parse(text, axis) for text in which.tensors or ()]
+    names = [name for one in checkpoints for file in one.files for name in file.names]
+    patterns.check_matches(chosen, names)
+    planned: Mapping[str, Choice] = {}
+    notes = []
+
+    def by_pattern(name: str) -> bool:
+        return any(choice.matches(name) for choice in chosen)
+
+    def check(files: Iterable[TensorFile]) -> None:
+        if which.tp_plan:
+            tensor_parallel.check_shapes(model, planned, by_pattern, _shapes(files))
+
+    if which.tp_plan:
+        from splitjit.checkpoints import tensor_parallel
+
+        model = tensor_parallel.load(_config(which.config, *folders), names)
+        planned = tensor_parallel.choices(model, names, by_pattern)
+        if model.preset:
+            preset = f"the preset of splitjit for {model.family} is used"
+            notes.append(f"transformers has no plan for {model.model}; {preset}")
+    default = None if chosen or which.tp_plan else Choice("*", axis)
+
+    def choose(name: str, file: TensorFile) -> Choice | None:
+        first = next((choice for choice in chosen if choice.matches(name)), None)
+        return first or planned.get(name, default)
+
+    return choose, check, notes
+
+
+def _shapes(files: Iterable[TensorFile]) -> dict[str, Shape]:
+    """Return the shapes of all tensors by name; no two may have the same name."""
+    shapes: dict[str, Shape] = {}
+    for file in files:
+        for name in file.names:
+            if name in shapes:
+                rule = "two files hold it; with a tp_plan, give the files of one model"
+                raise SplitError("files", shorten(name), rule)
+            shapes[name] = file.tensor(name).shape
+    return shapes
+
+
+def _config(config: StrPath | None, *folders: Path) -> Path:
+    """Return the configuration of a model: the one given, or the first one in these folders."""
+    if config is not None:
+        return Path(config)
+    found = [folder for folder in folders if (folder / "config.json").exists()]
+    return [*found, folders[0]][0]

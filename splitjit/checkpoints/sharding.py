@@ -1,0 +1,158 @@
+"""Plan the split of checkpoints: the parts of each tensor, the file of each part, the indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit._files.formats.base import TensorFile
+from splitjit._files.parts import Chooser, count_parts, plan_tensors
+from splitjit._files.patterns import Choice
+from splitjit._files.places import check_places
+from splitjit._plan.rules import Rule
+from splitjit.checkpoints import index, naming
+from splitjit.checkpoints.index import MANIFEST, Checkpoint
+from splitjit.checkpoints.naming import Where
+from splitjit.checkpoints.record import Record, manifest
+from splitjit.errors import SplitError
+
+Parts = tuple[TensorFile, list[TensorPlan], tuple[Path, ...]]
+"""A file, the plans of its tensors, and the paths of its parts."""
+
+
+def plan_parts(
+    checkpoints: Sequence[Checkpoint], rule: Rule, choose: Chooser, where: Where, operator: str
+) -> SplitFiles:
+    """Plan the split of checkpoints.
+
+    Raises
+    ------
+    SplitError
+        If the rule does not fit a tensor or makes different numbers of parts, or if two
+        parts would have the same file name.
+    """
+    name_part = naming.namer(where)
+    copied = where.others == "copy"
+    inputs = [(one, file) for one in checkpoints for file in one.files]
+    tensors = [plan_tensors(file, rule, choose, copied, operator) for _, file in inputs]
+    count = count_parts([plan for plans in tensors for plan in plans], rule)
+    if not count:
+        for _, file in inputs:  # if only 0-D tensors match, the first one is refused
+            plan_tensors(file, rule, choose, False, operator, scalars=True)
+    made_of = checkpoints[0].made_of or index.digest(file for _, file in inputs)
+    recorded = where.ranks or any(file.suffix == ".safetensors" for _, file in inputs)
+    blank = Record(made_of, 0, count, rule, {}, None) if count and recorded else None
+    groups: dict[object, list[Parts]] = {}
+    for (one, file), plans in zip(inputs, tensors, strict=True):
+        whole = [replace(p, copies=count) if p.axis is None else p for p in plans]
+        targets = tuple([name_part(one, file, i) for i in range(count if whole else 0)])
+        shared = where.name is not None and targets and file.suffix == ".safetensors"
+        groups.setdefault(targets if shared else file, []).append((file, whole, targets))
+    files = tuple([_plan_file(group, blank) for group in groups.values()])
+    folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
+    with_config = where.ranks if where.copy_config is None else where.copy_config
+    copies = naming.companions(operator, checkpoints[0].folders, folders) if with_config else []
+    indexes = _make_indexes(checkpoints, files, count) if where.ranks else []
+    made = [(file.paths, file.targets) for file in files]
+    check_places(operator, [*made, *[((path,), (target,)) for target, path in copies]])
+    plans = [plan for file in files for plan in file.tensors]
+    warnings: list[str] = []
+    if any(plan.name for plan in plans):
+        from splitjit.checkpoints import siblings  # an array without a name has no bias
+
+        warnings += siblings.find_mismatches(plans)
+    warnings += [
+        f"{file.path} is empty: it holds no tensor" for _, file in inputs if not file.names
+    ]
+    planned = SplitFiles(
+        files, tuple(indexes), (), tuple(copies), int(where.ranks), operator=operator
+    )
+    if count > 1 and planned.share_split < 0.5:
+        share = f"{planned.share_split:.0%} of the bytes are split"
+        warnings.append(f"only {share}; each part holds a copy of the rest")
+    return replace(planned, warnings=tuple(warnings))
+
+
+def _plan_file(group: Sequence[Parts], blank: Record | None) -> FilePlan:
+    """Plan the parts of a file, or of .safetensors files whose parts have the same names."""
+    files = [file for file, *_ in group]
+    plans = [plan for _, own, _ in group for plan in own]
+    left_out = []
+    for file, own, _ in group:
+        held = {plan.name for plan in own}
+        left_out += [name for name in file.names if name not in held]
+    record = blank and replace(blank, tensors=_choices(plans))
+    if len(files) > 1:
+        _check_merged(plans)
+        plans.sort(key=lambda plan: -plan.tensor.bits)  # widest first: aligned, as in one file
+    elif record:
+        record = replace(record, file=files[0].path.name, order=_order(files[0], plans))
+    paths = tuple([read.path for file in files for read in file.inputs])
+    return FilePlan(paths, group[0][2], tuple(plans), tuple(left_out), files[0], record)
+
+
+def _check_merged(plans: list[TensorPlan]) -> None:
+    """Check that one file can hold the tensors of several files."""
+    holders: dict[str, Path] = {}
+    first = plans[0].file
+    for plan in plans:
+        path = plan.file.path
+        if plan.name in holders:
+            received = f"{plan.name} in {holders[plan.name]} and {path}"
+            raise SplitError("split", received, "only one file of a rank may hold a tensor")
+        if plan.file.metadata != first.metadata:
+            rule = "files that are merged must have the same metadata; put {stem} into the name"
+            raise SplitError("split", f"{first.path} and {path}", rule)
+        holders[plan.name] = path
+
+
+def _order(file: TensorFile, plans: Iterable[TensorPlan]) -> tuple[int, ...] | None:
+    """Return the header positions in data order, or None if both orders agree."""
+    held = {plan.name: plan.tensor.position for plan in plans}
+    positions = [held[name] for name in file.data_order if name in held]
+    ranked = {position: i for i, position in enumerate(sorted(positions))}
+    order = tuple([ranked[position] for position in positions])
+    return None if order == tuple(range(len(positions))) or not any(positions) else order
+
+
+def _choices(plans: Iterable[TensorPlan]) -> dict[str, Choice | None]:
+    """Return how the tensors of a file are split, for its record."""
+    choices: dict[str, Choice | None] = {}
+    for plan in plans:
+        choices[plan.name] = None
+        if plan.axis is not None:
+            sections = tuple(map(sum, plan.sections))
+            given = plan.choice or Choice(plan.name, plan.axis)
+            if given.head:  # several parts may hold the same head
+                sections = given.sections or sections
+            choices[plan.name] = replace(
+                given, pattern=plan.name, axis=plan.axis, sections=sections, planned=True
+            )
+    return choices
+
+
+def _make_indexes(
+    checkpoints: Sequence[Checkpoint], files: Sequence[FilePlan], count: int
+) -> list[tuple[Path, bytes]]:
+    """Make a manifest for each folder of parts, and an index of its .safetensors files."""
+    folders: dict[Path, list[FilePlan]] = {}
+    for file in files:
+        if file.targets:
+            folders.setdefault(file.targets[0].parent, []).append(file)
+    made = []
+    for group in folders.values():
+        indexed = [file for file in group if file.targets[0].suffix == ".safetensors"]
+        held = {plan.file for file in indexed for plan in file.tensors}
+        whole = [plan.tensor for file in indexed for plan in file.tensors]
+        like = next((one for one in checkpoints if one.index and held & {*one.files}), None)
+        content, name = (like.index, like.index_name) if like else (None, index.NAME)
+        for i in range(count if indexed else 0):
+            parts = [(file.targets[i].name, file.part(i)) for file in indexed]
+            target = indexed[0].targets[i].with_name(name)
+            made.append((target, index.dump(index.make(content, whole, parts))))
+        for i in range(count):
+            records = {file.targets[i].name: file.record for file in group if file.record}
+            made.append((group[0].targets[i].with_name(MANIFEST), manifest(records, i)))
+    return made

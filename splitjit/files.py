@@ -1,0 +1,393 @@
+"""Split the tensors of files into parts, and join the parts again.
+
+The command ``python -m splitjit`` does the same. Files may be larger than memory: a .npy, .npz or
+.safetensors file, an index ``model.safetensors.index.json``, or a folder that has such an index.
+
+The public functions call `splitjit.checkpoints.operations`, and import it when first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from splitjit._plan.arguments import OtherRules, named_rule
+
+if TYPE_CHECKING:
+    from splitjit._files.file_plan import FilePlan as FilePlan
+    from splitjit._files.file_plan import SplitFiles as SplitFiles
+    from splitjit._files.file_plan import TensorPlan as TensorPlan
+    from splitjit._files.parts import Progress
+    from splitjit._files.places import StrPath
+
+__all__ = [
+    "FilePlan",
+    "SplitFiles",
+    "TensorPlan",
+    "describe_files",
+    "join_files",
+    "plan_files",
+    "reshard_files",
+    "split_files",
+]
+
+
+def plan_files(
+    paths: StrPath | Iterable[StrPath],
+    split: Any = None,
+    *,
+    axis: int | None = None,
+    tensors: Sequence[str] | None = None,
+    tp_plan: bool = False,
+    config: StrPath | None = None,
+    others: Literal["copy", "skip"] = "copy",
+    layout: Literal["files", "ranks"] = "files",
+    name: str | None = None,
+    out: StrPath | None = None,
+    copy_config: bool | None = None,
+    force: bool = False,
+    **rule: Unpack[OtherRules],
+) -> SplitFiles:
+    """Plan the split of files. This reads headers and samples, and writes nothing.
+
+    Parameters
+    ----------
+    paths : path or iterable of path
+        Files (.npy, .npz or .safetensors), indexes of .safetensors files
+        (``model.safetensors.index.json``), or folders with such an index.
+    split, axis, num_outputs, num_splits, indices, num_sections
+        The rule, as in `splitjit.split`. The axis is 0 by default. For an index or a
+        folder, `axis`, `tensors` or `tp_plan` is needed.
+    tensors : sequence of str, optional
+        The tensors to split, as patterns: ``"PATTERN"``, ``"PATTERN=AXIS"``,
+        ``"PATTERN=AXIS:4096,1024,1024"`` for fused sections of these lengths, each of
+        which the rule splits, or ``"PATTERN=AXIS/3,5"`` for parts of these lengths.
+        The first pattern that matches a name counts. By default, all tensors are split
+        along `axis`, except 0-D tensors, which are copied.
+    tp_plan : bool, default False
+        Whether the tensor-parallel plan of the model in transformers gives the axes of
+        the tensors that no pattern matches. Requires the packages transformers
+        and torch.
+    config : path, optional
+        ``config.json`` of the model, or its folder. By default, the folder of the files.
+    others : {"copy", "skip"}, default "copy"
+        Whether each part holds a copy of every other tensor.
+    layout : {"files", "ranks"}, default "files"
+        ``"files"``: part 0 of ``FILE.npy`` is ``FILE.0.npy``. ``"ranks"``: it is
+        ``rank-0/FILE.npy``, and each rank's folder gets an index of its .safetensors files.
+    name : str, optional
+        The name of each part, with the fields ``{rank}``, ``{stem}`` (the name of the
+        file without its suffix) and ``{part}`` (the number of the file, from 0).
+        .safetensors files whose parts have the same name share one part.
+    out : path, optional
+        The folder of the parts. By default, the folder of each file or link. For an
+        index or a folder, it is needed unless the layout is "ranks".
+    copy_config : bool, optional
+        Whether each folder of parts gets copies of the configuration and the tokenizer
+        that lie beside the files. By default, the folders of ranks get them.
+    force : bool, default False
+        Whether parts may overwrite existing files.
+
+    Returns
+    -------
+    SplitFiles
+        The parts of each tensor, the files to write, and warnings.
+
+    Raises
+    ------
+    SplitError
+        If a file is not of its format, if the rule does not fit a tensor or makes
+        different numbers of parts, or if two parts would have the same file name.
+    OSError
+        If a file cannot be read, or if a part exists and `force` is False.
+
+    Examples
+    --------
+    >>> import numpy as np, os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "x.npy")
+    ...     np.save(path, np.zeros((4, 6), np.float32))
+    ...     plan = plan_files(path, num_splits=2, axis=1)
+    >>> plan.files[0].tensors[0].part_shapes, [target.name for target in plan.targets]
+    (((4, 3), (4, 3)), ['x.0.npy', 'x.1.npy'])
+    """
+    given = named_rule("plan_files", split, rule)
+    from splitjit.checkpoints import operations
+
+    which = operations.Which(axis, tensors, tp_plan, config)
+    where = operations.Where(others, layout, name, out, copy_config)
+    planned = operations.plan_split(operations.as_paths(paths), given, which, where)
+    operations.check_targets(planned.targets, force)
+    return planned
+
+
+def split_files(
+    paths: StrPath | Iterable[StrPath],
+    split: Any = None,
+    *,
+    axis: int | None = None,
+    tensors: Sequence[str] | None = None,
+    tp_plan: bool = False,
+    config: StrPath | None = None,
+    others: Literal["copy", "skip"] = "copy",
+    layout: Literal["files", "ranks"] = "files",
+    name: str | None = None,
+    out: StrPath | None = None,
+    copy_config: bool | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+    **rule: Unpack[OtherRules],
+) -> SplitFiles:
+    """Split files: write all parts of all files, or none.
+
+    Parameters
+    ----------
+    paths, split, axis, num_outputs, num_splits, indices, num_sections, tensors, tp_plan, \
+config, others, layout
+        What is split, and how, as in `plan_files`.
+    name, out, copy_config, force
+        Where the parts are written, as in `plan_files`.
+    progress : callable, optional
+        Called with the number of bytes written so far, and the total.
+
+    Returns
+    -------
+    SplitFiles
+        The plan that was carried out.
+
+    Raises
+    ------
+    SplitError
+        If the split is refused, as in `plan_files`, or if a file is damaged or changes
+        while it is read.
+    OSError
+        If a file cannot be read or written, for example because a part exists or the
+        disk is full.
+
+    See Also
+    --------
+    join_files : Join the parts again.
+
+    Examples
+    --------
+    >>> import numpy as np, os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path, joined = os.path.join(folder, "x.npy"), os.path.join(folder, "joined.npy")
+    ...     np.save(path, np.arange(6))
+    ...     done = split_files(path, num_splits=2)
+    ...     print(np.load(done.targets[1]))
+    ...     _ = join_files(done.targets, joined)
+    ...     print(np.load(joined))
+    [3 4 5]
+    [0 1 2 3 4 5]
+    """
+    given = named_rule("split_files", split, rule)
+    from splitjit.checkpoints import operations
+
+    which = operations.Which(axis, tensors, tp_plan, config)
+    where = operations.Where(others, layout, name, out, copy_config)
+    planned = operations.plan_split(operations.as_paths(paths), given, which, where)
+    operations.write(planned, force, progress)
+    return planned
+
+
+def join_files(
+    paths: Iterable[StrPath],
+    out: StrPath,
+    *,
+    axis: int | None = None,
+    tensors: Sequence[str] | None = None,
+    tp_plan: bool = False,
+    config: StrPath | None = None,
+    copy_config: bool | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> tuple[Path, ...]:
+    """Join parts: write all joined files, or none.
+
+    Parts that `split_files` wrote give the original files back, byte for byte.
+
+    Parameters
+    ----------
+    paths : iterable of path
+        The parts in order: files, the folders of ranks, or one folder that holds these.
+        The order does not matter if the parts record how they were split.
+    out : path
+        The joined file. If the parts are folders, the folder of the joined files.
+    axis : int, optional
+        The axis along which the parts were split, if no pattern gives it. By default,
+        axis 0 for .npy files and patterns.
+    tensors, tp_plan, config
+        The tensors that were split, as in `plan_files`. Every other tensor was copied,
+        and must be equal in all parts. The configuration may also lie beside the
+        folders of the ranks. .safetensors files and folders of ranks that `split_files`
+        wrote record how they were split. For other files that hold tensors by name,
+        `axis`, `tensors` or `tp_plan` is needed.
+    copy_config : bool, optional
+        Whether the folder of the joined files gets the configuration and the tokenizer
+        that the parts hold. By default, if the parts are folders.
+    force : bool, default False
+        Whether joined files may overwrite existing files.
+    progress : callable, optional
+        Called with the number of bytes written so far, and the total.
+
+    Returns
+    -------
+    tuple of Path
+        The files that were written.
+
+    Raises
+    ------
+    SplitError
+        If nothing says how tensors with names were split, if the parts do not fit
+        together, if a tensor or a configuration that was copied differs between parts,
+        or if a part is damaged or changes while it is read.
+    OSError
+        If a file cannot be read or written.
+
+    See Also
+    --------
+    split_files : Split files, with an example.
+    """
+    from splitjit.checkpoints import operations
+
+    which = operations.Which(axis, tensors, tp_plan, config)
+    joined = operations.plan_join(operations.as_paths(paths), Path(out), which, copy_config)
+    operations.write(joined, force, progress)
+    return joined.targets
+
+
+def reshard_files(
+    paths: StrPath | Iterable[StrPath],
+    split: Any = None,
+    *,
+    axis: int | None = None,
+    tensors: Sequence[str] | None = None,
+    tp_plan: bool = False,
+    config: StrPath | None = None,
+    layout: Literal["files", "ranks"] | None = None,
+    name: str | None = None,
+    out: StrPath,
+    copy_config: bool | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+    **rule: Unpack[OtherRules],
+) -> SplitFiles:
+    """Split parts again, into another number of parts, without a whole copy on disk.
+
+    The new parts equal those that `split_files` would make of the whole files.
+
+    Parameters
+    ----------
+    paths : iterable of path
+        All parts of one split: files, the folders of ranks, or one folder that holds
+        these.
+    split
+        The length of each part, as in `splitjit.split`.
+    axis : int, optional
+        See `tensors`.
+    num_outputs, num_splits, indices, num_sections
+        The other rules, as in `splitjit.split`.
+    tensors, tp_plan, config
+        How the parts were split, as in `join_files`. Not needed if the parts record
+        it. The new parts are split along the same axes.
+    layout, name
+        The names of the new parts, as in `plan_files`. By default, folders of ranks are
+        split into folders of ranks.
+    out : path
+        The folder of the new parts.
+    copy_config : bool, optional
+        As in `plan_files`.
+    force : bool, default False
+        Whether the new parts may overwrite existing files.
+    progress : callable, optional
+        Called with the number of bytes written so far, and the total.
+
+    Returns
+    -------
+    SplitFiles
+        The plan that was carried out.
+
+    Raises
+    ------
+    SplitError
+        If the parts do not fit together, as in `join_files`, or if the new split is
+        refused, as in `split_files`.
+    OSError
+        If a file cannot be read or written.
+
+    See Also
+    --------
+    split_files : Split files.
+    join_files : Join the parts.
+
+    Examples
+    --------
+    >>> import numpy as np, os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "x.npy")
+    ...     np.save(path, np.arange(12))
+    ...     done = split_files(path, num_splits=2)
+    ...     done = reshard_files(done.targets, num_splits=3, name="y.{rank}.npy", out=folder)
+    ...     print([target.name for target in done.targets], np.load(done.targets[2]))
+    ['y.0.npy', 'y.1.npy', 'y.2.npy'] [ 8  9 10 11]
+    """
+    given = named_rule("reshard_files", split, rule)
+    from splitjit.checkpoints import operations
+
+    which = operations.Which(axis, tensors, tp_plan, config)
+    where = operations.Where("copy", layout, name, out, copy_config)
+    planned = operations.plan_reshard(operations.as_paths(paths), given, which, where)
+    operations.write(planned, force, progress)
+    return planned
+
+
+def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
+    """Describe files: their tensors, and the split that they are parts of.
+
+    Parameters
+    ----------
+    paths : path or iterable of path
+        Files, indexes, or folders, as in `plan_files`, or parts, as in `join_files`.
+
+    Returns
+    -------
+    dict
+        Plain data that ``json.dump`` can write. ``"checkpoints"`` has an entry for each
+        path: its ``"files"`` with their ``"tensors"``, and ``"split"``, which is None
+        or has the rank, the number of parts and the rule. ``"complete"`` tells whether
+        the paths are all parts of one split, and ``"problem"`` the reason if they are
+        not; both are None if no path is a part.
+
+    Raises
+    ------
+    SplitError
+        If a file is not of its format, or if what it says about its split is wrong.
+    OSError
+        If a file cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np, os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "x.npy")
+    ...     np.save(path, np.zeros((4, 6), np.float32))
+    ...     found = describe_files(path)
+    >>> found["checkpoints"][0]["files"][0]["tensors"]
+    [{'name': '', 'dtype': 'float32', 'shape': [4, 6], 'nbytes': 96}]
+    """
+    from splitjit.checkpoints import operations
+
+    return operations.describe_files(operations.as_paths(paths))
+
+
+if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute
+
+    def __getattr__(name: str) -> Any:
+        """Import the plan classes on first use, which keeps ``import splitjit`` fast."""
+        if name in __all__:
+            from splitjit._files import file_plan
+
+            return getattr(file_plan, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
