@@ -236,7 +236,8 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
         The axis that the parts do not have.
     out : sequence of ndarray, optional
         The arrays to write the parts to, one per part, by the rules of `splitjit.split`.
-        NumPy's function has no such parameter.
+        They have the shape of `x` without the axis. NumPy's function has no such
+        parameter.
 
     Returns
     -------

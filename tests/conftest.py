@@ -43,23 +43,18 @@ SKIPPED = "splitjit/skipped"
 
 def pytest_addoption(parser):
     """Let .ci/run continue after a default run."""
-    help = "run the long tests, and those that the last run skipped for a missing library"
+    help = "run only the tests that the last run skipped for a missing library"
     parser.addoption("--rest", action="store_true", help=help)
 
 
 def pytest_collection_modifyitems(config, items):
     """Leave out long tests, unless ``-m`` names them; on a simulated system, let tests fail."""
+    wanted = items[:]
+    if "long" not in config.option.markexpr:
+        wanted = [item for item in items if not item.get_closest_marker("long")]
     if config.option.rest:
         skipped = {*config.cache.get(SKIPPED, [])}
-        wanted = [
-            item
-            for item in items
-            if item.get_closest_marker("long") or skipped & {item.nodeid, item.parent.nodeid}
-        ]
-    elif "long" not in config.option.markexpr:
-        wanted = [item for item in items if not item.get_closest_marker("long")]
-    else:
-        wanted = items[:]
+        wanted = [item for item in wanted if skipped & {item.nodeid, item.parent.nodeid}]
     kept = set(wanted)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = wanted

@@ -342,7 +342,7 @@ def test_code_for_a_generic_processor_runs_on_each_of_its_kind(monkeypatch):
     assert digest() == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "value"), OTHER_TARGETS[:2])
 def test_processes_of_other_targets_share_no_kernel(name, value, tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
@@ -626,7 +626,7 @@ def warmup_check(folder):
     return ended.returncode, dict(line.split(": ", 1) for line in lines)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
     folder = tmp_path / "splitjit"
     folder.mkdir()
@@ -675,7 +675,7 @@ def test_a_damaged_kernel_in_a_new_process(tmp_path):
         run(tmp_path, SPLIT + "assert not LOADER.compiled", NUMBA_CACHE_DIR=str(cache.parent))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_upgrade(tmp_path):
     """The new file has the same date and size."""
     source = Path(splitjit.__file__).parent

@@ -208,7 +208,10 @@ def test_completion_names_the_package_that_it_needs(capsys, monkeypatch):
 
 MESSAGES = [
     ("split x.npy --num-outputs 0", "split x.npy: --num-outputs 0, axis 0, shape (4, 6): "),
-    ("split x.npy --num-splits 3", "of 3; --num-outputs 3 allows a shorter last part"),
+    (
+        "split x.npy --num-splits 3",
+        "of 3; --num-sections 3 makes parts whose lengths differ by one",
+    ),
     ("split x.npy --indices 3,1", "split x.npy: --indices 3,1, axis 0, shape (4, 6): "),
     ("split x.npy --split 1,2", "pass them as --indices in ascending order"),
     ("split x.npy --split 1 --axis 7", "split x.npy: axis 7, shape (4, 6): axis must be in"),
@@ -619,7 +622,7 @@ def test_an_interrupt_after_all_files_are_written(x, capsys, monkeypatch):
 # ---- check ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_kernels
 def test_check_as_a_user_runs_it():
     ended = run("check")

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-FUNCTIONS = int(os.environ.get("SPLITJIT_NJIT_FUNCTIONS", "25"))
+FUNCTIONS = int(os.environ.get("SPLITJIT_NJIT_FUNCTIONS", "12"))
 X = np.arange(24.0).reshape(4, 6)
 CALL = "splitjit.split(x, num_splits=2, axis=1)"
 

@@ -671,7 +671,7 @@ def run_users(folder, *arguments, **environment):
     ).stdout.strip()  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_cached_code(tmp_path):
     """Later processes load the code that earlier processes saved, if it fits."""
     assert run_users(tmp_path) == f"[0, 0, 0] {ALL}"
@@ -683,14 +683,14 @@ def test_in_cached_code(tmp_path):
         assert run_users(tmp_path, "another_version") == f"{hits} {compiled}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_in_forked_children(tmp_path):
     for hits, compiled in ([0, 0, 0], ALL), ([1, 1, 1], "[]"):
         assert run_users(tmp_path, IN_CHILD="1") == f"{hits} {compiled}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_call_compiles_while_another_thread_waits_to_compile_a_kernel(tmp_path):
     code = """
 import threading, time, numpy as np, splitjit

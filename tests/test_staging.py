@@ -184,7 +184,11 @@ def test_a_kill_at_each_call(scene, inject):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "error", [Killed(), OSError(5, "Input/output error")], ids=["kill", "error"]
+    "error",
+    [
+        pytest.param(Killed(), id="kill"),
+        pytest.param(OSError(5, "Input/output error"), id="error", marks=pytest.mark.long),
+    ],
 )
 def test_a_kill_and_a_failure_of_the_next_command(scene, inject, error):
     make, force, before = scene

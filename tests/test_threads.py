@@ -507,7 +507,7 @@ assert sum(count > 0 for count in helped) > len(helped) // 2, helped
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs usleep")
-@pytest.mark.parametrize("helpers", [1, 3])
+@pytest.mark.parametrize("helpers", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_helpers_that_are_late_at_each_step(helpers, tmp_path):
     settings = f"cores.affinity = lambda: {helpers + 1}\nSECONDS = {SECONDS}\n"
     code = settings + SLOW_LOOP + ANOTHER_TEAM + DELAYED + LATE

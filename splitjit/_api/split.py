@@ -236,8 +236,7 @@ def split_into(
     outs : sequence of ndarray
         The arrays to write the parts to, as `out` of `split`. In compiled
         code: a tuple of arrays, whose layouts may differ, or a list of arrays
-        of one type. Compiled code finds shared memory only between contiguous
-        arrays.
+        of one type.
     split : sequence of int, 1-D integer array, int or 0-D integer array, optional
         The length of each part, or one length for all parts; see `split`.
     axis : int, default 0

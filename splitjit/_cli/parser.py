@@ -62,8 +62,9 @@ def _split(parser: argparse.ArgumentParser) -> None:
     and so on. A .npz or .safetensors file holds many tensors by name: FILE.0.npz
     holds part 0 of each tensor, FILE.1.npz holds part 1, and so on.
 
-    FILE may also be a model.safetensors.index.json, or a folder that has one: all
-    files of the checkpoint are split. --layout ranks writes one folder for each rank.
+    FILE may also be a model.safetensors.index.json, or a folder that has one, or that
+    has a model.safetensors: all files of the checkpoint are split. --layout ranks
+    writes one folder for each rank.
 
     Files may be larger than memory. The command writes all parts of all files, or
     none. It needs the safetensors package for .safetensors files, transformers and
@@ -348,6 +349,8 @@ class Parser(argparse.ArgumentParser):
         if needed:
             unknown = self.parse_known_args(self._given)[1]
             message = f"unrecognized arguments: {' '.join(unknown)}" if unknown else message
+        if message.endswith("expected one argument"):
+            message += '; a value that begins with "-" needs "=", as in --split=-1,2'
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 

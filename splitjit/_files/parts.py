@@ -85,7 +85,8 @@ def _rule_for_heads(length: int, choice: Choice, rule: Rule) -> Rule:
         return kind, heads
     what = choice.block or f"heads of length {choice.head}"
     rest = f"its {heads} {what} do not go into {parts} parts whole"
-    raise SplitError("split", f"section of length {length}", rest)
+    hint = f"a number that divides {heads} does"
+    raise SplitError("split", f"section of length {length}", rest, hint=hint)
 
 
 def _length(choice: Choice) -> str:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from splitjit._files.formats.base import TensorFile
 from splitjit.errors import SplitError, SplitTypeError, shorten
 
-_AXIS = re.compile(r"=(-?[0-9]+)(?:([:/])((?<=/)[-0-9, ]+|[0-9, ]+)(?:@([0-9]+))?)?$")
+_AXIS = re.compile(r"=(-?[0-9]+)(?:([:/])((?<=/)[-0-9, ]+|[0-9, ]+)(?:@([1-9][0-9]*))?)?$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,12 @@ from splitjit._plan.rules import (
     FAULTS,
     HINTS,
     INDICES,
+    LENGTHS,
     MAX_PARTS,
+    NUM_SPLITS,
     PARAMETERS,
     TOO_MANY,
+    WRONG_LENGTH,
     Rule,
     check_lengths,
     lengths_between,
@@ -49,17 +52,31 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
         chunk, count, fault = CHUNKED[kind](value, length)
     if fault:
         numbers = [shorten(n) for n in (number, length, count)]
-        hint = HINTS.get((kind, fault, number)) or HINTS.get((kind, fault), "")
         raise SplitError(
             "split",
             describe_rule(shape, axis, rule),
             FAULTS[kind][fault].format(*numbers),
-            hint=hint.format(*numbers),
+            hint=_hint(shape, axis, rule, fault, number).format(*numbers),
         )
     if count > most:
         received = describe_rule(shape, axis, rule)
         raise MemoryError(f"split: {received}: not enough memory for the plan")
     return value if isinstance(value, tuple) else lengths_of_chunks(chunk, count, length)
+
+
+def _hint(shape: Shape, axis: int, rule: Rule, fault: int, number: int) -> str:
+    """Return a likely fix; see `HINTS`."""
+    kind = rule[0]
+    if kind == LENGTHS and fault == WRONG_LENGTH and shape.count(number) == 1:
+        other = shape.index(number)
+        return f"the lengths sum to the length of axis {other}: pass axis={other}"
+    if kind == NUM_SPLITS and fault == WRONG_LENGTH and number > 1:
+        length = shape[axis]
+        if length < number:
+            return ""
+        if -(-length // number) * (number - 1) >= length:  # the last part would be empty
+            return "num_sections={0} makes parts whose lengths differ by one"
+    return HINTS.get((kind, fault, number)) or HINTS.get((kind, fault), "")
 
 
 def describe_rule(shape: Shape, axis: int, rule: Rule) -> str:

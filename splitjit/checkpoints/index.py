@@ -96,7 +96,7 @@ def read(path: Path) -> Checkpoint:
         if len(found) != 1 and path / NAME not in found:
             held = ", ".join([one.name for one in found[:3]]) or "no index"
             rule = f"a folder must hold {NAME} or {single.name}; this one holds {held}"
-            raise SplitError("files", str(path), rule)
+            raise SplitError("files", str(path), rule, hint="or name the files")
         index = path / NAME if path / NAME in found else found[0]
     if not index.name.endswith(SUFFIX):
         return Checkpoint(path, (formats.read(path),))

@@ -95,9 +95,12 @@ def plan_whole(
     SplitError
         If the parts do not fit together.
     """
-    parts, files, _ = match_parts(given, choose, "join")
+    parts, files, recorded = match_parts(given, choose, "join")
     _check_out(parts[0], out)
     is_folder = parts[0].is_folder
+    notes = [*notes_of(given, parts)]
+    if choose is None and recorded is None:
+        notes.append("the parts do not say how they were split; they are joined along axis 0")
     plans = tuple([file.plan(out / file.path.name if is_folder else out) for file in files])
     content = _make_index(parts[0], files)
     indexes = [(out / parts[0].index_name, index.dump(content))] if content else []
@@ -107,7 +110,7 @@ def plan_whole(
         target = out if is_folder else out.parent
         copies = naming.companions("join", folders, [target])
     joined = SplitFiles(
-        plans, tuple(indexes), (), tuple(copies), notes=notes_of(given, parts), operator="join"
+        plans, tuple(indexes), (), tuple(copies), notes=tuple(notes), operator="join"
     )
     inputs = [file.path for part in parts for file in part.files]
     check_places("join", [([*inputs, *[path for _, path in copies]], joined.targets)])
@@ -220,6 +223,8 @@ def _check_out(part: Checkpoint, out: Path) -> None:
     if part.is_folder:
         if out.exists() and not out.is_dir():
             raise NotADirectoryError(f"{out} is not a folder; parts that are folders need one")
+        if out.suffix == suffix:
+            raise SplitError("join", f"out={out}", "must name a folder, as the parts are folders")
     elif out.is_dir():
         raise FileExistsError(f"{out} is a directory; give the name of the joined file")
     elif out.suffix != suffix:

@@ -124,7 +124,9 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
     """
     file = config / "config.json" if config.is_dir() else config
     if not file.is_file():
-        rule = "the plan of a model needs its config.json; config gives its path"
+        rule = (
+            "does not exist, and the plan of a model needs its config.json; config gives its path"
+        )
         raise SplitError("files", str(file), rule)
     # -P keeps the modules beside the script from hiding packages of the same names.
     command = [sys.executable, "-P", ask_transformers.__file__, str(file.absolute())]
