@@ -424,6 +424,7 @@ def test_no_graph_of_the_newest_milestones_is_empty():
 
 
 def test_incomplete_results_replace_nothing(tmp_path, monkeypatch):
+    pytest.importorskip("asv")
     kept = tmp_path / "kept"
     kept.mkdir()
     monkeypatch.setattr(milestones, "ROOT", tmp_path)

@@ -232,6 +232,8 @@ MESSAGES = [
     ("split m.npz --num-splits 2 --tensor a=0:1,x", "axis '0:1,x' of pattern 'a': "),
     ("split m.npz --num-splits 2 --tensor b=1", "pattern 'b': must match the name of a tensor"),
     ("split m.npz --num-splits 2 --tensor b=x", "pattern 'b=x': must match the name"),
+    ("split m.npz --num-splits 2 --tensor a=0:1,1@0", "axis '0:1,1@0' of pattern 'a': "),
+    ("split x.npy --split -1,2", '"-" needs "=", as in --split=-1,2'),
     # files
     ("info text.txt", "splitjit: text.txt: not a .npy file that can be read: "),
     ("info m.pt", "splitjit: m.pt: only .npy, .npz and .safetensors files can be read: "),
@@ -890,7 +892,25 @@ def test_json(checkpoint, capsys, dry_run):
     assert joined["files"][0]["tensors"][0]["shape"] == [6, 4]
     assert "order of their ranks" in joined["notes"][0]
     assert main(["reshard", *parts, "--num-splits=1", "--out=r", *more]) == 0
-    assert json.loads(capsys.readouterr().out)["files"][0]["parts"][0]["nbytes"] == 292
+    resharded = json.loads(capsys.readouterr().out)
+    assert resharded["files"][0]["parts"][0]["nbytes"] == 292
+    assert "order of their ranks" in resharded["notes"][0]
+
+
+def test_a_join_says_that_it_assumes_axis_0(x, capsys):
+    assert main(["split", "x.npy", "--num-splits=2", "--axis=1", "--quiet"]) == 0
+    for axis, note in ([], "they are joined along axis 0"), (["--axis=1"], ""):
+        assert main(["join", "x.0.npy", "x.1.npy", "--out=j.npy", "--force", *axis]) == 0
+        printed = capsys.readouterr().err
+        assert note in printed
+        assert bool(printed) == bool(note)
+
+
+def test_parts_that_are_folders_are_joined_in_a_folder(checkpoint, capsys):
+    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--layout=ranks", "--quiet"]) == 0
+    assert main(["join", "rank-0", "rank-1", "--out=j.npz"]) == 2
+    assert "must name a folder" in capsys.readouterr().err
+    assert not Path("j.npz").exists()
 
 
 def test_dry_runs_of_join_and_reshard(checkpoint, capsys):

@@ -5,11 +5,12 @@ Each case runs in a process of its own, in which nothing is loaded yet.
 
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-import splitjit
 from tests.conftest import needs_kernels
 from tests.processes import SPLIT, run
 from tests.test_forks import CHILD
@@ -41,8 +42,9 @@ def check(x, parts, axis=-1):
 
 @pytest.fixture(scope="module", autouse=True)
 def warm():
-    """Put all kernels into the cache."""
-    splitjit.warmup(["u1"])
+    """Put all kernels into the cache; this process may have loaded them from another one."""
+    code = "import splitjit; splitjit.warmup(['u1'])"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

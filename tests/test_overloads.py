@@ -829,6 +829,7 @@ def halves(x):
 @pytest.fixture
 def kept():
     """Return the bytes of blocks that compiled code keeps; keep none before and after."""
+    splitjit.set_buffer_limit(2**28)  # other tests set other limits
     splitjit.clear_caches()
     yield lambda: buffers.COMPILED_BLOCKS._record[BLOCKS_KEPT]
     splitjit.set_buffer_limit(2**28)

@@ -157,6 +157,25 @@ def test_annotations_of_a_plan_can_be_read():
         assert "indices" in typing.get_type_hints(function)
 
 
+HINTS = [
+    (((4, 6), [2, 4]), {}, "the lengths sum to the length of axis 1: pass axis=1"),
+    (((6, 6), [2, 1]), {}, "pass them as indices= in ascending order"),
+    (((3, 3, 4), [1, 2]), {"axis": 2}, "pass them as indices= in ascending order"),  # axis 0 or 1?
+    (((7,),), {"num_splits": 2}, "num_outputs=2 allows a shorter last part"),
+    (((6,),), {"num_splits": 4}, "num_sections=4 makes parts whose lengths differ by one"),
+    (((4,),), {"num_splits": 8}, "must be a multiple of 8"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "rule", "end"), HINTS)
+def test_a_hint_helps(arguments, rule, end):
+    with pytest.raises(SplitError) as caught:
+        plan_split(*arguments, **rule)
+    assert str(caught.value).endswith(end)
+    if "num_sections" in end:  # no part is empty, as one would be by num_outputs
+        assert min(plan_split(*arguments, num_sections=rule["num_splits"]).sizes) > 0
+
+
 def test_a_likely_fix_ends_the_message_of_split_alone():
     with pytest.raises(SplitError) as caught:
         plan_split((7,), num_splits=2)
