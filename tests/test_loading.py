@@ -5,8 +5,6 @@ Each case runs in a process of its own, in which nothing is loaded yet.
 
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -41,10 +39,9 @@ def check(x, parts, axis=-1):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def warm():
-    """Put all kernels into the cache; this process may have loaded them from another one."""
-    code = "import splitjit; splitjit.warmup(['u1'])"
-    subprocess.run([sys.executable, "-c", code], check=True)
+def warm(tmp_path_factory):
+    """Put all kernels into the cache of the package that the cases import."""
+    run(tmp_path_factory.mktemp("warm"), "import splitjit; splitjit.warmup(['u1'])")
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
