@@ -78,7 +78,9 @@ def test_a_kind_added_to_the_table_works(tmp_path):
     code = """
 import numpy as np, splitjit
 from splitjit._copy import crossovers
-from splitjit._copy.layout import fresh_layout
+from splitjit._copy.copy_layout import lay_out
+
+splitjit.warmup(["u1"])
 
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
 splitjit.SplitPlan._kernel_copy = property(lambda plan: None, lambda plan, compiled: None)
@@ -88,7 +90,7 @@ for stream_from in (0, 1 << 62):
         x = np.random.default_rng(0).integers(0, 256, (9973, 5 * itemsize), np.uint8)
         x = x.view(f"V{itemsize}")
         plan = splitjit.plan_split(x.shape, num_splits=5, axis=1)
-        assert fresh_layout(plan, x.strides, x.itemsize).loop == "deinterleave"
+        assert lay_out(plan, x.strides, x.itemsize).loop == "deinterleave"
         for part, index in zip(plan(x), plan.slices, strict=True):
             assert part.tobytes() == x[index].tobytes()
 """

@@ -33,6 +33,42 @@ class Arguments(NamedTuple):
     layout: int
 
 
+class LayoutRequest(NamedTuple):
+    """What the layouter lays out; each field is one machine integer.
+
+    Attributes
+    ----------
+    rank, axis, count, itemsize : int
+        The rank of all arrays, the axis of the split, the number of parts, the bytes of an item.
+    shape, strides, sizes : int
+        The addresses of the source's shape and strides, and of the length of each part.
+    targets : int
+        The address of the first part's address; 0 for parts that lie one after another in a block.
+    target_strides : int
+        The address of the first part's strides. Parts in a block are C-contiguous.
+    pitch : int
+        The bytes from the address and the strides of one part to those of the next.
+    stream_short_runs, stream_long_runs : int
+        The sizes in bytes from which on stores bypass the cache.
+    record : int
+        The address to which the layout record is written; see `most_words`.
+    """
+
+    rank: int
+    axis: int
+    count: int  # type: ignore[assignment]  # not the method of tuples
+    itemsize: int
+    shape: int
+    strides: int
+    sizes: int
+    targets: int
+    target_strides: int
+    pitch: int
+    stream_short_runs: int
+    stream_long_runs: int
+    record: int
+
+
 class Expected(NamedTuple):
     """What the builtin functions of a `KernelCopy` expect of arrays; each field is an integer.
 
@@ -155,8 +191,9 @@ class Call(NamedTuple):
         The address of the parts: Numba arrays, one after another.
     number_of_parts : int
         The number of given parts.
-    new_memory, manage_memory, data_of : int
-        The addresses of Numba's functions that allocate memory, and that adopt given memory.
+    new_memory, manage_memory, acquire, data_of : int
+        The addresses of Numba's functions: allocate memory, adopt given memory, count another
+        reference to it, and return its address.
     first, second, third : int
         The answer: values for a fault's text.
     count : int
@@ -177,6 +214,7 @@ class Call(NamedTuple):
     number_of_parts: int
     new_memory: int
     manage_memory: int
+    acquire: int
     data_of: int
     first: int
     second: int
@@ -194,8 +232,10 @@ class Functions(NamedTuple):
         Identifies the code behind the addresses, and the fields of `Call`.
     measure, parts, into : int
         The addresses of the functions of `splitjit._kernels.overload`.
-    plain, stream : int
-        The addresses of loops.
+    lay_out : int
+        The address of `splitjit._kernels.layouter.lay_out`.
+    plain, stream, deinterleave, transpose : int
+        The addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`.
     share, team : int
         The addresses of `splitjit._kernels.team.share` and of the team record.
     shared_from, chunk : int
@@ -214,8 +254,11 @@ class Functions(NamedTuple):
     measure: int
     parts: int
     into: int
+    lay_out: int
     plain: int
     stream: int
+    deinterleave: int
+    transpose: int
     share: int
     team: int
     shared_from: int

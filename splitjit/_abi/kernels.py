@@ -35,6 +35,7 @@ LOOPS = ("plain", "stream", "deinterleave", "transpose")
 
 KERNELS = {
     **{loop: (loop,) for loop in LOOPS},
+    "layouter": ("lay_out", "layout"),
     "entry": ("into", "place", "fresh", "fresh_checked", "check", "parts"),
     "team": ("run", "share", "serve"),
     "tensors": ("number_of", "into", "fresh"),

@@ -125,8 +125,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
         return Explanation(strategy, _REASONS[reason], len(plan), None, False, 1, why, *sizes)
     layout = layout or compiled.layout
     count, why = threads.explain(array.nbytes)
-    loop = compiled.loop_for(layout)
-    how = _REASONS["compiled"], len(plan), loop, compiled.is_streamed, count, why
+    how = _REASONS["compiled"], len(plan), layout.loop, bool(layout.stream), count, why
     return Explanation("compiled", *how, *sizes)
 
 

@@ -21,8 +21,9 @@ from numpy.typing import DTypeLike
 
 from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import keep_forever
+from splitjit._abi.layout_record import ALIGNMENT
 from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, MAPPED_FROM, SLOTS, SLOTS_AT
-from splitjit._copy.layout import ALIGNMENT, BlockLayout, block_layout
+from splitjit._copy.layout import BlockLayout, block_layout
 from splitjit._plan.arguments import integer
 from splitjit._plan.cache import PLANS
 from splitjit._plan.dtypes import as_dtype

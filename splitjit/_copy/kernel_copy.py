@@ -21,11 +21,11 @@ from splitjit._abi import structs
 from splitjit._abi.addresses import address_of, offsets_of
 from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._abi.calls import Expected
-from splitjit._abi.layout_record import RUN
+from splitjit._abi.layout_record import ALIGNMENT
 from splitjit._abi.structs import C_CONTIGUOUS, NEW_FROM_DESCR, SET_BASE_OBJECT, WRITEABLE
 from splitjit._copy import buffers
-from splitjit._copy.crossovers import stream_from
-from splitjit._copy.layout import ALIGNMENT, CopyLayout, block_layout, fresh_layout
+from splitjit._copy.copy_layout import CopyLayout, lay_out
+from splitjit._copy.layout import BlockLayout, block_layout
 from splitjit._plan.cache import MOST_PARTS
 from splitjit._plan.plan import Plan
 from splitjit._runtime import threads
@@ -69,7 +69,7 @@ class KernelCopy:
     """
 
     __slots__ = (
-        "_check", "_layouts", "_loop", "_nbytes", "_parts", "_place", "_stream",
+        "_check", "_loop", "_nbytes", "_parts", "_place",
         "block", "fresh", "fresh_checked", "into", "layout", "tensors",
     )  # fmt: skip
 
@@ -78,55 +78,48 @@ class KernelCopy:
     into: Callable[[Any, list[Any]], int]
     tensors: tuple[Callable[[Any], list[Any]], Callable[[Any, list[Any]], int]] | None
 
-    def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
-        self._nbytes = math.prod(plan.shape) * dtype.itemsize
-        self.block = block_layout(plan, dtype.itemsize)
-        self.layout = fresh_layout(plan, strides, dtype.itemsize)
-        shortest = int(self.layout.rows[:, RUN].min())
-        self._stream = int(self._nbytes >= stream_from(shortest))
-        # Threads read a call's layout while it runs, so concurrent calls need one each.
-        self._layouts: list[CopyLayout] = []
+    def __init__(self, nbytes: int, block: BlockLayout, layout: CopyLayout, loop: int) -> None:
+        self._nbytes, self.block, self.layout, self._loop = nbytes, block, layout, loop
         self.fresh = lambda x: []
         self.fresh_checked = self.fresh_without_gil
         self.into = lambda x, outputs: 0
         self.tensors = None
 
-    @property
-    def is_streamed(self) -> bool:
-        """Whether stores of long runs bypass the cache because the array is large."""
-        return bool(self._stream)
+    @classmethod
+    def load(cls, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> KernelCopy | None:
+        """Lay out the copy, and load what it needs; return None if that is not possible now."""
+        layout = lay_out(plan, strides, dtype.itemsize)
+        functions = None if layout is None else LOADER.load(layout.loop)
+        if layout is None or functions is None or not threads.TEAM.load():
+            return None
+        nbytes = math.prod(plan.shape) * dtype.itemsize
+        made = cls(nbytes, block_layout(plan, dtype.itemsize), layout, functions[layout.loop])
+        if plan._count > MOST_PARTS or not can_read_arrays():
+            return made
+        code = LOADER.load("entry")
+        if code is not None:
+            made._use(code, plan, dtype, strides)
+            return made
+        # If another process is compiling it, a later call tries again.
+        return made if LOADER.has_failed("entry") else None
 
-    def loop_for(self, layout: CopyLayout) -> str:
-        """Return the name of the compiled loop for a layout, see `LOOPS`."""
-        return "stream" if self._stream and layout.loop == "plain" else layout.loop
-
-    def load(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> bool:
-        """Load the loop and the builtin functions; return whether this object can copy."""
-        loop = self.loop_for(self.layout)
-        functions = LOADER.load(loop)
-        if functions is None:
-            return False
-        reads_arrays = plan._count <= MOST_PARTS and can_read_arrays()
-        code = LOADER.load("entry") if reads_arrays else None
-        if not threads.TEAM.load():
-            return False
-        self._loop = functions[loop]
-        if code is None:  # if another process is compiling it, a later call tries again
-            return not reads_arrays or LOADER.has_failed("entry")
+    def _use(
+        self, code: dict[str, int], plan: Plan, dtype: np.dtype, strides: tuple[int, ...]
+    ) -> None:
+        """Make the builtin functions that check arrays, and copy small ones."""
         is_small = threads.is_small(self._nbytes)
-        record = self._record(plan, dtype, strides, functions[loop] if is_small else 0)
-        made = {
-            name: builtin(name, address, _FLAGS.get(name, METH_FASTCALL), record)
-            for name, address in code.items()
-        }
+        record = self._record(plan, dtype, strides, self._loop if is_small else 0)
+
+        def made(name: str) -> Any:
+            return builtin(name, code[name], _FLAGS.get(name, METH_FASTCALL), record)
+
         if is_small:
-            self.fresh, self.fresh_checked = made["fresh"], made["fresh_checked"]
-            self.into = made["into"]
+            self.fresh, self.fresh_checked = made("fresh"), made("fresh_checked")
+            self.into = made("into")
         else:
-            self._check, self._parts, self._place = made["check"], made["parts"], made["place"]
+            self._check, self._parts, self._place = made("check"), made("parts"), made("place")
             self.fresh = self.fresh_checked = self._fresh_large
             self.into = self._into_large
-        return True
 
     def _record(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...], loop: int) -> _Record:
         start, stop = offsets_of(plan.shape, strides, dtype.itemsize)
@@ -142,7 +135,7 @@ class KernelCopy:
             count=plan._count,
             start=start,
             stop=stop,
-            stream=self._stream,
+            stream=self.layout.stream,
             loop=loop,
             fresh=self.layout.address,
             into=outputs.address,
@@ -164,8 +157,7 @@ class KernelCopy:
             source = self._check(x)  # again: a finalizer may have changed `x`
             if not source:
                 return []
-            how = self._stream, target, source, self.layout.address
-            threads.run_loop(self._loop, self._nbytes, how)
+            self._run_loop(self._loop, target, source, self.layout)
             return parts
         except BaseException as error:
             parts = []
@@ -173,15 +165,11 @@ class KernelCopy:
             raise
 
     def _into_large(self, x: Any, outputs: list[Any]) -> bool:
-        try:
-            layout = self._layouts.pop()
-        except IndexError:
-            layout = self.layout.copy()
-        try:
-            source = self._place(x, outputs, layout.record)
-            return source != 0 and self.run(source, 0, layout)
-        finally:
-            self._layouts.append(layout)
+        layout = self.layout.copy()  # concurrent calls need one each
+        source = self._place(x, outputs, layout.record)
+        if source:
+            self._run_loop(self._loop, 0, source, layout)
+        return source != 0
 
     def fresh_without_gil(self, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts, as `fresh_checked`, while other Python threads run."""
@@ -204,12 +192,12 @@ class KernelCopy:
         bool
             False, and nothing is copied, if the loop for this layout is not loaded.
         """
-        loop = self._loop
-        if layout.loop != self.layout.loop:  # some outputs have gaps
-            name = self.loop_for(layout)
-            functions = LOADER.load(name)
-            if functions is None:
-                return False
-            loop = functions[name]
-        threads.run_loop(loop, self._nbytes, (self._stream, target, source, layout.address))
+        functions = LOADER.load(layout.loop)  # some outputs may have gaps
+        if functions is None:
+            return False
+        self._run_loop(functions[layout.loop], target, source, layout)
         return True
+
+    def _run_loop(self, loop: int, target: int, source: int, layout: CopyLayout) -> None:
+        how = layout.stream, target, source, layout.address
+        threads.run_loop(loop, self._nbytes, how)

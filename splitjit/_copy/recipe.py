@@ -26,9 +26,9 @@ import numpy as np
 from splitjit._abi.addresses import address_of, offsets_of
 from splitjit._copy import slices
 from splitjit._copy.buffers import release_frames
+from splitjit._copy.copy_layout import CopyLayout, lay_out
 from splitjit._copy.crossovers import forecast, suits_object_loop
 from splitjit._copy.kernel_copy import KernelCopy
-from splitjit._copy.layout import CopyLayout, strided_layout
 from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
 from splitjit._plan.arguments import check_views, most_parts, normalize_axis
 from splitjit._plan.cache import keep
@@ -206,7 +206,7 @@ class Recipe:
     """
 
     __slots__ = (
-        "_can_compile", "_candidate", "_gain", "_outputs", "_seconds", "_span", "kernel_copy",
+        "_can_compile", "_gain", "_has_tried", "_outputs", "_seconds", "_span", "kernel_copy",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
@@ -216,7 +216,7 @@ class Recipe:
         self._seconds = 0.0  # that NumPy has taken so far
         self._gain: float | None = None  # see `forecast`
         self.kernel_copy: KernelCopy | None = None
-        self._candidate: KernelCopy | None = None
+        self._has_tried = False  # to load kernels
         self._outputs: dict[tuple[Any, ...], Outputs] = {}
 
     def decide(self, plan: Plan, x: np.ndarray, out: Any) -> Decision:
@@ -243,13 +243,9 @@ class Recipe:
             self._gain = forecast(x, plan.axis, plan._count)
         if self._seconds + self._gain < _SECONDS_TO_LAY_OUT or not LOADER.pays(self._gain):
             return None
-        # Other threads may replace `self._candidate` meanwhile, so this one loads a local.
-        candidate = self._candidate or KernelCopy(plan, x.dtype, x.strides)
-        self._candidate = candidate
-        if not candidate.load(plan, x.dtype, x.strides):
-            return None
-        self.kernel_copy, self._candidate = candidate, None
-        return candidate
+        self._has_tried = True
+        self.kernel_copy = KernelCopy.load(plan, x.dtype, x.strides)
+        return self.kernel_copy
 
     def count(self, seconds: float) -> None:
         """Count a copy by NumPy."""
@@ -263,7 +259,7 @@ class Recipe:
             return "object loop" if x.nbytes and suits_object_loop(x.nbytes) else "slices"
         if never_compiles():
             return "no compiler"
-        return "slices" if self._candidate is None else "not loaded"
+        return "not loaded" if self._has_tried else "slices"
 
     def _outputs_of(self, plan: Plan, x: np.ndarray, targets: Targets) -> Outputs:
         """Refuse targets that share memory; they are checked only on first use."""
@@ -272,10 +268,8 @@ class Recipe:
         kernel_copy = self.kernel_copy
         if outputs is None or (outputs.layout is None and kernel_copy is not None):
             layout = None
-            if kernel_copy is not None and targets.strides is None:
-                layout = kernel_copy.layout.to(plan, targets.addresses)
-            elif kernel_copy is not None:
-                layout = strided_layout(plan, x.strides, x.itemsize, targets.parts)
+            if kernel_copy is not None:
+                layout = lay_out(plan, x.strides, x.itemsize, targets.parts)
             outputs = Outputs(*check_apart(targets.parts), layout)
             keep(self._outputs, key, outputs, plan._count)
         return outputs

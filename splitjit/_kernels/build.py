@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from splitjit._kernels import blocks, entry, overload, team, tensors
+from splitjit._kernels import blocks, entry, layouter, overload, team, tensors
 from splitjit._kernels.compiling import jit, object_code
 from splitjit._kernels.deinterleave import deinterleave
 from splitjit._kernels.plain import plain
@@ -16,6 +16,7 @@ _LOOPS = (plain, stream, deinterleave, transpose)
 
 _FUNCTIONS = {
     **{loop.__name__: {loop.__name__: (_LOOP, jit(loop))} for loop in _LOOPS},
+    "layouter": layouter.FUNCTIONS,
     "entry": entry.FUNCTIONS,
     "team": team.FUNCTIONS,
     "tensors": tensors.FUNCTIONS,

@@ -40,7 +40,7 @@ from splitjit._kernels.c_api import (
 )
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import out_of_line, reserve, words_at
-from splitjit._kernels.launch import call_loop
+from splitjit._kernels.launch import call_loop, stored
 from splitjit._kernels.records import expected_at, layout_at
 
 _FIELDS = len(Expected._fields)
@@ -165,7 +165,7 @@ def into(record, arguments, count):
     if count == 2:
         data = _place(expected, call.into, words_at(arguments)[0], words_at(arguments)[1])
     if data:
-        call_loop(call.loop, 0, 1, Arguments(call.stream, 0, data, call.into))
+        call_loop(call.loop, 0, 1, stored(Arguments(call.stream, 0, data, call.into)))
         return integer_object(1)
     return integer_object(0)
 
@@ -206,7 +206,8 @@ def _fresh(record, source, is_checked):
     if parts:
         if _is_as(call, expected, source, dtype):
             data = words_at(source)[ARRAY_DATA]
-            call_loop(call.loop, 0, 1, Arguments(call.stream, block, data, call.fresh))
+            arguments = stored(Arguments(call.stream, block, data, call.fresh))
+            call_loop(call.loop, 0, 1, arguments)
         else:
             decrement(parts)
             parts = new_list(0)

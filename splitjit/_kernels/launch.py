@@ -8,29 +8,23 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
-def _call(builder, loop, values):
-    kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
-    builder.call(builder.inttoptr(loop, kind.as_pointer()), values)
+@intrinsic
+def stored(typingctx, words):
+    """Store a tuple of words on the stack of the calling function, and return its address."""
+
+    def codegen(context, builder, signature, args):
+        return builder.ptrtoint(cgutils.alloca_once_value(builder, args[0]), ir.IntType(64))
+
+    return types.intp(words), codegen
 
 
 @intrinsic
 def call_loop(typingctx, loop, task, tasks, arguments):
-    """Call a loop with `Arguments`."""
-
-    def codegen(context, builder, signature, args):
-        stored = builder.ptrtoint(cgutils.alloca_once_value(builder, args[3]), args[0].type)
-        _call(builder, args[0], [*args[1:3], stored])
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp, types.intp, arguments), codegen
-
-
-@intrinsic
-def call_loop_at(typingctx, loop, task, tasks, arguments):
     """Call a loop with the address of its `Arguments`."""
 
     def codegen(context, builder, signature, args):
-        _call(builder, args[0], args[1:])
+        kind = ir.FunctionType(ir.VoidType(), [value.type for value in args[1:]])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp, types.intp, types.intp), codegen

@@ -10,7 +10,7 @@ from numba import types
 
 from splitjit._abi.calls import CALL, FUNCTIONS_AT, OUTS_FAULT, RULE_FAULT
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import HEADER, WORD, row_words
+from splitjit._abi.layout_record import TARGET_OFFSET, WORD, most_words
 from splitjit._abi.shared import MAPPED_FROM
 from splitjit._abi.structs import (
     NUMBA_DATA,
@@ -25,14 +25,21 @@ from splitjit._kernels.intrinsics import (
     allocate,
     call,
     copy_bytes,
-    greatest,
     integers_at,
     out_of_line,
     release,
     reserve,
     words_at,
 )
-from splitjit._kernels.overload_copy import copy_parts, refuse
+from splitjit._kernels.overload_copy import (
+    copy_laid_out,
+    copy_to_given,
+    lay_out,
+    record_of,
+    refuse,
+    row_of,
+)
+from splitjit._kernels.records import layout_at
 from splitjit._plan import rules
 
 _MOST = (1 << 63) - 1
@@ -41,7 +48,7 @@ _wrap_axis, _check_lengths, _lengths_between = (
     jit(function, _nrt=False)
     for function in (rules.wrap_axis, rules.check_lengths, rules.lengths_between)
 )
-_row_words = jit(row_words)
+_most_words = jit(most_words)
 _count_longer, _size_of_part = jit(rules.count_longer), jit(rules.size_of_part)
 _KINDS = [*rules.PARAMETERS]
 _LENGTHS, _INDICES = _KINDS.index(rules.LENGTHS), _KINDS.index(rules.INDICES)
@@ -106,7 +113,7 @@ def _measure(words, functions):
             return refuse(words, RULE_FAULT + fault, value, length, count)
     memory = 0
     if count <= functions[FUNCTIONS_AT.most_parts]:
-        memory = allocate(WORD * (count * (4 + _row_words(rank)) + HEADER + rank))
+        memory = allocate(WORD * (4 * count + _most_words(rank, count)))
     if not memory:
         return -1
     sizes, order = words_at(memory), words_at(memory + WORD * count)
@@ -139,49 +146,83 @@ def measure(address, functions):
 
 
 @jit
-def _new_part(words, functions, address, size):
-    """Write a new array at an address; return whether there is memory for it."""
-    x, part = words_at(words[CALL.x]), words_at(address)
-    rank = words[CALL.rank]
-    items, nbytes = 1, x[NUMBA_ITEMSIZE]
-    for d in range(rank - 1, -1, -1):
-        extent = size if d == words[CALL.axis] else x[NUMBA_SHAPE + d]
-        part[NUMBA_SHAPE + d], part[NUMBA_SHAPE + rank + d] = extent, nbytes
-        if nbytes > _MOST // greatest(extent, 1):  # possible for views that repeat an element
-            return False
-        items *= extent
-        nbytes *= extent
-    memory = 0
+def _bytes_of(words):
+    """Return the bytes of the source, or -1 if no memory has room for them."""
+    x = words_at(words[CALL.x])
+    nbytes = x[NUMBA_ITEMSIZE]
+    for d in range(words[CALL.rank]):
+        if x[NUMBA_SHAPE + d] == 0:
+            return 0
+    for d in range(words[CALL.rank]):
+        if nbytes > _MOST // 2 // x[NUMBA_SHAPE + d]:  # possible for views that repeat an element
+            return -1
+        nbytes *= x[NUMBA_SHAPE + d]
+    return nbytes
+
+
+@jit
+def _new_block(words, functions, nbytes):
+    """Return Numba's record of new memory, which has one reference; 0 if memory runs out."""
     if functions[FUNCTIONS_AT.blocks] and nbytes >= MAPPED_FROM:
         block = call(functions[FUNCTIONS_AT.allocate], (nbytes, functions[FUNCTIONS_AT.blocks]))
-        if block:
-            memory = call(words[CALL.manage_memory], (block, functions[FUNCTIONS_AT.free_block]))
-    else:
-        memory = call(words[CALL.new_memory], (nbytes, types.int32(LINE)))
+        if not block:
+            return 0
+        return call(words[CALL.manage_memory], (block, functions[FUNCTIONS_AT.free_block]))
+    return call(words[CALL.new_memory], (nbytes, types.int32(LINE)))
+
+
+@jit
+def _write_parts(words, memory, block, is_laid_out):
+    """Write the arrays of the parts, which share a block of memory."""
+    out_of_line()
+    x, rank, sizes = words_at(words[CALL.x]), words[CALL.rank], words_at(words[CALL.memory])
+    layout = layout_at(record_of(words))
+    row = layout.rows
+    array = words[CALL.parts]
+    for i in range(words[CALL.count]):
+        part = words_at(array)
+        items, nbytes = 1, x[NUMBA_ITEMSIZE]
+        for d in range(rank - 1, -1, -1):
+            extent = sizes[i] if d == words[CALL.axis] else x[NUMBA_SHAPE + d]
+            part[NUMBA_SHAPE + d], part[NUMBA_SHAPE + rank + d] = extent, nbytes
+            items *= extent
+            nbytes *= extent
+        part[NUMBA_MEMORY], part[NUMBA_PARENT] = memory, 0
+        part[NUMBA_ITEMS], part[NUMBA_ITEMSIZE] = items, x[NUMBA_ITEMSIZE]
+        part[NUMBA_DATA] = block
+        if is_laid_out and sizes[i]:  # the layout has no row for an empty part
+            part[NUMBA_DATA] += words_at(row)[TARGET_OFFSET]
+            row += layout.row
+        if i > 0:
+            call(words[CALL.acquire], (memory,))
+        array += row_of(words)
+
+
+@jit
+def _make_parts(words, functions):
+    """Make the parts in one block, and copy; return -1 if memory runs out."""
+    if words[CALL.count] == 0:
+        return 0
+    nbytes = _bytes_of(words)
+    if nbytes < 0:
+        return -1
+    block_bytes = lay_out(words, functions, True) if nbytes else 0
+    memory = _new_block(words, functions, block_bytes)
     if not memory:
-        return False
-    part[NUMBA_MEMORY], part[NUMBA_PARENT] = memory, 0
-    part[NUMBA_ITEMS], part[NUMBA_ITEMSIZE] = items, x[NUMBA_ITEMSIZE]
-    part[NUMBA_DATA] = call(words[CALL.data_of], (memory,))
-    return True
+        return -1
+    block = call(words[CALL.data_of], (memory,))
+    _write_parts(words, memory, block, nbytes > 0)
+    if nbytes:
+        copy_laid_out(words, functions, block)
+    return 0
 
 
 def parts(address, functions):
     """Make the parts that `measure` has counted, and copy; return -1 if memory runs out."""
     words = words_at(address)
-    memory = words[CALL.memory]
-    sizes = words_at(memory)
-    array = words[CALL.parts]
-    row = WORD * (NUMBA_SHAPE + 2 * words[CALL.rank])
-    made = 0
-    while made < words[CALL.count] and _new_part(words, words_at(functions), array, sizes[made]):
-        array += row
-        made += 1
-    is_complete = made == words[CALL.count]
-    if is_complete:
-        copy_parts(words, words_at(functions), True)
-    release(memory)
-    return 0 if is_complete else -1
+    fault = _make_parts(words, words_at(functions))
+    release(words[CALL.memory])
+    return fault
 
 
 # ---- given parts ---------------------------------------------------------------------------
@@ -201,7 +242,7 @@ def _check_shapes(words):
             extent = sizes[i] if d == words[CALL.axis] else x[NUMBA_SHAPE + d]
             if words_at(array)[NUMBA_SHAPE + d] != extent:
                 return refuse(words, OUTS_FAULT + 1, i, 0, 0)
-        array += WORD * (NUMBA_SHAPE + 2 * rank)
+        array += row_of(words)
     return 0
 
 
@@ -213,7 +254,7 @@ def into(address, functions):
         return fault
     fault = _check_shapes(words)
     if not fault:
-        fault = copy_parts(words, table, False)
+        fault = copy_to_given(words, table)
     release(words[CALL.memory])
     return fault
 

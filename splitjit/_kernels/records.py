@@ -1,4 +1,4 @@
-"""Read the records of `splitjit._abi` in compiled code: layouts, arguments, and `Expected`."""
+"""Read the records of `splitjit._abi` in compiled code: layouts, and what calls pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from numba import types
 from numba.extending import intrinsic
 
-from splitjit._abi.calls import Arguments, Expected, TensorFacts
+from splitjit._abi.calls import Arguments, Expected, LayoutRequest, TensorFacts
 from splitjit._abi.layout_record import (
     COUNT,
     DIMS,
@@ -67,6 +67,12 @@ def arguments_at(typingctx, address):
 def expected_at(typingctx, address):
     """Read what the builtin functions of a `KernelCopy` expect of arrays."""
     return _read(Expected)
+
+
+@intrinsic
+def request_at(typingctx, address):
+    """Read what the layouter lays out."""
+    return _read(LayoutRequest)
 
 
 @intrinsic

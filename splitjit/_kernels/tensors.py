@@ -30,7 +30,7 @@ from splitjit._kernels.c_api import decrement, integer_object, new_list, set_ite
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.entry import _SHAPE, _data_of, _extents_at, _is_expected, _place
 from splitjit._kernels.intrinsics import call, greatest, out_of_line, reserve, words_at
-from splitjit._kernels.launch import call_loop
+from splitjit._kernels.launch import call_loop, stored
 from splitjit._kernels.records import expected_at, facts_at
 
 _HEADER = ARRAY_FLAGS + 1  # words of an ndarray; its strides follow here
@@ -138,7 +138,7 @@ def _copy(own, source, outputs, is_written):
     listed[LIST_ITEMS] = items
     data = _place(expected, fields.into, memory, arrays)
     if data:
-        call_loop(fields.loop, 0, 1, Arguments(fields.stream, 0, data, fields.into))
+        call_loop(fields.loop, 0, 1, stored(Arguments(fields.stream, 0, data, fields.into)))
     return data != 0
 
 

@@ -19,7 +19,7 @@ from splitjit._plan import rules
 
 INT32, INT64, POINTER = ir.IntType(32), ir.IntType(64), cgutils.voidptr_t
 _KINDS = [*rules.PARAMETERS]
-_MANAGE_MEMORY = 2  # its place in Numba's public struct `NRT_api_functions`
+_MANAGE_MEMORY, _ACQUIRE = 2, 3  # their places in Numba's public struct `NRT_api_functions`
 _ANSWER = [types.intp] * 4  # 0 or a fault, and three numbers for its text
 
 
@@ -35,6 +35,7 @@ def make_parts(typing_context, x, axis, *values):
         call = _Call(context, builder, signature.args, arguments, "split")
         call.set("new_memory", _function(builder, "NRT_MemInfo_alloc_aligned", INT64, INT32))
         call.set("manage_memory", _from_api(builder, _MANAGE_MEMORY))
+        call.set("acquire", _from_api(builder, _ACQUIRE))
         call.set("data_of", _function(builder, "NRT_MemInfo_data", POINTER))
         call.run("measure")
         parts = ListInstance.allocate(context, builder, kind, call.get("count"))

@@ -14,7 +14,7 @@ import hashlib
 import llvmlite.binding as llvm
 
 from splitjit._abi.calls import FUNCTIONS_AT, Functions
-from splitjit._abi.kernels import KERNELS, LONG_RUN
+from splitjit._abi.kernels import KERNELS, LONG_RUN, LOOPS
 from splitjit._abi.shared import KEEPS_BLOCKS
 from splitjit._copy.buffers import COMPILED_BLOCKS
 from splitjit._copy.crossovers import stream_from
@@ -25,7 +25,7 @@ from splitjit._runtime.threads import CHUNK, SHARED_FROM, TEAM
 
 SYMBOL = "splitjit_functions"
 
-_KERNELS = ("overload", "plain", "stream", "team")
+_KERNELS = ("overload", "layouter", "team", *LOOPS)
 
 TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
 
@@ -54,8 +54,8 @@ def fill_table():
     table = Functions(
         version=version(),
         **kernels["overload"],
-        **kernels["plain"],
-        **kernels["stream"],
+        lay_out=kernels["layouter"]["lay_out"],
+        **{loop: kernels[loop][loop] for loop in LOOPS},
         **blocks,
         blocks=COMPILED_BLOCKS.use(blocks),
         share=kernels["team"]["share"],

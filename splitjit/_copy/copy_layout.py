@@ -1,0 +1,125 @@
+"""Lay out the copies that kernels make, by the compiled layouter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from splitjit._abi.addresses import address_of
+from splitjit._abi.builtins import METH_O, builtin
+from splitjit._abi.calls import LayoutRequest
+from splitjit._abi.kernels import LONG_RUN, LOOPS
+from splitjit._abi.layout_record import (
+    COUNT,
+    DIMS,
+    FIXED,
+    HEADER,
+    LOOP,
+    STREAM,
+    WORD,
+    most_words,
+)
+from splitjit._copy.crossovers import stream_from
+from splitjit._plan.plan import Plan
+from splitjit._runtime.loading import LOADER
+
+_FIELDS = len(LayoutRequest._fields)
+
+
+class CopyLayout:
+    """A copy, in as few dims as the strides of both sides allow.
+
+    Attributes
+    ----------
+    record : ndarray of int64
+        The layout record, see `splitjit._abi.layout_record`; `splitjit._kernels.layouter` wrote it.
+    address : int
+        The address of the record, valid while this object exists.
+    loop : str
+        The loop that copies, one of `splitjit._abi.kernels.LOOPS`.
+    stream : int
+        1 if stores of full cache lines bypass the cache, because the array is large.
+    """
+
+    __slots__ = ("address", "loop", "record", "stream")
+
+    def __init__(self, record: np.ndarray) -> None:
+        self.record, self.address = record, address_of(record)
+        self.loop, self.stream = LOOPS[record[LOOP]], int(record[STREAM])
+
+    @property
+    def source_strides(self) -> np.ndarray:
+        """The source strides in bytes, a view of shape (dims,); outermost dim first."""
+        return self.record[HEADER : HEADER + self.record[DIMS]]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows of the non-empty parts, a view of shape (n, 4 + 2 * dims)."""
+        dims, count = int(self.record[DIMS]), int(self.record[COUNT])
+        words = FIXED + 2 * dims
+        return self.record[HEADER + dims :][: count * words].reshape(count, words)
+
+    def copy(self) -> CopyLayout:
+        """Return an equal layout with its own record."""
+        return CopyLayout(self.record.copy())
+
+
+def lay_out(
+    plan: Plan,
+    strides: tuple[int, ...],
+    itemsize: int,
+    parts: Sequence[np.ndarray] | None = None,
+) -> CopyLayout | None:
+    """Lay out the copy of an array that has elements.
+
+    Parameters
+    ----------
+    plan : Plan
+        A plan of the source's shape.
+    strides : tuple of int
+        The source's strides in bytes.
+    itemsize : int
+        Bytes of an element.
+    parts : sequence of ndarray, optional
+        The arrays for the parts, already accepted by `check_out`; target offsets are addresses.
+        By default, parts lie in a block, see `splitjit._copy.layout`, and target offsets are
+        relative to its start.
+
+    Returns
+    -------
+    CopyLayout or None
+        None if the layouter cannot be loaded now.
+    """
+    layout = _layouter()
+    if layout is None:
+        return None
+    rank, count = len(plan.shape), plan._count
+    record = np.empty(most_words(rank, count), np.int64)
+    given = [*plan.shape, *strides, *plan.sizes]
+    for part in parts or ():
+        given += [address_of(part), *part.strides]
+    words = np.array([*[0] * _FIELDS, *given], np.int64)
+    shape = address_of(words) + WORD * _FIELDS
+    targets = shape + WORD * (2 * rank + count)
+    words[:_FIELDS] = LayoutRequest(
+        rank, plan.axis, count, itemsize,
+        shape, shape + WORD * rank, shape + WORD * 2 * rank,
+        0 if parts is None else targets, targets + WORD, WORD * (1 + rank),
+        stream_from(0), stream_from(LONG_RUN), address_of(record),
+    )  # fmt: skip
+    layout(address_of(words))
+    return CopyLayout(record)
+
+
+_LAYOUTERS: list[Callable[[int], int]] = []
+"""The builtin function of `splitjit._kernels.layouter`, once it is loaded."""
+
+
+def _layouter() -> Callable[[int], int] | None:
+    if not _LAYOUTERS:
+        functions = LOADER.load("layouter")
+        if functions is None:
+            return None
+        _LAYOUTERS.append(builtin("layout", functions["layout"], METH_O, None))
+    return _LAYOUTERS[0]
