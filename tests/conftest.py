@@ -7,9 +7,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from splitjit import SplitPlan
-from splitjit._copy import crossovers, recipe
+from splitjit._abi.kernels import LOOPS
+from splitjit._api import split
+from splitjit._copy import crossovers
+from splitjit._copy.kernel_copy import NEW_SHAPES
 from splitjit._plan.plan import Parts
 from splitjit._runtime import loading, threads
+from splitjit._runtime.loading import LOADER
 
 collect_ignore = ["fuzz", "elsewhere", "platforms"]
 
@@ -92,6 +96,7 @@ settings.load_profile("default")
 ROUTES = {
     # name: whether to compile at once or never, bytes of a chunk, bytes from which stores stream
     "slices": (False, 1 << 62, 1 << 62),
+    "new": (True, 1 << 62, 1 << 62),  # each small array has a shape that was never split
     "serial": (True, 1 << 62, 1 << 62),
     "parallel": (True, 1, 1 << 62),
     "serial-streamed": (True, 1 << 62, 0),
@@ -126,6 +131,13 @@ def forget_recipes(setattr):
     setattr(SplitPlan, "_kernel_copy", property(entry_of, put_entry))
 
 
+def use_for_new_shapes():
+    """Let splits of new shapes use every loop."""
+    code = LOADER.load("entry", wait=True)
+    for loop in LOOPS:
+        NEW_SHAPES.use(loop, LOADER.load(loop, wait=True)[loop], code)
+
+
 def send_down(route, monkeypatch):
     """Make every split take one route, independent of its size."""
     take(route, monkeypatch.setattr)
@@ -135,9 +147,10 @@ def take(route, setattr):
     """Make every split take one route; `setattr` is that of a monkeypatch."""
     compiles, chunk, stream = ROUTES[route]
     forget_recipes(setattr)
-    setattr(recipe, "_SECONDS_TO_LAY_OUT", 0.0 if compiles else float("inf"))
-    setattr(loading, "_SECONDS_TO_LOAD", 0.0)
-    setattr(loading, "_SECONDS_IF_IMPORTED", 0.0)
+    setattr(LOADER, "pays", lambda gain: compiles)
+    setattr(split, "is_first", lambda key: route == "new")
+    if route == "new":
+        use_for_new_shapes()
     setattr(crossovers, "_STREAM_FROM", stream)
     setattr(threads, "SHARED_FROM", 2 * chunk)
     setattr(threads, "CHUNK", chunk)

@@ -21,7 +21,7 @@ from splitjit._abi.calls import Expected
 from splitjit._abi.structs import LIST_ITEMS, LIST_LENGTH
 from splitjit._copy import buffers, recipe
 from splitjit._copy.recipe import recipe_of
-from splitjit._runtime import threads
+from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER
 from tests.conftest import forget_recipes, needs_kernels, take
 from tests.guarded import guarded
@@ -404,10 +404,12 @@ def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_a_recipe_is_compiled_when_its_copies_have_taken_enough(given, monkeypatch):
+def test_recipes_are_compiled_when_copies_have_taken_enough(given, monkeypatch):
     plan = plan_split((6,), 2)
     x, out = np.arange(6.0), plan.empty(float) if given else None
-    monkeypatch.setattr(recipe, "_SECONDS_TO_LAY_OUT", 15.0)
+    monkeypatch.setattr(recipe, "LOADER", loading._Loader())  # one that has loaded nothing
+    monkeypatch.setattr(loading, "_SECONDS_TO_LOAD", 15.0)
+    monkeypatch.setattr(loading, "_SECONDS_IF_IMPORTED", 15.0)
     clock = itertools.count(0, 10)
     monkeypatch.setattr(recipe, "perf_counter", lambda: next(clock))
     compiled = []

@@ -83,7 +83,6 @@ def test_large_arrays_are_written_past_the_cache():
 )
 def test_how_many_threads(shape, affinity, threads, reason, monkeypatch):
     splitjit.warmup()
-    monkeypatch.setattr(recipe, "_SECONDS_TO_LAY_OUT", 0.0)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(cores, "affinity", lambda: affinity)
     monkeypatch.setattr(cores, "quota", lambda: None)

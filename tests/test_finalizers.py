@@ -135,11 +135,9 @@ OWNERS = """
 import gc
 import numpy as np
 import splitjit
-from splitjit._copy import recipe
 from splitjit._copy.recipe import recipe_of
 
 splitjit.warmup(["f4"])
-recipe._SECONDS_TO_LAY_OUT = 0.0
 for size in (64, 1 << 15):
     plan = splitjit.plan_split((8, size), [size // 2, size // 2], axis=1)
     x = np.arange(8.0 * size).reshape(8, size)

@@ -121,6 +121,25 @@ class Expected(NamedTuple):
     set_base: int
 
 
+class NewShape(NamedTuple):
+    """What else copies of new shapes need; each field is one machine integer.
+
+    Attributes
+    ----------
+    lay_out : int
+        The address of `splitjit._kernels.layouter.lay_out`.
+    plain, stream, deinterleave, transpose : int
+        The addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`; 0 for loops that
+        are not loaded.
+    """
+
+    lay_out: int
+    plain: int = 0
+    stream: int = 0
+    deinterleave: int = 0
+    transpose: int = 0
+
+
 class TensorFacts(NamedTuple):
     """How compiled code reads torch tensors; each field is one machine integer.
 
@@ -273,6 +292,7 @@ class Functions(NamedTuple):
 
 
 CALL, FUNCTIONS_AT = Call(*range(len(Call._fields))), Functions(*range(len(Functions._fields)))
+EXPECTED, NEW_SHAPE = Expected(*range(len(Expected._fields))), NewShape(*range(5))
 """The index of each field."""
 
 

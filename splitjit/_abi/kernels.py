@@ -36,7 +36,7 @@ LOOPS = ("plain", "stream", "deinterleave", "transpose")
 KERNELS = {
     **{loop: (loop,) for loop in LOOPS},
     "layouter": ("lay_out", "layout"),
-    "entry": ("into", "place", "fresh", "fresh_checked", "check", "parts"),
+    "entry": ("into", "place", "fresh", "fresh_checked", "fresh_new", "check", "parts"),
     "team": ("run", "share", "serve"),
     "tensors": ("number_of", "into", "fresh"),
     "overload": ("measure", "parts", "into"),

@@ -181,15 +181,13 @@ def split(
         # split. A shape that was never split may never come again, so it first gets no plan.
         key = x.shape, axis, rule
         plan = recent_plan(key) if type(axis) is int else None
-        parts: list[Any] | None
         if plan is None:
-            if type(axis) is int and out is None and copy is True and x.nbytes < SHARED_FROM:
-                parts = recipe.run_once(x, axis, rule) if is_first(key) else None
-                if parts is not None:
-                    return parts
+            is_plain = type(axis) is int and out is None and copy is True
+            if is_plain and x.nbytes < SHARED_FROM and is_first(key):
+                return recipe.run_once(x, axis, rule)
             plan = cached_plan(x.shape, axis, rule)
         elif plan._kernel_copy is not None and out is None and copy is True:
-            parts = plan._kernel_copy.fresh(x)
+            parts: list[Any] = plan._kernel_copy.fresh(x)
             if parts:
                 return parts
         return recipe.run(plan, x, out, copy)

@@ -102,12 +102,13 @@ def lay_out(
     words = np.array([*[0] * _FIELDS, *given], np.int64)
     shape = address_of(words) + WORD * _FIELDS
     targets = shape + WORD * (2 * rank + count)
-    words[:_FIELDS] = LayoutRequest(
+    request = LayoutRequest(
         rank, plan.axis, count, itemsize,
         shape, shape + WORD * rank, shape + WORD * 2 * rank,
         0 if parts is None else targets, targets + WORD, WORD * (1 + rank),
         stream_from(0), stream_from(LONG_RUN), address_of(record),
     )  # fmt: skip
+    words[:_FIELDS] = np.array(request)
     layout(address_of(words))
     return CopyLayout(record)
 

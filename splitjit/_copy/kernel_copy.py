@@ -11,6 +11,7 @@ Making objects may start the garbage collector, and a finalizer may drop the rec
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,8 @@ import numpy as np
 from splitjit._abi import structs
 from splitjit._abi.addresses import address_of, offsets_of
 from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
-from splitjit._abi.calls import Expected
+from splitjit._abi.calls import NEW_SHAPE, Expected, NewShape
+from splitjit._abi.kernels import LOOPS
 from splitjit._abi.layout_record import ALIGNMENT
 from splitjit._abi.structs import C_CONTIGUOUS, NEW_FROM_DESCR, SET_BASE_OBJECT, WRITEABLE
 from splitjit._copy import buffers
@@ -44,6 +46,51 @@ class _Record(np.ndarray):
     """
 
     kept: tuple[Any, ...]
+
+
+@functools.cache
+def _of_any() -> Expected:
+    """Return what is expected of arrays of any plan, dtype and strides; other fields are 0."""
+    api: Any = structs.API
+    nothing = Expected(*[0] * len(Expected._fields))
+    return nothing._replace(
+        array_type=id(np.ndarray),
+        list_type=id(list),
+        flags=C_CONTIGUOUS | WRITEABLE,
+        byte=id(_BYTE),
+        new_array=api[NEW_FROM_DESCR],
+        set_base=api[SET_BASE_OBJECT],
+    )
+
+
+class _NewShapes:
+    """Copies small arrays of shapes that were never split before, which have no plan.
+
+    Attributes
+    ----------
+    fresh : callable
+        ``fresh(x, axis, itemsize, *sizes)`` lays out the copy on its stack, copies `x` to new
+        parts in one block, and returns them in a list. The list is empty, and nothing is copied,
+        if it cannot lay out this copy or if the loop is not loaded.
+    """
+
+    def __init__(self) -> None:
+        self._record: _Record | None = None
+        self.fresh: Callable[..., list[np.ndarray]] = lambda x, axis, itemsize, *sizes: []
+
+    def use(self, loop: str, address: int, code: dict[str, int]) -> None:
+        """Use a loaded loop, and the functions of the kernel "entry"."""
+        if self._record is None:
+            lay_out = LOADER.load("layouter")
+            if lay_out is None:
+                return
+            words = [*_of_any(), *NewShape(lay_out["lay_out"])]
+            self._record = np.array(words, np.int64).view(_Record)
+            self.fresh = builtin("fresh_new", code["fresh_new"], METH_FASTCALL, self._record)
+        self._record[len(Expected._fields) + NEW_SHAPE.plain + LOOPS.index(loop)] = address
+
+
+NEW_SHAPES = _NewShapes()
 
 
 class KernelCopy:
@@ -99,6 +146,7 @@ class KernelCopy:
         code = LOADER.load("entry")
         if code is not None:
             made._use(code, plan, dtype, strides)
+            NEW_SHAPES.use(layout.loop, functions[layout.loop], code)
             return made
         # If another process is compiling it, a later call tries again.
         return made if LOADER.has_failed("entry") else None
@@ -124,12 +172,8 @@ class KernelCopy:
     def _record(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...], loop: int) -> _Record:
         start, stop = offsets_of(plan.shape, strides, dtype.itemsize)
         outputs = self.layout.copy()
-        api: Any = structs.API
-        expected = Expected(
-            array_type=id(np.ndarray),
-            list_type=id(list),
+        expected = _of_any()._replace(
             dtype=id(dtype),
-            flags=C_CONTIGUOUS | WRITEABLE,
             rank=len(plan.shape),
             axis=plan.axis,
             count=plan._count,
@@ -140,9 +184,6 @@ class KernelCopy:
             fresh=self.layout.address,
             into=outputs.address,
             nbytes=self.block.nbytes + (ALIGNMENT if loop else 0),
-            byte=id(_BYTE),
-            new_array=api[NEW_FROM_DESCR],
-            set_base=api[SET_BASE_OBJECT],
         )
         record = np.array([*expected, *plan.shape, *strides, *plan.sizes], np.int64).view(_Record)
         record.kept = (dtype, self.layout, outputs)
@@ -166,7 +207,7 @@ class KernelCopy:
 
     def _into_large(self, x: Any, outputs: list[Any]) -> bool:
         layout = self.layout.copy()  # concurrent calls need one each
-        source = self._place(x, outputs, layout.record)
+        source: int = self._place(x, outputs, layout.record)
         if source:
             self._run_loop(self._loop, 0, source, layout)
         return source != 0

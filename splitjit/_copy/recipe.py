@@ -8,9 +8,9 @@ decision, and `explain` prints it. The plan keeps its recipes, so later calls ne
 `KernelCopy`  a compiled loop copies; builtin functions check and make the arrays
 ============  ===================================================================
 
-A recipe starts with NumPy, and adds up the time that this takes. Once NumPy has taken as long as
-the switch to compiled code takes, the recipe switches. The process loads kernels by the same rule.
-So whether or not a program goes on splitting, it loses little more than the time of the switch.
+A process starts with NumPy, and adds up the time that this takes. Once NumPy has taken as long as
+loading kernels takes, recipes switch to them. So whether or not a program goes on splitting, it
+loses little more than the time of the switch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import bisect
 import math
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from splitjit._copy import slices
 from splitjit._copy.buffers import release_frames
 from splitjit._copy.copy_layout import CopyLayout, lay_out
 from splitjit._copy.crossovers import forecast, suits_object_loop
-from splitjit._copy.kernel_copy import KernelCopy
+from splitjit._copy.kernel_copy import NEW_SHAPES, KernelCopy
 from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
 from splitjit._plan.arguments import check_views, most_parts, normalize_axis
 from splitjit._plan.cache import keep
@@ -37,9 +37,6 @@ from splitjit._plan.rules import Rule
 from splitjit._plan.sizes import sizes_of
 from splitjit._runtime.loading import LOADER, never_compiles
 from splitjit.errors import SplitError
-
-_SECONDS_TO_LAY_OUT = 5e-5
-"""Seconds to lay out a copy and make its builtin functions."""
 
 _put = object.__setattr__  # plans are frozen
 
@@ -83,18 +80,20 @@ def run(
         raise
 
 
-def run_once(x: np.ndarray, axis: int, rule: Rule) -> list[np.ndarray] | None:
-    """Split an array of a new shape without a plan and a recipe, which may never be used again.
-
-    Return None, and split nothing, if a recipe pays at once.
-    """
+def run_once(x: np.ndarray, axis: SupportsIndex, rule: Rule) -> list[np.ndarray]:
+    """Split a small array of a new shape without a plan, which may never be used again."""
+    began = perf_counter()
     x = x.view()  # as in `run`
-    index = axis if 0 <= axis < x.ndim else normalize_axis(axis, x.shape)
+    index = normalize_axis(axis, x.shape)
     sizes = sizes_of(x.shape, index, rule, most_parts())
-    if forecast(x, index, len(sizes)) >= _SECONDS_TO_LAY_OUT:
-        return None
+    if x.nbytes and not x.dtype.hasobject:
+        parts = NEW_SHAPES.fresh(x, index, x.itemsize, *sizes)
+        if parts:
+            return parts
     try:
-        return slices.fresh(x, index, sizes)
+        parts = slices.fresh(x, index, sizes)
+        LOADER.count(perf_counter() - began)
+        return parts
     except BaseException as error:
         release_frames(error)
         raise
@@ -206,14 +205,13 @@ class Recipe:
     """
 
     __slots__ = (
-        "_can_compile", "_gain", "_has_tried", "_outputs", "_seconds", "_span", "kernel_copy",
+        "_can_compile", "_gain", "_has_tried", "_outputs", "_span", "kernel_copy",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
         self._can_compile = math.prod(plan.shape) * dtype.itemsize > 0 and not dtype.hasobject
         self._span = offsets_of(plan.shape, strides, dtype.itemsize)
-        self._seconds = 0.0  # that NumPy has taken so far
         self._gain: float | None = None  # see `forecast`
         self.kernel_copy: KernelCopy | None = None
         self._has_tried = False  # to load kernels
@@ -241,7 +239,7 @@ class Recipe:
             return self.kernel_copy
         if self._gain is None:
             self._gain = forecast(x, plan.axis, plan._count)
-        if self._seconds + self._gain < _SECONDS_TO_LAY_OUT or not LOADER.pays(self._gain):
+        if not LOADER.pays(self._gain):
             return None
         self._has_tried = True
         self.kernel_copy = KernelCopy.load(plan, x.dtype, x.strides)
@@ -250,7 +248,6 @@ class Recipe:
     def count(self, seconds: float) -> None:
         """Count a copy by NumPy."""
         if self._can_compile:
-            self._seconds += seconds
             LOADER.count(seconds)
 
     def why_numpy(self, x: np.ndarray) -> str:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from numba import types
 
-from splitjit._abi.calls import Arguments, Expected
+from splitjit._abi.calls import EXPECTED, NEW_SHAPE, Arguments, Expected, LayoutRequest
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import MAX_RANK, TARGET_OFFSET, WORD
+from splitjit._abi.layout_record import LOOP, MAX_RANK, TARGET_OFFSET, WORD, most_words
 from splitjit._abi.structs import (
     ARRAY_DATA,
     ARRAY_DTYPE,
@@ -39,12 +39,18 @@ from splitjit._kernels.c_api import (
     set_item,
 )
 from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import call as call_address
 from splitjit._kernels.intrinsics import out_of_line, reserve, words_at
 from splitjit._kernels.launch import call_loop, stored
 from splitjit._kernels.records import expected_at, layout_at
 
 _FIELDS = len(Expected._fields)
 _SHAPE = WORD * MAX_RANK  # bytes
+_MOST = (1 << 63) - 1
+
+_NEW_RANK, _NEW_PARTS = 8, 64  # the most for which `fresh_new` has room on the stack
+_NEW_EXPECTED = WORD * (_FIELDS + 2 * _NEW_RANK + _NEW_PARTS)
+_NEW_LAYOUT = WORD * most_words(_NEW_RANK, _NEW_PARTS)
 
 
 class _Array(NamedTuple):
@@ -182,7 +188,7 @@ def place(record, arguments, count):
 
 
 @jit
-def _fresh(record, source, is_checked):
+def _fresh(expected, source, is_checked):
     """Copy an array to new parts in one block of memory, and return them in a list.
 
     The list is empty if nothing has been copied; 0 means that Python has set an error. Objects
@@ -190,7 +196,6 @@ def _fresh(record, source, is_checked):
     collector, and a finalizer may change the array.
     """
     out_of_line()
-    expected = _data_of(record)
     call = expected_at(expected)
     if not is_checked and not _is_expected(call, expected, source):
         return new_list(0)
@@ -217,7 +222,7 @@ def _fresh(record, source, is_checked):
 
 def fresh(record, source):
     """``fresh(x)``: copy `x` to new parts; return no parts if `x` is not as expected."""
-    return _fresh(record, source, False)
+    return _fresh(_data_of(record), source, False)
 
 
 def fresh_checked(record, source):
@@ -225,7 +230,51 @@ def fresh_checked(record, source):
 
     Its dtype may be another object, equal to the expected one.
     """
-    return _fresh(record, source, True)
+    return _fresh(_data_of(record), source, True)
+
+
+@jit
+def _expect(template, source, arguments, count, at):
+    """Write at an address what is expected of an array of a new shape; see `fresh_new`."""
+    x = _array_at(source)
+    words, fields = words_at(at), words_at(template)
+    for i in range(_FIELDS):
+        words[i] = fields[i]
+    words[EXPECTED.dtype], words[EXPECTED.rank] = x.dtype, x.rank
+    words[EXPECTED.axis] = as_integer(words_at(arguments)[1])
+    words[EXPECTED.count] = count
+    shape, strides, sizes = _extents_at(at, x.rank)
+    for d in range(x.rank):
+        shape[d], strides[d] = x.shape[d], x.strides[d]
+    for i in range(count):
+        sizes[i] = as_integer(words_at(arguments)[3 + i])
+
+
+def fresh_new(record, arguments, count):
+    """``fresh_new(x, axis, itemsize, *sizes)``: copy a small array of a new shape to new parts.
+
+    `record` is an array of `NewShape` after a template of `Expected`. The list is empty, and
+    nothing is copied, if there are too many dims or parts, or the loop is not loaded.
+    """
+    template, source = _data_of(record), words_at(arguments)[0]
+    rank, parts = _array_at(source).rank, count - 3
+    if rank > _NEW_RANK or parts > _NEW_PARTS:
+        return new_list(0)
+    expected, layout = reserve(_NEW_EXPECTED, WORD), reserve(_NEW_LAYOUT, WORD)
+    _expect(template, source, arguments, parts, expected)
+    words, new = words_at(expected), words_at(template + WORD * _FIELDS)
+    shape = expected + WORD * _FIELDS
+    request = LayoutRequest(
+        rank, words[EXPECTED.axis], parts, as_integer(words_at(arguments)[2]),
+        shape, shape + WORD * rank, shape + WORD * 2 * rank,
+        0, 0, 0, _MOST, _MOST, layout,
+    )  # fmt: skip
+    words[EXPECTED.fresh] = layout
+    words[EXPECTED.nbytes] = LINE + call_address(new[NEW_SHAPE.lay_out], (stored(request),))
+    words[EXPECTED.loop] = new[NEW_SHAPE.plain + words_at(layout)[LOOP]]
+    if words[EXPECTED.loop] == 0:
+        return new_list(0)
+    return _fresh(expected, source, True)
 
 
 @jit
@@ -305,6 +354,7 @@ FUNCTIONS = {
     "place": (_METH_FASTCALL, jit(place)),
     "fresh": (_METH_O, jit(fresh)),
     "fresh_checked": (_METH_O, jit(fresh_checked)),
+    "fresh_new": (_METH_FASTCALL, jit(fresh_new)),
     "check": (_METH_O, jit(check)),
     "parts": (_METH_FASTCALL, jit(parts)),
 }
