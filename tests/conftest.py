@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from splitjit import SplitPlan
 from splitjit._abi.kernels import LOOPS
 from splitjit._api import split
-from splitjit._copy import crossovers
+from splitjit._copy import crossovers, recipe
 from splitjit._copy.kernel_copy import NEW_SHAPES
 from splitjit._plan.plan import Parts
 from splitjit._runtime import loading, threads
@@ -147,7 +147,7 @@ def take(route, setattr):
     """Make every split take one route; `setattr` is that of a monkeypatch."""
     compiles, chunk, stream = ROUTES[route]
     forget_recipes(setattr)
-    setattr(LOADER, "pays", lambda gain: compiles)
+    setattr(recipe.LOADER, "pays", lambda gain: compiles)
     setattr(split, "is_first", lambda key: route == "new")
     if route == "new":
         use_for_new_shapes()

@@ -45,7 +45,8 @@ TARGETS = {
     # files, relative to the package: their tests, the quickest first
     "_kernels/*.py": KERNELS,
     "_copy/layout.py": KERNELS,
-    "_abi/merge.py": KERNELS,
+    "_kernels/layouter.py": KERNELS,
+    "_kernels/dims.py": KERNELS,
     "_abi/overlap.py": "test_overlap.py test_out.py test_model.py",
     "_copy/outputs.py": "test_out.py test_overlap.py",
     "_njit/functions.py": "test_overloads.py",

@@ -19,7 +19,7 @@ import splitjit
 from splitjit._abi.kernels import KERNELS
 from splitjit._cli.main import main
 from splitjit._cli.report import amount
-from splitjit._copy import kernel_copy, recipe
+from splitjit._copy import copy_layout, kernel_copy, recipe
 from splitjit._kernels import processor
 from splitjit._runtime import cache_folder, kernel_files, loading, threads
 from tests.conftest import needs_kernels, take
@@ -77,8 +77,9 @@ def split(build, monkeypatch):
 
     def split():
         loader = loading._Loader()
-        for module in (kernel_copy, recipe, threads):
+        for module in (copy_layout, kernel_copy, recipe, threads):
             monkeypatch.setattr(module, "LOADER", loader)
+        monkeypatch.setattr(copy_layout, "_LAYOUTERS", [])
         take("serial", monkeypatch.setattr)
         x = np.arange(60).reshape(6, 10)
         parts = splitjit.split(x, [3, 7], axis=1)
@@ -93,10 +94,10 @@ def files_in(folder, suffix=""):
 
 
 def test_a_kernel_is_compiled_once(split, build, tmp_path):
-    assert set(split().compiled) == set(build) == {"plain", "entry"}
-    assert len(files_in(tmp_path)) == 2
+    assert set(split().compiled) == set(build) == {"layouter", "plain", "entry"}
+    assert len(files_in(tmp_path)) == 3
     assert split()._loaded
-    assert len(build) == 2
+    assert len(build) == 3
 
 
 def test_numpy_copies_while_another_process_compiles(split, build, tmp_path):
@@ -106,7 +107,7 @@ def test_numpy_copies_while_another_process_compiles(split, build, tmp_path):
     mark = kernel.with_name(f"{kernel.name}.compiling")
     mark.touch()
     build.clear()
-    assert not split()._loaded
+    assert "plain" not in split()._loaded
     assert not build
     os.utime(mark, (0, 0))  # the process that left it has ended
     assert split()._loaded
@@ -229,10 +230,10 @@ def test_a_kernel_that_cannot_be_compiled(split, build, monkeypatch):
 
     monkeypatch.setattr("splitjit._kernels.build.compile_kernel", fail)
     loader = split()
-    assert build == ["plain"]
+    assert build == ["layouter"]
     assert not loader._loaded
-    assert loader.load("plain") is None
-    assert build == ["plain"]
+    assert loader.load("layouter") is None
+    assert build == ["layouter"]
 
 
 def test_an_object_that_cannot_be_linked_here(split, build, monkeypatch):
@@ -422,7 +423,7 @@ def test_a_frozen_application_has_no_source(split, tmp_path, monkeypatch):
     assert split().compiled
     assert not split().compiled
     assert not (tmp_path / "missing").exists()
-    assert len(files_in(tmp_path / "splitjit")) == 2
+    assert len(files_in(tmp_path / "splitjit")) == 3
 
 
 def test_the_cache_folders(tmp_path, monkeypatch):
@@ -453,7 +454,7 @@ def test_kernels_are_read_from_each_folder_and_written_to_the_first_writable_one
     folders[0].touch()
     monkeypatch.setattr(cache_folder, "folders", lambda: [str(folder) for folder in folders])
     split()
-    assert len(files_in(folders[1])) == 2
+    assert len(files_in(folders[1])) == 3
     folders[1].rename(folders[2])
     build.clear()
     assert split()._loaded
@@ -525,7 +526,7 @@ def test_a_folder_in_place_of_a_file(split, tmp_path):
     for file in files_in(tmp_path):
         file.unlink()
         file.mkdir()
-    assert len(split().compiled) == 2
+    assert len(split().compiled) == 3
     assert not files_in(tmp_path)
 
 

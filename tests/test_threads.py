@@ -317,9 +317,10 @@ for _ in range(3):
 SMALL_STACKS = """
 import faulthandler
 from splitjit._copy import crossovers
-from splitjit._copy.layout import fresh_layout
+from splitjit._copy.copy_layout import lay_out
 
 faulthandler.enable()
+splitjit.warmup(["u1"])
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
 splitjit.SplitPlan._kernel_copy = property(lambda plan: None, lambda plan, compiled: None)
 crossovers._STREAM_FROM = 0
@@ -329,10 +330,10 @@ def split():
     for columns, count in [(60, 2), (8, 8), (20, 20), (2000, 2)]:
         y = np.arange(2**14 * columns).astype(np.uint8).reshape(-1, columns)
         plan = splitjit.plan_split(y.shape, num_splits=count, axis=1)
-        loops.add(fresh_layout(plan, y.strides, y.itemsize).loop)
+        loops.add(lay_out(plan, y.strides, y.itemsize).loop)
         for part, index in zip(plan(y), plan.slices, strict=True):
             assert np.array_equal(part, y[index])
-    assert loops == {"plain", "deinterleave", "transpose"}
+    assert loops == {"stream", "deinterleave", "transpose"}
 
 threading.stack_size(48 * 1024)
 thread = threading.Thread(target=split)
@@ -417,7 +418,7 @@ MARK, CHUNK, ODDS, RANDOM = range(shared.HELPERS, shared.HELPERS + 4)
 ADDRESS = DELAYS.ctypes.data
 usleep, release = team._usleep, team._release
 read_word, exchange, add_to = team.read_word, team.exchange, team.add_to
-call_loop_at, words_at, SPACING = team.call_loop_at, team.words_at, shared.SPACING
+call_loop, words_at, SPACING = team.call_loop, team.words_at, shared.SPACING
 
 @jit
 def delay(word):
@@ -453,13 +454,13 @@ def _release(lock):
     release(lock)
 
 @jit
-def _call_loop_at(loop, chunk, chunks, arguments):
+def _call_loop(loop, chunk, chunks, arguments):
     delay(CHUNK)
-    call_loop_at(loop, chunk, chunks, arguments)
+    call_loop(loop, chunk, chunks, arguments)
 
 for function in (_read, _write, _add):
     setattr(team, function.py_func.__name__, function)
-team.exchange, team._release, team.call_loop_at = _exchange, _release, _call_loop_at
+team.exchange, team._release, team.call_loop = _exchange, _release, _call_loop
 use_it()
 threads.CHUNK, threads.SHARED_FROM = 1 << 12, 1 << 13
 """

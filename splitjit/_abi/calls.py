@@ -140,56 +140,6 @@ class NewShape(NamedTuple):
     transpose: int = 0
 
 
-class TensorFacts(NamedTuple):
-    """How compiled code reads torch tensors; each field is one machine integer.
-
-    `splitjit._inputs.torch.structs` finds and verifies them.
-
-    Attributes
-    ----------
-    tensor, parameter : int
-        The addresses of the classes ``torch.Tensor`` and ``torch.nn.Parameter``.
-    implementation : int
-        The word of a tensor that points to torch's own struct, ``TensorImpl``.
-    keys_at : int
-        The word of this struct that holds the dispatch keys: they say which of torch's mechanisms
-        take part in a call, such as devices, wrappers, lazy conjugation and quantization.
-    keys, inference_keys : int
-        The dispatch keys of tensors that are plain CPU memory.
-    requires_grad, rank, shape, strides, dtype, data, offset, storage : int
-        The addresses of functions of torch.
-    new_tensor, wrap, drop : int
-        The addresses of functions of torch that make a tensor, make a Python object of it, and
-        drop the first reference to it.
-    dtypes : int
-        The address of a table by torch's number of a dtype: the address of NumPy's dtype, or 0,
-        and its bytes.
-    """
-
-    tensor: int
-    parameter: int
-    implementation: int
-    keys_at: int
-    keys: int
-    inference_keys: int
-    requires_grad: int
-    rank: int
-    shape: int
-    strides: int
-    dtype: int
-    data: int
-    offset: int
-    storage: int
-    new_tensor: int
-    wrap: int
-    drop: int
-    dtypes: int
-
-
-TORCH_DTYPES = 128
-"""The rows of the table of dtypes."""
-
-
 class Call(NamedTuple):
     """A call of `splitjit.split` in users' compiled code; each field is one machine integer.
 

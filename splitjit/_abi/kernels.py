@@ -38,7 +38,6 @@ KERNELS = {
     "layouter": ("lay_out", "layout"),
     "entry": ("into", "place", "fresh", "fresh_checked", "fresh_new", "check", "parts"),
     "team": ("run", "share", "serve"),
-    "tensors": ("number_of", "into", "fresh"),
     "overload": ("measure", "parts", "into"),
     "blocks": ("allocate", "free_block", "clear"),
 }

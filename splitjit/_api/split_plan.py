@@ -369,6 +369,6 @@ def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
     key = shape, axis, rule
     plan: SplitPlan | None = recent_plan(key)
     if plan is None and (plan := PLANS.find_older(key)) is None:
-        plan = SplitPlan._of_rule(shape, axis, rule)
+        plan = SplitPlan._of_rule(tuple(shape), axis, rule)
         PLANS.add(key, plan)
     return plan

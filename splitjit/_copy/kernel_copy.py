@@ -111,26 +111,22 @@ class KernelCopy:
         ``into(x, outputs)`` copies `x` to the arrays of the list `outputs`, and returns
         whether it did. If an array is not as expected, or if two arrays may share memory,
         it copies nothing.
-    tensors : tuple of callable or None
-        `fresh` and `into` for tensors of torch, once wanted; see `splitjit._api.small_tensors`.
     """
 
     __slots__ = (
         "_check", "_loop", "_nbytes", "_parts", "_place",
-        "block", "fresh", "fresh_checked", "into", "layout", "tensors",
+        "block", "fresh", "fresh_checked", "into", "layout",
     )  # fmt: skip
 
     fresh: Callable[[Any], list[np.ndarray]]
     fresh_checked: Callable[[np.ndarray], list[np.ndarray]]
     into: Callable[[Any, list[Any]], int]
-    tensors: tuple[Callable[[Any], list[Any]], Callable[[Any, list[Any]], int]] | None
 
     def __init__(self, nbytes: int, block: BlockLayout, layout: CopyLayout, loop: int) -> None:
         self._nbytes, self.block, self.layout, self._loop = nbytes, block, layout, loop
         self.fresh = lambda x: []
         self.fresh_checked = self.fresh_without_gil
         self.into = lambda x, outputs: 0
-        self.tensors = None
 
     @classmethod
     def load(cls, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> KernelCopy | None:

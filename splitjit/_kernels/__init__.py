@@ -3,12 +3,15 @@
 `_runtime` loads these modules as object files, and imports only what compiles them (`build`,
 `processor`) and the two loops that Numba runs itself (`object_loop`, `numba_threads`). `_kernels`
 imports `_abi` and the rules of `_plan/rules.py`, and nothing else of the package. A loop never
-raises and never sees a Python object: Python code, `entry`, `tensors` or `overload` has checked all
+raises and never sees a Python object: Python code, `entry` or `overload` has checked all
 addresses, extents and strides.
 
 Every module uses `jit` of compiling.py, the intrinsics of intrinsics.py, and the tuples that
-records.py reads from memory; look at these three first. Then a copy, which `_copy` has laid out,
-passes from top to bottom::
+records.py reads from memory; look at these three first. Then a copy passes from top to bottom::
+
+    layouter.py          from shapes and strides to a layout record: dims (dims.py), and the loop
+            │  layout record
+            ▼
 
     _runtime/threads.py  chooses how many helpers to ask, and how many chunks to make
             │  Arguments: stream, target, source, layout
@@ -36,7 +39,6 @@ passes from top to bottom::
 What Python calls before a copy, or instead of one::
 
     entry.py             check and make arrays, and copy small ones; c_api.py has Python's functions
-    tensors.py           the same for tensors of torch
     apart.py             whether the outputs in a layout record share memory
     object_loop.py       the loop over Python objects
     numba_threads.py     the loops on Numba's threads, if the user chooses them
@@ -44,7 +46,7 @@ What Python calls before a copy, or instead of one::
 What users' compiled code calls::
 
     overload.py          sizes and checks of `split`, and its parts
-    overload_copy.py     lays out the copy, and shares it with the helpers
+    overload_copy.py     asks the layouter, checks outputs, and shares the copy with the helpers
     blocks.py            large blocks for parts, kept for reuse
 
 How all of this becomes object files::

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from splitjit._kernels import blocks, entry, layouter, overload, team, tensors
+from splitjit._kernels import blocks, entry, layouter, overload, team
 from splitjit._kernels.compiling import jit, object_code
 from splitjit._kernels.deinterleave import deinterleave
 from splitjit._kernels.plain import plain
@@ -19,7 +19,6 @@ _FUNCTIONS = {
     "layouter": layouter.FUNCTIONS,
     "entry": entry.FUNCTIONS,
     "team": team.FUNCTIONS,
-    "tensors": tensors.FUNCTIONS,
     "overload": overload.FUNCTIONS,
     "blocks": blocks.FUNCTIONS,
 }

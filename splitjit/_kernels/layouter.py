@@ -23,9 +23,9 @@ last axis::
 - All parts have the same dims, but extents and target strides of their own. The source strides are
   the same for all parts. A part that starts later along the split axis has a *source offset*.
 
-Axes are taken in the order of their strides in the first part, so that each part is written from
-its front to its back. Then the loop is chosen. If the source is transposed, the runs that lie side
-by side in a part are far apart in the source, and other runs lie between them::
+`splitjit._kernels.dims` finds runs and dims; then this module chooses the loop. If the source is
+transposed, the runs that lie side by side in a part are far apart in the source, and other runs lie
+between them::
 
     source, row by row        part, row by row
        a  b  c  d                a  e  i         lines  a b c d …  are adjacent in the source
@@ -38,7 +38,7 @@ whose runs are nearest to each other in the source.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from numba import types
 
@@ -61,6 +61,7 @@ from splitjit._abi.layout_record import (
 )
 from splitjit._kernels.c_api import as_integer, integer_object
 from splitjit._kernels.compiling import jit
+from splitjit._kernels.dims import RUN_DIM, copy_of, extent_of_dim, merge, target_stride
 from splitjit._kernels.intrinsics import greatest, least, out_of_line, reserve, words_at
 from splitjit._kernels.records import request_at
 
@@ -70,166 +71,10 @@ _SHORT = 1 << 10  # longer runs are read equally fast in any order
 _MANY = 3  # with fewer parts of single items, copying part by part is faster
 _FEW_ITEMS = 7  # in large arrays, collecting lines of fewer items beats transposing tiles
 
-_ITEM = -1  # in place of an axis: the bytes of one item
-_NONE = -1  # in place of a dim: an axis of length 1, which needs no loop
-_RUN = 0  # in place of a dim: the run
 _ROOM = WORD * (MAX_RANK + 1)
 
 _MOST = (1 << 63) - 1
 _aligned = jit(aligned)
-
-
-class _Copy(NamedTuple):
-    """The source and the parts of a split; see `splitjit._abi.calls.LayoutRequest`.
-
-    Attributes
-    ----------
-    rank, axis, count, itemsize, targets, target_strides, pitch : int
-    shape, strides, sizes : pointer
-    inner : pointer
-        The strides of C-contiguous parts; before the split axis, those of a part of length 1.
-    """
-
-    rank: int
-    axis: int
-    count: int
-    itemsize: int
-    shape: Any
-    strides: Any
-    sizes: Any
-    inner: Any
-    targets: int
-    target_strides: int
-    pitch: int
-
-
-class _Dims(NamedTuple):
-    """Which dim each axis belongs to.
-
-    Attributes
-    ----------
-    count : int
-        The number of dims. They have numbers from 1 on, the innermost first; 0 is the run.
-    of_axis : pointer
-        The dim of each axis.
-    steps : pointer
-        For each dim, its innermost axis, whose strides are those of the dim.
-    """
-
-    count: int
-    of_axis: Any
-    steps: Any
-
-
-# ---- what is copied --------------------------------------------------------------------------
-
-
-@jit
-def _copy_of(request, inner):
-    shape = words_at(request.shape)
-    nbytes = request.itemsize
-    for axis in range(request.rank - 1, -1, -1):
-        inner[axis] = nbytes
-        if axis != request.axis:
-            nbytes *= shape[axis]
-    return _Copy(
-        request.rank, request.axis, request.count, request.itemsize, shape,
-        words_at(request.strides), words_at(request.sizes), inner,
-        request.targets, request.target_strides, request.pitch,
-    )  # fmt: skip
-
-
-@jit
-def _extent(copy, axis, part):
-    if axis == _ITEM:
-        return 1
-    return copy.sizes[part] if axis == copy.axis else copy.shape[axis]
-
-
-@jit
-def _source_stride(copy, axis):
-    return copy.itemsize if axis == _ITEM else copy.strides[axis]
-
-
-@jit
-def _target_stride(copy, axis, part):
-    if axis == _ITEM:
-        return copy.itemsize
-    if copy.targets:
-        return words_at(copy.target_strides + part * copy.pitch)[axis]
-    return copy.inner[axis] * (copy.sizes[part] if axis < copy.axis else 1)
-
-
-# ---- from axes to dims -----------------------------------------------------------------------
-
-
-@jit
-def _order_axes(copy, order):
-    """Order the axes by their strides in the first part, outermost first; equal ones stay."""
-    first = 0
-    while copy.sizes[first] == 0:
-        first += 1
-    for axis in range(copy.rank):
-        stride = abs(_target_stride(copy, axis, first))
-        k = axis
-        while k > 0 and abs(_target_stride(copy, order[k - 1], first)) < stride:
-            order[k] = order[k - 1]
-            k -= 1
-        order[k] = axis
-
-
-@jit
-def _has_one_item(copy, axis):
-    """Return whether an axis has length 1 in all parts."""
-    if axis != copy.axis:
-        return copy.shape[axis] == 1
-    for i in range(copy.count):  # noqa: SIM110 - a generator is slow in compiled code
-        if copy.sizes[i] > 1:
-            return False
-    return True
-
-
-@jit
-def _steps_over(copy, axis, inner):
-    """Return whether a step along `axis` is as long as all of axis `inner`, on both sides."""
-    for i in range(copy.count):
-        if copy.sizes[i] == 0:
-            continue
-        extent = _extent(copy, inner, i)
-        if _source_stride(copy, axis) != extent * _source_stride(copy, inner):
-            return False
-        if _target_stride(copy, axis, i) != extent * _target_stride(copy, inner, i):
-            return False
-    return True
-
-
-@jit
-def _merge(copy, order, of_axis, steps):
-    """Merge axes into as few dims as the strides of both sides allow."""
-    out_of_line()
-    _order_axes(copy, order)
-    count, inner = 0, _ITEM
-    for k in range(copy.rank - 1, -1, -1):
-        axis = order[k]
-        of_axis[axis] = _NONE
-        if _has_one_item(copy, axis):
-            continue
-        if not _steps_over(copy, axis, inner):
-            count += 1
-            steps[count] = axis
-        of_axis[axis] = count
-        inner = axis
-    return _Dims(count, of_axis, steps)
-
-
-@jit
-def _extent_of_dim(copy, dims, dim, part):
-    """Return how many runs a dim has in a part; of the run, how many items."""
-    extent = 1
-    for axis in range(copy.rank):
-        if dims.of_axis[axis] == dim:
-            extent *= _extent(copy, axis, part)
-    return extent
 
 
 # ---- the loop --------------------------------------------------------------------------------
@@ -267,11 +112,11 @@ def _runs_of(copy, dims):
     for i in range(copy.count):
         if copy.sizes[i] == 0:
             continue
-        run = copy.itemsize * _extent_of_dim(copy, dims, _RUN, i)
+        run = copy.itemsize * extent_of_dim(copy, dims, RUN_DIM, i)
         parts += 1
         first = first if parts > 1 else run
         shortest, longest = least(shortest, run), greatest(longest, run)
-        if dims.count > 0 and _target_stride(copy, dims.steps[1], i) != run:
+        if dims.count > 0 and target_stride(copy, dims.steps[1], i) != run:
             are_packed = False
         if copy.sizes[i] * copy.strides[copy.axis] != run:
             are_neighbours = False
@@ -336,10 +181,10 @@ def _loop_for(copy, dims, runs, is_large):
 def _order_dims(copy, dims, loop, columns):
     """Write the dims in the record's order, the outermost first; return how many there are.
 
-    `_RUN` stands for a dim of one run, in a copy that has too few dims.
+    `RUN_DIM` stands for a dim of one run, in a copy that has too few dims.
     """
     if dims.count == 0 or (dims.count == 1 and loop == _TRANSPOSE):
-        columns[0], columns[1] = _RUN, 1
+        columns[0], columns[1] = RUN_DIM, 1
         return dims.count + 1
     k, lines = 0, _nearest(copy, dims)
     for dim in range(dims.count, 1, -1):
@@ -359,13 +204,13 @@ def _write_row(copy, dims, columns, width, part, row):
     out_of_line()
     fields = words_at(row)
     extents, strides = words_at(row + WORD * FIXED), words_at(row + WORD * (FIXED + width))
-    run, runs = copy.itemsize * _extent_of_dim(copy, dims, _RUN, part), 1
+    run, runs = copy.itemsize * extent_of_dim(copy, dims, RUN_DIM, part), 1
     for k in range(width):
         dim = columns[k]
         extents[k], strides[k] = 1, 0
-        if dim != _RUN:
-            extents[k] = _extent_of_dim(copy, dims, dim, part)
-            strides[k] = _target_stride(copy, dims.steps[dim], part)
+        if dim != RUN_DIM:
+            extents[k] = extent_of_dim(copy, dims, dim, part)
+            strides[k] = target_stride(copy, dims.steps[dim], part)
         runs *= extents[k]
     fields[RUN], fields[NBYTES] = run, run * runs
     return runs
@@ -377,7 +222,7 @@ def _write(copy, dims, columns, width, record):
     source_strides = words_at(record + WORD * HEADER)
     for k in range(width):
         source_strides[k] = 0
-        if columns[k] != _RUN:
+        if columns[k] != RUN_DIM:
             source_strides[k] = copy.strides[dims.steps[columns[k]]]
     row = record + WORD * (HEADER + width)
     source_offset = place = parts = runs = 0
@@ -405,8 +250,8 @@ def _lay_out(address):
     request = request_at(address)
     inner, columns = words_at(reserve(_ROOM, WORD)), words_at(reserve(_ROOM, WORD))
     of_axis, steps = words_at(reserve(_ROOM, WORD)), words_at(reserve(_ROOM, WORD))
-    copy = _copy_of(request, inner)
-    dims = _merge(copy, columns, of_axis, steps)
+    copy = copy_of(request, inner)
+    dims = merge(copy, columns, of_axis, steps)
     runs = _runs_of(copy, dims)
     nbytes = copy.itemsize
     for axis in range(copy.rank):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from numba import types
 from numba.extending import intrinsic
 
-from splitjit._abi.calls import Arguments, Expected, LayoutRequest, TensorFacts
+from splitjit._abi.calls import Arguments, Expected, LayoutRequest
 from splitjit._abi.layout_record import (
     COUNT,
     DIMS,
@@ -73,12 +73,6 @@ def expected_at(typingctx, address):
 def request_at(typingctx, address):
     """Read what the layouter lays out."""
     return _read(LayoutRequest)
-
-
-@intrinsic
-def facts_at(typingctx, address):
-    """Read how to read torch tensors."""
-    return _read(TensorFacts)
 
 
 @jit

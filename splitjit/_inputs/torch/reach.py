@@ -36,18 +36,6 @@ def reach_of_kernels() -> Callable[[Any], bool]:
 
     The tensor must also pass ``x.numpy()``, and have an address other than 0.
     """
-    torch, is_watched = sys.modules["torch"], watcher()
-    if is_watched is None:
-        return lambda _: False
-    plain = torch.Tensor, torch.nn.Parameter
-    return lambda x: type(x) in plain and not is_watched()
-
-
-def watcher() -> Callable[[], bool] | None:
-    """Return a function that tells whether torch records or changes what operators do.
-
-    None if this version of torch cannot tell.
-    """
     torch = sys.modules["torch"]
     forward_ad = torch.autograd.forward_ad
     try:
@@ -57,10 +45,11 @@ def watcher() -> Callable[[], bool] | None:
         in_functorch = torch._C._are_functorch_transforms_active
         forward_ad._current_level  # noqa: B018
     except AttributeError:
-        return None
+        return lambda _: False
+    plain = torch.Tensor, torch.nn.Parameter
 
-    def is_watched() -> bool:
-        return bool(
+    def in_reach(x: Any) -> bool:
+        return type(x) in plain and not (
             count_dispatch_modes()
             or in_functorch()
             or is_tracing()
@@ -68,7 +57,7 @@ def watcher() -> Callable[[], bool] | None:
             or (in_function_mode() and not _only_sets_device())
         )
 
-    return is_watched
+    return in_reach
 
 
 def _only_sets_device() -> bool:

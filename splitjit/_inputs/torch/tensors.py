@@ -25,9 +25,10 @@ from splitjit._inputs.torch.foreign import shape_of, views_of
 from splitjit._inputs.torch.reach import reach_of_kernels
 from splitjit._plan.arguments import sequence
 from splitjit._plan.plan import Plan
+from splitjit._runtime.threads import SHARED_FROM
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
-_KNOWN: list[type] = []
+KNOWN: list[type] = []
 """Tensor and Parameter, once a tensor has been split."""
 
 _ASKED: list[Callable[..., Any]] = []
@@ -40,7 +41,7 @@ _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexErro
 def is_tensor(x: object) -> bool:
     """Return whether `x` is a tensor of torch. If torch was never imported, it cannot be one."""
     kind = type(x)
-    return kind in _KNOWN or issubclass(kind, getattr(sys.modules.get("torch"), "Tensor", ()))
+    return kind in KNOWN or issubclass(kind, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def is_dtype(dtype: object) -> bool:
@@ -129,6 +130,73 @@ class Tensor(Input):
         return tensors
 
 
+# ---- small tensors -------------------------------------------------------------------------
+
+
+SPLIT_SMALL: list[Callable[..., list[Any] | None]] = []
+"""The function that `_small_splitter` returns, once a tensor has been split."""
+
+
+def _small_splitter() -> Callable[..., list[Any] | None]:
+    """Return a function that splits small CPU tensors by torch's own operator.
+
+    Adapting a small tensor for kernels takes longer than copying it. The function returns None, and
+    splits nothing, unless the operator surely does what `split` promises.
+    """
+    torch = sys.modules["torch"]
+    is_compiling, in_reach = torch.compiler.is_compiling, reach_of_kernels()
+    copy_parts = torch.split_with_sizes_copy
+
+    def split_small(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> list[Any] | None:
+        """Split `x` by the plan ``plan_of(x.shape, *of)``."""
+        if type(x) not in KNOWN or is_compiling() or not in_reach(x):
+            return None
+        try:
+            if x.nbytes >= SHARED_FROM or not x.is_cpu or x.is_conj() or x.is_neg():
+                return None  # torch does not check whether a lazy tensor lies in its storage
+            plan = plan_of(x.shape, *of)
+            if out is None:
+                return list(copy_parts(x, plan.sizes, plan.axis))
+            if not (type(out) is list or type(out) is tuple) or not _surely_fit(x, plan, out):
+                return None
+            tensors = list(out)
+            copy_parts(x, plan.sizes, plan.axis, out=tensors)
+            return tensors
+        except RuntimeError:  # torch refuses the layout, the storage or the dtype
+            return None
+
+    return split_small
+
+
+def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
+    """Return whether torch may write the parts of `x` to tensors: it would resize other ones.
+
+    All are contiguous, record no gradient, and lie in address ranges that are apart.
+    """
+    if len(tensors) != plan._count or x.requires_grad or not x.is_contiguous():
+        return False
+    dtype, start = x.dtype, x.data_ptr()
+    ranges = [(start, start + x.nbytes)]
+    for part, shape in zip(tensors, plan.output_shapes, strict=True):
+        if type(part) not in KNOWN or part.shape != shape or part.dtype is not dtype:
+            return False
+        if part.requires_grad or not part.is_cpu or not part.is_contiguous():
+            return False
+        part._version  # noqa: B018 - a tensor of inference mode has none, and raises
+        start, nbytes = part.data_ptr(), part.nbytes
+        is_whole = part.untyped_storage().nbytes() >= nbytes and not part.storage_offset()
+        if not is_whole and not memory.lies_in_storage(part):
+            return False
+        ranges.append((start, start + nbytes))
+    ranges.sort()
+    end = 0
+    for start, stop in ranges:
+        if start < end:
+            return False
+        end = stop
+    return True
+
+
 # ---- memory ------------------------------------------------------------------------------
 
 
@@ -142,13 +210,14 @@ def tensor_input(x: Any) -> Tensor:
     """
     if not _ASKED and not is_compiling():
         _ASKED.extend([sys.modules["torch"].compiler.is_compiling, reader()])
+        SPLIT_SMALL.append(_small_splitter())
     if not _ASKED or _ASKED[0]():
         return Tensor(x)
     read = _ASKED[1]
     given: Tensor | None = None
     if not x.requires_grad:
         given = read(x)
-    elif type(x) in _KNOWN:  # `x.numpy()` would raise, which costs 30 µs
+    elif type(x) in KNOWN:  # `x.numpy()` would raise, which costs 30 µs
         given = read(x.detach())
         if given is not None and sys.modules["torch"].is_grad_enabled():
             given = Tensor(x)
@@ -167,7 +236,7 @@ def reader() -> Callable[[Any], Tensor | None]:
     """
     word_of, in_reach = memory.words().get, reach_of_kernels()
     torch = sys.modules["torch"]
-    _KNOWN.extend([torch.Tensor, torch.nn.Parameter])
+    KNOWN.extend([torch.Tensor, torch.nn.Parameter])
 
     def read(x: Any) -> Tensor | None:
         if not in_reach(x):
@@ -219,7 +288,7 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
     for i, part in enumerate(tensors):
         _check_kind(part, i, dtype, any_mode)
         # A subclass or a wrapper may have other memory; `tensor_input` has checked all modes.
-        array = memory.array_of(part, word) if type(part) in _KNOWN else None
+        array = memory.array_of(part, word) if type(part) in KNOWN else None
         if array is None:
             _refuse(part, f"out[{i}]")
             rule = "must be a CPU tensor that needs no gradient, as x is"

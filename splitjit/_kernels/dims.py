@@ -1,0 +1,172 @@
+"""From the axes of arrays to the dims of a copy; the drawing is in `splitjit._kernels.layouter`.
+
+Axes merge into one dim if a step along the outer axis is as long as all of the inner axis, in the
+source and in every part. Axes that are contiguous on both sides make up the run. Axes are taken in
+the order of their strides in the first part, so that each part is written from front to back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import out_of_line, words_at
+
+RUN_DIM = 0
+"""The number of the run, where others are numbers of dims."""
+
+_ITEM = -1  # in place of an axis: the bytes of one item
+_NONE = -1  # in place of a dim: an axis of length 1, which needs no loop
+
+
+class Copy(NamedTuple):
+    """The source and the parts of a split; see `splitjit._abi.calls.LayoutRequest`.
+
+    Attributes
+    ----------
+    rank, axis, count, itemsize, targets, target_strides, pitch : int
+    shape, strides, sizes : pointer
+    inner : pointer
+        The strides of C-contiguous parts; before the split axis, those of a part of length 1.
+    """
+
+    rank: int
+    axis: int
+    count: int
+    itemsize: int
+    shape: Any
+    strides: Any
+    sizes: Any
+    inner: Any
+    targets: int
+    target_strides: int
+    pitch: int
+
+
+class Dims(NamedTuple):
+    """Which dim each axis belongs to.
+
+    Attributes
+    ----------
+    count : int
+        The number of dims. They have numbers from 1 on, the innermost first; 0 is the run.
+    of_axis : pointer
+        The dim of each axis.
+    steps : pointer
+        For each dim, its innermost axis, whose strides are those of the dim.
+    """
+
+    count: int
+    of_axis: Any
+    steps: Any
+
+
+# ---- what is copied --------------------------------------------------------------------------
+
+
+@jit
+def copy_of(request, inner):
+    shape = words_at(request.shape)
+    nbytes = request.itemsize
+    for axis in range(request.rank - 1, -1, -1):
+        inner[axis] = nbytes
+        if axis != request.axis:
+            nbytes *= shape[axis]
+    return Copy(
+        request.rank, request.axis, request.count, request.itemsize, shape,
+        words_at(request.strides), words_at(request.sizes), inner,
+        request.targets, request.target_strides, request.pitch,
+    )  # fmt: skip
+
+
+@jit
+def _extent(copy, axis, part):
+    if axis == _ITEM:
+        return 1
+    return copy.sizes[part] if axis == copy.axis else copy.shape[axis]
+
+
+@jit
+def _source_stride(copy, axis):
+    return copy.itemsize if axis == _ITEM else copy.strides[axis]
+
+
+@jit
+def target_stride(copy, axis, part):
+    if axis == _ITEM:
+        return copy.itemsize
+    if copy.targets:
+        return words_at(copy.target_strides + part * copy.pitch)[axis]
+    return copy.inner[axis] * (copy.sizes[part] if axis < copy.axis else 1)
+
+
+# ---- from axes to dims -----------------------------------------------------------------------
+
+
+@jit
+def _order_axes(copy, order):
+    """Order the axes by their strides in the first part, outermost first; equal ones stay."""
+    first = 0
+    while copy.sizes[first] == 0:
+        first += 1
+    for axis in range(copy.rank):
+        stride = abs(target_stride(copy, axis, first))
+        k = axis
+        while k > 0 and abs(target_stride(copy, order[k - 1], first)) < stride:
+            order[k] = order[k - 1]
+            k -= 1
+        order[k] = axis
+
+
+@jit
+def _has_one_item(copy, axis):
+    """Return whether an axis has length 1 in all parts."""
+    if axis != copy.axis:
+        return copy.shape[axis] == 1
+    for i in range(copy.count):  # noqa: SIM110 - a generator is slow in compiled code
+        if copy.sizes[i] > 1:
+            return False
+    return True
+
+
+@jit
+def _steps_over(copy, axis, inner):
+    """Return whether a step along `axis` is as long as all of axis `inner`, on both sides."""
+    for i in range(copy.count):
+        if copy.sizes[i] == 0:
+            continue
+        extent = _extent(copy, inner, i)
+        if _source_stride(copy, axis) != extent * _source_stride(copy, inner):
+            return False
+        if target_stride(copy, axis, i) != extent * target_stride(copy, inner, i):
+            return False
+    return True
+
+
+@jit
+def merge(copy, order, of_axis, steps):
+    """Merge axes into as few dims as the strides of both sides allow."""
+    out_of_line()
+    _order_axes(copy, order)
+    count, inner = 0, _ITEM
+    for k in range(copy.rank - 1, -1, -1):
+        axis = order[k]
+        of_axis[axis] = _NONE
+        if _has_one_item(copy, axis):
+            continue
+        if not _steps_over(copy, axis, inner):
+            count += 1
+            steps[count] = axis
+        of_axis[axis] = count
+        inner = axis
+    return Dims(count, of_axis, steps)
+
+
+@jit
+def extent_of_dim(copy, dims, dim, part):
+    """Return how many runs a dim has in a part; of the run, how many items."""
+    extent = 1
+    for axis in range(copy.rank):
+        if dims.of_axis[axis] == dim:
+            extent *= _extent(copy, axis, part)
+    return extent
