@@ -134,8 +134,9 @@ def forget_recipes(setattr):
 def use_for_new_shapes():
     """Let splits of new shapes use every loop."""
     code = LOADER.load("entry", wait=True)
-    for loop in LOOPS:
-        NEW_SHAPES.use(loop, LOADER.load(loop, wait=True)[loop], code)
+    if code is not None:
+        for loop in LOOPS:
+            NEW_SHAPES.use(loop, LOADER.load(loop, wait=True)[loop], code)
 
 
 def send_down(route, monkeypatch):

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -635,28 +634,22 @@ def test_check_as_a_user_runs_it():
     assert "loading the kernels" in first
     assert re.search(r"eight typical arrays.*5 to 10 s", second)
     assert len(check.WORKLOADS) == 8
-    assert [line for line in others if "still compiling" not in line] == [
+    assert others == [
         f"python -m splitjit: {i} of {len(check.WORKLOADS)}: {workload.name}"
         for i, workload in enumerate(check.WORKLOADS, 1)
     ]
     rows = ended.stdout.split("\n\n")[0].splitlines()[1:]
     assert [row[:28].strip() for row in rows] == [w.name for w in check.WORKLOADS]
     for row in rows:
-        number = r"[\d.]+"
-        assert re.search(
-            rf" ok +{number} [mu]s +{number} [mu]s +({number}|-) +{number} +(\d+%|-)$", row
-        )
-    named = re.search(rf"^splitjit +{splitjit.__version__}, (.+)$", ended.stdout, re.M)
-    assert named
-    assert (Path(named[1]) / "_kernels").is_dir()  # of the installed package, or of the checkout
-    for name in ["numba", "numpy", "python", "CPU", "threads"]:
-        assert re.search(rf"^{name} +\S", ended.stdout, re.MULTILINE)
-    assert re.search(
-        r"^threads +\d+, limited by (cores|Numba|affinity|quota): ", ended.stdout, re.M
-    )
-    assert re.search(r"^1 thread +[\d.]+ GB/s$", ended.stdout, re.M)
-    assert re.search(r"^kernels +[\d.]+ s, (compiled|from the cache)", ended.stdout, re.M)
-    assert re.search(r"^kernel cache +\S", ended.stdout, re.M)
+        assert re.search(r" ok( +[\d.]+ [mu]s){3}$", row)
+    *_, machine, _ = ended.stdout.split("\n\n")
+    named = dict(line.split(maxsplit=1) for line in machine.splitlines())
+    assert [*named] == ["splitjit", "python", "CPU", "threads", "kernels"]
+    version, folder = named["splitjit"].split(", ")
+    assert version == splitjit.__version__
+    assert (Path(folder) / "_kernels").is_dir()  # of the installed package, or of the checkout
+    assert re.match(r"\d+, limited by (cores|Numba|affinity|quota): ", named["threads"])
+    assert re.match(r"[\d.]+ s, (compiled|from the cache)", named["kernels"])
 
 
 def package(folder):
@@ -713,7 +706,6 @@ def test_which_package_is_installed_in_a_zip(tmp_path, monkeypatch, runs, instal
 def small(monkeypatch):
     monkeypatch.setattr(check, "WORKLOADS", SMALL)
     monkeypatch.setattr(check, "SECONDS", 0)
-    monkeypatch.setattr(check, "SCALING_SHAPE", (256, 64))
 
 
 @pytest.mark.slow
@@ -743,17 +735,11 @@ def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
 
     def load():
         loads.append(capsys.readouterr().err)
-        time.sleep(0.1)
-        return {}
+        return {"kernels": ""}
 
     monkeypatch.setattr(check, "_time_first_use", load)
-    monkeypatch.setattr(check, "_environment", lambda: ({}, {}))
-    monkeypatch.setattr(check, "SAY_EVERY", 0.01)
-    threads_before = threading.active_count()
     assert main(["check"]) == 0
     assert "loading the kernels" in loads[0]
-    assert "still compiling" in capsys.readouterr().err
-    assert threading.active_count() == threads_before
 
 
 @needs_kernels
@@ -801,37 +787,6 @@ def test_check_sees_wrong_parts(small, monkeypatch, corrupt, into_out):
 
     monkeypatch.setattr(splitjit, "split", wrong)
     assert main(["check"]) == 1
-
-
-def row(numpy=1.0, memcpy=1.0, workload=SMALL[2]):
-    """Return the results of a split that takes a second, and of NumPy."""
-    seconds = {"fresh": 1.0, "out": 1.0, "numpy": numpy, "memcpy": memcpy}
-    if workload.dtype == "object":
-        del seconds["memcpy"]
-    return check.Row(workload, True, seconds)
-
-
-@pytest.mark.parametrize(
-    ("rows", "speeds", "said"),
-    [
-        ([row(), row(4.0, 2.0), row(0.95, 0.1)], {1: 1.0, 2: 1.7, 4: 1.65}, []),
-        ([row(1.1, workload=SMALL[0])], {}, []),
-        ([row(0.8, workload=SMALL[0])], {}, ["strings: no object is copied"]),
-        ([row(0.8)], {1: 1.0}, ["kernels: slower than NumPy"]),
-        (
-            [row(), row(3.0, 8.13)],
-            {1: 1.0, 2: 1.0},
-            ["kernels: np.copyto .* this split on up to 2"],
-        ),
-        ([row()], {1: 2.0, 2: 1.0, 4: 3.0}, ["2 threads are slower than 1: other programs"]),
-        ([row(0.5)], {2: 2.0, 4: 1.0}, ["kernels: slower", "4 threads are slower than 2"]),
-    ],
-)
-def test_check_explains_figures_that_are_far_from_the_others(rows, speeds, said):
-    found = list(check.remarks(rows, speeds))
-    assert len(found) == len(said)
-    for remark, start in zip(found, said, strict=True):
-        assert re.match(start, remark)
 
 
 def test_check_wants_the_same_objects():
