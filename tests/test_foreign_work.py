@@ -195,16 +195,51 @@ def test_half_made_modules(tmp_path):
 
 
 @needs_fork
-def test_a_child_loads_if_no_thread_was_busy_at_the_fork(tmp_path):
-    code = """
+@pytest.mark.parametrize(
+    ("before", "loads"),
+    [
+        ("", True),
+        ("threading.Thread(target=threading.Event().wait, daemon=True).start()", False),
+        ("import llvmlite.binding", True),
+        (
+            "import llvmlite.binding\n"
+            "threading.Thread(target=threading.Event().wait, daemon=True).start()",
+            True,
+        ),
+    ],
+)
+def test_a_child_loads_if_no_thread_can_be_importing_at_the_fork(before, loads, tmp_path):
+    code = f"""
 def load():
     check()
-    assert LOADER._loaded and "numba" not in sys.modules
+    assert bool(LOADER._loaded) == {loads} and "numba" not in sys.modules
 
-threading.Thread(target=threading.Event().wait, daemon=True).start()
+{before}
 child(load)
 """
     run(tmp_path, SPLIT + CHILD + code)
+
+
+@needs_fork
+def test_a_child_loads_nothing_if_another_thread_holds_the_lock_of_llvm(tmp_path):
+    code = """
+import llvmlite.binding
+
+def hold():
+    with llvmlite.binding.ffi.lib._lock:
+        held.set()
+        threading.Event().wait()
+
+def copy():
+    check()
+    assert not LOADER._loaded
+
+held = threading.Event()
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+child(copy)
+"""
+    run(tmp_path, SPLIT + CHILD.replace("alarm(60)", "alarm(20)") + code)
 
 
 # Another thread is busy at the fork: it imports llvmlite, it compiles, it loads a kernel, or it
@@ -227,7 +262,7 @@ parse = llvmlite.binding.parse_assembly
 llvmlite.binding.parse_assembly = lambda *arguments: pause() or parse(*arguments)
 import numba.core.codegen
 """,
-        False,
+        True,
     ),
     "reads a kernel": (
         "LOADER.load('plain')",

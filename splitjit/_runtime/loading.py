@@ -3,6 +3,10 @@
 Linking needs only llvmlite: 60 ms including its import, 1 ms afterwards. Compiling needs Numba,
 but only once per installation. While another thread is loading, or if nothing can be loaded,
 NumPy copies.
+
+If llvmlite or Numba cannot be imported, for whatever reason, a later split tries again: another
+thread may be importing it, or this one, in a signal handler that interrupts the import. A forked
+child inherits no threads, so it loads kernels only if none can hold what loading waits for.
 """
 
 from __future__ import annotations
@@ -24,11 +28,13 @@ from splitjit._abi.kernels import KERNELS
 from splitjit._abi.structs import WORKS_WITH
 from splitjit._runtime import kernel_files
 from splitjit._runtime.events import debug, warn
-from splitjit._runtime.imports import import_apart, is_importing_compiler
-from splitjit._runtime.stacks import interrupts_import, interrupts_numba, others_import
 
-_RETRY_AFTER = 0.01
-"""Seconds before a split tries again to load, if another thread was importing llvmlite."""
+_RETRY_AFTER, _LONGEST_PAUSE = 0.01, 60.0
+"""Seconds before a split tries again to load, after the first failure, and at most. Each failure
+doubles the pause."""
+
+_WARN_FROM = 1.0
+"""The pause in seconds from which on the log warns, since the failure is unlikely to pass."""
 
 _SECONDS_TO_LOAD = 0.05
 """Seconds that loading takes in a process that has not imported llvmlite."""
@@ -52,9 +58,11 @@ class _Loader:
         self.is_forked_child = False
         self.compiled: list[str] = []
         self._may_load = self._may_child_load = True
+        self._has_warned = False
         self._lost = 0.0  # seconds of copies by NumPy that kernels could have made
         self._loaded: dict[str, dict[str, int]] = {}  # the C functions of each kernel
         self._not_before: dict[str, float] = {}  # when to retry loading a kernel
+        self._pauses: dict[str, float] = {}
         # The threads in `load`; the first one loads. A list rather than a lock, because Ctrl-C
         # between `acquire` and `try` would leave a lock taken.
         self._loading: list[int] = []
@@ -107,13 +115,10 @@ class _Loader:
             if name not in self._loaded:
                 self._loaded[name] = self._load(name, wait)
             return self._loaded[name]
-        except BlockingIOError as error:  # another process compiles it, or a fork prevents it
+        except BlockingIOError as error:  # nothing can be imported, or another process compiles it
             self._put_off(name, error)
         except Exception as error:  # a broken compiler or disk must not fail a split
-            if is_importing_compiler() or interrupts_numba():  # it works again later
-                self._put_off(name, error)
-            else:
-                self.give_up(name, error)
+            self.give_up(name, error)
         finally:
             self._loading.remove(thread)
         return None
@@ -134,20 +139,29 @@ class _Loader:
 
     def give_up(self, name: str, error: Exception) -> None:
         """Note that a kernel can never be loaded. The log says so, with the releases that work."""
-        is_first = float("inf") not in self._not_before.values()
         self._not_before[name] = float("inf")
-        message, said = "the kernel %s cannot be loaded: %r", (name, error)
-        if is_first:  # once, although other kernels may fail for the same reason
-            warn(f"{message}; so NumPy copies, which is slower. {WORKS_WITH}", *said)
-        else:
-            debug(message, *said)
+        self._say(name, error)
 
     def _put_off(self, name: str, error: Exception) -> None:
-        self._not_before[name] = time.monotonic() + _RETRY_AFTER
-        debug("the kernel %s cannot be loaded now: %r", name, error)
+        pause = min(2 * self._pauses.get(name, _RETRY_AFTER / 2), _LONGEST_PAUSE)
+        self._pauses[name] = pause
+        self._not_before[name] = time.monotonic() + pause
+        if pause >= _WARN_FROM:
+            self._say(name, error)
+        else:
+            debug("the kernel %s cannot be loaded now: %r", name, error)
+
+    def _say(self, name: str, error: Exception) -> None:
+        """Warn that a kernel cannot be loaded, once: others may fail for the same reason."""
+        message, said = "the kernel %s cannot be loaded: %r", (name, error)
+        if self._has_warned:
+            debug(message, *said)
+        else:
+            self._has_warned = True
+            warn(f"{message}; so NumPy copies, which is slower. {WORKS_WITH}", *said)
 
     def _may_try(self, name: str, wait: bool) -> bool:
-        if not self._may_load or never_compiles() or interrupts_import():
+        if not self._may_load or never_compiles():
             return False
         return wait or time.monotonic() >= self._not_before.get(name, 0.0)
 
@@ -162,7 +176,7 @@ class _Loader:
                 debug("the cached kernel %s cannot be linked: %s", name, error)
         if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
             raise BlockingIOError("a forked child does not compile")
-        compile_kernel = _compiler() if has_lock else import_apart(_compiler)
+        compile_kernel = _imported(_compiler)
         with contextlib.nullcontext() if wait else kernel_files.compiling(name):
             code = compile_kernel(name)
             functions = _link(name, code)
@@ -172,12 +186,14 @@ class _Loader:
         return functions
 
     def before_fork(self) -> None:
-        """Note whether another thread may hold a lock that the child would wait for."""
-        self._may_child_load = self._may_load and not others_import()
+        """Note whether the child may load: with one thread, or if llvmlite is imported whole."""
+        is_alone = len(sys._current_frames()) == 1
+        self._may_child_load = self._may_load and (is_alone or _is_whole())
 
     def after_fork(self) -> None:
         """Reset what does not survive a fork."""
-        self.is_forked_child, self._may_load = True, self._may_child_load
+        self.is_forked_child = True
+        self._may_load = self._may_child_load and _is_llvm_free()
         self._loading = [thread for thread in self._loading if thread == get_ident()]
 
 
@@ -212,14 +228,44 @@ def _compiler() -> Callable[[str], bytes]:
     return compile_kernel
 
 
+def _imported(imports: Callable[[], Any]) -> Any:
+    """Run a function that imports modules; raise a BlockingIOError if that fails now."""
+    try:
+        return imports()
+    except Exception as error:
+        raise BlockingIOError(f"an import failed: {error!r}") from error
+
+
 @functools.cache
 def _llvm() -> Any:
-    def imported() -> Any:
+    def imports() -> Any:
         import llvmlite.binding
 
+        if not _is_whole():  # this thread is importing it, and a signal handler runs
+            raise ImportError("llvmlite is being imported")
         return llvmlite.binding
 
-    return import_apart(imported)
+    return _imported(imports)
+
+
+def _is_whole() -> bool:
+    """Return whether llvmlite has been imported, and is not being imported now."""
+    spec = getattr(sys.modules.get("llvmlite.binding"), "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)
+
+
+def _is_llvm_free() -> bool:
+    """Return whether no thread that the fork has ended holds llvmlite's lock."""
+    if not _is_whole():
+        return True
+    try:
+        lock = sys.modules["llvmlite.binding.ffi"].lib._lock._lock
+    except (KeyError, AttributeError):  # a version with another lock
+        return False
+    free: bool = lock.acquire(blocking=False)
+    if free:
+        lock.release()
+    return free
 
 
 def _link(name: str, code: bytes) -> dict[str, int]:
