@@ -47,7 +47,7 @@ TARGETS = {
     "_copy/layout.py": KERNELS,
     "_kernels/layouter.py": KERNELS,
     "_kernels/dims.py": KERNELS,
-    "_abi/overlap.py": "test_overlap.py test_out.py test_model.py",
+    "_abi/columns.py": "test_overlap.py test_out.py test_model.py",
     "_copy/outputs.py": "test_out.py test_overlap.py",
     "_njit/functions.py": "test_overloads.py",
 }

@@ -226,26 +226,6 @@ def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     assert outcomes[0] == outcomes[1]
 
 
-def test_a_binding_checks_and_copies_in_one_call():
-    plan = plan_split((4, 6), 2, axis=1)
-    out = plan.empty("f4")
-    into = plan.bind(out)
-    x = np.arange(24, dtype="f4").reshape(4, 6)
-    into(x)
-    seen, into._seen = into._seen, None  # a check in Python would now fail
-    assert [part.tolist() for part in into(x + 1)] == [
-        (x + 1)[index].tolist() for index in plan.slices
-    ]
-    into._seen = seen
-    assert [part.tolist() for part in into(np.asfortranarray(x))] == [
-        x[index].tolist() for index in plan.slices
-    ]
-    with pytest.raises(SplitError, match="shape"):
-        into(x[:3])
-    with pytest.raises(SplitError, match="dtype"):
-        into(x.astype("i4"))
-
-
 @pytest.mark.parametrize("at_end", [True, False])
 @pytest.mark.parametrize("shape", [(1, 24), (5, 12), (7, 3), (3, 2, 6)])
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "c16"])
@@ -428,17 +408,6 @@ def test_builtin_functions_that_cannot_be_loaded_at_first_are_asked_for_again(mo
         assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
     assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
     assert has_builtins(recipe_of(plan, x.dtype, x.strides))
-
-
-def test_outputs_are_laid_out_once_the_recipe_is_compiled():
-    """Another thread may switch to compiled code while this one checks the outputs."""
-    plan = plan_split((4, 6), 2, axis=1)
-    x, out = np.arange(24.0).reshape(4, 6), plan.empty(float)
-    made = recipe_of(plan, x.dtype, x.strides)
-    targets = recipe.check_out(plan, x.dtype, out)
-    assert made._outputs_of(plan, x, targets).layout is None
-    assert made.choose(plan, x)
-    assert made._outputs_of(plan, x, targets).layout is not None
 
 
 def test_more_outputs_than_are_compared_must_lie_in_order():

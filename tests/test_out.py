@@ -185,11 +185,11 @@ def test_an_enormous_part_that_shares_its_memory_is_refused_at_once():
         split(x, num_splits=1, out=[as_strided(one.copy(), (2**40,), (0,))])
 
 
-def test_odd_strides_that_share_no_element_are_fine():
+def test_odd_strides_are_refused_although_they_share_no_element():
     memory = np.zeros(20)
     out = [np.zeros((2, 2)), as_strided(memory, (2, 4), (24, 16))]  # items 0 2 4 6, 3 5 7 9
-    split(X, [2, 4], axis=1, out=out)
-    assert np.array_equal(out[1], X[:, 2:])
+    with pytest.raises(SplitError, match="each stride must span the dims below it"):
+        split(X, [2, 4], axis=1, out=out)
 
 
 def test_empty_parts_share_no_element(route):
@@ -209,7 +209,6 @@ def test_big_interleaved_parts_by_the_parallel_route():
 
 @pytest.mark.parametrize("shape", [(2, 6), (200, 600), (300, 3000)])
 def test_each_call_has_outputs_of_its_own(shape):
-    """A plan remembers outputs that it has checked, by their addresses."""
     plan = plan_split(shape, num_splits=3, axis=1)
     x = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)
     whole = np.zeros((4, *plan.output_shapes[0]), np.float32)
@@ -225,16 +224,6 @@ def test_each_call_has_outputs_of_its_own(shape):
         plan(x, plan.empty(np.float32))
     plan(x, [whole[i] for i in range(3)])
     assert np.array_equal(whole[0], x[plan.slices[0]])
-
-
-@pytest.mark.parametrize(("count", "most"), [(3, 16), (2000, 16)])
-def test_few_outputs_are_remembered(count, most):
-    plan = plan_split((count, 20), num_splits=count)
-    x = np.ones((count, 20))
-    held = [plan.empty(x.dtype) for _ in range(20)]
-    for out in held:
-        plan(x, out)
-    assert len(plan._kept[x.dtype, x.strides]._outputs) <= most
 
 
 @pytest.mark.parametrize("turn", [slice(None), slice(None, None, -1)])

@@ -1,8 +1,8 @@
-"""Shared memory is found exactly, and in time that grows with the number of parts."""
+"""Shared memory is found; slices of one array are told apart by one rule."""
 
 import itertools
+import re
 import time
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,8 +12,8 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError
-from splitjit._abi import overlap
-from splitjit._copy.outputs import find_shared, overlaps_itself
+from splitjit._copy import outputs
+from splitjit._copy.outputs import _are_apart, check_apart, overlaps_itself
 from splitjit._runtime import loading
 
 
@@ -45,78 +45,84 @@ def test_arrays_that_overlap_themselves(itemsize, axes):
     shape, strides = zip(*axes, strict=True) if axes else ((), ())
     array = Memory().array(300, itemsize, shape, strides)
     found = bytes_of(array)
-    assert overlaps_itself(array) == (len(set(found)) < len(found))
+    assert overlaps_itself(array) or len(set(found)) == len(found)
 
 
-@given(
-    st.sampled_from([1, 2, 4]),
-    st.lists(st.tuples(st.integers(250, 300), AXES), min_size=2, max_size=6),
-)
-def test_pairs_that_share_memory(itemsize, drawn):
+@st.composite
+def outputs_in_memory(draw, steps_of_each):
+    """Draw outputs anywhere in memory; return them, the axis, and the pairs that share a byte."""
+    rank, itemsize = draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4]))
+    axis = draw(st.integers(0, rank - 1))
+    shape = draw(st.lists(st.integers(1, 5), min_size=rank, max_size=rank))
+    some = st.lists(st.sampled_from(STEPS), min_size=rank, max_size=rank)
+    steps = draw(some)
     memory, parts, taken = Memory(), [], []
-    for offset, axes in drawn:
-        shape, strides = zip(*axes, strict=True) if axes else ((), ())
-        part = memory.array(offset, itemsize, shape, strides)
-        found = bytes_of(part) + offset
-        if len(set(found)) == len(found):  # other parts were refused before
+    for _ in range(draw(st.integers(2, 6))):
+        extents = [*shape]
+        extents[axis] = draw(st.integers(1, 4))
+        offset, strides = draw(st.integers(250, 300)), draw(some) if steps_of_each else steps
+        part = memory.array(offset, itemsize, extents, strides)
+        if not overlaps_itself(part):  # others are refused before
             parts.append(part)
-            taken.append({*found.tolist()})
+            taken.append({*(bytes_of(part) + offset).tolist()})
     pairs = {(i, j) for i, j in itertools.combinations(range(len(parts)), 2) if taken[i] & taken[j]}
-    pair = find_shared(parts)
-    assert pair in pairs if pairs else pair is None
+    return parts, axis, pairs
 
 
-def columns(x, steps):
-    """Cut the columns of an array so that its parts are interleaved."""
-    return [x[:, i::steps] for i in range(steps)]
+@given(st.booleans().flatmap(outputs_in_memory))
+def test_pairs_that_share_memory(drawn):
+    parts, axis, pairs = drawn
+    try:
+        check_apart(parts, axis)
+    except SplitError as error:
+        i, j = map(int, re.findall(r"out\[(\d+)\]", str(error)))
+        assert (i, j) in pairs
+    else:
+        assert not pairs
 
 
-GRIDS = {
-    "columns": lambda x: [x[:, i] for i in range(2000)],
-    "pairs of columns": lambda x: [x[:, i : i + 2] for i in range(0, 2000, 2)],
-    "columns of several widths": lambda x: [x[:, :1], x[:, 1:2000:2], x[:, 2:2000:2]],
-    "backwards": lambda x: [x[::-1, i] for i in range(1999, -1, -1)],
-    "steps": lambda x: columns(x, 700),
-    "fields": lambda x: [part[..., 0] for part in columns(x.reshape(60, 1000, 2), 500)],
-    "tiles": lambda x: [
-        x[i : i + 6, j : j + 10] for j in range(0, 2000, 10) for i in range(0, 60, 6)
-    ],
+@given(st.booleans().flatmap(outputs_in_memory))
+def test_the_rule_for_columns_accepts_no_shared_byte(drawn):
+    parts, axis, pairs = drawn
+    assert not (pairs and _are_apart(parts, axis))
+
+
+PARENTS = {
+    "C": lambda x: x,
+    "F": lambda x: np.asfortranarray(x),
+    "transposed": lambda x: x.transpose(1, 0, 2),
+    "sliced": lambda x: x[:, 1:, 2:],
+    "steps": lambda x: x[::2, ::3, ::2],
+    "backwards": lambda x: x[::-1, :, ::-1],
 }
 
 
-@pytest.mark.parametrize("grid", GRIDS)
-def test_parts_of_one_array_are_not_compared_in_pairs(grid, monkeypatch):
-    """2000 columns are 2 million pairs."""
-    calls = []
-    share = overlap.share
-    monkeypatch.setattr(overlap, "share", lambda *pair: calls.append(pair) or share(*pair))
-    parts = GRIDS[grid](np.zeros((60, 2000)))
-    assert find_shared(parts) is None
-    assert len(calls) < 3
-    parts.append(parts[len(parts) // 3][3:4])
-    assert find_shared(parts) == (len(parts[:-1]) // 3, len(parts) - 1)
-    assert len(calls) < 20
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("parent", PARENTS)
+def test_slices_of_one_array_along_an_axis_are_apart(parent, axis):
+    x = PARENTS[parent](np.zeros((6, 9, 12), np.float32))
+    parts = np.array_split(x, 3, axis)
+    assert _are_apart(parts, axis)
+    assert _are_apart(parts[::-1], axis)
+    assert not _are_apart([*parts, parts[1]], axis)
 
 
-def test_numpy_answers_what_takes_too_long(monkeypatch):
-    monkeypatch.setattr("splitjit._copy.outputs._WORK", 0)
+def test_a_thousand_slices_are_not_compared_in_pairs(monkeypatch):
+    monkeypatch.setattr(outputs, "share_memory", None)
+    x = np.zeros((60, 2000))
+    check_apart([x[:, i : i + 2] for i in range(0, 2000, 2)], 1)
+
+
+def test_what_takes_too_long_counts_as_shared(monkeypatch):
     memory = np.zeros(30, np.uint8)
-    assert find_shared([memory[0::7], memory[1::5], memory[3::7]]) == (0, 1)  # byte 21
-    assert find_shared([memory[0::7], memory[2::7], memory[3::7]]) is None
+    a, b = memory[0::7], memory[2::7]
+    assert not outputs.share_memory(a, b)
 
+    def too_hard(*_, **__):
+        raise np.exceptions.TooHardError
 
-def test_an_output_with_overlapping_strides_is_checked_without_memory():
-    memory = np.zeros(4_000_000)
-    part = as_strided(memory, (1000, 1001), (24, 16))
-    odd = as_strided(memory, (1000, 1000), (16, 24 * 1000 + 8))  # nested
-    apart = as_strided(memory, (1000, 2), (16, 16 * 500 + 8))  # not nested
-    tracemalloc.start()
-    assert overlaps_itself(part)
-    assert not overlaps_itself(odd)
-    assert not overlaps_itself(apart)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 100_000
+    monkeypatch.setattr(np, "shares_memory", too_hard)
+    assert outputs.share_memory(a, b)
 
 
 @pytest.mark.slow

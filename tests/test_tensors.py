@@ -269,21 +269,10 @@ def test_bindings_of_tensors_and_of_arrays_do_not_mix():
     plan = plan_split((4,), 2)
     into = plan.bind(plan.empty(torch.bfloat16))
     for x in (np.ones(4, np.int16), torch.ones(4), torch.ones(4, dtype=torch.int16)):
-        with pytest.raises(SplitTypeError, match=r"the bound tensors have dtype torch.bfloat16"):
+        with pytest.raises(SplitTypeError, match=r"out\[0\] of "):
             into(x)
     with pytest.raises(SplitTypeError, match="must be a torch tensor"):
         plan.bind(plan.empty(np.int16))(torch.ones(4, dtype=torch.bfloat16))
-
-
-def test_a_bound_tensor_that_was_given_other_memory_is_refused():
-    plan = plan_split((4,), 2)
-    out = plan.empty(torch.float32)
-    into = plan.bind(out)
-    into(torch.ones(4))
-    out[1].set_(torch.zeros(100))
-    with pytest.raises(SplitError, match="a bound tensor: was resized since; bind it again"):
-        into(torch.ones(4))
-    assert not out[1].any()
 
 
 def test_operators():

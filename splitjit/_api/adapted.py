@@ -15,7 +15,14 @@ from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.owners import memory
 from splitjit._inputs.torch.foreign import is_planned
 from splitjit._inputs.torch.memory import places_of
-from splitjit._inputs.torch.tensors import Tensor, check_shapes, is_compiling
+from splitjit._inputs.torch.tensors import (
+    Tensor,
+    check_shapes,
+    is_compiling,
+    is_tensor,
+    out_arrays,
+    tensor_input,
+)
 from splitjit._plan.arguments import check_views
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import LENGTHS
@@ -128,12 +135,26 @@ def _decide_by_library(given: Input, request: Request, out: Any, copy: Any) -> D
     targets = given.targets_of_torch(out)
     if is_planned(given.shape):
         *places, x = places_of([*targets, given.x])
-        parts = check_out(request.plan_of(x.shape), x.dtype, places).parts
-        check_apart(parts)
+        plan = request.plan_of(x.shape)
+        parts = check_out(plan, x.dtype, places).parts
+        check_apart(parts, plan.axis)
         check_source(x, parts)
     else:
         check_shapes(targets, views)
     return Decision(given, "library", None, [], targets, views)
+
+
+def check_bound(plan: Plan, out: Any) -> None:
+    """Refuse outputs to which the parts of no array can be written."""
+    first: Any = out[0] if type(out) is list and out else None
+    if is_tensor(first):
+        if tensor_input(first).array is None:
+            return  # torch writes to it, and each call checks it
+        out = out_arrays(out, first.dtype)[1]
+        first = out[0]
+    is_array = issubclass(type(first), np.ndarray)
+    dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
+    check_apart(check_out(plan, dtype, out).parts, plan.axis)
 
 
 def _by_library(decision: Decision, request: Request) -> list[Any]:

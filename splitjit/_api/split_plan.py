@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from splitjit._api.adapted import ByPlan
-from splitjit._api.binding import Binding, bind
+from splitjit._api.adapted import ByPlan, check_bound
 from splitjit._api.run import run_plan
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs.input import Request
@@ -25,6 +25,7 @@ from splitjit._plan.arguments import (
     Splits,
     integer,
     rule_of,
+    sequence,
     shape_of,
 )
 from splitjit._plan.cache import PLANS
@@ -189,11 +190,11 @@ class SplitPlan(Plan):
         """
         return run_plan(self, x, out, copy)
 
-    def bind(self, out: Sequence[SupportsSlices[Part]]) -> Binding[Part]:
-        """Check outputs once, and return a function that splits arrays into them.
+    def bind(self, out: Sequence[SupportsSlices[Part]]) -> Callable[[Any], list[Part]]:
+        """Check outputs now, and return a function that splits arrays into them.
 
         For inner loops that split array after array into the same outputs. A
-        call of the function checks only the array to split.
+        call ``into(x)`` is ``plan(x, out=out)``.
 
         Parameters
         ----------
@@ -212,7 +213,7 @@ class SplitPlan(Plan):
         ------
         SplitError, SplitTypeError
             If `out` does not fit. The function raises them if `x` does not fit,
-            or if an array of `out` was resized in the meantime.
+            or `out` no longer does.
 
         Examples
         --------
@@ -226,7 +227,10 @@ class SplitPlan(Plan):
         array([[1., 1., 1.],
                [1., 1., 1.]])
         """
-        return bind(self, out)
+        given = sequence(out)  # read once: a second reading may give other arrays
+        outputs = out if given is None else list(given)
+        check_bound(self, outputs)
+        return functools.partial(self, out=outputs)
 
     def explain(self, x: Any, out: Sequence[Any] | None = None, copy: bool = True) -> Explanation:
         """Say how this plan would split an array now: strategy, loop, threads, bytes, and why.

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._abi import overlap
-from splitjit._abi.addresses import address_of, addressof, from_buffer, span
-from splitjit._abi.overlap import Strided, Terms
+from splitjit._abi import columns
+from splitjit._abi.addresses import address_of, from_buffer, span
+from splitjit._abi.columns import Strided
 from splitjit._plan.arguments import sequence
 from splitjit._plan.classes import carries_meaning
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
-_WORK = 10**4  # multiples that a search tries, in 10 ms at most
 _MOST_WORK = 10**6
 
 _shape, _dtype = operator.attrgetter("shape"), operator.attrgetter("dtype")
@@ -32,17 +30,10 @@ class Targets(NamedTuple):
         The arrays as the user passed them.
     parts : list of ndarray
         The same memory as base-class arrays, whose attributes no subclass overrides.
-    addresses : tuple of int
-        The address of each part.
-    strides : tuple of tuple of int, or None
-        The strides of each part, None if all parts are C-contiguous. Addresses and strides
-        determine which memory the parts use, because the plan gives their shapes.
     """
 
     given: list[np.ndarray]
     parts: list[np.ndarray]
-    addresses: tuple[int, ...]
-    strides: tuple[tuple[int, ...], ...] | None
 
 
 def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
@@ -74,29 +65,28 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
     if given is None:
         received = f"out of type {kind_of(out)}"
         raise SplitTypeError("split", received, "must be a sequence of ndarrays")
-    addresses = addresses_of(plan, dtype, given)
-    if addresses is not None:
+    if _are_plain(plan, dtype, given):
         parts = list(given)
-        return Targets(parts, parts, addresses, None)
+        return Targets(parts, parts)
     return _check_other_out(plan, dtype, given)
 
 
-def addresses_of(plan: Plan, dtype: np.dtype, given: Sequence[Any]) -> tuple[int, ...] | None:
-    """Return the addresses of outputs, or None unless all are C-contiguous ndarrays that fit.
+def _are_plain(plan: Plan, dtype: np.dtype, given: Sequence[Any]) -> bool:
+    """Return whether all outputs are C-contiguous, writeable ndarrays that fit.
 
     Each `map` compares all outputs in C. A Python loop would take twice as long.
     """
-    count = plan._count
     if (
-        list(map(type, given)) == [np.ndarray] * count
-        and tuple(map(_shape, given)) == plan.output_shapes
-        and list(map(_dtype, given)) == [dtype] * count
+        list(map(type, given)) != [np.ndarray] * plan._count
+        or tuple(map(_shape, given)) != plan.output_shapes
+        or list(map(_dtype, given)) != [dtype] * plan._count
     ):
-        try:
-            return tuple(map(addressof, map(from_buffer, given)))
-        except (TypeError, ValueError):  # read-only, strided, empty or foreign dtype
-            return None
-    return None
+        return False
+    try:
+        list(map(from_buffer, given))
+    except (TypeError, ValueError):  # read-only, strided, empty or foreign dtype
+        return False
+    return True
 
 
 def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Targets:
@@ -116,17 +106,14 @@ def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Tar
             rule = f"its class adds more to it than values; pass np.asarray(out[{i}])"
             raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
     parts = [np.asarray(part) for part in given]
-    contiguous = True
     for i, (part, shape) in enumerate(zip(parts, plan.output_shapes, strict=True)):
         if part.shape != shape or part.dtype != dtype or not part.flags.writeable:
             raise _refused_part(i, part, shape, dtype, plan.axis)
-        if not (part.flags.c_contiguous or part.size == 0):
-            contiguous = False
-            if overlaps_itself(part):
-                received = f"out[{i}] of strides {part.strides}"
-                raise SplitError("split", received, "its elements must not share memory")
-    strides = None if contiguous else tuple([part.strides for part in parts])
-    return Targets(list(given), parts, tuple(map(address_of, parts)), strides)
+        if not (part.flags.c_contiguous or part.size == 0) and overlaps_itself(part):
+            received = f"out[{i}] of strides {part.strides}"
+            rule = "its elements must not share memory; each stride must span the dims below it"
+            raise SplitError("split", received, rule)
+    return Targets(list(given), parts)
 
 
 def _refused_part(
@@ -145,26 +132,15 @@ def _refused_part(
     return SplitError("split", f"out[{i}] is read-only", "must be writeable")
 
 
-def check_apart(parts: list[np.ndarray]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Refuse parts that share an element; interleaved memory is fine.
-
-    Return the starts and stops of the address ranges that the parts occupy, sorted; overlapping
-    ranges are merged.
-    """
-    starts: list[int] = []
-    stops: list[int] = []
-    for start, stop in sorted([span(part) for part in parts if part.size]):
-        if stops and start < stops[-1]:
-            stops[-1] = max(stop, stops[-1])
-        else:
-            starts.append(start)
-            stops.append(stop)
-    if len(starts) < sum([part.size > 0 for part in parts]):
-        pair = find_shared(parts)
-        if pair:
-            received = f"out[{pair[0]}] and out[{pair[1]}]"
-            raise SplitError("split", received, "must not share memory")
-    return tuple(starts), tuple(stops)
+def check_apart(parts: list[np.ndarray], axis: int) -> None:
+    """Refuse parts of a split along an axis that share an element; interleaved memory is fine."""
+    full = [i for i, part in enumerate(parts) if part.size]
+    if _are_apart([parts[i] for i in full], axis):
+        return
+    for i, j in _meeting([span(parts[i]) for i in full]):
+        if share_memory(parts[full[i]], parts[full[j]]):
+            a, b = sorted((full[i], full[j]))
+            raise SplitError("split", f"out[{a}] and out[{b}]", "must not share memory")
 
 
 def check_source(x: np.ndarray, parts: list[np.ndarray]) -> None:
@@ -177,9 +153,6 @@ def check_source(x: np.ndarray, parts: list[np.ndarray]) -> None:
                 raise SplitError("split", f"out[{i}] and x", "must not share memory")
 
 
-# ---- shared memory: our search, or else NumPy's solver ------------------------------------
-
-
 def share_memory(a: np.ndarray, b: np.ndarray) -> bool:
     """Return whether two arrays share an element; True if that is too hard to find out."""
     try:
@@ -189,35 +162,30 @@ def share_memory(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def overlaps_itself(array: np.ndarray) -> bool:
-    """Return whether two elements share memory; True if that is too hard to find out."""
+    """Return whether two elements may share memory: unless each dim is nested in the next."""
     end = array.itemsize
     for stride, extent in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
         if stride < end and extent > 1:
-            break
+            return True
         end += stride * (extent - 1)
-    else:  # as in nearly all arrays, each dim is nested in the next
-        return False
-    found = overlap.overlaps_itself(_strided(array), _terms(array.ndim), _WORK)
-    return found != overlap.APART
+    return False
 
 
-def find_shared(parts: list[np.ndarray]) -> tuple[int, int] | None:
-    """Return two parts that share an element, or None; interleaved memory is fine."""
-    full = [i for i, part in enumerate(parts) if part.size]
-    arrays, memory = [_strided(parts[i]) for i in full], [[0] * len(full) for _ in range(3)]
-    terms = _terms(2 * max([part.ndim for part in parts], default=0))
-    answer, a, b = overlap.find_shared(arrays, len(arrays), memory, terms, _WORK)
-    if answer != overlap.UNSURE:
-        return None if answer == overlap.APART else (min(full[a], full[b]), max(full[a], full[b]))
-    pairs = itertools.combinations(range(len(parts)), 2)
-    return next(((i, j) for i, j in pairs if share_memory(parts[i], parts[j])), None)
+def _are_apart(parts: list[np.ndarray], axis: int) -> bool:
+    """Return whether parts surely share no memory, by the rule that compiled code has, too."""
+    if not parts:
+        return True
+    arrays = [Strided(address_of(part), part.itemsize, part.shape, part.strides) for part in parts]
+    first, count = arrays[0], len(arrays)
+    order, lows = list(range(count)), [0] * count
+    return columns.are_apart(arrays, len(first.shape), axis, first.itemsize, count, lows, order)
 
 
-def _strided(array: np.ndarray) -> Strided:
-    rank, shape, strides = array.ndim, array.shape, array.strides
-    low = overlap.lowest(address_of(array), rank, shape, strides)
-    return Strided(low, array.itemsize, rank, shape, strides)
-
-
-def _terms(most: int) -> Terms:
-    return Terms(*[[0] * most for _ in Terms._fields])
+def _meeting(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of address ranges that meet."""
+    order = sorted(range(len(spans)), key=spans.__getitem__)
+    for k, i in enumerate(order):
+        for j in order[k + 1 :]:
+            if spans[j][0] >= spans[i][1]:
+                break
+            yield i, j

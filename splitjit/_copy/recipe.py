@@ -15,7 +15,6 @@ loses little more than the time of the switch.
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Sequence
 from time import perf_counter
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from splitjit._abi.addresses import address_of, offsets_of
+from splitjit._abi.addresses import address_of
 from splitjit._copy import slices
 from splitjit._copy.buffers import release_frames
 from splitjit._copy.copy_layout import CopyLayout, lay_out
@@ -119,29 +118,6 @@ def recipe_of(plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> Recipe:
     return recipe
 
 
-class Outputs(NamedTuple):
-    """What a recipe remembers of checked outputs: their addresses, and the layout of the copy.
-
-    This refers to no array, so a recipe may keep it after the outputs are freed.
-
-    Attributes
-    ----------
-    starts, stops : tuple of int
-        The address ranges of the outputs; see `check_apart`.
-    layout : CopyLayout or None
-        None if NumPy copied when the outputs were checked.
-    """
-
-    starts: tuple[int, ...]
-    stops: tuple[int, ...]
-    layout: CopyLayout | None
-
-    def meet(self, start: int, stop: int) -> bool:
-        """Return whether an address range overlaps a range of the outputs."""
-        i = bisect.bisect_right(self.stops, start)
-        return i < len(self.starts) and self.starts[i] < stop
-
-
 class Decision(NamedTuple):
     """How an array will be split. All checks have passed, and nothing has been written.
 
@@ -187,7 +163,7 @@ def decide_all(
     given = [(x, out) for x, out in copies if out is not None]
     if len(given) > 1:
         written = [part for x, out in given for part in check_out(plan, x.dtype, out).parts]
-        check_apart(written)
+        check_apart(written, plan.axis)
         for x, _ in copies:
             check_source(x, written)
     return [recipe_of(plan, x.dtype, x.strides).decide(plan, x, out) for x, out in copies]
@@ -205,33 +181,27 @@ class Recipe:
     """
 
     __slots__ = (
-        "_can_compile", "_gain", "_has_tried", "_outputs", "_span", "kernel_copy",
+        "_can_compile", "_gain", "_has_tried", "kernel_copy",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
         self._can_compile = math.prod(plan.shape) * dtype.itemsize > 0 and not dtype.hasobject
-        self._span = offsets_of(plan.shape, strides, dtype.itemsize)
         self._gain: float | None = None  # see `forecast`
         self.kernel_copy: KernelCopy | None = None
         self._has_tried = False  # to load kernels
-        self._outputs: dict[tuple[Any, ...], Outputs] = {}
 
     def decide(self, plan: Plan, x: np.ndarray, out: Any) -> Decision:
-        """Decide how to copy `x`; refuse an `out` that does not fit."""
+        """Decide how to copy `x`; refuse an `out` that does not fit or shares memory."""
         if out is None:
             return Decision(self.choose(plan, x))
-        return self.decide_into(plan, x, check_out(plan, x.dtype, out))
-
-    def decide_into(self, plan: Plan, x: np.ndarray, targets: Targets) -> Decision:
-        """Decide how to copy `x` to checked arrays; refuse arrays that share memory."""
-        kernel_copy = self.choose(plan, x)
-        outputs = self._outputs_of(plan, x, targets)
-        source = address_of(x)
-        start, stop = self._span
-        if outputs.meet(source + start, source + stop):
-            check_source(x, targets.parts)
-        return Decision(kernel_copy, targets, outputs.layout)
+        targets = check_out(plan, x.dtype, out)
+        check_apart(targets.parts, plan.axis)
+        check_source(x, targets.parts)
+        kernel_copy, layout = self.choose(plan, x), None
+        if kernel_copy is not None:
+            layout = lay_out(plan, x.strides, x.itemsize, targets.parts)
+        return Decision(kernel_copy, targets, layout)
 
     def choose(self, plan: Plan, x: np.ndarray) -> KernelCopy | None:
         """Return the compiled copy, or None if NumPy copies; switch if that now pays."""
@@ -257,16 +227,3 @@ class Recipe:
         if never_compiles():
             return "no compiler"
         return "not loaded" if self._has_tried else "slices"
-
-    def _outputs_of(self, plan: Plan, x: np.ndarray, targets: Targets) -> Outputs:
-        """Refuse targets that share memory; they are checked only on first use."""
-        key = targets.addresses if targets.strides is None else (targets.addresses, targets.strides)
-        outputs = self._outputs.get(key)
-        kernel_copy = self.kernel_copy
-        if outputs is None or (outputs.layout is None and kernel_copy is not None):
-            layout = None
-            if kernel_copy is not None:
-                layout = lay_out(plan, x.strides, x.itemsize, targets.parts)
-            outputs = Outputs(*check_apart(targets.parts), layout)
-            keep(self._outputs, key, outputs, plan._count)
-        return outputs

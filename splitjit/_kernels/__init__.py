@@ -39,7 +39,7 @@ records.py reads from memory; look at these three first. Then a copy passes from
 What Python calls before a copy, or instead of one::
 
     entry.py             check and make arrays, and copy small ones; c_api.py has Python's functions
-    apart.py             whether the outputs in a layout record share memory
+    apart.py             whether the contiguous outputs in a layout record share memory
     object_loop.py       the loop over Python objects
     numba_threads.py     the loops on Numba's threads, if the user chooses them
 

@@ -143,7 +143,7 @@ def _fit(call, expected, source, outputs, layout):
             continue
         words_at(row)[TARGET_OFFSET] = part.data
         row += record.row
-    return are_apart(record, x.data + call.start, x.data + call.stop, True)
+    return are_apart(record, x.data + call.start, x.data + call.stop)
 
 
 @jit

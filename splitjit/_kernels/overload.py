@@ -10,7 +10,7 @@ from numba import types
 
 from splitjit._abi.calls import CALL, FUNCTIONS_AT, OUTS_FAULT, RULE_FAULT
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import TARGET_OFFSET, WORD, most_words
+from splitjit._abi.layout_record import TARGET_OFFSET, WORD
 from splitjit._abi.shared import MAPPED_FROM
 from splitjit._abi.structs import (
     NUMBA_DATA,
@@ -35,6 +35,7 @@ from splitjit._kernels.overload_copy import (
     copy_laid_out,
     copy_to_given,
     lay_out,
+    memory_words,
     record_of,
     refuse,
     row_of,
@@ -48,7 +49,6 @@ _wrap_axis, _check_lengths, _lengths_between = (
     jit(function, _nrt=False)
     for function in (rules.wrap_axis, rules.check_lengths, rules.lengths_between)
 )
-_most_words = jit(most_words)
 _count_longer, _size_of_part = jit(rules.count_longer), jit(rules.size_of_part)
 _KINDS = [*rules.PARAMETERS]
 _LENGTHS, _INDICES = _KINDS.index(rules.LENGTHS), _KINDS.index(rules.INDICES)
@@ -56,7 +56,7 @@ _LENGTHS, _INDICES = _KINDS.index(rules.LENGTHS), _KINDS.index(rules.INDICES)
 
 # ---- the sizes of the parts ----------------------------------------------------------------
 #
-# Memory of a call:  the sizes, three words for each part to work with, the layout record
+# Memory of a call: see `splitjit._kernels.overload_copy.memory_words`.
 
 
 @jit
@@ -113,7 +113,7 @@ def _measure(words, functions):
             return refuse(words, RULE_FAULT + fault, value, length, count)
     memory = 0
     if count <= functions[FUNCTIONS_AT.most_parts]:
-        memory = allocate(WORD * (4 * count + _most_words(rank, count)))
+        memory = allocate(WORD * memory_words(rank, count))
     if not memory:
         return -1
     sizes, order = words_at(memory), words_at(memory + WORD * count)

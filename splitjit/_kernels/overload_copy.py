@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from splitjit._abi import columns
 from splitjit._abi.calls import CALL, FUNCTIONS_AT, OUTS_FAULT, Arguments, LayoutRequest
-from splitjit._abi.layout_record import LOOP, STREAM, WORD
-from splitjit._abi.overlap import Strided
+from splitjit._abi.layout_record import LOOP, STREAM, WORD, most_words
 from splitjit._abi.shared import ALLOWED, CHUNKS_PER_THREAD, SPACING
 from splitjit._abi.structs import NUMBA_DATA, NUMBA_ITEMS, NUMBA_ITEMSIZE, NUMBA_SHAPE
-from splitjit._kernels.apart import are_apart, end_of, find_shared, lowest
-from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import call, least, out_of_line, read_word, words_at
+from splitjit._kernels.compiling import jit, jit_all
+from splitjit._kernels.intrinsics import call, greatest, least, out_of_line, read_word, words_at
 from splitjit._kernels.launch import stored
-from splitjit._kernels.records import layout_at
 
 _MOST = (1 << 63) - 1
+_most_words = jit(most_words)
 
 
 @jit
@@ -30,9 +31,15 @@ def row_of(words):
 
 
 @jit
+def memory_words(rank, count):
+    """Return the words of a call's memory: the sizes, two for each array, the layout record."""
+    return 3 * count + 2 + _most_words(rank, count)
+
+
+@jit
 def record_of(words):
-    """Return the address of the layout record, which follows the sizes in the call's memory."""
-    return words[CALL.memory] + WORD * 4 * words[CALL.count]
+    """Return the address of the layout record in the call's memory; see `memory_words`."""
+    return words[CALL.memory] + WORD * (3 * words[CALL.count] + 2)
 
 
 @jit
@@ -75,34 +82,106 @@ def copy_laid_out(words, functions, target):
     call(functions[FUNCTIONS_AT.share], (team, loop, helpers, chunks, arguments))
 
 
-@jit
-def check_apart(words, layout):
-    """Return 0, or a fault if two arrays share memory."""
-    x, rank = words_at(words[CALL.x]), words[CALL.rank]
-    shape = words[CALL.x] + WORD * NUMBA_SHAPE
-    extents, strides = words_at(shape), words_at(shape + WORD * rank)
-    low = lowest(x[NUMBA_DATA], rank, extents, strides)
-    source = Strided(low, x[NUMBA_ITEMSIZE], rank, extents, strides)
-    if are_apart(layout, low, end_of(source), False):
-        return 0
-    i, j = find_shared(layout, source, words[CALL.memory] + WORD * words[CALL.count])
-    if i < 0:
-        return 0
-    first = _number_of(words, i)
-    if j < 0:
-        return refuse(words, OUTS_FAULT + 2, first, 0, 0)
-    return refuse(words, OUTS_FAULT + 3, first, _number_of(words, j), 0)
+# ---- shared memory ---------------------------------------------------------------------------
+
+
+class _Arrays(NamedTuple):
+    """The given parts and the source, which comes last; all are Numba arrays."""
+
+    parts: int
+    row: int
+    count: int
+    rank: int
+    x: int
 
 
 @jit
-def _number_of(words, row):
-    """Return the number of the part in a row of the layout record, which has no empty parts."""
-    sizes = words_at(words[CALL.memory])
-    i = 0
-    while sizes[i] == 0 or row > 0:
-        row -= sizes[i] > 0
-        i += 1
-    return i
+def _array_at(arrays, i):
+    return words_at(arrays.x if i == arrays.count else arrays.parts + i * arrays.row)
+
+
+@jit
+def _address_at(arrays, i):
+    return _array_at(arrays, i)[NUMBA_DATA]
+
+
+@jit
+def _extent_at(arrays, i, d):
+    return _array_at(arrays, i)[NUMBA_SHAPE + d]
+
+
+@jit
+def _stride_at(arrays, i, d):
+    return _array_at(arrays, i)[NUMBA_SHAPE + arrays.rank + d]
+
+
+@jit
+def _sort(order, keys, count):
+    """Sort numbers by their keys, by shell sort."""
+    out_of_line()
+    gap = 1
+    while gap < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            moved, k = order[i], i
+            while k >= gap and keys[order[k - gap]] > keys[moved]:
+                order[k] = order[k - gap]
+                k -= gap
+            order[k] = moved
+        gap //= 3
+
+
+_compiled = jit_all(
+    columns,
+    address_at=_address_at,
+    extent_at=_extent_at,
+    stride_at=_stride_at,
+    sort=_sort,
+    min=least,
+)
+_are_apart, _find_meeting = _compiled["are_apart"], _compiled["find_meeting"]
+_lowest_at, _length_at = _compiled["lowest_at"], _compiled["length_at"]
+
+
+@jit
+def _part_at(arrays, itemsize, full, lows, order):
+    """Return the number of a part whose address range meets that of the source, or -1."""
+    x, rank = arrays.count, arrays.rank
+    low = _lowest_at(arrays, rank, x)
+    end = low + _length_at(arrays, rank, itemsize, x, _MOST)
+    for k in range(full):
+        i = order[k]
+        if low < lows[i] + _length_at(arrays, rank, itemsize, i, _MOST) and lows[i] < end:
+            return i
+    return -1
+
+
+@jit
+def check_apart(words):
+    """Return 0, or a fault if two arrays may share memory."""
+    out_of_line()
+    count, rank = words[CALL.count], words[CALL.rank]
+    arrays = _Arrays(words[CALL.parts], row_of(words), count, rank, words[CALL.x])
+    sizes, lows = words_at(words[CALL.memory]), words_at(words[CALL.memory] + WORD * count)
+    order = words_at(words[CALL.memory] + WORD * (2 * count + 1))
+    full, axis = 0, words[CALL.axis]
+    itemsize = words_at(words[CALL.x])[NUMBA_ITEMSIZE]
+    for i in range(count):
+        if sizes[i] > 0:
+            order[full] = i
+            full += 1
+    if not _are_apart(arrays, rank, axis, itemsize, full, lows, order):
+        k = _find_meeting(arrays, rank, itemsize, full, lows, order)
+        first, second = least(order[k - 1], order[k]), greatest(order[k - 1], order[k])
+        return refuse(words, OUTS_FAULT + 3, first, second, 0)
+    meets = _part_at(arrays, itemsize, full, lows, order)
+    if meets < 0:
+        return 0
+    order[full] = count
+    if _are_apart(arrays, rank, axis, itemsize, full + 1, lows, order):
+        return 0
+    return refuse(words, OUTS_FAULT + 2, meets, 0, 0)
 
 
 @jit
@@ -111,8 +190,8 @@ def copy_to_given(words, functions):
     x = words_at(words[CALL.x])
     if x[NUMBA_ITEMS] == 0 or x[NUMBA_ITEMSIZE] == 0:
         return 0
-    lay_out(words, functions, False)
-    fault = check_apart(words, layout_at(record_of(words)))
+    fault = check_apart(words)
     if not fault:
+        lay_out(words, functions, False)
         copy_laid_out(words, functions, 0)
     return fault

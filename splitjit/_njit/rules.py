@@ -89,8 +89,8 @@ _AXIS_FAULT = f"axis={{0}} of rank {{1}}: {rules.AXIS_FAULT}"
 _OUTS_FAULTS = (
     "outs of {0} arrays: must have an array for each of {1} parts",
     "outs[{0}]: must have the shape of its part",
-    "outs[{0}] and x: must not share memory",
-    "outs[{0}] and outs[{1}]: must not share memory",
+    "outs[{0}] and x: must not share memory; pass arrays whose memory is apart",
+    "outs[{0}] and outs[{1}]: must not share memory; pass arrays whose memory is apart",
 )
 _CHANGED = "cached code: splitjit has changed since then; delete the cache of this function"
 
