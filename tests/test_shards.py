@@ -119,7 +119,6 @@ def test_a_mixture_of_two_splits_is_refused(tmp_path, monkeypatch, kind):
                 if i:
                     left = 2 + refusals
                     patch.setattr(staging.Staged, "move", killed)
-                    patch.setattr(staging.Staged, "undo", lambda self: None)
                 files.split_files(path, num_splits=2, layout="ranks", out=out, force=True)
         if left == 0:
             parts = sorted(out.iterdir())

@@ -98,12 +98,10 @@ def test_every_system_call(tmp_path, monkeypatch, name, force, inject):
             prepare()
             status, _ = traced(tmp_path, arguments, f"{call}:{inject}:when={when}")
             clean = contents(tmp_path)
-            if "KILL" not in inject:
-                assert clean in ([old, new] if status else [new]), (call, when)
+            if not status:
+                assert clean == new, (call, when)
             for place, held in clean.items():  # complete, old or new
                 assert held in (old.get(place), new.get(place)), (call, when, place)
             assert clean.keys() >= old.keys()
-            main([*arguments, "--quiet"])  # refused if a killed command has moved a file
-            assert not [*tmp_path.rglob(".splitjit-*")], (call, when)
             assert main([*arguments, "--quiet", "--force"]) == 0
             assert contents(tmp_path) == new, (call, when)

@@ -111,9 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:
         from splitjit._files.staging import COMPLETE
 
-        noted = COMPLETE in getattr(interrupt, "__notes__", ())
-        complete = noted or getattr(arguments, "written", False)
-        say(f"interrupted; {COMPLETE if complete else 'no file was written'}")
+        done = [COMPLETE] if getattr(arguments, "written", False) else []
+        notes = [*getattr(interrupt, "__notes__", ()), *done, "no file was written"]
+        say(f"interrupted; {notes[0]}")
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     return 0
 

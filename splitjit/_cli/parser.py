@@ -97,9 +97,8 @@ def _split(parser: argparse.ArgumentParser) -> None:
     exit status:
       0 if the parts are written, 2 if the split is refused or fails, 128 + N if
       signal N ends the command. If the status is not 0, no part is left behind,
-      unless the signal came while the parts were moved into place: then all parts
-      are there. After SIGKILL or a power failure, some files can be old and some new,
-      each complete: run the same command again with --force.
+      unless the command ended while the parts were moved into place: then some files
+      can be old and some new, each complete; the same command with --force finishes.
     """
     _paths(parser, "FILE", "a file to split, or an index or a folder")
     _flag(parser, "--dry-run", text=_DRY_RUN)

@@ -67,24 +67,6 @@ def flush(file: int) -> None:
     os.fsync(file)
 
 
-def lock(file: int) -> bool | None:
-    """Lock an open file; return False if another process has it, None without locks."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except ImportError:
-        return None
-    except OSError as error:
-        return False if error.errno in (errno.EACCES, errno.EAGAIN) else None
-
-
 def fallocate(file: int, size: int) -> None:
     """Reserve disk blocks for an open file without changing its size.
 

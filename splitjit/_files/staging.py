@@ -1,19 +1,13 @@
-"""All new files or none: write them in a staging folder, then move them into place.
+"""Write new files in a staging folder, then move them into place.
 
-Meanwhile, each output folder holds a staging folder `.splitjit-…`:
+Each output folder holds a staging folder ``.splitjit-…`` meanwhile. Once all new files are on disk,
+they are moved one by one. Without `force`, a file is hard-linked to its target, since a link never
+replaces a file. With `force`, it is renamed, so the target is always either the old file or the new
+one. Whatever ends the process, an error, Ctrl-C, a kill or a power loss: until the first move, no
+target has changed; from then on, each is complete, old or new, and the same call with `force`
+finishes.
 
-    lock            locked by the process that writes; it names the inode of its folder
-    0.new, 1.new    new files
-    0.old, 1.old    hard links to the files that new files replace
-
-Once all new files are on disk, they are moved one by one. Signals interrupt what writes the data.
-Otherwise they wait until the last file is in place and the staging folder is gone. Without `force`,
-a file is hard-linked to its target, since a link never replaces a file. With `force`, it is
-renamed, so the target is always either the old file or the new one. If a move fails, this process
-undoes the moves it remembers. No undo list is kept on disk: a stranger's folder could list
-anything.
-
-The next process that writes there removes what a killed one has left, see `staging_folder.sweep`.
+A process removes its own staging folders, and no others: it names those that a killed one has left.
 """
 
 from __future__ import annotations
@@ -23,47 +17,22 @@ import functools
 import io
 import operator
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from splitjit._files import places, signals, staging_folder
+from splitjit._files import places
 from splitjit._files.disk import Folder, NewFile, change, flush
-from splitjit._files.signals import Waiting
-from splitjit._files.staging_folder import StagingFolder
+from splitjit._runtime.events import warn
+
+_PREFIX = ".splitjit-"
 
 COMPLETE = "all files are complete"
-"""The note on an interrupt that came after the last file was in place."""
-
-
-def write(
-    targets: Mapping[Path, Sequence[str]],
-    body: Callable[[Mapping[Path, Staged]], None],
-    *,
-    force: bool = False,
-    needed: Mapping[Path, int] | None = None,
-) -> None:
-    """Write new files by `body`, all of them or none; signals interrupt only `body`."""
-    complete = False
-
-    def work(waiting: Waiting) -> None:
-        nonlocal complete
-        with stage(targets, force=force, needed=needed, waiting=waiting) as staged:
-            try:
-                waiting.waits = False
-                waiting.pause()
-                body(staged)
-            finally:
-                waiting.waits = True
-        complete = True
-
-    try:
-        signals.deferred(work)
-    except KeyboardInterrupt as interrupt:
-        if complete:
-            interrupt.add_note(COMPLETE)
-        raise
+PARTLY = "each file is complete, old or new; the same command with --force finishes"
+"""Notes on an error or an interrupt that came after the first move."""
 
 
 @contextlib.contextmanager
@@ -72,9 +41,8 @@ def stage(
     *,
     force: bool = False,
     needed: Mapping[Path, int] | None = None,
-    waiting: Waiting | None = None,
 ) -> Iterator[Mapping[Path, Staged]]:
-    """Write new files: all of them, or none.
+    """Write new files: the ``with`` block writes them, and then they are moved.
 
     Parameters
     ----------
@@ -86,8 +54,6 @@ def stage(
         Whether new files may replace existing files.
     needed : mapping of Path to int, optional
         The least size of each target in bytes, to check that there is space.
-    waiting : Waiting, optional
-        The signals that wait.
 
     Yields
     ------
@@ -105,18 +71,38 @@ def stage(
     """
     places.check_names(targets)
     places.check_space(needed or {})
-    staging_folder.sweep(targets)
+    _name_leftovers(targets)
     given = [folder / name for folder, names in targets.items() for name in names]
     places.check_targets(given, force)
-    waiting = waiting or Waiting()
-    with contextlib.closing(_Place(waiting)) as place:
-        place.make(targets)
-        yield {file.path: file for file in place.files}
-        for file in place.files:
-            waiting.pause()
-            file.finish()
-        waiting.pause()
-        place.move(force)
+    note = ""
+    try:
+        with contextlib.closing(_Place()) as place:
+            place.make(targets)
+            yield {file.path: file for file in place.files}
+            for file in place.files:
+                file.finish()
+            places.check_targets(given, force)  # again, before the first move
+            note = PARTLY
+            place.move(force)
+            note = COMPLETE
+    except BaseException as error:
+        if note:
+            error.add_note(note)
+        raise
+
+
+def _name_leftovers(folders: Iterable[Path]) -> None:
+    """Say which staging folders there are, and how to remove them."""
+    found = []
+    for folder in {Path(os.path.realpath(folder)): None for folder in folders}:
+        with contextlib.suppress(OSError):
+            names = sorted(os.listdir(folder))
+            found += [str(folder / name) for name in names if name.startswith(_PREFIX)]
+    if found:
+        said = (
+            "an earlier command was killed, unless it still runs; this removes its files: rm -r %s"
+        )
+        warn(said, shlex.join(found))
 
 
 class Staged:
@@ -126,28 +112,12 @@ class Staged:
     ----------
     path : Path
         The target, as the user names it.
-    inner : Folder
-        The staging folder.
-    new, old : str
-        The name of the new file there, and the second name of the file that it replaces.
-    folder : Folder
-        The folder of the target.
-    name : str
-        The name of the target there.
     """
 
-    def __init__(
-        self, path: Path, inner: Folder, number: int, folder: Folder, waiting: Waiting
-    ) -> None:
+    def __init__(self, path: Path, inner: Folder, number: int, folder: Folder) -> None:
         self.path = path
-        self.inner = inner
-        self.new, self.old = f"{number}.new", f"{number}.old"
-        self.folder = folder
-        self.name = path.name
+        self._inner, self._new, self._folder = inner, f"{number}.new", folder
         self._inputs: list[os.stat_result] = []
-        self._status: os.stat_result | None = None
-        self._lost = False
-        self._waiting = waiting
 
     def open(self) -> IO[bytes]:
         """Open the file for writing from its start."""
@@ -160,7 +130,7 @@ class Staged:
         return file
 
     def _opened(self, flags: int) -> NewFile:
-        return self._waiting.opened(lambda: NewFile(self.inner.open(self.new, flags), self.path))
+        return NewFile(self._inner.open(self._new, flags), self.path)
 
     def write_bytes(self, contents: bytes) -> None:
         """Write the whole file."""
@@ -176,11 +146,10 @@ class Staged:
 
     def finish(self) -> None:
         """Set the permissions, and wait until the file is on disk."""
-        file = self.inner.open(self.new, os.O_WRONLY | os.O_CREAT)
+        file = self._inner.open(self._new, os.O_WRONLY | os.O_CREAT)
         try:
             self._set_permissions(file)
             change(flush, file)
-            self._status = os.fstat(file)
         finally:
             os.close(file)
 
@@ -203,28 +172,19 @@ class Staged:
 
     def move(self, force: bool) -> None:
         """Move the file into its place."""
-        if force:
-            if self.folder.status(self.name) is not None:
-                self._lost = not self.folder.link(self.name, self.inner, self.old)
-            self.inner.replace(self.new, self.folder, self.name)
-            return
+        inner, folder, name = self._inner, self._folder, self.path.name
         try:
-            if not self.inner.link(self.new, self.folder, self.name):
-                if self.folder.status(self.name) is not None:
+            if force or not inner.link(self._new, folder, name):
+                if not force and folder.status(name) is not None:
                     raise FileExistsError
-                self.inner.replace(self.new, self.folder, self.name)
+                inner.replace(self._new, folder, name)
         except FileExistsError:
             raise FileExistsError(f"{self.path} exists: it appeared meanwhile") from None
 
-    def undo(self) -> None:
-        """Undo the move, unless another process has put its own file there."""
-        there = self.folder.status(self.name)
-        if there is None or self._status is None or not os.path.samestat(there, self._status):
-            return
-        if self.inner.status(self.old) is not None:
-            self.inner.replace(self.old, self.folder, self.name)
-        elif not self._lost:
-            self.folder.unlink(self.name)
+    def remove(self) -> None:
+        """Remove the file from the staging folder."""
+        with contextlib.suppress(OSError):
+            self._inner.unlink(self._new)
 
 
 class _Place:
@@ -233,33 +193,32 @@ class _Place:
     Attributes
     ----------
     files : list of Staged
-    moved : bool
-        Whether all files are in place.
     """
 
-    def __init__(self, waiting: Waiting) -> None:
-        self._waiting = waiting
+    def __init__(self) -> None:
         self.files: list[Staged] = []
-        self.moved = False
         self._folders: dict[Path, Folder] = {}
-        self._stagings: dict[Path, StagingFolder] = {}
+        self._stagings: dict[Path, Folder] = {}
         self._cleanup = contextlib.ExitStack()  # the last callback runs first
 
     def make(self, targets: Mapping[Path, Sequence[str]]) -> None:
         """Make and open all folders."""
         for folder, names in targets.items():
-            root = _resolved(folder)
+            root = Path(os.path.realpath(folder))
             outer = self._root(root)
             if root not in self._stagings:
-                self._stagings[root] = StagingFolder.make(outer)
-                self._cleanup.callback(self._stagings[root].remove)
+                self._stagings[root] = self._new_staging(outer)
             for name in names:
                 parent = outer
                 for part in Path(name).parts[:-1]:
                     parent = self._below(parent, part)
-                inner = self._stagings[root].inner
-                numbered = inner, len(self.files), parent
-                self.files.append(Staged(folder / name, *numbered, self._waiting))
+                file = Staged(folder / name, self._stagings[root], len(self.files), parent)
+                self.files.append(file)
+
+    def _new_staging(self, outer: Folder) -> Folder:
+        made = change(tempfile.mkdtemp, prefix=_PREFIX, dir=outer.path)
+        self._cleanup.callback(_remove_empty, outer, os.path.basename(made))
+        return self._cleanup.enter_context(outer.folder(os.path.basename(made)))
 
     def _root(self, path: Path) -> Folder:
         try:
@@ -278,35 +237,24 @@ class _Place:
         if parent.status(name) is None:
             with contextlib.suppress(FileExistsError):  # another process has just made it
                 parent.mkdir(name)
-                self._cleanup.callback(self._remove_made, parent, name)
+                self._cleanup.callback(_remove_empty, parent, name)
         return self._keep(parent.folder(name))
-
-    def _remove_made(self, parent: Folder, name: str) -> None:
-        if not self.moved:
-            staging_folder.remove_empty(parent, name)
 
     def move(self, force: bool) -> None:
         """Move all files into their places, and wait until all names are on disk."""
-        begun: list[Staged] = []
-        try:
-            for file in self.files:
-                begun.append(file)
-                file.move(force)
-            for folder in self._folders.values():
-                folder.sync()
-        except BaseException as error:
-            for file in reversed(begun):
-                try:
-                    file.undo()
-                except OSError as failure:  # go on with the others
-                    error.add_note(f"{file.path} is new: {failure}")
-            raise
-        self.moved = True
+        for file in self.files:
+            file.move(force)
+        for folder in self._folders.values():
+            folder.sync()
 
     def close(self) -> None:
         """Remove the staging folders, and the folders that were made in vain."""
+        for file in self.files:
+            file.remove()
         self._cleanup.close()
 
 
-def _resolved(folder: Path) -> Path:
-    return Path(os.path.realpath(folder))
+def _remove_empty(outer: Folder, name: str) -> None:
+    """Remove a folder if it is empty."""
+    with contextlib.suppress(OSError):
+        outer.rmdir(name)

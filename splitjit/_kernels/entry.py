@@ -48,7 +48,7 @@ _FIELDS = len(Expected._fields)
 _SHAPE = WORD * MAX_RANK  # bytes
 _MOST = (1 << 63) - 1
 
-_NEW_RANK, _NEW_PARTS = 6, 20  # the most for which `fresh_new` has room in a page of the stack
+_NEW_RANK, _NEW_PARTS = 5, 16  # the most for which `fresh_new` has room in a page of the stack
 _NEW_EXPECTED = WORD * (_FIELDS + 2 * _NEW_RANK + _NEW_PARTS)
 _NEW_LAYOUT = WORD * most_words(_NEW_RANK, _NEW_PARTS)
 

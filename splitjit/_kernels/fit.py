@@ -56,8 +56,12 @@ _ARRAY = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")
 """The fields of Numba's C struct `arystruct_t`, in the order of `NUMBA_MEMORY` and others."""
 
 
+class Misfit(ImportError):
+    """The installed Numba is not as expected. Another import would not change that."""
+
+
 def check() -> None:
-    """Raise an ImportError that says what is different in this Numba."""
+    """Raise a `Misfit` that says what is different in this Numba."""
     import numba
 
     for path in NAMES:
@@ -67,13 +71,13 @@ def check() -> None:
             for name in names.split("."):
                 found = getattr(found, name)
         except (ImportError, AttributeError):
-            raise ImportError(f"Numba {numba.__version__} has no {path}") from None
+            raise Misfit(f"Numba {numba.__version__} has no {path}") from None
     from numba.core.environment import Environment
 
     if not isinstance(getattr(Environment({}), "consts", None), list):
-        raise ImportError(f"Numba {numba.__version__} has other environments")
+        raise Misfit(f"Numba {numba.__version__} has other environments")
     if not _has_arrays():
-        raise ImportError(f"Numba {numba.__version__} has another struct of arrays")
+        raise Misfit(f"Numba {numba.__version__} has another struct of arrays")
 
 
 def _has_arrays() -> bool:

@@ -233,6 +233,10 @@ def _imported(imports: Callable[[], Any]) -> Any:
     try:
         return imports()
     except Exception as error:
+        from splitjit._kernels.fit import Misfit  # which imports no Numba
+
+        if isinstance(error, Misfit):
+            raise
         raise BlockingIOError(f"an import failed: {error!r}") from error
 
 

@@ -6,9 +6,10 @@ plan; `write` carries it out.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from splitjit._files.parts import Chooser, Progress, write_parts
 from splitjit._files.patterns import Choice
 from splitjit._files.places import StrPath
 from splitjit._files.places import check_targets as check_targets
-from splitjit._files.staging import Staged
 from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
 from splitjit.checkpoints import index, sharding
@@ -93,6 +93,20 @@ def plan_join(
     return replace(joined, notes=(*notes, *joined.notes))
 
 
+@contextlib.contextmanager
+def _refusing_as(operator: str) -> Iterator[None]:
+    """Name refusals of a join after the operator that joins parts on its way."""
+    try:
+        yield
+    except SplitError as error:
+        if error.operator == "join" != operator:
+            refusal = error.named(operator)
+            refusal.hint = error.hint
+            raise refusal from None
+        raise
+
+
+@_refusing_as("reshard")
 def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
     parts = _read_parts(paths)
@@ -119,7 +133,7 @@ def _read_parts(paths: list[Path]) -> list[Checkpoint]:
 
 
 def write(planned: SplitFiles, force: bool, progress: Progress | None = None) -> None:
-    """Write all files of a plan, or none.
+    """Write all files of a plan; see `splitjit._files.staging`.
 
     Parameters
     ----------
@@ -140,15 +154,19 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
     needed = {target: size for file in planned.files for target, size in file.sizes.items()}
     total = planned.nbytes
 
-    def body(staged: Mapping[Path, Staged]) -> None:
-        written = 0
+    written = 0
 
-        def count(nbytes: int) -> None:
-            nonlocal written
-            written += nbytes
-            if progress is not None:
-                progress(written, total)
+    def count(nbytes: int) -> None:
+        nonlocal written
+        written += nbytes
+        if progress is not None:
+            progress(written, total)
 
+    folders = _by_folder(planned.targets, planned.levels)
+    with (
+        _refusing_as(planned.operator),
+        staging.stage(folders, force=force, needed=needed) as staged,
+    ):
         for file in planned.files:
             if file.targets:
                 write_parts(file, [staged[target] for target in file.targets], count)
@@ -160,9 +178,6 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
             with open(path, "rb") as read, staged[target].open() as new:
                 staged[target].protect(os.fstat(read.fileno()))
                 shutil.copyfileobj(read, new)
-
-    folders = _by_folder(planned.targets, planned.levels)
-    staging.write(folders, body, force=force, needed=needed)
 
 
 def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:

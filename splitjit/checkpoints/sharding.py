@@ -33,7 +33,6 @@ def plan_parts(
         If the rule does not fit a tensor or makes different numbers of parts, or if two
         parts would have the same file name.
     """
-    name_part = naming.namer(where)
     copied = where.others == "copy"
     inputs = [(one, file) for one in checkpoints for file in one.files]
     tensors = [plan_tensors(file, rule, choose, copied, operator) for _, file in inputs]
@@ -44,35 +43,49 @@ def plan_parts(
     made_of = checkpoints[0].made_of or index.digest(file for _, file in inputs)
     recorded = where.ranks or any(file.suffix == ".safetensors" for _, file in inputs)
     blank = Record(made_of, 0, count, rule, {}, None) if count and recorded else None
-    groups: dict[object, list[Parts]] = {}
-    for (one, file), plans in zip(inputs, tensors, strict=True):
-        whole = [replace(p, copies=count) if p.axis is None else p for p in plans]
-        targets = tuple([name_part(one, file, i) for i in range(count if whole else 0)])
-        shared = where.name is not None and targets and file.suffix == ".safetensors"
-        groups.setdefault(targets if shared else file, []).append((file, whole, targets))
-    files = tuple([_plan_file(group, blank) for group in groups.values()])
+    files = tuple([_plan_file(group, blank) for group in _groups(inputs, tensors, count, where)])
     folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
     with_config = where.ranks if where.copy_config is None else where.copy_config
     copies = naming.companions(operator, checkpoints[0].folders, folders) if with_config else []
     indexes = _make_indexes(checkpoints, files, count) if where.ranks else []
     made = [(file.paths, file.targets) for file in files]
     check_places(operator, [*made, *[((path,), (target,)) for target, path in copies]])
-    plans = [plan for file in files for plan in file.tensors]
-    warnings: list[str] = []
-    if any(plan.name for plan in plans):
-        from splitjit.checkpoints import siblings  # an array without a name has no bias
-
-        warnings += siblings.find_mismatches(plans)
-    warnings += [
-        f"{file.path} is empty: it holds no tensor" for _, file in inputs if not file.names
-    ]
     planned = SplitFiles(
         files, tuple(indexes), (), tuple(copies), int(where.ranks), operator=operator
     )
+    return replace(planned, warnings=tuple(_warnings(planned, [file for _, file in inputs], count)))
+
+
+def _groups(
+    inputs: Sequence[tuple[Checkpoint, TensorFile]],
+    tensors: Sequence[Sequence[TensorPlan]],
+    count: int,
+    where: Where,
+) -> Iterable[list[Parts]]:
+    """Name the parts of each file; group the files whose parts have the same names."""
+    name_part = naming.namer(where)
+    groups: dict[object, list[Parts]] = {}
+    for (one, file), plans in zip(inputs, tensors, strict=True):
+        whole = [replace(p, copies=count) if p.axis is None else p for p in plans]
+        targets = tuple([name_part(one, file, i) for i in range(count if whole else 0)])
+        shared = where.name is not None and targets and file.suffix == ".safetensors"
+        groups.setdefault(targets if shared else file, []).append((file, whole, targets))
+    return groups.values()
+
+
+def _warnings(planned: SplitFiles, inputs: Sequence[TensorFile], count: int) -> Iterable[str]:
+    """Say what is odd about a split, although it is possible."""
+    plans = [plan for file in planned.files for plan in file.tensors]
+    if any(plan.name for plan in plans):
+        from splitjit.checkpoints import siblings  # an array without a name has no bias
+
+        yield from siblings.find_mismatches(plans)
+    for file in inputs:
+        if not file.names:
+            yield f"{file.path} is empty: it holds no tensor"
     if count > 1 and planned.share_split < 0.5:
         share = f"{planned.share_split:.0%} of the bytes are split"
-        warnings.append(f"only {share}; each part holds a copy of the rest")
-    return replace(planned, warnings=tuple(warnings))
+        yield f"only {share}; each part holds a copy of the rest"
 
 
 def _plan_file(group: Sequence[Parts], blank: Record | None) -> FilePlan:
