@@ -111,11 +111,22 @@ class KernelCopy:
         ``into(x, outputs)`` copies `x` to the arrays of the list `outputs`, and returns
         whether it did. If an array is not as expected, or if two arrays may share memory,
         it copies nothing.
+    ways : Ways or None
+        With helpers, or alone; None for small copies, which are made alone.
     """
 
     __slots__ = (
-        "_check", "_loop", "_nbytes", "_parts", "_place",
-        "block", "fresh", "fresh_checked", "into", "layout",
+        "_check",
+        "_loop",
+        "_nbytes",
+        "_parts",
+        "_place",
+        "block",
+        "fresh",
+        "fresh_checked",
+        "into",
+        "layout",
+        "ways",
     )  # fmt: skip
 
     fresh: Callable[[Any], list[np.ndarray]]
@@ -124,6 +135,7 @@ class KernelCopy:
 
     def __init__(self, nbytes: int, block: BlockLayout, layout: CopyLayout, loop: int) -> None:
         self._nbytes, self.block, self.layout, self._loop = nbytes, block, layout, loop
+        self.ways = None if threads.is_small(nbytes) else threads.ways_of(loop, nbytes)
         self.fresh = lambda x: []
         self.fresh_checked = self.fresh_without_gil
         self.into = lambda x, outputs: 0
@@ -237,4 +249,4 @@ class KernelCopy:
 
     def _run_loop(self, loop: int, target: int, source: int, layout: CopyLayout) -> None:
         how = layout.stream, target, source, layout.address
-        threads.run_loop(loop, self._nbytes, how)
+        threads.run_loop(loop, self._nbytes, how, self.ways)

@@ -34,6 +34,7 @@ from splitjit._abi.shared import (
 )
 from splitjit._runtime.cores import describe, numba_count, usable
 from splitjit._runtime.loading import LOADER
+from splitjit._runtime.ways import Ways
 
 SHARED_FROM = 1 << 19
 """Bytes from which a copy is shared with helpers: waking one must pay."""
@@ -135,7 +136,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=TEAM.after_fork)
 
 
-def run_loop(loop: int, nbytes: int, arguments: tuple[int, int, int, int]) -> None:
+_KNOWN: dict[tuple[int, int], Ways] = {}
+"""The newest ways of copies by a loop, by its address and the size of the copy: factors of two."""
+
+
+def ways_of(loop: int, nbytes: int) -> Ways:
+    """Return the ways to run a loop: with helpers, and alone."""
+    key = loop, nbytes.bit_length()
+    ways = _KNOWN[key] = Ways(2, _KNOWN.get(key))
+    return ways
+
+
+def run_loop(
+    loop: int, nbytes: int, arguments: tuple[int, int, int, int], ways: Ways | None = None
+) -> None:
     """Run a copy loop, with helpers if they pay.
 
     Parameters
@@ -147,13 +161,20 @@ def run_loop(loop: int, nbytes: int, arguments: tuple[int, int, int, int]) -> No
     arguments : tuple of int
         The fields of `splitjit._abi.calls.Arguments`. The caller has checked them, and
         keeps the memory that they point to alive until this function returns.
+    ways : Ways, optional
+        What copies like this one have shown, see `ways_of`. By default, helpers are asked.
     """
     threads = 1 if nbytes < SHARED_FROM else _allowed()
     if threads > 1 and _ON_NUMBA:
         _run_on_numba(loop, min(nbytes // CHUNK, threads), arguments)
         return
     chunks = min(nbytes // CHUNK, CHUNKS_PER_THREAD * threads)
-    TEAM.run(TEAM.address, loop, threads - 1, chunks, *arguments)
+    if threads == 1 or ways is None:
+        TEAM.run(TEAM.address, loop, threads - 1, chunks, *arguments)
+        return
+    way, began = ways.choose(), perf_counter()
+    TEAM.run(TEAM.address, loop, 0 if way else threads - 1, chunks, *arguments)
+    ways.took(way, (perf_counter() - began) / nbytes)
 
 
 def _run_on_numba(loop: int, tasks: int, arguments: tuple[int, int, int, int]) -> None:

@@ -1,0 +1,189 @@
+"""Time splits between other steps of a program, whose threads use the same cores.
+
+A program runs one step, then a split into three parts, and so on. The pools of torch, BLAS, ONNX
+Runtime and Numba spin for a while after each step. Each way to split has processes of its own, in
+turns: ours, ours on one thread, torch's own operator (tensors), and slices by hand.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+if not __package__:  # run as a script: benchmark this checkout
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import numpy as np
+
+from benchmarks import harness
+
+OURS, ALONE, TORCH, HAND, BEFORE = "ours", "one thread", "torch", "by hand", "ours before"
+PROGRAMS = ("torch", "BLAS", "ONNX Runtime", "prange", "none")
+SHAPES = {
+    "1.2 MB": (128, 2304),
+    "4.7 MB": (512, 2304),
+    "11 MB": (600, 4608),
+    "22 MB": (1200, 4608),
+    "50 MB": (2048, 6144),
+}
+SECONDS = 0.5
+"""Seconds of each case in each process, after 0.3 s that are not counted."""
+
+
+def step_of(program: str) -> Callable[[], object]:
+    """Return what a program does before each split."""
+    if program == "torch":
+        import torch
+
+        w, x = torch.randn(64, 64), torch.randn(2, 400_000)
+        return lambda: (w @ w, w @ w, w @ w, torch.relu(x))
+    if program == "BLAS":
+        w = np.random.default_rng(0).random((256, 256), np.float32)
+        return lambda: w @ w
+    if program == "ONNX Runtime":
+        return _session_step()
+    if program == "prange":
+        from numba import njit, prange
+
+        @njit(parallel=True)
+        def scale(x):
+            for i in prange(len(x)):
+                x[i] *= np.float32(1.0001)
+
+        x = np.ones(400_000, np.float32)
+        return lambda: scale(x)
+    return lambda: None
+
+
+def _session_step() -> Callable[[], object]:
+    import onnx
+    import onnxruntime
+
+    given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [256, 256])
+    made = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [256, 256])
+    node = onnx.helper.make_node("MatMul", ["x", "x"], ["y"])
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "step", [given], [made]),
+        opset_imports=[onnx.helper.make_opsetid("", 18)],
+        ir_version=10,
+    )
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    x = {"x": np.ones((256, 256), np.float32)}
+    return lambda: session.run(None, x)
+
+
+def split_of(way: str, kind: str, outputs: str, shape: tuple[int, int]) -> Callable[[], object]:
+    """Return a split of an array or a tensor, fresh or into existing parts."""
+    size = shape[1] // 3
+    cuts = [slice(i * size, (i + 1) * size) for i in range(3)]
+    x = np.random.default_rng(0).random(shape, np.float32)
+    out = [np.ones((shape[0], size), np.float32) for _ in cuts]
+    if kind == "tensors":
+        import torch
+
+        x, out = torch.from_numpy(x), [torch.from_numpy(part) for part in out]
+    if way == TORCH:
+        sizes = [size] * 3
+        if outputs == "fresh":
+            return lambda: torch.split_with_sizes_copy(x, sizes, 1)
+        return lambda: torch.split_with_sizes_copy(x, sizes, 1, out=out)
+    if way == HAND and outputs == "fresh":
+        if kind == "tensors":
+            return lambda: [x[:, cut].contiguous() for cut in cuts]
+        return lambda: [x[:, cut].copy() for cut in cuts]
+    if way == HAND:
+        if kind == "tensors":
+            return lambda: [part.copy_(x[:, cut]) for part, cut in zip(out, cuts, strict=True)]
+        return lambda: [np.copyto(part, x[:, cut]) for part, cut in zip(out, cuts, strict=True)]
+    import splitjit
+
+    splitjit.warmup()
+    given = None if outputs == "fresh" else out
+    return lambda: splitjit.split(x, num_splits=3, axis=1, out=given)
+
+
+def work(way: str, program: str, kind: str, outputs: str) -> None:
+    """Time all shapes in this process; print the mean seconds."""
+    step, found = step_of(program), {}
+    for name, shape in SHAPES.items():
+        split, begun, times = split_of(way, kind, outputs, shape), time.perf_counter(), []
+        while (now := time.perf_counter()) < begun + 0.3 + SECONDS:
+            step()
+            before = time.perf_counter()
+            split()
+            if now > begun + 0.3:
+                times.append(time.perf_counter() - before)
+        found[name] = statistics.mean(times)
+    print(json.dumps(found))
+
+
+def ways_of(kind: str, before: Path | None) -> list[str]:
+    """Return the ways to split arrays or tensors."""
+    torch = [TORCH] * (kind == "tensors")
+    return [OURS, *[BEFORE] * bool(before), ALONE, *torch, HAND]
+
+
+def measure(options) -> dict[tuple[str, str, str], dict[str, dict[str, float]]]:
+    """Return the median of the processes' means, by case, way and size."""
+    found: dict = {}
+    cases = list(itertools.product(options.program, options.kind, options.outputs))
+    for i, case in itertools.product(range(options.processes), cases):
+        for way in ways_of(case[1], options.before):
+            folder = options.before if way == BEFORE else harness.ROOT
+            environment = {**os.environ, "PYTHONPATH": str(Path(folder).resolve())}
+            if way == ALONE:
+                environment["NUMBA_NUM_THREADS"] = "1"
+            command = [sys.executable, __file__, "--work", way, *case]
+            with contextlib.suppress(subprocess.CalledProcessError):  # a library is missing
+                printed = subprocess.check_output(command, env=environment, text=True)
+                found.setdefault(case, {}).setdefault(way, []).append(json.loads(printed))
+        harness.say(f"process {i + 1} of {options.processes}: {', '.join(case)}")
+    return {
+        case: {
+            way: {size: statistics.median([one[size] for one in runs]) for size in SHAPES}
+            for way, runs in ways.items()
+        }
+        for case, ways in found.items()
+    }
+
+
+def report(found: dict) -> str:
+    """Return the table, the mean of the best other way over ours, and the cells below 0.9."""
+    rows, ratios, lost = [], [], []
+    for case, ways in found.items():
+        for size in SHAPES:
+            others = [ways[way][size] for way in (ALONE, TORCH, HAND) if way in ways]
+            ratio = min(others) / ways[OURS][size]
+            ratios.append(ratio)
+            lost += [f"{', '.join(case)}, {size}: {ratio:.2f}"] if ratio < 0.9 else []
+            named = (OURS, BEFORE, ALONE, TORCH, HAND)
+            times = [f"{ways[way][size] * 1e6:.0f}" if way in ways else "-" for way in named]
+            rows.append([*case, size, *times, ratio])
+    head = ["program", "splits", "parts", "size", *(OURS, BEFORE, ALONE, TORCH, HAND), "over best"]
+    said = f"Best other way over ours: mean {statistics.mean(ratios):.2f}, least {min(ratios):.2f}."
+    below = "; ".join(lost) or "none"
+    return f"{harness.table(head, rows)}\n\n{said} Below 0.9: {below}."
+
+
+def main() -> None:
+    """Measure the cases of the command line, and print the table."""
+    if sys.argv[1:2] == ["--work"]:
+        work(*sys.argv[2:])
+        return
+    lists = {"--program": PROGRAMS, "--kind": ("arrays", "tensors"), "--outputs": ("out", "fresh")}
+    parser = harness.parser(__doc__, *lists.items(), before=True)
+    parser.add_argument("--processes", type=int, default=3, help="processes of each way")
+    options = parser.parse_args()
+    machine, found = harness.describe(), measure(options)
+    results = [[*case, way, ways[way]] for case, ways in found.items() for way in ways]
+    harness.finish(options, machine, report(found), {"results": results})
+
+
+if __name__ == "__main__":
+    main()

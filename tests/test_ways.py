@@ -1,0 +1,89 @@
+"""The fastest way is found, followed and never paid for by more than the budget."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitjit._runtime import ways
+from splitjit._runtime.ways import Ways
+
+
+def run(chooser, seconds, calls):
+    """Make calls with a fake clock; return the chosen ways. ``seconds(way, call)`` is the time."""
+    chosen = []
+    for call in range(calls):
+        way = chooser.choose()
+        chooser.took(way, seconds(way, call))
+        chosen.append(way)
+    return chosen
+
+
+@pytest.mark.parametrize("slow", [1.2, 2.0, 20.0])
+@pytest.mark.parametrize("best", [0, 1, 2])
+def test_the_fastest_way_is_chosen(best, slow):
+    chosen = run(Ways(3), lambda way, call: 1.0 if way == best else slow, 2000)
+    assert chosen[0] == 0
+    assert chosen[100:].count(best) > 0.85 * 1900
+    cost = sum([slow - 1.0 for way in chosen if way != best])
+    assert cost <= 0.05 * (len(chosen) + cost) + 2 * (slow - 1.0)
+
+
+@pytest.mark.parametrize(("slow", "every"), [(2.0, 20), (20.0, 400)])
+def test_how_often_a_slower_way_is_tried(slow, every):
+    chosen = run(Ways(2), lambda way, call: slow if way else 1.0, 20 * every)
+    assert 15 <= chosen.count(1) <= 25
+
+
+@pytest.mark.parametrize("at", range(50, 60))
+def test_one_slow_call_turns_no_choice(at):
+    chooser = Ways(2)
+    chosen = run(chooser, lambda way, call: 20.0 if call == at else 1.3 if way else 1.0, 100)
+    assert chosen[at + 1 : at + 8].count(1) <= 1
+
+
+def test_rare_slow_calls_turn_no_choice_for_long():
+    rng = random.Random(0)
+
+    def seconds(way, call):
+        return (
+            (1.3 if way else 1.0) * rng.lognormvariate(0, 0.1) * (20 if rng.random() < 0.02 else 1)
+        )
+
+    chosen = run(Ways(2), seconds, 5000)
+    assert chosen.count(0) > 0.8 * len(chosen)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((1.0, 1.3), (2.0, 1.3)), ((1.0, 2.0), (1.0, 0.5)), ((1.0, 1.5), (20.0, 1.5))],
+)
+def test_a_lasting_change_turns_the_choice_within_30_calls(before, after):
+    chooser = Ways(2)
+    run(chooser, lambda way, call: before[way], 200)
+    chosen = run(chooser, lambda way, call: after[way], 80)
+    best = min((0, 1), key=after.__getitem__)
+    assert chosen[36:].count(best) > 0.8 * len(chosen[36:])
+
+
+@given(st.lists(st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=3), max_size=200))
+def test_trying_costs_at_most_the_budget_and_one_try(times):
+    """Whatever the times are."""
+    chooser, spent, tried, last = Ways(3), 0.0, 0.0, 0.0
+    for row in times:
+        way = chooser.choose()
+        if way != chooser._best:
+            last = max(row[way] - chooser.means[chooser._best], 0.0)
+            assert tried <= ways._SHARE * spent
+            tried += last
+        spent += row[way]
+        chooser.took(way, row[way])
+        assert tried <= ways._SHARE * spent + last
+
+
+def test_similar_copies_begin_with_what_is_known():
+    known = Ways(2)
+    run(known, lambda way, call: 1.0 if way else 3.0, 100)
+    chosen = run(Ways(2, known), lambda way, call: 1.0 if way else 3.0, 20)
+    assert chosen.count(0) <= 1
