@@ -174,6 +174,7 @@ def report(found: dict) -> str:
 def main() -> None:
     """Measure the cases of the command line, and print the table."""
     if sys.argv[1:2] == ["--work"]:
+        sys.path.insert(0, os.environ["PYTHONPATH"])  # the checkout to measure
         work(*sys.argv[2:])
         return
     lists = {"--program": PROGRAMS, "--kind": ("arrays", "tensors"), "--outputs": ("out", "fresh")}

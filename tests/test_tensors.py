@@ -12,6 +12,7 @@ import pytest
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._inputs.torch import memory, tensors
+from splitjit._runtime.ways import Ways
 
 torch = pytest.importorskip("torch")
 
@@ -351,6 +352,33 @@ def test_small_tensors_are_split_by_torch(again, dtype):
         parts[0].zero_()
         assert same(parts[1], expected[1])
         assert [sys.getrefcount(part) for part in (parts[0], out[0])] == [4, 4]
+
+
+# ---- large tensors, split by kernels or by torch -------------------------------------------
+
+
+@pytest.mark.parametrize("way", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_each_way_to_split_a_large_tensor(way, dtype, monkeypatch):
+    monkeypatch.setattr(Ways, "choose", lambda self: min(way, len(self.means) - 1))
+    shape = (600, 6 * 2**18 // 600)
+    for x in (tensor(shape, dtype), tensor(shape[::-1], dtype).T):
+        expected = [part.contiguous() for part in torch.split(x, 1000, 1)]
+        out = [torch.zeros_like(part) for part in expected]
+        versions = [part._version for part in out]
+        for given in (None, out):
+            parts = split(x, 1000, axis=1, out=given)
+            assert all(same(a, b) for a, b in zip(parts, expected, strict=True))
+            assert all(part.is_contiguous() for part in parts)
+        assert [part._version for part in out] == [version + 1 for version in versions]
+    for wrong, says in (
+        ([*out[:-1], out[-1][:-1]], "of shape"),
+        ([*out[:-1], out[-1].double()], "of dtype"),
+        ([x[:, :1000], *out[1:]], "x: must not share memory"),
+        ([out[0], out[0], *out[2:]], "must not share memory"),
+    ):
+        with pytest.raises(SplitError, match=says):
+            split(x, 1000, axis=1, out=wrong)
 
 
 def shrunk():

@@ -49,8 +49,8 @@ class Ways:
     __slots__ = ("_best", "_spent", "_tried", "_turn", "calls", "means")
 
     def __init__(self, count: int, known: Ways | None = None) -> None:
-        self.means = [_NEVER] * count if known is None else known.means.copy()
-        self.calls = [0] * count if known is None else [min(n, 1) for n in known.calls]
+        self.means: list[float] = [_NEVER] * count if known is None else known.means.copy()
+        self.calls: list[int] = [0] * count if known is None else [min(n, 1) for n in known.calls]
         self._best, self._turn, self._spent, self._tried = 0, 0, 0.0, 0.0
 
     def choose(self) -> int:

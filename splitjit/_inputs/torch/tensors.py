@@ -143,29 +143,51 @@ def _small_splitter() -> Callable[..., list[Any] | None]:
     Adapting a small tensor for kernels takes longer than copying it. The function returns None, and
     splits nothing, unless the operator surely does what `split` promises.
     """
-    torch = sys.modules["torch"]
-    is_compiling, in_reach = torch.compiler.is_compiling, reach_of_kernels()
-    copy_parts = torch.split_with_sizes_copy
+    is_compiling, in_reach = sys.modules["torch"].compiler.is_compiling, reach_of_kernels()
 
     def split_small(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> list[Any] | None:
         """Split `x` by the plan ``plan_of(x.shape, *of)``."""
         if type(x) not in KNOWN or is_compiling() or not in_reach(x):
             return None
         try:
-            if x.nbytes >= SHARED_FROM or not x.is_cpu or x.is_conj() or x.is_neg():
-                return None  # torch does not check whether a lazy tensor lies in its storage
-            plan = plan_of(x.shape, *of)
-            if out is None:
-                return list(copy_parts(x, plan.sizes, plan.axis))
-            if not (type(out) is list or type(out) is tuple) or not _surely_fit(x, plan, out):
+            if x.nbytes >= SHARED_FROM or not x.is_cpu:
                 return None
-            tensors = list(out)
-            copy_parts(x, plan.sizes, plan.axis, out=tensors)
-            return tensors
-        except RuntimeError:  # torch refuses the layout, the storage or the dtype
+            plan = plan_of(x.shape, *of)
+        except RuntimeError:  # torch refuses the layout
             return None
+        return split_by_torch(x, plan, out)
 
     return split_small
+
+
+def is_large_and_plain(x: Any) -> bool:
+    """Return whether torch's own operator is one of the ways to split a tensor."""
+    return (
+        bool(SPLIT_SMALL)
+        and not is_compiling()
+        and reach_of_kernels()(x)
+        and not (x.requires_grad or x.is_nested)
+        and x.layout is sys.modules["torch"].strided
+        and x.is_cpu
+        and x.nbytes >= SHARED_FROM
+    )
+
+
+def split_by_torch(x: Any, plan: Plan, out: Any) -> list[Any] | None:
+    """Split a tensor by torch's own operator, or return None if Python must check more."""
+    copy_parts = sys.modules["torch"].split_with_sizes_copy
+    try:
+        if x.is_conj() or x.is_neg():  # torch does not check whether it lies in its storage
+            return None
+        if out is None:
+            return list(copy_parts(x, plan.sizes, plan.axis))
+        if not (type(out) is list or type(out) is tuple) or not _surely_fit(x, plan, out):
+            return None
+        tensors = list(out)
+        copy_parts(x, plan.sizes, plan.axis, out=tensors)
+        return tensors
+    except RuntimeError:  # torch refuses the storage or the dtype
+        return None
 
 
 def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
