@@ -8,7 +8,7 @@ SPLIT = """
 import os, signal, sys, threading, time
 import numpy as np
 import splitjit
-from splitjit._runtime import loading, threads
+from splitjit._runtime import loading, threads, ways
 from splitjit._api import split as split_module
 from splitjit._runtime.loading import LOADER
 from splitjit._abi import kernels, shared
@@ -16,6 +16,7 @@ from splitjit._abi import kernels, shared
 # Every split of this process is compiled, and asks as many helpers as it may.
 loading._SECONDS_TO_LOAD = loading._SECONDS_IF_IMPORTED = 0.0
 split_module.is_first = lambda key: False
+ways.Ways.choose = lambda self: 0
 
 x = np.arange(2**20, dtype=np.int32).reshape(1024, -1)
 
