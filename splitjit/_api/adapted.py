@@ -10,7 +10,7 @@ import numpy as np
 
 from splitjit._copy import recipe
 from splitjit._copy.buffers import release_frames
-from splitjit._copy.outputs import check_apart, check_out, check_source
+from splitjit._copy.outputs import check_apart, check_memory, check_out
 from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.owners import memory
 from splitjit._inputs.torch.foreign import is_planned
@@ -137,8 +137,7 @@ def _decide_by_library(given: Input, request: Request, out: Any, copy: Any) -> D
         *places, x = places_of([*targets, given.x])
         plan = request.plan_of(x.shape)
         parts = check_out(plan, x.dtype, places).parts
-        check_apart(parts, plan.axis)
-        check_source(x, parts)
+        check_memory(x, parts, plan.axis)
     else:
         check_shapes(targets, views)
     return Decision(given, "library", None, [], targets, views)

@@ -132,6 +132,17 @@ def _refused_part(
     return SplitError("split", f"out[{i}] is read-only", "must be writeable")
 
 
+def check_memory(x: np.ndarray, parts: list[np.ndarray], axis: int) -> None:
+    """Refuse parts of a split of `x` that share an element with each other or with `x`."""
+    end = 0
+    for start, stop in sorted([span(part) for part in (x, *parts)]):
+        if start < end:  # else no address ranges meet, which is quick to find out
+            check_apart(parts, axis)
+            check_source(x, parts)
+            return
+        end = stop
+
+
 def check_apart(parts: list[np.ndarray], axis: int) -> None:
     """Refuse parts of a split along an axis that share an element; interleaved memory is fine."""
     full = [i for i, part in enumerate(parts) if part.size]

@@ -28,7 +28,13 @@ from splitjit._copy.buffers import release_frames
 from splitjit._copy.copy_layout import CopyLayout, lay_out
 from splitjit._copy.crossovers import forecast, suits_object_loop
 from splitjit._copy.kernel_copy import NEW_SHAPES, KernelCopy
-from splitjit._copy.outputs import Targets, check_apart, check_out, check_source
+from splitjit._copy.outputs import (
+    Targets,
+    check_apart,
+    check_memory,
+    check_out,
+    check_source,
+)
 from splitjit._plan.arguments import check_views, most_parts, normalize_axis
 from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
@@ -196,8 +202,7 @@ class Recipe:
         if out is None:
             return Decision(self.choose(plan, x))
         targets = check_out(plan, x.dtype, out)
-        check_apart(targets.parts, plan.axis)
-        check_source(x, targets.parts)
+        check_memory(x, targets.parts, plan.axis)
         kernel_copy, layout = self.choose(plan, x), None
         if kernel_copy is not None:
             layout = lay_out(plan, x.strides, x.itemsize, targets.parts)
