@@ -9,6 +9,7 @@ import signal
 import numpy as np
 import pytest
 
+from splitjit._runtime import loading
 from tests.conftest import needs_kernels
 from tests.processes import SPLIT, run
 from tests.test_forks import CHILD
@@ -219,6 +220,17 @@ end.set()
 other.join()
 """
     run(tmp_path, IMPORTS + test, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+
+
+def test_the_log_warns_of_imports_that_fail_and_of_nothing_that_passes(caplog):
+    loader = loading._Loader()
+    for _ in range(20):
+        loader._put_off("plain", BlockingIOError("another process compiles it"))
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    for _ in range(20):
+        loader._put_off("stream", loading._CannotImport("no numba"))
+    (said,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "no numba" in said.getMessage()
 
 
 @needs_signals

@@ -47,7 +47,7 @@ class LayoutRequest(NamedTuple):
     target_strides : int
         The address of the first part's strides. Parts in a block are C-contiguous.
     pitch : int
-        The bytes from the address and the strides of one part to those of the next.
+        The distance in bytes between two parts in these tables.
     stream_short_runs, stream_long_runs : int
         The sizes in bytes from which on stores bypass the cache.
     record : int

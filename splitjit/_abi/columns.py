@@ -6,13 +6,12 @@ do meet, since each slice takes the same bytes of every row, its *column*::
     row 0   |──a───|───b───|─c─|
     row 1   |──a───|───b───|─c─|        the columns of a, b and c are apart
 
-The dims with steps at most as long as those of the split axis lie within a column. The others are
-rows: they have equal steps in all slices, and each step is longer than all that it steps over. Then
+A dim lies within a column if its step is no longer than that of the split axis. All other dims are
+rows: their steps are equal in all slices, and each step is longer than all that it steps over. So
 slices whose columns are apart share no byte.
 
 In Python, `arrays` is a list of `Strided`. In compiled code, `splitjit._kernels.overload_copy` has
-its own functions to read arrays. This module imports nothing of the
-package.
+its own functions to read arrays. This module imports nothing of the package.
 """
 
 from __future__ import annotations

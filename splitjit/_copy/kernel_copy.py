@@ -50,7 +50,7 @@ class _Record(np.ndarray):
 
 @functools.cache
 def _of_any() -> Expected:
-    """Return what is expected of arrays of any plan, dtype and strides; other fields are 0."""
+    """Return the fields that are the same for all plans, dtypes and strides; others are 0."""
     api: Any = structs.API
     nothing = Expected(*[0] * len(Expected._fields))
     return nothing._replace(

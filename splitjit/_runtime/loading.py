@@ -34,13 +34,18 @@ _RETRY_AFTER, _LONGEST_PAUSE = 0.01, 60.0
 doubles the pause."""
 
 _WARN_FROM = 1.0
-"""The pause in seconds from which on the log warns, since the failure is unlikely to pass."""
+"""The pause in seconds from which on the log warns of an import that fails. Another process that
+compiles, or a fork, is no reason to warn."""
 
 _SECONDS_TO_LOAD = 0.05
 """Seconds that loading takes in a process that has not imported llvmlite."""
 _SECONDS_IF_IMPORTED = 0.005
 _FEW = 16
 """How many more copies like the current one to expect, so that one large array loads kernels."""
+
+
+class _CannotImport(BlockingIOError):
+    """llvmlite or Numba cannot be imported now."""
 
 
 class _Loader:
@@ -146,7 +151,7 @@ class _Loader:
         pause = min(2 * self._pauses.get(name, _RETRY_AFTER / 2), _LONGEST_PAUSE)
         self._pauses[name] = pause
         self._not_before[name] = time.monotonic() + pause
-        if pause >= _WARN_FROM:
+        if pause >= _WARN_FROM and isinstance(error, _CannotImport):
             self._say(name, error)
         else:
             debug("the kernel %s cannot be loaded now: %r", name, error)
@@ -229,7 +234,7 @@ def _compiler() -> Callable[[str], bytes]:
 
 
 def _imported(imports: Callable[[], Any]) -> Any:
-    """Run a function that imports modules; raise a BlockingIOError if that fails now."""
+    """Run a function that imports modules; raise a `_CannotImport` if that fails now."""
     try:
         return imports()
     except Exception as error:
@@ -237,7 +242,7 @@ def _imported(imports: Callable[[], Any]) -> Any:
 
         if isinstance(error, Misfit):
             raise
-        raise BlockingIOError(f"an import failed: {error!r}") from error
+        raise _CannotImport(f"an import failed: {error!r}") from error
 
 
 @functools.cache
