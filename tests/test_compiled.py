@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from splitjit import SplitError, plan_split
-from splitjit._abi import structs
+from splitjit._abi import builtins, structs
 from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._abi.calls import Expected
 from splitjit._abi.structs import LIST_ITEMS, LIST_LENGTH
@@ -473,6 +473,24 @@ def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
                 function(*arguments)
     del arguments
     assert [sys.getrefcount(kept) for kept in (x, record, plan)] == counts
+
+
+def test_functions_made_at_once_share_a_struct_that_is_never_freed(monkeypatch):
+    """A signal handler or a thread makes a function while it is being made."""
+    used, interrupted = [], []
+
+    class Interrupted(builtins._MethodDef):
+        def __init__(self, *fields):
+            if not interrupted:
+                interrupted.append(True)
+                builtin("made at once", 1, METH_O, None)
+            super().__init__(*fields)
+
+    monkeypatch.setattr(builtins, "_MethodDef", Interrupted)
+    monkeypatch.setattr(builtins, "_new_function", lambda: lambda at, *_: used.append(at))
+    builtin("made at once", 1, METH_O, None)
+    assert len(used) == 2
+    assert used[0] == used[1]
 
 
 def test_arrays_that_lie_otherwise_are_not_read(monkeypatch):

@@ -27,9 +27,9 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-@functools.cache  # Python reads the struct on every call, so it must never be freed
-def _method(name: str, address: int, flags: int) -> _MethodDef:
-    return _MethodDef(name.encode(), address, flags, None)
+_METHODS: dict[tuple[str, int, int], _MethodDef] = {}
+"""The struct of each function. Python reads it in every call, so it must never be freed, not even
+if a thread or a signal handler makes the same function while it is being made."""
 
 
 def builtin(name: str, address: int, flags: int, owner: Any) -> Callable[..., Any]:
@@ -45,8 +45,10 @@ def builtin(name: str, address: int, flags: int, owner: Any) -> Callable[..., An
     owner : object
         The first argument of every call; the function keeps it alive.
     """
-    method = ctypes.addressof(_method(name, address, flags))
-    made: Callable[..., Any] = _new_function()(method, owner, None)
+    method = _METHODS.setdefault(
+        (name, address, flags), _MethodDef(name.encode(), address, flags, None)
+    )
+    made: Callable[..., Any] = _new_function()(ctypes.addressof(method), owner, None)
     return made
 
 
