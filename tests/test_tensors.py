@@ -11,7 +11,10 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._inputs.torch import memory, tensors
+from splitjit._api import run
+from splitjit._api.run import split_plain_tensor
+from splitjit._inputs.torch import memory
+from splitjit._runtime.loading import LOADER
 from splitjit._runtime.ways import Ways
 
 torch = pytest.importorskip("torch")
@@ -333,7 +336,7 @@ def again():
     split(torch.zeros(2), 1)
 
     def again(x, out=None, sizes=(2, 4)):
-        return tensors.SPLIT_SMALL[0](x, out, lambda shape: plan_split((2, 6), sizes, axis=1))
+        return split_plain_tensor(x, out, lambda shape: plan_split((2, 6), sizes, axis=1))
 
     return again
 
@@ -360,6 +363,7 @@ def test_small_tensors_are_split_by_torch(again, dtype):
 @pytest.mark.parametrize("way", [0, 1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_each_way_to_split_a_large_tensor(way, dtype, monkeypatch):
+    splitjit.warmup()
     monkeypatch.setattr(Ways, "choose", lambda self: min(way, len(self.means) - 1))
     shape = (600, 6 * 2**18 // 600)
     for x in (tensor(shape, dtype), tensor(shape[::-1], dtype).T):
@@ -379,6 +383,27 @@ def test_each_way_to_split_a_large_tensor(way, dtype, monkeypatch):
     ):
         with pytest.raises(SplitError, match=says):
             split(x, 1000, axis=1, out=wrong)
+
+
+def test_torch_splits_large_tensors_until_loading_kernels_pays(monkeypatch):
+    split(torch.zeros(2), 1)
+    monkeypatch.setattr(LOADER, "pays", lambda gain: False)
+    monkeypatch.setattr(Ways, "choose", lambda self: pytest.fail("kernels may not be loaded yet"))
+    counted = []
+    monkeypatch.setattr(LOADER, "count", counted.append)
+    x = torch.arange(2**18)
+    assert all(same(a, b) for a, b in zip(split(x, 2**17), x.split(2**17), strict=True))
+    assert len(counted) == 1
+
+
+def test_tensors_of_a_new_shape_begin_with_what_is_known(monkeypatch):
+    splitjit.warmup()
+    made = []
+    monkeypatch.setattr(run, "ways_of", lambda *key: made.append(key) or Ways(key[0]))
+    for rows in (301, 302):
+        split(torch.zeros(rows, 600), 200, axis=1)
+    split(torch.zeros(600, 302).T, 200, axis=1)
+    assert made[0] == made[1] != made[2]
 
 
 def shrunk():

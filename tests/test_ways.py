@@ -25,7 +25,7 @@ def run(chooser, seconds, calls):
 def test_the_fastest_way_is_chosen(best, slow):
     chosen = run(Ways(3), lambda way, call: 1.0 if way == best else slow, 2000)
     assert chosen[0] == 0
-    assert chosen[100:].count(best) > 0.85 * 1900
+    assert chosen[100:].count(best) > 0.75 * 1900
     cost = sum([slow - 1.0 for way in chosen if way != best])
     assert cost <= 0.05 * (len(chosen) + cost) + 2 * (slow - 1.0)
 
@@ -40,7 +40,7 @@ def test_how_often_a_slower_way_is_tried(slow, every):
 def test_one_slow_call_turns_no_choice(at):
     chooser = Ways(2)
     chosen = run(chooser, lambda way, call: 20.0 if call == at else 1.3 if way else 1.0, 100)
-    assert chosen[at + 1 : at + 8].count(1) <= 1
+    assert chosen[at + 1 : at + 20].count(1) <= 2 * ways._TRY
 
 
 def test_rare_slow_calls_turn_no_choice_for_long():
@@ -70,13 +70,16 @@ def test_a_lasting_change_turns_the_choice_within_30_calls(before, after):
 @given(st.lists(st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=3), max_size=200))
 def test_trying_costs_at_most_the_budget_and_one_try(times):
     """Whatever the times are."""
-    chooser, spent, tried, last = Ways(3), 0.0, 0.0, 0.0
+    chooser, spent, tried, last, before = Ways(3), 0.0, 0.0, 0.0, 0
     for row in times:
         way = chooser.choose()
-        if way != chooser._best:
-            last = max(row[way] - chooser.means[chooser._best], 0.0)
-            assert tried <= ways._SHARE * spent
-            tried += last
+        if way != chooser.best:
+            if way != before:  # a try begins
+                assert tried <= ways._SHARE * spent
+                last = 0.0
+            last += max(row[way] - chooser.means[chooser.best], 0.0)
+            tried += max(row[way] - chooser.means[chooser.best], 0.0)
+        before = way
         spent += row[way]
         chooser.took(way, row[way])
         assert tried <= ways._SHARE * spent + last

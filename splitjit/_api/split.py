@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit._api.adapted import split_input
-from splitjit._api.run import split_object
+from splitjit._api.run import split_object, split_plain_tensor
 from splitjit._api.split_plan import ByRule, cached_plan, is_first, recent_plan
 from splitjit._copy import recipe
 from splitjit._inputs.input import Input
-from splitjit._inputs.torch.tensors import SPLIT_SMALL
+from splitjit._inputs.torch.tensors import PLAIN
 from splitjit._plan.arguments import (
     AnyRules,
     Cuts,
@@ -192,8 +192,8 @@ def split(
             if parts:
                 return parts
         return recipe.run(plan, x, out, copy)
-    if copy is True and SPLIT_SMALL:
-        tensors = SPLIT_SMALL[0](x, out, cached_plan, axis, rule)
+    if copy is True and PLAIN:
+        tensors = split_plain_tensor(x, out, cached_plan, axis, rule)
         if tensors is not None:
             return tensors
     return split_object(x, ByRule(axis, rule), out, copy)

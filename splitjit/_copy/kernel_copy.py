@@ -32,6 +32,7 @@ from splitjit._plan.cache import MOST_PARTS
 from splitjit._plan.plan import Plan
 from splitjit._runtime import threads
 from splitjit._runtime.loading import LOADER, can_read_arrays
+from splitjit._runtime.ways import ways_of
 
 _BYTE = np.dtype(np.uint8)
 _FLAGS = {"fresh": METH_O, "fresh_checked": METH_O, "check": METH_O}
@@ -135,7 +136,7 @@ class KernelCopy:
 
     def __init__(self, nbytes: int, block: BlockLayout, layout: CopyLayout, loop: int) -> None:
         self._nbytes, self.block, self.layout, self._loop = nbytes, block, layout, loop
-        self.ways = None if threads.is_small(nbytes) else threads.ways_of(loop, nbytes)
+        self.ways = None if threads.is_small(nbytes) else ways_of(2, loop, nbytes.bit_length())
         self.fresh = lambda x: []
         self.fresh_checked = self.fresh_without_gil
         self.into = lambda x, outputs: 0

@@ -136,17 +136,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=TEAM.after_fork)
 
 
-_KNOWN: dict[tuple[int, int], Ways] = {}
-"""The newest ways of copies by a loop, by its address and the size of the copy: factors of two."""
-
-
-def ways_of(loop: int, nbytes: int) -> Ways:
-    """Return the ways to run a loop: with helpers, and alone."""
-    key = loop, nbytes.bit_length()
-    ways = _KNOWN[key] = Ways(2, _KNOWN.get(key))
-    return ways
-
-
 def run_loop(
     loop: int, nbytes: int, arguments: tuple[int, int, int, int], ways: Ways | None = None
 ) -> None:
@@ -162,7 +151,7 @@ def run_loop(
         The fields of `splitjit._abi.calls.Arguments`. The caller has checked them, and
         keeps the memory that they point to alive until this function returns.
     ways : Ways, optional
-        What copies like this one have shown, see `ways_of`. By default, helpers are asked.
+        Way 0 is with helpers, and way 1 alone. By default, helpers are asked.
     """
     threads = 1 if nbytes < SHARED_FROM else _allowed()
     if threads > 1 and _ON_NUMBA:

@@ -10,15 +10,18 @@ from __future__ import annotations
 _SHARE = 0.05
 """The share of the time that may go to ways that are not the fastest so far."""
 
-_TURNS = 8
+_TURNS = 10
 """Every so many calls, another way may be tried."""
 
+_TRY = 2
+"""Calls of a try. The first one finds its threads asleep, and those of the other way awake."""
+
 _MOST = 3.0
-"""A slower call counts as this many times the mean: the scheduler may have stopped the thread."""
+"""A slower call counts as this many times the mean, since the scheduler may have stopped the
+thread; and a slower mean as this many times the call, since first calls load kernels."""
 
 _NEW, _TRIED = 1 / 8, 1 / 2
 """Weights of a call in the mean: of the fastest way, and of the others, which are rarely called."""
-
 
 _NEVER = float("inf")
 """The mean of a way that was never called."""
@@ -28,9 +31,10 @@ class Ways:
     """The running mean of the time of each way, and what trying the others has cost.
 
     A way that is not the fastest so far is tried as soon as a twentieth of the time since pays for
-    it: one twice as slow about every 20 calls, one 20 times as slow every 400. So a way that lost
-    is never given up, and nothing has to forget by a clock. Threads share an object without a lock:
-    a lost update changes a mean by one call.
+    it: one twice as slow two times in 40 calls, one 20 times as slow two times in 800. So a way
+    that lost is never given up, and nothing has to forget by a clock. The first call after a change
+    of way counts only if it is faster than the mean. Threads share an object without a lock: a lost
+    update changes a mean by one call.
 
     Parameters
     ----------
@@ -44,39 +48,54 @@ class Ways:
     means : list of float
         In the units of `took`, such as seconds per byte; infinite before the first call.
     calls : list of int
+    best : int
+        The way with the smallest mean, when `choose` was last called.
     """
 
-    __slots__ = ("_best", "_spent", "_tried", "_turn", "calls", "means")
+    __slots__ = ("_last", "_left", "_spent", "_tried", "_turn", "_way", "best", "calls", "means")
 
     def __init__(self, count: int, known: Ways | None = None) -> None:
         self.means: list[float] = [_NEVER] * count if known is None else known.means.copy()
-        self.calls: list[int] = [0] * count if known is None else [min(n, 1) for n in known.calls]
-        self._best, self._turn, self._spent, self._tried = 0, 0, 0.0, 0.0
+        self.calls: list[int] = [0] * count
+        self.best = self._way = self._last = self._left = self._turn = 0
+        self._spent = self._tried = 0.0
 
     def choose(self) -> int:
         """Return the number of the way for the next call."""
+        if self._left > 0:
+            self._left -= 1
+            return self._way
         means = self.means
         least = min(means)
-        best = self._best = means.index(least)
+        best = self.best = self._way = means.index(least)
         self._turn += 1
         budget = _SHARE * self._spent - self._tried
-        if _NEVER in means and least < _NEVER:
-            return means.index(_NEVER) if budget >= 0 else best
-        if self._turn % _TURNS == 0:
-            for i, mean in enumerate(means):
-                if i != best and mean - least <= budget:
-                    return i
-        return best
+        if budget >= 0 and (self._turn % _TURNS == 0 or _NEVER in means) and least < _NEVER:
+            for i in sorted(range(len(means)), key=self.calls.__getitem__):
+                if i != best and (means[i] == _NEVER or _TRY * (means[i] - least) <= budget):
+                    self._way, self._left = i, _TRY - 1
+                    break
+        return self._way
 
     def took(self, i: int, time: float) -> None:
         """Note how long a call took that `choose` has chosen."""
-        best, mean = self._best, self.means[i]
-        if i != best:
-            self._tried += max(time - self.means[best], 0.0)
+        mean, is_other, has_changed = self.means[i], i != self.best, i != self._last
+        self._last = i
         self._spent += time
+        if is_other or has_changed:
+            self._tried += max(time - self.means[self.best], 0.0)
         self.calls[i] += 1
-        if self.calls[i] <= 2:  # the first calls of a process are slow
+        if mean == _NEVER:
             self.means[i] = time
-        else:
-            weight = _NEW if i == best else _TRIED
-            self.means[i] = mean + (min(time, _MOST * mean) - mean) * weight
+        elif time < mean or not has_changed:
+            mean = min(mean, _MOST * time)
+            self.means[i] = mean + (min(time, _MOST * mean) - mean) * (_TRIED if is_other else _NEW)
+
+
+_KNOWN: dict[tuple[object, ...], Ways] = {}
+
+
+def ways_of(count: int, *key: object) -> Ways:
+    """Return new ways, which begin with what the newest ones of the same key have learned."""
+    ways = _KNOWN[key] = Ways(count, _KNOWN.get(key))
+    return ways

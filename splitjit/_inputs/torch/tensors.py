@@ -25,7 +25,6 @@ from splitjit._inputs.torch.foreign import shape_of, views_of
 from splitjit._inputs.torch.reach import reach_of_kernels
 from splitjit._plan.arguments import sequence
 from splitjit._plan.plan import Plan
-from splitjit._runtime.threads import SHARED_FROM
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 KNOWN: list[type] = []
@@ -130,47 +129,25 @@ class Tensor(Input):
         return tensors
 
 
-# ---- small tensors -------------------------------------------------------------------------
+# ---- torch's own operator ------------------------------------------------------------------
 
 
-SPLIT_SMALL: list[Callable[..., list[Any] | None]] = []
-"""The function that `_small_splitter` returns, once a tensor has been split."""
+PLAIN: list[Callable[[Any], bool]] = []
+"""The function that `_plain` returns, once a tensor has been split."""
 
 
-def _small_splitter() -> Callable[..., list[Any] | None]:
-    """Return a function that splits small CPU tensors by torch's own operator.
+def _plain() -> Callable[[Any], bool]:
+    """Return a function that tells whether torch's own operator may split a tensor.
 
-    Adapting a small tensor for kernels takes longer than copying it. The function returns None, and
-    splits nothing, unless the operator surely does what `split` promises.
+    It surely does then what `split` promises, or `split_by_torch` returns None.
     """
     is_compiling, in_reach = sys.modules["torch"].compiler.is_compiling, reach_of_kernels()
 
-    def split_small(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> list[Any] | None:
-        """Split `x` by the plan ``plan_of(x.shape, *of)``."""
-        if type(x) not in KNOWN or is_compiling() or not in_reach(x):
-            return None
-        try:
-            if x.nbytes >= SHARED_FROM or not x.is_cpu:
-                return None
-            plan = plan_of(x.shape, *of)
-        except RuntimeError:  # torch refuses the layout
-            return None
-        return split_by_torch(x, plan, out)
+    def is_plain(x: Any) -> bool:
+        plain: bool = type(x) in KNOWN and not is_compiling() and in_reach(x) and x.is_cpu
+        return plain
 
-    return split_small
-
-
-def is_large_and_plain(x: Any) -> bool:
-    """Return whether torch's own operator is one of the ways to split a tensor."""
-    return (
-        bool(SPLIT_SMALL)
-        and not is_compiling()
-        and reach_of_kernels()(x)
-        and not (x.requires_grad or x.is_nested)
-        and x.layout is sys.modules["torch"].strided
-        and x.is_cpu
-        and x.nbytes >= SHARED_FROM
-    )
+    return is_plain
 
 
 def split_by_torch(x: Any, plan: Plan, out: Any) -> list[Any] | None:
@@ -232,7 +209,7 @@ def tensor_input(x: Any) -> Tensor:
     """
     if not _ASKED and not is_compiling():
         _ASKED.extend([sys.modules["torch"].compiler.is_compiling, reader()])
-        SPLIT_SMALL.append(_small_splitter())
+        PLAIN.append(_plain())
     if not _ASKED or _ASKED[0]():
         return Tensor(x)
     read = _ASKED[1]
@@ -366,9 +343,26 @@ def mark_written(tensors: Sequence[Any]) -> None:
 def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
     """Return new tensors over arrays from `empty_parts`; see `SplitPlan.empty`."""
     torch = sys.modules["torch"]
-    word = memory.words().get(dtype)
-    item = torch.empty(0, dtype=dtype, device="cpu")
-    array = memory.array_of(item, word) if reach_of_kernels()(item) else None
-    if array is None:  # FakeTensorMode makes tensors without memory
+    in_reach = reach_of_kernels()(torch.empty(0, dtype=dtype, device="cpu"))
+    made = new_tensors(plan, dtype, empty_parts) if in_reach else None
+    if made is None:  # FakeTensorMode makes tensors without memory
         return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
-    return _tensors(empty_parts(plan, array.dtype), dtype if word else None)
+    return made
+
+
+def new_tensors(
+    plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]
+) -> list[Any] | None:
+    """Return new tensors over arrays from `empty_parts`, or None if NumPy has no such items."""
+    array = _array_dtype(dtype)
+    if array is None:
+        return None
+    return _tensors(empty_parts(plan, array), dtype if dtype in memory.words() else None)
+
+
+@functools.cache
+def _array_dtype(dtype: Any) -> np.dtype | None:
+    """Return the dtype of arrays over the memory of tensors of a dtype."""
+    item = sys.modules["torch"].empty(0, dtype=dtype, device="cpu")
+    array = memory.array_of(item, memory.words().get(dtype))
+    return None if array is None else array.dtype
