@@ -24,7 +24,7 @@ _NEW, _TRIED = 1 / 8, 1 / 2
 """Weights of a call in the mean: of the fastest way, and of the others, which are rarely called."""
 
 _NEVER = float("inf")
-"""The mean of a way that was never called."""
+"""The mean of a way that was never measured."""
 
 
 class Ways:
@@ -33,8 +33,9 @@ class Ways:
     A way that is not the fastest so far is tried as soon as a twentieth of the time since pays for
     it: one twice as slow two times in 40 calls, one 20 times as slow two times in 800. So a way
     that lost is never given up, and nothing has to forget by a clock. The first call after a change
-    of way counts only if it is faster than the mean. Threads share an object without a lock: a lost
-    update changes a mean by one call.
+    of way counts only if it is faster than the mean. The very first call of a way never counts, and
+    is not paid for: it may load kernels, or use new memory. Threads share an object without a lock:
+    a lost update changes a mean by one call.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class Ways:
     Attributes
     ----------
     means : list of float
-        In the units of `took`, such as seconds per byte; infinite before the first call.
+        In the units of `took`, such as seconds per byte; infinite before the second call.
     calls : list of int
     best : int
         The way with the smallest mean, when `choose` was last called.
@@ -82,9 +83,11 @@ class Ways:
         mean, is_other, has_changed = self.means[i], i != self.best, i != self._last
         self._last = i
         self._spent += time
+        self.calls[i] += 1
+        if mean == _NEVER and self.calls[i] == 1:
+            return
         if is_other or has_changed:
             self._tried += max(time - self.means[self.best], 0.0)
-        self.calls[i] += 1
         if mean == _NEVER:
             self.means[i] = time
         elif time < mean or not has_changed:
