@@ -9,8 +9,10 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, explain, split
+from splitjit._api.run import WAYS_OF_TENSORS
 from splitjit._copy import recipe
 from splitjit._runtime import cores, threads
+from splitjit._runtime.ways import Ways
 from tests import processes
 from tests.conftest import needs_kernels
 
@@ -62,6 +64,45 @@ def test_the_strategy_is_that_of_the_split():
             split(x, num_sections=3, axis=-1)
             compiled = recipe.recipe_of(plan, x.dtype, x.strides).kernel_copy
             assert expected == ("slices" if compiled is None else "compiled")
+
+
+@needs_kernels
+def test_the_ways_of_a_large_array(monkeypatch):
+    splitjit.warmup()
+    x = np.zeros(LARGE, np.float32)
+    split(x, num_splits=3, axis=1)
+    plan = splitjit.plan_split(x.shape, num_splits=3, axis=1)
+    ways = plan._kernel_copy.ways = Ways(2)
+    for seconds in (3e-4, 3e-4, 2e-4, 1e-4, 1e-4):
+        ways.took(ways.choose(), seconds / x.nbytes)
+    for limit, cores_ in (("affinity", 2), ("quota", None)):
+        monkeypatch.setattr(cores, limit, lambda found=cores_: found)
+    found = explain(x, num_splits=3, axis=1)
+    assert [(way["name"], way["calls"]) for way in found.ways] == [
+        ("with helpers", 2),
+        ("alone", 3),
+    ]
+    assert [way["is_next"] for way in found.ways] == [False, True]
+    assert found.ways[0]["seconds"] == pytest.approx(3e-4)
+    assert str(found).endswith("""
+ways      with helpers: 300 µs, 2 calls
+          alone: 100 µs, 3 calls, next""")
+    assert ways.calls == [2, 3]  # as before
+    assert explain(np.zeros(6), 2).ways == ()
+
+
+def test_tensors_that_torch_splits():
+    torch = pytest.importorskip("torch")
+    splitjit.warmup()
+    split(torch.zeros(2), 1)
+    small = torch.zeros(6)
+    assert explain(small, 2).strategy == "library"
+    assert explain(small, 2, out=[torch.zeros(2) for _ in range(3)]).strategy == "library"
+    assert explain(small, 2, out=list(torch.zeros(3, 4)[:, ::2])).strategy != "library"
+    x = torch.zeros(LARGE)
+    found = explain(x, num_splits=3, axis=1)
+    assert [way["name"] for way in found.ways] == list(WAYS_OF_TENSORS)
+    assert found.strategy == ("compiled" if found.ways[0]["is_next"] else "library")
 
 
 @needs_kernels

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import copy as copies
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from splitjit._api.adapted import decide, our_refusals
 from splitjit._api.lazy import split_lazily
+from splitjit._api.run import WAYS_OF_TENSORS, tensor_ways
 from splitjit._copy import recipe
+from splitjit._copy.kernel_copy import WAYS
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
+from splitjit._inputs.torch.tensors import PLAIN, torch_may_split
+from splitjit._plan.plan import Plan
 from splitjit._runtime import threads
+from splitjit._runtime.loading import LOADER
+from splitjit._runtime.ways import Ways
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
     "library": "splitjit cannot reach the memory of x, so its own library makes the parts",
+    "torch": "torch's own operator copies: so far it is faster, or kernels are not loaded",
     "dask": "tasks of Dask split the chunks when the parts are computed",
     "compiled": "a compiled loop copies",
     "object loop": "a compiled loop assigns the objects",
@@ -55,6 +64,9 @@ class Explanation:
         The bytes that it writes.
     bytes_allocated : int or None
         The bytes of new parts.
+    ways : tuple of dict
+        The ways to make a large copy, which are measured as they run: "name",
+        "seconds" (the running mean, or None), "calls", and "is_next".
 
     See Also
     --------
@@ -79,6 +91,7 @@ class Explanation:
     bytes_read: int | None = None
     bytes_written: int | None = None
     bytes_allocated: int | None = None
+    ways: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the attributes as a dict, for JSON or a table.
@@ -86,7 +99,7 @@ class Explanation:
         Returns
         -------
         dict of str to object
-            The attributes by name: strings, integers, bools and None.
+            The attributes by name: strings, integers, bools and None, and the dicts of `ways`.
         """
         return asdict(self)
 
@@ -94,12 +107,29 @@ class Explanation:
         bytes_of = (self.bytes_read, self.bytes_written, self.bytes_allocated)
         sizes = zip(bytes_of, ("read", "written", "allocated"), strict=True)
         threads = "unknown" if self.threads is None else self.threads
+        ways = "\nways      " * bool(self.ways) + "\n          ".join(map(_line, self.ways))
         return f"""\
 strategy  {self.strategy}: {self.reason}
 loop      {self.loop or "none"}{", with stores past the cache" * self.past_cache}
 threads   {threads}: {self.threads_reason}
 bytes     {", ".join([f"{n} {what}" for n, what in sizes if n is not None]) or "unknown"}
-parts     {self.parts}"""
+parts     {self.parts}{ways}"""
+
+
+def _line(way: dict[str, Any]) -> str:
+    seconds, calls, following = way["seconds"], way["calls"], ", next" * way["is_next"]
+    mean = "not measured yet" if seconds is None else f"{seconds * 1e6:.0f} µs"
+    return f"{way['name']}: {mean}, {calls} call{'s' * (calls != 1)}{following}"
+
+
+def _listed(ways: Ways, names: Sequence[str], nbytes: int) -> tuple[dict[str, Any], ...]:
+    """Return the ways, for copies of `nbytes` bytes."""
+    following = copies.copy(ways).choose()  # without changing the ways
+    seconds = [None if mean == float("inf") else mean * nbytes for mean in ways.means]
+    return tuple(
+        {"name": name, "seconds": mean, "calls": calls, "is_next": i == following}
+        for i, (name, mean, calls) in enumerate(zip(names, seconds, ways.calls, strict=False))
+    )
 
 
 def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation:
@@ -116,8 +146,16 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     if decision.strategy == "library":
         return Explanation("library", _REASONS["library"], len(plan))
     array = decision.copies[0][0]
-    compiled, _, layout = recipe.decide_all(plan, decision.copies)[0]
     sizes = array.nbytes, array.nbytes, array.nbytes if out is None else 0
+    ways: tuple[dict[str, Any], ...] = ()
+    if _is_for_torch(x, plan, out):
+        if not threads.is_small(array.nbytes) and LOADER.pays(0.0):
+            measured = tensor_ways(x, plan, array.nbytes, out is None)
+            ways = _listed(measured, WAYS_OF_TENSORS, array.nbytes)
+        if not (ways and ways[0]["is_next"]):
+            by_torch = _REASONS["torch"], len(plan), None, False, None, "torch decides"
+            return Explanation("library", *by_torch, *sizes, ways)
+    compiled, _, layout = recipe.decide_all(plan, decision.copies)[0]
     if compiled is None:
         reason = recipe.recipe_of(plan, array.dtype, array.strides).why_numpy(array)
         strategy = "object loop" if reason == "object loop" else "slices"
@@ -126,7 +164,16 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     layout = layout or compiled.layout
     count, why = threads.explain(array.nbytes)
     how = _REASONS["compiled"], len(plan), layout.loop, bool(layout.stream), count, why
-    return Explanation("compiled", *how, *sizes)
+    if count > 1 and not ways and compiled.ways is not None:
+        ways = _listed(compiled.ways, WAYS, array.nbytes)
+    return Explanation("compiled", *how, *sizes, ways)
+
+
+def _is_for_torch(x: Any, plan: Plan, out: Any) -> bool:
+    """Return whether torch's own operator is a way to split `x`."""
+    with contextlib.suppress(RuntimeError):  # torch refuses the storage
+        return bool(PLAIN) and PLAIN[0](x) and torch_may_split(x, plan, out)
+    return False
 
 
 Explanation.__module__ = "splitjit"

@@ -70,13 +70,7 @@ def _split_large(x: Any, plan: Plan, nbytes: int, out: Any) -> list[Any]:
         if parts is not None:
             LOADER.count(perf_counter() - began)
             return parts
-    key = "torch", x.dtype, x.stride(), out is None
-    ways: Ways | None = plan._kept.get(key)
-    if ways is None:
-        run = math.prod(plan.shape[plan.axis :]) // plan._count
-        alike = out is None, x.is_contiguous(), run.bit_length(), nbytes.bit_length()
-        ways = ways_of(3 if out is None else 2, *alike)
-        keep(plan._kept, key, ways, plan._count)
+    ways = tensor_ways(x, plan, nbytes, out is None)
     way, parts = ways.choose(), None
     if way == 1:
         parts = split_by_torch(x, plan, out)
@@ -86,6 +80,22 @@ def _split_large(x: Any, plan: Plan, nbytes: int, out: Any) -> list[Any]:
         parts = split_input(tensor_input(x), ByPlan(plan), out)
     ways.took(way, (perf_counter() - began) / nbytes)
     return parts
+
+
+WAYS_OF_TENSORS = "kernels", "torch's operator", "torch's operator into memory of splitjit"
+"""The ways to split a large tensor; the last one only for new parts."""
+
+
+def tensor_ways(x: Any, plan: Plan, nbytes: int, is_fresh: bool) -> Ways:
+    """Return what the splits of large tensors by a plan have shown."""
+    key = "torch", x.dtype, x.stride(), is_fresh
+    ways: Ways | None = plan._kept.get(key)
+    if ways is None:
+        run = math.prod(plan.shape[plan.axis :]) // plan._count
+        alike = is_fresh, x.is_contiguous(), run.bit_length(), nbytes.bit_length()
+        ways = ways_of(3 if is_fresh else 2, *alike)
+        keep(plan._kept, key, ways, plan._count)
+    return ways
 
 
 def run_plan(plan: Plan, x: Any, out: Any, copy: Any) -> list[Any]:

@@ -94,6 +94,10 @@ class _NewShapes:
 NEW_SHAPES = _NewShapes()
 
 
+WAYS = "with helpers", "alone"
+"""The ways to make a large copy."""
+
+
 class KernelCopy:
     """Copies arrays of one plan, dtype and strides.
 
@@ -113,7 +117,7 @@ class KernelCopy:
         whether it did. If an array is not as expected, or if two arrays may share memory,
         it copies nothing.
     ways : Ways or None
-        With helpers, or alone; None for small copies, which are made alone.
+        What each of `WAYS` has shown; None for small copies, which are made alone.
     """
 
     __slots__ = (
@@ -136,7 +140,9 @@ class KernelCopy:
 
     def __init__(self, nbytes: int, block: BlockLayout, layout: CopyLayout, loop: int) -> None:
         self._nbytes, self.block, self.layout, self._loop = nbytes, block, layout, loop
-        self.ways = None if threads.is_small(nbytes) else ways_of(2, loop, nbytes.bit_length())
+        self.ways = (
+            None if threads.is_small(nbytes) else ways_of(len(WAYS), loop, nbytes.bit_length())
+        )
         self.fresh = lambda x: []
         self.fresh_checked = self.fresh_without_gil
         self.into = lambda x, outputs: 0

@@ -154,17 +154,22 @@ def split_by_torch(x: Any, plan: Plan, out: Any) -> list[Any] | None:
     """Split a tensor by torch's own operator, or return None if Python must check more."""
     copy_parts = sys.modules["torch"].split_with_sizes_copy
     try:
-        if x.is_conj() or x.is_neg():  # torch does not check whether it lies in its storage
+        if not torch_may_split(x, plan, out):
             return None
         if out is None:
             return list(copy_parts(x, plan.sizes, plan.axis))
-        if not (type(out) is list or type(out) is tuple) or not _surely_fit(x, plan, out):
-            return None
         tensors = list(out)
         copy_parts(x, plan.sizes, plan.axis, out=tensors)
         return tensors
     except RuntimeError:  # torch refuses the storage or the dtype
         return None
+
+
+def torch_may_split(x: Any, plan: Plan, out: Any) -> bool:
+    """Return whether torch's own operator surely does what `split` promises."""
+    if x.is_conj() or x.is_neg():  # torch does not check whether it lies in its storage
+        return False
+    return out is None or ((type(out) is list or type(out) is tuple) and _surely_fit(x, plan, out))
 
 
 def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
