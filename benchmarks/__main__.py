@@ -8,6 +8,7 @@ COMMANDS = {
     "report": "how fast are splits, compared with other libraries and the limit of the memory?",
     "busy": "how fast are they while other programs use the cores?",
     "processes": "how fast are splits of 9 KB to 11 MB, over several processes?",
+    "in_program": "how fast are they between steps of a program whose threads use the cores?",
     "strided": "how fast are splits of transposed sources, compared with NumPy's slices?",
     "map": "for which run lengths, numbers of parts and sizes is splitjit far from the limit?",
     "checkpoints": "how fast are the commands `split` and `join`, compared with `cp`?",

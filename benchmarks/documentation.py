@@ -1,6 +1,8 @@
 """Measure all figures of the documentation in one go, and write them to its pages.
 
-docs/measured keeps the results; ``--from docs/measured`` writes the pages without measuring.
+A run that was cut off goes on where it stopped: steps that were measured at this commit, on as many
+cores, are not measured again. docs/measured keeps the results; ``--from docs/measured`` writes the
+pages without measuring.
 """
 
 import argparse
@@ -19,16 +21,17 @@ if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import busy, harness, landscape, processes, report
-from benchmarks.contenders import CASES, LIMIT, OURS
+from benchmarks.contenders import CASES, CORES, LIMIT, OURS
 from benchmarks.harness import ROOT, time_text
 
 KEPT = ROOT / "docs" / "measured"
+_BUSY = "busy --seconds 0.35 --outputs"
 STEPS = {  # minutes on two cores, the command, and what --quick adds
-    "report": (13, "report --plot build/sizes.svg", "--quick"),
-    "busy": (9, "busy --outputs fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
-    "planes": (5, "busy --outputs out --size '4K frame'", "--seconds 0.05"),
-    "processes": (5, "processes", "--processes 1 --rounds 1"),
-    "landscape": (12, "map --total 64K 1M 16M 64M", "--rounds 1 --parts 2 16 --run 1 64 1K"),
+    "report": (6, "report --plot build/sizes.svg", "--quick"),
+    "busy": (4, f"{_BUSY} fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
+    "planes": (2, f"{_BUSY} out --size '4K frame'", "--seconds 0.05"),
+    "processes": (2, "processes --processes 3 --rounds 7", "--processes 1 --rounds 1"),
+    "landscape": (3, "map --total 64K 1M 16M 64M --rounds 3 --parts 2 3 8 32", "--run 1 64 1K"),
 }
 NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
 PLANES = (OURS, "opencv", NUMPY, "splitjit, unstack", "splitjit, bind")
@@ -188,6 +191,15 @@ def pages(found: Measured) -> dict[Path, str]:
     }
 
 
+def is_measured(file: Path) -> bool:
+    """Return whether a file has results of this commit, on as many cores."""
+    if not file.exists():
+        return False
+    data = json.loads(file.read_text("utf-8"))
+    commit = harness.commit()
+    return (data["commit"], data["cores"]) == (commit, CORES) and "dirty" not in commit
+
+
 def main() -> None:
     """Measure if asked to, and write the pages, the charts and the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -203,6 +215,9 @@ def main() -> None:
         minutes = 10 if options.quick else sum(step[0] for step in steps.values())
         harness.say(f"{', '.join(steps)}: about {minutes} minutes")
         for name, (_, command, less) in steps.items():
+            if options.step == [*STEPS] and is_measured(folder / f"{name}.json"):
+                harness.say(f"== {name}: measured before")
+                continue
             harness.say(f"== {name}")
             words = shlex.split(f"{command} {less * options.quick}")
             run = [sys.executable, "-m", "benchmarks", *words, "--json", folder / f"{name}.json"]

@@ -32,8 +32,6 @@ SHAPES = {
     "22 MB": (1200, 4608),
     "50 MB": (2048, 6144),
 }
-SECONDS = 0.5
-"""Seconds of each case in each process, after 0.3 s that are not counted."""
 
 
 def step_of(program: str) -> Callable[[], object]:
@@ -108,19 +106,24 @@ def split_of(way: str, kind: str, outputs: str, shape: tuple[int, int]) -> Calla
     return lambda: splitjit.split(x, num_splits=3, axis=1, out=given)
 
 
-def work(way: str, program: str, kind: str, outputs: str) -> None:
-    """Time all shapes in this process; print the mean seconds."""
-    step, found = step_of(program), {}
-    for name, shape in SHAPES.items():
-        split, begun, times = split_of(way, kind, outputs, shape), time.perf_counter(), []
-        while (now := time.perf_counter()) < begun + 0.3 + SECONDS:
-            step()
-            before = time.perf_counter()
-            split()
-            if now > begun + 0.3:
-                times.append(time.perf_counter() - before)
-        found[name] = statistics.mean(times)
-    print(json.dumps(found))
+def mean_seconds(split: Callable[[], object], step: Callable[[], object], seconds: float) -> float:
+    """Return the mean time of a split between steps; a third of the seconds is not counted."""
+    begun, times = time.perf_counter(), []
+    while (now := time.perf_counter()) < begun + seconds:
+        step()
+        before = time.perf_counter()
+        split()
+        if now > begun + seconds / 3:
+            times.append(time.perf_counter() - before)
+    return statistics.mean(times)
+
+
+def work(way: str, program: str, kind: str, outputs: str, seconds: str, *sizes: str) -> None:
+    """Time the sizes in this process; print the mean seconds."""
+    step = step_of(program)
+    splits = {size: split_of(way, kind, outputs, SHAPES[size]) for size in sizes}
+    times = {size: mean_seconds(split, step, float(seconds)) for size, split in splits.items()}
+    print(json.dumps(times))
 
 
 def ways_of(kind: str, before: Path | None) -> list[str]:
@@ -139,14 +142,15 @@ def measure(options) -> dict[tuple[str, str, str], dict[str, dict[str, float]]]:
             environment = {**os.environ, "PYTHONPATH": str(Path(folder).resolve())}
             if way == ALONE:
                 environment["NUMBA_NUM_THREADS"] = "1"
-            command = [sys.executable, __file__, "--work", way, *case]
+            what = [*case, str(options.seconds), *options.size]
+            command = [sys.executable, __file__, "--work", way, *what]
             with contextlib.suppress(subprocess.CalledProcessError):  # a library is missing
                 printed = subprocess.check_output(command, env=environment, text=True)
                 found.setdefault(case, {}).setdefault(way, []).append(json.loads(printed))
         harness.say(f"process {i + 1} of {options.processes}: {', '.join(case)}")
     return {
         case: {
-            way: {size: statistics.median([one[size] for one in runs]) for size in SHAPES}
+            way: {size: statistics.median([one[size] for one in runs]) for size in options.size}
             for way, runs in ways.items()
         }
         for case, ways in found.items()
@@ -157,7 +161,7 @@ def report(found: dict) -> str:
     """Return the table, the mean of the best other way over ours, and the cells below 0.9."""
     rows, ratios, lost = [], [], []
     for case, ways in found.items():
-        for size in SHAPES:
+        for size in ways[OURS]:
             others = [ways[way][size] for way in (ALONE, TORCH, HAND) if way in ways]
             ratio = min(others) / ways[OURS][size]
             ratios.append(ratio)
@@ -178,8 +182,9 @@ def main() -> None:
         work(*sys.argv[2:])
         return
     lists = {"--program": PROGRAMS, "--kind": ("arrays", "tensors"), "--outputs": ("out", "fresh")}
-    parser = harness.parser(__doc__, *lists.items(), before=True)
+    parser = harness.parser(__doc__, *lists.items(), ("--size", SHAPES), before=True)
     parser.add_argument("--processes", type=int, default=3, help="processes of each way")
+    parser.add_argument("--seconds", type=float, default=0.8, help="of each case in each process")
     options = parser.parse_args()
     machine, found = harness.describe(), measure(options)
     results = [[*case, way, ways[way]] for case, ways in found.items() for way in ways]

@@ -96,7 +96,7 @@ def run(cases: Sequence[Case], fresh: bool, quick: bool, more: Sequence[str] = (
         if quick and case.nbytes > QUICK_BYTES:
             continue
         harness.say(case)
-        rounds = 3 if quick else 9 if case.nbytes > QUICK_BYTES else 15
+        rounds = 3 if quick else 5 if case.nbytes > QUICK_BYTES else 7
         calls = prepared(case, fresh, (OURS, *more, *PEERS, *LIMIT), harness.THREADS)
         seconds = harness.measure(calls, rounds)
         results.append(Result(str(case), case.nbytes, seconds))

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -399,6 +400,28 @@ def test_results_of_several_commits_are_refused(tmp_path):
     file.write_text(file.read_text().replace('"abc"', '"other"'))
     with pytest.raises(SystemExit, match="several commits"):
         documentation.Measured(tmp_path)
+
+
+def test_a_run_that_was_cut_off_goes_on(tmp_path, monkeypatch):
+    asked = []
+    known = {"commit": "abc", "cores": documentation.CORES}
+
+    def measure(command, **_):
+        file = Path(command[-1])
+        asked.append(file.stem)
+        if file.stem == "processes" and asked.count("processes") == 1:
+            raise KeyboardInterrupt
+        file.write_text(json.dumps(known))
+
+    monkeypatch.setattr(documentation.harness, "commit", lambda: "abc")
+    monkeypatch.setattr(documentation, "ROOT", tmp_path)
+    monkeypatch.setattr(documentation.subprocess, "run", measure)
+    monkeypatch.setattr(sys, "argv", ["documentation"])
+    with pytest.raises(KeyboardInterrupt):
+        documentation.main()
+    with pytest.raises(KeyError):  # there are no figures in these files
+        documentation.main()
+    assert sorted(asked) == sorted([*documentation.STEPS, "processes"])
 
 
 # ---- the history ----------------------------------------------------------------------
