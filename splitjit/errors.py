@@ -2,6 +2,7 @@
 
 import re
 import reprlib
+from collections.abc import Iterable
 from typing import Self
 
 
@@ -102,6 +103,31 @@ def reason(error: Exception) -> str:
         return str(error)
     except Exception:
         return type(error).__name__
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question that names the nearest known word, or an empty string.
+
+    Parameters
+    ----------
+    word : str
+        The word received.
+    known : iterable of str
+        The words that would be right.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> did_you_mean("num_output", ["num_outputs", "num_splits"])
+    '; did you mean num_outputs?'
+    """
+    import difflib
+
+    nearest = difflib.get_close_matches(word, known, 1, cutoff=0.7)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
 def describe(**values: object) -> str:

@@ -238,7 +238,7 @@ def test_a_checkpoint_is_not_cut_everywhere_unless_asked(model, tmp_path, capsys
     message = capsys.readouterr().err
     assert all(option in message for option in ("--tp-plan", "--tensor", "--axis"))
     assert not (tmp_path / "o").exists()
-    with pytest.raises(splitjit.SplitError, match="--tp-plan"):
+    with pytest.raises(splitjit.SplitError, match="tp_plan=True"):
         files.plan_files(path, num_splits=2, layout="ranks")
     assert main([*arguments, "--axis=0"]) == 0
     assert sn.load_file(tmp_path / "o" / "model-0.1.safetensors")["layers.0.norm.weight"].size == 4

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import splitjit
+from splitjit import files
 from splitjit._cli import check, parser, report
 from splitjit._cli import main as command
 from splitjit._cli.main import main
@@ -107,9 +108,13 @@ def test_dry_run_writes_nothing(x, capsys):
 def test_force(x, capsys):
     assert main(["split", "x.npy", "--num-splits", "2"]) == 0
     np.save("x.npy", -x)
+    capsys.readouterr()
     for dry_run in [[], ["--dry-run"]]:
         assert main(["split", "x.npy", "--num-splits", "2", *dry_run]) == 2
-        assert "x.0.npy exists; --force overwrites it" in capsys.readouterr().err
+        said = capsys.readouterr()
+        assert "x.0.npy exists; --force overwrites it" in said.err
+        assert said.out.endswith("x.0.npy exists\nx.1.npy exists\n" if dry_run else "")
+        assert ("x.1.npy: (2, " in said.out) is bool(dry_run)
     np.testing.assert_array_equal(np.load("x.0.npy"), x[:2])
     assert main(["split", "x.npy", "--num-splits", "2", "--force"]) == 0
     np.testing.assert_array_equal(np.load("x.0.npy"), -x[:2])
@@ -234,7 +239,7 @@ MESSAGES = [
     ("split m.npz --num-splits 2 --tensor a=0:1,1@0", "axis '0:1,1@0' of pattern 'a': "),
     ("split x.npy --split -1,2", '"-" needs "=", as in --split=-1,2'),
     # files
-    ("info text.txt", "splitjit: text.txt: not a .npy file that can be read: "),
+    ("info text.txt", "splitjit: text.txt: only .npy, .npz and .safetensors files can be read"),
     ("info m.pt", "splitjit: m.pt: only .npy, .npz and .safetensors files can be read: "),
     ("info no.npy", "splitjit: no.npy does not exist\n"),
     ("join no.npy x.npy --out y.npy", "splitjit: no.npy does not exist\n"),
@@ -814,10 +819,18 @@ def test_info_of_parts(checkpoint, capsys):
     capsys.readouterr()
     assert main(["info", "rank-1", "rank-0"]) == 0
     printed = capsys.readouterr().out
-    assert re.match(r"rank-1: 3 tensors, \d+ bytes, rank 1 of 2 by --num-splits 2\n", printed)
-    assert "    0.o: (4, 3) float16, 24 bytes, a part of 6 along axis 1\n" in printed
-    assert re.search(r"    norm: \(5,\) float\d+, \d+ bytes, a copy\n", printed)
-    assert printed.endswith("these are all parts of one split\n")
+    assert (
+        printed
+        == """\
+all 2 parts of one split by --num-splits 2: 3 tensors, 184 bytes
+  rank-1: rank 1, 92 bytes
+  rank-0: rank 0, 92 bytes
+"""
+    )
+    assert main(["info", ".", "--tensors"]) == 0
+    printed = capsys.readouterr().out
+    assert "    0.o: float16, 6 along axis 1: 2 x (4, 3)\n" in printed
+    assert re.search(r"    norm: float\d+, a copy in each part: 2 x \(5,\)\n", printed)
     assert main(["info", "rank-0", "m.npz"]) == 0
     assert "not all parts of one split" in capsys.readouterr().err
     assert main(["info", "rank-0", "--json"]) == 0
@@ -825,6 +838,45 @@ def test_info_of_parts(checkpoint, capsys):
     assert found["complete"] is False
     assert "rank 1 is missing" in found["problem"]
     assert found["checkpoints"][0]["split"]["rule"] == {"num_splits": 2}
+
+
+def test_a_flat_folder_of_parts(x, capsys):
+    os.mkdir("o")
+    assert main(["split", "x.npy", "--split=1", "--out=o", "--quiet"]) == 0
+    assert main(["info", "o"]) == 0
+    assert capsys.readouterr().out.count("1 tensor, 24 bytes") == 4 == len(x)
+    assert main(["join", "o", "--axis=0", "--out=j.npy", "--quiet"]) == 0
+    np.testing.assert_array_equal(np.load("j.npy"), x)
+    os.remove("o/x.1.npy")
+    assert main(["join", "o", "--axis=0", "--out=k.npy"]) == 2
+    assert "it holds parts of one file, but not x.1.npy" in capsys.readouterr().err
+    np.save("o/y.0.npy", x)
+    assert main(["join", "o", "--axis=0", "--out=k.npy"]) == 2
+    assert "a folder must hold" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["split", "x.npy", "--num_splits", "2"], "--num-splits"),
+        (["split", "x.npy", "--num-splits", "2", "--aixs", "1"], "--axis"),
+        (["join", "x.npy", "--forse"], "--force"),
+        (["split", "x.npy", "--split", "2", "--others", "copi"], "copy"),
+        (["jion", "x.npy"], "join"),
+    ],
+)
+def test_the_nearest_option_is_named(x, capsys, arguments, meant):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert f"; did you mean {meant}? (see --help)\n" in capsys.readouterr().err
+
+
+def test_functions_speak_of_parameters(x):
+    files.split_files("x.npy", num_splits=2)
+    with pytest.raises(FileExistsError, match=r"x\.0\.npy exists; force=True overwrites it"):
+        files.split_files("x.npy", num_splits=2)
+    with pytest.raises(TypeError, match=r"'num_split'; did you mean num_splits\?"):
+        files.split_files("x.npy", num_split=2)
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

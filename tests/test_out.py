@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from splitjit import SplitError, SplitTypeError, plan_split, split
+from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from tests.test_split import random_array, same_bits, strided
 
 
@@ -268,3 +268,10 @@ def test_outputs_with_gaps_are_checked_again_if_their_strides_change():
     with pytest.raises(SplitError, match=r"out\[0\] and out\[1\]: must not share memory"):
         split(x, num_splits=2, axis=1, out=outputs(1))
     assert np.array_equal(memory, before)
+
+
+def test_split_into_with_swapped_arguments_names_the_parameters():
+    x = np.zeros((4, 6))
+    outs = [np.ones((1, 6)) for _ in range(4)]
+    with pytest.raises(SplitTypeError, match="x is the array to split, and outs are the arrays"):
+        split_into(outs, x, 1)

@@ -260,7 +260,7 @@ def test_a_folder_of_ranks(model, tmp_path, capsys):
     assert again.targets[0].parent == tmp_path / "r" / "rank-0"
     assert files.describe_files(tmp_path / "o")["complete"]
     assert main(["info", f"{tmp_path}/o"]) == 0
-    assert "these are all parts of one split" in capsys.readouterr().out
+    assert "all 2 parts of one split by" in capsys.readouterr().out
 
 
 def test_a_folder_of_ranks_without_records_is_in_the_order_of_numbers(tmp_path):

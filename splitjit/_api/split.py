@@ -28,7 +28,7 @@ from splitjit._plan.arguments import (
 from splitjit._plan.protocols import GiveExactlyOneRule, Lists, Part, SupportsSlices
 from splitjit._plan.rules import Rule
 from splitjit._runtime.threads import SHARED_FROM
-from splitjit.errors import SplitError, SplitTypeError
+from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 Splittable = ArrayLike | SupportsSlices[Any]
 Outs = Sequence[SupportsSlices[Any]]
@@ -283,6 +283,10 @@ def split_into(
         else:
             split_object(x, ByRule(axis, rule), outs, True)
     except SplitError as error:
+        if isinstance(outs, np.ndarray) and isinstance(x, (list, tuple)):
+            received = f"x of type {kind_of(x)} and outs of type {kind_of(outs)}"
+            rule = "x is the array to split, and outs are the arrays for its parts"
+            raise SplitTypeError("split_into", received, rule) from None
         refusal = error.named("split_into", out="outs")
         refusal.hint = error.hint  # the parameters have the same names
         raise refusal from None

@@ -11,7 +11,8 @@ from typing import Any
 from splitjit.errors import SplitError
 
 _PARAMETER = re.compile(
-    r"\b(num_\w+|tp_plan|(?:split|indices|axis|shape)(?==)|split(?= must)|config(?= gives))"
+    r"\b(num_\w+|tp_plan|(?:split|indices|axis|shape|force|copy_config|tensors|out)(?==)"
+    r"|split(?= must)|config(?= gives))"
     r"(?:=(\([^)]*\)|[^\s,;]*))?"
 )
 """A parameter of a function in a refusal, and its value."""
@@ -45,7 +46,8 @@ def sentence(error: Exception) -> str:
     if isinstance(error, FileNotFoundError) and error.filename is not None:
         return f"{error.filename} does not exist"
     if isinstance(error, OSError):
-        text = error.strerror or str(error)
+        what, separator, rest = str(error).rpartition("; ")  # the first is the name of a file
+        text = error.strerror or what + separator + in_options(rest)
         return text if error.filename is None else f"{error.filename}: {text}"
     if not isinstance(error, SplitError):
         return str(error)
@@ -63,8 +65,12 @@ def in_options(text: str) -> str:
 
 def _as_option(found: re.Match[str]) -> str:
     name, value = found[1], found[2] or ""
-    if name in ("axis", "shape"):
+    if name in ("axis", "shape") and value:
         return f"{name} {value}"
+    if name == "tensors":
+        return "--tensor"
+    if name == "copy_config":
+        return "--copy-config" if value == "True" else "--no-copy-config"
     value = "" if value == "True" else value.strip("(),").replace(" ", "")
     return f"--{name.replace('_', '-')} {value}".rstrip()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import splitjit
-from splitjit._cli.lines import say, sentence
+from splitjit._cli.lines import in_options, say, sentence
 from splitjit._cli.parser import make_parser
 
 _FILE = Path(splitjit.__file__)
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         done = [COMPLETE] if getattr(arguments, "written", False) else []
         notes = [*getattr(interrupt, "__notes__", ()), *done, "no file was written"]
-        say(f"interrupted; {notes[0]}")
+        say(f"interrupted; {in_options(notes[0])}")
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     return 0
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splitjit._cli import report
-from splitjit._cli.lines import print_json
+from splitjit._cli.lines import print_json, printable
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import NAMES
 from splitjit.checkpoints import operations
@@ -21,11 +22,12 @@ def run(arguments: argparse.Namespace) -> None:
     paths = operations.as_paths(arguments.paths)
     if arguments.command == "info":
         found = operations.describe_files(paths)
-        print_json(found) if arguments.json else report.print_info(found)
+        print_json(found) if arguments.json else report.print_info(found, arguments.tensors)
         return
     planned = _plan(arguments, paths)
+    existing: list[str] = []
     if arguments.dry_run:
-        operations.check_targets(planned.targets, arguments.force)
+        existing = [str(target) for target in planned.targets if os.path.lexists(target)]
     else:
         with report.show_progress(arguments.quiet, planned.nbytes) as progress:
             operations.write(planned, arguments.force, progress)
@@ -33,9 +35,14 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         from splitjit.checkpoints import described
 
-        print_json({"dry_run": arguments.dry_run, **described.describe(planned)})
+        known = {"dry_run": arguments.dry_run, "existing": existing}
+        print_json({**known, **described.describe(planned)})
     elif not arguments.quiet:
         report.print_report(planned, arguments.dry_run, arguments.verbose)
+        for target in existing:
+            print(f"{printable(target)} exists")
+    if arguments.dry_run:
+        operations.check_targets(planned.targets, arguments.force)
 
 
 def _plan(arguments: argparse.Namespace, paths: list[Path]) -> SplitFiles:

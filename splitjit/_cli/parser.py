@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import splitjit
 from splitjit._cli.lines import program
+from splitjit.errors import did_you_mean
 
 # ---- the commands ------------------------------------------------------------------------
 
@@ -187,10 +189,11 @@ def _reshard(parser: argparse.ArgumentParser) -> None:
 def _info(parser: argparse.ArgumentParser) -> None:
     """List the tensors of files, indexes or folders, with their dtypes, shapes and bytes.
 
-    For parts of a split, also print how they were split, and whether all parts are given. Only
-    headers are read.
+    For the parts of a split, print how they were split, and a line for each part. Only headers are
+    read.
     """
     _paths(parser, "FILE", "a file, an index or a folder")
+    _flag(parser, "--tensors", text="also list the tensors of a split")
     _flag(parser, "--json", text="print JSON, for other programs")
 
 
@@ -339,6 +342,15 @@ class Parser(argparse.ArgumentParser):
         self._given: Sequence[str] | None = args
         return super().parse_known_args(args, namespace)
 
+    def _words(self) -> list[str]:
+        """Return the options, and the choices of arguments."""
+        words = [*self._option_string_actions]
+        for action in self._actions:
+            words += map(str, action.choices or ())
+            if isinstance(action.choices, dict):  # the commands
+                words += [word for parser in action.choices.values() for word in parser._words()]
+        return words
+
     def error(self, message: str) -> NoReturn:
         """End the command. If something is missing, it may be because of an unknown option."""
         known: list[Any] = [*self._actions, *self._mutually_exclusive_groups]
@@ -348,6 +360,9 @@ class Parser(argparse.ArgumentParser):
         if needed:
             unknown = self.parse_known_args(self._given)[1]
             message = f"unrecognized arguments: {' '.join(unknown)}" if unknown else message
+        word = re.search(r"unrecognized arguments: (--[\w-]+)|invalid choice: '([\w-]+)'", message)
+        if word:
+            message += did_you_mean(word[1] or word[2], self._words())
         if message.endswith("expected one argument"):
             message += '; a value that begins with "-" needs "=", as in --split=-1,2'
         self.exit(2, f"{self.prog}: {message} (see --help)\n")

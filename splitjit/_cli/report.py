@@ -154,33 +154,64 @@ def _describe_split(plan: TensorPlan) -> str:
     return f"{plan.shape} {plan.dtype}, axis {plan.axis}{fused}, into {shapes}{copies}"
 
 
-def print_info(described: dict[str, Any]) -> None:
-    """Print the files and tensors of checkpoints, and the split that they are parts of."""
+def print_info(described: dict[str, Any], tensors: bool) -> None:
+    """Print the files and tensors of checkpoints, and the splits that they are parts of.
+
+    Parameters
+    ----------
+    described : dict
+    tensors : bool
+        Whether to list the tensors of a split; those of other files are always listed.
+    """
+    splits: dict[str, list[dict[str, Any]]] = {}
     for one in described["checkpoints"]:
-        _print(_info_lines(one))
-    if described["complete"]:
-        print("these are all parts of one split")
-    elif described["problem"] and len(described["checkpoints"]) > 1:
+        if one["split"] is None:
+            _print(_info_lines(one))
+        else:
+            alike = {**one["split"], "rank": None}
+            splits.setdefault(repr(alike), []).append(one)
+    for parts in splits.values():
+        _print(_split_info(parts, tensors))
+    if described["problem"] and len(described["checkpoints"]) > 1:
         say(f"these are not all parts of one split: {described['problem']}")
+
+
+def _split_info(parts: list[dict[str, Any]], tensors: bool) -> Iterator[str]:
+    """Describe the parts of one split: the split, each part, and if asked, the tensors."""
+    split = parts[0]["split"]
+    ((rule, value),) = split["rule"].items()
+    ranks = {one["split"]["rank"] for one in parts}
+    given = "all" if len(ranks) == split["count"] else f"{len(ranks)} of"
+    held = [[tensor for file in one["files"] for tensor in file["tensors"]] for one in parts]
+    total = amount(sum(one["nbytes"] for one in parts))
+    yield (
+        f"{given} {number_of(split['count'], 'part')} of one split by "
+        f"{in_options(f'{rule}={value}')}: {number_of(len(held[0]), 'tensor')}, {total}"
+    )
+    for one in parts:
+        yield f"  {one['path']}: rank {one['split']['rank']}, {amount(one['nbytes'])}"
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for tensor in itertools.chain(*held):
+        shapes.setdefault(tensor["name"], []).append(tuple(tensor["shape"]))
+    for tensor in held[0] if tensors else ():
+        runs = itertools.groupby(shapes[tensor["name"]])
+        each = ", ".join([f"{len(list(same))} x {shape}" for shape, same in runs])
+        how = "a copy in each part"
+        if tensor.get("axis") is not None:
+            lengths = " + ".join(map(str, tensor["sections"]))
+            how = f"{lengths} along axis {tensor['axis']}"
+        yield f"    {tensor['name'] or 'array'}: {tensor['dtype']}, {how}: {each}"
 
 
 def _info_lines(one: dict[str, Any]) -> Iterator[str]:
     count = sum(len(file["tensors"]) for file in one["files"])
-    rank = ""
-    if split := one["split"]:
-        ((rule, value),) = split["rule"].items()
-        rank = f", rank {split['rank']} of {split['count']} by {in_options(f'{rule}={value}')}"
-    yield f"{one['path']}: {number_of(count, 'tensor')}, {amount(one['nbytes'])}{rank}"
+    yield f"{one['path']}: {number_of(count, 'tensor')}, {amount(one['nbytes'])}"
     for file in one["files"]:
         if file["path"] != one["path"]:
             yield f"  {file['path']}: {amount(file['nbytes'])}"
         for tensor in file["tensors"]:
-            part = ", a copy" if "axis" in tensor else ""
-            if tensor.get("axis") is not None:
-                lengths = " + ".join(map(str, tensor["sections"]))
-                part = f", a part of {lengths} along axis {tensor['axis']}"
             held = f"{tuple(tensor['shape'])} {tensor['dtype']}, {amount(tensor['nbytes'])}"
-            yield f"    {tensor['name'] or 'array'}: {held}{part}"
+            yield f"    {tensor['name'] or 'array'}: {held}"
 
 
 def amount(nbytes: float) -> str:

@@ -1,4 +1,4 @@
-"""Which tensors are split, and how: the patterns of ``--tensor``.
+"""Which tensors are split, and how: the patterns of `tensors`.
 
 ========================  ==========================================================
 ``PATTERN``               split along the default axis
@@ -71,7 +71,7 @@ class Choice:
 
 
 def parse(text: str, axis: int) -> Choice:
-    """Parse an argument of ``--tensor``.
+    """Parse a pattern.
 
     Parameters
     ----------

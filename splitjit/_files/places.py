@@ -80,7 +80,7 @@ def check_targets(targets: Iterable[Path], force: bool) -> None:
         if target.is_dir():
             raise FileExistsError(f"{target} is a directory")
         if os.path.lexists(target) and not force:
-            raise FileExistsError(f"{target} exists; --force overwrites it")
+            raise FileExistsError(f"{target} exists; force=True overwrites it")
 
 
 def check_names(targets: Mapping[Path, Sequence[str]]) -> None:

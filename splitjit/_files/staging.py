@@ -31,7 +31,7 @@ from splitjit._runtime.events import warn
 _PREFIX = ".splitjit-"
 
 COMPLETE = "all files are complete"
-PARTLY = "each file is complete, old or new; the same command with --force finishes"
+PARTLY = "each file is complete, old or new; the same call with force=True finishes"
 """Notes on an error or an interrupt that came after the first move."""
 
 

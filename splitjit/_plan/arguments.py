@@ -24,7 +24,7 @@ from splitjit._plan.rules import (
     Rule,
     wrap_axis,
 )
-from splitjit.errors import SplitError, SplitTypeError, describe, shorten
+from splitjit.errors import SplitError, SplitTypeError, describe, did_you_mean, shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,7 +129,8 @@ def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> Rule:
     """Return the rule of a function that takes all rules but `split` as ``**others``."""
     for name in others:
         if name not in NAMES:
-            raise TypeError(f"{operator}() got an unexpected keyword argument {name!r}")
+            nearest = did_you_mean(name, NAMES)
+            raise TypeError(f"{operator}() got an unexpected keyword argument {name!r}{nearest}")
     return rule_of(split, **others)
 
 

@@ -107,12 +107,32 @@ def read(path: Path) -> Checkpoint:
     return Checkpoint(path, files, content, index.name)
 
 
+_PART = re.compile(r"(.+)\.(\d+)(\.npy|\.npz|\.safetensors)")
+"""The name of a part: the file of which it is a part, its number, and the suffix."""
+
+
 def parts_in(path: Path) -> list[Path]:
-    """Return the folders of ranks in a folder, in their order. Any other path stands for itself."""
+    """Return the folders of ranks in a folder, or the parts of one file, in their order.
+
+    Any other path stands for itself.
+    """
     if not path.is_dir() or _holds_checkpoint(path):
         return [path]
     ranks = [one for one in path.iterdir() if one.is_dir() and _holds_checkpoint(one)]
-    return sorted(ranks, key=_by_numbers) or [path]
+    return sorted(ranks, key=_by_numbers) or _parts_of_a_file(path) or [path]
+
+
+def _parts_of_a_file(folder: Path) -> list[Path]:
+    """Return the parts in a folder if they are of one file, in their order."""
+    names = [found for one in folder.iterdir() if (found := _PART.fullmatch(one.name))]
+    if len({(name[1], name[3]) for name in names}) != 1:
+        return []
+    parts = {int(name[2]): folder / name[0] for name in names}
+    for number in range(max(parts)):
+        if number not in parts:
+            name = f"{names[0][1]}.{number}{names[0][3]}"
+            raise SplitError("files", str(folder), f"it holds parts of one file, but not {name}")
+    return [parts[number] for number in sorted(parts)]
 
 
 def _holds_checkpoint(folder: Path) -> bool:

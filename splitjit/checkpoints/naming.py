@@ -65,7 +65,7 @@ def companions(
         held = [folder / name for folder in folders if (folder / name).is_file()]
         for other in held[1:]:
             if other.read_bytes() != held[0].read_bytes():
-                rule = "must be alike in all parts; --no-copy-config leaves out such files"
+                rule = "must be alike in all parts; copy_config=False leaves out such files"
                 raise SplitError(operator, f"{held[0]} and {other}", rule)
         found += held[:1]
     return [(target / path.name, path) for target in targets for path in found]

@@ -65,8 +65,8 @@ def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> Spl
     checkpoints = [index.read(path) for path in paths]
     models = [one for one in checkpoints if one.is_folder and any(map(_has_names, one.files))]
     if models and not which.given:
-        rest = "ranks hold some tensors of a checkpoint whole, such as norms: --tp-plan splits it "
-        rest += "as transformers does, --tensor names the tensors to split, --axis splits them all"
+        rest = "ranks hold some tensors of a checkpoint whole, such as norms: tp_plan=True splits "
+        rest += "it as transformers does, tensors= names those to split, axis= splits them all"
         raise SplitError("split", str(models[0].path), rest)
     kind, value = rule
     if which.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
@@ -75,7 +75,7 @@ def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> Spl
     check([file for one in checkpoints for file in one.files])
     parts = sharding.plan_parts(checkpoints, rule, choose, where, "split")
     if models and where.out is None and not where.ranks:
-        rest = "the parts would lie among the files of the checkpoint: give --out"
+        rest = "the parts would lie among the files of the checkpoint: give out="
         raise SplitError("split", str(models[0].path), rest)
     return replace(parts, notes=(*notes, *parts.notes))
 

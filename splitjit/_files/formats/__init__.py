@@ -46,7 +46,8 @@ def read(path: Path) -> TensorFile:
     OSError
         If the file cannot be read.
     """
-    kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix, Npy)
+    known = {kind.suffix: kind for kind in FORMATS}
+    kind = known.get(path.suffix, Npy)
     check_regular(path)
     if path.suffix in _OF_OTHERS and not _is_npy(path):
         rule = "only .npy, .npz and .safetensors files can be read: load the tensors with "
@@ -59,6 +60,9 @@ def read(path: Path) -> TensorFile:
     except Exception as error:  # a parser may raise anything on arbitrary bytes
         if isinstance(error, OSError) and error.filename is not None:
             raise
+        if path.suffix not in known:
+            rule = "only .npy, .npz and .safetensors files can be read, and indexes of these"
+            raise SplitError("files", str(path), rule) from error
         raise refusal(path, kind.suffix, error) from error
 
 
