@@ -22,7 +22,7 @@ WHEELS = ["--only-binary=:all:", "--no-binary=splitjit"]
 
 
 def run_tests(session: nox.Session, what: str, *arguments: str, **keywords) -> None:
-    """Run pytest. If the user chose no tests, write the row of docs/reliability.md."""
+    """Run pytest. If the user chose no tests, write the row of docs/platforms.md."""
     session.run("python", "-m", "pytest", *arguments, *session.posargs, **keywords)
     if not session.posargs:
         session.run("python", "tests/platforms/record.py", what, **keywords)

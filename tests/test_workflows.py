@@ -37,7 +37,7 @@ def test_a_workflow_calls_sessions_of_nox(path):
 
 def test_a_session_replaces_its_row_of_the_table_of_runs():
     record = runpy.run_path(str(ROOT / "tests" / "platforms" / "record.py"))
-    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "platforms.md").read_text(encoding="utf-8")
     row = record["row"]("none", "run")
     once = record["with_row"](page, row)
     assert once.replace(row + "\n", "") == page

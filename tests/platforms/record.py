@@ -1,4 +1,4 @@
-"""Write a row of the table of runs in docs/reliability.md: ``record.py WHAT [HOW]``.
+"""Write a row of the table of runs in docs/platforms.md: ``record.py WHAT [HOW]``.
 
 ``record.py --long PART TIME`` writes a row of the table in tests/README.md instead.
 
@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "platforms.md"
 LONG_PAGE = ROOT / "tests" / "README.md"
 BEGIN, END = "<!-- runs -->\n", "<!-- end of runs -->"
 
