@@ -160,16 +160,17 @@ def measure(options) -> dict[tuple[str, str, str], dict[str, dict[str, float]]]:
 def report(found: dict) -> str:
     """Return the table, the mean of the best other way over ours, and the cells below 0.9."""
     rows, ratios, lost = [], [], []
+    named = [BEFORE] * any(BEFORE in ways for ways in found.values())
+    named = [OURS, *named, ALONE, TORCH, HAND]
     for case, ways in found.items():
         for size in ways[OURS]:
             others = [ways[way][size] for way in (ALONE, TORCH, HAND) if way in ways]
             ratio = min(others) / ways[OURS][size]
             ratios.append(ratio)
             lost += [f"{', '.join(case)}, {size}: {ratio:.2f}"] if ratio < 0.9 else []
-            named = (OURS, BEFORE, ALONE, TORCH, HAND)
-            times = [f"{ways[way][size] * 1e6:.0f}" if way in ways else "-" for way in named]
+            times = [harness.time_text(ways[way][size]) if way in ways else "-" for way in named]
             rows.append([*case, size, *times, ratio])
-    head = ["program", "splits", "parts", "size", *(OURS, BEFORE, ALONE, TORCH, HAND), "over best"]
+    head = ["program", "splits", "parts", "size", *named, "best other over ours"]
     said = f"Best other way over ours: mean {statistics.mean(ratios):.2f}, least {min(ratios):.2f}."
     below = "; ".join(lost) or "none"
     return f"{harness.table(head, rows)}\n\n{said} Below 0.9: {below}."

@@ -44,8 +44,11 @@ def milestones() -> dict[str, str]:
     return dict(line.split(" ", 1) for line in lines)
 
 
-def measure(machine: str) -> None:
-    """Measure the history of all milestones, and all suites at the newest; keep the results."""
+def measure(machine: str, newest: bool = False) -> None:
+    """Measure the history of all milestones, and all suites at the newest; keep the results.
+
+    If `newest`, the results of the older milestones stay as they are.
+    """
     from asv.machine import Machine
 
     made = ROOT / ".asv" / "results"
@@ -55,15 +58,21 @@ def measure(machine: str) -> None:
     described = [f"--{name}={fact}" for name, fact in facts.items()]
     subprocess.run([*asv, "machine", "--yes", *described], cwd=ROOT, check=True)
     commits = [*milestones()]
-    runs = {"History": commits[:-NEWEST], ".": commits[-NEWEST:]}
+    runs = {"History": [] if newest else commits[:-NEWEST], ".": commits[-NEWEST:]}
     minutes = sum(MINUTES[name] * len(chosen) for name, chosen in runs.items())
     harness.say(f"{len(commits)} milestones: about {minutes:.0f} minutes")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "commits")
         for benchmarks, chosen in runs.items():
+            if not chosen:
+                continue
             file.write_text("\n".join(chosen) + "\n")
             run = [*asv, "run", "--machine", machine, "--bench", benchmarks, f"HASHFILE:{file}"]
             subprocess.run(run, cwd=ROOT, check=True)
+    if newest:
+        for old in RESULTS.glob(f"{machine}/*.json"):
+            if not (made / machine / old.name).exists():
+                shutil.copy(old, made / machine)
     if missing := gaps(made):
         raise SystemExit("\n".join([f"{made} is incomplete, so nothing was replaced:", *missing]))
     shutil.rmtree(RESULTS)
@@ -187,9 +196,12 @@ def main() -> None:
     add = parser.add_argument
     add("file", type=Path, nargs="?", default=CHART, help="FILE-light.svg and FILE-dark.svg")
     add("--measure", metavar="MACHINE", help="first measure all, on a machine that gets this name")
+    add(
+        "--newest", action="store_true", help=f"only the newest {NEWEST}, on the same machine"
+    )
     options = parser.parse_args()
     if options.measure:
-        measure(options.measure)
+        measure(options.measure, options.newest)
     harness.save(draw, options.file)
     PAGE.write_text(written(PAGE.read_text("utf-8")), "utf-8")
 
