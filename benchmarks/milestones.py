@@ -196,9 +196,7 @@ def main() -> None:
     add = parser.add_argument
     add("file", type=Path, nargs="?", default=CHART, help="FILE-light.svg and FILE-dark.svg")
     add("--measure", metavar="MACHINE", help="first measure all, on a machine that gets this name")
-    add(
-        "--newest", action="store_true", help=f"only the newest {NEWEST}, on the same machine"
-    )
+    add("--newest", action="store_true", help=f"only the newest {NEWEST}, on the same machine")
     options = parser.parse_args()
     if options.measure:
         measure(options.measure, options.newest)

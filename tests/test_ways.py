@@ -2,12 +2,15 @@
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitjit._runtime import ways
+import splitjit
+from splitjit._runtime import threads, ways
 from splitjit._runtime.ways import Ways
+from tests.conftest import needs_kernels
 
 
 def run(chooser, seconds, calls):
@@ -92,3 +95,27 @@ def test_similar_copies_begin_with_what_is_known():
     run(known, lambda way, call: 1.0 if way else 3.0, 100)
     chosen = run(Ways(2, known), lambda way, call: 1.0 if way else 3.0, 20)
     assert chosen.count(0) <= 1
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [((2048, 1024), "C"), ((4096, 1536), "C"), ((2048, 1024), "F"), ((2**20, 3), "C")],
+)
+@pytest.mark.parametrize("way", range(4))
+def test_every_way_copies_the_same(shape, order, way, monkeypatch):
+    """Alone or with helpers, by ordinary stores or past the cache."""
+    splitjit.warmup()
+    monkeypatch.setattr(ways.Ways, "choose", lambda self: way)
+    monkeypatch.setattr(threads, "_allowed", lambda: 2)
+    x = np.asarray(np.random.default_rng(way).random(shape, np.float32), order=order)
+    expected = np.array_split(x, 3, axis=1)
+    out = [np.empty_like(part, order="C") for part in expected]
+    for parts in (splitjit.split(x, num_sections=3, axis=1),
+                  splitjit.split(x, num_sections=3, axis=1, out=out)):  # fmt: skip
+        for part, view in zip(parts, expected, strict=True):
+            np.testing.assert_array_equal(part, view)
+    plan = splitjit.plan_split(shape, num_sections=3, axis=1)
+    compiled = plan._kernel_copy
+    assert compiled.ways.calls[way] >= 2
+    assert len(set(compiled.way_names())) == 4

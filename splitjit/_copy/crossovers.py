@@ -1,4 +1,4 @@
-"""Crossover points: when compiled code beats NumPy, and when stores bypass the cache."""
+"""Crossover points: when compiled code beats NumPy, and which stores a copy begins with."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 
-from splitjit._abi.kernels import LONG_RUN
-from splitjit._runtime.cores import cache_bytes
 from splitjit._runtime.threads import SHARED_FROM
 
 _RUN = 6e-9  # extra seconds that NumPy takes per run of contiguous bytes
@@ -15,11 +13,13 @@ _ITEM = 1e-9  # the same per item of a strided source
 _BYTE = 2e-10  # the same per byte, if several threads share the copy
 _OBJECT_LOOP_FROM = 1 << 19
 
-_STREAM_FROM = 15 << 20
-_LARGE_CACHE = 1 << 28
-_IN_LARGE_CACHE = 2.4
-"""If the L3 cache is large, ordinary stores of long runs stay faster up to this multiple of
-`_STREAM_FROM`. Those of short runs do not."""
+STREAM_FROM = 15 << 20
+"""The size from which on stores bypass the cache, if nothing has been measured. Users' compiled
+code needs it, too; see `splitjit._njit`."""
+
+BOTH_STORES = range(1 << 22, 1 << 26)
+"""The sizes for which both kinds of stores are ways to copy. Smaller copies stay in the cache, and
+larger ones do not. In between, it depends on the cache, and on what else uses it."""
 
 
 def forecast(x: np.ndarray, axis: int, count: int) -> float:
@@ -40,12 +40,3 @@ def forecast(x: np.ndarray, axis: int, count: int) -> float:
 def suits_object_loop(nbytes: int) -> bool:
     """Return whether the object-mode loop copies objects faster than NumPy's slices."""
     return nbytes >= _OBJECT_LOOP_FROM
-
-
-def stream_from(run: int) -> int:
-    """Return the size from which on stores bypass the cache; the shortest run has `run` bytes.
-
-    Users' compiled code needs it, too; see `splitjit._njit`.
-    """
-    is_cached = run >= LONG_RUN and cache_bytes() >= _LARGE_CACHE
-    return int(_STREAM_FROM * (_IN_LARGE_CACHE if is_cached else 1))
