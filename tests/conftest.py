@@ -152,7 +152,7 @@ def take(route, setattr):
     setattr(split, "is_first", lambda key: route == "new")
     if route == "new":
         use_for_new_shapes()
-    setattr(crossovers, "STREAM_FROM", stream)
+    setattr(crossovers, "_STREAM_FROM", stream)
     setattr(threads, "SHARED_FROM", 2 * chunk)
     setattr(threads, "CHUNK", chunk)
     setattr(threads, "_allowed", lambda: 2)

@@ -36,7 +36,7 @@ import numpy as np, splitjit
 from splitjit._copy import crossovers
 from splitjit._runtime.loading import LOADER
 
-crossovers.STREAM_FROM = 1 << 62  # by the same loop on all machines
+crossovers._STREAM_FROM = 1 << 62  # by the same loop on all machines
 
 def check():
     x = np.arange(2**22, dtype=np.int32).reshape(1024, -1)  # 16 MB, which loads kernels

@@ -87,6 +87,17 @@ def test_quota(tree, groups, files, quota):
 
 def test_no_limits_without_files(tmp_path):
     assert cores.quota(str(tmp_path)) is None
+    assert cores.cache_bytes(str(tmp_path)) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"), [("491520K\n", 480 << 20), ("32M", 0), ("K", 0), ("-1K", 0), ("", 0)]
+)
+def test_cache(tmp_path, text, nbytes):
+    folder = tmp_path / "sys/devices/system/cpu/cpu0/cache/index3"
+    folder.mkdir(parents=True)
+    (folder / "size").write_text(text)
+    assert cores.cache_bytes(str(tmp_path)) == nbytes
 
 
 @pytest.fixture

@@ -72,7 +72,6 @@ def test_the_ways_of_a_large_array(monkeypatch):
     x = np.zeros(LARGE, np.float32)
     split(x, num_splits=3, axis=1)
     plan = splitjit.plan_split(x.shape, num_splits=3, axis=1)
-    assert plan._kernel_copy.way_names() == ["with helpers", "alone"]
     ways = plan._kernel_copy.ways = Ways(2)
     for seconds in (3e-4, 3e-4, 2e-4, 1e-4, 1e-4):
         ways.took(ways.choose(), seconds / x.nbytes)

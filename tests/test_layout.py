@@ -102,22 +102,26 @@ def test_the_loop_suits_the_strides(x, sizes, loop):
     ],
 )
 def test_the_loop_for_single_items_past_the_cache(items, dtype, loop, monkeypatch):
-    monkeypatch.setattr(crossovers, "STREAM_FROM", 0)
+    monkeypatch.setattr(crossovers, "_STREAM_FROM", 0)
     x = np.zeros((20, items), dtype)
     plan = plan_split(x.shape, [1] * items, axis=1)
     assert lay_out(plan, x.strides, x.itemsize).loop == loop
 
 
 @pytest.mark.parametrize(
-    ("shape", "streams"),
+    ("cache", "shape", "streams"),
     [
-        ((2048, 6144), True),  # 25 MB, runs of 6 KB
-        ((1 << 17, 96), True),  # runs of 96 bytes
-        ((4096, 6144), True),  # 50 MB
-        ((512, 6144), False),
+        (0, (2048, 6144), True),  # 25 MB, runs of 6 KB
+        (1 << 25, (2048, 6144), True),
+        (1 << 28, (2048, 6144), False),
+        (1 << 28, (1 << 17, 96), True),  # runs of 96 bytes
+        (1 << 28, (4096, 6144), True),  # 50 MB
+        (1 << 28, (512, 6144), False),
+        (0, (512, 6144), False),
     ],
 )
-def test_what_bypasses_the_cache(shape, streams):
+def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
+    monkeypatch.setattr(crossovers, "cache_bytes", lambda: cache)
     plan = plan_split(shape, num_splits=2, axis=1)
     layout = lay_out(plan, (2 * shape[1], 2), 2)
     assert (layout.loop, layout.stream) == ("stream" if streams else "plain", streams)

@@ -323,7 +323,7 @@ faulthandler.enable()
 splitjit.warmup(["u1"])
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
 splitjit.SplitPlan._kernel_copy = property(lambda plan: None, lambda plan, compiled: None)
-crossovers.STREAM_FROM = 0
+crossovers._STREAM_FROM = 0
 
 def split():
     loops = set()

@@ -102,20 +102,17 @@ def test_similar_copies_begin_with_what_is_known():
     ("shape", "order"),
     [((2048, 1024), "C"), ((4096, 1536), "C"), ((2048, 1024), "F"), ((2**20, 3), "C")],
 )
-@pytest.mark.parametrize("way", range(4))
-def test_every_way_copies_the_same(shape, order, way, monkeypatch):
-    """Alone or with helpers, by ordinary stores or past the cache."""
+@pytest.mark.parametrize("way", [0, 1])
+def test_both_ways_copy_the_same(shape, order, way, monkeypatch):
     splitjit.warmup()
-    monkeypatch.setattr(ways.Ways, "choose", lambda self: way)
+    monkeypatch.setattr(Ways, "choose", lambda self: way)
     monkeypatch.setattr(threads, "_allowed", lambda: 2)
     x = np.asarray(np.random.default_rng(way).random(shape, np.float32), order=order)
     expected = np.array_split(x, 3, axis=1)
     out = [np.empty_like(part, order="C") for part in expected]
-    for parts in (splitjit.split(x, num_sections=3, axis=1),
-                  splitjit.split(x, num_sections=3, axis=1, out=out)):  # fmt: skip
+    for target in (None, out):
+        parts = splitjit.split(x, num_sections=3, axis=1, out=target)
         for part, view in zip(parts, expected, strict=True):
             np.testing.assert_array_equal(part, view)
     plan = splitjit.plan_split(shape, num_sections=3, axis=1)
-    compiled = plan._kernel_copy
-    assert compiled.ways.calls[way] >= 2
-    assert len(set(compiled.way_names())) == 4
+    assert plan._kernel_copy.ways.calls[way] >= 2

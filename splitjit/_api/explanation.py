@@ -12,6 +12,7 @@ from splitjit._api.adapted import decide, our_refusals
 from splitjit._api.lazy import split_lazily
 from splitjit._api.run import WAYS_OF_TENSORS, tensor_ways
 from splitjit._copy import recipe
+from splitjit._copy.kernel_copy import WAYS
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
@@ -164,7 +165,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     count, why = threads.explain(array.nbytes)
     how = _REASONS["compiled"], len(plan), layout.loop, bool(layout.stream), count, why
     if count > 1 and not ways and compiled.ways is not None:
-        ways = _listed(compiled.ways, compiled.way_names(), array.nbytes)
+        ways = _listed(compiled.ways, WAYS, array.nbytes)
     return Explanation("compiled", *how, *sizes, ways)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import METH_O, builtin
 from splitjit._abi.calls import LayoutRequest
-from splitjit._abi.kernels import LOOPS
+from splitjit._abi.kernels import LONG_RUN, LOOPS
 from splitjit._abi.layout_record import (
     COUNT,
     DIMS,
@@ -20,7 +20,7 @@ from splitjit._abi.layout_record import (
     WORD,
     most_words,
 )
-from splitjit._copy import crossovers
+from splitjit._copy.crossovers import stream_from
 from splitjit._plan.plan import Plan
 from splitjit._runtime.loading import LOADER
 
@@ -106,7 +106,7 @@ def lay_out(
         rank, plan.axis, count, itemsize,
         shape, shape + WORD * rank, shape + WORD * 2 * rank,
         0 if parts is None else targets, targets + WORD, WORD * (1 + rank),
-        crossovers.STREAM_FROM, crossovers.STREAM_FROM, address_of(record),
+        stream_from(0), stream_from(LONG_RUN), address_of(record),
     )  # fmt: skip
     words[:_FIELDS] = np.array(request)
     layout(address_of(words))

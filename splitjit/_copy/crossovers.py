@@ -1,4 +1,4 @@
-"""Crossover points: when compiled code beats NumPy, and which stores a copy begins with."""
+"""Crossover points: when compiled code beats NumPy, and when stores bypass the cache."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from splitjit._abi.kernels import LONG_RUN
+from splitjit._runtime.cores import cache_bytes
 from splitjit._runtime.threads import SHARED_FROM
 
 _RUN = 6e-9  # extra seconds that NumPy takes per run of contiguous bytes
@@ -13,13 +15,15 @@ _ITEM = 1e-9  # the same per item of a strided source
 _BYTE = 2e-10  # the same per byte, if several threads share the copy
 _OBJECT_LOOP_FROM = 1 << 19
 
-STREAM_FROM = 15 << 20
-"""The size from which on stores bypass the cache, if nothing has been measured. Users' compiled
-code needs it, too; see `splitjit._njit`."""
+_STREAM_FROM = 15 << 20
+_LARGE_CACHE = 1 << 28
+_IN_LARGE_CACHE = 2.4
+"""If the L3 cache is large, ordinary stores of long runs stay faster up to this multiple of
+`_STREAM_FROM`. Those of short runs do not.
 
-BOTH_STORES = range(1 << 22, 1 << 26)
-"""The sizes for which both kinds of stores are ways to copy. Smaller copies stay in the cache, and
-larger ones do not. In between, it depends on the cache, and on what else uses it."""
+No copy measures which stores are faster: after stores past the cache, ordinary ones need four calls
+to fill the cache again, so a try of two calls (see `splitjit._runtime.ways`) would never find them.
+"""
 
 
 def forecast(x: np.ndarray, axis: int, count: int) -> float:
@@ -40,3 +44,12 @@ def forecast(x: np.ndarray, axis: int, count: int) -> float:
 def suits_object_loop(nbytes: int) -> bool:
     """Return whether the object-mode loop copies objects faster than NumPy's slices."""
     return nbytes >= _OBJECT_LOOP_FROM
+
+
+def stream_from(run: int) -> int:
+    """Return the size from which on stores bypass the cache; the shortest run has `run` bytes.
+
+    Users' compiled code needs it, too; see `splitjit._njit`.
+    """
+    is_cached = run >= LONG_RUN and cache_bytes() >= _LARGE_CACHE
+    return int(_STREAM_FROM * (_IN_LARGE_CACHE if is_cached else 1))

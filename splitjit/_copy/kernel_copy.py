@@ -27,7 +27,6 @@ from splitjit._abi.layout_record import ALIGNMENT
 from splitjit._abi.structs import C_CONTIGUOUS, NEW_FROM_DESCR, SET_BASE_OBJECT, WRITEABLE
 from splitjit._copy import buffers
 from splitjit._copy.copy_layout import CopyLayout, lay_out
-from splitjit._copy.crossovers import BOTH_STORES
 from splitjit._copy.layout import BlockLayout, block_layout
 from splitjit._plan.cache import MOST_PARTS
 from splitjit._plan.plan import Plan
@@ -95,8 +94,8 @@ class _NewShapes:
 NEW_SHAPES = _NewShapes()
 
 
-_WITH_STORES = "plain", "stream"
-"""The loops with ordinary stores, and with stores that bypass the cache. Other loops have both."""
+WAYS = "with helpers", "alone"
+"""The ways to make a large copy."""
 
 
 class KernelCopy:
@@ -118,12 +117,12 @@ class KernelCopy:
         whether it did. If an array is not as expected, or if two arrays may share memory,
         it copies nothing.
     ways : Ways or None
-        What each way has shown, see `run_loop`; None for small copies, which are made alone.
+        What each of `WAYS` has shown; None for small copies, which are made alone.
     """
 
     __slots__ = (
         "_check",
-        "_loops",
+        "_loop",
         "_nbytes",
         "_parts",
         "_place",
@@ -139,13 +138,11 @@ class KernelCopy:
     fresh_checked: Callable[[np.ndarray], list[np.ndarray]]
     into: Callable[[Any, list[Any]], int]
 
-    def __init__(
-        self, nbytes: int, block: BlockLayout, layout: CopyLayout, loops: tuple[int, int]
-    ) -> None:
-        self._nbytes, self.block, self.layout, self._loops = nbytes, block, layout, loops
-        count = 4 if nbytes in BOTH_STORES else 2
-        alike = loops[layout.stream], layout.stream, nbytes.bit_length()
-        self.ways = None if threads.is_small(nbytes) else ways_of(count, *alike)
+    def __init__(self, nbytes: int, block: BlockLayout, layout: CopyLayout, loop: int) -> None:
+        self._nbytes, self.block, self.layout, self._loop = nbytes, block, layout, loop
+        self.ways = (
+            None if threads.is_small(nbytes) else ways_of(len(WAYS), loop, nbytes.bit_length())
+        )
         self.fresh = lambda x: []
         self.fresh_checked = self.fresh_without_gil
         self.into = lambda x, outputs: 0
@@ -154,17 +151,17 @@ class KernelCopy:
     def load(cls, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> KernelCopy | None:
         """Lay out the copy, and load what it needs; return None if that is not possible now."""
         layout = lay_out(plan, strides, dtype.itemsize)
-        nbytes = math.prod(plan.shape) * dtype.itemsize
-        loops = None if layout is None else _loops_of(layout, nbytes)
-        if layout is None or loops is None or not threads.TEAM.load():
+        functions = None if layout is None else LOADER.load(layout.loop)
+        if layout is None or functions is None or not threads.TEAM.load():
             return None
-        made = cls(nbytes, block_layout(plan, dtype.itemsize), layout, loops)
+        nbytes = math.prod(plan.shape) * dtype.itemsize
+        made = cls(nbytes, block_layout(plan, dtype.itemsize), layout, functions[layout.loop])
         if plan._count > MOST_PARTS or not can_read_arrays():
             return made
         code = LOADER.load("entry")
         if code is not None:
             made._use(code, plan, dtype, strides)
-            NEW_SHAPES.use(layout.loop, loops[layout.stream], code)
+            NEW_SHAPES.use(layout.loop, functions[layout.loop], code)
             return made
         # If another process is compiling it, a later call tries again.
         return made if LOADER.has_failed("entry") else None
@@ -174,8 +171,7 @@ class KernelCopy:
     ) -> None:
         """Make the builtin functions that check arrays, and copy small ones."""
         is_small = threads.is_small(self._nbytes)
-        loop = self._loops[self.layout.stream] if is_small else 0
-        record = self._record(plan, dtype, strides, loop)
+        record = self._record(plan, dtype, strides, self._loop if is_small else 0)
 
         def made(name: str) -> Any:
             return builtin(name, code[name], _FLAGS.get(name, METH_FASTCALL), record)
@@ -217,7 +213,7 @@ class KernelCopy:
             source = self._check(x)  # again: a finalizer may have changed `x`
             if not source:
                 return []
-            self._run_loop(self._loops, target, source, self.layout)
+            self._run_loop(self._loop, target, source, self.layout)
             return parts
         except BaseException as error:
             parts = []
@@ -228,7 +224,7 @@ class KernelCopy:
         layout = self.layout.copy()  # concurrent calls need one each
         source: int = self._place(x, outputs, layout.record)
         if source:
-            self._run_loop(self._loops, 0, source, layout)
+            self._run_loop(self._loop, 0, source, layout)
         return source != 0
 
     def fresh_without_gil(self, x: np.ndarray) -> list[np.ndarray]:
@@ -252,32 +248,12 @@ class KernelCopy:
         bool
             False, and nothing is copied, if the loop for this layout is not loaded.
         """
-        loops = _loops_of(layout, self._nbytes)  # some outputs may have gaps
-        if loops is not None:
-            self._run_loop(loops, target, source, layout)
-        return loops is not None
+        functions = LOADER.load(layout.loop)  # some outputs may have gaps
+        if functions is None:
+            return False
+        self._run_loop(functions[layout.loop], target, source, layout)
+        return True
 
-    def way_names(self) -> list[str]:
-        """Return the names of the ways; see `run_loop`."""
-        if self.ways is None or len(self.ways.means) == 2:
-            return ["with helpers", "alone"]
-        stores = ["ordinary stores", "stores past the cache"]
-        kinds = reversed(stores) if self.layout.stream else stores
-        return [f"{who}, {kind}" for kind in kinds for who in ("with helpers", "alone")]
-
-    def _run_loop(
-        self, loops: tuple[int, int], target: int, source: int, layout: CopyLayout
-    ) -> None:
+    def _run_loop(self, loop: int, target: int, source: int, layout: CopyLayout) -> None:
         how = layout.stream, target, source, layout.address
-        threads.run_loop(loops, self._nbytes, how, self.ways)
-
-
-def _loops_of(layout: CopyLayout, nbytes: int) -> tuple[int, int] | None:
-    """Load the loops with both kinds of stores that are ways; return None if one is missing now."""
-    names = (layout.loop, layout.loop)
-    if nbytes in BOTH_STORES and layout.loop in _WITH_STORES:
-        names = _WITH_STORES
-    ordinary, bypassing = LOADER.load(names[0]), LOADER.load(names[1])
-    if ordinary is None or bypassing is None:
-        return None
-    return ordinary[names[0]], bypassing[names[1]]
+        threads.run_loop(loop, self._nbytes, how, self.ways)

@@ -14,10 +14,10 @@ import hashlib
 import llvmlite.binding as llvm
 
 from splitjit._abi.calls import FUNCTIONS_AT, Functions
-from splitjit._abi.kernels import KERNELS, LOOPS
+from splitjit._abi.kernels import KERNELS, LONG_RUN, LOOPS
 from splitjit._abi.shared import KEEPS_BLOCKS
-from splitjit._copy import crossovers
 from splitjit._copy.buffers import COMPILED_BLOCKS
+from splitjit._copy.crossovers import stream_from
 from splitjit._plan.arguments import most_parts
 from splitjit._runtime import kernel_files
 from splitjit._runtime.loading import LOADER
@@ -62,8 +62,8 @@ def fill_table():
         team=TEAM.address,
         shared_from=SHARED_FROM,
         chunk=CHUNK,
-        stream_short_runs=crossovers.STREAM_FROM,
-        stream_long_runs=crossovers.STREAM_FROM,
+        stream_short_runs=stream_from(0),
+        stream_long_runs=stream_from(LONG_RUN),
         most_parts=most_parts(),
     )
     TABLE[:] = table

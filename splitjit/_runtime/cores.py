@@ -194,3 +194,14 @@ def _ratio(text: str) -> float | None:
     except ValueError:  # "max", or not two numbers
         return None
     return quota / period if quota > 0 and period > 0 else None
+
+
+# ---- cache -------------------------------------------------------------------------------
+
+
+@functools.cache
+def cache_bytes(root: str = "/") -> int:
+    """Return the size of the L3 cache in bytes, or 0 if unknown."""
+    size = _read(os.path.join(root, "sys/devices/system/cpu/cpu0/cache/index3/size")).strip()
+    kibibytes = size.removesuffix("K")  # the unit that Linux writes
+    return int(kibibytes) << 10 if size.endswith("K") and kibibytes.isdecimal() else 0

@@ -137,38 +137,32 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_loop(
-    loops: tuple[int, int],
-    nbytes: int,
-    arguments: tuple[int, int, int, int],
-    ways: Ways | None = None,
+    loop: int, nbytes: int, arguments: tuple[int, int, int, int], ways: Ways | None = None
 ) -> None:
     """Run a copy loop, with helpers if they pay.
 
     Parameters
     ----------
-    loops : tuple of int
-        The addresses of the loop with ordinary stores, and of the one that bypasses the cache.
+    loop : int
+        The loop's address.
     nbytes : int
         Bytes of all parts.
     arguments : tuple of int
         The fields of `splitjit._abi.calls.Arguments`. The caller has checked them, and
         keeps the memory that they point to alive until this function returns.
     ways : Ways, optional
-        Way 0 is with helpers and the stores that `arguments` say, way 1 alone; ways 2 and 3 are
-        the same with the other stores. By default, helpers are asked.
+        Way 0 is with helpers, and way 1 alone. By default, helpers are asked.
     """
-    stream, *others = arguments
     threads = 1 if nbytes < SHARED_FROM else _allowed()
     if threads > 1 and _ON_NUMBA:
-        _run_on_numba(loops[stream], min(nbytes // CHUNK, threads), arguments)
+        _run_on_numba(loop, min(nbytes // CHUNK, threads), arguments)
         return
     chunks = min(nbytes // CHUNK, CHUNKS_PER_THREAD * threads)
     if threads == 1 or ways is None:
-        TEAM.run(TEAM.address, loops[stream], threads - 1, chunks, *arguments)
+        TEAM.run(TEAM.address, loop, threads - 1, chunks, *arguments)
         return
     way, began = ways.choose(), perf_counter()
-    helpers, stream = 0 if way & 1 else threads - 1, stream ^ way >> 1
-    TEAM.run(TEAM.address, loops[stream], helpers, chunks, stream, *others)
+    TEAM.run(TEAM.address, loop, 0 if way else threads - 1, chunks, *arguments)
     ways.took(way, (perf_counter() - began) / nbytes)
 
 
