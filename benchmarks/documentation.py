@@ -6,6 +6,7 @@ pages without measuring.
 """
 
 import argparse
+import itertools
 import json
 import math
 import re
@@ -20,20 +21,26 @@ from statistics import median
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import busy, harness, landscape, processes, report
+from benchmarks import busy, harness, in_program, landscape, processes, report
 from benchmarks.contenders import CASES, CORES, LIMIT, OURS
 from benchmarks.harness import ROOT, time_text
 
 KEPT = ROOT / "docs" / "measured"
 _BUSY = "busy --seconds 0.35 --outputs"
+_BETWEEN = "in_program --seconds 0.3 --kind"
 STEPS = {  # minutes on two cores, the command, and what --quick adds
     "report": (6, "report --plot build/sizes.svg", "--quick"),
     "busy": (4, f"{_BUSY} fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
     "planes": (2, f"{_BUSY} out --size '4K frame'", "--seconds 0.05"),
     "processes": (2, "processes --processes 3 --rounds 7", "--processes 1 --rounds 1"),
+    "arrays in programs": (5, f"{_BETWEEN} arrays", "--processes 1"),
+    "tensors in programs": (2, f"{_BETWEEN} tensors --program torch none", "--processes 1"),
     "landscape": (3, "map --total 64K 1M 16M 64M --rounds 3 --parts 2 3 8 32", "--run 1 64 1K"),
 }
 NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
+_NAMES = {("arrays", in_program.HAND): NUMPY, ("arrays", in_program.OURS): OURS}
+_NAMES |= {("tensors", in_program.TORCH): "torch", ("tensors", in_program.OURS): OURS}
+"""The contenders of other tables that the ways of `in_program` are."""
 PLANES = (OURS, "opencv", NUMPY, "splitjit, unstack", "splitjit, bind")
 """The contenders that the page about planes compares."""
 
@@ -52,6 +59,8 @@ class Measured:
         self.report = {name: [report.Result(**result) for result in of] for name, of in groups}
         self.busy = data["busy"]["results"] + data["planes"]["results"]
         self.processes = {tuple(key): times for *key, times in data["processes"]["results"]}
+        between = (data[f"{kind} in programs"]["results"] for kind in ("arrays", "tensors"))
+        self.in_programs = in_program.by_case(itertools.chain(*between))
         cells = data["landscape"]["cells"]
         self.landscape = [landscape.Found(landscape.Cell(*c[:4]), *c[4:]) for c in cells]
         self.cases: dict[tuple[str, ...], dict[str, float]] = {}  # seconds by contender
@@ -62,6 +71,11 @@ class Measured:
             self.cases.setdefault(key, {})[r["contender"]] = r["mean"]
         for (outputs, name, case), times in self.processes.items():
             self.cases.setdefault(("processes", outputs, case), {})[name] = median(times)
+        for (program, kind, outputs), ways in self.in_programs.items():
+            for size in ways[in_program.OURS]:
+                seconds = {_NAMES.get((kind, way), way): ways[way][size] for way in ways}
+                case = f"{kind}, {outputs}, {size}"
+                self.cases["in_program", f"between steps of {program}", case] = seconds
 
 
 def cost(found: Measured) -> str:
@@ -182,6 +196,7 @@ def pages(found: Measured) -> dict[Path, str]:
             "valleys": landscape.valleys(found.landscape, 10).strip(),
             "processes": processes.tables(found.processes).strip(),
             "busy": busy.tables(found.busy),
+            "programs": in_program.report(found.in_programs),
         },
     }
     texts = {ROOT / name: (ROOT / name).read_text("utf-8") for name in made}

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 if not __package__:  # run as a script: benchmark this checkout
@@ -155,6 +155,14 @@ def measure(options) -> dict[tuple[str, str, str], dict[str, dict[str, float]]]:
         }
         for case, ways in found.items()
     }
+
+
+def by_case(results: Iterable[list]) -> dict:
+    """Return saved results as `measure` does."""
+    found: dict = {}
+    for *case, way, times in results:
+        found.setdefault(tuple(case), {})[way] = times
+    return found
 
 
 def report(found: dict) -> str:

@@ -369,6 +369,11 @@ def invented(folder):
         ])  # fmt: skip
     times = {"splitjit": 2e-6, "NumPy, slices": 3e-6, "torch": 5e-6}
     write("processes", results=[["fresh", who, "256x2304", [s]] for who, s in times.items()])
+    for kind, hand in {"arrays": 3e-5, "tensors": 1e-5}.items():
+        ways = {"ours": 2e-5, "one thread": 4e-5, "by hand": hand}
+        write(f"{kind} in programs", results=[
+            ["BLAS", kind, "out", way, {"1.2 MB": s}] for way, s in ways.items()
+        ])  # fmt: skip
     write("landscape", cells=[["out", 1 << 24, 2, 64, 0.7, 2.0]])
     return folder
 
@@ -393,6 +398,18 @@ def test_pages_are_written_from_results(tmp_path):
         in text["results.md"]
     )
     assert "| (480, 640, 3) | `out=` | 3 ms | - |" in text["planes.md"]
+    assert (
+        "| BLAS | arrays | out | 1.2 MB | 20 µs | 40 µs | - | 30 µs | 1.50 |" in text["results.md"]
+    )
+    assert "Below 0.9: BLAS, tensors, out, 1.2 MB: 0.50." in text["results.md"]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
+def test_figures_are_new():
+    """`python benchmarks/documentation.py` measures them all, on a quiet machine."""
+    commit = json.loads((documentation.KEPT / "report.json").read_text("utf-8"))["commit"]
+    git = ["git", "rev-list", "--count", f"{commit}..HEAD", "--", "splitjit"]
+    assert int(subprocess.check_output(git, cwd=ROOT)) <= 60
 
 
 def test_results_of_several_commits_are_refused(tmp_path):
