@@ -5,8 +5,9 @@ A plan holds Python integers only. `splitjit.SplitPlan` adds the public methods.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self, SupportsIndex
 
@@ -24,30 +25,11 @@ def indices_of(axis: int, sizes: Shape) -> list[tuple[slice, ...]]:
     return [(*whole, slice(start, start := start + size)) for size in sizes]
 
 
-class _Derived:
-    """An attribute that is derived from the others when it is first read, and then kept."""
-
-    def __init__(self, make: Callable[[Any], tuple[Any, ...]]) -> None:
-        self._make = make
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._slot = f"_{name}"
-
-    def __get__(self, plan: Any, owner: type | None = None) -> Any:
-        if plan is None:
-            return self
-        try:
-            return getattr(plan, self._slot)
-        except AttributeError:
-            value = self._make(plan)
-            object.__setattr__(plan, self._slot, value)  # plans are frozen
-            return value
-
-
 class Parts:
-    """The base class of `Plan`, which derives the attributes of its parts.
+    """The base class of `Plan`, which derives the attributes of its parts when they are first read.
 
-    Its slots are not dataclass fields, because `dataclasses.asdict` would copy them.
+    Its slots are not dataclass fields, because `dataclasses.asdict` would copy them. The slot
+    ``__dict__`` holds the derived attributes.
 
     Attributes
     ----------
@@ -59,17 +41,7 @@ class Parts:
         The number of parts.
     """
 
-    __slots__ = (
-        "_count",
-        "_kept",
-        "_kernel_copy",
-        "_offsets",
-        "_output_shapes",
-        "_slices",
-        "axis",
-        "shape",
-        "sizes",
-    )  # fmt: skip
+    __slots__ = ("__dict__", "_count", "_kept", "_kernel_copy", "axis", "shape", "sizes")
 
     _kept: dict[Any, Any]
     _kernel_copy: Any
@@ -77,11 +49,13 @@ class Parts:
     shape: tuple[int, ...]
     axis: int
     sizes: tuple[int, ...]
-    offsets: Any = _Derived(
+    offsets: Any = functools.cached_property(
         lambda plan: tuple(itertools.accumulate(plan.sizes[:-1], initial=0))[: plan._count]
     )
-    output_shapes: Any = _Derived(lambda plan: tuple(map(plan._shape_of, plan.sizes)))
-    slices: Any = _Derived(lambda plan: tuple(indices_of(plan.axis, plan.sizes)))
+    output_shapes: Any = functools.cached_property(
+        lambda plan: tuple([plan._shape_of(size) for size in plan.sizes])
+    )
+    slices: Any = functools.cached_property(lambda plan: tuple(indices_of(plan.axis, plan.sizes)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Parts):
