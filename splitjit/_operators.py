@@ -28,8 +28,11 @@ OpenVINO.
 
 SymbolicShape = tuple[Dim, ...]
 
-InferredShape = SymbolicShape | EllipsisType | None
-"""The shape of a part, None if its rank is unknown, or an Ellipsis for any number of parts."""
+InferredShape = SymbolicShape | Any
+"""The shape of a part, None if its rank is unknown, or an Ellipsis for any number of parts.
+
+Type checkers see `Any`, so that callers who pass no `Unknown` need not rule out the other two.
+"""
 
 
 @dataclass(frozen=True, slots=True)

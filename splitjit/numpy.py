@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 import splitjit._api.split as api
 from splitjit._plan.arguments import Indices
-from splitjit._plan.protocols import Part, SupportsSlices
+from splitjit._plan.protocols import Lists, Part, SupportsSlices
 from splitjit._planes import split_planes
 from splitjit.errors import SplitError
 
@@ -211,12 +211,8 @@ def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
 
 @overload
 def unstack(
-    x: SupportsSlices[Part], /, *, axis: SupportsIndex = 0, out: None = None
+    x: SupportsSlices[Part] | Lists, /, *, axis: SupportsIndex = 0, out: None = None
 ) -> tuple[Part, ...]: ...
-@overload
-def unstack(
-    x: ArrayLike, /, *, axis: SupportsIndex = 0, out: None = None
-) -> tuple[NDArray[Any], ...]: ...
 @overload
 def unstack(
     x: ArrayLike | SupportsSlices[Any],

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, SupportsIndex, overload
-
-from numpy.typing import ArrayLike, NDArray
+from typing import Any, Protocol, SupportsIndex
 
 from splitjit._api.split import split_by_rule
 from splitjit._inputs.adapt import adapt
@@ -13,7 +11,6 @@ from splitjit._operators import (
     INTEGERS,
     Dim,
     InferredShape,
-    SymbolicShape,
     Unknown,
     count_attribute,
     infer_shapes,
@@ -21,7 +18,7 @@ from splitjit._operators import (
     is_of_openvino,
 )
 from splitjit._plan.arguments import Lengths, integers
-from splitjit._plan.protocols import Part, SupportsSlices
+from splitjit._plan.protocols import Lists, Part, SupportsSlices
 from splitjit._plan.rules import LENGTHS, NUM_SPLITS
 from splitjit.errors import SplitError, describe
 
@@ -76,11 +73,7 @@ class Split:
         except SplitError as error:
             raise error.named("OpenVINO Split-1") from None
 
-    @overload
-    def __call__(self, data: SupportsSlices[Part], axis: SupportsIndex) -> list[Part]: ...
-    @overload
-    def __call__(self, data: ArrayLike, axis: SupportsIndex) -> list[NDArray[Any]]: ...
-    def __call__(self, data: Any, axis: SupportsIndex) -> list[Any]:
+    def __call__(self, data: SupportsSlices[Part] | Lists, axis: SupportsIndex) -> list[Part]:
         """Split a tensor.
 
         Parameters
@@ -106,11 +99,7 @@ class Split:
         except SplitError as error:
             raise error.named("OpenVINO Split-1", x="data") from None
 
-    @overload
-    def infer_shapes(self, input_shape: Sequence[Dim], axis: _Axis) -> list[SymbolicShape]: ...
-    @overload
-    def infer_shapes(self, input_shape: _Shape, axis: _Axis) -> list[InferredShape]: ...
-    def infer_shapes(self, input_shape: _Shape, axis: _Axis) -> Any:
+    def infer_shapes(self, input_shape: _Shape, axis: _Axis) -> list[InferredShape]:
         """Return the shapes of the parts.
 
         Parameters
@@ -177,15 +166,9 @@ class VariadicSplit:
 
     __slots__ = ()
 
-    @overload
     def __call__(
-        self, data: SupportsSlices[Part], axis: SupportsIndex, split_lengths: Lengths
-    ) -> list[Part]: ...
-    @overload
-    def __call__(
-        self, data: ArrayLike, axis: SupportsIndex, split_lengths: Lengths
-    ) -> list[NDArray[Any]]: ...
-    def __call__(self, data: Any, axis: SupportsIndex, split_lengths: Lengths) -> list[Any]:
+        self, data: SupportsSlices[Part] | Lists, axis: SupportsIndex, split_lengths: Lengths
+    ) -> list[Part]:
         """Split a tensor.
 
         Parameters
@@ -215,17 +198,9 @@ class VariadicSplit:
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
 
-    @overload
-    def infer_shapes(
-        self, input_shape: Sequence[Dim], axis: _Axis, split_lengths: Lengths
-    ) -> list[SymbolicShape]: ...
-    @overload
     def infer_shapes(
         self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown
-    ) -> list[InferredShape]: ...
-    def infer_shapes(
-        self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown
-    ) -> Any:
+    ) -> list[InferredShape]:
         """Return the shapes of the parts.
 
         Parameters

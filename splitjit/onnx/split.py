@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence, Set
-from typing import Any, SupportsIndex, overload
+from typing import Any, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from splitjit._operators import (
     Dim,
     InferredShape,
-    SymbolicShape,
     Unknown,
     array_input,
     count_attribute,
     integer_input,
 )
 from splitjit._plan.arguments import Lengths, integer, integers, rule_of, sequence
-from splitjit._plan.protocols import Part, SupportsSlices
+from splitjit._plan.protocols import Lists, Part, SupportsSlices
 from splitjit._plan.rules import LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
@@ -124,13 +123,9 @@ the axis length 7 must be a multiple of 2
         if self._rule is None and not version.split_types:
             raise self._nothing_given()
 
-    @overload
     def __call__(
-        self, input: SupportsSlices[Part], split: _Lengths | None = None
-    ) -> list[Part]: ...
-    @overload
-    def __call__(self, input: ArrayLike, split: _Lengths | None = None) -> list[NDArray[Any]]: ...
-    def __call__(self, input: Any, split: _Lengths | None = None) -> list[Any]:
+        self, input: SupportsSlices[Part] | Lists, split: _Lengths | None = None
+    ) -> list[Part]:
         """Split a tensor.
 
         Parameters
@@ -154,17 +149,9 @@ the axis length 7 must be a multiple of 2
         """
         return self._run(input, split)[: self._outputs]
 
-    @overload
-    def infer_shapes(
-        self, input_shape: Sequence[Dim], split: _Lengths | None = None
-    ) -> list[SymbolicShape]: ...
-    @overload
     def infer_shapes(
         self, input_shape: Sequence[Dim] | Unknown, split: _Lengths | Unknown | None = None
-    ) -> list[InferredShape]: ...
-    def infer_shapes(
-        self, input_shape: Sequence[Dim] | Unknown, split: _Lengths | Unknown | None = None
-    ) -> Any:
+    ) -> list[InferredShape]:
         """Return the shapes of the outputs.
 
         Parameters

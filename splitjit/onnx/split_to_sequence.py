@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import EllipsisType
-from typing import Any, SupportsIndex, overload
-
-from numpy.typing import ArrayLike, NDArray
+from typing import Any, SupportsIndex
 
 from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown, integer_input
 from splitjit._plan.arguments import Lengths, integer, rule_of
-from splitjit._plan.protocols import Part, SupportsSlices
+from splitjit._plan.protocols import Lists, Part, SupportsSlices
 from splitjit._plan.rules import CHUNK, LENGTHS, Rule
 from splitjit.errors import SplitError
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
@@ -81,11 +78,9 @@ class SplitToSequence(VersionedOperator):
             raise self._refusal("keepdims must be 0 or 1", keepdims=keepdims)
         self._rule = CHUNK, 1
 
-    @overload
-    def __call__(self, input: SupportsSlices[Part], split: Lengths | None = None) -> list[Part]: ...
-    @overload
-    def __call__(self, input: ArrayLike, split: Lengths | None = None) -> list[NDArray[Any]]: ...
-    def __call__(self, input: Any, split: Lengths | None = None) -> list[Any]:
+    def __call__(
+        self, input: SupportsSlices[Part] | Lists, split: Lengths | None = None
+    ) -> list[Part]:
         """Split a tensor.
 
         Parameters
@@ -114,17 +109,9 @@ class SplitToSequence(VersionedOperator):
             return parts
         return [part.squeeze(self._axis) for part in parts]
 
-    @overload
-    def infer_shapes(
-        self, input_shape: Sequence[Dim], split: Lengths | Unknown | None = None
-    ) -> list[SymbolicShape | EllipsisType]: ...
-    @overload
     def infer_shapes(
         self, input_shape: Sequence[Dim] | Unknown, split: Lengths | Unknown | None = None
-    ) -> list[InferredShape]: ...
-    def infer_shapes(
-        self, input_shape: Sequence[Dim] | Unknown, split: Lengths | Unknown | None = None
-    ) -> Any:
+    ) -> list[InferredShape]:
         """Return the shapes of the parts.
 
         Parameters
