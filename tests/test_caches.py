@@ -541,28 +541,6 @@ def test_a_full_disk(split, tmp_path):
     assert not files_in(tmp_path)
 
 
-def test_an_older_cache_is_removed(tmp_path, monkeypatch):
-    caching = pytest.importorskip("numba.core.caching")
-    source = tmp_path / "_kernels"
-    numbas = tmp_path / "cache" / caching._CacheLocator.get_suitable_cache_subpath(
-        str(source / "plain.py")
-    )  # fmt: skip
-    older = [
-        folder / f"copy.copy-28.py311{suffix}"
-        for folder in (source / "__pycache__", numbas)
-        for suffix in (".nbi", ".1.nbc", ".sha256", ".lock")
-    ]
-    kept = [source / "__pycache__" / name for name in ("copy-0123.o", "copy.cpython-311.pyc")]
-    kept += [tmp_path / "cache" / "other_0123" / "f.nbi", source / "a.lock"]
-    for file in [*older, *kept]:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-    monkeypatch.setattr(cache_folder, "SOURCE", str(source))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    splitjit.warmup()
-    assert files_in(tmp_path) == sorted(kept)
-
-
 def test_objects_of_older_versions_are_removed(objects, tmp_path, monkeypatch):
     """Not those for other processors, nor those of processes that are writing just now."""
     folder = tmp_path / "splitjit"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from splitjit._plan.dtypes import as_dtype
-from splitjit._runtime import cache_folder, kernel_files, threads
+from splitjit._runtime import kernel_files, threads
 from splitjit._runtime.loading import LOADER
 from splitjit._runtime.object_loop import assign_loop
 from splitjit.errors import SplitTypeError, describe
-
-_OLDER = (".nbi", ".nbc", ".sha256", ".lock")
 
 
 def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
@@ -57,18 +53,3 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         threads.load_all()
         if LOADER.load("plain") is not None:  # else a fork may have left llvmlite half imported
             kernel_files.remove(older=True)
-    _remove_older()
-
-
-def _remove_older() -> None:
-    """Remove files of earlier splitjit versions from Numba's cache folders."""
-    import hashlib
-
-    source = cache_folder.SOURCE
-    named = f"_kernels_{hashlib.sha1(source.encode()).hexdigest()}"
-    caches = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(cache_folder.user_cache(), "numba")
-    for folder in (os.path.join(source, "__pycache__"), os.path.join(caches, named)):
-        with contextlib.suppress(OSError):
-            for name in os.listdir(folder):
-                if name.endswith(_OLDER):
-                    os.unlink(os.path.join(folder, name))
