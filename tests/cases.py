@@ -274,3 +274,13 @@ def random_cases(count: int) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
                 value = int(integers(-1, 16, 1)[0])
             x = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
             yield x, {"split" if name == "chunk" else name: value, "axis": axis}
+
+
+def tensor_dtype(name: str) -> np.dtype:
+    """Return the NumPy dtype of an ONNX tensor type; strings are object."""
+    name = name.removeprefix("tensor(").removesuffix(")")
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype({"float": "float32", "double": "float64", "string": object}.get(name, name))

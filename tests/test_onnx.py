@@ -10,9 +10,10 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError
-from splitjit._plan.dtypes import TENSOR_TYPES, tensor_dtype
+from splitjit._plan.dtypes import TENSOR_TYPES
 from splitjit.errors import shorten
 from splitjit.onnx import Split, SplitToSequence
+from tests.cases import tensor_dtype
 
 SIX = np.arange(1, 7, dtype=np.float32)
 

@@ -14,8 +14,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from splitjit import SplitError
-from splitjit._plan.dtypes import TENSOR_TYPES, tensor_dtype
+from splitjit._plan.dtypes import TENSOR_TYPES
 from splitjit.onnx import Split, SplitToSequence
+from tests.cases import tensor_dtype
 
 onnx = pytest.importorskip("onnx")
 

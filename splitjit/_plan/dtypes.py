@@ -1,4 +1,4 @@
-"""ONNX names of tensor types, and the NumPy dtypes that they stand for."""
+"""ONNX names of the tensor types that dtypes stand for."""
 
 from typing import Any
 
@@ -7,74 +7,25 @@ from numpy.typing import DTypeLike
 
 from splitjit.errors import SplitTypeError, describe, reason
 
-_NUMERIC = {
-    "tensor(bool)": np.bool_,
-    "tensor(int8)": np.int8,
-    "tensor(int16)": np.int16,
-    "tensor(int32)": np.int32,
-    "tensor(int64)": np.int64,
-    "tensor(uint8)": np.uint8,
-    "tensor(uint16)": np.uint16,
-    "tensor(uint32)": np.uint32,
-    "tensor(uint64)": np.uint64,
-    "tensor(float16)": np.float16,
-    "tensor(float)": np.float32,
-    "tensor(double)": np.float64,
-    "tensor(complex64)": np.complex64,
-    "tensor(complex128)": np.complex128,
-}
-_STRING = "tensor(string)"
-_BFLOAT16 = "tensor(bfloat16)"
+_NAMES = {
+    name: f"tensor({name})"
+    for name in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "bfloat16", "complex64", "complex128"),
+    )
+} | {"float32": "tensor(float)", "float64": "tensor(double)"}
+"""ONNX's names by the names of NumPy, which are those of torch and other libraries, too."""
 
-TENSOR_TYPES = (*_NUMERIC, _STRING, _BFLOAT16)
+_STRING = "tensor(string)"
+
+TENSOR_TYPES = (*_NAMES.values(), _STRING)
 """The 16 tensor types of ONNX Split, by their ONNX names."""
 
-_NAMES = {np.dtype(scalar): name for name, scalar in _NUMERIC.items()}
-
-_NAMES_BY_TEXT = {dtype.name: name for dtype, name in _NAMES.items()} | {"bfloat16": _BFLOAT16}
-"""The same by the names of dtypes, which are those of torch and other libraries, too."""
-
-# The key is `dtype.num`, which is the same for both byte orders.
 _NAMES_BY_NUMBER = {
-    np.dtype(code).num: name
+    np.dtype(code).num: _STRING if code in "OU" else _NAMES.get(np.dtype(code).name)
     for code in np.typecodes["All"]
-    if (name := _STRING if code in "OU" else _NAMES.get(np.dtype(code)))
 }
-
-
-def tensor_dtype(name: str) -> np.dtype:
-    """Return the NumPy dtype of an ONNX tensor type.
-
-    Parameters
-    ----------
-    name : str
-        One of `TENSOR_TYPES`, such as ``"tensor(float)"``.
-
-    Returns
-    -------
-    dtype
-        In native byte order. Strings are object; bfloat16 comes from ml_dtypes.
-
-    Raises
-    ------
-    KeyError
-        If the name is not in `TENSOR_TYPES`.
-    ImportError
-        If bfloat16 is asked for and ml_dtypes is not installed.
-
-    Examples
-    --------
-    >>> tensor_dtype("tensor(float)")
-    dtype('float32')
-    """
-    if name == _STRING:
-        return np.dtype(object)
-    if name == _BFLOAT16:
-        import ml_dtypes  # an extra: NumPy has no bfloat16
-
-        bfloat16: type = ml_dtypes.bfloat16
-        return np.dtype(bfloat16)
-    return np.dtype(_NUMERIC[name])
+"""The same by `dtype.num`, which is the same for both byte orders, and faster to read."""
 
 
 def tensor_type(dtype: Any) -> str | None:
@@ -97,16 +48,12 @@ def tensor_type(dtype: Any) -> str | None:
     ('tensor(float)', None)
     """
     number: Any = getattr(dtype, "num", None)
-    return _NAMES_BY_NUMBER.get(number) or _other_tensor_type(dtype)
-
-
-def _other_tensor_type(dtype: Any) -> str | None:
-    if not isinstance(dtype, np.dtype):
-        return _NAMES_BY_TEXT.get(str(dtype).rpartition(".")[2])
-    if dtype.kind == "T":
-        return _STRING
-    # By name, because ml_dtypes may not be installed. `dtype.type` is faster than `dtype.name`.
-    return _BFLOAT16 if dtype.type.__name__ == "bfloat16" else None
+    if name := _NAMES_BY_NUMBER.get(number):
+        return name
+    if isinstance(dtype, np.dtype):
+        # bfloat16 by its name, because ml_dtypes may not be installed
+        return _STRING if dtype.kind == "T" else _NAMES.get(dtype.type.__name__)
+    return _NAMES.get(str(dtype).rpartition(".")[2])
 
 
 def as_dtype(dtype: DTypeLike) -> np.dtype:
