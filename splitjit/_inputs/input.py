@@ -8,7 +8,6 @@ import numpy as np
 
 from splitjit._inputs.arrays import refuse_meaning
 from splitjit._plan.arguments import sequence
-from splitjit._plan.dtypes import tensor_type
 from splitjit._plan.plan import Plan, indices_of
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitTypeError, kind_of
@@ -70,11 +69,6 @@ class Input:
     def shape(self) -> tuple[Any, ...]:
         """The shape: plain integers, or symbols if a tracer has dynamic shapes."""
         return tuple(self.x.shape)
-
-    @property
-    def tensor_type(self) -> str | None:
-        """The ONNX name of the type, or None if ONNX Split has no such type."""
-        return tensor_type(self.x.dtype)
 
     def views(self, plan: Plan) -> list[Any]:
         """Return the parts as views made by the library of `x`."""

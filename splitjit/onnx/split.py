@@ -20,8 +20,15 @@ from splitjit._operators import (
 from splitjit._plan.arguments import Lengths, integer, integers, rule_of, sequence
 from splitjit._plan.protocols import Lists, Part, SupportsSlices
 from splitjit._plan.rules import LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
-from splitjit.errors import SplitError, SplitTypeError, describe
-from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
+from splitjit.errors import SplitError, describe
+from splitjit.onnx.versions import (
+    ALL,
+    ALL_BUT_BFLOAT16,
+    FLOATS,
+    Version,
+    VersionedOperator,
+    without_negatives,
+)
 
 _Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
 """The type of the input `split`. In Split-1, it holds floats."""
@@ -104,7 +111,9 @@ the axis length 7 must be a multiple of 2
         num_outputs: SupportsIndex | None = None,
         outputs: SupportsIndex | None = None,
     ) -> None:
-        super().__init__(opset)
+        super().__init__(opset, axis, split, num_outputs, outputs)
+
+    def _read(self, axis: Any, split: Any, num_outputs: Any, outputs: Any) -> None:
         version = self._version
         if split is not None and not version.split_attribute:
             rule = "split is an input since Split-13, not an attribute"
@@ -112,16 +121,13 @@ the axis length 7 must be a multiple of 2
         if num_outputs is not None and not version.num_outputs:
             rule = "only Split-18 and later have num_outputs"
             raise self._refusal(rule, hint="pass outputs", num_outputs=num_outputs)
-        try:
-            self._axis = 0 if axis is None else integer("axis", axis)
-            self._split = None if split is None else _lengths_attribute(split)
-            self._num_outputs = _count("num_outputs", num_outputs)
-            self._outputs = _count("outputs", outputs)
-        except SplitError as error:
-            raise self._refused(error) from None
-        self._rule = self._rule_without_input()
-        if self._rule is None and not version.split_types:
-            raise self._nothing_given()
+        self._axis = 0 if axis is None else integer("axis", axis)
+        self._split = None if split is None else integers("split", split)
+        self._num_outputs = _count("num_outputs", num_outputs)
+        self._outputs = _count("outputs", outputs)
+        self._rule = self._rule_of_attributes()
+        if not version.split_types:
+            self._rule_given(None, None)
 
     def __call__(
         self, input: SupportsSlices[Part] | Lists, split: _Lengths | None = None
@@ -187,14 +193,14 @@ the axis length 7 must be a multiple of 2
         """
         return self._infer(input_shape, split)[: self._outputs]
 
-    def _rule_without_input(self) -> Rule | None:
+    def _rule_of_attributes(self) -> Rule | None:
         """Return the rule of a call without the input `split`, or None if it is required."""
         if self._split is not None:
-            return self._by_lengths(self._split)
+            return without_negatives(self._by_lengths(self._split))
         if self._num_outputs is not None:
             if self._outputs is not None and self._num_outputs < self._outputs:
-                given = describe(num_outputs=self._num_outputs, outputs=self._outputs)
-                raise SplitError(self._name, given, "num_outputs must not be less than outputs")
+                given: dict[str, Any] = {"num_outputs": self._num_outputs, "outputs": self._outputs}
+                raise self._refusal("num_outputs must not be less than outputs", **given)
             return NUM_OUTPUTS, self._num_outputs
         if self._outputs is not None and not self._version.num_outputs:
             return NUM_SPLITS, self._outputs
@@ -212,11 +218,11 @@ the axis length 7 must be a multiple of 2
 
     def _rule_at_run_time(self, split: Unknown) -> tuple[str, Unknown] | Rule:
         self._check_input(split)
-        if self._split is not None and split.length in (None, len(self._split)):
-            return self._by_lengths(self._split)  # Split-1: the input equals the attribute
+        if self._split is not None:  # Split-1: the input equals the attribute
+            if split.length not in (None, len(self._split)):
+                raise self._unequal(split)
+            return LENGTHS, self._split
         count = self._outputs if split.length is None else split.length
-        if self._split is not None:
-            raise self._unequal(split)
         if count is not None:
             self._check_count(split, count)
         return LENGTHS, Unknown(count)
@@ -247,21 +253,11 @@ def _count(name: str, value: Any) -> int | None:
     return None if value is None else count_attribute(name, value)
 
 
-def _lengths_attribute(split: Any) -> tuple[int, ...]:
-    lengths = integers("split", split)
-    if lengths and min(lengths) < 0:
-        raise SplitError("split", describe(split=lengths), "lengths must be at least 0")
-    return lengths
-
-
 def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
     """Return the lengths of Split-1, in which whole floats become integers."""
-    if issubclass(type(split), (list, tuple)):
-        given = sequence(split)
-    else:
-        given = array_input("split", split, types, (1,))
+    given = sequence(split)
     if given is None:
-        raise SplitTypeError("split", describe(split=split), "must be a sequence")
+        given = array_input("split", split, types, (1,))
     return integers("split", [_whole(n) for n in given], "must be finite whole numbers")
 
 

@@ -8,8 +8,7 @@ from typing import Any, SupportsIndex
 from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown, integer_input
 from splitjit._plan.arguments import Lengths, integer, rule_of
 from splitjit._plan.protocols import Lists, Part, SupportsSlices
-from splitjit._plan.rules import CHUNK, LENGTHS, Rule
-from splitjit.errors import SplitError
+from splitjit._plan.rules import CHUNK, Rule
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
 
 _INTEGERS = frozenset({"tensor(int32)", "tensor(int64)"})
@@ -68,12 +67,11 @@ class SplitToSequence(VersionedOperator):
     def __init__(
         self, *, opset: SupportsIndex = 11, axis: SupportsIndex = 0, keepdims: SupportsIndex = 1
     ) -> None:
-        super().__init__(opset)
-        try:
-            self._axis = integer("axis", axis)
-            self._keepdims = integer("keepdims", keepdims)
-        except SplitError as error:
-            raise self._refused(error) from None
+        super().__init__(opset, axis, keepdims)
+
+    def _read(self, axis: Any, keepdims: Any) -> None:
+        self._axis = integer("axis", axis)
+        self._keepdims = integer("keepdims", keepdims)
         if self._keepdims not in (0, 1):
             raise self._refusal("keepdims must be 0 or 1", keepdims=keepdims)
         self._rule = CHUNK, 1
@@ -153,9 +151,6 @@ class SplitToSequence(VersionedOperator):
     def _squeezed(self, shape: SymbolicShape) -> SymbolicShape:
         axis = self._axis % len(shape)
         return shape[:axis] + shape[axis + 1 :]
-
-    def _rule_at_run_time(self, split: Unknown) -> tuple[str, Unknown]:
-        return LENGTHS, split
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
         return rule_of(integer_input("split", split, self._version.split_types, (0, 1)))

@@ -11,9 +11,8 @@ import numpy as np
 from splitjit import _operators as operators
 from splitjit._api.split import split_by_rule
 from splitjit._inputs.adapt import adapt
-from splitjit._operators import Dim, InferredShape, Unknown
-from splitjit._plan.arguments import integer
-from splitjit._plan.dtypes import TENSOR_TYPES
+from splitjit._operators import Dim, InferredShape, Unknown, count_attribute
+from splitjit._plan.dtypes import TENSOR_TYPES, tensor_type
 from splitjit._plan.rules import LENGTHS, Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
@@ -65,18 +64,15 @@ class VersionedOperator:
     _rule: Rule | None
     """The rule of a call without the input `split`, or None if the input is required."""
 
-    def __init__(self, opset: SupportsIndex) -> None:
-        operator = type(self).__name__
-        self._name = f"ONNX {operator}"
-        first = self._versions[0].since
+    def __init__(self, opset: SupportsIndex, *attributes: Any) -> None:
+        self._name = f"ONNX {type(self).__name__}"
         try:
-            opset = integer("opset", opset)
+            number = count_attribute("opset", opset, self._versions[0].since)
+            self._version = [each for each in self._versions if each.since <= number][-1]
+            self._name += f"-{self._version.since}"
+            self._read(*attributes)
         except SplitError as error:
             raise self._refused(error) from None
-        if opset < first:
-            raise self._refusal(f"opset must be at least {first}", opset=opset)
-        self._version = [version for version in self._versions if version.since <= opset][-1]
-        self._name += f"-{self._version.since}"
 
     def __repr__(self) -> str:
         return f"<{self._name}>"
@@ -85,6 +81,10 @@ class VersionedOperator:
     def since_version(self) -> int:
         """The version in force, as the number of the opset that introduced it."""
         return self._version.since
+
+    def _read(self, *attributes: Any) -> None:
+        """Read the attributes of a node: set `_axis`, `_rule` and what subclasses need."""
+        raise NotImplementedError
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
         """Return the rule that the input `split` gives.
@@ -95,38 +95,36 @@ class VersionedOperator:
 
     def _rule_at_run_time(self, split: Unknown) -> tuple[str, Unknown] | Rule:
         """Return the rule that the input `split` gives if its value is unknown."""
-        raise NotImplementedError
+        return LENGTHS, split
+
+    def _rule_given(self, split: Any, kind: str | None) -> Rule:
+        """Return the rule that the input `split` gives, or the attributes if it is None."""
+        rule = self._rule if split is None else without_negatives(self._rule_of(split, kind))
+        if rule is None:
+            other = "num_outputs" if self._version.num_outputs else "outputs"
+            given: dict[str, Any] = {"split": None, other: None}
+            raise self._refusal("one of the two must be given", **given)
+        return rule
 
     def _run(self, input: Any, split: Any) -> list[Any]:
         try:
             x = adapt(input)
-            kind = x.tensor_type
+            kind = tensor_type(x.dtype)
             if kind not in self._version.types:
                 raise self._type_refused(x.dtype, kind)
-            rule = self._rule if split is None else _without_rest(self._rule_of(split, kind))
-            if rule is None:
-                raise self._nothing_given()
-            return split_by_rule(x, self._axis, rule)
+            return split_by_rule(x, self._axis, self._rule_given(split, kind))
         except SplitError as error:
             raise self._refused(error) from None
 
     def _infer(self, input_shape: Sequence[Dim] | Unknown, split: Any) -> list[InferredShape]:
         try:
-            rule: Rule | tuple[str, Unknown] | None = self._rule
             if type(split) is Unknown:
                 rule = self._rule_at_run_time(split)
-            elif split is not None:
-                rule = _without_rest(self._rule_of(split, None))
-            if rule is None:
-                raise self._nothing_given()
+            else:
+                rule = self._rule_given(split, None)
             return operators.infer_shapes(input_shape, self._axis, rule)
         except SplitError as error:
             raise self._refused(error) from None
-
-    def _nothing_given(self) -> SplitError:
-        other = "num_outputs" if self._version.num_outputs else "outputs"
-        given: dict[str, Any] = {"split": None, other: None}
-        return self._refusal("one of the two must be given", **given)
 
     def _refusal(self, rule: str, /, *, hint: str = "", **received: Any) -> SplitError:
         return SplitError(self._name, describe(**received), rule, hint=hint)
@@ -145,10 +143,11 @@ class VersionedOperator:
         return SplitTypeError(self._name, received, rule, hint=hint)
 
 
-def _without_rest(rule: Rule) -> Rule:
-    """Refuse a length of -1, which `splitjit.split` reads as the rest of the axis."""
+def without_negatives(rule: Rule) -> Rule:
+    """Refuse lengths below 0, also -1, which `splitjit.split` reads as the rest of the axis."""
     kind, value = rule
-    if kind == LENGTHS and isinstance(value, tuple) and -1 in value:
-        text = "lengths must be at least 0, not -1; ONNX has no length for the rest of an axis"
+    if kind == LENGTHS and isinstance(value, tuple) and min(value, default=0) < 0:
+        text = f"lengths must be at least 0, not {min(value)}"
+        text += "; ONNX has no length for the rest of an axis" * (-1 in value)
         raise SplitError("split", describe(split=value), text)
     return rule
