@@ -181,7 +181,7 @@ shape=(3,), axis=0, parts=1
         (
             SplitPlan((6,), 0, [0, 6, 0]),
             """
-shape=(6,), axis=0, parts=3
+shape=(6,), axis=0, parts=3,
 not to scale
 ┌───┬───┬───┐
 │ 0 │ 6 │ 0 │
@@ -191,7 +191,7 @@ not to scale
         (
             SplitPlan((10**9,), 0, [1, 10**9 - 1]),
             """
-shape=(1000000000,), axis=0, parts=2
+shape=(1000000000,), axis=0, parts=2,
 not to scale
 ┌───┬──────────────────────────────────┐
 │ 1 │            999999999             │
@@ -201,7 +201,7 @@ not to scale
         (
             plan_split((3 * 123456789,), num_splits=3),
             """
-shape=(370370367,), axis=0, parts=3
+shape=(370370367,), axis=0, parts=3,
 not to scale
 ┌───────────┬───────────┬──────────────┐
 │  1.2e+08  │  1.2e+08  │   1.2e+08    │
@@ -211,7 +211,7 @@ not to scale
         (
             plan_split((10**5,), 1),
             """
-shape=(100000,), axis=0, parts=100000
+shape=(100000,), axis=0, parts=100000,
 not to scale
 ┌───┬───┬───┬╌╌╌╌╌╌╌╌┬─────┬───────────┐
 │ 1 │ 1 │ 1 │   …    │  1  │     1     │

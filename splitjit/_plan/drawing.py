@@ -27,9 +27,6 @@ _FEW = 8
 _COLUMN, _LINE, _BAR = 8, 18, 40
 """Pixels in an SVG: width and height of a character with some space, height of a cell."""
 
-
-_NOT_TO_SCALE = "not to scale"
-
 _BOX = "┌┬┐└┴┘│─╌"
 _ASCII = str.maketrans(_BOX, "++++++|-.")
 """Box characters, and their ASCII replacements for an output that cannot encode them."""
@@ -154,14 +151,10 @@ def _write(parent: Element, words: str, x: int, y: int, anchor: str) -> None:
 
 
 def _title(plan: Plan, columns: int, to_scale: bool) -> list[str]:
-    values = describe(shape=plan.shape, axis=plan.axis, parts=len(plan))
-    lines = textwrap.wrap(values, columns)
+    words = describe(shape=plan.shape, axis=plan.axis, parts=len(plan))
     if not to_scale:
-        if len(lines[-1]) + len(_NOT_TO_SCALE) + 2 <= columns:
-            lines[-1] += f", {_NOT_TO_SCALE}"
-        else:
-            lines.append(_NOT_TO_SCALE)
-    return lines
+        words += ", not\xa0to\xa0scale"  # in one line
+    return [line.replace("\xa0", " ") for line in textwrap.wrap(words, columns)]
 
 
 def _cells(plan: Plan, columns: int) -> list[_Cell]:
