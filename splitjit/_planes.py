@@ -28,21 +28,15 @@ def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> tuple[
     out : sequence of array
         One array for each index along the axis.
     """
-    given = sequence(out)
+    given, planes = sequence(out), out
     try:
-        planes = out if given is None else given
         if given is not None:
             x = x if hasattr(x, "shape") else as_array(x)
             shape = tuple(x.shape)
             index = normalize_axis(axis, shape)
             plane = (*shape[:index], *shape[index + 1 :])
             part = (*shape[:index], 1, *shape[index + 1 :])
-            planes = [
-                array.reshape(part)
-                if type(array) is np.ndarray and array.shape == plane
-                else _with_axis(array, i, plane, part)
-                for i, array in enumerate(given)
-            ]
+            planes = [_with_axis(array, i, plane, part) for i, array in enumerate(given)]
         split(x, 1, axis=axis, out=planes)
         for array, written in zip(given or (), planes, strict=False):
             if isinstance(written, np.ma.MaskedArray):

@@ -296,21 +296,16 @@ def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[An
 
 def _parts_of_torch(name: str, x: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
     """Split by torch, and copy the views. A symbolic trace records this module's own function."""
-    torch = _torch()
+    import torch
+
     if isinstance(x, torch.fx.Proxy):
         own = globals()[name]
-        return torch.overrides.handle_torch_function(own, (x,), x, *args, **kwargs)  # type: ignore[no-any-return]
+        return torch.overrides.handle_torch_function(own, (x,), x, *args, **kwargs)
     views = _original(name, x)(x, *args, **kwargs)
     contiguous = {"memory_format": torch.contiguous_format}  # sparse parts have no such format
     return tuple(
         [view.clone(**(contiguous if view.layout is torch.strided else {})) for view in views]
     )
-
-
-def _torch() -> Any:
-    import torch
-
-    return torch
 
 
 def _originals() -> dict[str, Any]:

@@ -101,9 +101,13 @@ def decide(given: Input, request: Request, out: Any, copy: Any) -> Decision:
 
 
 def _carry_out(decision: Decision, request: Request) -> list[Any]:
-    given, strategy, plan, copies, targets, _ = decision
+    given, strategy, plan, copies, targets, views = decision
     if plan is None:
-        return _by_library(decision, request)
+        if targets is None or views is None:
+            return given.made_by_library(request, strategy == "library")
+        for target, view in zip(targets, views, strict=True):
+            target.copy_(view)
+        return targets
     if strategy == "views":
         return given.views(plan)
     if targets is None:
@@ -154,16 +158,6 @@ def check_bound(plan: Plan, out: Any) -> None:
     is_array = issubclass(type(first), np.ndarray)
     dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
     check_apart(check_out(plan, dtype, out).parts, plan.axis)
-
-
-def _by_library(decision: Decision, request: Request) -> list[Any]:
-    """Let the library make the parts."""
-    targets, views = decision.targets, decision.views
-    if targets is None or views is None:
-        return decision.given.made_by_library(request, decision.strategy == "library")
-    for target, view in zip(targets, views, strict=True):
-        target.copy_(view)
-    return targets
 
 
 @contextlib.contextmanager

@@ -29,11 +29,11 @@ from splitjit._copy.buffers import empty_parts
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
-from splitjit._plan.arguments import normalize_axis
+from splitjit._plan.arguments import check_views, normalize_axis
 from splitjit._plan.plan import Plan
 from splitjit._plan.sizes import describe_rule
 from splitjit._runtime.threads import one_thread
-from splitjit.errors import SplitError, SplitTypeError, describe
+from splitjit.errors import SplitError, SplitTypeError
 
 
 def split_lazily(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
@@ -50,8 +50,7 @@ def split_lazily(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
     ):
         raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
     _check_length_is_known(shape, plan.axis)
-    if not isinstance(copy, bool):
-        raise SplitTypeError("split", describe(copy=copy), "must be a bool")
+    check_views(None, copy)
     if out is not None:
         rule = "only dask.array.store writes lazy arrays"
         raise SplitError("split", "out for a Dask array", rule)

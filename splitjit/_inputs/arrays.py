@@ -66,7 +66,7 @@ def refuse_meaning(x: Any, name: str = "x") -> None:
         raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule)
 
 
-def refuse_items(values: Sequence[Any], checked: set[type], depth: int = 1) -> None:
+def refuse_items(values: Sequence[Any], checked: set[type]) -> None:
     """Refuse nested lists that hold such an array: `numpy.asarray` would keep only its values.
 
     Parameters
@@ -74,17 +74,12 @@ def refuse_items(values: Sequence[Any], checked: set[type], depth: int = 1) -> N
     values : list or tuple
     checked : set of type
         The classes already checked.
-    depth : int
-        Nesting depth of `values`; `numpy.asarray` refuses lists nested deeper than 64.
     """
     kinds = set(map(type, values)) - checked
     for kind in kinds - {list, tuple}:
         refuse_meaning(next(item for item in values if type(item) is kind), "an item of x")
         checked.add(kind)
-    if kinds & {list, tuple} and depth < _DEEPEST:
+    if kinds & {list, tuple}:
         for item in values:
             if type(item) is list or type(item) is tuple:
-                refuse_items(item, checked, depth + 1)
-
-
-_DEEPEST = 64
+                refuse_items(item, checked)
