@@ -19,19 +19,19 @@ from numpy.typing import ArrayLike
 
 import splitjit._api.split as api
 from splitjit._plan.arguments import Indices
-from splitjit._plan.protocols import Lists, Part, SupportsSlices
+from splitjit._plan.protocols import Part, Source, SupportsSlices
 from splitjit._planes import split_planes
 from splitjit.errors import SplitError
 
 __all__ = ["array_split", "dsplit", "hsplit", "split", "unstack", "vsplit"]
 
+_Sections = SupportsIndex | Indices
+
 _ORIGINALS: dict[str, Any] = {name: getattr(np, name, None) for name in __all__}
 """NumPy's own functions; a program may replace ``np.split``. NumPy 2.0 has no `unstack`."""
 
 
-def split(
-    ary: Any, indices_or_sections: SupportsIndex | Indices, axis: SupportsIndex = 0
-) -> list[Any]:
+def split(ary: Any, indices_or_sections: _Sections, axis: SupportsIndex = 0) -> list[Any]:
     """Split an array into equal parts, or before indices; see ``numpy.split``.
 
     Parameters
@@ -67,9 +67,7 @@ def split(
     return _parts("split", "num_splits", axis, ary, indices_or_sections, axis)
 
 
-def array_split(
-    ary: Any, indices_or_sections: SupportsIndex | Indices, axis: SupportsIndex = 0
-) -> list[Any]:
+def array_split(ary: Any, indices_or_sections: _Sections, axis: SupportsIndex = 0) -> list[Any]:
     """Split an array into parts that differ by one, or before indices; see ``numpy.array_split``.
 
     Parameters
@@ -105,7 +103,7 @@ def array_split(
     return _parts("array_split", "num_sections", axis, ary, indices_or_sections, axis)
 
 
-def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
+def hsplit(ary: Any, indices_or_sections: _Sections) -> list[Any]:
     """Split an array along its second axis, or its only one; see ``numpy.hsplit``.
 
     Parameters
@@ -140,7 +138,7 @@ def hsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     return _parts("hsplit", "num_splits", axis, ary, indices_or_sections)
 
 
-def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
+def vsplit(ary: Any, indices_or_sections: _Sections) -> list[Any]:
     """Split an array of two or more dimensions along the first; see ``numpy.vsplit``.
 
     Parameters
@@ -175,7 +173,7 @@ def vsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
     return _parts("vsplit", "num_splits", axis, ary, indices_or_sections)
 
 
-def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
+def dsplit(ary: Any, indices_or_sections: _Sections) -> list[Any]:
     """Split an array of three or more dimensions along the third; see ``numpy.dsplit``.
 
     Parameters
@@ -211,7 +209,7 @@ def dsplit(ary: Any, indices_or_sections: SupportsIndex | Indices) -> list[Any]:
 
 @overload
 def unstack(
-    x: SupportsSlices[Part] | Lists, /, *, axis: SupportsIndex = 0, out: None = None
+    x: Source[Part], /, *, axis: SupportsIndex = 0, out: None = None
 ) -> tuple[Part, ...]: ...
 @overload
 def unstack(

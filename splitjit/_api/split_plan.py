@@ -30,7 +30,7 @@ from splitjit._plan.arguments import (
 )
 from splitjit._plan.cache import PLANS
 from splitjit._plan.plan import Plan
-from splitjit._plan.protocols import GiveExactlyOneRule, Lazy, Lists, Part, Scalar, SupportsSlices
+from splitjit._plan.protocols import GiveExactlyOneRule, Lazy, Part, Scalar, Source, SupportsSlices
 from splitjit._plan.rules import Rule
 
 if TYPE_CHECKING:
@@ -154,9 +154,7 @@ class SplitPlan(Plan):
     @overload
     def __call__(self, x: Lazy, out: None = None, copy: bool = True) -> list[Lazy]: ...
     @overload
-    def __call__(
-        self, x: SupportsSlices[Part] | Lists, out: None = None, copy: bool = True
-    ) -> list[Part]: ...
+    def __call__(self, x: Source[Part], out: None = None, copy: bool = True) -> list[Part]: ...
     @overload
     def __call__(
         self,

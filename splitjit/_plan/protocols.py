@@ -43,17 +43,16 @@ class Lists(Protocol):
         ...
 
 
+Source = SupportsSlices[Part] | Lists
+"""What is split: an array of any library, or nested lists, whose parts are ndarrays."""
+
+
 class GiveExactlyOneRule:
     """The type of nothing. Type checkers print this name if a call gives no rule, or several."""
 
 
 class DaskArray(Protocol):
     """A Dask array. Dask does not declare the type of its slices; see `SupportsSlices`."""
-
-    @property
-    def numblocks(self) -> Any:
-        """The number of chunks along each axis."""
-        ...
 
     def __dask_keys__(self) -> Any:
         """Return the keys of the chunks."""

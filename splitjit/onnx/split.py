@@ -18,7 +18,7 @@ from splitjit._operators import (
     integer_input,
 )
 from splitjit._plan.arguments import Lengths, integer, integers, rule_of, sequence
-from splitjit._plan.protocols import Lists, Part, SupportsSlices
+from splitjit._plan.protocols import Part, Source
 from splitjit._plan.rules import LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit.errors import SplitError, describe
 from splitjit.onnx.versions import (
@@ -129,9 +129,7 @@ the axis length 7 must be a multiple of 2
         if not version.split_types:
             self._rule_given(None, None)
 
-    def __call__(
-        self, input: SupportsSlices[Part] | Lists, split: _Lengths | None = None
-    ) -> list[Part]:
+    def __call__(self, input: Source[Part], split: _Lengths | None = None) -> list[Part]:
         """Split a tensor.
 
         Parameters

@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex
 
 from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown, integer_input
 from splitjit._plan.arguments import Lengths, integer, rule_of
-from splitjit._plan.protocols import Lists, Part, SupportsSlices
+from splitjit._plan.protocols import Part, Source
 from splitjit._plan.rules import CHUNK, Rule
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
 
@@ -76,9 +76,7 @@ class SplitToSequence(VersionedOperator):
             raise self._refusal("keepdims must be 0 or 1", keepdims=keepdims)
         self._rule = CHUNK, 1
 
-    def __call__(
-        self, input: SupportsSlices[Part] | Lists, split: Lengths | None = None
-    ) -> list[Part]:
+    def __call__(self, input: Source[Part], split: Lengths | None = None) -> list[Part]:
         """Split a tensor.
 
         Parameters
