@@ -104,21 +104,17 @@ def integer_input(name: str, value: Any, types: Set[str], ranks: Collection[int]
 
     Returns
     -------
-    int or sequence
-        Lists and tuples are returned unchanged, because `rule_of` checks their items.
+    int or sequence of int
 
     Raises
     ------
     SplitTypeError
-        If `value` is an array of another type or rank.
+        If `value` is an array of another type or rank, or holds anything but integers.
     """
     if type(value) is int and 0 in ranks:
         return value
-    if 1 in ranks:
-        if type(value) is list or type(value) is tuple:
-            return value
-        if issubclass(type(value), (list, tuple)):
-            return integers(name, value, _rule_of_input(types, ranks))
+    if 1 in ranks and issubclass(type(value), (list, tuple)):
+        return integers(name, value, _rule_of_input(types, ranks))
     return array_input(name, value, types, ranks)
 
 

@@ -17,8 +17,8 @@ from splitjit._operators import (
     integer_input,
     is_of_openvino,
 )
-from splitjit._plan.arguments import Lengths, integers
-from splitjit._plan.protocols import Lists, Part, SupportsSlices
+from splitjit._plan.arguments import Lengths
+from splitjit._plan.protocols import Part, Source
 from splitjit._plan.rules import LENGTHS, NUM_SPLITS
 from splitjit.errors import SplitError, describe
 
@@ -73,7 +73,7 @@ class Split:
         except SplitError as error:
             raise error.named("OpenVINO Split-1") from None
 
-    def __call__(self, data: SupportsSlices[Part] | Lists, axis: SupportsIndex) -> list[Part]:
+    def __call__(self, data: Source[Part], axis: SupportsIndex) -> list[Part]:
         """Split a tensor.
 
         Parameters
@@ -167,7 +167,7 @@ class VariadicSplit:
     __slots__ = ()
 
     def __call__(
-        self, data: SupportsSlices[Part] | Lists, axis: SupportsIndex, split_lengths: Lengths
+        self, data: Source[Part], axis: SupportsIndex, split_lengths: Lengths
     ) -> list[Part]:
         """Split a tensor.
 
@@ -270,11 +270,10 @@ def _single_axis(axis: Any) -> Any:
     axis = integer_input("axis", axis, INTEGERS, (0, 1))
     if isinstance(axis, int):
         return axis
-    indices = integers("axis", axis)
-    if len(indices) != 1:
+    if len(axis) != 1:
         raise SplitError("split", describe(axis=axis), "axis must be a single integer")
-    return indices[0]
+    return axis[0]
 
 
 def _lengths(split_lengths: Any) -> tuple[int, ...]:
-    return integers("split", integer_input("split", split_lengths, INTEGERS, (1,)))
+    return tuple(integer_input("split", split_lengths, INTEGERS, (1,)))

@@ -214,10 +214,7 @@ def integer(name: str, value: Any, rule: str = "must be an integer", received: A
 
 def integers(name: str, values: Any, rule: str = "must be a sequence of integers") -> Shape:
     """Return a sequence of integers or an integer array as a tuple; refuse bool and float."""
-    if type(values) is tuple or type(values) is list:
-        read: tuple[Any, ...] | None = tuple(values)
-    else:
-        read = sequence(values, arrays=True)
+    read = sequence(values, arrays=True)
     if read is None:
         raise SplitTypeError("split", describe(**{name: values}), rule)
     for value in read:
