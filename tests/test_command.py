@@ -220,6 +220,7 @@ MESSAGES = [
     ("split x.npy --split 1,2", "pass them as --indices in ascending order"),
     ("split x.npy --split 1 --axis 7", "split x.npy: axis 7, shape (4, 6): axis must be in"),
     ("split x.npy --split 0", "shape (4, 6): --split must be at least 1"),
+    ("split x.npy --num-splits 2 --name y.npy", "--name 'y.npy': must contain {rank}, so that"),
     ("split x.npy --tp-plan --split 2", "--tp-plan: needs a number of ranks: give --num-splits"),
     ("split x.npy --tp-plan --num-splits 2", "needs its config.json; --config gives its path"),
     # an option that does not exist

@@ -450,8 +450,10 @@ def test_reshard_refuses(model, tmp_path, monkeypatch):
     parts = shard(model, tmp_path / "out", num_splits=2)
     before = contents(tmp_path)
     for given, rule, message in [
-        (parts, {"num_splits": 3}, "must be a multiple of 3"),
-        (parts[:1], {"num_splits": 4}, "rank 1 is missing"),
+        (parts, {"num_splits": 3}, "^reshard .*: the axis length 8 must be a multiple of 3"),
+        (parts[:1], {"num_splits": 4}, "^reshard: .*rank 1 is missing"),
+        (parts, {"num_splits": 4, "tensors": ["none"]}, "^reshard: pattern 'none'"),
+        (parts, {"num_splits": 4, "axis": 1}, "^reshard .*the record of the parts says"),
     ]:
         with pytest.raises(splitjit.SplitError, match=message):
             files.reshard_files(given, out=tmp_path / "new", **rule)

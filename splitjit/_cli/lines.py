@@ -11,7 +11,7 @@ from typing import Any
 from splitjit.errors import SplitError
 
 _PARAMETER = re.compile(
-    r"\b(num_\w+|tp_plan|(?:split|indices|axis|shape|force|copy_config|tensors|out)(?==)"
+    r"\b(num_\w+|tp_plan|(?:split|indices|axis|shape|force|copy_config|tensors|out|name)(?==)"
     r"|split(?= must)|config(?= gives))"
     r"(?:=(\([^)]*\)|[^\s,;]*))?"
 )

@@ -115,7 +115,6 @@ def plan_tensors(
     rule: Rule,
     choose: Chooser,
     copy_others: bool,
-    operator: str,
     scalars: bool = False,
 ) -> list[TensorPlan]:
     """Plan the parts of the tensors of a file; `scalars` also plans those that cannot be split.
@@ -134,7 +133,7 @@ def plan_tensors(
                 plan = plan_tensor(tensor, file, choice, rule)
                 plan.runs()
             except SplitError as error:
-                where = f"{operator} {file.path}" + (f", {name}" if name else "")
+                where = f"split {file.path}" + (f", {name}" if name else "")
                 hint = error.hint  # `named` drops it
                 raise type(error)(where, error.received, error.rule, hint=hint) from None
             plans.append(plan)

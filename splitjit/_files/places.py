@@ -107,12 +107,11 @@ def check_space(needed: Mapping[Path, int]) -> None:
             raise OSError(errno.ENOSPC, f"no space for {target}: {need}, {free} bytes are free")
 
 
-def check_places(operator: str, files: Sequence[tuple[Sequence[Path], Sequence[Path]]]) -> None:
+def check_places(files: Sequence[tuple[Sequence[Path], Sequence[Path]]]) -> None:
     """Check that no two outputs have the same place, and that no output replaces an input.
 
     Parameters
     ----------
-    operator : str
     files : sequence of (sequence of Path, sequence of Path)
         Inputs, and the outputs made from them.
 
@@ -129,8 +128,8 @@ def check_places(operator: str, files: Sequence[tuple[Sequence[Path], Sequence[P
         for target, place in zip(targets, places(targets), strict=True):
             if place in replaced:
                 rule = f"{target} would replace an input, {replaced[place]}"
-                raise SplitError(operator, str(paths[0]), rule)
+                raise SplitError("split", str(paths[0]), rule)
             if place in owners:
                 rule = f"both would write {target}; write them into different folders"
-                raise SplitError(operator, f"{owners[place]} and {paths[0]}", rule)
+                raise SplitError("split", f"{owners[place]} and {paths[0]}", rule)
             owners[place] = paths[0]

@@ -19,7 +19,7 @@ from splitjit.errors import SplitError, shorten
 
 
 def match_parts(
-    given: Sequence[Checkpoint], choose: Chooser | None, operator: str
+    given: Sequence[Checkpoint], choose: Chooser | None
 ) -> tuple[list[Checkpoint], list[JoinedFile], str | None]:
     """Match the tensors of parts.
 
@@ -29,7 +29,6 @@ def match_parts(
         The parts in order, or in any order if they have records.
     choose : callable or None
         None if only the records of the parts say how they were split.
-    operator : str
 
     Returns
     -------
@@ -46,7 +45,7 @@ def match_parts(
     """
     parts, records = record.order(given)
     if choose is None and not records:
-        _check_unnamed(given[0], operator)
+        _check_unnamed(given[0])
         choose = _along_axis_0
     _check_inputs(parts)
     holders = [dict(_held(part)) for part in parts]
@@ -95,7 +94,7 @@ def plan_whole(
     SplitError
         If the parts do not fit together.
     """
-    parts, files, recorded = match_parts(given, choose, "join")
+    parts, files, recorded = match_parts(given, choose)
     _check_out(parts[0], out)
     is_folder = parts[0].is_folder
     notes = [*notes_of(given, parts)]
@@ -108,12 +107,12 @@ def plan_whole(
     if is_folder if copy_config is None else copy_config:
         folders = list(dict.fromkeys([part.folder for part in parts]))
         target = out if is_folder else out.parent
-        copies = naming.companions("join", folders, [target])
+        copies = naming.companions(folders, [target])
     joined = SplitFiles(
         plans, tuple(indexes), (), tuple(copies), notes=tuple(notes), operator="join"
     )
     inputs = [file.path for part in parts for file in part.files]
-    check_places("join", [([*inputs, *[path for _, path in copies]], joined.targets)])
+    check_places([([*inputs, *[path for _, path in copies]], joined.targets)])
     return joined
 
 
@@ -133,7 +132,7 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
     SplitError
         If the parts do not fit together.
     """
-    parts, files, made_of = match_parts(given, choose, "reshard")
+    parts, files, made_of = match_parts(given, choose)
     first = parts[0]
     return Checkpoint(
         *(first.path, tuple(files), _make_index(first, files), first.index_name, made_of),
@@ -186,7 +185,7 @@ def _along_axis_0(name: str, file: TensorFile) -> Choice:
     return Choice("*", 0)
 
 
-def _check_unnamed(part: Checkpoint, operator: str) -> None:
+def _check_unnamed(part: Checkpoint) -> None:
     """Check that a part is one array without a name, which was certainly split.
 
     A tensor with a name may have been copied, or split along any axis. A wrong guess
@@ -199,8 +198,8 @@ def _check_unnamed(part: Checkpoint, operator: str) -> None:
     """
     if any(name for file in part.files for name in file.names):
         rule = "these parts do not say how they were split: give the patterns or the tp_plan of"
-        rule += " the split, or axis if each tensor was split along this axis"
-        raise SplitError(operator, str(part.path), rule)
+        rule += " the split, or axis= if each tensor was split along this axis"
+        raise SplitError("join", str(part.path), rule)
 
 
 def _check_inputs(parts: Sequence[Checkpoint]) -> None:

@@ -50,9 +50,7 @@ class Where:
         return self.layout == "ranks"
 
 
-def companions(
-    operator: str, folders: Sequence[Path], targets: Sequence[Path]
-) -> list[tuple[Path, Path]]:
+def companions(folders: Sequence[Path], targets: Sequence[Path]) -> list[tuple[Path, Path]]:
     """Return the copies of configurations for each target folder, and their sources.
 
     Raises
@@ -66,7 +64,7 @@ def companions(
         for other in held[1:]:
             if other.read_bytes() != held[0].read_bytes():
                 rule = "must be alike in all parts; copy_config=False leaves out such files"
-                raise SplitError(operator, f"{held[0]} and {other}", rule)
+                raise SplitError("join", f"{held[0]} and {other}", rule)
         found += held[:1]
     return [(target / path.name, path) for target in targets for path in found]
 

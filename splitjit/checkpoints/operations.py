@@ -60,6 +60,19 @@ def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
     return found
 
 
+@contextlib.contextmanager
+def _refusing_as(operator: str) -> Iterator[None]:
+    """Name refusals of shared steps, which say "split" or "join", after what the user asked for."""
+    try:
+        yield
+    except SplitError as error:
+        step, *where = error.operator.split(" ", 1)
+        if step in ("split", "join"):
+            error.operator = " ".join([operator, *where])
+        raise
+
+
+@_refusing_as("split")
 def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
     checkpoints = [index.read(path) for path in paths]
@@ -73,13 +86,14 @@ def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> Spl
         raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
     choose, check, notes = _chooser(checkpoints, which, checkpoints[0].folder)
     check([file for one in checkpoints for file in one.files])
-    parts = sharding.plan_parts(checkpoints, rule, choose, where, "split")
+    parts = sharding.plan_parts(checkpoints, rule, choose, where)
     if models and where.out is None and not where.ranks:
         rest = "the parts would lie among the files of the checkpoint: give out="
         raise SplitError("split", str(models[0].path), rest)
     return replace(parts, notes=(*notes, *parts.notes))
 
 
+@_refusing_as("join")
 def plan_join(
     paths: list[Path], out: Path, which: Which, copy_config: bool | None = None
 ) -> SplitFiles:
@@ -91,19 +105,6 @@ def plan_join(
     joined = joining.plan_whole(parts, choose, out, copy_config)
     check([file.like for file in joined.files])
     return replace(joined, notes=(*notes, *joined.notes))
-
-
-@contextlib.contextmanager
-def _refusing_as(operator: str) -> Iterator[None]:
-    """Name refusals of a join after the operator that joins parts on its way."""
-    try:
-        yield
-    except SplitError as error:
-        if error.operator == "join" != operator:
-            refusal = error.named(operator)
-            refusal.hint = error.hint
-            raise refusal from None
-        raise
 
 
 @_refusing_as("reshard")
@@ -123,8 +124,9 @@ def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> S
         return file.choice(name)
 
     where = replace(where, layout=layout)
-    planned = sharding.plan_parts([made], rule, as_before, where, "reshard")
-    return replace(planned, notes=(*notes, *joining.notes_of(parts, made.parts)))
+    planned = sharding.plan_parts([made], rule, as_before, where)
+    notes += joining.notes_of(parts, made.parts)
+    return replace(planned, notes=(*notes,), operator="reshard")
 
 
 def _read_parts(paths: list[Path]) -> list[Checkpoint]:

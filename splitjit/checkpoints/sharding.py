@@ -23,7 +23,7 @@ Parts = tuple[TensorFile, list[TensorPlan], tuple[Path, ...]]
 
 
 def plan_parts(
-    checkpoints: Sequence[Checkpoint], rule: Rule, choose: Chooser, where: Where, operator: str
+    checkpoints: Sequence[Checkpoint], rule: Rule, choose: Chooser, where: Where
 ) -> SplitFiles:
     """Plan the split of checkpoints.
 
@@ -35,24 +35,22 @@ def plan_parts(
     """
     copied = where.others == "copy"
     inputs = [(one, file) for one in checkpoints for file in one.files]
-    tensors = [plan_tensors(file, rule, choose, copied, operator) for _, file in inputs]
+    tensors = [plan_tensors(file, rule, choose, copied) for _, file in inputs]
     count = count_parts([plan for plans in tensors for plan in plans], rule)
     if not count:
         for _, file in inputs:  # if only 0-D tensors match, the first one is refused
-            plan_tensors(file, rule, choose, False, operator, scalars=True)
+            plan_tensors(file, rule, choose, False, scalars=True)
     made_of = checkpoints[0].made_of or index.digest(file for _, file in inputs)
     recorded = where.ranks or any(file.suffix == ".safetensors" for _, file in inputs)
     blank = Record(made_of, 0, count, rule, {}, None) if count and recorded else None
     files = tuple([_plan_file(group, blank) for group in _groups(inputs, tensors, count, where)])
     folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
     with_config = where.ranks if where.copy_config is None else where.copy_config
-    copies = naming.companions(operator, checkpoints[0].folders, folders) if with_config else []
+    copies = naming.companions(checkpoints[0].folders, folders) if with_config else []
     indexes = _make_indexes(checkpoints, files, count) if where.ranks else []
     made = [(file.paths, file.targets) for file in files]
-    check_places(operator, [*made, *[((path,), (target,)) for target, path in copies]])
-    planned = SplitFiles(
-        files, tuple(indexes), (), tuple(copies), int(where.ranks), operator=operator
-    )
+    check_places([*made, *[((path,), (target,)) for target, path in copies]])
+    planned = SplitFiles(files, tuple(indexes), (), tuple(copies), int(where.ranks))
     return replace(planned, warnings=tuple(_warnings(planned, [file for _, file in inputs], count)))
 
 
