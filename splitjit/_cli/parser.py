@@ -7,9 +7,9 @@ the help; from the line ``examples:`` on, it follows the options.
 from __future__ import annotations
 
 import argparse
-import os
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import splitjit
@@ -103,17 +103,13 @@ def _split(parser: argparse.ArgumentParser) -> None:
       can be old and some new, each complete; the same command with --force finishes.
     """
     _paths(parser, "FILE", "a file to split, or an index or a folder")
-    _flag(parser, "--dry-run", text=_DRY_RUN)
     _rule(parser)
     text = "axis to split; -1 is the last axis (default: 0)"
     tensors = _tensors(parser, help=text)
     text = "copy each other tensor into every part, or leave it out (default: copy)"
     tensors.add_argument("--others", choices=["copy", "skip"], default="copy", help=text)
-    output = parser.add_argument_group("output")
-    text = "folder of the parts (default: FILE's folder)"
-    output.add_argument("--out", metavar="DIR", help=text)
+    output = _output(parser, "DIR", "folder of the parts (default: FILE's folder)")
     _names(output, "files", default="files")
-    _printing(parser, output)
 
 
 def _join(parser: argparse.ArgumentParser) -> None:
@@ -146,17 +142,9 @@ def _join(parser: argparse.ArgumentParser) -> None:
       signal N ends the command. If the status is not 0, nothing is left behind.
     """
     _paths(parser, "PART", _PART)
-    _flag(parser, "--dry-run", text=_DRY_RUN)
     _tensors(parser, help=_AXIS_OF_PARTS)
-    output = parser.add_argument_group("output")
     text = "the joined file; if the parts are folders, the folder of the joined files"
-    output.add_argument("--out", metavar="FILE", required=True, help=text)
-    text = (
-        "copy config.json, generation_config.json and the files of the tokenizer, which all parts "
-        "must hold alike (default: if the parts are folders)"
-    )
-    output.add_argument("--copy-config", action=argparse.BooleanOptionalAction, help=text)
-    _printing(parser, output)
+    _output(parser, "FILE", text, required=True)
 
 
 def _reshard(parser: argparse.ArgumentParser) -> None:
@@ -177,13 +165,9 @@ def _reshard(parser: argparse.ArgumentParser) -> None:
       as for `split`
     """
     _paths(parser, "PART", _PART)
-    _flag(parser, "--dry-run", text=_DRY_RUN)
     _rule(parser)
     _tensors(parser, help=_AXIS_OF_PARTS)
-    output = parser.add_argument_group("output")
-    output.add_argument("--out", metavar="DIR", required=True, help="folder of the parts")
-    _names(output, "as before")
-    _printing(parser, output)
+    _names(_output(parser, "DIR", "folder of the parts", required=True), "as before")
 
 
 def _info(parser: argparse.ArgumentParser) -> None:
@@ -211,7 +195,6 @@ COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
 
 # ---- options that several commands have --------------------------------------------------
 
-_DRY_RUN = "print what would be written, and write nothing"
 _PART = "a part: a file, the folder of a rank, or a folder of ranks"
 _AXIS_OF_PARTS = "axis that was split, if no pattern or record gives it; -1 is the last axis"
 
@@ -283,19 +266,25 @@ def _names(group: argparse._ArgumentGroup, otherwise: str, default: str | None =
         "checkpoint whose parts have the same name share one part"
     )
     group.add_argument("--name", metavar="NAME", help=text)
-    text = (
-        "copy config.json, generation_config.json and the files of the tokenizer into each folder "
-        "of parts (default: with --layout ranks)"
-    )
-    group.add_argument("--copy-config", action=argparse.BooleanOptionalAction, help=text)
 
 
-def _printing(parser: argparse.ArgumentParser, output: argparse._ArgumentGroup) -> None:
+def _output(
+    parser: argparse.ArgumentParser, metavar: str, out: str, **required: bool
+) -> argparse._ArgumentGroup:
+    _flag(parser, "--dry-run", text="print what would be written, and write nothing")
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", metavar=metavar, help=out, **required)
     _flag(output, "--force", text="overwrite existing files")
+    text = (
+        "copy config.json, generation_config.json and the files of the tokenizer, which all parts "
+        "must hold alike, into each folder that is written (default: for ranks)"
+    )
+    output.add_argument("--copy-config", action=argparse.BooleanOptionalAction, help=text)
     group = parser.add_mutually_exclusive_group()
     _flag(group, "--quiet", text="print only errors")
     _flag(group, "-v", "--verbose", text="list all files, even if there are many")
     _flag(group, "--json", text="print the plan as JSON, for other programs")
+    return output
 
 
 def _lengths(text: str) -> int | list[int]:
@@ -319,50 +308,22 @@ def _indices(text: str) -> list[int]:
 # ---- the parser --------------------------------------------------------------------------
 
 
-class Format(argparse.HelpFormatter):
-    """Help as wide as the terminal. argparse would import shutil for this: 2 ms per command."""
-
-    def __init__(self, prog: str, **given: Any) -> None:
-        try:
-            columns = int(os.environ.get("COLUMNS", "")) or os.get_terminal_size().columns
-        except (OSError, ValueError):
-            columns = 80
-        super().__init__(prog, **{"width": columns - 2, **given})
-
-
-class RawFormat(Format, argparse.RawDescriptionHelpFormatter):
-    """Help whose description is printed as it is."""
-
-
 class Parser(argparse.ArgumentParser):
     """A parser that prints each error on one line, and names unknown options first."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments, and return those that are unknown."""
-        self._given: Sequence[str] | None = args
+        """Parse arguments. An unknown option is refused before an argument that is missing."""
+        own = args if self._subparsers is None else args[:1]  # the rest are those of the command
+        for word in itertools.takewhile(lambda word: word != "--", own):
+            option, known = word.partition("=")[0], self._option_string_actions
+            if word.startswith("--") and not any(one.startswith(option) for one in known):
+                self.error(f"unrecognized argument: {option}{did_you_mean(option, known)}")
         return super().parse_known_args(args, namespace)
 
-    def _words(self) -> list[str]:
-        """Return the options, and the choices of arguments."""
-        words = [*self._option_string_actions]
-        for action in self._actions:
-            words += map(str, action.choices or ())
-            if isinstance(action.choices, dict):  # the commands
-                words += [word for parser in action.choices.values() for word in parser._words()]
-        return words
-
     def error(self, message: str) -> NoReturn:
-        """End the command. If something is missing, it may be because of an unknown option."""
-        known: list[Any] = [*self._actions, *self._mutually_exclusive_groups]
-        needed = [one for one in known if one.required]
-        for one in needed:
-            one.required = False
-        if needed:
-            unknown = self.parse_known_args(self._given)[1]
-            message = f"unrecognized arguments: {' '.join(unknown)}" if unknown else message
-        word = re.search(r"unrecognized arguments: (--[\w-]+)|invalid choice: '([\w-]+)'", message)
-        if word:
-            message += did_you_mean(word[1] or word[2], self._words())
+        """End the command with one line, which names the nearest choice."""
+        if wrong := re.search(r"invalid choice: '(.+)' \(choose from (.+)\)", message):
+            message += did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2]))
         if message.endswith("expected one argument"):
             message += '; a value that begins with "-" needs "=", as in --split=-1,2'
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
@@ -379,7 +340,7 @@ def make_parser(name: str | None = None, only: str | None = None) -> argparse.Ar
         The one command to parse, which is faster than all of them.
     """
     about = "Split tensors into contiguous parts."
-    parser = Parser(prog=name or program(), description=about, formatter_class=Format)
+    parser = Parser(prog=name or program(), description=about)
     parser.add_argument("--version", action="version", version=f"splitjit {splitjit.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in [only] if only in COMMANDS else COMMANDS:
@@ -387,9 +348,8 @@ def make_parser(name: str | None = None, only: str | None = None) -> argparse.Ar
         lines = (add_options.__doc__ or "").splitlines()
         text = "\n".join([line.removeprefix("    ") for line in lines])
         about, examples, epilog = text.partition("examples:\n")
-        added = commands.add_parser(command, help=line, formatter_class=Format)
+        added = commands.add_parser(command, help=line, description=about, epilog=examples + epilog)
         if examples:
-            added.formatter_class = RawFormat
-        added.description, added.epilog = about, examples + epilog
+            added.formatter_class = argparse.RawDescriptionHelpFormatter
         add_options(added)
     return parser
