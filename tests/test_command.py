@@ -28,7 +28,7 @@ from tests.conftest import needs_kernels
 
 SMALL = (
     check.Workload("strings", (4, 10), "object", 1, {"num_splits": 2}),
-    check.Workload("slices", (16, 6), "float32", 1, {"split": [1, 0, 5]}),
+    check.Workload("slices", (16, 6), "float32", 1, {"indices": [1, 1]}),
     check.Workload("kernels", (1000, 300), "float32", 1, {"num_splits": 3}),
 )
 

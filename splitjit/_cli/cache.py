@@ -8,7 +8,7 @@ from typing import Any
 
 import splitjit
 from splitjit._abi.kernels import KERNELS
-from splitjit._cli.lines import print_json, printable, say
+from splitjit._cli.lines import number_of, print_json, printable, say
 from splitjit._cli.report import amount
 from splitjit._runtime import cache_folder, kernel_files
 from splitjit._runtime.loading import never_compiles
@@ -42,20 +42,17 @@ def warmup(check: bool) -> int:
 
 def cache(clear: bool, as_json: bool) -> int:
     """Print the folders of the cache and their sizes, or remove the files in them."""
-    removed = kernel_files.remove(older=False) if clear else {}
-    files = removed if clear else kernel_files.files()
+    files = kernel_files.remove(older=False) if clear else kernel_files.files()
     left = kernel_files.files() if clear else {}
-    found = [_sum(folder, files) for folder in cache_folder.folders()]
+    found: list[dict[str, Any]] = []
+    for folder in cache_folder.folders():
+        sizes = [size for path, size in files.items() if os.path.dirname(path) == folder]
+        found.append({"path": folder, "files": len(sizes), "bytes": sum(sizes)})
     if as_json:
         print_json({"cleared": clear, "folders": found})
     for row in [] if as_json else found:
-        what = f"{row['files']} {'file' if row['files'] == 1 else 'files'}, {amount(row['bytes'])}"
+        what = f"{number_of(row['files'], 'file')}, {amount(row['bytes'])}"
         print(f"{printable(row['path'])}: {'removed ' if clear else ''}{what}")
     for path in left:
         say(f"cannot remove {path}")
     return 2 if left else 0
-
-
-def _sum(folder: str, files: dict[str, int]) -> dict[str, Any]:
-    sizes = [size for path, size in files.items() if os.path.dirname(path) == folder]
-    return {"path": folder, "files": len(sizes), "bytes": sum(sizes)}

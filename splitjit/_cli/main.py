@@ -50,10 +50,7 @@ def shadows_installation() -> bool:
     installed = PathFinder.find_spec("splitjit", others)
     if not installed or not installed.origin:
         return False
-    try:
-        return not _FILE.samefile(installed.origin)
-    except OSError:  # one of them is in a zip
-        return str(_FILE) != installed.origin
+    return os.path.realpath(installed.origin) != os.path.realpath(_FILE)
 
 
 def _interrupt(number: int, frame: Any) -> NoReturn:
@@ -85,7 +82,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser(only=given[0] if given else None).parse_args(given)
     try:
         if arguments.command == "check":
-            return _check(arguments.json)
+            from splitjit._cli.cache import announce
+
+            announce()
+            say(_CHECKING)
+            from splitjit._cli import check  # after the first line, since this import takes time
+
+            return check.run(arguments.json)
         if arguments.command == "warmup":
             from splitjit._cli.cache import warmup
 
@@ -116,13 +119,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"interrupted; {in_options(notes[0])}")
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     return 0
-
-
-def _check(as_json: bool) -> int:
-    from splitjit._cli.cache import announce
-
-    announce()
-    say(_CHECKING)
-    from splitjit._cli import check  # after the first line, since this import takes time
-
-    return check.run(as_json)

@@ -138,8 +138,7 @@ def _join(parser: argparse.ArgumentParser) -> None:
             --tp-plan --config model
 
     exit status:
-      0 if the files are written, 2 if the join is refused or fails, 128 + N if
-      signal N ends the command. If the status is not 0, nothing is left behind.
+      as for `split`
     """
     _paths(parser, "PART", _PART)
     _tensors(parser, help=_AXIS_OF_PARTS)
@@ -269,11 +268,11 @@ def _names(group: argparse._ArgumentGroup, otherwise: str, default: str | None =
 
 
 def _output(
-    parser: argparse.ArgumentParser, metavar: str, out: str, **required: bool
+    parser: argparse.ArgumentParser, metavar: str, out: str, **given: Any
 ) -> argparse._ArgumentGroup:
     _flag(parser, "--dry-run", text="print what would be written, and write nothing")
     output = parser.add_argument_group("output")
-    output.add_argument("--out", metavar=metavar, help=out, **required)
+    output.add_argument("--out", metavar=metavar, help=out, **given)
     _flag(output, "--force", text="overwrite existing files")
     text = (
         "copy config.json, generation_config.json and the files of the tokenizer, which all parts "

@@ -127,17 +127,17 @@ def _joined_lines(joined: SplitFiles, dry_run: bool, listed: bool) -> Iterator[s
             parts = number_of(one.plan.count, "part")
             how = "equal in all parts" if axis is None else f"axis {axis}, from {parts}"
             yield f"  {tensor.name or 'array'}: {_describe(tensor)}, {how}"
-    yield from _last_lines(joined, listed, f"{amount(joined.nbytes)}, ")
+    yield from _last_lines(joined, listed)
 
 
-def _last_lines(planned: SplitFiles, listed: bool, nbytes: str = "") -> Iterator[str]:
+def _last_lines(planned: SplitFiles, listed: bool) -> Iterator[str]:
     """Name the files that hold no tensors, or sum up all files."""
     if listed:
         yield from [f"{path}: {amount(len(content))}" for path, content in planned.indexes]
         yield from [f"{path}: a copy of {copied}" for path, copied in planned.copies]
     else:
-        count, first = len(planned.targets), planned.targets[0]
-        yield f"{count} files, {nbytes}{first} and others (-v lists them)"
+        count, nbytes = len(planned.targets), amount(planned.nbytes)
+        yield f"{count} files, {nbytes}, {planned.targets[0]} and others (-v lists them)"
 
 
 def _describe(tensor: Tensor) -> str:
