@@ -15,8 +15,8 @@ from splitjit.errors import SplitError, shorten
 Namer = Callable[[Checkpoint, TensorFile, int], Path]
 """Returns the path of a part of a file."""
 
-_FIELDS = {"rank": "(0?[1-9]d?)?", "part": "(0?[1-9]d?)?", "stem": "(0?[1-9])?"}
-"""The fields of a name, and the formats of each."""
+_FIELD = re.compile(r"\{(?:rank|part)(?::0?[1-9]d?)?\}|\{stem\}")
+"""A field of a name; a number may have a format, such as ``{rank:02d}``."""
 
 _NAMES = (
     *("config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"),
@@ -100,19 +100,9 @@ def namer(where: Where) -> Namer:
 
 def _check_template(name: str, ranks: bool) -> None:
     """Check that a name has only known fields, and that it gives parts different names."""
-    import string
-
-    try:
-        fields = [one[1:] for one in string.Formatter().parse(name) if one[1] is not None]
-    except (ValueError, TypeError):
-        fields = [("", "", "")]
-    plain = all(
-        field in _FIELDS and not conversion and re.fullmatch(_FIELDS[field], spec or "")
-        for field, spec, conversion in fields
-    )
-    if not plain or any(c in "/\\" for c in name):
+    if any(c in "{}/\\" for c in _FIELD.sub("", name)):
         rule = "must be a file name with the fields {rank}, {part} or {stem}, and no others"
-    elif not ranks and all(field != "rank" for field, *_ in fields):
+    elif not ranks and "{rank" not in name:
         rule = "must contain {rank}, so that parts have different names"
     else:
         return
