@@ -28,7 +28,7 @@ FORMATS: tuple[type[TensorFile], ...] = (Npy, Npz, Safetensors)
 def read(path: Path) -> TensorFile:
     """Read the header of a file, in the format that its suffix names.
 
-    A file with an unknown suffix is read as a .npy file.
+    A .npy file may have any suffix that is not one of another format.
 
     Parameters
     ----------
@@ -46,13 +46,15 @@ def read(path: Path) -> TensorFile:
     OSError
         If the file cannot be read.
     """
-    known = {kind.suffix: kind for kind in FORMATS}
-    kind = known.get(path.suffix, Npy)
     check_regular(path)
-    if path.suffix in _OF_OTHERS and not _is_npy(path):
-        rule = "only .npy, .npz and .safetensors files can be read: load the tensors with "
-        rule += f"{_OF_OTHERS[path.suffix]}, and save them with safetensors"
+    kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix)
+    if kind is None and not _is_npy(path):
+        reader = _OF_OTHERS.get(path.suffix)
+        rest = f": load the tensors with {reader}, and save them with safetensors"
+        rule = "only .npy, .npz and .safetensors files can be read"
+        rule += rest if reader else ", and indexes of these"
         raise SplitError("files", str(path), rule)
+    kind = kind or Npy
     try:
         return kind(path)
     except (MemoryError, SplitError):
@@ -60,9 +62,6 @@ def read(path: Path) -> TensorFile:
     except Exception as error:  # a parser may raise anything on arbitrary bytes
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        if path.suffix not in known:
-            rule = "only .npy, .npz and .safetensors files can be read, and indexes of these"
-            raise SplitError("files", str(path), rule) from error
         raise refusal(path, kind.suffix, error) from error
 
 
