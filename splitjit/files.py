@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Literal, Unpack
 
+from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit._files.parts import Progress
+from splitjit._files.places import StrPath
 from splitjit._plan.arguments import OtherRules, named_rule
-
-if TYPE_CHECKING:
-    from splitjit._files.file_plan import FilePlan as FilePlan
-    from splitjit._files.file_plan import SplitFiles as SplitFiles
-    from splitjit._files.file_plan import TensorPlan as TensorPlan
-    from splitjit._files.parts import Progress
-    from splitjit._files.places import StrPath
 
 __all__ = [
     "FilePlan",
@@ -377,17 +373,6 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     >>> found["checkpoints"][0]["files"][0]["tensors"]
     [{'name': '', 'dtype': 'float32', 'shape': [4, 6], 'nbytes': 96}]
     """
-    from splitjit.checkpoints import operations
+    from splitjit.checkpoints import described, operations
 
-    return operations.describe_files(operations.as_paths(paths))
-
-
-if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute
-
-    def __getattr__(name: str) -> Any:
-        """Import the plan classes on first use, which keeps ``import splitjit`` fast."""
-        if name in __all__:
-            from splitjit._files import file_plan
-
-            return getattr(file_plan, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return described.describe_files(operations.as_paths(paths))

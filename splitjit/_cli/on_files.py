@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from splitjit import files
 from splitjit._cli import report
 from splitjit._cli.lines import print_json, printable
 from splitjit._plan.arguments import rule_of
@@ -21,7 +22,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the command that the arguments name."""
     paths = operations.as_paths(arguments.paths)
     if arguments.command == "info":
-        found = operations.describe_files(paths)
+        found = files.describe_files(paths)
         print_json(found) if arguments.json else report.print_info(found, arguments.tensors)
         return
     planned = _plan(arguments, paths)

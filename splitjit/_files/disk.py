@@ -15,6 +15,7 @@ import errno
 import functools
 import io
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -48,11 +49,6 @@ def change(call: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
 
 def free(folder: Path) -> int:
     """Return how many bytes are free on the file system of a folder."""
-    if sys.platform != "win32":
-        status = os.statvfs(folder)
-        return status.f_bavail * status.f_frsize
-    import shutil  # takes 2 ms
-
     return shutil.disk_usage(folder).free
 
 

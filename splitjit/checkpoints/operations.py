@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from splitjit._files import patterns, staging
 from splitjit._files.file_plan import SplitFiles
@@ -76,7 +76,11 @@ def _refusing_as(operator: str) -> Iterator[None]:
 def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
     checkpoints = [index.read(path) for path in paths]
-    models = [one for one in checkpoints if one.is_folder and any(map(_has_names, one.files))]
+    models = [
+        one
+        for one in checkpoints
+        if one.is_folder and any(file.names != ("",) for file in one.files)
+    ]
     if models and not which.given:
         rest = "ranks hold some tensors of a checkpoint whole, such as norms: tp_plan=True splits "
         rest += "it as transformers does, tensors= names those to split, axis= splits them all"
@@ -175,8 +179,6 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
         for path, content in planned.indexes:
             staged[path].write_bytes(content)
         for target, path in planned.copies:
-            import shutil  # takes 2 ms
-
             with open(path, "rb") as read, staged[target].open() as new:
                 staged[target].protect(os.fstat(read.fileno()))
                 shutil.copyfileobj(read, new)
@@ -197,17 +199,6 @@ def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
         first, *others = [name for name in own if name.endswith(f"/{MANIFEST}")] or [""]
         own.sort(key=lambda name: (name == first, name not in others[-1:]), reverse=True)
     return names
-
-
-def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
-    """Describe files, indexes and folders, and the split that they are parts of."""
-    from splitjit.checkpoints import described
-
-    return described.describe_files(paths)
-
-
-def _has_names(file: TensorFile) -> bool:
-    return file.names != ("",)
 
 
 # ---- which tensors -----------------------------------------------------------------------
