@@ -838,7 +838,7 @@ all 2 parts of one split by --num-splits 2: 3 tensors, 184 bytes
     assert main(["info", "rank-0", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["complete"] is False
-    assert "rank 1 is missing" in found["problem"]
+    assert "rank 1 missing" in found["problem"]
     assert found["checkpoints"][0]["split"]["rule"] == {"num_splits": 2}
 
 

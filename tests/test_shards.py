@@ -277,9 +277,9 @@ def test_ranks_that_do_not_fit(model, tmp_path):
     four = shard(model, tmp_path / "four", num_splits=4)
     axes = shard(model, tmp_path / "axes", ["*.o.weight=0"], num_splits=2)
     out = tmp_path / "joined"
-    refused(tmp_path, [four[0], four[1], four[3]], r"3 of 4 ranks: rank 2 is missing", out=out)
-    refused(tmp_path, parts[:1], "rank 1 is missing", out=out)
-    refused(tmp_path, four[::2], "ranks 1 and 3 are missing", out=out)
+    refused(tmp_path, [four[0], four[1], four[3]], r"3 of 4 ranks: rank 2 missing", out=out)
+    refused(tmp_path, parts[:1], "rank 1 missing", out=out)
+    refused(tmp_path, four[::2], "rank 1, rank 3 missing", out=out)
     refused(tmp_path, [parts[0], four[1]], "two different splits", out=out)
     refused(tmp_path, [parts[0], axes[1]], "two different splits", out=out)
     twice = tmp_path / "twice"
@@ -451,7 +451,7 @@ def test_reshard_refuses(model, tmp_path, monkeypatch):
     before = contents(tmp_path)
     for given, rule, message in [
         (parts, {"num_splits": 3}, "^reshard .*: the axis length 8 must be a multiple of 3"),
-        (parts[:1], {"num_splits": 4}, "^reshard: .*rank 1 is missing"),
+        (parts[:1], {"num_splits": 4}, "^reshard: .*rank 1 missing"),
         (parts, {"num_splits": 4, "tensors": ["none"]}, "^reshard: pattern 'none'"),
         (parts, {"num_splits": 4, "axis": 1}, "^reshard .*the record of the parts says"),
     ]:
@@ -607,7 +607,9 @@ def test_a_whole_name_that_leads_elsewhere(model, tmp_path):
             content = json.loads((part / MANIFEST).read_bytes())
             content["files"]["model-0.safetensors"]["file"] = name
             (part / MANIFEST).write_text(json.dumps(content))
-        refused(tmp_path, parts, "a value is missing, or is not of its kind", out=tmp_path / "j")
+        refused(
+            tmp_path, parts, "a field is missing, unknown or not of its kind", out=tmp_path / "j"
+        )
 
 
 def test_ranks_are_read_from_a_checkpoint(model, tmp_path):

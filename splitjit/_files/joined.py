@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from splitjit._api.split_plan import cached_plan
-from splitjit._files.file_plan import FilePlan, TensorPlan
+from splitjit._files.file_plan import TensorPlan
 from splitjit._files.formats.base import Data, FileWriter, Metadata, Source, Tensor, TensorFile
 from splitjit._files.parts import plan_tensor
 from splitjit._files.patterns import Choice
@@ -70,17 +69,6 @@ class JoinedFile(TensorFile):
         self._by_name = {one.plan.name: one for one in tensors}
         self.data_order = tuple(self._by_name)
         self.inputs = tuple(dict.fromkeys([file for one in tensors for file, _ in one.parts]))
-
-    @property
-    def whole(self) -> list[Tensor]:
-        """The tensors as the header of the joined file describes them."""
-        return [one.plan.tensor for one in self.tensors]
-
-    def plan(self, target: Path) -> FilePlan:
-        """Return the plan to write this file as its only part, with a copy of each tensor."""
-        copied = tuple([TensorPlan(tensor, self, None, (), 1) for tensor in self.whole])
-        paths = tuple([file.path for file in self.inputs])
-        return FilePlan(paths, (target,), copied, (), self)
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of a whole tensor."""

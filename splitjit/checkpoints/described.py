@@ -67,7 +67,7 @@ def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
     SplitError
         If a file is not of its format, or if its record is wrong.
     """
-    read = [index.read(part) for path in paths for part in index.parts_in(path)]
+    read = index.read_parts(paths)
     records = [record.read(one) for one in read]
     made = []
     for one, known in zip(read, records, strict=True):

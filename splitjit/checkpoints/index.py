@@ -111,7 +111,12 @@ _PART = re.compile(r"(.+)\.(\d+)(\.npy|\.npz|\.safetensors)")
 """The name of a part: the file of which it is a part, its number, and the suffix."""
 
 
-def parts_in(path: Path) -> list[Path]:
+def read_parts(paths: Iterable[Path]) -> list[Checkpoint]:
+    """Read files, indexes and folders, of which some hold the parts of a split."""
+    return [read(part) for path in paths for part in _parts_in(path)]
+
+
+def _parts_in(path: Path) -> list[Path]:
     """Return the folders of ranks in a folder, or the parts of one file, in their order.
 
     Any other path stands for itself.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from splitjit._files.file_plan import SplitFiles
+from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
 from splitjit._files.formats.base import Metadata, TensorFile
 from splitjit._files.joined import JoinedFile, JoinedTensor, plan_joined
 from splitjit._files.parts import Chooser
@@ -18,10 +18,8 @@ from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError, shorten
 
 
-def match_parts(
-    given: Sequence[Checkpoint], choose: Chooser | None
-) -> tuple[list[Checkpoint], list[JoinedFile], str | None]:
-    """Match the tensors of parts.
+def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoint:
+    """Return the checkpoint that parts make up, with a `JoinedFile` for each of its files.
 
     Parameters
     ----------
@@ -29,14 +27,6 @@ def match_parts(
         The parts in order, or in any order if they have records.
     choose : callable or None
         None if only the records of the parts say how they were split.
-
-    Returns
-    -------
-    list of Checkpoint
-        The parts in the order of their ranks.
-    list of JoinedFile
-    str or None
-        The digest of the whole checkpoint, if the parts have records.
 
     Raises
     ------
@@ -54,8 +44,8 @@ def match_parts(
             lacking = part if key in holders[0] else parts[0]
             received = f"{lacking.path} without {shorten(key[1])}"
             raise SplitError("join", received, "all parts must hold the same tensors")
-    files = []
-    for i, like in enumerate(parts[0].files):
+    first, files = parts[0], []
+    for i, like in enumerate(first.files):
         own = records[0][like] if records else None
         tensors = []
         for name in _data_order(like, own):
@@ -66,18 +56,22 @@ def match_parts(
         metadata = _metadata(like, tensors, records)
         called = Path(own.file).name if own and own.file else like.path.name
         files.append(JoinedFile(like, metadata, called, tuple(tensors)))
-    return parts, files, next(iter(records[0].values())).checkpoint if records else None
+    made_of = next(iter(records[0].values())).checkpoint if records else None
+    content = _make_index(first, files)
+    return Checkpoint(
+        first.path, tuple(files), content, first.index_name, made_of, parts=tuple(parts)
+    )
 
 
 def plan_whole(
     given: Sequence[Checkpoint], choose: Chooser | None, out: Path, copy_config: bool | None
 ) -> SplitFiles:
-    """Plan the join of parts.
+    """Plan the join of parts: each whole file is written as its only part.
 
     Parameters
     ----------
     given, choose
-        As for `match_parts`.
+        As for `read_whole`.
     out : Path
         The joined file. If the parts are folders or indexes, the folder of the joined
         files.
@@ -94,24 +88,26 @@ def plan_whole(
     SplitError
         If the parts do not fit together.
     """
-    parts, files, recorded = match_parts(given, choose)
-    _check_out(parts[0], out)
-    is_folder = parts[0].is_folder
-    notes = [*notes_of(given, parts)]
-    if choose is None and recorded is None:
+    whole = read_whole(given, choose)
+    first = whole.parts[0]
+    _check_out(first, out)
+    notes = [*notes_of(given, whole.parts)]
+    if choose is None and whole.made_of is None:
         notes.append("the parts do not say how they were split; they are joined along axis 0")
-    plans = tuple([file.plan(out / file.path.name if is_folder else out) for file in files])
-    content = _make_index(parts[0], files)
-    indexes = [(out / parts[0].index_name, index.dump(content))] if content else []
+    plans = []
+    for file in whole.files:
+        tensors = [TensorPlan(file.tensor(name), file, None, (), 1) for name in file.data_order]
+        target = out / file.path.name if first.is_folder else out
+        paths = tuple([part.path for part in file.inputs])
+        plans.append(FilePlan(paths, (target,), tuple(tensors), (), file))
+    indexes = ((out / whole.index_name, index.dump(whole.index)),) if whole.index else ()
     copies: list[tuple[Path, Path]] = []
-    if is_folder if copy_config is None else copy_config:
-        folders = list(dict.fromkeys([part.folder for part in parts]))
-        target = out if is_folder else out.parent
-        copies = naming.companions(folders, [target])
+    if first.is_folder if copy_config is None else copy_config:
+        copies = naming.companions(whole.folders, [out if first.is_folder else out.parent])
     joined = SplitFiles(
-        plans, tuple(indexes), (), tuple(copies), notes=tuple(notes), operator="join"
+        tuple(plans), indexes, (), tuple(copies), notes=tuple(notes), operator="join"
     )
-    inputs = [file.path for part in parts for file in part.files]
+    inputs = [file.path for part in whole.parts for file in part.files]
     check_places([([*inputs, *[path for _, path in copies]], joined.targets)])
     return joined
 
@@ -122,22 +118,6 @@ def notes_of(given: Sequence[Checkpoint], parts: Sequence[Checkpoint]) -> tuple[
         return ()
     names = ", ".join([str(part.path) for part in parts[:4]]) + (", …" if parts[4:] else "")
     return (f"the parts are joined in the order of their ranks: {names}",)
-
-
-def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoint:
-    """Return the checkpoint that these parts make up, to split it again.
-
-    Raises
-    ------
-    SplitError
-        If the parts do not fit together.
-    """
-    parts, files, made_of = match_parts(given, choose)
-    first = parts[0]
-    return Checkpoint(
-        *(first.path, tuple(files), _make_index(first, files), first.index_name, made_of),
-        parts=tuple(parts),
-    )
 
 
 def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:
@@ -238,4 +218,6 @@ def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any
     if files[0].suffix != ".safetensors":
         return None
     parts = [tensor for file in first.files for tensor in map(file.tensor, file.names)]
-    return index.make(first.index, parts, [(file.path.name, file.whole) for file in files])
+    return index.make(
+        first.index, parts, [(one.path.name, [*map(one.tensor, one.names)]) for one in files]
+    )

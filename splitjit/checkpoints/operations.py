@@ -102,7 +102,7 @@ def plan_join(
     paths: list[Path], out: Path, which: Which, copy_config: bool | None = None
 ) -> SplitFiles:
     """Plan the join of parts. This does not check whether the joined files exist."""
-    parts = _read_parts(paths)
+    parts = index.read_parts(paths)
     choose, check, notes = _chooser_of_parts(parts, which)
     from splitjit.checkpoints import joining
 
@@ -114,7 +114,7 @@ def plan_join(
 @_refusing_as("reshard")
 def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
-    parts = _read_parts(paths)
+    parts = index.read_parts(paths)
     layout = where.layout or ("ranks" if parts[0].is_folder else "files")
     choose, check, notes = _chooser_of_parts(parts, which)
     from splitjit._files.joined import JoinedFile
@@ -131,11 +131,6 @@ def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> S
     planned = sharding.plan_parts([made], rule, as_before, where)
     notes += joining.notes_of(parts, made.parts)
     return replace(planned, notes=(*notes,), operator="reshard")
-
-
-def _read_parts(paths: list[Path]) -> list[Checkpoint]:
-    """Read parts: files, the folders of ranks, or a folder that holds these folders."""
-    return [index.read(part) for path in paths for part in index.parts_in(path)]
 
 
 def write(planned: SplitFiles, force: bool, progress: Progress | None = None) -> None:

@@ -38,12 +38,6 @@ VERSION = 1
 """The version of records."""
 
 
-_FIELDS = {"version", "checkpoint", "rank", "count", "rule"}
-_OF_A_FILE = ("file", "order", "tensors")
-_OF_A_CHOICE = {"axis", "sections", "lengths", "head", "shared"}
-"""The fields of a manifest, of each file in it, and of a tensor."""
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """What a part of a file says about itself.
@@ -74,7 +68,7 @@ class Record:
     count: int
     rule: Rule
     tensors: Mapping[str, Choice | None]
-    file: str | None
+    file: str | None = None
     bare: bool = False
     outer: str | None = None
     order: tuple[int, ...] | None = None
@@ -128,7 +122,8 @@ def manifest(records: Mapping[str, Record], rank: int) -> bytes:
     content: dict[str, Any] = {**_dump_split(replace(first, rank=rank)), "files": {}}
     for name, record in records.items():
         listed = record.dump()
-        content["files"][name] = {key: listed[key] for key in _OF_A_FILE if key in listed}
+        own = {key: listed[key] for key in ("file", "order", "tensors") if key in listed}
+        content["files"][name] = own
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
@@ -150,7 +145,9 @@ def read(one: Checkpoint) -> dict[TensorFile, Record]:
     records = {}
     for file in one.files:
         text = (file.metadata or {}).get(KEY)
-        own = None if text is None else _parse(file.path, text)
+        own = None
+        if text is not None:
+            own = _record(file.path, parse_json(file.path, "a record of a split", text))
         known = listed.get(file.path.name)
         if own and known and replace(own, bare=False, outer=None) != known:
             raise _damaged(file.path, f"it contradicts {MANIFEST} beside it")
@@ -200,27 +197,12 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], list[dict[Tens
             raise SplitError("join", received, f"both are rank {rank} of {first[0].count}")
         by_rank[rank] = i
     count = first[0].count
-    missing = [str(rank) for rank in range(min(count, len(parts) + 9)) if rank not in by_rank]
+    missing = [f"rank {i}" for i in range(min(count, len(parts) + 8)) if i not in by_rank]
     if missing:
-        rule = f"{_ranks(missing)} missing; give all parts of the split"
+        rule = f"{', '.join(missing[:8])} missing; give all parts of the split"
         raise SplitError("join", f"{len(parts)} of {count} ranks", rule)
     ranks = [by_rank[rank] for rank in range(count)]
     return [parts[i] for i in ranks], [records[i] for i in ranks]
-
-
-def _ranks(missing: list[str]) -> str:
-    """Name ranks, as the subject of a sentence.
-
-    Examples
-    --------
-    >>> _ranks(["1"]), _ranks(["1", "3", "4"])
-    ('rank 1 is', 'ranks 1, 3 and 4 are')
-    """
-    if len(missing) == 1:
-        return f"rank {missing[0]} is"
-    if len(missing) > 8:
-        return f"ranks {', '.join(missing[:8])} and others are"
-    return f"ranks {', '.join(missing[:-1])} and {missing[-1]} are"
 
 
 def _without_ranks(records: dict[TensorFile, Record]) -> list[Record]:
@@ -234,23 +216,15 @@ def _damaged(path: Path, rule: str) -> SplitError:
 def read_manifest(path: Path) -> dict[str, Record]:
     """Read a manifest: the record of each file in its folder."""
     content = parse_json(path, "a manifest of parts")
-    files = content.get("files")
-    if content.keys() != _FIELDS | {"files"} or not isinstance(files, dict) or not files:
+    files = content.pop("files", None)
+    if not isinstance(files, dict) or not files:
         raise _damaged(path, "it has other fields than a manifest")
     made = {}
     for name, held in files.items():
-        if not is_file_name(name) or not isinstance(held, dict) or not held.keys() <= {*_OF_A_FILE}:
+        if not is_file_name(name) or not isinstance(held, dict):
             raise _damaged(path, f"{shorten(name)} is no file of parts")
         made[name] = _record(path, {**content, **held})
     return made
-
-
-def _parse(path: Path, text: str) -> Record:
-    """Parse the record of a file."""
-    content = parse_json(path, "a record of a split", text)
-    if not content.keys() <= _FIELDS | {"bare", "outer", *_OF_A_FILE}:
-        raise _damaged(path, "it has fields that no record has")
-    return _record(path, content)
 
 
 def _is_length(value: Any) -> bool:
@@ -261,20 +235,46 @@ def _are_lengths(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_length, value))
 
 
-_REQUIRED: dict[str, Callable[[Any], object]] = {
+Kinds = Mapping[str, Callable[[Any], object]]
+"""For each field, what its value must be."""
+
+_REQUIRED: Kinds = {
     "version": lambda value: type(value) is int and value == VERSION,
     "checkpoint": lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value),
     "rank": _is_length,
     "count": lambda value: _is_length(value) and value <= MAX_PARTS,
+    "rule": lambda value: isinstance(value, dict),
     "tensors": lambda value: isinstance(value, dict),
 }
-_OPTIONAL: dict[str, Callable[[Any], object]] = {
+_OPTIONAL: Kinds = {
     "file": lambda value: value is None or is_file_name(value),
     "bare": lambda value: type(value) is bool,
     "outer": lambda value: value is None or isinstance(value, str),
     "order": _are_lengths,
 }
-"""What the values of a record must be."""
+_REQUIRED_OF_A_TENSOR: Kinds = {
+    "axis": _is_length,
+    "sections": lambda value: _are_lengths(value) and value,
+}
+_OPTIONAL_OF_A_TENSOR: Kinds = {
+    "lengths": _are_lengths,
+    "head": lambda value: value is None or (_is_length(value) and value > 0),
+    "shared": lambda value: type(value) is bool,
+}
+
+
+def _fits(value: Any, required: Kinds, optional: Kinds) -> bool:
+    """Return whether a value is an object with these fields, each of its kind."""
+    kinds = {**required, **optional}
+    return (
+        isinstance(value, dict)
+        and required.keys() <= value.keys() <= kinds.keys()
+        and all(kinds[key](one) for key, one in value.items())
+    )
+
+
+def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(one) if isinstance(one, list) else one for key, one in fields.items()}
 
 
 def _record(path: Path, content: dict[str, Any]) -> Record:
@@ -282,52 +282,34 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
     version = content.get("version")
     if type(version) is int and version > VERSION:
         raise _damaged(path, f"it has version {shorten(version)}; this splitjit reads {VERSION}")
-    given = {key: content[key] for key in _OPTIONAL if key in content}
     if not (
-        all(check(content.get(key)) for key, check in _REQUIRED.items())
-        and all(_OPTIONAL[key](value) for key, value in given.items())
+        _fits(content, _REQUIRED, _OPTIONAL)
         and content["rank"] < content["count"]
-        and ("order" not in given or sorted(given["order"]) == [*range(len(content["tensors"]))])
+        and sorted(content.get("order", [])) in ([], [*range(len(content["tensors"]))])
     ):
-        raise _damaged(path, "a value is missing, or is not of its kind")
+        raise _damaged(path, "a field is missing, unknown or not of its kind")
     choices = {name: _choice(path, name, value) for name, value in content["tensors"].items()}
-    rule, count = _rule(path, content.get("rule")), content["count"]
+    rule, count = _rule(path, content["rule"]), content["count"]
     rules = [(LENGTHS, choice.lengths) for choice in choices.values() if choice and choice.lengths]
     if any(num_parts(one) not in (None, count) for one in [rule, *rules]):
         raise _damaged(path, f"its rule does not make {count} parts")
-    given = {"file": None, **given}
-    if "order" in given:
-        given["order"] = tuple(given["order"])
-    return Record(content["checkpoint"], content["rank"], count, rule, choices, **given)
+    fields = _tuples({**content, "rule": rule, "tensors": choices})
+    del fields["version"]
+    return Record(**fields)
 
 
-def _rule(path: Path, value: object) -> Rule:
-    if isinstance(value, dict) and len(value) == 1:
+def _rule(path: Path, value: dict[str, Any]) -> Rule:
+    try:
         ((name, number),) = value.items()
-        numbers = number if isinstance(number, list) else [number]
-        if name in PARAMETERS.values() and all(type(one) is int for one in numbers):
-            try:
-                return rule_of(**{"split": None, name: number})
-            except SplitError as error:
-                raise _damaged(path, str(error)) from None
-    raise _damaged(path, f"{shorten(value)} is no rule")
+        return rule_of(**{"split": None, name: number})
+    except (TypeError, ValueError):  # SplitError is a ValueError
+        raise _damaged(path, f"{shorten(value)} is no rule") from None
 
 
-def _choice(path: Path, name: str, value: object) -> Choice | None:
+def _choice(path: Path, name: str, value: Any) -> Choice | None:
     """Check how a tensor is divided."""
     if value is None:
         return None
-    if isinstance(value, dict) and value.keys() <= _OF_A_CHOICE:
-        axis: Any = value.get("axis")
-        sections, lengths = value.get("sections"), value.get("lengths")
-        head, shared = value.get("head"), value.get("shared", False)
-        if (
-            _is_length(axis)
-            and (_are_lengths(sections) and sections)
-            and (_are_lengths(lengths) or "lengths" not in value)
-            and (head is None or (_is_length(head) and head > 0))
-            and type(shared) is bool
-        ):
-            lengths = None if lengths is None else tuple(lengths)
-            return Choice(name, axis, tuple(sections), lengths, head, shared, planned=True)
-    raise _damaged(path, f"{shorten(value)} does not say how {shorten(name)} is divided")
+    if not _fits(value, _REQUIRED_OF_A_TENSOR, _OPTIONAL_OF_A_TENSOR):
+        raise _damaged(path, f"{shorten(value)} does not say how {shorten(name)} is divided")
+    return Choice(name, planned=True, **_tuples(value))

@@ -42,7 +42,7 @@ def plan_parts(
             plan_tensors(file, rule, choose, False, scalars=True)
     made_of = checkpoints[0].made_of or index.digest(file for _, file in inputs)
     recorded = where.ranks or any(file.suffix == ".safetensors" for _, file in inputs)
-    blank = Record(made_of, 0, count, rule, {}, None) if count and recorded else None
+    blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
     files = tuple([_plan_file(group, blank) for group in _groups(inputs, tensors, count, where)])
     folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
     with_config = where.ranks if where.copy_config is None else where.copy_config

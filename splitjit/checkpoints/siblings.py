@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from splitjit._files.file_plan import TensorPlan
 
@@ -41,17 +41,15 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> list[str]:
     for plan in tensors:
         module, _, name = plan.name.rpartition(".")
         modules.setdefault(module, {})[name] = plan
-    by_bias = {axis for module, held in modules.items() for axis in _axis_of_bias(module, held)}
     faults: list[tuple[str, str]] = []
     for module, held in modules.items():
         last = module.rpartition(".")[2]
         weight = next((held[name] for name in _WEIGHTS if name in held), None)
         if weight is None:
             continue
-        may_be_conv1d = bool(_CONV1D.fullmatch(last))
-        if may_be_conv1d and not by_bias and len({*weight.shape}) == 1:
-            continue  # nothing shows which axis has the output features, and so the bias
-        output = _output_axis(weight, may_be_conv1d and 1 in by_bias)
+        output = _output_axis(weight, held.get("bias"))
+        if output is None:
+            continue
         if _FUSED.fullmatch(last) and _is_cut_as_one(weight, output):
             fault = "is split as one, but several projections are usually fused in it: "
             fault += "give their lengths, as in PATTERN=AXIS:LENGTHS"
@@ -71,21 +69,16 @@ def _general(name: str) -> str:
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
 
 
-def _axis_of_bias(module: str, held: Mapping[str, TensorPlan]) -> list[int]:
-    """Return the output axis that the bias reveals: in a Conv1D, columns are output features."""
-    if not _CONV1D.fullmatch(module.rpartition(".")[2]) or not {"weight", "bias"} <= held.keys():
-        return []
-    weight, bias = held["weight"].shape, held["bias"].shape
-    if len(weight) != 2 or weight[0] == weight[1]:
-        return []
-    return [axis for axis in (0, 1) if bias == weight[axis : axis + 1]]
+def _output_axis(weight: TensorPlan, bias: TensorPlan | None) -> int | None:
+    """Return the axis of the output features; None if a Conv1D may have it on either axis.
 
-
-def _output_axis(weight: TensorPlan, conv1d: bool) -> int:
-    """Return the axis of the output features."""
-    if conv1d or weight.name.endswith("qweight"):
-        return len(weight.shape) - 1
-    return max(len(weight.shape) - 2, 0)
+    The columns of a Conv1D are output features. Only a bias as long as they are shows this.
+    """
+    shape, last = weight.shape, len(weight.shape) - 1
+    if _CONV1D.fullmatch(weight.name.split(".")[-2:][0]) and len(shape) == 2:
+        found = [axis for axis in (0, 1) if bias and bias.shape == (shape[axis],)]
+        return found[0] if len(found) == 1 else None
+    return last if weight.name.endswith("qweight") else max(last - 1, 0)
 
 
 def _is_cut_as_one(weight: TensorPlan, output: int) -> bool:
