@@ -152,18 +152,13 @@ class Folder:
         """Open a folder in this folder. It must not be a link."""
         return Folder(self.path / name, self)
 
-    def names(self) -> list[str]:
-        """Return the names in this folder, in order."""
-        return sorted(os.listdir(self.path if self.fd is None else self.fd))
-
-    def status(self, name: str | None = None) -> os.stat_result | None:
-        """Return the status of a name, without following a link, or None if it is missing."""
+    def has(self, name: str) -> bool:
+        """Return whether a name exists, be it a broken link."""
         try:
-            if name is None:
-                return os.stat(self.path if self.fd is None else self.fd)
-            return os.stat(self._place(name), dir_fd=self.fd, follow_symlinks=False)
+            os.stat(self._place(name), dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
-            return None
+            return False
+        return True
 
     def open(self, name: str, flags: int) -> int:
         """Open a file, which must not be a link, and return its descriptor."""
@@ -298,7 +293,3 @@ class NewFile(io.FileIO):
                 raise
             need = f"{nbytes} more bytes are needed, {free(self._target.parent)} bytes are free"
             raise OSError(error.errno, f"no space for {self._target}: {need}") from error
-
-    def truncate(self, size: int | None = None) -> int:
-        """Set the size of the file."""
-        return change(super().truncate, size)

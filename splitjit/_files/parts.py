@@ -160,10 +160,10 @@ def count_parts(plans: list[TensorPlan], rule: Rule) -> int:
 def write_parts(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
     """Write the parts of one file."""
     with contextlib.ExitStack() as stack:
-        parts = [
-            stack.enter_context(file.like.create(one, file.part(i), file.metadata(i)))
-            for i, one in enumerate(staged)
-        ]
+        parts = []
+        for i, one in enumerate(staged):
+            parts.append(file.like.create(one, file.part(i), file.metadata(i)))
+            stack.callback(parts[-1].close)
         readers = Readers(stack, [(plan.file, plan.tensor) for plan in file.tensors])
         readers.protect(staged)
         for plan in file.tensors:

@@ -175,7 +175,7 @@ class Staged:
         inner, folder, name = self._inner, self._folder, self.path.name
         try:
             if force or not inner.link(self._new, folder, name):
-                if not force and folder.status(name) is not None:
+                if not force and folder.has(name):
                     raise FileExistsError
                 inner.replace(self._new, folder, name)
         except FileExistsError:
@@ -234,7 +234,7 @@ class _Place:
         """Open a folder in another one, and make it if it is missing. It must not be a link."""
         if parent.path / name in self._folders:
             return self._folders[parent.path / name]
-        if parent.status(name) is None:
+        if not parent.has(name):
             with contextlib.suppress(FileExistsError):  # another process has just made it
                 parent.mkdir(name)
                 self._cleanup.callback(_remove_empty, parent, name)

@@ -16,37 +16,28 @@ from splitjit.errors import SplitError
 
 def describe(planned: SplitFiles) -> dict[str, Any]:
     """Describe a plan: what is read, what is written, and how each tensor is divided."""
-    joins = planned.operator == "join"
-    whole: dict[str, Any] = {
-        "files": [(_joined if joins else _file)(one) for one in planned.files],
+    return {
+        "files": [_file(one, planned.operator == "join") for one in planned.files],
         "others": [str(path) for path, _ in (*planned.indexes, *planned.copies)],
         "nbytes": planned.nbytes,
+        "notes": [*planned.notes],
+        "share_split": planned.share_split,
+        "warnings": [*planned.warnings],
     }
-    whole["notes"] = [*planned.notes]
-    if not joins:
-        whole |= {"share_split": planned.share_split, "warnings": [*planned.warnings]}
-    return whole
 
 
-def _joined(file: FilePlan) -> dict[str, Any]:
-    """Describe a joined file, and how its tensors are put together."""
-    assert isinstance(file.like, JoinedFile)
-    tensors = [
-        {**_divided(one.plan), "parts": [str(part.path) for part, _ in one.parts]}
-        for one in file.like.tensors
-    ]
-    return {"path": str(file.targets[0]), "nbytes": file.part_nbytes(0), "tensors": tensors}
-
-
-def _file(file: FilePlan) -> dict[str, Any]:
-    """Describe the parts of a file."""
+def _file(file: FilePlan, joins: bool) -> dict[str, Any]:
+    """Describe the files that are read and written, and how each whole tensor is divided."""
+    plans = file.tensors
+    if joins and isinstance(file.like, JoinedFile):
+        plans = tuple([one.plan for one in file.like.tensors])
     return {
         "paths": [str(path) for path in file.paths],
         "parts": [
             {"path": str(target), "nbytes": file.part_nbytes(i)}
             for i, target in enumerate(file.targets)
         ],
-        "tensors": [_divided(plan) for plan in file.tensors],
+        "tensors": [_divided(plan) for plan in plans],
         "left_out": [*file.left_out],
     }
 

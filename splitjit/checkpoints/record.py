@@ -75,12 +75,8 @@ class Record:
 
     def dump(self) -> dict[str, Any]:
         """Return the record as JSON."""
-        more = {"file": self.file, "bare": self.bare, "outer": self.outer, "order": self.order}
-        return {
-            **_dump_split(self),
-            **{key: value for key, value in more.items() if value},
-            "tensors": {name: _dump_choice(choice) for name, choice in self.tensors.items()},
-        }
+        tensors = {name: _dump_choice(choice) for name, choice in self.tensors.items()}
+        return {**_dump_split(self), **_given(self, *_OPTIONAL), "tensors": tensors}
 
     def attached(self, metadata: Metadata, rank: int) -> dict[str, str]:
         """Return the metadata of a part, from the metadata of the whole file."""
@@ -111,9 +107,13 @@ def _dump_split(record: Record) -> dict[str, Any]:
 def _dump_choice(choice: Choice | None) -> dict[str, Any] | None:
     if choice is None:
         return None
-    more = {"lengths": choice.lengths, "head": choice.head, "shared": choice.shared}
-    given = {key: value for key, value in more.items() if value}
+    given = _given(choice, *_OPTIONAL_OF_A_TENSOR)
     return {"axis": choice.axis, "sections": choice.sections, **given}
+
+
+def _given(one: Record | Choice, *names: str) -> dict[str, Any]:
+    """Return the fields that are not None, False or empty."""
+    return {name: value for name in names if (value := getattr(one, name))}
 
 
 def manifest(records: Mapping[str, Record], rank: int) -> bytes:

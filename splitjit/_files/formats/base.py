@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO
 
 import numpy as np
 
@@ -178,10 +178,7 @@ def fill(room: memoryview, stream: IO[bytes], path: Path) -> None:
 
 
 class FileWriter:
-    """A file to write, used as a context manager.
-
-    If the body of the ``with`` statement raises nothing, the file is complete
-    afterwards.
+    """A file to write. It is complete once it is closed.
 
     Parameters
     ----------
@@ -200,12 +197,6 @@ class FileWriter:
 
     def close(self) -> None:
         """Close the file."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.close()
 
 
 _SAMPLES, _SAMPLE = 512, 512
