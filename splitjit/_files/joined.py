@@ -72,12 +72,11 @@ class JoinedFile(TensorFile):
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of a whole tensor."""
-        return self._by_name[name].plan.tensor
+        return self.plan_of(name).tensor
 
-    def choice(self, name: str) -> Choice | None:
-        """Return how a tensor was split, but not into how many parts."""
-        choice = self._by_name[name].plan.choice
-        return choice and replace(choice, pattern=name, lengths=None, planned=True)
+    def plan_of(self, name: str) -> TensorPlan:
+        """Return the split of a whole tensor that made the parts."""
+        return self._by_name[name].plan
 
     def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
         """Open the parts, and yield the data of each tensor."""
@@ -91,6 +90,13 @@ class JoinedFile(TensorFile):
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file of the format of the parts."""
         return self._like.create(file, tensors, metadata)
+
+
+def choice_of_parts(name: str, file: TensorFile) -> Choice | None:
+    """Return how a tensor of a `JoinedFile` was split, but not into how many parts."""
+    assert isinstance(file, JoinedFile)
+    choice = file.plan_of(name).choice
+    return choice and replace(choice, pattern=name, lengths=None, planned=True)
 
 
 def _read(one: JoinedTensor, readers: Readers) -> Iterator[Data]:

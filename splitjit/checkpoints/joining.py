@@ -63,15 +63,13 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
     )
 
 
-def plan_whole(
-    given: Sequence[Checkpoint], choose: Chooser | None, out: Path, copy_config: bool | None
-) -> SplitFiles:
+def plan_whole(whole: Checkpoint, out: Path, copy_config: bool | None) -> SplitFiles:
     """Plan the join of parts: each whole file is written as its only part.
 
     Parameters
     ----------
-    given, choose
-        As for `read_whole`.
+    whole : Checkpoint
+        What the parts make up.
     out : Path
         The joined file. If the parts are folders or indexes, the folder of the joined
         files.
@@ -86,14 +84,10 @@ def plan_whole(
     Raises
     ------
     SplitError
-        If the parts do not fit together.
+        If `out` is not of the kind of the parts, or would replace one of them.
     """
-    whole = read_whole(given, choose)
     first = whole.parts[0]
     _check_out(first, out)
-    notes = [*notes_of(given, whole.parts)]
-    if choose is None and whole.made_of is None:
-        notes.append("the parts do not say how they were split; they are joined along axis 0")
     plans = []
     for file in whole.files:
         tensors = [TensorPlan(file.tensor(name), file, None, (), 1) for name in file.data_order]
@@ -104,9 +98,7 @@ def plan_whole(
     copies: list[tuple[Path, Path]] = []
     if first.is_folder if copy_config is None else copy_config:
         copies = naming.companions(whole.folders, [out if first.is_folder else out.parent])
-    joined = SplitFiles(
-        tuple(plans), indexes, (), tuple(copies), notes=tuple(notes), operator="join"
-    )
+    joined = SplitFiles(tuple(plans), indexes, (), tuple(copies), operator="join")
     inputs = [file.path for part in whole.parts for file in part.files]
     check_places([([*inputs, *[path for _, path in copies]], joined.targets)])
     return joined

@@ -102,35 +102,37 @@ def plan_join(
     paths: list[Path], out: Path, which: Which, copy_config: bool | None = None
 ) -> SplitFiles:
     """Plan the join of parts. This does not check whether the joined files exist."""
-    parts = index.read_parts(paths)
-    choose, check, notes = _chooser_of_parts(parts, which)
+    whole, notes = _read_whole(paths, which)
     from splitjit.checkpoints import joining
 
-    joined = joining.plan_whole(parts, choose, out, copy_config)
-    check([file.like for file in joined.files])
-    return replace(joined, notes=(*notes, *joined.notes))
+    return replace(joining.plan_whole(whole, out, copy_config), notes=tuple(notes))
 
 
 @_refusing_as("reshard")
 def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
-    parts = index.read_parts(paths)
-    layout = where.layout or ("ranks" if parts[0].is_folder else "files")
-    choose, check, notes = _chooser_of_parts(parts, which)
-    from splitjit._files.joined import JoinedFile
+    whole, notes = _read_whole(paths, which)
+    from splitjit._files.joined import choice_of_parts
+
+    layout = where.layout or ("ranks" if whole.parts[0].is_folder else "files")
+    planned = sharding.plan_parts([whole], rule, choice_of_parts, replace(where, layout=layout))
+    return replace(planned, notes=tuple(notes), operator="reshard")
+
+
+def _read_whole(paths: list[Path], which: Which) -> tuple[Checkpoint, list[str]]:
+    """Return the checkpoint that parts make up, and what the user should know about it."""
     from splitjit.checkpoints import joining
 
-    made = joining.read_whole(parts, choose)
-    check(made.files)
-
-    def as_before(name: str, file: TensorFile) -> Choice | None:
-        assert isinstance(file, JoinedFile)
-        return file.choice(name)
-
-    where = replace(where, layout=layout)
-    planned = sharding.plan_parts([made], rule, as_before, where)
-    notes += joining.notes_of(parts, made.parts)
-    return replace(planned, notes=(*notes,), operator="reshard")
+    parts = index.read_parts(paths)
+    if not which.given:  # the records of the parts say how they were split
+        whole = joining.read_whole(parts, None)
+        silent = "the parts do not say how they were split; they are joined along axis 0"
+        return whole, [*joining.notes_of(parts, whole.parts), *[silent] * (whole.made_of is None)]
+    folder = parts[0].folder
+    choose, check, notes = _chooser(parts, which, folder, folder.parent)
+    whole = joining.read_whole(parts, choose)
+    check(whole.files)
+    return whole, [*notes, *joining.notes_of(parts, whole.parts)]
 
 
 def write(planned: SplitFiles, force: bool, progress: Progress | None = None) -> None:
@@ -197,16 +199,6 @@ def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
 
 
 # ---- which tensors -----------------------------------------------------------------------
-
-
-def _chooser_of_parts(
-    parts: list[Checkpoint], which: Which
-) -> tuple[Chooser | None, Check, list[str]]:
-    """Return how the user says that parts were split; None if the user does not say."""
-    if not which.given:
-        return None, lambda files: None, []
-    folder = parts[0].folder
-    return _chooser(parts, which, folder, folder.parent)
 
 
 def _chooser(
