@@ -25,8 +25,6 @@ from splitjit._runtime.loading import LOADER, never_compiles
 SECONDS = 0.4
 """Seconds for which each workload is timed."""
 
-_FILE = Path(splitjit.__file__)
-
 SAMPLE = 2e-4
 """Least duration of one timing in seconds. A timing repeats calls that are shorter."""
 
@@ -107,12 +105,10 @@ def run(as_json: bool = False) -> int:
     if as_json:
         print_json({"ok": not wrong, "seconds": taken, "machine": machine, "workloads": found})
     else:
-        verdict = f"{wrong} workloads WRONG." if wrong else _EQUAL
-        print(_MACHINE.format(**machine), f"{verdict} This check took {taken:.1f} s.", sep="\n")
+        said = f"{wrong} workloads WRONG." if wrong else "Every part equals NumPy's, byte for byte."
+        print(_MACHINE.format(**machine), f"{said} This check took {taken:.1f} s.", sep="\n")
     return 1 if wrong else 0
 
-
-_EQUAL = "Every part equals NumPy's, byte for byte."
 
 _COLUMNS = "{:<28} {:>5}  {:>9} {:>9} {:>9}"
 
@@ -197,11 +193,9 @@ def measure(calls: Ways) -> dict[str, float]:
     timers = {name: timeit.Timer(call) for name, call in calls.items()}
     repeats = {name: 1 + int(SAMPLE / min(timers[name].repeat(2, 1))) for name in timers}
     samples: dict[str, list[float]] = {name: [] for name in timers}
-    order = list(timers)
     end = time.perf_counter() + SECONDS
     while time.perf_counter() < end or len(samples["out"]) < 3:
-        random.shuffle(order)
-        for name in order:
+        for name in random.sample([*timers], len(timers)):
             samples[name].append(timers[name].timeit(repeats[name]) / repeats[name])
     return {name: statistics.median(times) for name, times in samples.items()}
 
@@ -230,7 +224,7 @@ def _machine() -> dict[str, str]:
     limits = cores.describe()
     quota = "" if limits.quota is None else f", quota {limits.quota:g} cores"
     return {
-        "splitjit": f"{splitjit.__version__}, {_FILE.parent}",
+        "splitjit": f"{splitjit.__version__}, {Path(splitjit.__file__).parent}",
         "numba": numba.__version__,
         "numpy": np.__version__,
         "python": f"{platform.python_version()}, {platform.platform()}",

@@ -20,5 +20,4 @@ def script(shell: str) -> str:
     for action in [action for command in choices[0].values() for action in command._actions]:
         if action.dest in ("paths", "config", "out"):
             action.complete = shtab.FILE
-    written: str = shtab.complete(parser, shell)
-    return written
+    return str(shtab.complete(parser, shell))

@@ -16,11 +16,6 @@ from splitjit._cli.parser import make_parser
 
 _FILE = Path(splitjit.__file__)
 
-_CHECKING = (
-    "then splitting eight typical arrays, comparing each byte with NumPy's parts, and timing both "
-    "in turn, which takes 5 to 10 s"
-)
-
 
 def run() -> NoReturn:
     """Run the command as a process: SIGTERM, SIGHUP and Ctrl-Break end it like Ctrl-C."""
@@ -85,7 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from splitjit._cli.cache import announce
 
             announce()
-            say(_CHECKING)
+            say(
+                "then splitting eight typical arrays, comparing each byte with NumPy's parts, and "
+                "timing both in turn, which takes 5 to 10 s"
+            )
             from splitjit._cli import check  # after the first line, since this import takes time
 
             return check.run(arguments.json)

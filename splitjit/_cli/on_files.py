@@ -26,23 +26,22 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(found) if arguments.json else report.print_info(found, arguments.tensors)
         return
     planned = _plan(arguments, paths)
-    existing: list[str] = []
-    if arguments.dry_run:
-        existing = [str(target) for target in planned.targets if os.path.lexists(target)]
-    else:
+    dry_run = arguments.dry_run
+    existing = [str(one) for one in planned.targets if dry_run and os.path.lexists(one)]
+    if not dry_run:
         with report.show_progress(arguments.quiet, planned.nbytes) as progress:
             operations.write(planned, arguments.force, progress)
             arguments.written = True
     if arguments.json:
         from splitjit.checkpoints import described
 
-        known = {"dry_run": arguments.dry_run, "existing": existing}
+        known = {"dry_run": dry_run, "existing": existing}
         print_json({**known, **described.describe(planned)})
     elif not arguments.quiet:
-        report.print_report(planned, arguments.dry_run, arguments.verbose)
+        report.print_report(planned, dry_run, arguments.verbose)
         for target in existing:
             print(f"{printable(target)} exists")
-    if arguments.dry_run:
+    if dry_run:
         operations.check_targets(planned.targets, arguments.force)
 
 

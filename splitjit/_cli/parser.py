@@ -7,6 +7,7 @@ the help; from the line ``examples:`` on, it follows the options.
 from __future__ import annotations
 
 import argparse
+import inspect
 import itertools
 import re
 from collections.abc import Callable
@@ -43,8 +44,7 @@ def _cache(parser: argparse.ArgumentParser) -> None:
 
     Kernels are compiled again when they are next needed.
     """
-    text = "remove the kernels of all versions of splitjit from these folders"
-    _flag(parser, "--clear", text=text)
+    _flag(parser, "--clear", text="remove the kernels of all versions of splitjit from them")
     _flag(parser, "--json", text="print JSON, for other programs")
 
 
@@ -102,7 +102,7 @@ def _split(parser: argparse.ArgumentParser) -> None:
       unless the command ended while the parts were moved into place: then some files
       can be old and some new, each complete; the same command with --force finishes.
     """
-    _paths(parser, "FILE", "a file to split, or an index or a folder")
+    parser.add_argument("paths", metavar="FILE", nargs="+", help="a file, an index or a folder")
     _rule(parser)
     text = "axis to split; -1 is the last axis (default: 0)"
     tensors = _tensors(parser, help=text)
@@ -140,7 +140,7 @@ def _join(parser: argparse.ArgumentParser) -> None:
     exit status:
       as for `split`
     """
-    _paths(parser, "PART", _PART)
+    parser.add_argument("paths", metavar="PART", nargs="+", help=_PART)
     _tensors(parser, help=_AXIS_OF_PARTS)
     text = "the joined file; if the parts are folders, the folder of the joined files"
     _output(parser, "FILE", text, required=True)
@@ -163,7 +163,7 @@ def _reshard(parser: argparse.ArgumentParser) -> None:
     exit status:
       as for `split`
     """
-    _paths(parser, "PART", _PART)
+    parser.add_argument("paths", metavar="PART", nargs="+", help=_PART)
     _rule(parser)
     _tensors(parser, help=_AXIS_OF_PARTS)
     _names(_output(parser, "DIR", "folder of the parts", required=True), "as before")
@@ -175,7 +175,7 @@ def _info(parser: argparse.ArgumentParser) -> None:
     For the parts of a split, print how they were split, and a line for each part. Only headers are
     read.
     """
-    _paths(parser, "FILE", "a file, an index or a folder")
+    parser.add_argument("paths", metavar="FILE", nargs="+", help="a file, an index or a folder")
     _flag(parser, "--tensors", text="also list the tensors of a split")
     _flag(parser, "--json", text="print JSON, for other programs")
 
@@ -196,10 +196,6 @@ COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
 
 _PART = "a part: a file, the folder of a rank, or a folder of ranks"
 _AXIS_OF_PARTS = "axis that was split, if no pattern or record gives it; -1 is the last axis"
-
-
-def _paths(parser: argparse.ArgumentParser, metavar: str, text: str) -> None:
-    parser.add_argument("paths", metavar=metavar, nargs="+", help=text)
 
 
 def _flag(group: argparse._ActionsContainer, *names: str, text: str) -> None:
@@ -289,13 +285,12 @@ def _output(
 def _lengths(text: str) -> int | list[int]:
     """Parse a chunk length, or part lengths if there is a comma."""
     try:
-        if "," in text:
-            return [int(length) for length in text.removesuffix(",").split(",")]
-        return int(text)
+        lengths = [int(length) for length in text.removesuffix(",").split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r} must be an integer, or integers separated by commas"
         ) from None
+    return lengths if "," in text else lengths[0]
 
 
 def _indices(text: str) -> list[int]:
@@ -344,8 +339,7 @@ def make_parser(name: str | None = None, only: str | None = None) -> argparse.Ar
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in [only] if only in COMMANDS else COMMANDS:
         add_options, line = COMMANDS[command]
-        lines = (add_options.__doc__ or "").splitlines()
-        text = "\n".join([line.removeprefix("    ") for line in lines])
+        text = inspect.cleandoc(add_options.__doc__ or "")
         about, examples, epilog = text.partition("examples:\n")
         added = commands.add_parser(command, help=line, description=about, epilog=examples + epilog)
         if examples:

@@ -122,11 +122,10 @@ def _joined_lines(joined: SplitFiles, dry_run: bool, listed: bool) -> Iterator[s
         count = f"{number_of(len(whole), 'tensor')}, " if whole[0].name else ""
         yield f"{target}: {count}{amount(file.part_nbytes(0))} of data"
         assert isinstance(file.like, JoinedFile)
-        for one, tensor in zip(file.like.tensors, whole, strict=True):
-            axis = one.plan.axis
-            parts = number_of(one.plan.count, "part")
-            how = "equal in all parts" if axis is None else f"axis {axis}, from {parts}"
-            yield f"  {tensor.name or 'array'}: {_describe(tensor)}, {how}"
+        for plan in [one.plan for one in file.like.tensors]:
+            split = f"axis {plan.axis}, from {number_of(plan.count, 'part')}"
+            how = "equal in all parts" if plan.axis is None else split
+            yield f"  {plan.name or 'array'}: {_describe(plan.tensor)}, {how}"
     yield from _last_lines(joined, listed)
 
 

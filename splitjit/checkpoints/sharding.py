@@ -90,10 +90,8 @@ def _plan_file(group: Sequence[Parts], blank: Record | None) -> FilePlan:
     """Plan the parts of a file, or of .safetensors files whose parts have the same names."""
     files = [file for file, *_ in group]
     plans = [plan for _, own, _ in group for plan in own]
-    left_out = []
-    for file, own, _ in group:
-        held = {plan.name for plan in own}
-        left_out += [name for name in file.names if name not in held]
+    held = {plan.name for plan in plans}
+    left_out = [name for file in files for name in file.names if name not in held]
     record = blank and replace(blank, tensors=_choices(plans))
     if len(files) > 1:
         _check_merged(plans)
