@@ -475,12 +475,12 @@ WEIGHT = np.zeros((8, 4), "f4")
 MISMATCHES = [
     ({"bias": (8,)}, ["*.weight"], "bias is copied whole, but l.*.q.weight is split along axis 0"),
     ({"bias": (8,)}, ["*.weight=1"], None),
-    ({"bias": (8,)}, ["*.bias"], "bias is split, but l.*.q.weight is copied whole"),
+    ({"bias": (8,)}, ["*.bias"], "bias is split along axis 0, but l.*.q.weight is copied whole"),
     ({"bias": (8,)}, ["*"], None),
     (
         {"bias": (8,)},
         ["*.weight=1", "*.bias"],
-        "bias is split, but l.*.q.weight is split along axis 1",
+        "bias is split along axis 0, but l.*.q.weight is split along axis 1",
     ),
     ({"weight_scale": (8, 1)}, ["*.weight"], "weight_scale is copied whole"),
     ({"weight_scale": (8, 1)}, ["*.weight=1"], None),
@@ -488,7 +488,7 @@ MISMATCHES = [
     ({"scales": (1,)}, ["*.weight"], None),
     ({"scale": ()}, ["*.weight"], None),
     ({"zero_point": (8,)}, ["*.weight"], "zero_point is copied whole"),
-    ({"zeros": (8,)}, ["*.zeros"], "zeros is split, but l.*.q.weight is copied"),
+    ({"zeros": (8,)}, ["*.zeros"], "zeros is split along axis 0, but l.*.q.weight is copied"),
     (
         {"weight_scale": (8, 2)},
         ["*.weight", "*_scale=1"],
@@ -497,7 +497,11 @@ MISMATCHES = [
     ({"g_idx": (4,)}, ["*.weight=1", "*.g_idx"], None),
     ({"g_idx": (4,)}, ["*.weight=1"], "g_idx is copied whole, but l.*.q.weight is split along"),
     ({"g_idx": (4,)}, ["*.weight"], None),
-    ({"g_idx": (4,)}, ["*.weight", "*.g_idx"], "g_idx is split, but l.*.q.weight is split along"),
+    (
+        {"g_idx": (4,)},
+        ["*.weight", "*.g_idx"],
+        "g_idx is split along axis 0, but l.*.q.weight is split along",
+    ),
 ]
 
 

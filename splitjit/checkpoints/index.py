@@ -279,14 +279,12 @@ def make(
             weights[tensor.name] = name
             total += tensor.nbytes
             more += math.prod(tensor.shape)
-    order = sorted(weights) if like is None else [*like["weight_map"]]
-    content = {} if like is None else dict(like)
-    metadata = {**content.get("metadata", {}), "total_size": total}
+    like = like or {"metadata": {}, "weight_map": sorted(weights)}
+    metadata = {**like.get("metadata", {}), "total_size": total}
     if type(metadata.get("total_parameters")) is int:
         metadata["total_parameters"] += more
-    content["metadata"] = metadata
-    content["weight_map"] = {name: weights[name] for name in order if name in weights}
-    return content
+    held = {name: weights[name] for name in like["weight_map"] if name in weights}
+    return {**like, "metadata": metadata, "weight_map": held}
 
 
 def dump(content: dict[str, Any]) -> bytes:

@@ -139,18 +139,16 @@ def _metadata(
     records: Sequence[Mapping[TensorFile, Record]],
 ) -> Metadata:
     """Return the metadata of a joined file, which all parts must share."""
-    first: Metadata = None
-    known: dict[TensorFile, Record] = {}
-    for own in records:
-        known |= own
-    for part in dict.fromkeys([like, *[file for one in tensors for file, _ in one.parts]]):
-        metadata = known[part].detached(part.metadata) if known else part.metadata
-        if part is like:
-            first = metadata
-        elif metadata != first:
+    known = {file: record for own in records for file, record in own.items()}
+
+    def whole(part: TensorFile) -> Metadata:
+        return known[part].detached(part.metadata) if known else part.metadata
+
+    for part in {file: None for one in tensors for file, _ in one.parts}:
+        if whole(part) != whole(like):
             received = f"{like.path} and {part.path}"
             raise SplitError("join", received, "all parts must have the same metadata")
-    return first
+    return whole(like)
 
 
 def _along_axis_0(name: str, file: TensorFile) -> Choice:
@@ -205,9 +203,8 @@ def _check_out(part: Checkpoint, out: Path) -> None:
 def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any] | None:
     """Make the index of whole files. ``model.safetensors`` alone needs no index."""
     names = [file.path.name for file in files]
-    if not first.is_folder or names == ["model.safetensors"]:
-        return None
-    if files[0].suffix != ".safetensors":
+    named = first.is_folder and files[0].suffix == ".safetensors"
+    if not named or names == ["model.safetensors"]:
         return None
     parts = [tensor for file in first.files for tensor in map(file.tensor, file.names)]
     return index.make(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,6 @@ from splitjit._files.formats.base import TensorFile
 from splitjit._files.places import StrPath
 from splitjit.checkpoints.index import Checkpoint
 from splitjit.errors import SplitError, shorten
-
-Namer = Callable[[Checkpoint, TensorFile, int], Path]
-"""Returns the path of a part of a file."""
 
 _FIELD = re.compile(r"\{(?:rank|part)(?::0?[1-9]d?)?\}|\{stem\}")
 """A field of a name; a number may have a format, such as ``{rank:02d}``."""
@@ -43,6 +40,14 @@ class Where:
             if value not in (*allowed, None):
                 rule = f"must be {' or '.join(map(repr, allowed))}"
                 raise SplitError("files", f"{option}={shorten(value)}", rule)
+        if self.name is None:
+            return
+        if any(c in "{}/\\" for c in _FIELD.sub("", self.name)):
+            rule = "must be a file name with the fields {rank}, {part} or {stem}, and no others"
+            raise SplitError("files", f"name={shorten(self.name)}", rule)
+        if self.layout == "files" and "{rank" not in self.name:
+            rule = "must contain {rank}, so that parts have different names"
+            raise SplitError("files", f"name={shorten(self.name)}", rule)
 
     @property
     def ranks(self) -> bool:
@@ -69,41 +74,23 @@ def companions(folders: Sequence[Path], targets: Sequence[Path]) -> list[tuple[P
     return [(target / path.name, path) for target in targets for path in found]
 
 
-def namer(where: Where) -> Namer:
-    """Return a function that gives the path of each part.
+def name_part(where: Where, one: Checkpoint, file: TensorFile, rank: int) -> Path:
+    """Return the path of a part of a file.
 
     Raises
     ------
     SplitError
-        If the name has unknown fields, or gives all parts the same name.
+        If the name does not have the suffix of the file.
     """
-    name, out = where.name, None if where.out is None else Path(where.out)
-    if name is not None:
-        _check_template(name, where.ranks)
-    template = name or ("{stem}{suffix}" if where.ranks else "{stem}.{rank}{suffix}")
-
-    def name_part(one: Checkpoint, file: TensorFile, rank: int) -> Path:
-        made = template.format(
-            rank=rank,
-            part=one.files.index(file),
-            stem=file.path.name.removesuffix(file.suffix),
-            suffix=file.suffix,
-        )
-        if name is not None and not made.endswith(file.suffix):
-            rule = f"the parts of {file.path} must have a name that ends in {file.suffix}"
-            raise SplitError("files", f"name={name!r}", rule)
-        folder = one.folder if out is None else out
-        return folder / f"rank-{rank}" / made if where.ranks else folder / made
-
-    return name_part
-
-
-def _check_template(name: str, ranks: bool) -> None:
-    """Check that a name has only known fields, and that it gives parts different names."""
-    if any(c in "{}/\\" for c in _FIELD.sub("", name)):
-        rule = "must be a file name with the fields {rank}, {part} or {stem}, and no others"
-    elif not ranks and "{rank" not in name:
-        rule = "must contain {rank}, so that parts have different names"
-    else:
-        return
-    raise SplitError("files", f"name={shorten(name)}", rule)
+    template = where.name or ("{stem}{suffix}" if where.ranks else "{stem}.{rank}{suffix}")
+    made = template.format(
+        rank=rank,
+        part=one.files.index(file),
+        stem=file.path.name.removesuffix(file.suffix),
+        suffix=file.suffix,
+    )
+    if not made.endswith(file.suffix):
+        rule = f"the parts of {file.path} must have a name that ends in {file.suffix}"
+        raise SplitError("files", f"name={where.name!r}", rule)
+    folder = one.folder if where.out is None else Path(where.out)
+    return folder / f"rank-{rank}" / made if where.ranks else folder / made

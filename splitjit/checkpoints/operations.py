@@ -54,10 +54,9 @@ def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
         if isinstance(path, str) and re.match(r"[a-z][a-z0-9+.-]+://", path):
             rule = "must be a local path; fetch the file first, with the tool of its storage"
             raise SplitError("files", shorten(path), rule)
-    found = [Path(path) for path in given]
-    if not found:
+    if not given:
         raise SplitError("files", "paths=[]", "must name a file")
-    return found
+    return [Path(path) for path in given]
 
 
 @contextlib.contextmanager

@@ -61,11 +61,12 @@ def _groups(
     where: Where,
 ) -> Iterable[list[Parts]]:
     """Name the parts of each file; group the files whose parts have the same names."""
-    name_part = naming.namer(where)
     groups: dict[object, list[Parts]] = {}
     for (one, file), plans in zip(inputs, tensors, strict=True):
         whole = [replace(p, copies=count) if p.axis is None else p for p in plans]
-        targets = tuple([name_part(one, file, i) for i in range(count if whole else 0)])
+        targets = tuple(
+            [naming.name_part(where, one, file, i) for i in range(count if whole else 0)]
+        )
         shared = where.name is not None and targets and file.suffix == ".safetensors"
         groups.setdefault(targets if shared else file, []).append((file, whole, targets))
     return groups.values()

@@ -91,18 +91,16 @@ def _is_cut_as_one(weight: TensorPlan, output: int) -> bool:
 
 def _fault(weight: TensorPlan, other: TensorPlan, output: int) -> str | None:
     """Say how the split of a tensor does not fit its weight; None if it fits."""
-    name = _general(weight.name)
-    if weight.axis is None:
-        return None if other.axis is None else f"is split, but {name} is copied whole"
-    along = f"{name} is split along axis {weight.axis}"
-    follows = _follows(weight, other, output)
-    if other.axis is None and follows:
-        return f"is copied whole, but {along}"
-    if other.axis is not None and not follows:
-        return f"is split, but {along}, which it does not have"
-    if other.axis is not None and len(other.shape) > 1 and other.axis != weight.axis:
-        return f"is split along axis {other.axis}, but {along}"
-    return None
+    axis = None
+    if weight.axis is not None and _follows(weight, other, output):
+        axis = weight.axis if len(other.shape) > 1 else 0
+    if other.axis == axis:
+        return None
+    return f"is {_how(other)}, but {_general(weight.name)} is {_how(weight)}"
+
+
+def _how(plan: TensorPlan) -> str:
+    return "copied whole" if plan.axis is None else f"split along axis {plan.axis}"
 
 
 def _follows(weight: TensorPlan, other: TensorPlan, output: int) -> bool:
