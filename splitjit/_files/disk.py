@@ -29,15 +29,10 @@ _OPEN_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _PLAIN = _NO_LINK | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
-_LINKS_UNSUPPORTED = {
-    *(errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK),
-    errno.EINVAL,  # Windows, on exFAT and on network shares
-}
-"""Errors of `os.link` on file systems that have no hard links, such as FAT."""
-
-_CALL_UNSUPPORTED = {
-    *(errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EXDEV),
-    errno.EPERM,  # containers that forbid the call
+_UNSUPPORTED = {
+    *(errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK),
+    errno.EPERM,  # links on FAT, and containers that forbid a call
+    errno.EINVAL,  # links of Windows on exFAT and on network shares, too
 }
 """Errors of calls that some systems or file systems lack."""
 
@@ -83,10 +78,8 @@ _KEEP_SIZE = 1
 @functools.cache
 def _fallocate() -> Callable[..., int] | None:
     """Return ``fallocate`` from Linux's C library, or None if it has none."""
-    try:
-        import ctypes
-    except ImportError:
-        return None
+    import ctypes
+
     library = ctypes.CDLL(None, use_errno=True)
     call = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
     if call is not None:
@@ -100,7 +93,7 @@ def _tolerated() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _CALL_UNSUPPORTED:
+        if error.errno not in _UNSUPPORTED:
             raise
 
 
@@ -194,22 +187,16 @@ class Folder:
         """
         places = self._place(name), folder._place(target)
         follow = {"follow_symlinks": False} if os.link in os.supports_follow_symlinks else {}
-        try:
+        with _tolerated():
             change(os.link, *places, src_dir_fd=self.fd, dst_dir_fd=folder.fd, **follow)
-        except OSError as error:
-            if error.errno not in _LINKS_UNSUPPORTED:
-                raise
-            return False
-        return True
+            return True
+        return False
 
     def sync(self) -> None:
         """Wait until the names in this folder are on disk, if the system can tell."""
         if self.fd is not None:
-            try:
+            with _tolerated():  # some file systems cannot sync folders
                 change(flush, self.fd)
-            except OSError as error:
-                if error.errno != errno.EINVAL:  # some file systems cannot sync folders
-                    raise
 
 
 class NewFile(io.FileIO):

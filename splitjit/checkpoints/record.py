@@ -93,7 +93,7 @@ class Record:
         return {**whole, KEY: self.outer} if self.outer else whole
 
     @property
-    def split(self) -> tuple[object, ...]:
+    def split(self) -> tuple[str, int, int, Rule]:
         """What all files of one rank share."""
         return self.checkpoint, self.rank, self.count, self.rule
 
@@ -183,26 +183,25 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], list[dict[Tens
     records = [read(part) for part in parts]
     if not any(records):
         return [*parts], []
-    first = [*records[0].values()]
-    by_rank: dict[int, int] = {}
-    for i, (part, own) in enumerate(zip(parts, records, strict=True)):
+    first = records[0]
+    by_rank: dict[int, tuple[Checkpoint, dict[TensorFile, Record]]] = {}
+    for part, own in zip(parts, records, strict=True):
         received = f"{parts[0].path} and {part.path}"
         if bool(own) != bool(first):
             raise SplitError("join", received, "only one of them says how it was split")
-        if _without_ranks(own) != _without_ranks(records[0]):
+        if _without_ranks(own) != _without_ranks(first):
             raise SplitError("join", received, "they are parts of two different splits")
-        rank = next(iter(own.values())).rank
+        _, rank, count, _ = next(iter(own.values())).split
         if rank in by_rank:
-            received = f"{parts[by_rank[rank]].path} and {part.path}"
-            raise SplitError("join", received, f"both are rank {rank} of {first[0].count}")
-        by_rank[rank] = i
-    count = first[0].count
+            received = f"{by_rank[rank][0].path} and {part.path}"
+            raise SplitError("join", received, f"both are rank {rank} of {count}")
+        by_rank[rank] = part, own
     missing = [f"rank {i}" for i in range(min(count, len(parts) + 8)) if i not in by_rank]
     if missing:
         rule = f"{', '.join(missing[:8])} missing; give all parts of the split"
         raise SplitError("join", f"{len(parts)} of {count} ranks", rule)
     ranks = [by_rank[rank] for rank in range(count)]
-    return [parts[i] for i in ranks], [records[i] for i in ranks]
+    return [part for part, _ in ranks], [own for _, own in ranks]
 
 
 def _without_ranks(records: dict[TensorFile, Record]) -> list[Record]:
