@@ -221,8 +221,8 @@ def _chooser(
     planned: Mapping[str, Choice] = {}
     notes = []
 
-    def by_pattern(name: str) -> bool:
-        return any(choice.matches(name) for choice in chosen)
+    def by_pattern(name: str) -> Choice | None:
+        return next((choice for choice in chosen if choice.matches(name)), None)
 
     def check(files: Iterable[TensorFile]) -> None:
         if which.tp_plan:
@@ -239,8 +239,7 @@ def _chooser(
     default = None if chosen or which.tp_plan else Choice("*", axis)
 
     def choose(name: str, file: TensorFile) -> Choice | None:
-        first = next((choice for choice in chosen if choice.matches(name)), None)
-        return first or planned.get(name, default)
+        return by_pattern(name) or planned.get(name, default)
 
     return choose, check, notes
 

@@ -50,7 +50,9 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> list[str]:
         output = _output_axis(weight, held.get("bias"))
         if output is None:
             continue
-        if _FUSED.fullmatch(last) and _is_cut_as_one(weight, output):
+        given = weight.choice and not weight.choice.planned and not weight.choice.head
+        as_one = weight.axis == output and len(weight.sections) == 1
+        if _FUSED.fullmatch(last) and given and as_one:
             fault = "is split as one, but several projections are usually fused in it: "
             fault += "give their lengths, as in PATTERN=AXIS:LENGTHS"
             faults.append((_general(weight.name), fault))
@@ -79,14 +81,6 @@ def _output_axis(weight: TensorPlan, bias: TensorPlan | None) -> int | None:
         found = [axis for axis in (0, 1) if bias and bias.shape == (shape[axis],)]
         return found[0] if len(found) == 1 else None
     return last if weight.name.endswith("qweight") else max(last - 1, 0)
-
-
-def _is_cut_as_one(weight: TensorPlan, output: int) -> bool:
-    """Return whether a pattern cuts the output features without regard to fused sections."""
-    choice = weight.choice
-    if weight.axis != output or choice is None or choice.planned or choice.head:
-        return False
-    return len(weight.sections) == 1
 
 
 def _fault(weight: TensorPlan, other: TensorPlan, output: int) -> str | None:

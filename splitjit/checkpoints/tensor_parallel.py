@@ -160,7 +160,7 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
 
 
 def choices(
-    plan: ModelPlan, names: Sequence[str], skip: Callable[[str], bool]
+    plan: ModelPlan, names: Sequence[str], skip: Callable[[str], object]
 ) -> dict[str, Choice]:
     """Return how the plan splits the tensors of a checkpoint.
 
@@ -283,7 +283,7 @@ def _before(
 def check_shapes(
     plan: ModelPlan,
     planned: Mapping[str, Choice],
-    skip: Callable[[str], bool],
+    skip: Callable[[str], object],
     shapes: Mapping[str, Shape],
 ) -> None:
     """Check that a checkpoint fits the model.

@@ -48,13 +48,15 @@ def read(path: Path) -> TensorFile:
     """
     check_regular(path)
     kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix)
-    if kind is None and not _is_npy(path):
+    if kind is None:
+        with open(path, "rb") as file:
+            kind = Npy if file.read(6) == b"\x93NUMPY" else None
+    if kind is None:
         reader = _OF_OTHERS.get(path.suffix)
         rest = f": load the tensors with {reader}, and save them with safetensors"
         rule = "only .npy, .npz and .safetensors files can be read"
         rule += rest if reader else ", and indexes of these"
         raise SplitError("files", str(path), rule)
-    kind = kind or Npy
     try:
         return kind(path)
     except (MemoryError, SplitError):
@@ -63,11 +65,6 @@ def read(path: Path) -> TensorFile:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise refusal(path, kind.suffix, error) from error
-
-
-def _is_npy(path: Path) -> bool:
-    with open(path, "rb") as file:
-        return file.read(6) == b"\x93NUMPY"
 
 
 def check_regular(path: Path) -> None:

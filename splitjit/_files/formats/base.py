@@ -225,8 +225,7 @@ class PlainWriter(FileWriter):
 
     def __init__(self, file: Staged, header: bytes, nbytes: int) -> None:
         super().__init__(file)
-        with file.open() as opened:
-            opened.write(header)
+        file.write_bytes(header)
         self._end = len(header)
         if nbytes >= _LARGE:
             with file.append(self._end) as raw:
