@@ -207,18 +207,15 @@ class _Place:
             root = Path(os.path.realpath(folder))
             outer = self._root(root)
             if root not in self._stagings:
-                self._stagings[root] = self._new_staging(outer)
+                name = os.path.basename(change(tempfile.mkdtemp, prefix=_PREFIX, dir=root))
+                self._cleanup.callback(_remove_empty, outer, name)
+                self._stagings[root] = self._cleanup.enter_context(outer.folder(name))
             for name in names:
                 parent = outer
                 for part in Path(name).parts[:-1]:
                     parent = self._below(parent, part)
                 file = Staged(folder / name, self._stagings[root], len(self.files), parent)
                 self.files.append(file)
-
-    def _new_staging(self, outer: Folder) -> Folder:
-        made = change(tempfile.mkdtemp, prefix=_PREFIX, dir=outer.path)
-        self._cleanup.callback(_remove_empty, outer, os.path.basename(made))
-        return self._cleanup.enter_context(outer.folder(os.path.basename(made)))
 
     def _root(self, path: Path) -> Folder:
         try:

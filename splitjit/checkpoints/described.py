@@ -63,17 +63,14 @@ def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
     made = []
     for one, known in zip(read, records, strict=True):
         files = [_found(file, known.get(file)) for file in one.files]
-        described: dict[str, Any] = {"path": str(one.path), "files": files}
-        described["nbytes"] = sum(file["nbytes"] for file in files)
-        described["split"] = _split(next(iter(known.values()), None))
-        made.append(described)
-    complete, problem = None, None
-    if any(records):
-        try:
-            record.order(read)
-            complete = True
-        except SplitError as error:
-            complete, problem = False, str(error)
+        nbytes, split = sum(file["nbytes"] for file in files), _split(known)
+        made.append({"path": str(one.path), "files": files, "nbytes": nbytes, "split": split})
+    problem = None
+    try:
+        record.order(read)  # nothing to say if no path is a part
+    except SplitError as error:
+        problem = str(error)
+    complete = problem is None if any(records) else None
     return {"checkpoints": made, "complete": complete, "problem": problem}
 
 
@@ -110,6 +107,6 @@ def _divided(plan: TensorPlan) -> dict[str, Any]:
     return {**_tensor(plan.tensor), "axis": plan.axis, "sections": sections, "part_shapes": shapes}
 
 
-def _split(known: Record | None) -> dict[str, Any] | None:
-    said = known and known.dump()
+def _split(own: dict[TensorFile, Record]) -> dict[str, Any] | None:
+    said = next(iter(own.values())).dump() if own else None
     return {key: said[key] for key in ("rank", "count", "rule", "checkpoint")} if said else None

@@ -154,9 +154,7 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
     if not planned.targets:
         return
     needed = {target: size for file in planned.files for target, size in file.sizes.items()}
-    total = planned.nbytes
-
-    written = 0
+    total, written = planned.nbytes, 0
 
     def count(nbytes: int) -> None:
         nonlocal written
