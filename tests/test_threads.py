@@ -418,7 +418,7 @@ MARK, CHUNK, ODDS, RANDOM = range(shared.HELPERS, shared.HELPERS + 4)
 ADDRESS = DELAYS.ctypes.data
 usleep, release = team._usleep, team._release
 read_word, exchange, add_to = team.read_word, team.exchange, team.add_to
-call_loop, words_at, SPACING = team.call_loop, team.words_at, shared.SPACING
+call, words_at, SPACING = team.call, team.words_at, shared.SPACING
 
 @jit
 def delay(word):
@@ -454,13 +454,13 @@ def _release(lock):
     release(lock)
 
 @jit
-def _call_loop(loop, chunk, chunks, arguments):
+def _call(loop, arguments):
     delay(CHUNK)
-    call_loop(loop, chunk, chunks, arguments)
+    call(loop, arguments)
 
 for function in (_read, _write, _add):
     setattr(team, function.py_func.__name__, function)
-team.exchange, team._release, team.call_loop = _exchange, _release, _call_loop
+team.exchange, team._release, team.call = _exchange, _release, _call
 use_it()
 threads.CHUNK, threads.SHARED_FROM = 1 << 12, 1 << 13
 """

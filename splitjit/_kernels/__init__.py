@@ -17,7 +17,6 @@ records.py reads from memory; look at these three first. Then a copy passes from
             │  Arguments: stream, target, source, layout
             ▼
     team.py              the caller and its helpers take chunks, and call a loop for each
-    launch.py            the call of a loop by its address
             │  task, tasks, arguments
             ▼
     plain.py             runs of bytes, one after another

@@ -40,8 +40,7 @@ from splitjit._kernels.c_api import (
 )
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import call as call_address
-from splitjit._kernels.intrinsics import out_of_line, reserve, words_at
-from splitjit._kernels.launch import call_loop, stored
+from splitjit._kernels.intrinsics import out_of_line, reserve, stored, words_at
 from splitjit._kernels.records import expected_at, layout_at
 
 _FIELDS = len(Expected._fields)
@@ -171,7 +170,8 @@ def into(record, arguments, count):
     if count == 2:
         data = _place(expected, call.into, words_at(arguments)[0], words_at(arguments)[1])
     if data:
-        call_loop(call.loop, 0, 1, stored(Arguments(call.stream, 0, data, call.into)))
+        arguments = stored(Arguments(call.stream, 0, data, call.into))
+        call_address(call.loop, (0, 1, arguments))
         return integer_object(1)
     return integer_object(0)
 
@@ -212,7 +212,7 @@ def _fresh(expected, source, is_checked):
         if _is_as(call, expected, source, dtype):
             data = words_at(source)[ARRAY_DATA]
             arguments = stored(Arguments(call.stream, block, data, call.fresh))
-            call_loop(call.loop, 0, 1, arguments)
+            call_address(call.loop, (0, 1, arguments))
         else:
             decrement(parts)
             parts = new_list(0)

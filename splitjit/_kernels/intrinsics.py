@@ -19,6 +19,7 @@ from splitjit._kernels.llvm import (
     BYTE,
     INT32,
     INT64,
+    instruction,
     integer,
     move_word,
     pointer_to,
@@ -28,115 +29,72 @@ from splitjit._kernels.llvm import (
 )
 
 
-@intrinsic
-def copy_bytes(typingctx, target, source, nbytes):
+@instruction
+def copy_bytes(builder, target, source, nbytes):
     """Copy bytes with C's memcpy."""
-
-    def codegen(context, builder, signature, args):
-        target, source = (pointer_to(builder, address, BYTE) for address in args[:2])
-        cgutils.raw_memcpy(builder, target, source, args[2], 1)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp, types.intp), codegen
+    target, source = pointer_to(builder, target, BYTE), pointer_to(builder, source, BYTE)
+    cgutils.raw_memcpy(builder, target, source, nbytes, 1)
 
 
-def _line_move(past_cache):
-    """Return the signature and the code of a function that moves a line."""
-
-    def codegen(context, builder, signature, args):
-        move_word(builder, *args, LINE, past_cache)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), codegen
-
-
-@intrinsic
-def move_line(typingctx, target, source):
+@instruction
+def move_line(builder, target, source):
     """Move a cache line's worth of bytes; both addresses may have any alignment."""
-    return _line_move(past_cache=False)
+    move_word(builder, target, source, LINE, False)
 
 
-@intrinsic
-def stream_line(typingctx, target, source):
+@instruction
+def stream_line(builder, target, source):
     """Move a line with a store that bypasses the cache; the target must be a multiple of `LINE`."""
-    return _line_move(past_cache=True)
+    move_word(builder, target, source, LINE, True)
 
 
-@intrinsic
-def merge_line(typingctx, target, before, after, begun):
+@instruction
+def merge_line(builder, target, before, after, begun):
     """Merge two lines: the first `begun` bytes from the address `before`, the rest from `after`.
 
     The store bypasses the cache, so the target must be aligned to `LINE`.
     """
-
-    def codegen(context, builder, signature, args):
-        target, before, after, begun = args
-        line = ir.VectorType(BYTE, LINE)
-        old, new = (
-            builder.load(pointer_to(builder, address, line), align=1) for address in (before, after)
-        )
-        places = ir.Constant(line, list(range(LINE)))
-        begun = builder.insert_element(
-            ir.Constant(line, ir.Undefined), builder.trunc(begun, BYTE), ir.Constant(INT32, 0)
-        )
-        is_old = builder.icmp_unsigned("<", places, shuffled(builder, begun, begun, [0] * LINE))
-        merged = builder.select(is_old, old, new)
-        store(builder, merged, pointer_to(builder, target, line), LINE, True)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 4), codegen
+    line = ir.VectorType(BYTE, LINE)
+    old, new = (
+        builder.load(pointer_to(builder, address, line), align=1) for address in (before, after)
+    )
+    places = ir.Constant(line, list(range(LINE)))
+    begun = builder.insert_element(
+        ir.Constant(line, ir.Undefined), builder.trunc(begun, BYTE), ir.Constant(INT32, 0)
+    )
+    is_old = builder.icmp_unsigned("<", places, shuffled(builder, begun, begun, [0] * LINE))
+    merged = builder.select(is_old, old, new)
+    store(builder, merged, pointer_to(builder, target, line), LINE, True)
 
 
-@intrinsic
-def prefetch(typingctx, address):
+@instruction
+def prefetch(builder, address):
     """Fetch a cache line into the L2 cache; an address outside any buffer does no harm."""
-
-    def codegen(context, builder, signature, args):
-        prefetch_line(builder, args[0])
-        return context.get_dummy_value()
-
-    return types.void(types.intp), codegen
+    prefetch_line(builder, address)
 
 
-@intrinsic
-def prefetch_to_write(typingctx, address):
+@instruction
+def prefetch_to_write(builder, address):
     """Fetch a cache line into this core's L1 cache alone, because it will be written."""
-
-    def codegen(context, builder, signature, args):
-        prefetch_line(builder, args[0], write=1, locality=3)
-        return context.get_dummy_value()
-
-    return types.void(types.intp), codegen
+    prefetch_line(builder, address, write=1, locality=3)
 
 
-@intrinsic
-def trailing_zeros(typingctx, value):
+@instruction
+def trailing_zeros(builder, value):
     """Return the number of trailing zero bits of a positive integer."""
-
-    def codegen(context, builder, signature, args):
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.intp(types.intp), codegen
+    return builder.cttz(value, ir.Constant(ir.IntType(1), 1))
 
 
-@intrinsic
-def least(typingctx, a, b):
+@instruction
+def least(builder, a, b):
     """Return the smaller integer. `min` takes Numba 0.1 s to compile."""
-
-    def codegen(context, builder, signature, args):
-        return builder.select(builder.icmp_signed("<", *args), *args)
-
-    return types.intp(types.intp, types.intp), codegen
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
 
 
-@intrinsic
-def greatest(typingctx, a, b):
+@instruction
+def greatest(builder, a, b):
     """Return the larger integer."""
-
-    def codegen(context, builder, signature, args):
-        return builder.select(builder.icmp_signed(">", *args), *args)
-
-    return types.intp(types.intp, types.intp), codegen
+    return builder.select(builder.icmp_signed(">", a, b), a, b)
 
 
 @intrinsic
@@ -165,16 +123,18 @@ def integers_at(typingctx, address, count):
     return kind(types.intp, types.intp), codegen
 
 
-@intrinsic
-def call(typingctx, function, arguments):
+@instruction
+def stored(builder, words):
+    """Store a tuple of words on the stack of the calling function, and return its address."""
+    return builder.ptrtoint(cgutils.alloca_once_value(builder, words), INT64)
+
+
+@instruction
+def call(builder, function, arguments):
     """Call a C function by its address with a tuple of integers; it returns an integer."""
-
-    def codegen(context, builder, signature, args):
-        values = cgutils.unpack_tuple(builder, args[1])
-        kind = ir.FunctionType(INT64, [value.type for value in values])
-        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), values)
-
-    return types.intp(types.intp, arguments), codegen
+    values = cgutils.unpack_tuple(builder, arguments)
+    kind = ir.FunctionType(INT64, [value.type for value in values])
+    return builder.call(builder.inttoptr(function, kind.as_pointer()), values)
 
 
 @intrinsic(prefer_literal=True)
@@ -196,97 +156,52 @@ def reserve(typingctx, nbytes, alignment):
     return types.intp(nbytes, alignment), codegen
 
 
-@intrinsic
-def allocate(typingctx, nbytes):
-    """Allocate memory with C's malloc; return its address, or 0 if memory runs out."""
+allocate = types.ExternalFunction("malloc", types.intp(types.intp))
+"""Allocate memory; return its address, or 0 if memory runs out."""
 
-    def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(BYTE.as_pointer(), [INT64])
-        malloc = cgutils.get_or_insert_function(builder.module, kind, "malloc")
-        return builder.ptrtoint(builder.call(malloc, args), INT64)
-
-    return types.intp(types.intp), codegen
+release = types.ExternalFunction("free", types.void(types.intp))
+"""Free memory from `allocate`; the address may be 0."""
 
 
-@intrinsic
-def release(typingctx, address):
-    """Free memory from `allocate`; the address may be 0."""
-
-    def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(ir.VoidType(), [BYTE.as_pointer()])
-        free = cgutils.get_or_insert_function(builder.module, kind, "free")
-        builder.call(free, [pointer_to(builder, args[0], BYTE)])
-        return context.get_dummy_value()
-
-    return types.void(types.intp), codegen
-
-
-@intrinsic
-def fence(typingctx):
+@instruction
+def fence(builder):
     """Make streamed stores visible to other threads."""
-
-    def codegen(context, builder, signature, args):
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), codegen
+    builder.fence("seq_cst")
 
 
-@intrinsic
-def add_to(typingctx, address, value):
+@instruction
+def add_to(builder, address, value):
     """Atomically add to a word; return what it was before."""
-
-    def codegen(context, builder, signature, args):
-        return builder.atomic_rmw("add", pointer_to(builder, args[0], INT64), args[1], "seq_cst")
-
-    return types.intp(types.intp, types.intp), codegen
+    return builder.atomic_rmw("add", pointer_to(builder, address, INT64), value, "seq_cst")
 
 
-@intrinsic
-def exchange(typingctx, address, value):
+@instruction
+def exchange(builder, address, value):
     """Atomically write a word; return what it was before."""
-
-    def codegen(context, builder, signature, args):
-        return builder.atomic_rmw("xchg", pointer_to(builder, args[0], INT64), args[1], "seq_cst")
-
-    return types.intp(types.intp, types.intp), codegen
+    return builder.atomic_rmw("xchg", pointer_to(builder, address, INT64), value, "seq_cst")
 
 
-@intrinsic
-def read_word(typingctx, address):
+@instruction
+def read_word(builder, address):
     """Atomically read a word."""
-
-    def codegen(context, builder, signature, args):
-        return builder.load_atomic(pointer_to(builder, args[0], INT64), "seq_cst", WORD)
-
-    return types.intp(types.intp), codegen
+    return builder.load_atomic(pointer_to(builder, address, INT64), "seq_cst", WORD)
 
 
-@intrinsic
-def relax(typingctx):
+@instruction
+def relax(builder):
     """Let the processor rest for some cycles, in a loop that waits for another thread."""
-
-    def codegen(context, builder, signature, args):
-        machine = platform.machine()
-        if machine in ("x86_64", "AMD64"):
-            kind = ir.FunctionType(ir.VoidType(), [])
-            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause")
-            builder.call(function, [])
-        elif machine in ("aarch64", "arm64", "ARM64"):
-            kind = ir.FunctionType(ir.VoidType(), [INT32])
-            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.isb")
-            builder.call(function, [ir.Constant(INT32, 15)])
-        return context.get_dummy_value()
-
-    return types.void(), codegen
+    machine = platform.machine()
+    if machine in ("x86_64", "AMD64"):
+        name, values = "llvm.x86.sse2.pause", []
+    elif machine in ("aarch64", "arm64", "ARM64"):
+        name, values = "llvm.aarch64.isb", [ir.Constant(INT32, 15)]
+    else:
+        return
+    kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
+    builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
 
 
-@intrinsic
-def out_of_line(typingctx):
+@instruction
+def out_of_line(builder):
     """Forbid inlining the calling function: LLVM would optimize each inlined copy again."""
-
-    def codegen(context, builder, signature, args):
-        builder.function.attributes.add("noinline")
-        return context.get_dummy_value()
-
-    return types.void(), codegen
+    builder.function.attributes.add("noinline")

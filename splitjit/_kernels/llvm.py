@@ -5,9 +5,35 @@ Each function appends instructions to the function that Numba is compiling.
 
 from __future__ import annotations
 
+import functools
+
 from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 BYTE, INT32, INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
+
+
+def instruction(function):
+    """Make an intrinsic for compiled functions of one that appends LLVM instructions.
+
+    `function` gets a builder and LLVM values: tuples, booleans, and machine integers. It returns a
+    machine integer; None stands for 0.
+    """
+
+    @intrinsic
+    @functools.wraps(function)
+    def typed(typing_context, *kinds):
+        kept = types.BaseTuple | types.Boolean
+        kinds = [kind if isinstance(kind, kept) else types.intp for kind in kinds]
+
+        def codegen(context, builder, signature, args):
+            value = function(builder, *args)
+            return integer(0) if value is None else value
+
+        return types.intp(*kinds), codegen
+
+    return typed
 
 
 def integer(value):

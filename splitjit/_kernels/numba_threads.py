@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from numba import njit, prange
 
-from splitjit._kernels.launch import call_loop
+from splitjit._kernels.intrinsics import call
 
 
 @njit(parallel=True, nogil=True, cache=True)
 def run_on_numba(loop, tasks, arguments):
     """Run a loop once per task; `arguments` is the address of `Arguments`."""
     for task in prange(tasks):
-        call_loop(loop, task, tasks, arguments)
+        call(loop, (task, tasks, arguments))

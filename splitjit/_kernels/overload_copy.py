@@ -10,8 +10,15 @@ from splitjit._abi.layout_record import LOOP, STREAM, WORD, most_words
 from splitjit._abi.shared import ALLOWED, CHUNKS_PER_THREAD, SPACING
 from splitjit._abi.structs import NUMBA_DATA, NUMBA_ITEMS, NUMBA_ITEMSIZE, NUMBA_SHAPE
 from splitjit._kernels.compiling import jit, jit_all
-from splitjit._kernels.intrinsics import call, greatest, least, out_of_line, read_word, words_at
-from splitjit._kernels.launch import stored
+from splitjit._kernels.intrinsics import (
+    call,
+    greatest,
+    least,
+    out_of_line,
+    read_word,
+    stored,
+    words_at,
+)
 
 _MOST = (1 << 63) - 1
 _most_words = jit(most_words)

@@ -58,6 +58,7 @@ from splitjit._kernels.c_api import as_integer, integer_object, release_gil, tak
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     add_to,
+    call,
     exchange,
     least,
     out_of_line,
@@ -66,7 +67,6 @@ from splitjit._kernels.intrinsics import (
     reserve,
     words_at,
 )
-from splitjit._kernels.launch import call_loop
 
 _SPIN = 1_000_000  # nanoseconds that a helper spins for the next job
 _GLANCE = 1_000  # the same on a core that somebody else wants
@@ -206,7 +206,7 @@ def _take_chunks(team, step):
         front, back = taken % _BACK, taken // _BACK
         if front + back >= chunks:
             return done
-        call_loop(loop, front if step == 1 else chunks - 1 - back, chunks, arguments)
+        call(loop, (front if step == 1 else chunks - 1 - back, chunks, arguments))
         done += 1
 
 
@@ -322,7 +322,7 @@ def _share(team, loop, helpers, chunks, arguments):
         _copy_with_helpers(team, loop, helpers, chunks, arguments)
         _write(team, BUSY, 0)
     else:
-        call_loop(loop, 0, 1, arguments)
+        call(loop, (0, 1, arguments))
 
 
 def share(team, loop, helpers, chunks, arguments):

@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from splitjit._abi.kernels import LINE, TILE
 from splitjit._abi.layout_record import WORD
 from splitjit._kernels.llvm import (
     INT64,
+    instruction,
     integer,
     opaque,
     pointer_to,
@@ -29,70 +28,58 @@ from splitjit._kernels.variants import joined, loop, move_words, variants, word_
 _SIZES = [1 << bit for bit in range(TILE.bit_length())]  # item sizes that tiles transpose
 
 
-@intrinsic
-def write_words(typingctx, table, offset, strip, by_steps):
+@instruction
+def write_words(builder, table, offset, strip, by_steps):
     """Write the runs of a piece one by one, with ordinary stores: by steps, or by lines.
 
     Run i of line k is written to the address in word k of the table, plus ``offset + i * run``. A
     run has less than ``2 * TILE`` bytes.
     """
-
-    def codegen(context, builder, signature, args):
-        table, offset, fields, by_steps = args
-        source, run, lines, steps, line, step = cgutils.unpack_tuple(builder, fields)
-        for nbytes, starts in word_variants(builder, run, TILE):
-            with builder.if_else(by_steps) as (by_step, by_line):
-                with (
-                    by_step,
-                    loop(builder, steps, [offset, source], [run, step]) as (place, first),
-                    loop(builder, lines, [integer(0), first], [integer(1), line]) as (k, at),
-                ):
-                    move_words(builder, _line_at(builder, table, k, place), at, starts, nbytes)
-                with (
-                    by_line,
-                    loop(builder, lines, [integer(0), source], [integer(1), line]) as (k, first),
-                ):
-                    to = _line_at(builder, table, k, offset)
-                    size = integer(nbytes) if len(starts) == 1 else run
-                    with loop(builder, steps, [to, first], [size, step]) as (to, at):
-                        move_words(builder, to, at, starts, nbytes)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp, strip, types.boolean), codegen
+    source, run, lines, steps, line, step = cgutils.unpack_tuple(builder, strip)
+    for nbytes, starts in word_variants(builder, run, TILE):
+        with builder.if_else(by_steps) as (by_step, by_line):
+            with (
+                by_step,
+                loop(builder, steps, [offset, source], [run, step]) as (place, first),
+                loop(builder, lines, [integer(0), first], [integer(1), line]) as (k, at),
+            ):
+                move_words(builder, _line_at(builder, table, k, place), at, starts, nbytes)
+            with (
+                by_line,
+                loop(builder, lines, [integer(0), source], [integer(1), line]) as (k, first),
+            ):
+                to = _line_at(builder, table, k, offset)
+                size = integer(nbytes) if len(starts) == 1 else run
+                with loop(builder, steps, [to, first], [size, step]) as (to, at):
+                    move_words(builder, to, at, starts, nbytes)
 
 
-@intrinsic
-def transpose_squares(typingctx, table, offset, strip):
+@instruction
+def transpose_squares(builder, table, offset, strip):
     """Transpose the squares of a piece: `TILE` bytes of each step become `TILE` bytes of each line.
 
     A square has ``TILE // itemsize`` lines and steps. The piece has at least that many of both; the
     last squares repeat lines or steps. Line k is written to the address in word k of the table,
     plus `offset`. All addresses may have any alignment.
     """
-
-    def codegen(context, builder, signature, args):
-        table, offset, fields = args
-        source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, fields)
-        for size in variants(builder, _SIZES[:-1], itemsize):  # one item of TILE is no square
-            side = integer(TILE // size)
-            with cgutils.for_range_slice(builder, integer(0), lines, side) as (k, _):
-                k = _least(builder, k, builder.sub(lines, side))
-                column = builder.add(source, builder.mul(k, integer(size)))
-                with cgutils.for_range_slice(builder, integer(0), steps, side) as (i, _):
-                    i = _least(builder, i, builder.sub(steps, side))
-                    place = builder.add(offset, builder.mul(i, integer(size)))
-                    start = builder.add(column, builder.mul(i, step))
-                    for n, line in enumerate(_transposed(builder, size, 1, start, step)):
-                        target = _line_at(builder, table, builder.add(k, integer(n)), place)
-                        target = pointer_to(builder, target, line.type)
-                        store(builder, line, target, TILE, False)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp, strip), codegen
+    source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, strip)
+    for size in variants(builder, _SIZES[:-1], itemsize):  # one item of TILE is no square
+        side = integer(TILE // size)
+        with cgutils.for_range_slice(builder, integer(0), lines, side) as (k, _):
+            k = _least(builder, k, builder.sub(lines, side))
+            column = builder.add(source, builder.mul(k, integer(size)))
+            with cgutils.for_range_slice(builder, integer(0), steps, side) as (i, _):
+                i = _least(builder, i, builder.sub(steps, side))
+                place = builder.add(offset, builder.mul(i, integer(size)))
+                start = builder.add(column, builder.mul(i, step))
+                for n, line in enumerate(_transposed(builder, size, 1, start, step)):
+                    target = _line_at(builder, table, builder.add(k, integer(n)), place)
+                    target = pointer_to(builder, target, line.type)
+                    store(builder, line, target, TILE, False)
 
 
-@intrinsic
-def transpose_tiles(typingctx, table, offset, ahead, strip, block, stream):
+@instruction
+def transpose_tiles(builder, table, offset, ahead, strip, block, stream):
     """Transpose the tiles of a piece: `TILE` bytes of each step become whole cache lines.
 
     A tile has ``LINE // itemsize`` steps and ``TILE // itemsize`` lines. The piece has at least
@@ -104,27 +91,21 @@ def transpose_tiles(typingctx, table, offset, ahead, strip, block, stream):
     ``LINE // TILE`` tiles share cache lines of the source. They follow each other, after `block`
     steps each, and prefetch an equal share of these lines from the address `ahead`.
     """
-
-    def codegen(context, builder, signature, args):
-        table, offset, ahead, fields, block, stream = args
-        source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, fields)
-        is_streamed = builder.icmp_signed("!=", stream, integer(0))
-        for size in variants(builder, _SIZES, itemsize):
-            tile = integer(LINE // size)
-            with (
-                cgutils.for_range_slice(builder, integer(0), lines, tile) as (first, _),
-                cgutils.for_range_slice(builder, integer(0), steps, block) as (start, _),
-            ):
-                count = builder.udiv(_least(builder, builder.sub(steps, start), block), tile)
-                begin = builder.add(source, builder.mul(start, step))
-                place = builder.add(offset, builder.mul(start, integer(size)))
-                shift = builder.add(builder.mul(start, step), builder.mul(first, integer(size)))
-                near = builder.add(ahead, shift)
-                of_block = _Block(table, place, begin, near, count, step, is_streamed)
-                _transpose_block(builder, size, of_block, first, lines)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 3, strip, types.intp, types.intp), codegen
+    source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, strip)
+    is_streamed = builder.icmp_signed("!=", stream, integer(0))
+    for size in variants(builder, _SIZES, itemsize):
+        tile = integer(LINE // size)
+        with (
+            cgutils.for_range_slice(builder, integer(0), lines, tile) as (first, _),
+            cgutils.for_range_slice(builder, integer(0), steps, block) as (start, _),
+        ):
+            count = builder.udiv(_least(builder, builder.sub(steps, start), block), tile)
+            begin = builder.add(source, builder.mul(start, step))
+            place = builder.add(offset, builder.mul(start, integer(size)))
+            shift = builder.add(builder.mul(start, step), builder.mul(first, integer(size)))
+            near = builder.add(ahead, shift)
+            of_block = _Block(table, place, begin, near, count, step, is_streamed)
+            _transpose_block(builder, size, of_block, first, lines)
 
 
 class _Block(NamedTuple):

@@ -9,15 +9,14 @@ from __future__ import annotations
 import contextlib
 
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from splitjit._abi.kernels import COLLECTED, INTERLEAVED, LINE
 from splitjit._abi.layout_record import WORD
 from splitjit._kernels.llvm import (
     INT32,
     INT64,
+    instruction,
     integer,
     move_word,
     pointer_to,
@@ -83,44 +82,33 @@ def move_words(builder, target, source, starts, nbytes):
         move_word(builder, builder.add(target, start), builder.add(source, start), nbytes, False)
 
 
-@intrinsic
-def copy_words(typingctx, target, source, run, count, target_step, source_step):
+@instruction
+def copy_words(builder, target, source, run, count, target_step, source_step):
     """Copy evenly spaced runs shorter than a cache line, with ordinary stores."""
-
-    def codegen(context, builder, signature, args):
-        target, source, run, count, *steps = args
-        for nbytes, starts in word_variants(builder, run, LINE // 2):
-            with loop(builder, count, [target, source], steps) as (to, at):
-                move_words(builder, to, at, starts, nbytes)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 6), codegen
+    steps = target_step, source_step
+    for nbytes, starts in word_variants(builder, run, LINE // 2):
+        with loop(builder, count, [target, source], steps) as (to, at):
+            move_words(builder, to, at, starts, nbytes)
 
 
-@intrinsic
-def collect_runs(typingctx, target, source, run, count, step):
+@instruction
+def collect_runs(builder, target, source, run, count, step):
     """Copy groups of runs that are `step` bytes apart, with stores that bypass the cache.
 
     A group is the smallest number of runs that fills whole cache lines. The length of a run is one
     of `COLLECTED`. The target must be a multiple of `LINE`. The code also reads fewer than `run`
     bytes past the last run.
     """
-
-    def codegen(context, builder, signature, args):
-        target, source, run, count, step = args
-        for nbytes in variants(builder, COLLECTED, run):
-            word = nbytes & -nbytes  # the largest power of two that divides a run
-            group, lines = LINE // word, nbytes // word
-            places = [builder.mul(step, integer(i)) for i in range(group + 1)]
-            strides = [integer(lines * LINE), places[-1]]
-            with loop(builder, count, [target, source], strides) as (to, at):
-                starts = [builder.add(at, place) for place in places[:-1]]
-                for i, line in enumerate(_collected(builder, starts, word, lines)):
-                    place = pointer_to(builder, builder.add(to, integer(i * LINE)), line.type)
-                    store(builder, line, place, LINE, True)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 5), codegen
+    for nbytes in variants(builder, COLLECTED, run):
+        word = nbytes & -nbytes  # the largest power of two that divides a run
+        group, lines = LINE // word, nbytes // word
+        places = [builder.mul(step, integer(i)) for i in range(group + 1)]
+        strides = [integer(lines * LINE), places[-1]]
+        with loop(builder, count, [target, source], strides) as (to, at):
+            starts = [builder.add(at, place) for place in places[:-1]]
+            for i, line in enumerate(_collected(builder, starts, word, lines)):
+                place = pointer_to(builder, builder.add(to, integer(i * LINE)), line.type)
+                store(builder, line, place, LINE, True)
 
 
 def _collected(builder, starts, nbytes, words):
@@ -158,8 +146,8 @@ def joined(builder, vectors):
     return vectors[0]
 
 
-@intrinsic
-def deinterleave_lines(typingctx, kind, targets, step, offset, source, count, stream):
+@instruction
+def deinterleave_lines(builder, kind, targets, step, offset, source, count, stream):
     """Copy the next `count` cache lines of each part out of interleaved items.
 
     The source holds ``a0 b0 c0 a1 b1 c1 …``: the parts take its items in turn.
@@ -168,25 +156,20 @@ def deinterleave_lines(typingctx, kind, targets, step, offset, source, count, st
     these addresses must be multiples of `LINE`, and the stores bypass the cache.
     Return `count`, or 0 if `kind` is not in `INTERLEAVED`.
     """
-
-    def codegen(context, builder, signature, args):
-        kind, targets, step, offset, source, count, stream = args
-        parts, itemsize = cgutils.unpack_tuple(builder, kind)
-        kinds = {(n << 8) + size: (n, size) for n, size in INTERLEAVED}
-        copied = cgutils.alloca_once_value(builder, integer(0))
-        for key in variants(builder, kinds, builder.add(builder.shl(parts, integer(8)), itemsize)):
-            with builder.if_else(stream) as branches:
-                for branch, past_cache in zip(branches, (True, False), strict=True):
-                    with branch, cgutils.for_range(builder, count) as lines:
-                        whole = builder.mul(lines.index, integer(LINE))
-                        start = builder.add(source, builder.mul(whole, parts))
-                        line = builder.add(offset, whole)
-                        kind = kinds[key]
-                        _deinterleave_line(builder, kind, targets, step, line, start, past_cache)
-            builder.store(count, copied)
-        return builder.load(copied)
-
-    return types.intp(kind, *[types.intp] * 5, types.boolean), codegen
+    parts, itemsize = cgutils.unpack_tuple(builder, kind)
+    kinds = {(n << 8) + size: (n, size) for n, size in INTERLEAVED}
+    copied = cgutils.alloca_once_value(builder, integer(0))
+    for key in variants(builder, kinds, builder.add(builder.shl(parts, integer(8)), itemsize)):
+        with builder.if_else(stream) as branches:
+            for branch, past_cache in zip(branches, (True, False), strict=True):
+                with branch, cgutils.for_range(builder, count) as lines:
+                    whole = builder.mul(lines.index, integer(LINE))
+                    start = builder.add(source, builder.mul(whole, parts))
+                    line = builder.add(offset, whole)
+                    kind = kinds[key]
+                    _deinterleave_line(builder, kind, targets, step, line, start, past_cache)
+        builder.store(count, copied)
+    return builder.load(copied)
 
 
 def _deinterleave_line(builder, kind, targets, step, offset, source, stream):
