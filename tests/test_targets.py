@@ -58,7 +58,7 @@ def kernels():
                 patch.undo()
                 patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())
                 patch.setattr(platform, "machine", lambda: target.partition("-")[0])
-                return compiling.object_code(code["FUNCTIONS"])
+                return compiling.object_code([code[name] for name in KERNELS["team"]])
             if kernel not in found:
                 found[kernel] = build.compile_kernel(kernel)
             return found[kernel]

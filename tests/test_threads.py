@@ -355,13 +355,13 @@ def test_a_thread_that_leaves_its_core_keeps_its_affinity(tmp_path):
 import ctypes
 from splitjit._kernels import team
 from splitjit._kernels.compiling import jit, object_code
-from numba import types
 
+@jit
 def leave(core):
     team._leave_core(core)
 
 kernels.KERNELS["leave"] = ("leave",)
-code = object_code({"leave": (types.void(types.int64), jit(leave))})
+code = object_code([leave])
 _leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loading._link("leave", code)["leave"])
 core_of_this_thread = ctypes.CDLL(None).sched_getcpu
 cores = os.sched_getaffinity(0)
@@ -390,7 +390,8 @@ team = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(team)
 
 def use_it():
-    threads.TEAM.use(loading._link("team", object_code(team.FUNCTIONS)))
+    functions = [getattr(team, name) for name in kernels.KERNELS["team"]]
+    threads.TEAM.use(loading._link("team", object_code(functions)))
 """
 
 

@@ -41,7 +41,7 @@ KERNELS = {
     "overload": ("measure", "parts", "into"),
     "blocks": ("allocate", "free_block", "clear"),
 }
-"""The object files, and the C functions in each."""
+"""The object files, and the C functions in each; a module of `splitjit._kernels` has them."""
 
 PYTHON_FUNCTIONS = (
     "PyEval_RestoreThread",

@@ -53,6 +53,7 @@ def _put(record, slot, block):
         _unmap(before, words_at(before)[0])
 
 
+@jit
 def allocate(nbytes, record):
     """Return the address of memory, or 0 if memory runs out."""
     size = nbytes + LINE
@@ -66,6 +67,7 @@ def allocate(nbytes, record):
     return block + LINE
 
 
+@jit
 def free_block(memory):
     """Keep a block for reuse, in an empty slot if there is one, or free it."""
     block = memory - LINE
@@ -82,16 +84,8 @@ def free_block(memory):
     _put(record, slot, block)
 
 
+@jit
 def clear(record):
     """Free all kept blocks."""
     for i in range(SLOTS):
         _put(record, record + WORD * (SLOTS_AT + i), 0)
-
-
-_VOID = types.void(types.intp)
-
-FUNCTIONS = {
-    "allocate": (types.intp(types.intp, types.intp), jit(allocate)),
-    "free_block": (_VOID, jit(free_block)),
-    "clear": (_VOID, jit(clear)),
-}

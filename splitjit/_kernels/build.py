@@ -1,29 +1,15 @@
-"""The C functions in each kernel's object, and how to compile it."""
+"""Compile the C functions of a kernel to its object file."""
 
 from __future__ import annotations
 
-from numba import types
+from importlib import import_module
 
-from splitjit._kernels import blocks, entry, layouter, overload, team
-from splitjit._kernels.compiling import jit, object_code
-from splitjit._kernels.deinterleave import deinterleave
-from splitjit._kernels.plain import plain
-from splitjit._kernels.stream import stream
-from splitjit._kernels.transpose import transpose
+from splitjit._abi.kernels import KERNELS
+from splitjit._kernels.compiling import object_code
 
-_LOOP = types.void(types.intp, types.intp, types.intp)  # task, tasks, address of `Arguments`
-_LOOPS = (plain, stream, deinterleave, transpose)
-
-_FUNCTIONS = {
-    **{loop.__name__: {loop.__name__: (_LOOP, jit(loop))} for loop in _LOOPS},
-    "layouter": layouter.FUNCTIONS,
-    "entry": entry.FUNCTIONS,
-    "team": team.FUNCTIONS,
-    "overload": overload.FUNCTIONS,
-    "blocks": blocks.FUNCTIONS,
-}
+_MODULES = {name: import_module(f"splitjit._kernels.{name}") for name in KERNELS}
 
 
 def compile_kernel(name):
     """Compile one kernel of `splitjit._abi.kernels.KERNELS`; return its object file."""
-    return object_code(_FUNCTIONS[name])
+    return object_code([getattr(_MODULES[name], function) for function in KERNELS[name]])

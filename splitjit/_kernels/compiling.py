@@ -13,6 +13,7 @@ import functools
 import types
 
 from llvmlite import ir
+from numba import intp
 from numba.core import config
 from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
@@ -176,13 +177,12 @@ def jit_all(module, **replaced):
 
 
 def object_code(functions):
-    """Compile C functions to one object file.
+    """Compile functions to one object file of C functions with the same names.
 
     Parameters
     ----------
-    functions : dict
-        Maps the name of each C function to its signature and a function made by `jit`. All values
-        are machine integers.
+    functions : list
+        Functions made by `jit`. All arguments and results are machine integers.
 
     Returns
     -------
@@ -191,12 +191,13 @@ def object_code(functions):
     context = _Function.targetdescr.target_context
     with global_compiler_lock, _own_settings():
         library = context.codegen().create_library("splitjit")
-        for name, (signature, function) in functions.items():
-            function.compile(signature.args)
-            compiled = function.overloads[signature.args]
+        for function in functions:
+            kinds = (intp,) * function.py_func.__code__.co_argcount
+            function.compile(kinds)
+            compiled = function.overloads[kinds]
             library.add_linking_library(compiled.library)
-            library.add_ir_module(_c_function(context, library, name, compiled))
-        return library.assemble(functions)
+            library.add_ir_module(_c_function(context, library, function.__name__, compiled))
+        return library.assemble({function.__name__ for function in functions})
 
 
 def _c_function(context, library, name, compiled):

@@ -129,6 +129,7 @@ def _lines_coincide(layout):
     return True
 
 
+@jit
 def deinterleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = arguments_at(arguments)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import types
-
 from splitjit._abi.calls import EXPECTED, NEW_SHAPE, Arguments, Expected, LayoutRequest
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import LOOP, MAX_RANK, TARGET_OFFSET, WORD, most_words
@@ -162,6 +160,7 @@ def _place(expected, layout, source, outputs):
     return words_at(source)[ARRAY_DATA]
 
 
+@jit
 def into(record, arguments, count):
     """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it cannot."""
     expected = _data_of(record)
@@ -176,6 +175,7 @@ def into(record, arguments, count):
     return integer_object(0)
 
 
+@jit
 def place(record, arguments, count):
     """``place(x, outputs, layout)``: write the addresses of outputs to the array `layout`.
 
@@ -220,11 +220,13 @@ def _fresh(expected, source, is_checked):
     return parts
 
 
+@jit
 def fresh(record, source):
     """``fresh(x)``: copy `x` to new parts; return no parts if `x` is not as expected."""
     return _fresh(_data_of(record), source, False)
 
 
+@jit
 def fresh_checked(record, source):
     """``fresh_checked(x)``: the same for an array of the expected shape, strides and item size.
 
@@ -250,6 +252,7 @@ def _expect(template, source, arguments, count, at):
         sizes[i] = as_integer(words_at(arguments)[3 + i])
 
 
+@jit
 def fresh_new(record, arguments, count):
     """``fresh_new(x, axis, itemsize, *sizes)``: copy a small array of a new shape to new parts.
 
@@ -311,6 +314,7 @@ def _parts_of(call, expected, dtype, memory, block, parts):
     return parts
 
 
+@jit
 def check(record, source):
     """``check(x)``: return the address of the first element, or 0 if `x` is not as expected."""
     expected = _data_of(record)
@@ -319,6 +323,7 @@ def check(record, source):
     return integer_object(words_at(source)[ARRAY_DATA])
 
 
+@jit
 def parts(record, arguments, count):
     """``parts(x, memory, block)``: make the parts over the block at an address.
 
@@ -344,17 +349,3 @@ def parts(record, arguments, count):
             decrement(lease)
     decrement(dtype)
     return made
-
-
-_METH_O = types.intp(types.intp, types.intp)
-_METH_FASTCALL = types.intp(types.intp, types.intp, types.intp)
-
-FUNCTIONS = {
-    "into": (_METH_FASTCALL, jit(into)),
-    "place": (_METH_FASTCALL, jit(place)),
-    "fresh": (_METH_O, jit(fresh)),
-    "fresh_checked": (_METH_O, jit(fresh_checked)),
-    "fresh_new": (_METH_FASTCALL, jit(fresh_new)),
-    "check": (_METH_O, jit(check)),
-    "parts": (_METH_FASTCALL, jit(parts)),
-}

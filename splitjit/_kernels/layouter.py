@@ -40,8 +40,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import types
-
 from splitjit._abi.kernels import COLLECTED, INTERLEAVED, LINE, LONG_RUN, LOOPS, TILE
 from splitjit._abi.layout_record import (
     COUNT,
@@ -245,7 +243,11 @@ def _write(copy, dims, columns, width, record):
 
 
 @jit
-def _lay_out(address):
+def lay_out(address):
+    """Write the layout record for the `LayoutRequest` at an address. The source has elements.
+
+    Return the bytes of a block for the parts.
+    """
     out_of_line()
     request = request_at(address)
     inner, columns = words_at(reserve(_ROOM, WORD)), words_at(reserve(_ROOM, WORD))
@@ -271,20 +273,7 @@ def _lay_out(address):
     return block
 
 
-def lay_out(address):
-    """Write the layout record for the `LayoutRequest` at an address. The source has elements.
-
-    Return the bytes of a block for the parts.
-    """
-    return _lay_out(address)
-
-
+@jit
 def layout(module, address):
     """``layout(address)``: `lay_out` for Python."""
-    return integer_object(_lay_out(as_integer(address)))
-
-
-FUNCTIONS = {
-    "lay_out": (types.intp(types.intp), jit(lay_out)),
-    "layout": (types.intp(types.intp, types.intp), jit(layout)),
-}
+    return integer_object(lay_out(as_integer(address)))

@@ -93,9 +93,10 @@ _chunks = _one_of(*rules.CHUNKED)
 
 
 @jit(_nrt=False)
-def _measure(words, functions):
-    """Compute the part sizes; return 0 or a fault, which is negative if memory runs out."""
+def measure(address, functions):
+    """Compute the sizes of the parts; return 0 or a fault, which is negative if memory runs out."""
     out_of_line()
+    words = words_at(address)
     rank = words[CALL.rank]
     axis, fault = _wrap_axis(words[CALL.axis], rank)
     if fault:
@@ -112,7 +113,7 @@ def _measure(words, functions):
         if fault:
             return refuse(words, RULE_FAULT + fault, value, length, count)
     memory = 0
-    if count <= functions[FUNCTIONS_AT.most_parts]:
+    if count <= words_at(functions)[FUNCTIONS_AT.most_parts]:
         memory = allocate(WORD * memory_words(rank, count))
     if not memory:
         return -1
@@ -135,11 +136,6 @@ def _measure(words, functions):
             sizes[i] = _size_of_part(chunk, longer, i, length)
     words[CALL.memory], words[CALL.count] = memory, count
     return 0
-
-
-def measure(address, functions):
-    """Compute the sizes and the number of fresh parts; return 0 or a fault."""
-    return _measure(words_at(address), words_at(functions))
 
 
 # ---- fresh parts ---------------------------------------------------------------------------
@@ -217,6 +213,7 @@ def _make_parts(words, functions):
     return 0
 
 
+@jit
 def parts(address, functions):
     """Make the parts that `measure` has counted, and copy; return -1 if memory runs out."""
     words = words_at(address)
@@ -246,23 +243,15 @@ def _check_shapes(words):
     return 0
 
 
+@jit(_nrt=False)
 def into(address, functions):
     """Copy to given parts; return 0, or a fault without copying anything."""
-    words, table = words_at(address), words_at(functions)
-    fault = _measure(words, table)
+    fault = measure(address, functions)
     if fault:
         return fault
+    words = words_at(address)
     fault = _check_shapes(words)
     if not fault:
-        fault = copy_to_given(words, table)
+        fault = copy_to_given(words, words_at(functions))
     release(words[CALL.memory])
     return fault
-
-
-_SIGNATURE = types.intp(types.intp, types.intp)
-
-FUNCTIONS = {
-    "measure": (_SIGNATURE, jit(measure, _nrt=False)),
-    "parts": (_SIGNATURE, jit(parts)),
-    "into": (_SIGNATURE, jit(into, _nrt=False)),
-}

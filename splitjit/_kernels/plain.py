@@ -118,6 +118,7 @@ def copy_range(call, layout, part, first, last):
         first += run * count
 
 
+@jit
 def plain(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = arguments_at(arguments)

@@ -65,6 +65,7 @@ def stream_range(call, layout, part, in_lines, stage, ahead, first, last):
         close_stream(stage, stream)
 
 
+@jit
 def stream(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = arguments_at(arguments)

@@ -32,6 +32,7 @@ import sys
 
 from numba import types
 
+from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import WORD
 from splitjit._abi.shared import (
@@ -65,6 +66,7 @@ from splitjit._kernels.intrinsics import (
     read_word,
     relax,
     reserve,
+    stored,
     words_at,
 )
 
@@ -75,13 +77,11 @@ _RELAXED = 2_000  # looks at ACTIVE before the caller naps between them
 _NAP = 20  # microseconds; the system adds about 50
 _BACK = 1 << 32  # one chunk from the back, in TAKEN
 
-_UNKNOWN = -2  # a caller's core that no helper is on
-
 _ON_LINUX, _ON_WINDOWS = sys.platform == "linux", sys.platform == "win32"
 _MONOTONIC = {"linux": 1, "darwin": 6}.get(sys.platform, 4)
 _SET_MASK = 3 if sys.platform == "darwin" else 2
 _FAULTS = (4, 8, 11, 10 if sys.platform == "darwin" else 7)  # SIGILL, SIGFPE, SIGSEGV, SIGBUS
-_TIME, _CALL = 2 * WORD, 4 * WORD  # bytes of C's `timespec` and of `Arguments`
+_TIME = 2 * WORD  # bytes of C's `timespec`
 _MASK = 128  # bytes of C's `cpu_set_t` (1024 cores) and `sigset_t`
 
 _new_lock = types.ExternalFunction("PyThread_allocate_lock", types.intp())
@@ -241,6 +241,7 @@ def _sleep_until_woken(team, line, lock, seen):
         _acquire(lock, 1)
 
 
+@jit
 def serve(team):
     """Help with every job; the code of a helper's thread, which never returns."""
     _ignore_signals()
@@ -300,7 +301,7 @@ def _copy_with_helpers(team, loop, helpers, chunks, arguments):
     _write(team, CHUNKS, chunks)
     _write(team, ARGUMENTS, arguments)
     _write(team, ASKED, helpers)
-    _write(team, CORE, _here() if _ON_LINUX else _UNKNOWN)
+    _write(team, CORE, _here())
     _write(team, TAKEN, 0)
     _write(team, OPEN, 1)
     _add(team, GENERATION, 1)
@@ -317,14 +318,6 @@ def _copy_with_helpers(team, loop, helpers, chunks, arguments):
 
 
 @jit
-def _share(team, loop, helpers, chunks, arguments):
-    if helpers > 0 and chunks > 1 and _write(team, BUSY, 1) == 0:
-        _copy_with_helpers(team, loop, helpers, chunks, arguments)
-        _write(team, BUSY, 0)
-    else:
-        call(loop, (0, 1, arguments))
-
-
 def share(team, loop, helpers, chunks, arguments):
     """Copy, with as many helpers as come in time, at most `helpers`; return 0.
 
@@ -337,26 +330,22 @@ def share(team, loop, helpers, chunks, arguments):
     helpers, chunks : int
         How many helpers to ask, and into how many chunks to cut the copy.
     """
-    _share(team, loop, helpers, chunks, arguments)
+    if helpers > 0 and chunks > 1 and _write(team, BUSY, 1) == 0:
+        _copy_with_helpers(team, loop, helpers, chunks, arguments)
+        _write(team, BUSY, 0)
+    else:
+        call(loop, (0, 1, arguments))
     return 0
 
 
+@jit
 def run(module, arguments, count):
     """``run(team, loop, helpers, chunks, *Arguments)``: `share` for Python, without the GIL."""
     given = words_at(arguments)
     team, loop, helpers = as_integer(given[0]), as_integer(given[1]), as_integer(given[2])
-    chunks = as_integer(given[3])
-    call = reserve(_CALL, WORD)
-    for i in range(4):
-        words_at(call)[i] = as_integer(given[4 + i])
+    chunks, stream, target = as_integer(given[3]), as_integer(given[4]), as_integer(given[5])
+    source, layout = as_integer(given[6]), as_integer(given[7])
     state = release_gil()
-    _share(team, loop, helpers, chunks, call)
+    share(team, loop, helpers, chunks, stored(Arguments(stream, target, source, layout)))
     take_gil(state)
     return integer_object(1)
-
-
-FUNCTIONS = {
-    "run": (types.intp(types.intp, types.intp, types.intp), jit(run)),
-    "share": (types.intp(*[types.intp] * 5), jit(share)),
-    "serve": (types.void(types.intp), jit(serve)),
-}

@@ -188,6 +188,7 @@ def _gathers(call, layout):
     return longest >= LONG
 
 
+@jit
 def transpose(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = arguments_at(arguments)
