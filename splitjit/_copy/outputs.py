@@ -10,7 +10,6 @@ import numpy as np
 
 from splitjit._abi import columns
 from splitjit._abi.addresses import address_of, from_buffer, span
-from splitjit._abi.columns import Strided
 from splitjit._plan.arguments import sequence
 from splitjit._plan.classes import carries_meaning
 from splitjit._plan.plan import Plan
@@ -186,10 +185,12 @@ def _are_apart(parts: list[np.ndarray], axis: int) -> bool:
     """Return whether parts surely share no memory, by the rule that compiled code has, too."""
     if not parts:
         return True
-    arrays = [Strided(address_of(part), part.itemsize, part.shape, part.strides) for part in parts]
-    first, count = arrays[0], len(arrays)
-    order, lows = list(range(count)), [0] * count
-    return columns.are_apart(arrays, len(first.shape), axis, first.itemsize, count, lows, order)
+    rank, itemsize = parts[0].ndim, parts[0].itemsize
+    words = [n for part in parts for n in (address_of(part), *part.shape, *part.strides)]
+    starts = range(0, len(words), 1 + 2 * rank)
+    found = sorted([(columns.lowest_at(words, rank, at), at) for at in starts])
+    lows, places = zip(*found, strict=True)
+    return columns.are_apart(words, rank, axis, itemsize, len(parts), lows, places)
 
 
 def _meeting(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -164,14 +164,14 @@ def jit(function=None, **options):
     return _Function(function, {}, {**flags, "error_model": "numpy", **options})
 
 
-def jit_all(module, **replaced):
+def jit_all(module):
     """Make the functions of a module, which Python calls too, callable from kernels.
 
-    Return their names and the compiled functions. They call `replaced` functions by these names.
+    Return their names and the compiled functions, which call each other.
     """
-    scope = {**vars(module), **replaced}
+    scope = {**vars(module)}
     for name, function in vars(module).items():
-        if isinstance(function, types.FunctionType) and name not in replaced:
+        if isinstance(function, types.FunctionType):
             scope[name] = jit(types.FunctionType(function.__code__, scope, name))
     return scope
 

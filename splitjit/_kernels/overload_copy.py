@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from splitjit._abi import columns
 from splitjit._abi.calls import CALL, FUNCTIONS_AT, OUTS_FAULT, Arguments, LayoutRequest
 from splitjit._abi.layout_record import LOOP, STREAM, WORD, most_words
@@ -92,75 +90,36 @@ def copy_laid_out(words, functions, target):
 # ---- shared memory ---------------------------------------------------------------------------
 
 
-class _Arrays(NamedTuple):
-    """The given parts and the source, which comes last; all are Numba arrays."""
-
-    parts: int
-    row: int
-    count: int
-    rank: int
-    x: int
+_columns = jit_all(columns)
+_are_apart, _find_meeting = _columns["are_apart"], _columns["find_meeting"]
+_lowest_at, _length_at = _columns["lowest_at"], _columns["length_at"]
 
 
 @jit
-def _array_at(arrays, i):
-    return words_at(arrays.x if i == arrays.count else arrays.parts + i * arrays.row)
-
-
-@jit
-def _address_at(arrays, i):
-    return _array_at(arrays, i)[NUMBA_DATA]
-
-
-@jit
-def _extent_at(arrays, i, d):
-    return _array_at(arrays, i)[NUMBA_SHAPE + d]
-
-
-@jit
-def _stride_at(arrays, i, d):
-    return _array_at(arrays, i)[NUMBA_SHAPE + arrays.rank + d]
-
-
-@jit
-def _sort(order, keys, count):
-    """Sort numbers by their keys, by shell sort."""
+def _sort(lows, places, count):
+    """Sort arrays by their lowest addresses, by shell sort."""
     out_of_line()
     gap = 1
     while gap < count:
         gap = 3 * gap + 1
     while gap > 0:
         for i in range(gap, count):
-            moved, k = order[i], i
-            while k >= gap and keys[order[k - gap]] > keys[moved]:
-                order[k] = order[k - gap]
+            low, place, k = lows[i], places[i], i
+            while k >= gap and lows[k - gap] > low:
+                lows[k], places[k] = lows[k - gap], places[k - gap]
                 k -= gap
-            order[k] = moved
+            lows[k], places[k] = low, place
         gap //= 3
 
 
-_compiled = jit_all(
-    columns,
-    address_at=_address_at,
-    extent_at=_extent_at,
-    stride_at=_stride_at,
-    sort=_sort,
-    min=least,
-)
-_are_apart, _find_meeting = _compiled["are_apart"], _compiled["find_meeting"]
-_lowest_at, _length_at = _compiled["lowest_at"], _compiled["length_at"]
-
-
 @jit
-def _part_at(arrays, itemsize, full, lows, order):
-    """Return the number of a part whose address range meets that of the source, or -1."""
-    x, rank = arrays.count, arrays.rank
+def _part_at(arrays, rank, itemsize, x, count, lows, places):
+    """Return the index of a part whose address range meets that of the source, or -1."""
     low = _lowest_at(arrays, rank, x)
     end = low + _length_at(arrays, rank, itemsize, x, _MOST)
-    for k in range(full):
-        i = order[k]
-        if low < lows[i] + _length_at(arrays, rank, itemsize, i, _MOST) and lows[i] < end:
-            return i
+    for k in range(count):
+        if low < lows[k] + _length_at(arrays, rank, itemsize, places[k], _MOST) and lows[k] < end:
+            return places[k]
     return -1
 
 
@@ -168,27 +127,30 @@ def _part_at(arrays, itemsize, full, lows, order):
 def check_apart(words):
     """Return 0, or a fault if two arrays may share memory."""
     out_of_line()
-    count, rank = words[CALL.count], words[CALL.rank]
-    arrays = _Arrays(words[CALL.parts], row_of(words), count, rank, words[CALL.x])
-    sizes, lows = words_at(words[CALL.memory]), words_at(words[CALL.memory] + WORD * count)
-    order = words_at(words[CALL.memory] + WORD * (2 * count + 1))
-    full, axis = 0, words[CALL.axis]
-    itemsize = words_at(words[CALL.x])[NUMBA_ITEMSIZE]
-    for i in range(count):
+    rank, axis, parts = words[CALL.rank], words[CALL.axis], words[CALL.count]
+    memory, row = words[CALL.memory], row_of(words) // WORD
+    sizes, lows = words_at(memory), words_at(memory + WORD * parts)
+    places = words_at(memory + WORD * (2 * parts + 1))
+    arrays = words_at(words[CALL.parts] + WORD * NUMBA_DATA)  # shape and strides follow the address
+    x = (words[CALL.x] - words[CALL.parts]) // WORD
+    itemsize, count = words_at(words[CALL.x])[NUMBA_ITEMSIZE], 0
+    for i in range(parts):
         if sizes[i] > 0:
-            order[full] = i
-            full += 1
-    if not _are_apart(arrays, rank, axis, itemsize, full, lows, order):
-        k = _find_meeting(arrays, rank, itemsize, full, lows, order)
-        first, second = least(order[k - 1], order[k]), greatest(order[k - 1], order[k])
-        return refuse(words, OUTS_FAULT + 3, first, second, 0)
-    meets = _part_at(arrays, itemsize, full, lows, order)
+            lows[count], places[count] = _lowest_at(arrays, rank, i * row), i * row
+            count += 1
+    _sort(lows, places, count)
+    if not _are_apart(arrays, rank, axis, itemsize, count, lows, places):
+        k = _find_meeting(arrays, rank, itemsize, count, lows, places)
+        first, second = places[k - 1] // row, places[k] // row
+        return refuse(words, OUTS_FAULT + 3, least(first, second), greatest(first, second), 0)
+    meets = _part_at(arrays, rank, itemsize, x, count, lows, places)
     if meets < 0:
         return 0
-    order[full] = count
-    if _are_apart(arrays, rank, axis, itemsize, full + 1, lows, order):
+    lows[count], places[count] = _lowest_at(arrays, rank, x), x
+    _sort(lows, places, count + 1)
+    if _are_apart(arrays, rank, axis, itemsize, count + 1, lows, places):
         return 0
-    return refuse(words, OUTS_FAULT + 2, meets, 0, 0)
+    return refuse(words, OUTS_FAULT + 2, meets // row, 0, 0)
 
 
 @jit
