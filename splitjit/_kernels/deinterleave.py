@@ -16,6 +16,7 @@ list. Other kinds are copied item by item.
 
 from __future__ import annotations
 
+from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import INTERLEAVED, LINE, PAGE
 from splitjit._abi.layout_record import TARGET_OFFSET, WORD
 from splitjit._kernels.compiling import jit
@@ -29,7 +30,7 @@ from splitjit._kernels.intrinsics import (
     stream_line,
     words_at,
 )
-from splitjit._kernels.records import arguments_at, layout_at, part_at
+from splitjit._kernels.records import layout_at, part_at, read
 from splitjit._kernels.runs import move_runs
 from splitjit._kernels.variants import deinterleave_lines
 
@@ -132,7 +133,7 @@ def _lines_coincide(layout):
 @jit
 def deinterleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    call = arguments_at(arguments)
+    call = read(Arguments, arguments)
     layout = layout_at(call.layout)
     part = part_at(layout, 0)
     kind = (layout.count, part.run)

@@ -39,7 +39,7 @@ from splitjit._kernels.c_api import (
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import call as call_address
 from splitjit._kernels.intrinsics import out_of_line, reserve, stored, words_at
-from splitjit._kernels.records import expected_at, layout_at
+from splitjit._kernels.records import layout_at, read
 
 _FIELDS = len(Expected._fields)
 _SHAPE = WORD * MAX_RANK  # bytes
@@ -150,7 +150,7 @@ def _place(expected, layout, source, outputs):
     Return the address of the source's first element, or 0 if an array is not as expected or two
     arrays share memory.
     """
-    call = expected_at(expected)
+    call = read(Expected, expected)
     if words_at(outputs)[OBJECT_TYPE] != call.list_type:
         return 0
     if not _is_expected(call, expected, source):
@@ -164,7 +164,7 @@ def _place(expected, layout, source, outputs):
 def into(record, arguments, count):
     """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it cannot."""
     expected = _data_of(record)
-    call = expected_at(expected)
+    call = read(Expected, expected)
     data = 0
     if count == 2:
         data = _place(expected, call.into, words_at(arguments)[0], words_at(arguments)[1])
@@ -196,7 +196,7 @@ def _fresh(expected, source, is_checked):
     collector, and a finalizer may change the array.
     """
     out_of_line()
-    call = expected_at(expected)
+    call = read(Expected, expected)
     if not is_checked and not _is_expected(call, expected, source):
         return new_list(0)
     dtype = words_at(source)[ARRAY_DTYPE]
@@ -318,7 +318,7 @@ def _parts_of(call, expected, dtype, memory, block, parts):
 def check(record, source):
     """``check(x)``: return the address of the first element, or 0 if `x` is not as expected."""
     expected = _data_of(record)
-    if not _is_expected(expected_at(expected), expected, source):
+    if not _is_expected(read(Expected, expected), expected, source):
         return integer_object(0)
     return integer_object(words_at(source)[ARRAY_DATA])
 
@@ -331,7 +331,7 @@ def parts(record, arguments, count):
     by the array that is the base of all of them.
     """
     expected = _data_of(record)
-    call = expected_at(expected)
+    call = read(Expected, expected)
     given = words_at(arguments)
     if count != 3:
         return new_list(0)

@@ -38,7 +38,6 @@ NAMES = (
     "numba.core.dispatcher:Dispatcher.add_overload",
     "numba.core.dispatcher:Dispatcher.get_call_template",
     "numba.core.environment:Environment",
-    "numba.core.errors:RequireLiteralValue",
     "numba.core.errors:TypingError",
     "numba.core.registry:CPUTarget",
     "numba.core.registry:cpu_target",

@@ -10,7 +10,6 @@ import platform
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
 from splitjit._abi.kernels import LINE
@@ -143,8 +142,6 @@ def reserve(typingctx, nbytes, alignment):
 
     Both arguments must be constants.
     """
-    if not (isinstance(nbytes, types.Literal) and isinstance(alignment, types.Literal)):
-        raise RequireLiteralValue("reserve needs constants")
     size, boundary = nbytes.literal_value, alignment.literal_value
 
     def codegen(context, builder, signature, args):

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from splitjit._abi.calls import LayoutRequest
 from splitjit._abi.kernels import COLLECTED, INTERLEAVED, LINE, LONG_RUN, LOOPS, TILE
 from splitjit._abi.layout_record import (
     COUNT,
@@ -61,7 +62,7 @@ from splitjit._kernels.c_api import as_integer, integer_object
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.dims import RUN_DIM, copy_of, extent_of_dim, merge, target_stride
 from splitjit._kernels.intrinsics import greatest, least, out_of_line, reserve, words_at
-from splitjit._kernels.records import request_at
+from splitjit._kernels.records import read
 
 _PLAIN, _STREAM, _DEINTERLEAVE, _TRANSPOSE = range(len(LOOPS))
 
@@ -132,22 +133,6 @@ def _nearest(copy, dims):
 
 
 @jit
-def _is_interleaved(parts, itemsize):
-    for count, nbytes in INTERLEAVED:  # noqa: SIM110 - a generator is slow in compiled code
-        if parts == count and itemsize == nbytes:
-            return True
-    return False
-
-
-@jit
-def _is_collected(run):
-    for nbytes in COLLECTED:  # noqa: SIM110
-        if run == nbytes:
-            return True
-    return False
-
-
-@jit
 def _loop_for(copy, dims, runs, is_large):
     """Choose the loop; `is_large` says whether stores of short runs bypass the cache."""
     if not runs.are_packed:
@@ -161,13 +146,13 @@ def _loop_for(copy, dims, runs, is_large):
     is_full = runs.shortest == runs.longest and runs.are_neighbours and step == runs.parts * run
     if not is_full:
         return _PLAIN
-    if _is_interleaved(runs.parts, run):
+    if (runs.parts, run) in INTERLEAVED:
         return _DEINTERLEAVE
     # Rows shorter than the vector of a transposed tile are copied faster part by part.
     is_word = run <= TILE and run & (run - 1) == 0
     if not is_word or runs.parts < _MANY or step < TILE:
         return _PLAIN
-    if is_large and _is_collected(run) and runs.parts < _FEW_ITEMS:
+    if is_large and run in COLLECTED and runs.parts < _FEW_ITEMS:
         return _PLAIN
     return _TRANSPOSE
 
@@ -249,7 +234,7 @@ def lay_out(address):
     Return the bytes of a block for the parts.
     """
     out_of_line()
-    request = request_at(address)
+    request = read(LayoutRequest, address)
     inner, columns = words_at(reserve(_ROOM, WORD)), words_at(reserve(_ROOM, WORD))
     of_axis, steps = words_at(reserve(_ROOM, WORD)), words_at(reserve(_ROOM, WORD))
     copy = copy_of(request, inner)

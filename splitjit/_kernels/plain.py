@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import BLOCK, LINE, PAGE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import greatest, least
-from splitjit._kernels.records import arguments_at, layout_at, part_at
+from splitjit._kernels.records import layout_at, part_at, read
 from splitjit._kernels.runs import Runs, move_runs
 
 _ROWS_PER_TASK = 32  # with fewer rows, tasks of whole rows would be uneven
@@ -121,7 +122,7 @@ def copy_range(call, layout, part, first, last):
 @jit
 def plain(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    call = arguments_at(arguments)
+    call = read(Arguments, arguments)
     layout = layout_at(call.layout)
     by_rows, _, first, last, block = share_of(layout, task, tasks)
     for i in range(first, last, block):

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from numba import types
 from numba.extending import intrinsic
 
-from splitjit._abi.calls import Arguments, Expected, LayoutRequest
 from splitjit._abi.layout_record import (
     COUNT,
     DIMS,
@@ -46,33 +45,17 @@ class Part(NamedTuple):
     target_strides: Any
 
 
-def _read(fields):
-    """Return the signature and code of an intrinsic that reads a named tuple of words."""
-    kind = types.NamedUniTuple(types.intp, len(fields._fields), fields)
+@intrinsic
+def read(typingctx, fields, address):
+    """Read a named tuple of words, which lie one after another at an address."""
+    tuple_class = fields.instance_class
+    kind = types.NamedUniTuple(types.intp, len(tuple_class._fields), tuple_class)
 
     def codegen(context, builder, signature, args):
-        words = builder.inttoptr(args[0], context.get_value_type(kind).as_pointer())
+        words = builder.inttoptr(args[1], context.get_value_type(kind).as_pointer())
         return builder.load(words)
 
-    return kind(types.intp), codegen
-
-
-@intrinsic
-def arguments_at(typingctx, address):
-    """Read the arguments of a copy loop, which lie one after another at an address."""
-    return _read(Arguments)
-
-
-@intrinsic
-def expected_at(typingctx, address):
-    """Read what the builtin functions of a `KernelCopy` expect of arrays."""
-    return _read(Expected)
-
-
-@intrinsic
-def request_at(typingctx, address):
-    """Read what the layouter lays out."""
-    return _read(LayoutRequest)
+    return kind(fields, types.intp), codegen
 
 
 @jit

@@ -7,10 +7,11 @@ as `splitjit._kernels.rows` describes, other rows one block at a time.
 
 from __future__ import annotations
 
+from splitjit._abi.calls import Arguments
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import fence, least
 from splitjit._kernels.plain import cut_at_line, runs_at, share_of
-from splitjit._kernels.records import arguments_at, layout_at, part_at
+from splitjit._kernels.records import layout_at, part_at, read
 from splitjit._kernels.rows import stream_rows, suits_rows
 from splitjit._kernels.runs import (
     close_stream,
@@ -68,7 +69,7 @@ def stream_range(call, layout, part, in_lines, stage, ahead, first, last):
 @jit
 def stream(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    call = arguments_at(arguments)
+    call = read(Arguments, arguments)
     layout = layout_at(call.layout)
     stage = staging_buffer()
     in_lines = True

@@ -24,6 +24,7 @@ loop reads and writes whole cache lines on both sides:
 
 from __future__ import annotations
 
+from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._abi.layout_record import WORD
 from splitjit._kernels.bands import LONG, STRIP, band_at, line_of_strip, suits_tiles
@@ -38,7 +39,7 @@ from splitjit._kernels.intrinsics import (
     reserve,
     words_at,
 )
-from splitjit._kernels.records import arguments_at, layout_at, part_at
+from splitjit._kernels.records import layout_at, part_at, read
 from splitjit._kernels.runs import STAGE, move_runs, put_bytes, staging_buffer
 from splitjit._kernels.tiles import Strip, write_items, write_tiles
 
@@ -191,7 +192,7 @@ def _gathers(call, layout):
 @jit
 def transpose(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    call = arguments_at(arguments)
+    call = read(Arguments, arguments)
     layout = layout_at(call.layout)
     memory, stage, room = 0, 0, _ROOM
     if _gathers(call, layout):
