@@ -6,8 +6,6 @@ A piece is a `splitjit._kernels.tiles.Strip`: run i of line k is read at
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from llvmlite import ir
 from numba.core import cgutils
 
@@ -94,7 +92,9 @@ def transpose_tiles(builder, table, offset, ahead, strip, block, stream):
     source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, strip)
     is_streamed = builder.icmp_signed("!=", stream, integer(0))
     for size in variants(builder, _SIZES, itemsize):
-        tile = integer(LINE // size)
+        # Steps and lines of a tile, which prefetches as many steps as it has lines. The tiles that
+        # share cache lines have as many lines together as a tile has steps.
+        tile, width = integer(LINE // size), integer(TILE // size)
         with (
             cgutils.for_range_slice(builder, integer(0), lines, tile) as (first, _),
             cgutils.for_range_slice(builder, integer(0), steps, block) as (start, _),
@@ -103,51 +103,25 @@ def transpose_tiles(builder, table, offset, ahead, strip, block, stream):
             begin = builder.add(source, builder.mul(start, step))
             place = builder.add(offset, builder.mul(start, integer(size)))
             shift = builder.add(builder.mul(start, step), builder.mul(first, integer(size)))
-            near = builder.add(ahead, shift)
-            of_block = _Block(table, place, begin, near, count, step, is_streamed)
-            _transpose_block(builder, size, of_block, first, lines)
-
-
-class _Block(NamedTuple):
-    """Tiles that follow each other: where they are, how many there are, and how they are stored.
-
-    All fields are LLVM values.
-    """
-
-    table: Any
-    place: Any  # of the first step in the target, relative to a line's address
-    source: Any  # the first step of line 0
-    ahead: Any  # where to prefetch
-    count: Any
-    step: Any
-    is_streamed: Any
-
-
-def _transpose_block(builder, size, block, first, lines):
-    """Transpose the tiles of a block for the lines from `first` that share cache lines."""
-    # Steps and lines of a tile, which prefetches as many steps as it has lines. The tiles that
-    # share cache lines have as many lines together as a tile has steps.
-    tile, width = integer(LINE // size), integer(TILE // size)
-    strides = [integer(LINE), builder.mul(block.step, tile), builder.mul(block.step, width)]
-    fetch = cgutils.alloca_once_value(builder, block.ahead)
-    end = _least(builder, builder.add(first, tile), lines)
-    with cgutils.for_range_slice(builder, first, end, width) as (k, _):
-        line = _least(builder, k, builder.sub(lines, width))
-        skip = builder.sub(k, line)
-        words = builder.add(block.table, builder.mul(line, integer(WORD)))
-        column = builder.add(block.source, builder.mul(line, integer(size)))
-        values = [block.place, column, builder.load(fetch)]
-        with loop(builder, block.count, values, strides) as (to, at, near):
-            # LLVM would compute the addresses of the next tile's steps early, in more registers
-            # than there are. The loop then takes 1.4 times as long.
-            at = opaque(builder, at)
-            for i in range(TILE // size):
-                step = builder.mul(block.step, integer(i))
-                prefetch_line(builder, builder.add(near, step))
-            rows = _transposed(builder, size, LINE // TILE, at, block.step)
-            _store_lines(builder, rows, words, to, skip, block.is_streamed)
-        fetched = builder.mul(block.count, strides[-1])
-        builder.store(builder.add(builder.load(fetch), fetched), fetch)
+            strides = [integer(LINE), builder.mul(step, tile), builder.mul(step, width)]
+            fetch = cgutils.alloca_once_value(builder, builder.add(ahead, shift))
+            end = _least(builder, builder.add(first, tile), lines)
+            with cgutils.for_range_slice(builder, first, end, width) as (k, _):
+                line = _least(builder, k, builder.sub(lines, width))
+                skip = builder.sub(k, line)
+                words = builder.add(table, builder.mul(line, integer(WORD)))
+                column = builder.add(begin, builder.mul(line, integer(size)))
+                values = [place, column, builder.load(fetch)]
+                with loop(builder, count, values, strides) as (to, at, near):
+                    # LLVM would compute the addresses of the next tile's steps early, in more
+                    # registers than there are. The loop then takes 1.4 times as long.
+                    at = opaque(builder, at)
+                    for i in range(TILE // size):
+                        prefetch_line(builder, builder.add(near, builder.mul(step, integer(i))))
+                    rows = _transposed(builder, size, LINE // TILE, at, step)
+                    _store_lines(builder, rows, words, to, skip, is_streamed)
+                fetched = builder.mul(count, strides[-1])
+                builder.store(builder.add(builder.load(fetch), fetched), fetch)
 
 
 def _line_at(builder, table, line, offset):
