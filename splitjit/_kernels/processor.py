@@ -15,17 +15,13 @@ def processor() -> tuple[str, str]:
     import llvmlite.binding as llvm
 
     name, given = os.environ.get("NUMBA_CPU_NAME"), os.environ.get("NUMBA_CPU_FEATURES")
-    if name is not None:
-        return name, _default(name) if given is None else given
-    if given is None:
-        return llvm.get_host_cpu_name(), _host_features()
-    # A virtual machine may lack features that LLVM expects of a processor with this name.
-    lacking = [feature for feature in _host_features().split(",") if feature.startswith("-")]
-    return llvm.get_host_cpu_name(), ",".join([*lacking, given])
-
-
-def _default(name: str) -> str:
-    return "" if name.lower() == "generic" else _host_features()
+    if given is None and (name is None or name.lower() != "generic"):
+        given = _host_features()
+    elif name is None:
+        # A virtual machine may lack features that LLVM expects of a processor with this name.
+        lacking = [feature for feature in _host_features().split(",") if feature.startswith("-")]
+        given = ",".join([*lacking, given or ""])
+    return llvm.get_host_cpu_name() if name is None else name, given or ""
 
 
 def _host_features() -> str:
