@@ -496,7 +496,7 @@ def test_functions_made_at_once_share_a_struct_that_is_never_freed(monkeypatch):
 
 def test_arrays_that_lie_otherwise_are_not_read(monkeypatch):
     assert structs._reads_arrays()
-    monkeypatch.setattr(structs, "ARRAY_FLAGS", structs.ARRAY_FLAGS + 1)
+    monkeypatch.setattr(structs, "ARRAY", structs.ARRAY._replace(flags=structs.ARRAY.base))
     assert not structs._reads_arrays()
 
 

@@ -43,10 +43,9 @@ PRIVATE = {
         lambda: "OSError" in attribute("numba.core.caching:IndexDataCacheFile.load")
         .__code__.co_names,
     ),
-    "NRT_MemInfo_alloc_aligned, NRT_MemInfo_data and NRT_get_api": (
-        "_njit.calls", "compiled code of users cannot split",
-        lambda: {"MemInfo_alloc_aligned", "MemInfo_data", "get_api"}
-        <= {*attribute("numba.core.runtime:_nrt_python.c_helpers")},
+    "NRT_get_api": (
+        "_njit.functions", "compiled code of users cannot split",
+        lambda: "get_api" in attribute("numba.core.runtime:_nrt_python.c_helpers"),
     ),
     "numba.np.ufunc.parallel._get_num_threads": (
         "_runtime.cores", "numba.set_num_threads limits no helpers",

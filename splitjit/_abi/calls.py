@@ -160,9 +160,6 @@ class Call(NamedTuple):
         The address of the parts: Numba arrays, one after another.
     number_of_parts : int
         The number of given parts.
-    new_memory, manage_memory, acquire, data_of : int
-        The addresses of Numba's functions: allocate memory, adopt given memory, count another
-        reference to it, and return its address.
     first, second, third : int
         The answer: values for a fault's text.
     count : int
@@ -181,10 +178,6 @@ class Call(NamedTuple):
     width: int
     parts: int
     number_of_parts: int
-    new_memory: int
-    manage_memory: int
-    acquire: int
-    data_of: int
     first: int
     second: int
     third: int
@@ -213,6 +206,8 @@ class Functions(NamedTuple):
         The addresses of the functions of `splitjit._kernels.blocks`.
     blocks : int
         The address of the block record; 0 if the system cannot map blocks.
+    numba : int
+        The address of Numba's struct `NRT_api_functions`.
     stream_short_runs, stream_long_runs : int
         The sizes in bytes from which on stores bypass the cache.
     most_parts : int
@@ -236,6 +231,7 @@ class Functions(NamedTuple):
     free_block: int
     clear: int
     blocks: int
+    numba: int
     stream_short_runs: int
     stream_long_runs: int
     most_parts: int

@@ -17,7 +17,9 @@ from __future__ import annotations
 import ctypes
 import importlib
 import sys
+from collections import namedtuple
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,12 +28,24 @@ from splitjit._abi.layout_record import WORD
 # Word offsets in Python lists and NumPy arrays on 64-bit CPython, from the C structs
 # `PyListObject` and `PyArrayObject_fields`. `_reads_arrays` verifies them.
 
-_OBJECT = object.__basicsize__ // WORD
-OBJECT_TYPE = _OBJECT - 1
-LIST_LENGTH, LIST_ITEMS = _OBJECT, _OBJECT + 1
-ARRAY_DATA, ARRAY_RANK, ARRAY_SHAPE, ARRAY_STRIDES, _, ARRAY_DTYPE, ARRAY_FLAGS = range(
-    _OBJECT, _OBJECT + 7
-)
+OBJECT_TYPE, LIST_LENGTH, LIST_ITEMS = 1, 2, 3
+
+
+class NumpyArray(NamedTuple):
+    """The words of a NumPy array."""
+
+    references: int
+    type: int
+    data: int
+    rank: int
+    shape: int
+    strides: int
+    base: int
+    dtype: int
+    flags: int
+
+
+ARRAY = NumpyArray(*range(9))
 INT_MASK = (1 << 32) - 1
 """The rank and the flags are C ints, which fill half a word."""
 
@@ -42,7 +56,11 @@ C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # array flags
 API_VERSION, NEW_FROM_DESCR, SET_BASE_OBJECT = 0, 94, 282
 
 # Word offsets in Numba's arrays, from its C struct `arystruct_t`; the strides follow the shape.
-NUMBA_MEMORY, NUMBA_PARENT, NUMBA_ITEMS, NUMBA_ITEMSIZE, NUMBA_DATA, NUMBA_SHAPE = range(6)
+NUMBA = namedtuple("NumbaArray", "memory parent items itemsize data shape")(*range(6))
+
+# Word offsets in Numba's C struct `NRT_api_functions`: allocate memory, adopt given memory, count
+# another reference to it, return its address.
+ALLOCATE, MANAGE_MEMORY, ACQUIRE, GET_DATA = 0, 2, 3, 5
 
 _VERSION = 0x02000000  # of NumPy 2's table
 _LAST_PYTHON = (3, 15)
@@ -83,9 +101,9 @@ def _reads_arrays() -> bool:
 
 def _lies_as_expected(array: np.ndarray) -> bool:
     at, rank = id(array), array.ndim
-    shape, strides = _word(at, ARRAY_SHAPE), _word(at, ARRAY_STRIDES)
-    found = [_word(at, i) for i in (OBJECT_TYPE, ARRAY_DATA, ARRAY_DTYPE)]
-    ints = [_word(at, i) & INT_MASK for i in (ARRAY_RANK, ARRAY_FLAGS)]
+    shape, strides = _word(at, ARRAY.shape), _word(at, ARRAY.strides)
+    found = [_word(at, i) for i in (ARRAY.type, ARRAY.data, ARRAY.dtype)]
+    ints = [_word(at, i) & INT_MASK for i in (ARRAY.rank, ARRAY.flags)]
     if found != [id(np.ndarray), array.ctypes.data, id(array.dtype)]:
         return False
     if ints != [rank, array.flags.num] or strides != shape + WORD * rank:

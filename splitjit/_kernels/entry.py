@@ -8,23 +8,10 @@ words of `Expected`, which keeps everything that they point to alive.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from splitjit._abi.calls import EXPECTED, NEW_SHAPE, Arguments, Expected, LayoutRequest
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import LOOP, MAX_RANK, TARGET_OFFSET, WORD, most_words
-from splitjit._abi.structs import (
-    ARRAY_DATA,
-    ARRAY_DTYPE,
-    ARRAY_FLAGS,
-    ARRAY_RANK,
-    ARRAY_SHAPE,
-    ARRAY_STRIDES,
-    INT_MASK,
-    LIST_ITEMS,
-    LIST_LENGTH,
-    OBJECT_TYPE,
-)
+from splitjit._abi.structs import ARRAY, INT_MASK, LIST_ITEMS, LIST_LENGTH, OBJECT_TYPE, NumpyArray
 from splitjit._kernels.apart import are_apart
 from splitjit._kernels.c_api import (
     as_integer,
@@ -50,36 +37,10 @@ _NEW_EXPECTED = WORD * (_FIELDS + 2 * _NEW_RANK + _NEW_PARTS)
 _NEW_LAYOUT = WORD * most_words(_NEW_RANK, _NEW_PARTS)
 
 
-class _Array(NamedTuple):
-    """The fields of an ndarray, with pointers to its shape and strides."""
-
-    type: int
-    data: int
-    rank: int
-    shape: Any
-    strides: Any
-    dtype: int
-    flags: int
-
-
 @jit
 def _data_of(array):
     """Return the address of the first element of an ndarray."""
-    return words_at(array)[ARRAY_DATA]
-
-
-@jit
-def _array_at(address):
-    words = words_at(address)
-    return _Array(
-        words[OBJECT_TYPE],
-        words[ARRAY_DATA],
-        words[ARRAY_RANK] & INT_MASK,
-        words_at(words[ARRAY_SHAPE]),
-        words_at(words[ARRAY_STRIDES]),
-        words[ARRAY_DTYPE],
-        words[ARRAY_FLAGS] & INT_MASK,
-    )
+    return words_at(array)[ARRAY.data]
 
 
 @jit
@@ -101,12 +62,12 @@ def _is_expected(call, expected, source):
 @jit
 def _is_as(call, expected, source, dtype):
     """Return whether an ndarray has the expected shape and strides, and the given dtype."""
-    x = _array_at(source)
-    if x.dtype != dtype or x.rank != call.rank:
+    x = read(NumpyArray, source)
+    if x.dtype != dtype or x.rank & INT_MASK != call.rank:
         return False
     shape, strides, _ = _extents_at(expected, call.rank)
-    for d in range(call.rank):  # noqa: SIM110 - a generator is slow in compiled code
-        if x.shape[d] != shape[d] or x.strides[d] != strides[d]:
+    for d in range(call.rank):
+        if words_at(x.shape)[d] != shape[d] or words_at(x.strides)[d] != strides[d]:
             return False
     return True
 
@@ -117,7 +78,7 @@ def _fit(call, expected, source, outputs, layout):
 
     Write their addresses to the layout record at the address `layout`.
     """
-    x = _array_at(source)
+    x = read(NumpyArray, source)
     shape, _, sizes = _extents_at(expected, call.rank)
     given = words_at(outputs)
     if given[LIST_LENGTH] != call.count:
@@ -128,13 +89,13 @@ def _fit(call, expected, source, outputs, layout):
     for i in range(call.count):
         if words_at(items[i])[OBJECT_TYPE] != call.array_type:
             return False
-        part = _array_at(items[i])
-        if part.dtype != call.dtype or part.rank != call.rank:
+        part = read(NumpyArray, items[i])
+        if part.dtype != call.dtype or part.rank & INT_MASK != call.rank:
             return False
         if part.flags & call.flags != call.flags:
             return False
         for d in range(call.rank):
-            if part.shape[d] != (sizes[i] if d == call.axis else shape[d]):
+            if words_at(part.shape)[d] != (sizes[i] if d == call.axis else shape[d]):
                 return False
         if sizes[i] == 0:  # the layout has no row for it
             continue
@@ -157,7 +118,7 @@ def _place(expected, layout, source, outputs):
         return 0
     if not _fit(call, expected, source, outputs, layout):
         return 0
-    return words_at(source)[ARRAY_DATA]
+    return words_at(source)[ARRAY.data]
 
 
 @jit
@@ -199,18 +160,18 @@ def _fresh(expected, source, is_checked):
     call = read(Expected, expected)
     if not is_checked and not _is_expected(call, expected, source):
         return new_list(0)
-    dtype = words_at(source)[ARRAY_DTYPE]
+    dtype = words_at(source)[ARRAY.dtype]
     increment(dtype)
     memory = _bytes(call, 0)
     parts = 0
     block = 0
     if memory:
-        block = -(-words_at(memory)[ARRAY_DATA] // LINE) * LINE
+        block = -(-words_at(memory)[ARRAY.data] // LINE) * LINE
         parts = _parts_of(call, expected, dtype, memory, block, new_list(call.count))
         decrement(memory)  # each part has its own reference
     if parts:
         if _is_as(call, expected, source, dtype):
-            data = words_at(source)[ARRAY_DATA]
+            data = words_at(source)[ARRAY.data]
             arguments = stored(Arguments(call.stream, block, data, call.fresh))
             call_address(call.loop, (0, 1, arguments))
         else:
@@ -238,16 +199,17 @@ def fresh_checked(record, source):
 @jit
 def _expect(template, source, arguments, count, at):
     """Write at an address what is expected of an array of a new shape; see `fresh_new`."""
-    x = _array_at(source)
+    x = read(NumpyArray, source)
     words, fields = words_at(at), words_at(template)
     for i in range(_FIELDS):
         words[i] = fields[i]
-    words[EXPECTED.dtype], words[EXPECTED.rank] = x.dtype, x.rank
+    rank = x.rank & INT_MASK
+    words[EXPECTED.dtype], words[EXPECTED.rank] = x.dtype, rank
     words[EXPECTED.axis] = as_integer(words_at(arguments)[1])
     words[EXPECTED.count] = count
-    shape, strides, sizes = _extents_at(at, x.rank)
-    for d in range(x.rank):
-        shape[d], strides[d] = x.shape[d], x.strides[d]
+    shape, strides, sizes = _extents_at(at, rank)
+    for d in range(rank):
+        shape[d], strides[d] = words_at(x.shape)[d], words_at(x.strides)[d]
     for i in range(count):
         sizes[i] = as_integer(words_at(arguments)[3 + i])
 
@@ -260,7 +222,7 @@ def fresh_new(record, arguments, count):
     nothing is copied, if there are too many dims or parts, or the loop is not loaded.
     """
     template, source = _data_of(record), words_at(arguments)[0]
-    rank, parts = _array_at(source).rank, count - 3
+    rank, parts = read(NumpyArray, source).rank & INT_MASK, count - 3
     if rank > _NEW_RANK or parts > _NEW_PARTS:
         return new_list(0)
     expected, layout = reserve(_NEW_EXPECTED, WORD), reserve(_NEW_LAYOUT, WORD)
@@ -320,7 +282,7 @@ def check(record, source):
     expected = _data_of(record)
     if not _is_expected(read(Expected, expected), expected, source):
         return integer_object(0)
-    return integer_object(words_at(source)[ARRAY_DATA])
+    return integer_object(words_at(source)[ARRAY.data])
 
 
 @jit
@@ -335,7 +297,7 @@ def parts(record, arguments, count):
     given = words_at(arguments)
     if count != 3:
         return new_list(0)
-    dtype = words_at(given[0])[ARRAY_DTYPE]
+    dtype = words_at(given[0])[ARRAY.dtype]
     increment(dtype)  # a finalizer may give the source another dtype
     block = as_integer(given[2])
     lease = _bytes(call, block)

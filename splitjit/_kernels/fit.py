@@ -9,50 +9,30 @@ from __future__ import annotations
 import importlib
 
 from splitjit._abi.layout_record import WORD
-from splitjit._abi.structs import (
-    NUMBA_DATA,
-    NUMBA_ITEMS,
-    NUMBA_ITEMSIZE,
-    NUMBA_MEMORY,
-    NUMBA_PARENT,
-    NUMBA_SHAPE,
-)
+from splitjit._abi.structs import NUMBA
 
-NAMES = (
-    "numba.core.cgutils:alloca_once",
-    "numba.core.cgutils:alloca_once_value",
-    "numba.core.cgutils:for_range",
-    "numba.core.cgutils:for_range_slice",
-    "numba.core.cgutils:get_or_insert_function",
-    "numba.core.cgutils:pack_array",
-    "numba.core.cgutils:raw_memcpy",
-    "numba.core.cgutils:unpack_tuple",
-    "numba.core.cgutils:voidptr_t",
-    "numba.core.codegen:AOTCPUCodegen._customize_tm_options",
-    "numba.core.codegen:AOTCPUCodegen._get_host_cpu_name",
-    "numba.core.codegen:AOTCodeLibrary._optimize_final_module",
-    "numba.core.codegen:CodeLibrary.finalize",
-    "numba.core.compiler_lock:global_compiler_lock.__enter__",
-    "numba.core.config:reload_config",
-    "numba.core.datamodel:default_manager",
-    "numba.core.dispatcher:Dispatcher.add_overload",
-    "numba.core.dispatcher:Dispatcher.get_call_template",
-    "numba.core.environment:Environment",
-    "numba.core.errors:TypingError",
-    "numba.core.registry:CPUTarget",
-    "numba.core.registry:cpu_target",
-    "numba.core.cpu:CPUContext.environment",
-    "numba.core.cpu:CPUContext.subtarget",
-    "numba.core.runtime:rtsys.__class__.library",
-    "numba.core.runtime.context:NRTContext.decref",
-    "numba.cpython.listobj:ListInstance.allocate",
-    "numba.cpython.listobj:ListInstance.data",
-    "numba.cpython.listobj:ListInstance.size",
-)
+_NAMES = {
+    "numba.core.cgutils": "alloca_once alloca_once_value for_range for_range_slice "
+    "get_or_insert_function pack_array raw_memcpy unpack_tuple",
+    "numba.core.codegen": "AOTCPUCodegen._customize_tm_options AOTCPUCodegen._get_host_cpu_name "
+    "AOTCodeLibrary._optimize_final_module CodeLibrary.finalize",
+    "numba.core.compiler_lock": "global_compiler_lock.__enter__",
+    "numba.core.config": "reload_config",
+    "numba.core.datamodel": "default_manager",
+    "numba.core.dispatcher": "Dispatcher.add_overload Dispatcher.get_call_template",
+    "numba.core.environment": "Environment",
+    "numba.core.errors": "TypingError",
+    "numba.core.registry": "CPUTarget cpu_target",
+    "numba.core.cpu": "CPUContext.environment CPUContext.subtarget",
+    "numba.core.runtime": "rtsys.__class__.library _nrt_python.c_helpers",
+    "numba.core.runtime.context": "NRTContext.decref",
+    "numba.cpython.listobj": "ListInstance.allocate ListInstance.data ListInstance.size",
+}
+NAMES = [f"{module}:{name}" for module, names in _NAMES.items() for name in names.split()]
 """Numba's private names that splitjit uses, as ``module:attribute.attribute``."""
 
 _ARRAY = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")
-"""The fields of Numba's C struct `arystruct_t`, in the order of `NUMBA_MEMORY` and others."""
+"""The fields of Numba's C struct `arystruct_t`, in the order of `NUMBA`."""
 
 
 class Misfit(ImportError):
@@ -87,8 +67,7 @@ def _has_arrays() -> bool:
 
     rank, word = 3, ir.IntType(8 * WORD)
     model = default_manager.lookup(types.Array(types.int32, rank, "A"))
-    words = [NUMBA_MEMORY, NUMBA_PARENT, NUMBA_ITEMS, NUMBA_ITEMSIZE]
-    words += [NUMBA_DATA, NUMBA_SHAPE, NUMBA_SHAPE + 1]
+    words = [*NUMBA, NUMBA.shape + 1]
     if model.field_count != len(_ARRAY) or [*map(model.get_field_position, _ARRAY)] != words:
         return False
     *pointers, shape, strides = model.get_value_type().elements

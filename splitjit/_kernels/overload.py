@@ -6,20 +6,11 @@ words in memory. So users' code stays small, whatever the rule, rank and dtype.
 
 from __future__ import annotations
 
-from numba import types
-
 from splitjit._abi.calls import CALL, FUNCTIONS_AT, OUTS_FAULT, RULE_FAULT
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import TARGET_OFFSET, WORD
 from splitjit._abi.shared import MAPPED_FROM
-from splitjit._abi.structs import (
-    NUMBA_DATA,
-    NUMBA_ITEMS,
-    NUMBA_ITEMSIZE,
-    NUMBA_MEMORY,
-    NUMBA_PARENT,
-    NUMBA_SHAPE,
-)
+from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     allocate,
@@ -102,7 +93,7 @@ def measure(address, functions):
     if fault:
         return refuse(words, fault, words[CALL.axis], rank, rank - 1)
     words[CALL.axis] = axis
-    length = words_at(words[CALL.x])[NUMBA_SHAPE + axis]
+    length = words_at(words[CALL.x])[NUMBA.shape + axis]
     rule, values, number = words[CALL.rule], words[CALL.values], words[CALL.number]
     step, width = words[CALL.step], words[CALL.width]
     value = chunk = 0
@@ -145,30 +136,30 @@ def measure(address, functions):
 def _bytes_of(words):
     """Return the bytes of the source, or -1 if no memory has room for them."""
     x = words_at(words[CALL.x])
-    nbytes = x[NUMBA_ITEMSIZE]
+    nbytes = x[NUMBA.itemsize]
     for d in range(words[CALL.rank]):
-        if x[NUMBA_SHAPE + d] == 0:
+        if x[NUMBA.shape + d] == 0:
             return 0
     for d in range(words[CALL.rank]):
-        if nbytes > _MOST // 2 // x[NUMBA_SHAPE + d]:  # possible for views that repeat an element
+        if nbytes > _MOST // 2 // x[NUMBA.shape + d]:  # possible for views that repeat an element
             return -1
-        nbytes *= x[NUMBA_SHAPE + d]
+        nbytes *= x[NUMBA.shape + d]
     return nbytes
 
 
 @jit
-def _new_block(words, functions, nbytes):
+def _new_block(functions, numba, nbytes):
     """Return Numba's record of new memory, which has one reference; 0 if memory runs out."""
     if functions[FUNCTIONS_AT.blocks] and nbytes >= MAPPED_FROM:
         block = call(functions[FUNCTIONS_AT.allocate], (nbytes, functions[FUNCTIONS_AT.blocks]))
         if not block:
             return 0
-        return call(words[CALL.manage_memory], (block, functions[FUNCTIONS_AT.free_block]))
-    return call(words[CALL.new_memory], (nbytes, types.int32(LINE)))
+        return call(numba[MANAGE_MEMORY], (block, functions[FUNCTIONS_AT.free_block]))
+    return call(numba[ALLOCATE], (nbytes + LINE,))  # with room to align the block
 
 
 @jit
-def _write_parts(words, memory, block, is_laid_out):
+def _write_parts(words, numba, memory, block, is_laid_out):
     """Write the arrays of the parts, which share a block of memory."""
     out_of_line()
     x, rank, sizes = words_at(words[CALL.x]), words[CALL.rank], words_at(words[CALL.memory])
@@ -177,20 +168,20 @@ def _write_parts(words, memory, block, is_laid_out):
     array = words[CALL.parts]
     for i in range(words[CALL.count]):
         part = words_at(array)
-        items, nbytes = 1, x[NUMBA_ITEMSIZE]
+        items, nbytes = 1, x[NUMBA.itemsize]
         for d in range(rank - 1, -1, -1):
-            extent = sizes[i] if d == words[CALL.axis] else x[NUMBA_SHAPE + d]
-            part[NUMBA_SHAPE + d], part[NUMBA_SHAPE + rank + d] = extent, nbytes
+            extent = sizes[i] if d == words[CALL.axis] else x[NUMBA.shape + d]
+            part[NUMBA.shape + d], part[NUMBA.shape + rank + d] = extent, nbytes
             items *= extent
             nbytes *= extent
-        part[NUMBA_MEMORY], part[NUMBA_PARENT] = memory, 0
-        part[NUMBA_ITEMS], part[NUMBA_ITEMSIZE] = items, x[NUMBA_ITEMSIZE]
-        part[NUMBA_DATA] = block
+        part[NUMBA.memory], part[NUMBA.parent] = memory, 0
+        part[NUMBA.items], part[NUMBA.itemsize] = items, x[NUMBA.itemsize]
+        part[NUMBA.data] = block
         if is_laid_out and sizes[i]:  # the layout has no row for an empty part
-            part[NUMBA_DATA] += words_at(row)[TARGET_OFFSET]
+            part[NUMBA.data] += words_at(row)[TARGET_OFFSET]
             row += layout.row
         if i > 0:
-            call(words[CALL.acquire], (memory,))
+            call(numba[ACQUIRE], (memory,))
         array += row_of(words)
 
 
@@ -203,11 +194,12 @@ def _make_parts(words, functions):
     if nbytes < 0:
         return -1
     block_bytes = lay_out(words, functions, True) if nbytes else 0
-    memory = _new_block(words, functions, block_bytes)
+    numba = words_at(functions[FUNCTIONS_AT.numba])
+    memory = _new_block(functions, numba, block_bytes)
     if not memory:
         return -1
-    block = call(words[CALL.data_of], (memory,))
-    _write_parts(words, memory, block, nbytes > 0)
+    block = -(-call(numba[GET_DATA], (memory,)) // LINE) * LINE
+    _write_parts(words, numba, memory, block, nbytes > 0)
     if nbytes:
         copy_laid_out(words, functions, block)
     return 0
@@ -236,8 +228,8 @@ def _check_shapes(words):
     array = words[CALL.parts]
     for i in range(count):
         for d in range(rank):
-            extent = sizes[i] if d == words[CALL.axis] else x[NUMBA_SHAPE + d]
-            if words_at(array)[NUMBA_SHAPE + d] != extent:
+            extent = sizes[i] if d == words[CALL.axis] else x[NUMBA.shape + d]
+            if words_at(array)[NUMBA.shape + d] != extent:
                 return refuse(words, OUTS_FAULT + 1, i, 0, 0)
         array += row_of(words)
     return 0

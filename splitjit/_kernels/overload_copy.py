@@ -6,7 +6,7 @@ from splitjit._abi import columns
 from splitjit._abi.calls import CALL, FUNCTIONS_AT, OUTS_FAULT, Arguments, LayoutRequest
 from splitjit._abi.layout_record import LOOP, STREAM, WORD, most_words
 from splitjit._abi.shared import ALLOWED, CHUNKS_PER_THREAD, SPACING
-from splitjit._abi.structs import NUMBA_DATA, NUMBA_ITEMS, NUMBA_ITEMSIZE, NUMBA_SHAPE
+from splitjit._abi.structs import NUMBA
 from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.intrinsics import (
     call,
@@ -32,7 +32,7 @@ def refuse(words, fault, first, second, third):
 @jit
 def row_of(words):
     """Return the bytes of a Numba array of the call's rank."""
-    return WORD * (NUMBA_SHAPE + 2 * words[CALL.rank])
+    return WORD * (NUMBA.shape + 2 * words[CALL.rank])
 
 
 @jit
@@ -52,17 +52,17 @@ def lay_out(words, functions, are_fresh):
     """Write the layout record; return the bytes of a block for the parts."""
     out_of_line()
     x, rank, parts = words_at(words[CALL.x]), words[CALL.rank], words[CALL.parts]
-    shape = words[CALL.x] + WORD * NUMBA_SHAPE
-    strides = WORD * (NUMBA_SHAPE + rank)
+    shape = words[CALL.x] + WORD * NUMBA.shape
+    strides = WORD * (NUMBA.shape + rank)
     stream_short_runs = functions[FUNCTIONS_AT.stream_short_runs]
     stream_long_runs = functions[FUNCTIONS_AT.stream_long_runs]
     if are_fresh and functions[FUNCTIONS_AT.blocks] == 0:
         # A block from malloc is in the cache, because the system has just zeroed its pages.
         stream_short_runs = stream_long_runs = _MOST
     request = LayoutRequest(
-        rank, words[CALL.axis], words[CALL.count], x[NUMBA_ITEMSIZE],
+        rank, words[CALL.axis], words[CALL.count], x[NUMBA.itemsize],
         shape, shape + WORD * rank, words[CALL.memory],
-        0 if are_fresh else parts + WORD * NUMBA_DATA, parts + strides,
+        0 if are_fresh else parts + WORD * NUMBA.data, parts + strides,
         row_of(words), stream_short_runs, stream_long_runs, record_of(words),
     )  # fmt: skip
     return call(functions[FUNCTIONS_AT.lay_out], (stored(request),))
@@ -77,13 +77,13 @@ def copy_laid_out(words, functions, target):
     out_of_line()
     x, record = words_at(words[CALL.x]), record_of(words)
     header = words_at(record)
-    nbytes = x[NUMBA_ITEMS] * x[NUMBA_ITEMSIZE]
+    nbytes = x[NUMBA.items] * x[NUMBA.itemsize]
     team, helpers = functions[FUNCTIONS_AT.team], 0
     if nbytes >= functions[FUNCTIONS_AT.shared_from]:
         helpers = read_word(team + SPACING * ALLOWED)
     chunks = least(nbytes // functions[FUNCTIONS_AT.chunk], CHUNKS_PER_THREAD * (helpers + 1))
     loop = functions[FUNCTIONS_AT.plain + header[LOOP]]
-    arguments = stored(Arguments(header[STREAM], target, x[NUMBA_DATA], record))
+    arguments = stored(Arguments(header[STREAM], target, x[NUMBA.data], record))
     call(functions[FUNCTIONS_AT.share], (team, loop, helpers, chunks, arguments))
 
 
@@ -131,9 +131,9 @@ def check_apart(words):
     memory, row = words[CALL.memory], row_of(words) // WORD
     sizes, lows = words_at(memory), words_at(memory + WORD * parts)
     places = words_at(memory + WORD * (2 * parts + 1))
-    arrays = words_at(words[CALL.parts] + WORD * NUMBA_DATA)  # shape and strides follow the address
+    arrays = words_at(words[CALL.parts] + WORD * NUMBA.data)  # shape and strides follow the address
     x = (words[CALL.x] - words[CALL.parts]) // WORD
-    itemsize, count = words_at(words[CALL.x])[NUMBA_ITEMSIZE], 0
+    itemsize, count = words_at(words[CALL.x])[NUMBA.itemsize], 0
     for i in range(parts):
         if sizes[i] > 0:
             lows[count], places[count] = _lowest_at(arrays, rank, i * row), i * row
@@ -157,7 +157,7 @@ def check_apart(words):
 def copy_to_given(words, functions):
     """Copy `x` to given parts; return 0, or a fault if two arrays share memory."""
     x = words_at(words[CALL.x])
-    if x[NUMBA_ITEMS] == 0 or x[NUMBA_ITEMSIZE] == 0:
+    if x[NUMBA.items] == 0 or x[NUMBA.itemsize] == 0:
         return 0
     fault = check_apart(words)
     if not fault:

@@ -21,6 +21,7 @@ from splitjit._abi.layout_record import (
 )
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import words_at
+from splitjit._kernels.llvm import pointer_to
 
 
 class Layout(NamedTuple):
@@ -52,8 +53,7 @@ def read(typingctx, fields, address):
     kind = types.NamedUniTuple(types.intp, len(tuple_class._fields), tuple_class)
 
     def codegen(context, builder, signature, args):
-        words = builder.inttoptr(args[1], context.get_value_type(kind).as_pointer())
-        return builder.load(words)
+        return builder.load(pointer_to(builder, args[1], context.get_value_type(kind)))
 
     return kind(fields, types.intp), codegen
 

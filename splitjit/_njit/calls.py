@@ -17,9 +17,8 @@ from splitjit._njit.functions import SYMBOL, Needed, fill_table, version
 from splitjit._njit.rules import CHANGED_FAULT, is_given, kind_of_rule
 from splitjit._plan import rules
 
-INT32, INT64, POINTER = ir.IntType(32), ir.IntType(64), cgutils.voidptr_t
+INT64 = ir.IntType(64)
 _KINDS = [*rules.PARAMETERS]
-_MANAGE_MEMORY, _ACQUIRE = 2, 3  # their places in Numba's public struct `NRT_api_functions`
 _ANSWER = [types.intp] * 4  # 0 or a fault, and three numbers for its text
 
 
@@ -33,10 +32,6 @@ def make_parts(typing_context, x, axis, *values):
 
     def generate(context, builder, signature, arguments):
         call = _Call(context, builder, signature.args, arguments, "split")
-        call.set("new_memory", _function(builder, "NRT_MemInfo_alloc_aligned", INT64, INT32))
-        call.set("manage_memory", _from_api(builder, _MANAGE_MEMORY))
-        call.set("acquire", _from_api(builder, _ACQUIRE))
-        call.set("data_of", _function(builder, "NRT_MemInfo_data", POINTER))
         call.run("measure")
         parts = ListInstance.allocate(context, builder, kind, call.get("count"))
         parts.size = call.get("count")  # the items are null, so that the list can be freed
@@ -86,8 +81,7 @@ class _Call:
         self.set("x", self._stored(x))
         self.set("rank", integer(x_kind.ndim))
         self.set("axis", _word(builder, axis_kind, axis))
-        self.set("count", integer(0))
-        for zero in ("first", "second", "third"):
+        for zero in ("count", "first", "second", "third"):
             self.set(zero, integer(0))
         rule = kind_of_rule(operator, *value_kinds)
         self.set("rule", integer(_KINDS.index(rule)))
@@ -200,19 +194,6 @@ def _table(builder):
     except KeyError:
         kind = ir.ArrayType(INT64, len(FUNCTIONS_AT))
         return ir.GlobalVariable(builder.module, kind, SYMBOL)
-
-
-def _function(builder, name, *kinds):
-    """Return the address of one of Numba's C functions that return a pointer."""
-    kind = ir.FunctionType(POINTER, kinds)
-    return builder.ptrtoint(cgutils.get_or_insert_function(builder.module, kind, name), INT64)
-
-
-def _from_api(builder, index):
-    """Return the address of a function of Numba's C API for extensions."""
-    kind = ir.FunctionType(INT64.as_pointer(), [])
-    api = builder.call(cgutils.get_or_insert_function(builder.module, kind, "NRT_get_api"), [])
-    return builder.load(builder.gep(api, [integer(index)]))
 
 
 def _word(builder, kind, value):

@@ -12,6 +12,7 @@ import functools
 import hashlib
 
 import llvmlite.binding as llvm
+from numba.core.runtime import _nrt_python
 
 from splitjit._abi.calls import FUNCTIONS_AT, Functions
 from splitjit._abi.kernels import KERNELS, LONG_RUN, LOOPS
@@ -58,6 +59,7 @@ def fill_table():
         **{loop: kernels[loop][loop] for loop in LOOPS},
         **blocks,
         blocks=COMPILED_BLOCKS.use(blocks),
+        numba=ctypes.CFUNCTYPE(ctypes.c_int64)(_nrt_python.c_helpers["get_api"])(),
         share=kernels["team"]["share"],
         team=TEAM.address,
         shared_from=SHARED_FROM,
