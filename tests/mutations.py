@@ -45,8 +45,6 @@ TARGETS = {
     # files, relative to the package: their tests, the quickest first
     "_kernels/*.py": KERNELS,
     "_copy/layout.py": KERNELS,
-    "_kernels/layouter.py": KERNELS,
-    "_kernels/dims.py": KERNELS,
     "_abi/columns.py": "test_overlap.py test_out.py test_model.py",
     "_copy/outputs.py": "test_out.py test_overlap.py",
     "_njit/functions.py": "test_overloads.py",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations import TARGETS, mutations_of
+from tests.mutations import ROOT, TARGETS, mutations_of
 
 TESTS = Path(__file__).parent
 SOURCE = """
@@ -34,6 +34,11 @@ def test_each_operator_changes_one_place():
         assert sum(defect in text for defect in DEFECTS.values()) == 1
         assert mutation.line == (3 if "compare" in name else 4 if "8" in name else mutation.line)
         ast.parse(text)
+
+
+def test_each_file_has_one_target():
+    files = [file for pattern in TARGETS for file in (ROOT / "splitjit").glob(pattern)]
+    assert len(files) == len({*files})
 
 
 @pytest.mark.parametrize("test", sorted({t for tests in TARGETS.values() for t in tests.split()}))
