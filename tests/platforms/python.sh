@@ -31,6 +31,7 @@ python -m pip install --quiet "pip>=25.1"
 python -m pip install --quiet . --group test
 python -m pytest "$@"
 case "$*" in
-    "") python tests/platforms/record.py all ;;
+    "") python tests/platforms/record.py default ;;
+    "-m long or not long") python tests/platforms/record.py all ;;
     "-m not slow") python tests/platforms/record.py "quick tests" ;;
 esac
