@@ -56,6 +56,14 @@ def test_parts_of_the_source_s_own_order_are_copied_in_that_order():
     assert layout.source_strides.tolist() == [40]
 
 
+def test_the_first_part_that_is_not_empty_chooses_the_order():
+    plan = plan_split(X.shape, [0, 4, 6], axis=2)
+    shapes = zip(plan.output_shapes, "CFC", strict=True)
+    out = [np.empty(shape, X.dtype, order) for shape, order in shapes]
+    layout = lay_out(plan, X.strides, X.itemsize, out)
+    assert layout.source_strides.tolist() == [4, 40, 320]
+
+
 IMAGE = np.zeros((20, 30, 3), np.uint8)
 LOOP_CASES = [
     # source, sizes along the last axis, loop
