@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
-from splitjit._abi.shared import BLOCKS_KEPT
+from splitjit._abi.shared import BLOCKS_KEPT, KEEPS_BLOCKS
 from splitjit._copy import buffers, crossovers
 from splitjit._copy.outputs import overlaps_itself
 from splitjit._plan.arguments import most_parts
@@ -828,7 +828,7 @@ def test_which_refusals_keep_the_arrays_of_the_caller(function, kept):
     assert sys.getrefcount(x) == before + 5 * kept
 
 
-needs_mapped_blocks = pytest.mark.skipif(sys.platform != "linux", reason="maps blocks on Linux")
+needs_mapped_blocks = pytest.mark.skipif(not KEEPS_BLOCKS, reason="maps blocks on Linux")
 
 
 @njit

@@ -70,6 +70,31 @@ def test_the_number_of_parts_has_a_limit_if_the_system_does_not_report_its_memor
     assert arguments._limit_on_parts() == 10**6
 
 
+# ---- kernels -----------------------------------------------------------------------------
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="simulates others on Linux only")
+
+
+@needs_linux
+@pytest.mark.parametrize("system", ["windows", "macos"])
+def test_after_warmup_no_kernel_is_missing(system, tmp_path):
+    code = """
+        from types import SimpleNamespace
+        from splitjit._cli.main import main
+        from splitjit._runtime import kernel_files, threads
+
+        written = {}
+        threads.LOADER = SimpleNamespace(load=lambda name, wait: written.setdefault(name, b"whole"))
+        threads.TEAM = SimpleNamespace(load=lambda wait: None)
+        kernel_files.read = written.get
+        assert main(["warmup", "--check"]) == 1
+        assert main(["warmup", "--check"]) == 0
+    """
+    process = start_on(system, code, tmp_path)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+
+
 # ---- files -------------------------------------------------------------------------------
 
 
@@ -125,9 +150,6 @@ def test_files_reach_the_disk_on_macos(has_it, tmp_path, monkeypatch):
     assert (tmp_path / "a").read_bytes() == b"new"
     assert calls
     assert set(calls) == ({51} if has_it else {51, "fsync"})
-
-
-needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="simulates Windows on Linux only")
 
 
 @needs_linux

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from splitjit._abi.shared import KEEPS_BLOCKS
+
 LINE = 64
 """A cache line, and the widest vector. Shorter runs share their lines with other runs."""
 
@@ -39,9 +41,10 @@ KERNELS = {
     "entry": ("into", "place", "fresh", "fresh_checked", "fresh_new", "check", "parts"),
     "team": ("run", "share", "serve"),
     "overload": ("measure", "parts", "into"),
-    "blocks": ("allocate", "free_block", "clear"),
+    **({"blocks": ("allocate", "free_block", "clear")} if KEEPS_BLOCKS else {}),
 }
-"""The object files, and the C functions in each; a module of `splitjit._kernels` has them."""
+"""The object files that this system needs, and the C functions in each; a module of
+`splitjit._kernels` has them."""
 
 PYTHON_FUNCTIONS = (
     "PyEval_RestoreThread",

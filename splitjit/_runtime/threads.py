@@ -27,7 +27,6 @@ from splitjit._abi.shared import (
     ALLOWED,
     CHUNKS_PER_THREAD,
     HELPERS,
-    KEEPS_BLOCKS,
     MOST_HELPERS,
     SERVE,
     SPACING,
@@ -208,6 +207,5 @@ def explain(nbytes: int) -> tuple[int, str]:
 def load_all() -> None:
     """Load the kernels that splits may need."""
     for name in KERNELS:
-        if name != "blocks" or KEEPS_BLOCKS:
-            LOADER.load(name, wait=True)
+        LOADER.load(name, wait=True)
     TEAM.load(wait=True)
