@@ -26,6 +26,8 @@ DIFFERENCES = {
         "on_macos": "tests macOS",
         "SIGHUP": "Windows has no SIGHUP",
         "fork": "Windows has no forks, so splitjit is told of none",
+        "test_a_child": "forks, too",
+        "test_one_core": "Windows does not tell which cores are allowed",
         "test_space_is_reserved": "only Linux reserves space",
         "does_not_report_its_memory": "replaces a function that Windows lacks",
         "permissions_of_the_input": "Windows has other permissions",
@@ -35,6 +37,7 @@ DIFFERENCES = {
         "costs_no_more": "counts the calls of the simulation, too",
     },
     "macos": {
+        "test_one_core": "macOS does not tell which cores are allowed",
         "test_space_is_reserved": "only Linux reserves space",
         "costs_no_more": "counts the calls of the simulation, too",
     },
