@@ -95,7 +95,7 @@ class Split:
             If an input breaks a rule of the operator.
         """
         try:
-            return split_by_rule(adapt(data), _axis(axis), (NUM_SPLITS, self._num_splits))
+            return split_by_rule(adapt(data), _axis(axis, 0), (NUM_SPLITS, self._num_splits))
         except SplitError as error:
             raise error.named("OpenVINO Split-1", x="data") from None
 
@@ -140,7 +140,7 @@ class Split:
         """
         try:
             rule = NUM_SPLITS, self._num_splits
-            return infer_shapes(_plain(input_shape), _axis(axis), rule)
+            return infer_shapes(_plain(input_shape), _axis(axis, 0), rule)
         except SplitError as error:
             raise error.named("OpenVINO Split-1") from None
 
@@ -193,7 +193,7 @@ class VariadicSplit:
             If an input breaks a rule of the operator.
         """
         try:
-            x, index = adapt(data), _single_axis(axis)
+            x, index = adapt(data), _axis(axis, 0, 1)
             return split_by_rule(x, index, (LENGTHS, _lengths(split_lengths)))
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
@@ -246,7 +246,7 @@ class VariadicSplit:
             lengths: Any = split_lengths
             if type(lengths) is not Unknown:
                 lengths = _lengths(lengths)
-            return infer_shapes(_plain(input_shape), _single_axis(axis), (LENGTHS, lengths))
+            return infer_shapes(_plain(input_shape), _axis(axis, 0, 1), (LENGTHS, lengths))
         except SplitError as error:
             raise error.named("OpenVINO VariadicSplit-1", split="split_lengths") from None
 
@@ -258,16 +258,11 @@ def _plain(shape: Any) -> Any:
     return list(shape) if shape.rank.is_static else Unknown()
 
 
-def _axis(axis: Any) -> Any:
-    """Return the axis of Split as an integer, or `Unknown`."""
-    return axis if type(axis) is Unknown else integer_input("axis", axis, INTEGERS, (0,))
-
-
-def _single_axis(axis: Any) -> Any:
-    """Return the axis of VariadicSplit as an integer, or `Unknown`."""
+def _axis(axis: Any, *ranks: int) -> Any:
+    """Return an axis given by an array of one of these ranks as an integer, or `Unknown`."""
     if type(axis) is Unknown:
         return axis
-    axis = integer_input("axis", axis, INTEGERS, (0, 1))
+    axis = integer_input("axis", axis, INTEGERS, ranks)
     if isinstance(axis, int):
         return axis
     if len(axis) != 1:
