@@ -253,7 +253,7 @@ def _count(name: str, value: Any) -> int | None:
 
 def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
     """Return the lengths of Split-1, in which whole floats become integers."""
-    given = sequence(split)
+    given = sequence(split) if issubclass(type(split), (list, tuple)) else None
     if given is None:
         given = array_input("split", split, types, (1,))
     return integers("split", [_whole(n) for n in given], "must be finite whole numbers")

@@ -11,10 +11,11 @@ import numpy as np
 from splitjit import _operators as operators
 from splitjit._api.split import split_by_rule
 from splitjit._inputs.adapt import adapt
-from splitjit._operators import Dim, InferredShape, Unknown, count_attribute
+from splitjit._operators import Dim, InferredShape, Unknown
+from splitjit._plan.arguments import integer
 from splitjit._plan.dtypes import TENSOR_TYPES, tensor_type
 from splitjit._plan.rules import LENGTHS, Rule
-from splitjit.errors import SplitError, SplitTypeError, describe
+from splitjit.errors import SplitError, SplitTypeError, describe, shorten
 
 FLOATS = frozenset({"tensor(float16)", "tensor(float)", "tensor(double)"})
 ALL = frozenset(TENSOR_TYPES)
@@ -67,7 +68,9 @@ class VersionedOperator:
     def __init__(self, opset: SupportsIndex, *attributes: Any) -> None:
         self._name = f"ONNX {type(self).__name__}"
         try:
-            number = count_attribute("opset", opset, self._versions[0].since)
+            number, first = integer("opset", opset), self._versions[0].since
+            if number < first:
+                raise self._refusal(f"opset must be at least {first}", opset=number)
             self._version = [each for each in self._versions if each.since <= number][-1]
             self._name += f"-{self._version.since}"
             self._read(*attributes)
@@ -147,7 +150,7 @@ def without_negatives(rule: Rule) -> Rule:
     """Refuse lengths below 0, also -1, which `splitjit.split` reads as the rest of the axis."""
     kind, value = rule
     if kind == LENGTHS and isinstance(value, tuple) and min(value, default=0) < 0:
-        text = f"lengths must be at least 0, not {min(value)}"
+        text = f"lengths must be at least 0, not {shorten(min(value))}"
         text += "; ONNX has no length for the rest of an axis" * (-1 in value)
         raise SplitError("split", describe(split=value), text)
     return rule
