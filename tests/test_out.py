@@ -98,9 +98,9 @@ REFUSED = [
     ([np.zeros((2, 2)), read_only()], SplitError, r"out\[1\] is read-only"),
     ([np.zeros((2, 2)), read_only()[:]], SplitError, r"out\[1\] is read-only"),
     ([np.zeros((2, 2)), [[0.0] * 4] * 2], SplitTypeError, "a sequence of ndarrays"),
-    (np.zeros((2, 2, 6)), SplitTypeError, "ndarray.*: must be a sequence of ndarrays"),
+    (np.zeros((2, 2, 6)), SplitTypeError, r"must be a sequence of ndarrays; pass list\(out\)$"),
     (iter(fitting()), SplitTypeError, "must be a sequence of ndarrays"),
-    (5, SplitTypeError, "must be a sequence of ndarrays"),
+    (5, SplitTypeError, "must be a sequence of ndarrays$"),
     ([np.zeros((2, 2)), X[:, :4]], SplitError, r"out\[1\] and x: must not share memory"),
     ([X[:, ::3], np.zeros((2, 4))], SplitError, r"out\[0\] and x: must not share memory"),
     ([memory[:4].reshape(2, 2), memory[3:11].reshape(2, 4)], SplitError, r"out\[0\] and out\[1\]"),
@@ -268,6 +268,14 @@ def test_outputs_with_gaps_are_checked_again_if_their_strides_change():
     with pytest.raises(SplitError, match=r"out\[0\] and out\[1\]: must not share memory"):
         split(x, num_splits=2, axis=1, out=outputs(1))
     assert np.array_equal(memory, before)
+
+
+def test_split_into_names_its_own_parameter_in_a_fix():
+    frame = np.zeros((2, 4, 3), np.uint8)
+    with pytest.raises(SplitError, match=r"outs\[0\] of shape \(2, 4\): .*; pass outs\[0\]\["):
+        split_into(frame, [np.zeros((2, 4), np.uint8)] * 3, 1, axis=2)
+    with pytest.raises(SplitTypeError, match=r"outs of type ndarray .*; pass list\(outs\)$"):
+        split_into(frame, np.zeros((3, 2, 4, 1), np.uint8), 1, axis=2)
 
 
 def test_split_into_with_swapped_arguments_names_the_parameters():

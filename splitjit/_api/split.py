@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsIndex, Unpack, overload
 
@@ -288,5 +289,5 @@ def split_into(
             rule = "x is the array to split, and outs are the arrays for its parts"
             raise SplitTypeError("split_into", received, rule) from None
         refusal = error.named("split_into", out="outs")
-        refusal.hint = error.hint  # the parameters have the same names
+        refusal.hint = re.sub(r"\bout(?=[\[)])", "outs", error.hint)
         raise refusal from None

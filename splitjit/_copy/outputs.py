@@ -63,7 +63,8 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
     given = sequence(out)  # only once: a sequence may give other arrays next time
     if given is None:
         received = f"out of type {kind_of(out)}"
-        raise SplitTypeError("split", received, "must be a sequence of ndarrays")
+        hint = "pass list(out)" if issubclass(type(out), np.ndarray) else ""
+        raise SplitTypeError("split", received, "must be a sequence of ndarrays", hint=hint)
     if _are_plain(plan, dtype, given):
         parts = list(given)
         return Targets(parts, parts)
@@ -93,7 +94,9 @@ def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Tar
     for i, part in enumerate(given):
         if not issubclass(type(part), np.ndarray):
             received = f"out[{i}] of type {kind_of(part)}"
-            raise SplitTypeError("split", received, "out must be a sequence of ndarrays")
+            hint = f"pass out[{i}].numpy()" if hasattr(type(part), "numpy") else ""
+            rule = "out must be a sequence of ndarrays"
+            raise SplitTypeError("split", received, rule, hint=hint)
     if len(given) != len(plan.sizes):
         raise SplitError(
             "split",
