@@ -431,13 +431,27 @@ def test_split_into_takes_typed_lists():
         (lambda: by_split(np.array(1), 1, 0), "x of type .*: x must be an array of rank 1 or"),
         (lambda: into(X, X, 5, 0), "outs of type .*: outs must be a tuple or a list of arrays"),
         (lambda: into(X, (X, 1), 5, 0), "outs of type .*: outs must be a tuple or a list of arr"),
-        (lambda: into(X, (np.zeros((6, 10), int),), 6, 0), "outs .*, x of .* dtype and rank of x"),
+        (
+            lambda: into(X, (np.zeros((6, 10), int),), 6, 0),
+            r".*outs\[0\] of .*: must have the dtype of x$",
+        ),
+        (
+            lambda: into(X, (X[0],), 6, 0),
+            r"x of .*, outs\[0\] of .*rank of x; .* pass plane\[..., None\]",
+        ),
         (
             lambda: into(X, (X[:, ::2], np.zeros((6, 5), int)), 5, 1),
-            "outs .*, x of type .*: outs must have the dtype and rank of x",
+            r"x of .*, outs\[1\] of type .*: must have the dtype of x$",
         ),
-        (lambda: into(X, (np.broadcast_to(0.0, X.shape),), 6, 0), "outs .* must be writeable"),
-        (lambda: into(X, (X, np.broadcast_to(0.0, (1, 10))), 6, 0), "outs .* must be writeable"),
+        (
+            lambda: into(X, (np.broadcast_to(0.0, X.shape),), 6, 0),
+            r"outs\[0\] .* must be writeable",
+        ),
+        (
+            lambda: into(X, (X, np.broadcast_to(0.0, (1, 10))), 6, 0),
+            r"outs\[1\] .* must be writeable",
+        ),
+        (lambda: into(X, [X[0]], 6, 0), r"x of .*, each of outs of .*: must have the rank of x"),
         (njit(lambda: splitjit.split(X, 2, copy=False)), "copy of .* slice x for views"),
         (njit(lambda: splitjit.split(X, 2, out=(X, X, X))), "out of .* call splitjit.split_into"),
         # arguments that Python refuses, too

@@ -121,10 +121,16 @@ def _check_axis(operator, axis, by_position, dim) -> None:
 
 
 def _check_types_of_outs(x, outs) -> None:
-    parts = {*outs} if isinstance(outs, types.BaseTuple) else {item_of(outs)}
-    if not parts or not all(isinstance(part, types.Array) for part in parts):
+    parts = {"each of outs": item_of(outs)}
+    if isinstance(outs, types.BaseTuple):
+        parts = {f"outs[{i}]": part for i, part in enumerate(outs)}
+    if not parts or not all(isinstance(part, types.Array) for part in parts.values()):
         refuse("split_into", outs=outs, rule="outs must be a tuple or a list of arrays")
-    if not all(part.mutable for part in parts):
-        refuse("split_into", outs=outs, rule="outs must be writeable")
-    if {(part.dtype, part.ndim) for part in parts} != {(x.dtype, x.ndim)}:
-        refuse("split_into", outs=outs, x=x, rule="outs must have the dtype and rank of x")
+    for name, part in parts.items():
+        if not part.mutable:
+            refuse("split_into", rule="must be writeable", **{name: part})
+        if part.dtype != x.dtype:
+            refuse("split_into", x=x, rule="must have the dtype of x", **{name: part})
+        if part.ndim != x.ndim:
+            rule = "must have the rank of x; for a plane, pass plane[..., None]"
+            refuse("split_into", x=x, rule=rule, **{name: part})
