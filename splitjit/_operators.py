@@ -265,7 +265,8 @@ def _dims(shape: Sequence[Dim] | Unknown) -> SymbolicShape | Unknown:
         raise SplitTypeError("split", describe(shape=shape), "must be a sequence of dims")
     dims = tuple([_dim(dim, given) for dim in given])
     if any(isinstance(dim, int) and dim < 0 for dim in dims):
-        raise SplitError("split", describe(shape=dims), "extents must be at least 0")
+        rule = "extents must be at least 0" + "; pass None for an unknown dim" * (-1 in dims)
+        raise SplitError("split", describe(shape=dims), rule)
     return dims
 
 

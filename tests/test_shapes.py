@@ -215,6 +215,8 @@ REFUSED = [
      "lengths must sum to the axis length 3, not to 6"),
     ("rest", lambda: openvino.VariadicSplit().infer_shapes(((2, 3),), 0, [4, -1]),
      "lengths other than -1 must sum to at most the axis length 3, not to 4"),
+    ("unknown as in OpenVINO", lambda: openvino.Split(num_splits=2).infer_shapes([-1, 6], 1),
+     "shape=(-1, 6): extents must be at least 0; pass None for an unknown dim"),
     ("interval upside down", lambda: Split(num_outputs=1).infer_shapes(((3, 2),)),
      "the bounds of an interval"),
     ("interval of names", lambda: Split(num_outputs=1).infer_shapes((("N", 2),)), "an interval"),
