@@ -228,6 +228,10 @@ MESSAGES = [
     ("split --wrong", "split: unrecognized argument: --wrong "),
     ("join x.npy --wrong", "join: unrecognized argument: --wrong "),
     ("--wrong", "unrecognized argument: --wrong "),
+    (
+        "split x.npy --split 2 2",
+        "arguments: 2; numbers need commas between them, as in --split 2,3",
+    ),
     ("split x.npy", "one of the arguments --split --num-outputs "),
     ("join x.npy", "the following arguments are required: --out "),
     ("split x.npy --num-splits two --wrong", "unrecognized argument: --wrong "),

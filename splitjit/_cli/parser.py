@@ -315,7 +315,9 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """End the command with one line, which names the nearest choice."""
+        """End the command with one line, which names the nearest choice or the way to write it."""
+        if re.search(r"unrecognized arguments: -?\d", message):
+            message += "; numbers need commas between them, as in --split 2,3"
         if wrong := re.search(r"invalid choice: '(.+)' \(choose from (.+)\)", message):
             message += did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2]))
         if message.endswith("expected one argument"):
