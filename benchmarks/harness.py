@@ -308,7 +308,11 @@ def parser(doc: str, *lists: tuple, before: bool = False) -> argparse.ArgumentPa
     """
     made = argparse.ArgumentParser(description=doc.splitlines()[0])
     for option, choices in lists:
-        made.add_argument(option, nargs="+", choices=choices, default=list(choices))
+        text = f"some of {', '.join(map(repr, choices))}; all by default"
+        name = option.strip("-").upper()
+        made.add_argument(
+            option, nargs="+", choices=choices, default=list(choices), metavar=name, help=text
+        )
     made.add_argument("--json", type=Path, metavar="FILE", help="write all results")
     made.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
     if before:
