@@ -13,7 +13,7 @@
 set -euo pipefail
 folder=$(realpath "$1")
 steps=("${@:2}")
-routes=(slices serial parallel serial-streamed parallel-streamed compiled compiled-streamed)
+routes=(slices new serial parallel serial-streamed parallel-streamed compiled compiled-streamed)
 [ ${#steps[@]} -gt 0 ] || steps=("${routes[@]}" forks threads tests)
 cd "$(dirname "$0")/../.."
 
