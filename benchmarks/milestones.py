@@ -29,7 +29,7 @@ from benchmarks.harness import ROOT
 RESULTS = ROOT / "benchmarks" / "results"
 CHART = ROOT / "docs" / "charts" / "history.svg"
 PAGE = ROOT / "docs" / "history.md"
-NEWEST = 3
+NEWEST = 2
 """How many milestones run all suites, so that each graph of asv's pages has a line."""
 MINUTES = {"History": 0.6, ".": 5.0}
 """Minutes that a milestone takes on two cores, by the regular expression of its benchmarks."""
