@@ -35,13 +35,16 @@ words."""
 LOOPS = ("plain", "stream", "deinterleave", "transpose")
 """The names of the loops. Each loop is compiled on its own, when a layout first needs it."""
 
+BLOCKS = ("allocate", "free_block", "clear")
+"""The C functions for large blocks; only Linux has them."""
+
 KERNELS = {
     **{loop: (loop,) for loop in LOOPS},
     "layouter": ("lay_out", "layout"),
     "entry": ("into", "place", "fresh", "fresh_checked", "fresh_new", "check", "parts"),
     "team": ("run", "share", "serve"),
     "overload": ("measure", "parts", "into"),
-    **({"blocks": ("allocate", "free_block", "clear")} if KEEPS_BLOCKS else {}),
+    **({"blocks": BLOCKS} if KEEPS_BLOCKS else {}),
 }
 """The object files that this system needs, and the C functions in each; a module of
 `splitjit._kernels` has them."""

@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 from numba.core.runtime import _nrt_python
 
 from splitjit._abi.calls import FUNCTIONS_AT, Functions
-from splitjit._abi.kernels import KERNELS, LONG_RUN, LOOPS
+from splitjit._abi.kernels import BLOCKS, LONG_RUN, LOOPS
 from splitjit._abi.shared import KEEPS_BLOCKS
 from splitjit._copy.buffers import COMPILED_BLOCKS
 from splitjit._copy.crossovers import stream_from
@@ -49,9 +49,7 @@ def fill_table():
         return
     kernels = {name: LOADER.load_here(name) for name in _KERNELS}
     TEAM.use(kernels["team"])
-    blocks = dict.fromkeys(KERNELS["blocks"], 0)
-    if KEEPS_BLOCKS:
-        blocks = LOADER.load_here("blocks")
+    blocks = LOADER.load_here("blocks") if KEEPS_BLOCKS else dict.fromkeys(BLOCKS, 0)
     table = Functions(
         version=version(),
         **kernels["overload"],
