@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from splitjit import SplitError, plan_split
+from splitjit import SplitError, plan_split, warmup
 from splitjit._abi import builtins, structs
 from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._abi.calls import Expected
@@ -27,6 +27,12 @@ from tests.conftest import forget_recipes, needs_kernels, take
 from tests.guarded import guarded
 
 pytestmark = needs_kernels
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _load():
+    """Another process may be compiling the kernels, and splits do not wait for it."""
+    warmup(["u1"])
 
 
 @pytest.fixture(autouse=True, params=["small", "large"])
@@ -301,7 +307,7 @@ def test_the_parts_share_an_aligned_block_and_leave_no_references():
     plan = plan_split((8, 12), 4, axis=1)
     x = np.arange(96.0).reshape(8, 12)
     plan(x)
-    gc.collect()  # garbage of other tests may hold references, too
+    gc.collect()  # later, it would release what other tests left behind
     counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.dtype("u1"), np.ndarray, plan)]
     for _ in range(100):
         parts = plan(x)
