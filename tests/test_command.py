@@ -243,7 +243,7 @@ MESSAGES = [
     ("split m.npz --num-splits 2 --tensor b=1", "pattern 'b': must match the name of a tensor"),
     ("split m.npz --num-splits 2 --tensor b=x", "pattern 'b=x': must match the name"),
     ("split m.npz --num-splits 2 --tensor a=0:1,1@0", "axis '0:1,1@0' of pattern 'a': "),
-    ("split x.npy --split -1,2", '"-" needs "=", as in --split=-1,2'),
+    ("split x.npy --split -x,2", '"-" needs "=", as in --split=-1,2'),
     # files
     ("info text.txt", "splitjit: text.txt: only .npy, .npz and .safetensors files can be read"),
     ("info m.pt", "splitjit: m.pt: only .npy, .npz and .safetensors files can be read: "),

@@ -10,7 +10,8 @@ import argparse
 import inspect
 import itertools
 import re
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import splitjit
@@ -341,7 +342,8 @@ def make_parser(name: str | None = None, only: str | None = None) -> argparse.Ar
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in [only] if only in COMMANDS else COMMANDS:
         add_options, line = COMMANDS[command]
-        text = inspect.cleandoc(add_options.__doc__ or "")
+        first, _, rest = (add_options.__doc__ or "").partition("\n")
+        text = f"{first}\n{textwrap.dedent(rest)}"  # Python 3.13 has removed the indent already
         about, examples, epilog = text.partition("examples:\n")
         added = commands.add_parser(command, help=line, description=about, epilog=examples + epilog)
         if examples:
