@@ -153,6 +153,8 @@ def test_arrays_of_jax_stay_on_their_devices(jax, tmp_path):
 @pytest.mark.parametrize("device", ["CPU_DEVICE", "device1"])
 def test_array_api_strict(rule, device):
     strict = pytest.importorskip("array_api_strict")
+    if not hasattr(strict, "Device"):
+        pytest.skip("this version of array_api_strict has no devices")
     device = strict.Device(device)
     x = strict.asarray(numbers(4, 6), device=device)
     host = numbers(4, 6)
