@@ -213,7 +213,7 @@ class KernelCopy:
             source = self._check(x)  # again: a finalizer may have changed `x`
             if not source:
                 return []
-            self._run_loop(self._loop, target, source, self.layout)
+            self._run_loop(self._loop, target, source, self.layout.stream, self.layout.address)
             return parts
         except BaseException as error:
             parts = []
@@ -221,10 +221,10 @@ class KernelCopy:
             raise
 
     def _into_large(self, x: Any, outputs: list[Any]) -> bool:
-        layout = self.layout.copy()  # concurrent calls need one each
-        source: int = self._place(x, outputs, layout.record)
+        record = self.layout.record.copy()  # concurrent calls need one each
+        source: int = self._place(x, outputs, record)
         if source:
-            self._run_loop(self._loop, 0, source, layout)
+            self._run_loop(self._loop, 0, source, self.layout.stream, address_of(record))
         return source != 0
 
     def fresh_without_gil(self, x: np.ndarray) -> list[np.ndarray]:
@@ -251,9 +251,8 @@ class KernelCopy:
         functions = LOADER.load(layout.loop)  # some outputs may have gaps
         if functions is None:
             return False
-        self._run_loop(functions[layout.loop], target, source, layout)
+        self._run_loop(functions[layout.loop], target, source, layout.stream, layout.address)
         return True
 
-    def _run_loop(self, loop: int, target: int, source: int, layout: CopyLayout) -> None:
-        how = layout.stream, target, source, layout.address
-        threads.run_loop(loop, self._nbytes, how, self.ways)
+    def _run_loop(self, loop: int, target: int, source: int, stream: int, layout: int) -> None:
+        threads.run_loop(loop, self._nbytes, (stream, target, source, layout), self.ways)
