@@ -10,8 +10,7 @@ import argparse
 import inspect
 import itertools
 import re
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import splitjit
@@ -342,8 +341,7 @@ def make_parser(name: str | None = None, only: str | None = None) -> argparse.Ar
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in [only] if only in COMMANDS else COMMANDS:
         add_options, line = COMMANDS[command]
-        first, _, rest = (add_options.__doc__ or "").partition("\n")
-        text = f"{first}\n{textwrap.dedent(rest)}"  # Python 3.13 has removed the indent already
+        text = inspect.cleandoc(add_options.__doc__ or "")  # Python 3.13 removes the indent itself
         about, examples, epilog = text.partition("examples:\n")
         added = commands.add_parser(command, help=line, description=about, epilog=examples + epilog)
         if examples:
