@@ -33,8 +33,8 @@ STEPS = {  # minutes on two cores, the command, and what --quick adds
     "busy": (4, f"{_BUSY} fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
     "planes": (2, f"{_BUSY} out --size '4K frame'", "--seconds 0.05"),
     "processes": (2, "processes --processes 3 --rounds 7", "--processes 1 --rounds 1"),
-    "arrays in programs": (5, f"{_BETWEEN} arrays", "--processes 1"),
-    "tensors in programs": (2, f"{_BETWEEN} tensors --program torch none", "--processes 1"),
+    "arrays_in_programs": (5, f"{_BETWEEN} arrays", "--processes 1"),
+    "tensors_in_programs": (2, f"{_BETWEEN} tensors --program torch none", "--processes 1"),
     "landscape": (3, "map --total 64K 1M 16M 64M --rounds 3 --parts 2 3 8 32", "--run 1 64 1K"),
 }
 NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
@@ -59,7 +59,7 @@ class Measured:
         self.report = {name: [report.Result(**result) for result in of] for name, of in groups}
         self.busy = data["busy"]["results"] + data["planes"]["results"]
         self.processes = {tuple(key): times for *key, times in data["processes"]["results"]}
-        between = (data[f"{kind} in programs"]["results"] for kind in ("arrays", "tensors"))
+        between = (data[f"{kind}_in_programs"]["results"] for kind in ("arrays", "tensors"))
         self.in_programs = in_program.by_case(itertools.chain(*between))
         cells = data["landscape"]["cells"]
         self.landscape = [landscape.Found(landscape.Cell(*c[:4]), *c[4:]) for c in cells]
@@ -75,7 +75,8 @@ class Measured:
             for size in ways[in_program.OURS]:
                 seconds = {_NAMES.get((kind, way), way): ways[way][size] for way in ways}
                 case = f"{kind}, {outputs}, {size}"
-                self.cases["in_program", f"between steps of {program}", case] = seconds
+                place = "no other steps" if program == "none" else f"between steps of {program}"
+                self.cases["in_program", place, case] = seconds
 
 
 def cost(found: Measured) -> str:

@@ -108,6 +108,7 @@ def split_of(way: str, kind: str, outputs: str, shape: tuple[int, int]) -> Calla
 
 def mean_seconds(split: Callable[[], object], step: Callable[[], object], seconds: float) -> float:
     """Return the mean time of a split between steps; a third of the seconds is not counted."""
+    step(), split()  # the first ones may compile
     begun, times = time.perf_counter(), []
     while (now := time.perf_counter()) < begun + seconds:
         step()

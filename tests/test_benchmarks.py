@@ -371,7 +371,7 @@ def invented(folder):
     write("processes", results=[["fresh", who, "256x2304", [s]] for who, s in times.items()])
     for kind, hand in {"arrays": 3e-5, "tensors": 1e-5}.items():
         ways = {"ours": 2e-5, "one thread": 4e-5, "by hand": hand}
-        write(f"{kind} in programs", results=[
+        write(f"{kind}_in_programs", results=[
             ["BLAS", kind, "out", way, {"1.2 MB": s}] for way, s in ways.items()
         ])  # fmt: skip
     write("landscape", cells=[["out", 1 << 24, 2, 64, 0.7, 2.0]])
