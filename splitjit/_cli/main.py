@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             announce()
             say(
                 "then splitting eight typical arrays, comparing each byte with NumPy's parts, and "
-                "timing both in turn, which takes 5 to 10 s"
+                "timing both in turn, which takes 5 to 15 s"
             )
             from splitjit._cli import check  # after the first line, since this import takes time
 
