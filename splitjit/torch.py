@@ -300,7 +300,10 @@ def _parts_of_torch(name: str, x: Any, /, *args: Any, **kwargs: Any) -> tuple[An
 
     if isinstance(x, torch.fx.Proxy):
         own = globals()[name]
-        return torch.overrides.handle_torch_function(own, (x,), x, *args, **kwargs)
+        traced: tuple[Any, ...] = torch.overrides.handle_torch_function(
+            own, (x,), x, *args, **kwargs
+        )
+        return traced
     views = _original(name, x)(x, *args, **kwargs)
     contiguous = {"memory_format": torch.contiguous_format}  # sparse parts have no such format
     return tuple(
