@@ -99,7 +99,7 @@ class Explanation:
         Returns
         -------
         dict of str to object
-            The attributes by name: strings, integers, bools and None, and the dicts of `ways`.
+            The attributes by name: strings, integers, bools and None, and the dicts of the ways.
         """
         return asdict(self)
 
