@@ -18,11 +18,11 @@ _OBJECT_LOOP_FROM = 1 << 19
 _STREAM_FROM = 15 << 20
 _LARGE_CACHE = 1 << 28
 _IN_LARGE_CACHE = 2.4
-"""If the L3 cache is large, ordinary stores of long runs stay faster up to this multiple of
-`_STREAM_FROM`. Those of short runs do not.
+"""With a large L3 cache, ordinary stores of long runs stay faster up to this multiple of
+`_STREAM_FROM`; ordinary stores of short runs do not.
 
-No copy measures which stores are faster: after stores past the cache, ordinary ones need four calls
-to fill the cache again, so a try of two calls (see `splitjit._runtime.ways`) would never find them.
+Which stores are faster is not measured where the copy runs: after stores past the cache, ordinary
+ones need four calls to fill it again, and a try of `splitjit._runtime.ways` is only two calls long.
 """
 
 
