@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from splitjit import SplitPlan
 from splitjit._abi.kernels import LOOPS
 from splitjit._api import split
-from splitjit._copy import crossovers, recipe
+from splitjit._copy import copy_layout, recipe
 from splitjit._copy.kernel_copy import NEW_SHAPES
 from splitjit._plan.plan import Parts
 from splitjit._runtime import loading, threads
@@ -111,7 +111,7 @@ needs_kernels = pytest.mark.skipif(loading.never_compiles(), reason="nothing is 
 
 
 def forget_recipes(setattr):
-    """Let plans forget their recipes: the crossovers are other ones from now on."""
+    """Let plans forget their recipes: copies are made otherwise from now on."""
     kept, entries = {}, {}
 
     def kept_of(plan):
@@ -155,7 +155,7 @@ def take(route, setattr):
     setattr(split, "is_first", lambda key: route == "new")
     if route == "new":
         use_for_new_shapes()
-    setattr(crossovers, "_STREAM_FROM", stream)
+    setattr(copy_layout, "STREAM_FROM", (stream, stream))
     setattr(threads, "SHARED_FROM", 2 * chunk)
     setattr(threads, "CHUNK", chunk)
     setattr(threads, "_allowed", lambda: 2)

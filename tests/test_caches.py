@@ -33,10 +33,10 @@ FLIPS = int(os.environ.get("SPLITJIT_FLIPS", "20"))
 SPLIT = """
 import sys
 import numpy as np, splitjit
-from splitjit._copy import crossovers
+from splitjit._copy import copy_layout
 from splitjit._runtime.loading import LOADER
 
-crossovers._STREAM_FROM = 1 << 62  # by the same loop on all machines
+copy_layout.STREAM_FROM = (1 << 62, 1 << 62)  # by the same loop on all machines
 
 def check():
     x = np.arange(2**22, dtype=np.int32).reshape(1024, -1)  # 16 MB, which loads kernels

@@ -5,7 +5,7 @@ import pytest
 
 from splitjit import plan_split, warmup
 from splitjit._abi.layout_record import RUN
-from splitjit._copy import crossovers
+from splitjit._copy import copy_layout, recipe
 from splitjit._copy.copy_layout import lay_out
 from splitjit._runtime import loading
 from tests.conftest import needs_kernels
@@ -110,7 +110,7 @@ def test_the_loop_suits_the_strides(x, sizes, loop):
     ],
 )
 def test_the_loop_for_single_items_past_the_cache(items, dtype, loop, monkeypatch):
-    monkeypatch.setattr(crossovers, "_STREAM_FROM", 0)
+    monkeypatch.setattr(copy_layout, "STREAM_FROM", (0, 0))
     x = np.zeros((20, items), dtype)
     plan = plan_split(x.shape, [1] * items, axis=1)
     assert lay_out(plan, x.strides, x.itemsize).loop == loop
@@ -129,7 +129,7 @@ def test_the_loop_for_single_items_past_the_cache(items, dtype, loop, monkeypatc
     ],
 )
 def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
-    monkeypatch.setattr(crossovers, "cache_bytes", lambda: cache)
+    monkeypatch.setattr(copy_layout, "STREAM_FROM", copy_layout.stream_from(cache))
     plan = plan_split(shape, num_splits=2, axis=1)
     layout = lay_out(plan, (2 * shape[1], 2), 2)
     assert (layout.loop, layout.stream) == ("stream" if streams else "plain", streams)
@@ -149,7 +149,7 @@ def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
 def test_which_copies_are_worth_loading_kernels(shape, order, parts, pays):
     """One copy of a large array is, and one of a modest array is not."""
     x = np.zeros(shape, np.float32, order)
-    gain = crossovers.forecast(x, 0 if parts == 25 else x.ndim - 1, parts)
+    gain = recipe.forecast(x, 0 if parts == 25 else x.ndim - 1, parts)
     assert (loading._FEW * gain >= loading._SECONDS_TO_LOAD) == pays
 
 
@@ -157,4 +157,4 @@ def test_nothing_is_gained_by_fewer_strides():
     """An axis of length 1 may have any stride."""
     x = np.zeros((1, 600), np.float32)
     odd = np.lib.stride_tricks.as_strided(x, strides=(7, 4))
-    assert crossovers.forecast(odd, 1, 2) == crossovers.forecast(x, 1, 2)
+    assert recipe.forecast(odd, 1, 2) == recipe.forecast(x, 1, 2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from splitjit import SplitError, plan_split, split
-from splitjit._copy import crossovers
+from splitjit._copy import slices
 from tests.conftest import forget_recipes
 
 STRINGS = {
@@ -25,7 +25,7 @@ STRINGS = {
 def object_route(request, monkeypatch):
     forget_recipes(monkeypatch.setattr)
     monkeypatch.setattr(
-        crossovers, "_OBJECT_LOOP_FROM", 0 if request.param == "object mode" else 1 << 62
+        slices, "_OBJECT_LOOP_FROM", 0 if request.param == "object mode" else 1 << 62
     )
 
 
@@ -51,7 +51,7 @@ def test_strings(name, object_route):
 @pytest.mark.parametrize("name", STRINGS)
 def test_large_arrays_are_not_copied_bit_by_bit(name):
     x = np.resize(STRINGS[name], (40_000, 5))
-    assert x.nbytes > crossovers._OBJECT_LOOP_FROM
+    assert x.nbytes > slices._OBJECT_LOOP_FROM
     expected = items(x)
     parts = split(x, 20_000)
     x[...] = x[0, 0]  # frees all items to which no part refers

@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._abi.shared import BLOCKS_KEPT, KEEPS_BLOCKS
-from splitjit._copy import buffers, crossovers
+from splitjit._copy import buffers, copy_layout
 from splitjit._copy.outputs import overlaps_itself
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
@@ -255,7 +255,7 @@ def test_any_dtype_rank_and_layout(x):
 def test_large_arrays_are_streamed(shape):
     """Long, short and very short runs; blocks end at any row."""
     x = np.arange(np.prod(shape), dtype=np.float64).view(np.int64).reshape(shape)
-    assert x.nbytes > crossovers.stream_from(0)
+    assert x.nbytes > copy_layout.STREAM_FROM[0]
     sizes = np.array([1, shape[1] - 3, 2])
     expected = splitjit.split(x, sizes, axis=1)
     assert_same(by_split(x, sizes, 1), expected)

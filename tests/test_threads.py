@@ -316,14 +316,14 @@ for _ in range(3):
 # Each loop copies by stores that bypass the cache, in a thread with a small stack and in a helper.
 SMALL_STACKS = """
 import faulthandler
-from splitjit._copy import crossovers
+from splitjit._copy import copy_layout
 from splitjit._copy.copy_layout import lay_out
 
 faulthandler.enable()
 splitjit.warmup(["u1"])
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
 splitjit.SplitPlan._kernel_copy = property(lambda plan: None, lambda plan, compiled: None)
-crossovers._STREAM_FROM = 0
+copy_layout.STREAM_FROM = (0, 0)
 
 def split():
     loops = set()

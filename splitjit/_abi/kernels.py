@@ -12,7 +12,7 @@ PAGE = 1 << 12
 
 LONG_RUN = 1 << 9
 """From this length on, ordinary stores of runs pay if a large cache can hold the array; see
-`splitjit._copy.crossovers.stream_from`."""
+`splitjit._copy.copy_layout.stream_from`."""
 
 TILE = 16
 """Bytes of each step of a tile, which the transpose loop turns into cache lines."""

@@ -30,8 +30,7 @@ from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
 from splitjit._plan.arguments import check_views, normalize_axis
-from splitjit._plan.plan import Plan
-from splitjit._plan.sizes import describe_rule
+from splitjit._plan.plan import Plan, describe_rule
 from splitjit._runtime.threads import one_thread
 from splitjit.errors import SplitError, SplitTypeError
 

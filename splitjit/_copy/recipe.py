@@ -26,7 +26,6 @@ from splitjit._abi.addresses import address_of
 from splitjit._copy import slices
 from splitjit._copy.buffers import release_frames
 from splitjit._copy.copy_layout import CopyLayout, lay_out
-from splitjit._copy.crossovers import forecast, suits_object_loop
 from splitjit._copy.kernel_copy import NEW_SHAPES, KernelCopy
 from splitjit._copy.outputs import (
     Targets,
@@ -37,13 +36,17 @@ from splitjit._copy.outputs import (
 )
 from splitjit._plan.arguments import check_views, most_parts, normalize_axis
 from splitjit._plan.cache import keep
-from splitjit._plan.plan import Plan
+from splitjit._plan.plan import Plan, sizes_of
 from splitjit._plan.rules import Rule
-from splitjit._plan.sizes import sizes_of
 from splitjit._runtime.loading import LOADER, never_compiles
+from splitjit._runtime.threads import SHARED_FROM
 from splitjit.errors import SplitError
 
 _put = object.__setattr__  # plans are frozen
+
+_RUN = 6e-9  # extra seconds that NumPy takes per run of contiguous bytes
+_ITEM = 1e-9  # the same per item of a strided source
+_BYTE = 2e-10  # the same per byte, if several threads share the copy
 
 
 def run(
@@ -175,6 +178,20 @@ def decide_all(
     return [recipe_of(plan, x.dtype, x.strides).decide(plan, x, out) for x, out in copies]
 
 
+def forecast(x: np.ndarray, axis: int, count: int) -> float:
+    """Return a lower bound of the seconds that kernels save over NumPy.
+
+    This finds arrays for which compiled code pays at their first split.
+    """
+    if x.flags.c_contiguous:
+        seconds = math.prod(x.shape[:axis]) * count * _RUN
+    elif x.strides[-1] == x.itemsize:
+        seconds = math.prod(x.shape[:-1]) * count * _RUN
+    else:
+        seconds = x.size * _ITEM
+    return seconds + x.nbytes * _BYTE if x.nbytes >= SHARED_FROM else seconds
+
+
 class Recipe:
     """How arrays of one plan, dtype and strides are copied.
 
@@ -228,7 +245,7 @@ class Recipe:
     def why_numpy(self, x: np.ndarray) -> str:
         """Return why NumPy copies, as a key of the reasons that `explain` gives."""
         if not self._can_compile:
-            return "object loop" if x.nbytes and suits_object_loop(x.nbytes) else "slices"
+            return "object loop" if x.nbytes and slices.suits_object_loop(x.nbytes) else "slices"
         if never_compiles():
             return "no compiler"
         return "not loaded" if self._has_tried else "slices"

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from splitjit._abi.layout_record import MAX_RANK
-from splitjit._copy.crossovers import suits_object_loop
 from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import indices_of
 from splitjit._runtime import object_loop
 
+_OBJECT_LOOP_FROM = 1 << 19
 _FEW_PARTS, _MANY_PARTS = 8, 1 << 15
 """The fewest and the most equal parts that are copied at once, as the items of one array."""
 
@@ -50,6 +50,11 @@ def into(x: np.ndarray, axis: int, sizes: Shape, parts: Sequence[np.ndarray]) ->
         x, parts = x.view(_bits(dtype)), [part.view(_bits(dtype)) for part in parts]
     for view, part in zip(views(x, axis, sizes), parts, strict=True):
         part[...] = view
+
+
+def suits_object_loop(nbytes: int) -> bool:
+    """Return whether the object-mode loop copies objects faster than slices."""
+    return nbytes >= _OBJECT_LOOP_FROM
 
 
 def views(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:

@@ -15,10 +15,10 @@ import llvmlite.binding as llvm
 from numba.core.runtime import _nrt_python
 
 from splitjit._abi.calls import FUNCTIONS_AT, Functions
-from splitjit._abi.kernels import BLOCKS, LONG_RUN, LOOPS
+from splitjit._abi.kernels import BLOCKS, LOOPS
 from splitjit._abi.shared import KEEPS_BLOCKS
 from splitjit._copy.buffers import COMPILED_BLOCKS
-from splitjit._copy.crossovers import stream_from
+from splitjit._copy.copy_layout import STREAM_FROM
 from splitjit._plan.arguments import most_parts
 from splitjit._runtime import kernel_files
 from splitjit._runtime.loading import LOADER
@@ -62,8 +62,8 @@ def fill_table():
         team=TEAM.address,
         shared_from=SHARED_FROM,
         chunk=CHUNK,
-        stream_short_runs=stream_from(0),
-        stream_long_runs=stream_from(LONG_RUN),
+        stream_short_runs=STREAM_FROM[0],
+        stream_long_runs=STREAM_FROM[1],
         most_parts=most_parts(),
     )
     TABLE[:] = table

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from splitjit._inputs.input import Request
 from splitjit._plan.arguments import most_parts, normalize_axis
+from splitjit._plan.plan import sizes_of
 from splitjit._plan.rules import (
     CHUNK,
     INDICES,
@@ -22,7 +23,6 @@ from splitjit._plan.rules import (
     NUM_SPLITS,
     Rule,
 )
-from splitjit._plan.sizes import sizes_of
 
 
 def views_of(x: Any, request: Request) -> list[Any]:
