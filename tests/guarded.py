@@ -14,7 +14,6 @@ import mmap
 import os
 import random
 import sys
-from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -47,26 +46,6 @@ def guarded(nbytes: int, flush_with_end: bool) -> np.ndarray:
             raise OSError(ctypes.get_errno(), "mprotect")
     start = PAGE + (room - nbytes if flush_with_end else 0)
     return memory[start : start + nbytes]
-
-
-class GuardedBlock(NamedTuple):
-    memory: np.ndarray
-    address: int
-
-
-class Guard(buffers._Pool):
-    """A pool whose blocks begin or end at a protected page."""
-
-    def __init__(self, rng: random.Random) -> None:
-        super().__init__(0)
-        self.rng = rng
-
-    def take(self, nbytes: int) -> GuardedBlock:
-        memory = guarded(nbytes, self.rng.random() < 0.5)
-        return GuardedBlock(memory, memory.ctypes.data)
-
-    def lend(self, block: GuardedBlock, lease: np.ndarray) -> None:
-        pass
 
 
 _NEW_ARRAY = ctypes.PYFUNCTYPE(
@@ -198,7 +177,7 @@ def run(number: int) -> None:
     if COMPILED:
         functions.TABLE[FUNCTIONS_AT.shared_from] = rng.choice([2, 1 << 62])
     if not COMPILED and rng.random() < 0.5:
-        buffers.POOL = Guard(rng)
+        buffers.POOL.lease = lambda nbytes: guarded(nbytes, rng.random() < 0.5)
         for _ in range(calls):  # the first call loads the code of small copies
             parts = plan(x)
     else:

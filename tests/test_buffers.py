@@ -13,6 +13,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, split
+from splitjit._abi.shared import SLOTS
 from splitjit._copy import buffers
 from tests.conftest import needs_kernels
 
@@ -25,7 +26,13 @@ X = np.arange(2**20, dtype=np.int32)
 @pytest.fixture(autouse=True)
 def _empty_pool(monkeypatch):
     splitjit.warmup(["u1"])
-    monkeypatch.setattr(buffers, "POOL", buffers._Pool(2**28))
+    monkeypatch.setattr(buffers, "POOL", new_pool(2**28))
+
+
+def new_pool(limit):
+    pool = buffers._Pool(limit)
+    assert pool.load()
+    return pool
 
 
 def block_of(parts):
@@ -97,15 +104,11 @@ def test_a_block_is_never_reused_while_a_part_is_reachable(keeper):
     assert first in map(block_of, held)
 
 
-@pytest.mark.parametrize("damage", [lambda m: m.resize(2**24), lambda m: m.close()])
-def test_a_block_cannot_be_damaged(damage):
-    parts = split(X, 2**18)
-    memory = parts[0].base.base
-    del parts
-    with pytest.raises(BufferError):
-        damage(memory)
-    del memory
-    assert np.array_equal(np.concatenate(split(X, 2**18)), X)
+def test_a_block_cannot_be_damaged():
+    lease = split(X, 2**18)[0].base
+    with pytest.raises(ValueError, match="does not own its data"):
+        lease.resize(2**24)
+    assert type(lease.base).__name__ == "PyCapsule"  # which has no methods
 
 
 def test_parts_are_aligned_and_apart():
@@ -117,14 +120,37 @@ def test_parts_are_aligned_and_apart():
 def test_the_limit_bounds_what_is_kept():
     splitjit.set_buffer_limit(X.nbytes)
     held = [split(X, 2**18) for _ in range(3)]
-    assert buffers.POOL.idle == []
+    assert buffers.POOL.kept == 0
     del held
-    assert sum(block.nbytes for block in buffers.POOL.idle) == X.nbytes
+    assert buffers.POOL.kept == X.nbytes
     splitjit.set_buffer_limit(0)
-    assert buffers.POOL.idle == []
+    assert buffers.POOL.kept == 0
     split(X, 2**18)
-    assert buffers.POOL.idle == []
-    assert buffers.POOL.lent == {}
+    assert buffers.POOL.kept == 0
+
+
+def test_blocks_of_sizes_that_are_no_longer_used_make_room():
+    pool = new_pool(10 << 20)
+    for _ in range(2):
+        old = [pool.lease(4 << 20) for _ in range(3)]
+        del old
+        assert pool.kept == 8 << 20
+        new = {pool.lease(1 << 20).ctypes.data for _ in range(40)}
+        assert len(new) < 40  # some were reused
+        assert pool.lease(1 << 20).ctypes.data in new
+
+
+def test_more_blocks_than_slots():
+    pool = new_pool(1 << 40)
+    held = [pool.lease(1 << 19) for _ in range(2 * SLOTS)]
+    for i, lease in enumerate(held):
+        lease[...] = i
+    assert len({lease.ctypes.data for lease in held}) == len(held)
+    assert all((lease == i).all() for i, lease in enumerate(held))
+    del held, lease
+    assert pool.kept == SLOTS << 19
+    pool.clear()
+    assert pool.kept == 0
 
 
 def test_a_block_is_not_spent_on_parts_much_smaller():
@@ -152,7 +178,7 @@ def test_limits_refused(limit, error):
 )
 def test_limit_by_environment(value, expected):
     """A value that is no number of bytes gives a warning, and the default."""
-    code = "from splitjit._copy import buffers; print(buffers.POOL.limit)"
+    code = "from splitjit._copy import buffers; print(buffers.POOL._record[0])"
     result = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "SPLITJIT_BUFFER_LIMIT": value},
@@ -185,50 +211,32 @@ def test_threads_share_the_pool():
     for worker in workers:
         worker.join()
     assert not failures
-    assert not buffers.POOL.lent
-
-
-def take(pool, nbytes):
-    """Take a block from a pool; return a lease of it, and its address."""
-    block = pool.take(nbytes)
-    lease = np.frombuffer(block.memory, np.uint8)
-    pool.lend(block, lease)
-    return lease, block.address
-
-
-def test_blocks_survive_an_interrupt_as_they_come_back(monkeypatch):
-    """Python drops exceptions raised when a lease is freed, and skips the rest of the callback."""
-
-    def interrupted(pool, loan):
-        raise KeyboardInterrupt
-
-    dropped = []
-    monkeypatch.setattr("sys.unraisablehook", lambda failure: dropped.append(failure.exc_type))
-    with monkeypatch.context() as patched:
-        patched.setattr(buffers._Pool, "_give_back", interrupted)
-        pool = buffers._Pool(1 << 30)
-        address = take(pool, 1 << 21)[1]
-    assert dropped == [KeyboardInterrupt]
-    assert take(pool, 1 << 21)[1] == address
+    buffers.POOL.clear()
+    assert buffers.POOL.kept == 0
 
 
 def test_a_collection_may_begin_at_any_allocation():
-    """Before Python 3.12, a collection can begin while a list or a dict is being copied."""
-    pool = buffers._Pool(0)
-    held = [take(pool, 1 << 20)[0] for _ in range(40)]
+    pool = new_pool(4 << 20)
+    held = [pool.lease(1 << 20) for _ in range(40)]
     thresholds = gc.get_threshold()
     try:
         for k in range(500):
-            cycle(take(pool, 1 << 20)[0])
+            cycle(pool.lease(1 << 20))
             gc.disable()
             gc.set_threshold(gc.get_count()[0] + 1 + k % 14, 1000, 1000)
             gc.enable()
-            take(pool, 1 << 20)
+            pool.lease(1 << 20)
     finally:
         gc.set_threshold(*thresholds)
     del held
     gc.collect()
-    assert not pool.lent
+    assert pool.kept == 4 << 20
+
+
+def test_a_sum_of_lengths_that_overflows_is_refused():
+    x = np.broadcast_to(np.zeros(1, np.uint8), (2**63 - 1,))
+    with pytest.raises(MemoryError, match="not enough memory for the parts"):
+        split(x, num_sections=4)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")

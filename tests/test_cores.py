@@ -106,7 +106,7 @@ def limits(monkeypatch):
 
     class Limits:
         affinity, quota, reads = 8, None, 0
-        numba = count = None
+        numba = _get_num_threads = None
 
         def read(self):
             self.reads += 1
@@ -116,7 +116,7 @@ def limits(monkeypatch):
     monkeypatch.setattr(cores, "affinity", lambda: limits.affinity)
     monkeypatch.setattr(cores, "quota", limits.read)
     monkeypatch.setattr(cores, "numba_limit", lambda: limits.numba)
-    monkeypatch.setattr(cores, "numba_count", lambda: limits.count)
+    monkeypatch.setitem(sys.modules, cores.NUMBA_THREADS, limits)
     cores._quota_at.cache_clear()
     yield limits
     cores._quota_at.cache_clear()
@@ -167,7 +167,7 @@ def test_describe(limits, monkeypatch, affinity, quota, numba, usable, limited_b
     expected = cores.Cores(16, affinity, quota, numba, usable, limited_by)
     assert cores.describe() == expected
     if numba is not None:  # `numba.set_num_threads` goes before the environment variable
-        limits.numba, limits.count = 99, lambda: numba
+        limits.numba, limits._get_num_threads = 99, lambda: numba
         assert cores.describe() == expected
 
 

@@ -303,7 +303,7 @@ def test_clear_caches_frees_the_blocks_of_dropped_parts():
 
     del splitjit.split(np.zeros((2, 1 << 20)), 1)[:]
     splitjit.clear_caches()
-    assert not POOL.idle
+    assert POOL.kept == 0
 
 
 # ---- refusals in compiled code -------------------------------------------------------------

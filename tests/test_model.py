@@ -194,7 +194,7 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize(("name", "says", "function"), ELSEWHERE)
 def test_one_hostile_value_elsewhere(name, says, function, monkeypatch):
-    monkeypatch.setattr(buffers, "POOL", buffers._Pool(2**28))
+    monkeypatch.setattr(buffers, "POOL", buffers._Pool(2**28))  # `set_buffer_limit` is called
     for i, new in enumerate(HOSTILE):
         try:
             ours = outcome(function, new(), name=name)
@@ -402,10 +402,13 @@ class Memory(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(buffers, "MAPPED_FROM", 1)
-        self.patch.setattr(buffers, "POOL", buffers._Pool(2**16))
         take("slices" if loading.never_compiles() else "serial", self.patch.setattr)
+        self.pool = buffers._Pool(2**16)
+        self.pool.load()
+        self.patch.setattr(buffers, "POOL", self.pool)
         self.boxes = []
         self.count = 0
+        self.limit_of_pool = 2**16
 
     def teardown(self):
         self.patch.undo()
@@ -441,11 +444,12 @@ class Memory(RuleBasedStateMachine):
     @rule(nbytes=st.sampled_from([0, 1024, 4096, 2**16]))
     def limit(self, nbytes):
         splitjit.set_buffer_limit(nbytes)
+        self.limit_of_pool = nbytes
 
     @invariant()
     def nothing_changes(self):
         assert all(part.tobytes() == before for part, before in self.boxes)
-        assert sum(block.nbytes for block in buffers.POOL.idle) <= buffers.POOL.limit
+        assert self.pool.kept <= self.limit_of_pool
 
 
 TestMemory = Memory.TestCase

@@ -18,7 +18,6 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
-from splitjit._abi.shared import BLOCKS_KEPT, KEEPS_BLOCKS
 from splitjit._copy import buffers, copy_layout
 from splitjit._copy.outputs import overlaps_itself
 from splitjit._plan.arguments import most_parts
@@ -842,9 +841,6 @@ def test_which_refusals_keep_the_arrays_of_the_caller(function, kept):
     assert sys.getrefcount(x) == before + 5 * kept
 
 
-needs_mapped_blocks = pytest.mark.skipif(not KEEPS_BLOCKS, reason="maps blocks on Linux")
-
-
 @njit
 def halves(x):
     return splitjit.split(x, num_splits=2, axis=1)
@@ -855,12 +851,11 @@ def kept():
     """Return the bytes of blocks that compiled code keeps; keep none before and after."""
     splitjit.set_buffer_limit(2**28)  # other tests set other limits
     splitjit.clear_caches()
-    yield lambda: buffers.COMPILED_BLOCKS._record[BLOCKS_KEPT]
+    yield lambda: buffers.POOL.kept
     splitjit.set_buffer_limit(2**28)
     splitjit.clear_caches()
 
 
-@needs_mapped_blocks
 def test_large_fresh_parts_reuse_blocks(kept):
     x = np.arange(2**20, dtype=np.float32).reshape(1024, -1)
     parts = halves(x)
@@ -880,7 +875,6 @@ def test_large_fresh_parts_reuse_blocks(kept):
     assert all(part.ctypes.data % 64 == 0 for part in again)
 
 
-@needs_mapped_blocks
 def test_the_buffer_limit_holds_in_compiled_code(kept):
     x = np.ones((1024, 2048), np.float32)
     halves(x)
@@ -898,7 +892,6 @@ def test_the_buffer_limit_holds_in_compiled_code(kept):
     assert 0 < kept() <= 9 * 2**20
 
 
-@needs_mapped_blocks
 def test_blocks_change_hands_between_threads(kept):
     x = np.arange(2**19, dtype=np.float32).reshape(512, -1)
 

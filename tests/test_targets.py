@@ -123,7 +123,7 @@ def undefined_in_macho(data):
 @pytest.mark.parametrize("target", TARGETS)
 def test_all_systems_have_the_symbols(kernels, target):
     frames = set()
-    for kernel in KERNELS.keys() - {"blocks"}:  # only Linux has it
+    for kernel in KERNELS.keys() - {"blocks"}:  # this one is Linux's
         names = undefined(assemble(kernels(kernel, target), target))
         if "__chkstk" in names:  # LLVM calls it in a function with a frame of more than a page
             frames.add(kernel)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,3 @@ def span(array: np.ndarray) -> tuple[int, int]:
         start = address_of(array)
         return start, start + array.nbytes
     return byte_bounds(array)
-
-
-def offsets_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """Return the byte range that an array spans, relative to its first element."""
-    steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
-    return sum([step for step in steps if step < 0]), sum([s for s in steps if s > 0]) + itemsize

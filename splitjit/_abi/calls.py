@@ -95,7 +95,7 @@ class Expected(NamedTuple):
         The address of a layout record to which `into` writes the outputs' addresses. No other
         thread runs while a call uses it.
     nbytes : int
-        The bytes of memory for fresh parts; for small ones, with room to align the block.
+        The bytes of memory for small fresh parts, with room to align the block.
     byte : int
         The address of NumPy's uint8 dtype.
     new_array, set_base : int
@@ -119,6 +119,29 @@ class Expected(NamedTuple):
     byte: int
     new_array: int
     set_base: int
+
+
+class Leases(NamedTuple):
+    """What `splitjit._kernels.blocks.lease` needs; each field is one machine integer.
+
+    Attributes
+    ----------
+    array_type, byte, new_array, set_base : int
+        As in `Expected`.
+    blocks, give_back : int
+        The addresses of the block record, and of the function that gives a block back.
+    error, message : int
+        The addresses of the type and of the text of the error if memory runs out.
+    """
+
+    array_type: int
+    byte: int
+    new_array: int
+    set_base: int
+    blocks: int
+    give_back: int
+    error: int
+    message: int
 
 
 class NewShape(NamedTuple):
@@ -202,10 +225,10 @@ class Functions(NamedTuple):
         The addresses of `splitjit._kernels.team.share` and of the team record.
     shared_from, chunk : int
         The bytes from which on a copy is shared with helpers, and the bytes of a chunk.
-    allocate, free_block, clear : int
+    allocate, free_block : int
         The addresses of the functions of `splitjit._kernels.blocks`.
     blocks : int
-        The address of the block record; 0 if the system cannot map blocks.
+        The address of the block record.
     numba : int
         The address of Numba's struct `NRT_api_functions`.
     stream_short_runs, stream_long_runs : int
@@ -229,7 +252,6 @@ class Functions(NamedTuple):
     chunk: int
     allocate: int
     free_block: int
-    clear: int
     blocks: int
     numba: int
     stream_short_runs: int

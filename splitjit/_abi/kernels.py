@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splitjit._abi.shared import KEEPS_BLOCKS
+import sys
 
 LINE = 64
 """A cache line, and the widest vector. Shorter runs share their lines with other runs."""
@@ -35,27 +35,28 @@ words."""
 LOOPS = ("plain", "stream", "deinterleave", "transpose")
 """The names of the loops. Each loop is compiled on its own, when a layout first needs it."""
 
-BLOCKS = ("allocate", "free_block", "clear")
-"""The C functions for large blocks; only Linux has them."""
-
 KERNELS = {
     **{loop: (loop,) for loop in LOOPS},
     "layouter": ("lay_out", "layout"),
     "entry": ("into", "place", "fresh", "fresh_checked", "fresh_new", "check", "parts"),
     "team": ("run", "share", "serve"),
     "overload": ("measure", "parts", "into"),
-    **({"blocks": BLOCKS} if KEEPS_BLOCKS else {}),
+    "blocks": ("allocate", "free_block", "clear", "lease", "give_back"),
 }
-"""The object files that this system needs, and the C functions in each; a module of
+"""The object files, and the C functions in each; a module of
 `splitjit._kernels` has them."""
 
 PYTHON_FUNCTIONS = (
+    "PyCapsule_GetPointer",
+    "PyCapsule_New",
+    "PyErr_SetObject",
     "PyEval_RestoreThread",
     "PyEval_SaveThread",
     "PyList_New",
     "PyList_SetItem",
     "PyLong_AsSsize_t",
     "PyLong_FromSsize_t",
+    *(() if sys.platform == "linux" else ("PyMem_RawFree", "PyMem_RawMalloc")),
     "PyThread_acquire_lock",
     "PyThread_allocate_lock",
     "PyThread_release_lock",

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
-KEEPS_BLOCKS = sys.platform == "linux"
-"""Whether users' compiled code maps and keeps large blocks; elsewhere, Numba allocates them."""
-
 MAPPED_FROM = 1 << 19
-"""Blocks of at least this size are memory-mapped, and kept for reuse."""
+"""Blocks of at least this size are kept for reuse."""
 
 # The block record, for `splitjit._kernels.blocks`: the most bytes to keep, the bytes that are
-# kept, and a slot for each kept block.
-BLOCKS_LIMIT, BLOCKS_KEPT, SLOTS_AT = range(3)
+# kept, how many slots have been asked to make room, and a slot for each kept block.
+BLOCKS_LIMIT, BLOCKS_KEPT, BLOCKS_EVICTED, SLOTS_AT = range(4)
 SLOTS = 32
 
 # The team record, which the caller of a copy shares with its helpers: one word every `SPACING`

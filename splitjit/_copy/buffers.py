@@ -2,7 +2,7 @@
 
 The system zeroes each page of fresh memory on first touch, which costs more than
 the copy. So a large block returns to a pool when its last part is freed, and a
-later call reuses it.
+later call reuses it. Users' compiled code shares the pool.
 """
 
 from __future__ import annotations
@@ -12,24 +12,28 @@ import ctypes
 import os
 import sys
 import warnings
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from splitjit._abi import structs
 from splitjit._abi.addresses import address_of
-from splitjit._abi.builtins import keep_forever
+from splitjit._abi.builtins import METH_O, builtin, keep_forever
+from splitjit._abi.calls import Leases
 from splitjit._abi.layout_record import ALIGNMENT
 from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, MAPPED_FROM, SLOTS, SLOTS_AT
+from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._copy.layout import BlockLayout, block_layout
 from splitjit._plan.arguments import integer
 from splitjit._plan.cache import PLANS
 from splitjit._plan.dtypes import as_dtype
 from splitjit._plan.plan import Plan
+from splitjit._runtime.loading import LOADER, can_read_arrays
 from splitjit.errors import SplitError, describe
 
+_BYTE = np.dtype(np.uint8)
 _DEFAULT_LIMIT = 1 << 28
 
 
@@ -56,15 +60,13 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
     MemoryError
         If there is not enough memory.
     """
-    if block.nbytes < MAPPED_FROM:
+    if block.nbytes >= MAPPED_FROM and POOL.lease is not None:
+        memory = POOL.lease(block.nbytes)
+    else:
         memory = np.empty(block.nbytes + ALIGNMENT, np.uint8)
-        address = address_of(memory)
-        start = -address % ALIGNMENT
-        return block.parts(memory, dtype, start)[1], address + start
-    mapped = POOL.take(block.nbytes)
-    lease, parts = block.parts(mapped.memory, dtype, 0)
-    POOL.lend(mapped, lease)
-    return parts, mapped.address
+    address = address_of(memory)
+    start = -address % ALIGNMENT
+    return block.parts(memory, dtype, start), address + start
 
 
 def empty_parts(plan: Plan, dtype: DTypeLike) -> list[np.ndarray]:
@@ -89,8 +91,7 @@ def set_buffer_limit(nbytes: int) -> None:
     ----------
     nbytes : int
         The most bytes to keep; 0 keeps nothing. Memory above the limit is freed
-        immediately. Users' compiled code keeps as much again, for its own parts.
-        The default is 256 MiB, or the environment variable
+        immediately. The default is 256 MiB, or the environment variable
         ``SPLITJIT_BUFFER_LIMIT``, in bytes.
 
     Raises
@@ -109,9 +110,7 @@ def set_buffer_limit(nbytes: int) -> None:
     >>> import splitjit
     >>> splitjit.set_buffer_limit(2**30)
     """
-    POOL.limit = _limit("nbytes", nbytes)
-    POOL.trim()
-    COMPILED_BLOCKS.set_limit(POOL.limit)
+    POOL.set_limit(_limit("nbytes", nbytes))
 
 
 def clear_caches() -> None:
@@ -133,7 +132,6 @@ def clear_caches() -> None:
     """
     PLANS.clear()
     POOL.clear()
-    COMPILED_BLOCKS.clear()
 
 
 def _limit(name: str, value: Any) -> int:
@@ -161,123 +159,6 @@ def release_frames(error: BaseException) -> None:
         traceback = traceback.tb_next
 
 
-class _Block:
-    """A private memory map, in huge pages if the system has them."""
-
-    __slots__ = ("address", "export", "memory", "nbytes")
-
-    def __init__(self, nbytes: int) -> None:
-        import mmap  # here, because most programs need it late or never
-
-        try:
-            if sys.platform == "win32":
-                self.memory = mmap.mmap(-1, nbytes)
-            else:
-                self.memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except (OSError, OverflowError, ValueError) as error:
-            raise MemoryError(f"splitjit: {nbytes} bytes for the parts: {error}") from error
-        if sys.platform == "linux":
-            with contextlib.suppress(AttributeError, OSError):  # a system without huge pages
-                self.memory.madvise(mmap.MADV_HUGEPAGE)
-        # While this export exists, users cannot close or resize the memory through
-        # ``part.base.base``.
-        self.export = memoryview(self.memory)
-        self.nbytes = nbytes
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-
-    def is_unreferenced(self) -> bool:
-        """Return whether only this object, its export and this call refer to the memory."""
-        return sys.getrefcount(self.memory) == 3
-
-
-class _Loan(weakref.ref[np.ndarray]):
-    """A weak reference to a lease, with the block that it covers."""
-
-    __slots__ = ("block",)
-    block: _Block
-
-
-class _Pool:
-    """Idle blocks, oldest first.
-
-    A *lease* is an array over a whole block and the base of all parts in it.
-    Python frees the lease after the last part, and `_give_back` then returns the
-    block to the pool.
-
-    Python may free a lease at any point, even while this thread is inside a
-    method of the pool, where a lock would deadlock. So there is no lock, and each
-    step is one list or dict operation, which is atomic for other threads. Copies
-    are made with `list`: before Python 3.12, slices and `tuple` allocate in the
-    middle of the copy, which may start the garbage collector and free a lease.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.idle: list[_Block] = []
-        self.lent: dict[int, _Loan] = {}  # by `id`, since loans are unhashable; keeps them alive
-
-    def allocate(
-        self, nbytes: int, make: Callable[..., list[np.ndarray]], *arguments: Any
-    ) -> tuple[list[np.ndarray], int]:
-        """Make parts in a block; return them and the block's address.
-
-        ``make(*arguments, memory, address)`` returns the parts, followed by their lease.
-        """
-        block = self.take(nbytes)
-        parts = make(*arguments, block.memory, block.address)
-        self.lend(block, parts.pop())
-        return parts, block.address
-
-    def take(self, nbytes: int) -> _Block:
-        """Return a block of at least `nbytes` that no array refers to."""
-        block = self._idle_block(nbytes)
-        if block is None:
-            self._recover()
-            block = self._idle_block(nbytes) or _Block(nbytes)
-        return block
-
-    def lend(self, block: _Block, lease: np.ndarray) -> None:
-        """Lend a block until the lease is freed."""
-        loan = _Loan(lease, self._give_back)
-        loan.block = block
-        self.lent[id(loan)] = loan
-
-    def _idle_block(self, nbytes: int) -> _Block | None:
-        # The newest block is the most likely to be in cache.
-        for block in reversed(list(self.idle)):
-            if nbytes <= block.nbytes <= 2 * nbytes:
-                try:
-                    self.idle.remove(block)
-                except ValueError:  # another thread took it
-                    continue
-                if block.is_unreferenced():
-                    return block
-                self.idle.append(block)
-        return None
-
-    def _give_back(self, loan: _Loan) -> None:
-        if self.lent.pop(id(loan), None):  # once per loan
-            self.idle.append(loan.block)
-            self.trim()
-
-    def _recover(self) -> None:
-        """Reclaim blocks whose return was lost because Ctrl-C arrived as the lease was freed."""
-        for loan in list(self.lent.values()):
-            if loan() is None:
-                self._give_back(loan)
-
-    def clear(self) -> None:
-        """Free all blocks."""
-        self._recover()
-        self.idle.clear()
-
-    def trim(self) -> None:
-        """Free the oldest blocks until the rest is within the limit."""
-        while self.idle and sum([block.nbytes for block in self.idle]) > self.limit:
-            with contextlib.suppress(IndexError):  # another thread freed the last one
-                self.idle.pop(0)
-
-
 def _environment_limit() -> int:
     """Return the limit set in the environment; warn if it is not a number of bytes."""
     value = os.environ.get("SPLITJIT_BUFFER_LIMIT")
@@ -295,31 +176,68 @@ def _environment_limit() -> int:
         return _DEFAULT_LIMIT
 
 
-class _CompiledBlocks:
-    """The blocks that users' compiled code keeps; see `splitjit._kernels.blocks`."""
+class _Pool:
+    """The large blocks that no part uses, which wait for reuse; see `splitjit._kernels.blocks`.
+
+    Parameters
+    ----------
+    limit : int
+        The most bytes to keep.
+
+    Attributes
+    ----------
+    address : int
+        The address of the block record.
+    lease : callable or None
+        ``lease(nbytes)`` returns a byte array over a block, the base of all parts in it. The block
+        comes back when the array is freed. None until the kernel is loaded.
+    """
 
     def __init__(self, limit: int) -> None:
-        self._record = (ctypes.c_int64 * (SLOTS_AT + SLOTS))()
+        self._record = keep_forever((ctypes.c_int64 * (SLOTS_AT + SLOTS))())  # parts may outlive it
+        self.address = ctypes.addressof(self._record)
+        self.lease: Any = None
         self._clear: Callable[[int], None] = lambda record: None
         self.set_limit(limit)
 
-    def use(self, functions: dict[str, int]) -> int:
-        """Use loaded functions; return the record's address, or 0 if there are none."""
-        if not functions["clear"]:
-            return 0
+    @property
+    def kept(self) -> int:
+        """How many bytes are kept."""
+        return int(self._record[BLOCKS_KEPT])
+
+    def load(self) -> bool:
+        """Load the functions for blocks; return whether they are loaded."""
+        if self.lease is None and can_read_arrays():
+            functions = LOADER.load("blocks")
+            if functions is not None:
+                self._use(functions)
+        return self.lease is not None
+
+    def _use(self, functions: dict[str, int]) -> None:
+        api: Any = structs.API
+        message = "splitjit: not enough memory for the parts"
+        words = Leases(
+            array_type=id(np.ndarray),
+            byte=id(_BYTE),
+            new_array=api[NEW_FROM_DESCR],
+            set_base=api[SET_BASE_OBJECT],
+            blocks=self.address,
+            give_back=functions["give_back"],
+            error=id(MemoryError),
+            message=id(keep_forever(message)),
+        )
         self._clear = ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(functions["clear"])
-        return ctypes.addressof(self._record)
+        self.lease = builtin("lease", functions["lease"], METH_O, np.array(words, np.int64))
 
     def set_limit(self, nbytes: int) -> None:
         """Set how many bytes to keep; free all blocks if more are kept."""
         self._record[BLOCKS_LIMIT] = min(nbytes, sys.maxsize)
-        if self._record[BLOCKS_KEPT] > nbytes:
+        if self.kept > nbytes:
             self.clear()
 
     def clear(self) -> None:
-        """Free all kept blocks."""
-        self._clear(ctypes.addressof(self._record))
+        """Free all blocks."""
+        self._clear(self.address)
 
 
 POOL = _Pool(_environment_limit())
-COMPILED_BLOCKS = keep_forever(_CompiledBlocks(POOL.limit))  # compiled code may free very late

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
+from ctypes import addressof
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +27,7 @@ from splitjit._plan.plan import Plan
 from splitjit._runtime.cores import cache_bytes
 from splitjit._runtime.loading import LOADER
 
-_FIELDS = len(LayoutRequest._fields)
+_WORD = ctypes.c_int64
 
 
 def stream_from(cache: int) -> tuple[int, int]:
@@ -58,13 +61,16 @@ class CopyLayout:
         The loop that copies, one of `splitjit._abi.kernels.LOOPS`.
     stream : int
         1 if stores of full cache lines bypass the cache, because the array is large.
+    block : int
+        The bytes of a block for the parts.
     """
 
-    __slots__ = ("address", "loop", "record", "stream")
+    __slots__ = ("address", "block", "loop", "record", "stream")
 
-    def __init__(self, record: np.ndarray) -> None:
-        self.record, self.address = record, address_of(record)
-        self.loop, self.stream = LOOPS[record[LOOP]], int(record[STREAM])
+    def __init__(self, memory: Any, block: int) -> None:
+        self.record: np.ndarray = np.frombuffer(memory, np.int64)
+        self.address = addressof(memory)
+        self.loop, self.stream, self.block = LOOPS[memory[LOOP]], memory[STREAM], block
 
     @property
     def source_strides(self) -> np.ndarray:
@@ -80,7 +86,7 @@ class CopyLayout:
 
     def copy(self) -> CopyLayout:
         """Return an equal layout with its own record."""
-        return CopyLayout(self.record.copy())
+        return CopyLayout((_WORD * self.record.size).from_buffer_copy(self.record.data), self.block)
 
 
 def lay_out(
@@ -113,22 +119,21 @@ def lay_out(
     if layout is None:
         return None
     rank, count = len(plan.shape), plan._count
-    record = np.empty(most_words(rank, count), np.int64)
+    record = (_WORD * most_words(rank, count))()
     given = [*plan.shape, *strides, *plan.sizes]
     for part in parts or ():
         given += [address_of(part), *part.strides]
-    words = np.array([*[0] * _FIELDS, *given], np.int64)
-    shape = address_of(words) + WORD * _FIELDS
+    tables = (_WORD * len(given))(*given)
+    shape = addressof(tables)
     targets = shape + WORD * (2 * rank + count)
     request = LayoutRequest(
         rank, plan.axis, count, itemsize,
         shape, shape + WORD * rank, shape + WORD * 2 * rank,
         0 if parts is None else targets, targets + WORD, WORD * (1 + rank),
-        *STREAM_FROM, address_of(record),
+        *STREAM_FROM, addressof(record),
     )  # fmt: skip
-    words[:_FIELDS] = np.array(request)
-    layout(address_of(words))
-    return CopyLayout(record)
+    words = (_WORD * len(request))(*request)
+    return CopyLayout(record, layout(addressof(words)))
 
 
 _LAYOUTERS: list[Callable[[int], int]] = []

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from splitjit._abi import structs
-from splitjit._abi.addresses import address_of, offsets_of
+from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._abi.calls import NEW_SHAPE, Expected, NewShape
 from splitjit._abi.kernels import LOOPS
@@ -27,7 +27,7 @@ from splitjit._abi.layout_record import ALIGNMENT
 from splitjit._abi.structs import C_CONTIGUOUS, NEW_FROM_DESCR, SET_BASE_OBJECT, WRITEABLE
 from splitjit._copy import buffers
 from splitjit._copy.copy_layout import CopyLayout, lay_out
-from splitjit._copy.layout import BlockLayout, block_layout
+from splitjit._copy.layout import block_layout
 from splitjit._plan.cache import MOST_PARTS
 from splitjit._plan.plan import Plan
 from splitjit._runtime import threads
@@ -103,15 +103,14 @@ class KernelCopy:
 
     Attributes
     ----------
-    block : BlockLayout
-        The layout of the block that holds fresh parts.
     layout : CopyLayout
-        The layout of the copy to this block.
+        The layout of the copy to a block of fresh parts.
     fresh : callable
         ``fresh(x)`` copies `x` to new parts in one block, each aligned to a cache line, and
         returns them in a list. If `x` is not as expected, the list is empty.
     fresh_checked : callable
-        The same for an array known to have the expected shape and strides, and an equal dtype.
+        The same for an array known to have the expected shape and strides, and an equal dtype;
+        the list is empty if no builtin function can copy this array.
     into : callable
         ``into(x, outputs)`` copies `x` to the arrays of the list `outputs`, and returns
         whether it did. If an array is not as expected, or if two arrays may share memory,
@@ -126,7 +125,6 @@ class KernelCopy:
         "_nbytes",
         "_parts",
         "_place",
-        "block",
         "fresh",
         "fresh_checked",
         "into",
@@ -138,13 +136,12 @@ class KernelCopy:
     fresh_checked: Callable[[np.ndarray], list[np.ndarray]]
     into: Callable[[Any, list[Any]], int]
 
-    def __init__(self, nbytes: int, block: BlockLayout, layout: CopyLayout, loop: int) -> None:
-        self._nbytes, self.block, self.layout, self._loop = nbytes, block, layout, loop
+    def __init__(self, nbytes: int, layout: CopyLayout, loop: int) -> None:
+        self._nbytes, self.layout, self._loop = nbytes, layout, loop
         self.ways = (
             None if threads.is_small(nbytes) else ways_of(len(WAYS), loop, nbytes.bit_length())
         )
-        self.fresh = lambda x: []
-        self.fresh_checked = self.fresh_without_gil
+        self.fresh = self.fresh_checked = lambda x: []
         self.into = lambda x, outputs: 0
 
     @classmethod
@@ -155,16 +152,16 @@ class KernelCopy:
         if layout is None or functions is None or not threads.TEAM.load():
             return None
         nbytes = math.prod(plan.shape) * dtype.itemsize
-        made = cls(nbytes, block_layout(plan, dtype.itemsize), layout, functions[layout.loop])
+        made = cls(nbytes, layout, functions[layout.loop])
         if plan._count > MOST_PARTS or not can_read_arrays():
             return made
         code = LOADER.load("entry")
-        if code is not None:
+        if code is not None and (threads.is_small(nbytes) or buffers.POOL.load()):
             made._use(code, plan, dtype, strides)
             NEW_SHAPES.use(layout.loop, functions[layout.loop], code)
             return made
-        # If another process is compiling it, a later call tries again.
-        return made if LOADER.has_failed("entry") else None
+        # If another process is compiling one, a later call tries again.
+        return made if LOADER.has_failed("entry") or LOADER.has_failed("blocks") else None
 
     def _use(
         self, code: dict[str, int], plan: Plan, dtype: np.dtype, strides: tuple[int, ...]
@@ -185,20 +182,20 @@ class KernelCopy:
             self.into = self._into_large
 
     def _record(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...], loop: int) -> _Record:
-        start, stop = offsets_of(plan.shape, strides, dtype.itemsize)
+        steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
         outputs = self.layout.copy()
         expected = _of_any()._replace(
             dtype=id(dtype),
             rank=len(plan.shape),
             axis=plan.axis,
             count=plan._count,
-            start=start,
-            stop=stop,
+            start=sum([step for step in steps if step < 0]),
+            stop=sum([step for step in steps if step > 0]) + dtype.itemsize,
             stream=self.layout.stream,
             loop=loop,
             fresh=self.layout.address,
             into=outputs.address,
-            nbytes=self.block.nbytes + (ALIGNMENT if loop else 0),
+            nbytes=self.layout.block + ALIGNMENT,
         )
         record = np.array([*expected, *plan.shape, *strides, *plan.sizes], np.int64).view(_Record)
         record.kept = (dtype, self.layout, outputs)
@@ -209,7 +206,8 @@ class KernelCopy:
             return []
         parts: list[np.ndarray] = []
         try:
-            parts, target = buffers.POOL.allocate(self.block.nbytes, self._parts, x)
+            parts = self._parts(x, buffers.POOL.lease(self.layout.block))
+            target: Any = parts.pop()
             source = self._check(x)  # again: a finalizer may have changed `x`
             if not source:
                 return []
@@ -227,9 +225,9 @@ class KernelCopy:
             self._run_loop(self._loop, 0, source, self.layout.stream, address_of(record))
         return source != 0
 
-    def fresh_without_gil(self, x: np.ndarray) -> list[np.ndarray]:
+    def fresh_without_gil(self, plan: Plan, x: np.ndarray) -> list[np.ndarray]:
         """Copy `x` to new parts, as `fresh_checked`, while other Python threads run."""
-        parts, address = buffers.allocate_parts(self.block, x.dtype)
+        parts, address = buffers.allocate_parts(block_layout(plan, x.itemsize), x.dtype)
         return parts if self.run(address_of(x), address, self.layout) else []
 
     def run(self, source: int, target: int, layout: CopyLayout) -> bool:

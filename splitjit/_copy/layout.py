@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,24 +39,15 @@ class BlockLayout(NamedTuple):
     stack_strides: tuple[int, ...]
     others: tuple[tuple[tuple[int, ...], int], ...]
 
-    def parts(
-        self, memory: Any, dtype: np.dtype, start: int
-    ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Make the parts in the buffer `memory`, where the block starts at byte `start`.
-
-        Return the array that is the base of all parts, and the parts.
-        """
-        if not self.others:
+    def parts(self, memory: np.ndarray, dtype: np.dtype, start: int) -> list[np.ndarray]:
+        """Make the parts in a byte array, where the block starts at byte `start`."""
+        parts: list[np.ndarray] = []  # without comprehensions, as in `slices.views`
+        if count := self.stack_shape[0]:
             stack = np.ndarray(self.stack_shape, dtype, memory, start, self.stack_strides)
-            few = len(stack) <= _FEW
-            return stack, [stack[i] for i in range(len(stack))] if few else list(stack)
-        lease = np.frombuffer(memory, np.uint8)
-        parts: list[np.ndarray] = []
-        if self.stack_shape[0]:
-            stack = np.ndarray(self.stack_shape, dtype, lease, start, self.stack_strides)
-            parts.extend(stack)
-        parts += [np.ndarray(shape, dtype, lease, start + at) for shape, at in self.others]
-        return lease, parts
+            parts.extend(map(stack.__getitem__, range(count)) if count <= _FEW else stack)
+        for shape, at in self.others:
+            parts.append(np.ndarray(shape, dtype, memory, start + at))
+        return parts
 
 
 def block_layout(plan: Plan, itemsize: int) -> BlockLayout:

@@ -150,8 +150,8 @@ class Decision(NamedTuple):
         if targets is None:
             parts: list[np.ndarray] = []
             if kernel_copy is not None:
-                fresh = kernel_copy.fresh_without_gil if is_mapped else kernel_copy.fresh_checked
-                parts = fresh(x)
+                parts = [] if is_mapped else kernel_copy.fresh_checked(x)
+                parts = parts or kernel_copy.fresh_without_gil(plan, x)
             return parts or slices.fresh(x, plan.axis, plan.sizes)
         if kernel_copy is None or layout is None or not kernel_copy.run(address_of(x), 0, layout):
             slices.into(x, plan.axis, plan.sizes, targets.parts)

@@ -1,87 +1,146 @@
-"""Large blocks for fresh parts in users' compiled code, kept for reuse.
+"""Large blocks of memory for fresh parts, kept for reuse.
 
-The system zeroes each page of fresh memory at first touch, which costs more than the copy. So
-these blocks lie in huge pages, and a freed block waits in a slot of the block record until a
-part of about its size needs it. Numba frees arrays on any thread and without the GIL, so a slot
-changes hands by one atomic exchange.
+The system zeroes each page of fresh memory at first touch, which costs more than the copy. So a
+freed block waits in a slot of the block record until parts of about its size need it. On Linux,
+blocks lie in huge pages. Numba frees arrays on any thread and without the GIL, so a slot changes
+hands by one atomic exchange.
 
-Before the memory that Numba gets, a block has a line with its size and the record's address.
+Before its memory, a block has a line with the bytes of the memory, the address of the record, and
+the address of the block.
 """
 
 from __future__ import annotations
 
+import sys
+
 from numba import types
 
+from splitjit._abi.calls import Leases
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import WORD
-from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, SLOTS, SLOTS_AT
-from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import add_to, exchange, read_word, words_at
-
-_READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, _HUGE_PAGES = 0x3, 0x22, 14  # of Linux
-
-_map = types.ExternalFunction(
-    "mmap", types.intp(types.intp, types.intp, *[types.int32] * 3, types.intp)
+from splitjit._abi.shared import BLOCKS_EVICTED, BLOCKS_KEPT, BLOCKS_LIMIT, SLOTS, SLOTS_AT
+from splitjit._abi.structs import ARRAY
+from splitjit._kernels.c_api import (
+    as_integer,
+    capsule_of,
+    decrement,
+    memory_of,
+    new_array,
+    set_base,
+    set_error,
 )
-_advise = types.ExternalFunction("madvise", types.int32(types.intp, types.intp, types.int32))
-_unmap = types.ExternalFunction("munmap", types.int32(types.intp, types.intp))
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import add_to, exchange, out_of_line, read_word, stored, words_at
+from splitjit._kernels.records import read
+
+_ROOM = 2 * LINE  # for the line before the memory, and to align both
+
+if sys.platform == "linux":
+    _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, _HUGE_PAGES = 0x3, 0x22, 14
+    _mmap = types.ExternalFunction(
+        "mmap", types.intp(types.intp, types.intp, *[types.int32] * 3, types.intp)
+    )
+    _advise = types.ExternalFunction("madvise", types.int32(types.intp, types.intp, types.int32))
+    _munmap = types.ExternalFunction("munmap", types.int32(types.intp, types.intp))
+
+    @jit
+    def _map(size):
+        block = _mmap(0, size, _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, -1, 0)
+        if block == -1:
+            return 0
+        _advise(block, size, _HUGE_PAGES)
+        return block
+
+    @jit
+    def _unmap(block, size):
+        _munmap(block, size)
+
+else:
+    _map = types.ExternalFunction("PyMem_RawMalloc", types.intp(types.intp))
+    _free = types.ExternalFunction("PyMem_RawFree", types.void(types.intp))
+
+    @jit
+    def _unmap(block, size):
+        _free(block)
+
+
+@jit
+def _line_of(memory):
+    """Return the words before the memory: its bytes, the record, the block."""
+    return words_at(memory - LINE)
 
 
 @jit
 def _take(record, nbytes):
-    """Return a kept block of at least `nbytes` and at most twice that, or 0."""
+    """Return kept memory of at least `nbytes` and at most twice that, or 0."""
     for i in range(SLOTS):
         slot = record + WORD * (SLOTS_AT + i)
         if not read_word(slot):
             continue
-        block = exchange(slot, 0)
-        if block:
-            size = words_at(block)[0]
+        memory = exchange(slot, 0)
+        if memory:
+            size = _line_of(memory)[0]
             if nbytes <= size <= 2 * nbytes:
                 add_to(record + WORD * BLOCKS_KEPT, -size)
-                return block
-            _put(record, slot, block)
+                return memory
+            _put(record, slot, memory)
     return 0
 
 
 @jit
-def _put(record, slot, block):
-    """Put a block in a slot; free the block that was there."""
-    before = exchange(slot, block)
+def _put(record, slot, memory):
+    """Put memory, or 0, in a slot; free what was there."""
+    out_of_line()
+    before = exchange(slot, memory)
     if before:
-        add_to(record + WORD * BLOCKS_KEPT, -words_at(before)[0])
-        _unmap(before, words_at(before)[0])
+        line = _line_of(before)
+        add_to(record + WORD * BLOCKS_KEPT, -line[0])
+        _unmap(line[2], line[0] + _ROOM)
 
 
 @jit
 def allocate(nbytes, record):
-    """Return the address of memory, or 0 if memory runs out."""
-    size = nbytes + LINE
-    block = _take(record, size)
-    if not block:
-        block = _map(0, size, _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, -1, 0)
-        if block == -1:
+    """Return the address of memory, aligned to `LINE`, or 0 if memory runs out."""
+    if nbytes < 0:  # a sum of lengths that has overflowed
+        return 0
+    memory = _take(record, nbytes)
+    if not memory:
+        block = _map(nbytes + _ROOM)
+        if not block:
             return 0
-        _advise(block, size, _HUGE_PAGES)
-        words_at(block)[0], words_at(block)[1] = size, record
-    return block + LINE
+        memory = (block + _ROOM - 1) // LINE * LINE
+        line = _line_of(memory)
+        line[0], line[1], line[2] = nbytes, record, block
+    return memory
 
 
 @jit
 def free_block(memory):
-    """Keep a block for reuse, in an empty slot if there is one, or free it."""
-    block = memory - LINE
-    size, record = words_at(block)[0], words_at(block)[1]
-    if add_to(record + WORD * BLOCKS_KEPT, size) + size > read_word(record + WORD * BLOCKS_LIMIT):
-        add_to(record + WORD * BLOCKS_KEPT, -size)
-        _unmap(block, size)
-        return
-    slot = record + WORD * SLOTS_AT
+    """Keep a block for reuse, and free others while more is kept than the limit allows."""
+    size, record = _line_of(memory)[0], _line_of(memory)[1]
+    kept, limit = record + WORD * BLOCKS_KEPT, record + WORD * BLOCKS_LIMIT
+    own = _victim(record)  # unless a slot is empty
     for i in range(SLOTS):
         if not read_word(record + WORD * (SLOTS_AT + i)):
-            slot = record + WORD * (SLOTS_AT + i)
+            own = record + WORD * (SLOTS_AT + i)
             break
-    _put(record, slot, block)
+    add_to(kept, size)
+    _put(record, own, memory)
+    for _ in range(SLOTS):
+        if read_word(kept) <= read_word(limit):
+            return
+        slot = _victim(record)
+        if slot != own:
+            _put(record, slot, 0)
+    if read_word(kept) > read_word(limit):
+        _put(record, own, 0)
+
+
+@jit
+def _victim(record):
+    """Return the slot whose block is freed next, in turns: so what is never used again goes."""
+    turn = add_to(record + WORD * BLOCKS_EVICTED, 1)
+    return record + WORD * (SLOTS_AT + turn % SLOTS)
 
 
 @jit
@@ -89,3 +148,37 @@ def clear(record):
     """Free all kept blocks."""
     for i in range(SLOTS):
         _put(record, record + WORD * (SLOTS_AT + i), 0)
+
+
+# ---- for Python --------------------------------------------------------------------------
+
+
+@jit
+def lease(record, nbytes):
+    """``lease(nbytes)``: return a byte array over a block, which it gives back when it is freed.
+
+    `record` is an array with the words of `Leases`.
+    """
+    call = read(Leases, words_at(record)[ARRAY.data])
+    length = as_integer(nbytes)
+    memory = allocate(length, call.blocks)
+    if not memory:
+        set_error(call.error, call.message)
+        return 0
+    owner = capsule_of(memory, 0, call.give_back)
+    if not owner:
+        free_block(memory)
+        return 0
+    array = new_array(call, call.byte, 1, stored((length,)), memory)
+    if array and not set_base(call, array, owner):
+        decrement(array)
+        array = 0
+    decrement(owner)  # the array has its own reference
+    return array
+
+
+@jit
+def give_back(owner):
+    """Free the block of a capsule, as Python frees the capsule."""
+    free_block(memory_of(owner, 0))
+    return 0

@@ -20,6 +20,9 @@ new_list = types.ExternalFunction("PyList_New", _WORD(_WORD))
 set_item = types.ExternalFunction("PyList_SetItem", types.int32(_WORD, _WORD, _WORD))
 integer_object = types.ExternalFunction("PyLong_FromSsize_t", _WORD(_WORD))
 as_integer = types.ExternalFunction("PyLong_AsSsize_t", _WORD(_WORD))
+set_error = types.ExternalFunction("PyErr_SetObject", types.void(_WORD, _WORD))
+capsule_of = types.ExternalFunction("PyCapsule_New", _WORD(_WORD, _WORD, _WORD))
+memory_of = types.ExternalFunction("PyCapsule_GetPointer", _WORD(_WORD, _WORD))
 release_gil = types.ExternalFunction("PyEval_SaveThread", _WORD())
 take_gil = types.ExternalFunction("PyEval_RestoreThread", types.void(_WORD))
 
@@ -30,7 +33,7 @@ def new_array(api, dtype, rank, shape, data):
 
     Parameters
     ----------
-    api : Expected
+    api : Expected or Leases
         Holds the addresses of NumPy's functions.
     dtype : int
         Address of the dtype.

@@ -162,7 +162,7 @@ def _fresh(expected, source, is_checked):
         return new_list(0)
     dtype = words_at(source)[ARRAY.dtype]
     increment(dtype)
-    memory = _bytes(call, 0)
+    memory = _new_bytes(call)
     parts = 0
     block = 0
     if memory:
@@ -243,11 +243,9 @@ def fresh_new(record, arguments, count):
 
 
 @jit
-def _bytes(call, data):
-    """Make the byte array of a block, over given or new memory."""
-    length = reserve(WORD, WORD)
-    words_at(length)[0] = call.nbytes
-    return new_array(call, call.byte, 1, length, data)
+def _new_bytes(call):
+    """Make a byte array, in which small parts lie."""
+    return new_array(call, call.byte, 1, stored((call.nbytes,)), 0)
 
 
 @jit
@@ -287,27 +285,24 @@ def check(record, source):
 
 @jit
 def parts(record, arguments, count):
-    """``parts(x, memory, block)``: make the parts over the block at an address.
+    """``parts(x, lease)``: make the parts over the memory of a byte array.
 
-    `x` is as expected, and `memory` owns the block. The list has the uninitialized parts, followed
-    by the array that is the base of all of them.
+    `x` is as expected. The list has the uninitialized parts, followed by the memory's address.
     """
     expected = _data_of(record)
     call = read(Expected, expected)
-    given = words_at(arguments)
-    if count != 3:
+    if count != 2:
         return new_list(0)
-    dtype = words_at(given[0])[ARRAY.dtype]
+    source, lease = words_at(arguments)[0], words_at(arguments)[1]
+    dtype = words_at(source)[ARRAY.dtype]
     increment(dtype)  # a finalizer may give the source another dtype
-    block = as_integer(given[2])
-    lease = _bytes(call, block)
-    made = 0
-    if lease:
-        if set_base(call, lease, given[1]):
-            made = _parts_of(call, expected, dtype, lease, block, new_list(call.count + 1))
+    block, made = _data_of(lease), 0
+    address = integer_object(block)
+    if address:
+        made = _parts_of(call, expected, dtype, lease, block, new_list(call.count + 1))
         if made:
-            set_item(made, call.count, lease)
+            set_item(made, call.count, address)
         else:
-            decrement(lease)
+            decrement(address)
     decrement(dtype)
     return made

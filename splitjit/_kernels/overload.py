@@ -150,7 +150,7 @@ def _bytes_of(words):
 @jit
 def _new_block(functions, numba, nbytes):
     """Return Numba's record of new memory, which has one reference; 0 if memory runs out."""
-    if functions[FUNCTIONS_AT.blocks] and nbytes >= MAPPED_FROM:
+    if nbytes >= MAPPED_FROM:
         block = call(functions[FUNCTIONS_AT.allocate], (nbytes, functions[FUNCTIONS_AT.blocks]))
         if not block:
             return 0

@@ -54,16 +54,12 @@ def lay_out(words, functions, are_fresh):
     x, rank, parts = words_at(words[CALL.x]), words[CALL.rank], words[CALL.parts]
     shape = words[CALL.x] + WORD * NUMBA.shape
     strides = WORD * (NUMBA.shape + rank)
-    stream_short_runs = functions[FUNCTIONS_AT.stream_short_runs]
-    stream_long_runs = functions[FUNCTIONS_AT.stream_long_runs]
-    if are_fresh and functions[FUNCTIONS_AT.blocks] == 0:
-        # A block from malloc is in the cache, because the system has just zeroed its pages.
-        stream_short_runs = stream_long_runs = _MOST
     request = LayoutRequest(
         rank, words[CALL.axis], words[CALL.count], x[NUMBA.itemsize],
         shape, shape + WORD * rank, words[CALL.memory],
         0 if are_fresh else parts + WORD * NUMBA.data, parts + strides,
-        row_of(words), stream_short_runs, stream_long_runs, record_of(words),
+        row_of(words), functions[FUNCTIONS_AT.stream_short_runs],
+        functions[FUNCTIONS_AT.stream_long_runs], record_of(words),
     )  # fmt: skip
     return call(functions[FUNCTIONS_AT.lay_out], (stored(request),))
 

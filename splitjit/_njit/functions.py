@@ -15,9 +15,8 @@ import llvmlite.binding as llvm
 from numba.core.runtime import _nrt_python
 
 from splitjit._abi.calls import FUNCTIONS_AT, Functions
-from splitjit._abi.kernels import BLOCKS, LOOPS
-from splitjit._abi.shared import KEEPS_BLOCKS
-from splitjit._copy.buffers import COMPILED_BLOCKS
+from splitjit._abi.kernels import LOOPS
+from splitjit._copy.buffers import POOL
 from splitjit._copy.copy_layout import STREAM_FROM
 from splitjit._plan.arguments import most_parts
 from splitjit._runtime import kernel_files
@@ -26,7 +25,7 @@ from splitjit._runtime.threads import CHUNK, SHARED_FROM, TEAM
 
 SYMBOL = "splitjit_functions"
 
-_KERNELS = ("overload", "layouter", "team", *LOOPS)
+_KERNELS = ("overload", "layouter", "team", "blocks", *LOOPS)
 
 TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
 
@@ -49,14 +48,14 @@ def fill_table():
         return
     kernels = {name: LOADER.load_here(name) for name in _KERNELS}
     TEAM.use(kernels["team"])
-    blocks = LOADER.load_here("blocks") if KEEPS_BLOCKS else dict.fromkeys(BLOCKS, 0)
     table = Functions(
         version=version(),
         **kernels["overload"],
         lay_out=kernels["layouter"]["lay_out"],
         **{loop: kernels[loop][loop] for loop in LOOPS},
-        **blocks,
-        blocks=COMPILED_BLOCKS.use(blocks),
+        allocate=kernels["blocks"]["allocate"],
+        free_block=kernels["blocks"]["free_block"],
+        blocks=POOL.address,
         numba=ctypes.CFUNCTYPE(ctypes.c_int64)(_nrt_python.c_helpers["get_api"])(),
         share=kernels["team"]["share"],
         team=TEAM.address,

@@ -13,8 +13,12 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+NUMBA_THREADS = "numba.np.ufunc.parallel"
+"""Numba's module with ``_get_num_threads``, which exists once the program has started Numba's
+threads, as ``numba.set_num_threads`` does. The public ``numba.get_num_threads`` would start them.
+"""
 
 
 class Cores(NamedTuple):
@@ -76,7 +80,7 @@ def _whole(quota: float | None) -> int:
 
 def describe() -> Cores:
     """Return the current limits, and the name of the smallest one."""
-    count = numba_count()
+    count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None)
     numba = numba_limit() if count is None else count()
     counted, here, granted = os.cpu_count() or 1, affinity(), quota()
     limits = {"cores": counted, "Numba": numba, "affinity": here}
@@ -95,16 +99,6 @@ def numba_limit() -> int | None:
         return max(int(given), 1)
     except (KeyError, ValueError):
         return None
-
-
-def numba_count() -> Callable[[], int] | None:
-    """Return Numba's own function for ``numba.get_num_threads``, or None.
-
-    It exists once the program has started Numba's threads, as ``numba.set_num_threads`` does.
-    The public function would start them.
-    """
-    found: Any = sys.modules.get("numba.np.ufunc.parallel")
-    return getattr(found, "_get_num_threads", None)
 
 
 def affinity() -> int:

@@ -31,7 +31,7 @@ from splitjit._abi.shared import (
     SERVE,
     SPACING,
 )
-from splitjit._runtime.cores import describe, numba_count, usable
+from splitjit._runtime.cores import NUMBA_THREADS, describe, usable
 from splitjit._runtime.loading import LOADER
 from splitjit._runtime.ways import Ways
 
@@ -179,7 +179,7 @@ def _allowed() -> int:
     now = perf_counter()
     if now >= TEAM.cores_until:
         TEAM.count_cores(now)
-    count = numba_count() if "numba.np.ufunc.parallel" in sys.modules else None
+    count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None)
     return TEAM.cores if count is None else min(count(), TEAM.cores)
 
 
