@@ -3,8 +3,8 @@
 The fields of Numba's arrays are verified by `splitjit._kernels.fit`, all others here.
 
 The C structs of arrays and lists, and NumPy's table of C functions, are the same in all
-versions of CPython and NumPy that splitjit supports. This module verifies them once, at
-import. If something differs, no compiled code reads arrays.
+versions of CPython and NumPy that splitjit supports. This module verifies the versions and
+one array, once, at import. If something differs, no compiled code reads arrays.
 
 A later CPython may change its structs. Then even the check could read outside an object
 and crash, so nothing is read in untested versions. A later NumPy cannot change its struct
@@ -26,7 +26,7 @@ import numpy as np
 from splitjit._abi.layout_record import WORD
 
 # Word offsets in Python lists and NumPy arrays on 64-bit CPython, from the C structs
-# `PyListObject` and `PyArrayObject_fields`. `_reads_arrays` verifies them.
+# `PyListObject` and `PyArrayObject_fields`.
 
 OBJECT_TYPE, LIST_LENGTH, LIST_ITEMS = 1, 2, 3
 
@@ -78,40 +78,23 @@ def _word(address: int, index: int) -> int:
 
 
 def _is_tested() -> bool:
-    """Return whether the tests have passed with this version of CPython."""
-    return sys.implementation.name == "cpython" and sys.version_info[:2] <= _LAST_PYTHON
+    """Return whether the tests have passed with this version of CPython, and its objects.
+
+    Free-threaded and some debug builds have larger objects.
+    """
+    is_tested = sys.implementation.name == "cpython" and sys.version_info[:2] <= _LAST_PYTHON
+    return is_tested and (object.__basicsize__, list.__basicsize__) == (2 * WORD, 5 * WORD)
 
 
 def _reads_arrays() -> bool:
     """Return whether arrays and lists lie in memory as the compiled functions expect."""
-    is_gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)
-    if not _is_tested() or not is_gil_enabled() or _api() is None:
+    if _api() is None:
         return False
-    if np.dtype(np.intp).itemsize != WORD:
-        return False
-    strided = np.zeros((4, 6), np.int8)[::2, 1:4].T
-    arrays: list[np.ndarray] = [np.zeros((2, 3)), strided, np.frombuffer(b"read-only", np.uint8)]
-    if _word(id(arrays), LIST_LENGTH) != len(arrays):
-        return False  # so the next line stays within the list
-    items = [_word(_word(id(arrays), LIST_ITEMS), i) for i in range(len(arrays))]
-    if items != list(map(id, arrays)):
-        return False
-    return all(_lies_as_expected(array) for array in arrays)
-
-
-def _lies_as_expected(array: np.ndarray) -> bool:
-    at, rank = id(array), array.ndim
-    shape, strides = _word(at, ARRAY.shape), _word(at, ARRAY.strides)
-    found = [_word(at, i) for i in (ARRAY.type, ARRAY.data, ARRAY.dtype)]
-    ints = [_word(at, i) & INT_MASK for i in (ARRAY.rank, ARRAY.flags)]
-    if found != [id(np.ndarray), array.ctypes.data, id(array.dtype)]:
-        return False
-    if ints != [rank, array.flags.num] or strides != shape + WORD * rank:
-        return False  # so the next lines stay within the array
-    extents = tuple([_word(shape, d) for d in range(rank)])
-    return (
-        extents == array.shape and tuple([_word(strides, d) for d in range(rank)]) == array.strides
-    )
+    array = np.zeros((4, 6), np.int8)[::2, 1:4].T
+    x = NumpyArray(*[_word(id(array), i) for i in ARRAY])
+    found = x.type, x.data, x.dtype, x.rank & INT_MASK, x.flags & INT_MASK
+    known = id(np.ndarray), array.ctypes.data, id(array.dtype), array.ndim, array.flags.num
+    return found == known and (_word(x.shape, 1), _word(x.strides, 1)) == (2, 12)
 
 
 def _api() -> Sequence[int] | None:
