@@ -40,14 +40,14 @@ class LayoutRequest(NamedTuple):
     ----------
     rank, axis, count, itemsize : int
         The rank of all arrays, the axis of the split, the number of parts, the bytes of an item.
-    shape, strides, sizes : int
-        The addresses of the source's shape and strides, and of the length of each part.
+    shape, sizes : int
+        The addresses of the source's shape, which its strides follow, and of the length of each
+        part.
     targets : int
-        The address of the first part's address; 0 for parts that lie one after another in a block.
-    target_strides : int
-        The address of the first part's strides. Parts in a block are C-contiguous.
+        The address of the first part's address, which its shape and strides follow; 0 for
+        C-contiguous parts that lie one after another in a block.
     pitch : int
-        The distance in bytes between two parts in these tables.
+        The distance in bytes between two parts in this table.
     stream_short_runs, stream_long_runs : int
         The sizes in bytes from which on stores bypass the cache.
     record : int
@@ -59,10 +59,8 @@ class LayoutRequest(NamedTuple):
     count: int  # type: ignore[assignment]  # not the method of tuples
     itemsize: int
     shape: int
-    strides: int
     sizes: int
     targets: int
-    target_strides: int
     pitch: int
     stream_short_runs: int
     stream_long_runs: int
@@ -72,14 +70,10 @@ class LayoutRequest(NamedTuple):
 class Expected(NamedTuple):
     """What the builtin functions of a `KernelCopy` expect of arrays; each field is an integer.
 
-    In memory, the source's shape and strides and the length of each part follow.
-
     Attributes
     ----------
     array_type, list_type, dtype : int
         Addresses of `numpy.ndarray`, of `list`, and of the dtype of all arrays.
-    flags : int
-        The array flags that outputs must have.
     rank, axis, count : int
         The rank of all arrays, the axis of the split, the number of parts.
     start, stop : int
@@ -100,12 +94,18 @@ class Expected(NamedTuple):
         The address of NumPy's uint8 dtype.
     new_array, set_base : int
         The addresses of NumPy's functions `PyArray_NewFromDescr` and `PyArray_SetBaseObject`.
+    shape, sizes : int
+        The addresses of the source's shape, which its strides follow, and of the length of each
+        part.
+    functions : int
+        For arrays of new shapes: the address of the addresses of
+        `splitjit._kernels.layouter.lay_out` and of the loops, in the order of
+        `splitjit._abi.kernels.LOOPS`; 0 for loops that are not loaded.
     """
 
     array_type: int
     list_type: int
     dtype: int
-    flags: int
     rank: int
     axis: int
     count: int  # type: ignore[assignment]  # not the method of tuples
@@ -119,6 +119,9 @@ class Expected(NamedTuple):
     byte: int
     new_array: int
     set_base: int
+    shape: int
+    sizes: int
+    functions: int
 
 
 class Leases(NamedTuple):
@@ -142,25 +145,6 @@ class Leases(NamedTuple):
     give_back: int
     error: int
     message: int
-
-
-class NewShape(NamedTuple):
-    """What else copies of new shapes need; each field is one machine integer.
-
-    Attributes
-    ----------
-    lay_out : int
-        The address of `splitjit._kernels.layouter.lay_out`.
-    plain, stream, deinterleave, transpose : int
-        The addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`; 0 for loops that
-        are not loaded.
-    """
-
-    lay_out: int
-    plain: int = 0
-    stream: int = 0
-    deinterleave: int = 0
-    transpose: int = 0
 
 
 class Call(NamedTuple):
@@ -260,7 +244,7 @@ class Functions(NamedTuple):
 
 
 CALL, FUNCTIONS_AT = Call(*range(len(Call._fields))), Functions(*range(len(Functions._fields)))
-EXPECTED, NEW_SHAPE = Expected(*range(len(Expected._fields))), NewShape(*range(5))
+EXPECTED = Expected(*range(len(Expected._fields)))
 """The index of each field."""
 
 

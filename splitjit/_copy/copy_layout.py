@@ -122,14 +122,13 @@ def lay_out(
     record = (_WORD * most_words(rank, count))()
     given = [*plan.shape, *strides, *plan.sizes]
     for part in parts or ():
-        given += [address_of(part), *part.strides]
+        given += [address_of(part), *part.shape, *part.strides]
     tables = (_WORD * len(given))(*given)
     shape = addressof(tables)
-    targets = shape + WORD * (2 * rank + count)
+    sizes = shape + WORD * 2 * rank
     request = LayoutRequest(
-        rank, plan.axis, count, itemsize,
-        shape, shape + WORD * rank, shape + WORD * 2 * rank,
-        0 if parts is None else targets, targets + WORD, WORD * (1 + rank),
+        rank, plan.axis, count, itemsize, shape, sizes,
+        0 if parts is None else sizes + WORD * count, WORD * (1 + 2 * rank),
         *STREAM_FROM, addressof(record),
     )  # fmt: skip
     words = (_WORD * len(request))(*request)

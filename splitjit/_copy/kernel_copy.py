@@ -21,10 +21,10 @@ import numpy as np
 from splitjit._abi import structs
 from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
-from splitjit._abi.calls import NEW_SHAPE, Expected, NewShape
+from splitjit._abi.calls import EXPECTED, Expected
 from splitjit._abi.kernels import LOOPS
-from splitjit._abi.layout_record import ALIGNMENT
-from splitjit._abi.structs import C_CONTIGUOUS, NEW_FROM_DESCR, SET_BASE_OBJECT, WRITEABLE
+from splitjit._abi.layout_record import ALIGNMENT, WORD
+from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._copy import buffers
 from splitjit._copy.copy_layout import CopyLayout, lay_out
 from splitjit._copy.layout import block_layout
@@ -57,7 +57,6 @@ def _of_any() -> Expected:
     return nothing._replace(
         array_type=id(np.ndarray),
         list_type=id(list),
-        flags=C_CONTIGUOUS | WRITEABLE,
         byte=id(_BYTE),
         new_array=api[NEW_FROM_DESCR],
         set_base=api[SET_BASE_OBJECT],
@@ -85,10 +84,11 @@ class _NewShapes:
             lay_out = LOADER.load("layouter")
             if lay_out is None:
                 return
-            words = [*_of_any(), *NewShape(lay_out["lay_out"])]
+            words = [*_of_any(), lay_out["lay_out"], *[0] * len(LOOPS)]
             self._record = np.array(words, np.int64).view(_Record)
+            self._record[EXPECTED.functions] = address_of(self._record) + WORD * len(EXPECTED)
             self.fresh = builtin("fresh_new", code["fresh_new"], METH_FASTCALL, self._record)
-        self._record[len(Expected._fields) + NEW_SHAPE.plain + LOOPS.index(loop)] = address
+        self._record[len(EXPECTED) + 1 + LOOPS.index(loop)] = address
 
 
 NEW_SHAPES = _NewShapes()
@@ -198,6 +198,8 @@ class KernelCopy:
             nbytes=self.layout.block + ALIGNMENT,
         )
         record = np.array([*expected, *plan.shape, *strides, *plan.sizes], np.int64).view(_Record)
+        shape = address_of(record) + WORD * len(expected)
+        record[EXPECTED.shape], record[EXPECTED.sizes] = shape, shape + WORD * 2 * len(plan.shape)
         record.kept = (dtype, self.layout, outputs)
         return record
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from splitjit._abi.layout_record import WORD
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import out_of_line, words_at
 
@@ -24,7 +25,7 @@ class Copy(NamedTuple):
 
     Attributes
     ----------
-    rank, axis, count, itemsize, targets, target_strides, pitch : int
+    rank, axis, count, itemsize, targets, pitch : int
     shape, strides, sizes : pointer
     inner : pointer
         The strides of C-contiguous parts; before the split axis, those of a part of length 1.
@@ -39,7 +40,6 @@ class Copy(NamedTuple):
     sizes: Any
     inner: Any
     targets: int
-    target_strides: int
     pitch: int
 
 
@@ -74,8 +74,8 @@ def copy_of(request, inner):
             nbytes *= shape[axis]
     return Copy(
         request.rank, request.axis, request.count, request.itemsize, shape,
-        words_at(request.strides), words_at(request.sizes), inner,
-        request.targets, request.target_strides, request.pitch,
+        words_at(request.shape + WORD * request.rank), words_at(request.sizes), inner,
+        request.targets, request.pitch,
     )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def target_stride(copy, axis, part):
     if axis == _ITEM:
         return copy.itemsize
     if copy.targets:
-        return words_at(copy.target_strides + part * copy.pitch)[axis]
+        return words_at(copy.targets + part * copy.pitch)[1 + copy.rank + axis]
     return copy.inner[axis] * (copy.sizes[part] if axis < copy.axis else 1)
 
 

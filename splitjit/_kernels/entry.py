@@ -8,10 +8,19 @@ words of `Expected`, which keeps everything that they point to alive.
 
 from __future__ import annotations
 
-from splitjit._abi.calls import EXPECTED, NEW_SHAPE, Arguments, Expected, LayoutRequest
+from splitjit._abi.calls import EXPECTED, Arguments, Expected, LayoutRequest
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import LOOP, MAX_RANK, TARGET_OFFSET, WORD, most_words
-from splitjit._abi.structs import ARRAY, INT_MASK, LIST_ITEMS, LIST_LENGTH, OBJECT_TYPE, NumpyArray
+from splitjit._abi.structs import (
+    ARRAY,
+    C_CONTIGUOUS,
+    INT_MASK,
+    LIST_ITEMS,
+    LIST_LENGTH,
+    OBJECT_TYPE,
+    WRITEABLE,
+    NumpyArray,
+)
 from splitjit._kernels.apart import are_apart
 from splitjit._kernels.c_api import (
     as_integer,
@@ -28,12 +37,12 @@ from splitjit._kernels.intrinsics import call as call_address
 from splitjit._kernels.intrinsics import out_of_line, reserve, stored, words_at
 from splitjit._kernels.records import layout_at, read
 
-_FIELDS = len(Expected._fields)
+_OUTPUT = C_CONTIGUOUS | WRITEABLE  # the flags that outputs must have
 _SHAPE = WORD * MAX_RANK  # bytes
 _MOST = (1 << 63) - 1
 
 _NEW_RANK, _NEW_PARTS = 5, 16  # the most for which `fresh_new` has room in a page of the stack
-_NEW_EXPECTED = WORD * (_FIELDS + 2 * _NEW_RANK + _NEW_PARTS)
+_NEW_EXTENTS = WORD * (2 * _NEW_RANK + _NEW_PARTS)
 _NEW_LAYOUT = WORD * most_words(_NEW_RANK, _NEW_PARTS)
 
 
@@ -44,42 +53,34 @@ def _data_of(array):
 
 
 @jit
-def _extents_at(expected, rank):
-    """Return the source's shape and strides, and the part sizes, which follow `Expected`."""
-    shape = expected + WORD * _FIELDS
-    row = WORD * rank
-    return words_at(shape), words_at(shape + row), words_at(shape + 2 * row)
-
-
-@jit
-def _is_expected(call, expected, source):
+def _is_expected(call, source):
     """Return whether an object is an array of the expected shape, dtype and strides."""
     if words_at(source)[OBJECT_TYPE] != call.array_type:  # only an ndarray has the other fields
         return False
-    return _is_as(call, expected, source, call.dtype)
+    return _is_as(call, source, call.dtype)
 
 
 @jit
-def _is_as(call, expected, source, dtype):
+def _is_as(call, source, dtype):
     """Return whether an ndarray has the expected shape and strides, and the given dtype."""
     x = read(NumpyArray, source)
     if x.dtype != dtype or x.rank & INT_MASK != call.rank:
         return False
-    shape, strides, _ = _extents_at(expected, call.rank)
+    shape = words_at(call.shape)
     for d in range(call.rank):
-        if words_at(x.shape)[d] != shape[d] or words_at(x.strides)[d] != strides[d]:
+        if words_at(x.shape)[d] != shape[d] or words_at(x.strides)[d] != shape[call.rank + d]:
             return False
     return True
 
 
 @jit
-def _fit(call, expected, source, outputs, layout):
+def _fit(call, source, outputs, layout):
     """Return whether the arrays of a list fit, and surely share no memory with each other or `x`.
 
     Write their addresses to the layout record at the address `layout`.
     """
     x = read(NumpyArray, source)
-    shape, _, sizes = _extents_at(expected, call.rank)
+    shape, sizes = words_at(call.shape), words_at(call.sizes)
     given = words_at(outputs)
     if given[LIST_LENGTH] != call.count:
         return False
@@ -92,7 +93,7 @@ def _fit(call, expected, source, outputs, layout):
         part = read(NumpyArray, items[i])
         if part.dtype != call.dtype or part.rank & INT_MASK != call.rank:
             return False
-        if part.flags & call.flags != call.flags:
+        if part.flags & _OUTPUT != _OUTPUT:
             return False
         for d in range(call.rank):
             if words_at(part.shape)[d] != (sizes[i] if d == call.axis else shape[d]):
@@ -105,18 +106,15 @@ def _fit(call, expected, source, outputs, layout):
 
 
 @jit
-def _place(expected, layout, source, outputs):
+def _place(call, layout, source, outputs):
     """Check a source and a list of outputs; write the outputs' addresses to the record `layout`.
 
     Return the address of the source's first element, or 0 if an array is not as expected or two
     arrays share memory.
     """
-    call = read(Expected, expected)
     if words_at(outputs)[OBJECT_TYPE] != call.list_type:
         return 0
-    if not _is_expected(call, expected, source):
-        return 0
-    if not _fit(call, expected, source, outputs, layout):
+    if not _is_expected(call, source) or not _fit(call, source, outputs, layout):
         return 0
     return words_at(source)[ARRAY.data]
 
@@ -124,11 +122,10 @@ def _place(expected, layout, source, outputs):
 @jit
 def into(record, arguments, count):
     """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it cannot."""
-    expected = _data_of(record)
-    call = read(Expected, expected)
+    call = read(Expected, _data_of(record))
     data = 0
     if count == 2:
-        data = _place(expected, call.into, words_at(arguments)[0], words_at(arguments)[1])
+        data = _place(call, call.into, words_at(arguments)[0], words_at(arguments)[1])
     if data:
         arguments = stored(Arguments(call.stream, 0, data, call.into))
         call_address(call.loop, (0, 1, arguments))
@@ -144,8 +141,8 @@ def place(record, arguments, count):
     """
     if count != 3:
         return integer_object(0)
-    given = words_at(arguments)
-    return integer_object(_place(_data_of(record), _data_of(given[2]), given[0], given[1]))
+    call, given = read(Expected, _data_of(record)), words_at(arguments)
+    return integer_object(_place(call, _data_of(given[2]), given[0], given[1]))
 
 
 @jit
@@ -158,7 +155,7 @@ def _fresh(expected, source, is_checked):
     """
     out_of_line()
     call = read(Expected, expected)
-    if not is_checked and not _is_expected(call, expected, source):
+    if not is_checked and not _is_expected(call, source):
         return new_list(0)
     dtype = words_at(source)[ARRAY.dtype]
     increment(dtype)
@@ -167,10 +164,10 @@ def _fresh(expected, source, is_checked):
     block = 0
     if memory:
         block = -(-words_at(memory)[ARRAY.data] // LINE) * LINE
-        parts = _parts_of(call, expected, dtype, memory, block, new_list(call.count))
+        parts = _parts_of(call, dtype, memory, block, new_list(call.count))
         decrement(memory)  # each part has its own reference
     if parts:
-        if _is_as(call, expected, source, dtype):
+        if _is_as(call, source, dtype):
             data = words_at(source)[ARRAY.data]
             arguments = stored(Arguments(call.stream, block, data, call.fresh))
             call_address(call.loop, (0, 1, arguments))
@@ -197,49 +194,37 @@ def fresh_checked(record, source):
 
 
 @jit
-def _expect(template, source, arguments, count, at):
-    """Write at an address what is expected of an array of a new shape; see `fresh_new`."""
-    x = read(NumpyArray, source)
-    words, fields = words_at(at), words_at(template)
-    for i in range(_FIELDS):
-        words[i] = fields[i]
-    rank = x.rank & INT_MASK
-    words[EXPECTED.dtype], words[EXPECTED.rank] = x.dtype, rank
-    words[EXPECTED.axis] = as_integer(words_at(arguments)[1])
-    words[EXPECTED.count] = count
-    shape, strides, sizes = _extents_at(at, rank)
-    for d in range(rank):
-        shape[d], strides[d] = words_at(x.shape)[d], words_at(x.strides)[d]
-    for i in range(count):
-        sizes[i] = as_integer(words_at(arguments)[3 + i])
-
-
-@jit
 def fresh_new(record, arguments, count):
     """``fresh_new(x, axis, itemsize, *sizes)``: copy a small array of a new shape to new parts.
 
-    `record` is an array of `NewShape` after a template of `Expected`. The list is empty, and
+    Only the fields of `record` that are the same for all arrays are set. The list is empty, and
     nothing is copied, if there are too many dims or parts, or the loop is not loaded.
     """
-    template, source = _data_of(record), words_at(arguments)[0]
-    rank, parts = read(NumpyArray, source).rank & INT_MASK, count - 3
+    call, given, parts = read(Expected, _data_of(record)), words_at(arguments), count - 3
+    x = read(NumpyArray, given[0])
+    rank, axis = x.rank & INT_MASK, as_integer(given[1])
     if rank > _NEW_RANK or parts > _NEW_PARTS:
         return new_list(0)
-    expected, layout = reserve(_NEW_EXPECTED, WORD), reserve(_NEW_LAYOUT, WORD)
-    _expect(template, source, arguments, parts, expected)
-    words, new = words_at(expected), words_at(template + WORD * _FIELDS)
-    shape = expected + WORD * _FIELDS
+    shape, layout = reserve(_NEW_EXTENTS, WORD), reserve(_NEW_LAYOUT, WORD)
+    extents, sizes = words_at(shape), shape + WORD * 2 * rank
+    for d in range(rank):
+        extents[d], extents[rank + d] = words_at(x.shape)[d], words_at(x.strides)[d]
+    for i in range(parts):
+        words_at(sizes)[i] = as_integer(given[3 + i])
     request = LayoutRequest(
-        rank, words[EXPECTED.axis], parts, as_integer(words_at(arguments)[2]),
-        shape, shape + WORD * rank, shape + WORD * 2 * rank,
-        0, 0, 0, _MOST, _MOST, layout,
-    )  # fmt: skip
-    words[EXPECTED.fresh] = layout
-    words[EXPECTED.nbytes] = LINE + call_address(new[NEW_SHAPE.lay_out], (stored(request),))
-    words[EXPECTED.loop] = new[NEW_SHAPE.plain + words_at(layout)[LOOP]]
-    if words[EXPECTED.loop] == 0:
+        rank, axis, parts, as_integer(given[2]), shape, sizes, 0, 0, _MOST, _MOST, layout
+    )
+    functions = words_at(call.functions)  # lay_out, and the loops
+    nbytes = LINE + call_address(functions[0], (stored(request),))
+    loop = functions[1 + words_at(layout)[LOOP]]
+    if loop == 0:
         return new_list(0)
-    return _fresh(expected, source, True)
+    expected = stored(call)
+    words = words_at(expected)
+    words[EXPECTED.dtype], words[EXPECTED.rank], words[EXPECTED.axis] = x.dtype, rank, axis
+    words[EXPECTED.count], words[EXPECTED.shape], words[EXPECTED.sizes] = parts, shape, sizes
+    words[EXPECTED.fresh], words[EXPECTED.nbytes], words[EXPECTED.loop] = layout, nbytes, loop
+    return _fresh(expected, given[0], True)
 
 
 @jit
@@ -249,15 +234,14 @@ def _new_bytes(call):
 
 
 @jit
-def _parts_of(call, expected, dtype, memory, block, parts):
+def _parts_of(call, dtype, memory, block, parts):
     """Fill a list with arrays over a block; return the list, or 0 if NumPy has set an error."""
     if not parts:
         return 0
     shape = reserve(_SHAPE, WORD)
-    extents = words_at(shape)
-    whole, _, sizes = _extents_at(expected, call.rank)
+    extents, sizes = words_at(shape), words_at(call.sizes)
     for d in range(call.rank):
-        extents[d] = whole[d]
+        extents[d] = words_at(call.shape)[d]
     layout = layout_at(call.fresh)
     row = layout.rows
     for i in range(call.count):
@@ -277,8 +261,7 @@ def _parts_of(call, expected, dtype, memory, block, parts):
 @jit
 def check(record, source):
     """``check(x)``: return the address of the first element, or 0 if `x` is not as expected."""
-    expected = _data_of(record)
-    if not _is_expected(read(Expected, expected), expected, source):
+    if not _is_expected(read(Expected, _data_of(record)), source):
         return integer_object(0)
     return integer_object(words_at(source)[ARRAY.data])
 
@@ -289,8 +272,7 @@ def parts(record, arguments, count):
 
     `x` is as expected. The list has the uninitialized parts, followed by the memory's address.
     """
-    expected = _data_of(record)
-    call = read(Expected, expected)
+    call = read(Expected, _data_of(record))
     if count != 2:
         return new_list(0)
     source, lease = words_at(arguments)[0], words_at(arguments)[1]
@@ -299,7 +281,7 @@ def parts(record, arguments, count):
     block, made = _data_of(lease), 0
     address = integer_object(block)
     if address:
-        made = _parts_of(call, expected, dtype, lease, block, new_list(call.count + 1))
+        made = _parts_of(call, dtype, lease, block, new_list(call.count + 1))
         if made:
             set_item(made, call.count, address)
         else:

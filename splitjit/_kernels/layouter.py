@@ -86,8 +86,8 @@ class _Runs(NamedTuple):
     ----------
     parts : int
         The number of parts that are not empty.
-    first, shortest, longest : int
-        The bytes of a run: of the first part, and the least and the most.
+    shortest, longest : int
+        The least and the most bytes of a run.
     are_packed : bool
         Whether the runs of each part are adjacent in the part.
     are_neighbours : bool
@@ -95,7 +95,6 @@ class _Runs(NamedTuple):
     """
 
     parts: int
-    first: int
     shortest: int
     longest: int
     are_packed: bool
@@ -105,7 +104,7 @@ class _Runs(NamedTuple):
 @jit
 def _runs_of(copy, dims):
     out_of_line()
-    parts = first = longest = 0
+    parts = longest = 0
     shortest = _MOST
     are_packed, are_neighbours = dims.count > 0, True
     for i in range(copy.count):
@@ -113,13 +112,12 @@ def _runs_of(copy, dims):
             continue
         run = copy.itemsize * extent_of_dim(copy, dims, RUN_DIM, i)
         parts += 1
-        first = first if parts > 1 else run
         shortest, longest = least(shortest, run), greatest(longest, run)
         if dims.count > 0 and target_stride(copy, dims.steps[1], i) != run:
             are_packed = False
         if copy.sizes[i] * copy.strides[copy.axis] != run:
             are_neighbours = False
-    return _Runs(parts, first, shortest, longest, are_packed, are_neighbours)
+    return _Runs(parts, shortest, longest, are_packed, are_neighbours)
 
 
 @jit
@@ -137,13 +135,13 @@ def _loop_for(copy, dims, runs, is_large):
     """Choose the loop; `is_large` says whether stores of short runs bypass the cache."""
     if not runs.are_packed:
         return _PLAIN
-    run, step = runs.first, copy.strides[dims.steps[1]]
+    run, step = runs.shortest, copy.strides[dims.steps[1]]
     if dims.count > 1:
         line = abs(copy.strides[dims.steps[_nearest(copy, dims)]])
-        is_dense = runs.shortest == runs.longest == line and line < _SHORT
+        is_dense = run == runs.longest == line and line < _SHORT
         pays = runs.longest < LINE or is_dense
         return _TRANSPOSE if 0 < line < abs(step) and pays else _PLAIN
-    is_full = runs.shortest == runs.longest and runs.are_neighbours and step == runs.parts * run
+    is_full = run == runs.longest and runs.are_neighbours and step == runs.parts * run
     if not is_full:
         return _PLAIN
     if (runs.parts, run) in INTERLEAVED:
@@ -251,7 +249,7 @@ def lay_out(address):
     width = _order_dims(copy, dims, loop, columns)
     block = _write(copy, dims, columns, width, request.record)
     if loop == _TRANSPOSE and dims.count == 1:  # its lines are the single runs of the parts
-        words_at(request.record)[HEADER] = runs.first
+        words_at(request.record)[HEADER] = runs.shortest
     header = words_at(request.record)
     header[LOOP] = _STREAM if stream and loop == _PLAIN else loop
     header[STREAM] = stream

@@ -51,15 +51,13 @@ def record_of(words):
 def lay_out(words, functions, are_fresh):
     """Write the layout record; return the bytes of a block for the parts."""
     out_of_line()
-    x, rank, parts = words_at(words[CALL.x]), words[CALL.rank], words[CALL.parts]
-    shape = words[CALL.x] + WORD * NUMBA.shape
-    strides = WORD * (NUMBA.shape + rank)
+    x = words[CALL.x]
     request = LayoutRequest(
-        rank, words[CALL.axis], words[CALL.count], x[NUMBA.itemsize],
-        shape, shape + WORD * rank, words[CALL.memory],
-        0 if are_fresh else parts + WORD * NUMBA.data, parts + strides,
-        row_of(words), functions[FUNCTIONS_AT.stream_short_runs],
-        functions[FUNCTIONS_AT.stream_long_runs], record_of(words),
+        words[CALL.rank], words[CALL.axis], words[CALL.count], words_at(x)[NUMBA.itemsize],
+        x + WORD * NUMBA.shape, words[CALL.memory],
+        0 if are_fresh else words[CALL.parts] + WORD * NUMBA.data, row_of(words),
+        functions[FUNCTIONS_AT.stream_short_runs], functions[FUNCTIONS_AT.stream_long_runs],
+        record_of(words),
     )  # fmt: skip
     return call(functions[FUNCTIONS_AT.lay_out], (stored(request),))
 
