@@ -58,29 +58,21 @@ WRONG_VALUE, TOO_MANY, WRONG_LENGTH, NO_REST, SEVERAL_RESTS = range(1, 6)
 """The value is out of range; there are too many parts; the value does not fit the axis length;
 the lengths beside a -1 leave no rest; several lengths are -1."""
 
-_TOO_MANY = f"{{2}} parts are more than the {MAX_PARTS} that a split may have"
-
 FAULTS = {
-    LENGTHS: {
-        WRONG_VALUE: "lengths must be at least 0, not {0}",
-        TOO_MANY: _TOO_MANY,
-        WRONG_LENGTH: "lengths must sum to the axis length {1}, not to {0}",
-        NO_REST: "lengths other than -1 must sum to at most the axis length {1}, not to {0}",
-        SEVERAL_RESTS: "at most one length may be -1",
-    },
-    CHUNK: {WRONG_VALUE: "split must be at least 1", TOO_MANY: _TOO_MANY},
-    NUM_OUTPUTS: {WRONG_VALUE: "num_outputs must be at least 1", TOO_MANY: _TOO_MANY},
-    NUM_SPLITS: {
-        WRONG_VALUE: "num_splits must be at least 1",
-        TOO_MANY: _TOO_MANY,
-        WRONG_LENGTH: "the axis length {1} must be a multiple of {0}",
-    },
-    INDICES: {
-        WRONG_VALUE: "indices must not descend, but {0} cuts before the preceding index",
-        TOO_MANY: _TOO_MANY,
-    },
-    NUM_SECTIONS: {WRONG_VALUE: "num_sections must be at least 1", TOO_MANY: _TOO_MANY},
+    kind: {
+        WRONG_VALUE: f"{parameter} must be at least 1",
+        TOO_MANY: f"{{2}} parts are more than the {MAX_PARTS} that a split may have",
+    }
+    for kind, parameter in PARAMETERS.items()
 }
+FAULTS[LENGTHS] |= {
+    WRONG_VALUE: "lengths must be at least 0, not {0}",
+    WRONG_LENGTH: "lengths must sum to the axis length {1}, not to {0}",
+    NO_REST: "lengths other than -1 must sum to at most the axis length {1}, not to {0}",
+    SEVERAL_RESTS: "at most one length may be -1",
+}
+FAULTS[NUM_SPLITS][WRONG_LENGTH] = "the axis length {1} must be a multiple of {0}"
+FAULTS[INDICES][WRONG_VALUE] = "indices must not descend, but {0} cuts before the preceding index"
 """The text of each fault of each rule.
 
 Fields: ``{0}`` is the value of the rule, ``{1}`` the axis length, ``{2}`` the number of parts.
