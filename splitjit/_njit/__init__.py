@@ -24,10 +24,9 @@ def init() -> None:
 
     try:
         fit.check()
+        import splitjit._njit.overloads  # noqa: F401
+        from splitjit._njit.functions import register
     except ImportError as error:
         LOADER.give_up("overload", error)
-        return
-    import splitjit._njit.overloads  # noqa: F401
-    from splitjit._njit.functions import register
-
-    register()
+    else:
+        register()
