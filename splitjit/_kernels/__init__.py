@@ -38,14 +38,12 @@ records.py reads from memory; look at these three first. Then a copy passes from
 What Python calls before a copy, or instead of one::
 
     entry.py             check and make arrays, and copy small ones; c_api.py has Python's functions
-    apart.py             whether the contiguous outputs in a layout record share memory
     object_loop.py       the loop over Python objects
     numba_threads.py     the loops on Numba's threads, if the user chooses them
 
 What users' compiled code calls::
 
-    overload.py          sizes and checks of `split`, and its parts
-    overload_copy.py     asks the layouter, checks outputs, and shares the copy with the helpers
+    overload.py          checks a `split`, asks the layouter, and shares the copy with the helpers
     blocks.py            large blocks for parts, kept for reuse
 
 How all of this becomes object files::

@@ -21,7 +21,6 @@ from splitjit._abi.structs import (
     WRITEABLE,
     NumpyArray,
 )
-from splitjit._kernels.apart import are_apart
 from splitjit._kernels.c_api import (
     as_integer,
     decrement,
@@ -34,12 +33,14 @@ from splitjit._kernels.c_api import (
 )
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import call as call_address
-from splitjit._kernels.intrinsics import out_of_line, reserve, stored, words_at
-from splitjit._kernels.records import layout_at, read
+from splitjit._kernels.intrinsics import greatest, out_of_line, reserve, stored, words_at
+from splitjit._kernels.records import layout_at, part_at, read
 
 _OUTPUT = C_CONTIGUOUS | WRITEABLE  # the flags that outputs must have
 _SHAPE = WORD * MAX_RANK  # bytes
 _MOST = (1 << 63) - 1
+_MOST_COMPARED = 512
+"""An output is compared with up to this many outputs before it; later ones must be in order."""
 
 _NEW_RANK, _NEW_PARTS = 5, 16  # the most for which `fresh_new` has room in a page of the stack
 _NEW_EXTENTS = WORD * (2 * _NEW_RANK + _NEW_PARTS)
@@ -102,7 +103,30 @@ def _fit(call, source, outputs, layout):
             continue
         words_at(row)[TARGET_OFFSET] = part.data
         row += record.row
-    return are_apart(record, x.data + call.start, x.data + call.stop)
+    return _are_apart(record, x.data + call.start, x.data + call.stop)
+
+
+@jit
+def _are_apart(layout, start, stop):
+    """Return whether no output of a layout record meets [start, stop) or another output.
+
+    False means unsure: so many outputs are only compared in order.
+    """
+    highest = 0
+    for i in range(layout.count):
+        part = part_at(layout, i)
+        low, end = part.target_offset, part.target_offset + part.nbytes
+        if low < stop and start < end:
+            return False
+        first = 0 if low < highest else i
+        if i - first > _MOST_COMPARED:
+            return False
+        for j in range(first, i):
+            other = part_at(layout, j)
+            if low < other.target_offset + other.nbytes and other.target_offset < end:
+                return False
+        highest = greatest(highest, end)
+    return True
 
 
 @jit
@@ -122,15 +146,12 @@ def _place(call, layout, source, outputs):
 @jit
 def into(record, arguments, count):
     """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it cannot."""
-    call = read(Expected, _data_of(record))
-    data = 0
-    if count == 2:
-        data = _place(call, call.into, words_at(arguments)[0], words_at(arguments)[1])
+    call, given = read(Expected, _data_of(record)), words_at(arguments)
+    data = _place(call, call.into, given[0], given[1]) if count == 2 else 0
     if data:
         arguments = stored(Arguments(call.stream, 0, data, call.into))
         call_address(call.loop, (0, 1, arguments))
-        return integer_object(1)
-    return integer_object(0)
+    return integer_object(data != 0)
 
 
 @jit
@@ -139,10 +160,9 @@ def place(record, arguments, count):
 
     Return the address of the first element of `x`, or 0 if the arrays do not fit.
     """
-    if count != 3:
-        return integer_object(0)
     call, given = read(Expected, _data_of(record)), words_at(arguments)
-    return integer_object(_place(call, _data_of(given[2]), given[0], given[1]))
+    data = _place(call, _data_of(given[2]), given[0], given[1]) if count == 3 else 0
+    return integer_object(data)
 
 
 @jit

@@ -6,30 +6,33 @@ words in memory. So users' code stays small, whatever the rule, rank and dtype.
 
 from __future__ import annotations
 
-from splitjit._abi.calls import CALL, FUNCTIONS_AT, OUTS_FAULT, RULE_FAULT
+from splitjit._abi import columns
+from splitjit._abi.calls import (
+    CALL,
+    FUNCTIONS_AT,
+    OUTS_FAULT,
+    RULE_FAULT,
+    Arguments,
+    LayoutRequest,
+)
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import TARGET_OFFSET, WORD
-from splitjit._abi.shared import MAPPED_FROM
+from splitjit._abi.layout_record import LOOP, STREAM, TARGET_OFFSET, WORD, most_words
+from splitjit._abi.shared import ALLOWED, CHUNKS_PER_THREAD, MAPPED_FROM, SPACING
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
-from splitjit._kernels.compiling import jit
+from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.intrinsics import (
     allocate,
     call,
     copy_bytes,
+    greatest,
     integers_at,
+    least,
     out_of_line,
+    read_word,
     release,
     reserve,
+    stored,
     words_at,
-)
-from splitjit._kernels.overload_copy import (
-    copy_laid_out,
-    copy_to_given,
-    lay_out,
-    memory_words,
-    record_of,
-    refuse,
-    row_of,
 )
 from splitjit._kernels.records import layout_at
 from splitjit._plan import rules
@@ -41,13 +44,40 @@ _wrap_axis, _check_lengths, _lengths_between = (
     for function in (rules.wrap_axis, rules.check_lengths, rules.lengths_between)
 )
 _count_longer, _size_of_part = jit(rules.count_longer), jit(rules.size_of_part)
+_most_words = jit(most_words)
 _KINDS = [*rules.PARAMETERS]
 _LENGTHS, _INDICES = _KINDS.index(rules.LENGTHS), _KINDS.index(rules.INDICES)
 
 
+# ---- the memory of a call --------------------------------------------------------------------
+
+
+@jit
+def _refuse(words, fault, first, second, third):
+    """Note the values for a fault's text, and return the fault."""
+    words[CALL.first], words[CALL.second], words[CALL.third] = first, second, third
+    return fault
+
+
+@jit
+def _row_of(words):
+    """Return the bytes of a Numba array of the call's rank."""
+    return WORD * (NUMBA.shape + 2 * words[CALL.rank])
+
+
+@jit
+def _memory_words(rank, count):
+    """Return the words of a call's memory: the sizes, two for each array, the layout record."""
+    return 3 * count + 2 + _most_words(rank, count)
+
+
+@jit
+def _record_of(words):
+    """Return the address of the layout record in the call's memory; see `_memory_words`."""
+    return words[CALL.memory] + WORD * (3 * words[CALL.count] + 2)
+
+
 # ---- the sizes of the parts ----------------------------------------------------------------
-#
-# Memory of a call: see `splitjit._kernels.overload_copy.memory_words`.
 
 
 @jit
@@ -91,7 +121,7 @@ def measure(address, functions):
     rank = words[CALL.rank]
     axis, fault = _wrap_axis(words[CALL.axis], rank)
     if fault:
-        return refuse(words, fault, words[CALL.axis], rank, rank - 1)
+        return _refuse(words, fault, words[CALL.axis], rank, rank - 1)
     words[CALL.axis] = axis
     length = words_at(words[CALL.x])[NUMBA.shape + axis]
     rule, values, number = words[CALL.rule], words[CALL.values], words[CALL.number]
@@ -102,10 +132,10 @@ def measure(address, functions):
         value = _integer_at(values, width)
         chunk, count, fault = _chunks(rule, value, length)
         if fault:
-            return refuse(words, RULE_FAULT + fault, value, length, count)
+            return _refuse(words, RULE_FAULT + fault, value, length, count)
     memory = 0
     if count <= words_at(functions)[FUNCTIONS_AT.most_parts]:
-        memory = allocate(WORD * memory_words(rank, count))
+        memory = allocate(WORD * _memory_words(rank, count))
     if not memory:
         return -1
     sizes, order = words_at(memory), words_at(memory + WORD * count)
@@ -120,13 +150,50 @@ def measure(address, functions):
             value, fault = _lengths_between(cuts, length, integers_at(memory, count))
         if fault:
             release(memory)
-            return refuse(words, RULE_FAULT + fault, value, length, count)
+            return _refuse(words, RULE_FAULT + fault, value, length, count)
     else:
         longer = _count_longer(chunk, count, length)
         for i in range(count):
             sizes[i] = _size_of_part(chunk, longer, i, length)
     words[CALL.memory], words[CALL.count] = memory, count
     return 0
+
+
+# ---- the copy --------------------------------------------------------------------------------
+
+
+@jit
+def _lay_out(words, functions, are_fresh):
+    """Write the layout record; return the bytes of a block for the parts."""
+    out_of_line()
+    x = words[CALL.x]
+    request = LayoutRequest(
+        words[CALL.rank], words[CALL.axis], words[CALL.count], words_at(x)[NUMBA.itemsize],
+        x + WORD * NUMBA.shape, words[CALL.memory],
+        0 if are_fresh else words[CALL.parts] + WORD * NUMBA.data, _row_of(words),
+        functions[FUNCTIONS_AT.stream_short_runs], functions[FUNCTIONS_AT.stream_long_runs],
+        _record_of(words),
+    )  # fmt: skip
+    return call(functions[FUNCTIONS_AT.lay_out], (stored(request),))
+
+
+@jit
+def _copy_laid_out(words, functions, target):
+    """Run the copy in the layout record, with helpers if they pay.
+
+    Target offsets are relative to the address `target`.
+    """
+    out_of_line()
+    x, record = words_at(words[CALL.x]), _record_of(words)
+    header = words_at(record)
+    nbytes = x[NUMBA.items] * x[NUMBA.itemsize]
+    team, helpers = functions[FUNCTIONS_AT.team], 0
+    if nbytes >= functions[FUNCTIONS_AT.shared_from]:
+        helpers = read_word(team + SPACING * ALLOWED)
+    chunks = least(nbytes // functions[FUNCTIONS_AT.chunk], CHUNKS_PER_THREAD * (helpers + 1))
+    loop = functions[FUNCTIONS_AT.plain + header[LOOP]]
+    arguments = stored(Arguments(header[STREAM], target, x[NUMBA.data], record))
+    call(functions[FUNCTIONS_AT.share], (team, loop, helpers, chunks, arguments))
 
 
 # ---- fresh parts ---------------------------------------------------------------------------
@@ -163,7 +230,7 @@ def _write_parts(words, numba, memory, block, is_laid_out):
     """Write the arrays of the parts, which share a block of memory."""
     out_of_line()
     x, rank, sizes = words_at(words[CALL.x]), words[CALL.rank], words_at(words[CALL.memory])
-    layout = layout_at(record_of(words))
+    layout = layout_at(_record_of(words))
     row = layout.rows
     array = words[CALL.parts]
     for i in range(words[CALL.count]):
@@ -182,7 +249,7 @@ def _write_parts(words, numba, memory, block, is_laid_out):
             row += layout.row
         if i > 0:
             call(numba[ACQUIRE], (memory,))
-        array += row_of(words)
+        array += _row_of(words)
 
 
 @jit
@@ -193,7 +260,7 @@ def _make_parts(words, functions):
     nbytes = _bytes_of(words)
     if nbytes < 0:
         return -1
-    block_bytes = lay_out(words, functions, True) if nbytes else 0
+    block_bytes = _lay_out(words, functions, True) if nbytes else 0
     numba = words_at(functions[FUNCTIONS_AT.numba])
     memory = _new_block(functions, numba, block_bytes)
     if not memory:
@@ -201,7 +268,7 @@ def _make_parts(words, functions):
     block = -(-call(numba[GET_DATA], (memory,)) // LINE) * LINE
     _write_parts(words, numba, memory, block, nbytes > 0)
     if nbytes:
-        copy_laid_out(words, functions, block)
+        _copy_laid_out(words, functions, block)
     return 0
 
 
@@ -214,6 +281,72 @@ def parts(address, functions):
     return fault
 
 
+# ---- shared memory ---------------------------------------------------------------------------
+
+
+_columns = jit_all(columns)
+_are_apart, _find_meeting = _columns["are_apart"], _columns["find_meeting"]
+_lowest_at, _length_at = _columns["lowest_at"], _columns["length_at"]
+
+
+@jit
+def _sort(lows, places, count):
+    """Sort arrays by their lowest addresses, by shell sort."""
+    out_of_line()
+    gap = 1
+    while gap < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            low, place, k = lows[i], places[i], i
+            while k >= gap and lows[k - gap] > low:
+                lows[k], places[k] = lows[k - gap], places[k - gap]
+                k -= gap
+            lows[k], places[k] = low, place
+        gap //= 3
+
+
+@jit
+def _part_at(arrays, rank, itemsize, x, count, lows, places):
+    """Return the index of a part whose address range meets that of the source, or -1."""
+    low = _lowest_at(arrays, rank, x)
+    end = low + _length_at(arrays, rank, itemsize, x, _MOST)
+    for k in range(count):
+        if low < lows[k] + _length_at(arrays, rank, itemsize, places[k], _MOST) and lows[k] < end:
+            return places[k]
+    return -1
+
+
+@jit
+def _check_apart(words):
+    """Return 0, or a fault if two arrays may share memory."""
+    out_of_line()
+    rank, axis, parts = words[CALL.rank], words[CALL.axis], words[CALL.count]
+    memory, row = words[CALL.memory], _row_of(words) // WORD
+    sizes, lows = words_at(memory), words_at(memory + WORD * parts)
+    places = words_at(memory + WORD * (2 * parts + 1))
+    arrays = words_at(words[CALL.parts] + WORD * NUMBA.data)  # shape and strides follow the address
+    x = (words[CALL.x] - words[CALL.parts]) // WORD
+    itemsize, count = words_at(words[CALL.x])[NUMBA.itemsize], 0
+    for i in range(parts):
+        if sizes[i] > 0:
+            lows[count], places[count] = _lowest_at(arrays, rank, i * row), i * row
+            count += 1
+    _sort(lows, places, count)
+    if not _are_apart(arrays, rank, axis, itemsize, count, lows, places):
+        k = _find_meeting(arrays, rank, itemsize, count, lows, places)
+        first, second = places[k - 1] // row, places[k] // row
+        return _refuse(words, OUTS_FAULT + 3, least(first, second), greatest(first, second), 0)
+    meets = _part_at(arrays, rank, itemsize, x, count, lows, places)
+    if meets < 0:
+        return 0
+    lows[count], places[count] = _lowest_at(arrays, rank, x), x
+    _sort(lows, places, count + 1)
+    if _are_apart(arrays, rank, axis, itemsize, count + 1, lows, places):
+        return 0
+    return _refuse(words, OUTS_FAULT + 2, meets // row, 0, 0)
+
+
 # ---- given parts ---------------------------------------------------------------------------
 
 
@@ -223,15 +356,15 @@ def _check_shapes(words):
     out_of_line()
     count, given, rank = words[CALL.count], words[CALL.number_of_parts], words[CALL.rank]
     if given != count:
-        return refuse(words, OUTS_FAULT, given, count, 0)
+        return _refuse(words, OUTS_FAULT, given, count, 0)
     sizes, x = words_at(words[CALL.memory]), words_at(words[CALL.x])
     array = words[CALL.parts]
     for i in range(count):
         for d in range(rank):
             extent = sizes[i] if d == words[CALL.axis] else x[NUMBA.shape + d]
             if words_at(array)[NUMBA.shape + d] != extent:
-                return refuse(words, OUTS_FAULT + 1, i, 0, 0)
-        array += row_of(words)
+                return _refuse(words, OUTS_FAULT + 1, i, 0, 0)
+        array += _row_of(words)
     return 0
 
 
@@ -243,7 +376,11 @@ def into(address, functions):
         return fault
     words = words_at(address)
     fault = _check_shapes(words)
-    if not fault:
-        fault = copy_to_given(words, words_at(functions))
+    x = words_at(words[CALL.x])
+    if not fault and x[NUMBA.items] != 0 and x[NUMBA.itemsize] != 0:
+        fault = _check_apart(words)
+        if not fault:
+            _lay_out(words, words_at(functions), False)
+            _copy_laid_out(words, words_at(functions), 0)
     release(words[CALL.memory])
     return fault
