@@ -20,6 +20,7 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._copy import buffers, copy_layout
 from splitjit._copy.outputs import overlaps_itself
+from splitjit._njit import functions
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
 from splitjit._runtime import loading
@@ -679,7 +680,7 @@ main()
 hits = [sum(function.stats.cache_hits.values()) for function in (middle, sums, thirds)]
 print(hits, sorted(LOADER.compiled), flush=True)
 """
-ALL = "['blocks', 'overload', 'plain', 'stream', 'team']"
+ALL = str(sorted(["blocks", *functions._KERNELS]))
 
 
 def run_users(folder, *arguments, **environment):
@@ -704,6 +705,32 @@ def test_in_cached_code(tmp_path):
     assert run_users(tmp_path) == f"[1, 1, 1] {ALL}"  # cached code has no use without these
     for hits, compiled in ([0, 0, 0], ALL), ([1, 1, 1], "[]"):
         assert run_users(tmp_path, "another_version") == f"{hits} {compiled}"
+
+
+NOT_INSTALLED = """
+import sys, numpy as np, splitjit
+from numba import njit
+from numba.core import entrypoints
+
+entrypoints._already_initialized = len(sys.argv) > 1
+
+@njit(cache=True)
+def halves(x):
+    return splitjit.split(x, num_splits=2)
+
+print([part.tolist() for part in halves(np.arange(4))], sum(halves.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.slow
+def test_cached_code_while_splitjit_is_not_installed(tmp_path):
+    """Numba finds no entry point then, but the code that it has saved."""
+    script = tmp_path / "halves.py"
+    script.write_text(NOT_INSTALLED)
+    for hits, *arguments in [0], [1, "not_installed"]:
+        command = [sys.executable, script, *arguments]
+        result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        assert result.stdout == f"[[0, 1], [2, 3]] {hits}\n"
 
 
 @pytest.mark.long

@@ -18,15 +18,12 @@ functions.py   the table: the addresses of functions that are compiled only once
 
 
 def init() -> None:
-    """Register the overloads with Numba, and the table of functions that they call."""
+    """Register the overloads with Numba."""
     from splitjit._kernels import fit
     from splitjit._runtime.loading import LOADER
 
     try:
         fit.check()
         import splitjit._njit.overloads  # noqa: F401
-        from splitjit._njit.functions import register
-    except ImportError as error:
+    except Exception as error:  # a private name of Numba is missing
         LOADER.give_up("overload", error)
-    else:
-        register()

@@ -29,10 +29,9 @@ _KERNELS = ("overload", "layouter", "team", "blocks", *LOOPS)
 
 TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
 
-
-def register():
-    """Register the table's symbol; Numba cannot link code with an undefined symbol."""
-    llvm.add_symbol(SYMBOL, ctypes.addressof(TABLE))
+# LLVM crashes or aborts if code has an undefined symbol. Not in `init`: if splitjit is imported
+# without being installed, Numba does not call it, but still loads code from its cache.
+llvm.add_symbol(SYMBOL, ctypes.addressof(TABLE))
 
 
 @functools.cache
