@@ -42,7 +42,9 @@ CHUNKS = "test_threads.py::test_each_chunk_is_copied_once_by_the_caller_or_a_hel
 KERNELS = "test_protocol.py test_layout.py test_split.py test_out.py test_compiled.py "
 KERNELS += f"test_overlap.py {CHUNKS} {MEMORY}"
 TARGETS = {
-    # files, relative to the package: their tests, the quickest first
+    # files, relative to the package: their tests, the quickest first; the first pattern counts
+    "_kernels/blocks.py": "test_overloads.py",
+    "_kernels/overload*.py": "test_overloads.py",
     "_kernels/*.py": KERNELS,
     "_copy/layout.py": KERNELS,
     "_abi/columns.py": "test_overlap.py test_out.py test_model.py",
@@ -60,7 +62,7 @@ ONLY_SPEED = (
     "nap",
     "cache",
     "compile",
-    "load",
+    "_load",
     "digest",
     "__init__",
 )
@@ -175,13 +177,21 @@ def is_only_speed(name: str) -> bool:
     return any(part in name for part in ONLY_SPEED)
 
 
+def files(package: Path = ROOT / "splitjit") -> dict[Path, str]:
+    """Return the files that get defects, and their tests."""
+    return {
+        path: tests
+        for pattern, tests in reversed(TARGETS.items())
+        for path in sorted(package.glob(pattern))
+        if not is_only_speed(path.name)
+    }
+
+
 def mutations(package: Path = ROOT / "splitjit") -> list[Mutation]:
     """Return all defects."""
     return [
         mutation
-        for pattern, tests in TARGETS.items()
-        for path in sorted(package.glob(pattern))
-        if not is_only_speed(path.name)
+        for path, tests in files(package).items()
         for mutation in mutations_of(
             path.read_text("utf-8"), path.relative_to(package).as_posix(), tests
         )

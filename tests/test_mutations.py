@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations import ROOT, TARGETS, mutations_of
+from tests.mutations import TARGETS, files, mutations_of
 
 TESTS = Path(__file__).parent
 SOURCE = """
@@ -36,9 +36,11 @@ def test_each_operator_changes_one_place():
         ast.parse(text)
 
 
-def test_each_file_has_one_target():
-    files = [file for pattern in TARGETS for file in (ROOT / "splitjit").glob(pattern)]
-    assert len(files) == len({*files})
+def test_the_kernels_of_compiled_code_have_its_tests():
+    tests = {path.name: tests for path, tests in files().items()}
+    names = {name for name, tests in tests.items() if tests == "test_overloads.py"}
+    assert names == {"blocks.py", "overload.py", "overload_copy.py", "functions.py"}
+    assert "test_split.py" in tests["plain.py"]
 
 
 @pytest.mark.parametrize("test", sorted({t for tests in TARGETS.values() for t in tests.split()}))

@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
+from splitjit._abi.shared import SLOTS
 from splitjit._copy import buffers, copy_layout
 from splitjit._copy.outputs import overlaps_itself
 from splitjit._njit import functions
@@ -900,6 +901,16 @@ def test_large_fresh_parts_reuse_blocks(kept):
     np.testing.assert_array_equal(alive, x[:, :512])
     np.testing.assert_array_equal(np.concatenate(again, axis=1), x + 1)
     assert all(part.ctypes.data % 64 == 0 for part in again)
+
+
+def test_a_block_takes_the_place_of_another_if_all_slots_are_full(kept):
+    x = np.ones((512, 512), np.float32)
+    alive = [halves(x) for _ in range(SLOTS + 3)]
+    del alive[0]
+    one = kept()
+    for number in range(1, SLOTS + 3):
+        del alive[0]
+        assert kept() == min(number + 1, SLOTS) * one
 
 
 def test_the_buffer_limit_holds_in_compiled_code(kept):
