@@ -218,8 +218,8 @@ def join_files(
         The tensors that were split, as in `plan_files`. Every other tensor was copied,
         and must be equal in all parts. The configuration may also lie beside the
         folders of the ranks. .safetensors files and folders of ranks that `split_files`
-        wrote record how they were split. For other files that hold tensors by name,
-        `axis`, `tensors` or `tp_plan` is needed.
+        wrote record how they were split, and then the record counts. For other files
+        that hold tensors by name, `axis`, `tensors` or `tp_plan` is needed.
     copy_config : bool, optional
         Whether the folder of the joined files gets the configuration and the tokenizer
         that the parts hold. By default, if the parts are folders.

@@ -307,13 +307,12 @@ def test_a_rank_whose_files_are_of_two_splits(model, tmp_path):
     refused(tmp_path, two, "of another rank or split", out=tmp_path / "j")
 
 
-def test_patterns_must_not_contradict_the_record(model, tmp_path):
+@pytest.mark.parametrize("options", [["--tensor=*.o.weight=0"], ["--axis=0"]], ids=str)
+def test_the_record_counts_and_not_a_pattern(model, tmp_path, capsys, options):
     parts = shard(model, tmp_path / "out", num_splits=2)
-    out = tmp_path / "joined"
-    refused(tmp_path, parts, "the record of the parts says", out=out, tensors=["*.o.weight=0"])
-    refused(tmp_path, parts, "the record of the parts says", out=out, axis=0)
-    files.join_files(parts, out, tensors=TENSORS)
-    assert contents(out) == contents(model)
+    assert main(["join", *map(str, parts), f"--out={tmp_path}/joined", *options]) == 0
+    assert "the parts say themselves how they were split" in capsys.readouterr().err
+    assert contents(tmp_path / "joined") == contents(model)
 
 
 def test_parts_of_other_programs(model, tmp_path):
@@ -453,7 +452,6 @@ def test_reshard_refuses(model, tmp_path, monkeypatch):
         (parts, {"num_splits": 3}, "^reshard .*: the axis length 8 must be a multiple of 3"),
         (parts[:1], {"num_splits": 4}, "^reshard: .*rank 1 missing"),
         (parts, {"num_splits": 4, "tensors": ["none"]}, "^reshard: pattern 'none'"),
-        (parts, {"num_splits": 4, "axis": 1}, "^reshard .*the record of the parts says"),
     ]:
         with pytest.raises(splitjit.SplitError, match=message):
             files.reshard_files(given, out=tmp_path / "new", **rule)

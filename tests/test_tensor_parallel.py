@@ -181,7 +181,7 @@ def gathered_forward(model, ranks):
 
 
 def assert_joined(out, folder, count, *options):
-    """Join the ranks by their records, and check that the options do not contradict these."""
+    """Join the ranks by their records, with the options of the split or without."""
     ranks = [str(out / f"rank-{i}") for i in range(count)]
     target = ["--out", str(out / "joined"), "--quiet"]
     assert main(["join", *ranks, *options, *target, "--dry-run"]) == 0

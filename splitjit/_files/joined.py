@@ -111,7 +111,7 @@ def _read(one: JoinedTensor, readers: Readers) -> Iterator[Data]:
 
 
 def plan_joined(
-    name: str, files: Sequence[TensorFile], choice: Choice | None, own: Known | None, given: bool
+    name: str, files: Sequence[TensorFile], choice: Choice | None, own: Known | None
 ) -> JoinedTensor:
     """Plan how the parts of one tensor are joined.
 
@@ -123,23 +123,18 @@ def plan_joined(
     choice : Choice or None
         How the user says the tensor is split.
     own : Known or None
-        How the parts say they are split.
-    given : bool
-        Whether the user says how the tensors are split. If the parts say so too, both
-        must agree.
+        How the parts say they are split. Then `choice` does not count.
 
     Raises
     ------
     SplitError
         If the parts do not fit together.
     """
-    if choice and not choice.applies(files[0], name):
+    if own is not None:
+        choice = own[0]
+    elif choice and not choice.applies(files[0], name):
         choice = None
     try:
-        if own is not None:
-            if given:
-                _check_agreement(files[0].tensor(name), choice, own[0])
-            choice = own[0]
         tensors = [one.tensor(name) if choice else one.verbatim(name) for one in files]
         first = tensors[0]
         axis = None
@@ -157,27 +152,6 @@ def plan_joined(
         where = f"join {files[0].path}" + (f", {name}" if name else "")
         raise error.named(where) from None
     return JoinedTensor(plan, tuple(zip(files, tensors, strict=True)))
-
-
-def _check_agreement(part: Tensor, choice: Choice | None, known: Choice | None) -> None:
-    """Check that the user does not contradict the record."""
-    if choice is None or known is None:
-        agree = choice is known
-    else:
-        axis = cached_plan(part.shape, choice.axis, (NUM_OUTPUTS, 1)).axis
-        fused = choice.sections or known.sections
-        lengths = choice.lengths or known.lengths
-        agree = (axis, fused, lengths) == (known.axis, known.sections, known.lengths)
-    if not agree:
-        rest = f"the record of the parts says {_say(known)}; give no pattern, and the record counts"
-        raise SplitError("join", f"the pattern or the plan says {_say(choice)}", rest)
-
-
-def _say(choice: Choice | None) -> str:
-    if choice is None:
-        return "that it was copied"
-    fused = f" in sections {choice.sections}" if choice.sections else ""
-    return f"axis {choice.axis}{fused}"
 
 
 def _check_alike(first: Tensor, tensor: Tensor, axis: int | None, i: int) -> None:

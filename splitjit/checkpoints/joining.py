@@ -26,7 +26,7 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
     given : sequence of Checkpoint
         The parts in order, or in any order if they have records.
     choose : callable or None
-        None if only the records of the parts say how they were split.
+        How parts without records were split. None if nothing but records says it.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
             held = [holder[_key(like, i, name)] for holder in holders]
             choice = choose(name, like) if choose else None
             known = (own.tensors[name], own.rule) if own else None
-            tensors.append(plan_joined(name, held, choice, known, bool(choose)))
+            tensors.append(plan_joined(name, held, choice, known))
         metadata = _metadata(like, tensors, records)
         called = Path(own.file).name if own and own.file else like.path.name
         files.append(JoinedFile(like, metadata, called, tuple(tensors)))

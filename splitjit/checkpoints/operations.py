@@ -131,6 +131,8 @@ def _read_whole(paths: list[Path], which: Which) -> tuple[Checkpoint, list[str]]
     choose, check, notes = _chooser(parts, which, folder, folder.parent)
     whole = joining.read_whole(parts, choose)
     check(whole.files)
+    if whole.made_of is not None:
+        notes.append("the parts say themselves how they were split, and only this counts")
     return whole, [*notes, *joining.notes_of(parts, whole.parts)]
 
 
