@@ -87,13 +87,13 @@ def command(root, force):
 def go_on(file, new, folder):
     """Write a file as `PlainWriter` does: reserve space, let the system copy, write the rest."""
     file.write_bytes(b"")
-    with file.append(0) as opened, tempfile.TemporaryFile(dir=folder) as source:
+    with file.open() as opened, tempfile.TemporaryFile(dir=folder) as source:
         source.write(new)
         source.flush()
         opened.allocate(len(new))
         copied = opened.copy(source.fileno(), 0, 3)
         assert copied == 3 * hasattr(os, "copy_file_range")
-        opened.write_all(new[copied:])
+        opened.write(new[copied:])
 
 
 def contents(root, all_files=True):
@@ -245,6 +245,10 @@ def test_a_file_that_appears_is_not_replaced(scene, inject, monkeypatch):
     assert not [*root.rglob(".splitjit-*")]
 
 
+def refuse_link(*_, **__):
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
 def test_a_file_that_appears_between_moves_is_not_replaced(tmp_path, monkeypatch, links):
     move = staging.Staged.move
@@ -256,7 +260,7 @@ def test_a_file_that_appears_between_moves_is_not_replaced(tmp_path, monkeypatch
 
     monkeypatch.setattr(staging.Staged, "move", late)
     if not links:
-        monkeypatch.setattr(disk.Folder, "link", lambda *_: False)
+        monkeypatch.setattr(os, "link", refuse_link)
 
     def write():
         with staging.stage({tmp_path: ["a", "b"]}) as staged:
@@ -272,7 +276,7 @@ def test_a_file_that_appears_between_moves_is_not_replaced(tmp_path, monkeypatch
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
 def test_a_second_writer_keeps_its_file(tmp_path, monkeypatch, links):
     if not links:
-        monkeypatch.setattr(disk.Folder, "link", lambda *_: False)
+        monkeypatch.setattr(os, "link", refuse_link)
     np.save(tmp_path / "x.npy", np.arange(6))
     there = tmp_path / "shards" / "rank-1" / "x.npy"
 

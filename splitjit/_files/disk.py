@@ -1,11 +1,6 @@
-"""Folders held open, and every call that changes a file.
+"""The calls that change files.
 
-A `Folder` is opened once, and names are looked up relative to it, so another user of
-a shared folder cannot redirect a call by putting a link in its place. Windows has no
-such calls, so there a `Folder` joins its path and the name.
-
-Every call that changes a file goes through `change`. Tests replace it to make the
-n-th change fail.
+All of them go through `change`. Tests replace it to make the n-th change fail.
 """
 
 from __future__ import annotations
@@ -16,18 +11,12 @@ import functools
 import io
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-_RELATIVE = os.open in os.supports_dir_fd
-_OPEN_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_PLAIN = _NO_LINK | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 _UNSUPPORTED = {
     *(errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK),
@@ -88,7 +77,7 @@ def _fallocate() -> Callable[..., int] | None:
 
 
 @contextlib.contextmanager
-def _tolerated() -> Iterator[None]:
+def tolerated() -> Iterator[None]:
     """Ignore errors of calls that the system does not support."""
     try:
         yield
@@ -97,106 +86,15 @@ def _tolerated() -> Iterator[None]:
             raise
 
 
-class Folder:
-    """An open folder.
-
-    Parameters
-    ----------
-    path : Path
-    parent : Folder, optional
-        The folder that holds this one, which then must not be a link.
-
-    Raises
-    ------
-    OSError
-        If there is no such folder, or if it is a link and `parent` is given.
-    """
-
-    def __init__(self, path: Path, parent: Folder | None = None) -> None:
-        self.path = path
-        self.fd: int | None = None
-        if _RELATIVE:
-            place = (path, None) if parent is None else (path.name, parent.fd)
-            flags = os.O_RDONLY | _OPEN_FOLDER | (0 if parent is None else _NO_LINK)
-            try:
-                self.fd = os.open(place[0], flags, dir_fd=place[1])
-            except OSError as error:
-                error.filename = str(path)
-                raise
-        elif not stat.S_ISDIR(path.stat().st_mode if parent is None else path.lstat().st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the folder."""
-        if self.fd is not None:
-            os.close(self.fd)
-            self.fd = None
-
-    def _place(self, name: str) -> str | Path:
-        return name if _RELATIVE else self.path / name
-
-    def folder(self, name: str) -> Folder:
-        """Open a folder in this folder. It must not be a link."""
-        return Folder(self.path / name, self)
-
-    def has(self, name: str) -> bool:
-        """Return whether a name exists, be it a broken link."""
+def sync(folder: Path) -> None:
+    """Wait until the names in a folder are on disk, if the system can tell. Windows cannot."""
+    if sys.platform != "win32":
+        file = os.open(folder, os.O_RDONLY)
         try:
-            os.stat(self._place(name), dir_fd=self.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def open(self, name: str, flags: int) -> int:
-        """Open a file, which must not be a link, and return its descriptor."""
-        opened = self._place(name), flags | _PLAIN, 0o666
-        if flags & (os.O_CREAT | os.O_TRUNC):
-            return change(os.open, *opened, dir_fd=self.fd)
-        return os.open(*opened, dir_fd=self.fd)
-
-    def mkdir(self, name: str, mode: int = 0o777) -> None:
-        """Make a folder."""
-        change(os.mkdir, self._place(name), mode, dir_fd=self.fd)
-
-    def rmdir(self, name: str) -> None:
-        """Remove an empty folder."""
-        change(os.rmdir, self._place(name), dir_fd=self.fd)
-
-    def unlink(self, name: str) -> None:
-        """Remove a file."""
-        change(os.unlink, self._place(name), dir_fd=self.fd)
-
-    def replace(self, name: str, folder: Folder, target: str) -> None:
-        """Rename a file. This replaces an existing target."""
-        places = self._place(name), folder._place(target)
-        change(os.replace, *places, src_dir_fd=self.fd, dst_dir_fd=folder.fd)
-
-    def link(self, name: str, folder: Folder, target: str) -> bool:
-        """Give a file a second name. Return False if the file system has no hard links.
-
-        Raises
-        ------
-        FileExistsError
-            If the target exists.
-        """
-        places = self._place(name), folder._place(target)
-        follow = {"follow_symlinks": False} if os.link in os.supports_follow_symlinks else {}
-        with _tolerated():
-            change(os.link, *places, src_dir_fd=self.fd, dst_dir_fd=folder.fd, **follow)
-            return True
-        return False
-
-    def sync(self) -> None:
-        """Wait until the names in this folder are on disk, if the system can tell."""
-        if self.fd is not None:
-            with _tolerated():  # some file systems cannot sync folders
-                change(flush, self.fd)
+            with tolerated():  # some file systems cannot sync folders
+                change(flush, file)
+        finally:
+            os.close(file)
 
 
 class NewFile(io.FileIO):
@@ -204,24 +102,25 @@ class NewFile(io.FileIO):
 
     Parameters
     ----------
-    file : int
+    path : Path
     target : Path
         The name of the file in errors.
+    start : int, default 0
+        Where to write: from 0 on a new file, or at this position of a file that exists.
     """
 
-    def __init__(self, file: int, target: Path) -> None:
-        super().__init__(file, "wb")
+    def __init__(self, path: Path, target: Path, start: int = 0) -> None:
+        super().__init__(path, "r+b" if start else "wb")
+        self.seek(start)
         self._target = target
 
     def write(self, data: Any) -> int:
-        """Write all bytes or the first few, and return how many."""
-        with self._named_errors(memoryview(data).nbytes):
-            return change(super().write, data) or 0
-
-    def write_all(self, data: bytes | memoryview) -> None:
-        """Write bytes."""
-        while data:
-            data = data[self.write(data) :]
+        """Write all bytes, and return how many."""
+        rest = memoryview(data)
+        while rest:
+            with self._named_errors(rest.nbytes):
+                rest = rest[change(super().write, rest) :]
+        return len(data)
 
     def allocate(self, size: int) -> None:
         """Reserve space on the disk for a whole file, if the file system can.
@@ -230,7 +129,7 @@ class NewFile(io.FileIO):
         the file system had to allocate blocks as it wrote.
         """
         if size and sys.platform == "linux":
-            with self._named_errors(size), _tolerated():
+            with self._named_errors(size), tolerated():
                 change(fallocate, self.fileno(), size)
 
     def copy(self, source: int, start: int, nbytes: int) -> int:
@@ -256,7 +155,7 @@ class NewFile(io.FileIO):
         call, done, count = getattr(os, "copy_file_range", None), 0, 1
         while call and count and done < nbytes:
             count = 0
-            with self._named_errors(nbytes - done), _tolerated():
+            with self._named_errors(nbytes - done), tolerated():
                 count = change(call, source, self.fileno(), nbytes - done, start + done)
             done += count
         return done

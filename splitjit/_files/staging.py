@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import operator
 import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
-from splitjit._files import places
-from splitjit._files.disk import Folder, NewFile, change, flush
+from splitjit._files import disk, places
+from splitjit._files.disk import NewFile, change, flush
 from splitjit._runtime.events import warn
 
 _PREFIX = ".splitjit-"
@@ -47,9 +45,9 @@ def stage(
     Parameters
     ----------
     targets : mapping of Path to sequence of str
-        For each folder, the names of its new files. A name may contain folders, as
-        in ``"rank-0/model.safetensors"``. Missing folders are made, and removed again
-        if the files are not written.
+        For each folder, the names of its new files. A name may begin with a folder, as
+        in ``"rank-0/model.safetensors"``, which must not be a link. Missing folders are
+        made, and removed again if the files are not written.
     force : bool, default False
         Whether new files may replace existing files.
     needed : mapping of Path to int, optional
@@ -76,14 +74,17 @@ def stage(
     places.check_targets(given, force)
     note = ""
     try:
-        with contextlib.closing(_Place()) as place:
-            place.make(targets)
-            yield {file.path: file for file in place.files}
-            for file in place.files:
+        with contextlib.ExitStack() as cleanup:  # the last callback runs first
+            files, made = _make(targets, cleanup)
+            yield {file.path: file for file in files}
+            for file in files:
                 file.finish()
             places.check_targets(given, force)  # again, before the first move
             note = PARTLY
-            place.move(force)
+            for file in files:
+                file.move(force)
+            for folder in dict.fromkeys([path.parent for path in (*given, *made)]):
+                disk.sync(folder)
             note = COMPLETE
     except BaseException as error:
         if note:
@@ -114,23 +115,13 @@ class Staged:
         The target, as the user names it.
     """
 
-    def __init__(self, path: Path, inner: Folder, number: int, folder: Folder) -> None:
-        self.path = path
-        self._inner, self._new, self._folder = inner, f"{number}.new", folder
+    def __init__(self, path: Path, new: Path) -> None:
+        self.path, self._new = path, new
         self._inputs: list[os.stat_result] = []
 
-    def open(self) -> IO[bytes]:
-        """Open the file for writing from its start."""
-        return io.BufferedWriter(self._opened(os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
-
-    def append(self, start: int) -> NewFile:
-        """Reopen the file to append at its end, which is at `start`."""
-        file = self._opened(os.O_WRONLY)
-        file.seek(start)
-        return file
-
-    def _opened(self, flags: int) -> NewFile:
-        return NewFile(self._inner.open(self._new, flags), self.path)
+    def open(self, start: int = 0) -> NewFile:
+        """Open the file for writing from its start, or at its end, which is at `start`."""
+        return change(NewFile, self._new, self.path, start)
 
     def write_bytes(self, contents: bytes) -> None:
         """Write the whole file."""
@@ -146,12 +137,9 @@ class Staged:
 
     def finish(self) -> None:
         """Set the permissions, and wait until the file is on disk."""
-        file = self._inner.open(self._new, os.O_WRONLY | os.O_CREAT)
-        try:
-            self._set_permissions(file)
-            change(flush, file)
-        finally:
-            os.close(file)
+        with open(self._new, "r+b", buffering=0) as file:
+            self._set_permissions(file.fileno())
+            change(flush, file.fileno())
 
     def _set_permissions(self, file: int) -> None:
         if sys.platform == "win32" or not self._inputs:  # Windows has other permissions
@@ -172,86 +160,60 @@ class Staged:
 
     def move(self, force: bool) -> None:
         """Move the file into its place."""
-        inner, folder, name = self._inner, self._folder, self.path.name
         try:
-            if force or not inner.link(self._new, folder, name):
-                if not force and folder.has(name):
+            if not force:
+                with disk.tolerated():
+                    change(os.link, self._new, self.path)
+                    return
+                if os.path.lexists(self.path):  # this file system has no hard links
                     raise FileExistsError
-                inner.replace(self._new, folder, name)
+            change(os.replace, self._new, self.path)
         except FileExistsError:
             raise FileExistsError(f"{self.path} exists: it appeared meanwhile") from None
 
-    def remove(self) -> None:
-        """Remove the file from the staging folder."""
-        with contextlib.suppress(OSError):
-            self._inner.unlink(self._new)
 
+def _make(
+    targets: Mapping[Path, Sequence[str]], cleanup: contextlib.ExitStack
+) -> tuple[list[Staged], list[Path]]:
+    """Make all folders, with a staging folder in each folder that the user names.
 
-class _Place:
-    """The folders of all targets, with a staging folder in each folder the user names.
-
-    Attributes
-    ----------
-    files : list of Staged
+    Returns
+    -------
+    list of Staged
+        The files to write.
+    list of Path
+        The folders that were missing.
     """
+    files: list[Staged] = []
+    made: list[Path] = []
+    stagings: dict[Path, Path] = {}
 
-    def __init__(self) -> None:
-        self.files: list[Staged] = []
-        self._folders: dict[Path, Folder] = {}
-        self._stagings: dict[Path, Folder] = {}
-        self._cleanup = contextlib.ExitStack()  # the last callback runs first
-
-    def make(self, targets: Mapping[Path, Sequence[str]]) -> None:
-        """Make and open all folders."""
-        for folder, names in targets.items():
-            root = Path(os.path.realpath(folder))
-            outer = self._root(root)
-            if root not in self._stagings:
-                name = os.path.basename(change(tempfile.mkdtemp, prefix=_PREFIX, dir=root))
-                self._cleanup.callback(_remove_empty, outer, name)
-                self._stagings[root] = self._cleanup.enter_context(outer.folder(name))
-            for name in names:
-                parent = outer
-                for part in Path(name).parts[:-1]:
-                    parent = self._below(parent, part)
-                file = Staged(folder / name, self._stagings[root], len(self.files), parent)
-                self.files.append(file)
-
-    def _root(self, path: Path) -> Folder:
-        try:
-            return self._folders.get(path) or self._keep(Folder(path))
-        except FileNotFoundError:
-            return self._below(self._root(path.parent), path.name)
-
-    def _keep(self, folder: Folder) -> Folder:
-        self._folders[folder.path] = self._cleanup.enter_context(folder)
-        return folder
-
-    def _below(self, parent: Folder, name: str) -> Folder:
-        """Open a folder in another one, and make it if it is missing. It must not be a link."""
-        if parent.path / name in self._folders:
-            return self._folders[parent.path / name]
-        if not parent.has(name):
+    def make(folder: Path) -> None:
+        if not folder.is_dir():
+            make(folder.parent)
             with contextlib.suppress(FileExistsError):  # another process has just made it
-                parent.mkdir(name)
-                self._cleanup.callback(_remove_empty, parent, name)
-        return self._keep(parent.folder(name))
+                change(os.mkdir, folder)
+                cleanup.callback(_tried, os.rmdir, folder)  # if it stays empty
+                made.append(folder)
 
-    def move(self, force: bool) -> None:
-        """Move all files into their places, and wait until all names are on disk."""
-        for file in self.files:
-            file.move(force)
-        for folder in self._folders.values():
-            folder.sync()
+    for folder, names in targets.items():
+        root = Path(os.path.realpath(folder))
+        make(root)
+        if root not in stagings:
+            stagings[root] = Path(change(tempfile.mkdtemp, prefix=_PREFIX, dir=root))
+            cleanup.callback(_tried, os.rmdir, stagings[root])
+        for name in names:
+            parent = (root / name).parent
+            make(parent)
+            if parent.is_symlink() or not parent.is_dir():
+                raise NotADirectoryError(f"{parent} must be a folder, and not a link to one")
+            new = stagings[root] / f"{len(files)}.new"
+            cleanup.callback(_tried, os.unlink, new)
+            files.append(Staged(folder / name, new))
+    return files, made
 
-    def close(self) -> None:
-        """Remove the staging folders, and the folders that were made in vain."""
-        for file in self.files:
-            file.remove()
-        self._cleanup.close()
 
-
-def _remove_empty(outer: Folder, name: str) -> None:
-    """Remove a folder if it is empty."""
+def _tried(remove: Callable[[Path], None], path: Path) -> None:
+    """Remove a file or an empty folder if possible."""
     with contextlib.suppress(OSError):
-        outer.rmdir(name)
+        change(remove, path)

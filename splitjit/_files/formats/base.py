@@ -110,9 +110,9 @@ Data = np.ndarray | Run
 
 
 def arrays(data: Data) -> Iterator[np.ndarray]:
-    """Yield the next bytes of a tensor as arrays. The arrays of a run share one buffer."""
+    """Yield the next bytes of a tensor as arrays of bytes. Those of a run share one buffer."""
     if not isinstance(data, Run):
-        yield data
+        yield data.reshape(-1).view(np.uint8)
         return
     buffer = np.empty(min(data.nbytes, TILE), np.uint8)
     while data.nbytes:
@@ -228,15 +228,15 @@ class PlainWriter(FileWriter):
         file.write_bytes(header)
         self._end = len(header)
         if nbytes >= _LARGE:
-            with file.append(self._end) as raw:
+            with file.open(self._end) as raw:
                 raw.allocate(self._end + nbytes)
 
     def write(self, data: Data) -> None:
         """Append the next bytes of the tensor. The system copies a run if it can."""
-        with self._file.append(self._end) as opened:
+        with self._file.open(self._end) as opened:
             rest = data.cut(data.copy_to(opened))[1] if isinstance(data, Run) else data
             for array in arrays(rest):
-                opened.write_all(array.reshape(-1).view(np.uint8).data)
+                opened.write(array.data)
             if data.nbytes >= _LARGE:
                 opened.flush_early(self._end, data.nbytes)
         self._end += data.nbytes
