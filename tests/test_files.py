@@ -656,14 +656,6 @@ def test_another_group_gets_no_more_than_all_users(tmp_path, monkeypatch):
     assert part.stat().st_mode & 0o777 == 0o644
 
 
-def test_space_is_checked_before_anything_is_written(tmp_path, monkeypatch):
-    path = save(tmp_path / "x.npy", np.arange(6))
-    monkeypatch.setattr(disk, "free", lambda folder: 40)
-    with pytest.raises(OSError, match=r"no space for .*x\.1\.npy.* need 48 bytes, 40 bytes"):
-        split_file(path, num_splits=2, out=tmp_path / "out")
-    assert listing(tmp_path) == [Path("x.npy")]
-
-
 def test_a_pipe_is_refused(tmp_path):
     if not hasattr(os, "mkfifo"):
         pytest.skip("needs named pipes")

@@ -31,11 +31,6 @@ def change(call: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
     return call(*arguments, **keywords)
 
 
-def free(folder: Path) -> int:
-    """Return how many bytes are free on the file system of a folder."""
-    return shutil.disk_usage(folder).free
-
-
 def flush(file: int) -> None:
     """Wait until an open file or folder is on disk."""
     if sys.platform == "darwin":  # os.fsync would not wait for the disk's own cache
@@ -177,5 +172,6 @@ class NewFile(io.FileIO):
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 error.filename = error.filename or str(self._target)
                 raise
-            need = f"{nbytes} more bytes are needed, {free(self._target.parent)} bytes are free"
+            free = shutil.disk_usage(self._target.parent).free
+            need = f"{nbytes} more bytes are needed, {free} bytes are free"
             raise OSError(error.errno, f"no space for {self._target}: {need}") from error

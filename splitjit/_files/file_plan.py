@@ -156,14 +156,6 @@ class FilePlan:
         """
         return sum(tensor.nbytes for tensor in self.part(part))
 
-    @property
-    def sizes(self) -> dict[Path, int]:
-        """The least size of each target in bytes."""
-        return {
-            target: 0 if self.like.compressed else self.part_nbytes(i)
-            for i, target in enumerate(self.targets)
-        }
-
     def metadata(self, i: int) -> Metadata:
         """Return the metadata of part `i`."""
         whole = self.like.metadata

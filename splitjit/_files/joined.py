@@ -63,7 +63,6 @@ class JoinedFile(TensorFile):
         self._like = like
         self.path = like.path.with_name(name)
         self.status, self.suffix, self.names = like.status, like.suffix, like.names
-        self.compressed = like.compressed
         self.metadata = metadata
         self.tensors = tuple(tensors)
         self._by_name = {one.plan.name: one for one in tensors}

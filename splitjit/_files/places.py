@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import sys
@@ -11,7 +10,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from splitjit._files import disk
 from splitjit.errors import SplitError
 
 StrPath = str | os.PathLike[str]
@@ -92,19 +90,6 @@ def check_names(targets: Mapping[Path, Sequence[str]]) -> None:
             if any(_REFUSED_BY_WINDOWS.fullmatch(one) for one in re.split(r"[/\\]", name)):
                 rule = "Windows has no files of this name: it is a device, or has other characters"
                 raise SplitError("files", f"{folder / name}", rule)
-
-
-def check_space(needed: Mapping[Path, int]) -> None:
-    """Check that each file system has space for all of its new files."""
-    total: dict[int, int] = {}
-    for target, nbytes in needed.items():
-        folder = next(path for path in target.absolute().parents if path.is_dir())
-        device = folder.stat().st_dev
-        total[device] = total.get(device, 0) + nbytes
-        free = disk.free(folder)
-        if total[device] > free:
-            need = f"this file and the files before it need {total[device]} bytes"
-            raise OSError(errno.ENOSPC, f"no space for {target}: {need}, {free} bytes are free")
 
 
 def check_places(files: Sequence[tuple[Sequence[Path], Sequence[Path]]]) -> None:

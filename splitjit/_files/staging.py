@@ -35,10 +35,7 @@ PARTLY = "each file is complete, old or new; the same call with force=True finis
 
 @contextlib.contextmanager
 def stage(
-    targets: Mapping[Path, Sequence[str]],
-    *,
-    force: bool = False,
-    needed: Mapping[Path, int] | None = None,
+    targets: Mapping[Path, Sequence[str]], *, force: bool = False
 ) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: the ``with`` block writes them, and then they are moved.
 
@@ -50,8 +47,6 @@ def stage(
         made, and removed again if the files are not written.
     force : bool, default False
         Whether new files may replace existing files.
-    needed : mapping of Path to int, optional
-        The least size of each target in bytes, to check that there is space.
 
     Yields
     ------
@@ -68,7 +63,6 @@ def stage(
         If something else prevents the files from being written.
     """
     places.check_names(targets)
-    places.check_space(needed or {})
     _name_leftovers(targets)
     given = [folder / name for folder, names in targets.items() for name in names]
     places.check_targets(given, force)

@@ -155,7 +155,6 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
     """
     if not planned.targets:
         return
-    needed = {target: size for file in planned.files for target, size in file.sizes.items()}
     total, written = planned.nbytes, 0
 
     def count(nbytes: int) -> None:
@@ -165,10 +164,7 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
             progress(written, total)
 
     folders = _by_folder(planned.targets, planned.levels)
-    with (
-        _refusing_as(planned.operator),
-        staging.stage(folders, force=force, needed=needed) as staged,
-    ):
+    with _refusing_as(planned.operator), staging.stage(folders, force=force) as staged:
         for file in planned.files:
             if file.targets:
                 write_parts(file, [staged[target] for target in file.targets], count)

@@ -262,8 +262,6 @@ class TensorFile(ABC):
         The metadata, if the format has metadata.
     status : stat_result
         The status of the file when its header was read.
-    compressed : bool
-        Whether the size of parts is unknown until they are written.
     inputs : tuple of TensorFile
         The files that are read. A file that exists only as parts has several.
     """
@@ -271,7 +269,6 @@ class TensorFile(ABC):
     suffix: str
     names: tuple[str, ...]
     data_order: tuple[str, ...]
-    compressed = False
     metadata: Metadata = None
 
     def __init__(self, path: Path) -> None:

@@ -51,7 +51,6 @@ class Npz(TensorFile):
                     except Exception as error:  # `tensor` raises it if this member is to be split
                         self._tensors[name] = error
         self.names = self.data_order = tuple(self._infos)
-        self.compressed = any(info.compress_type for info in self._infos.values())
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of a tensor."""
