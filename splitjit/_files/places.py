@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
@@ -15,8 +14,6 @@ from splitjit.errors import SplitError
 StrPath = str | os.PathLike[str]
 """A path as users give it."""
 
-Place = tuple[int, int, str]
-
 _REFUSED_BY_WINDOWS = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\..*)?"  # devices
     r'|.*[<>:"|?*\0-\x1f].*'  # `a:b` is a stream of the file `a`
@@ -26,44 +23,16 @@ _REFUSED_BY_WINDOWS = re.compile(
 """Names that Windows refuses or changes."""
 
 
-def places(paths: Iterable[Path]) -> list[Place]:
-    """Return the place of each path. Paths to the same place have equal results.
+def _place(path: Path) -> tuple[int, int, str]:
+    """Return the place of a path, which need not exist. Paths to the same place have the same.
 
-    Links to folders are followed. A link at the path itself is not, because a new file
-    replaces it. If a folder ignores case, so does the result.
-
-    Parameters
-    ----------
-    paths : iterable of Path
-        The files and their folders need not exist.
+    Links to folders are followed. A link at the path itself is not, because a new file replaces
+    it. Names that differ only in case are the same place, as they are on some file systems.
     """
-    folders: dict[Path, tuple[os.stat_result, Path, bool]] = {}
-    found = []
-    for path in paths:
-        if path.parent not in folders:
-            resolved = Path(os.path.realpath(path.parent))
-            there = next(p for p in (resolved, *resolved.parents) if p.is_dir())
-            folders[path.parent] = there.stat(), resolved.relative_to(there), _ignores_case(there)
-        status, missing, ignores_case = folders[path.parent]
-        name = (missing / path.name).as_posix()
-        if ignores_case:
-            name = unicodedata.normalize("NFC", name).casefold()
-        found.append((status.st_dev, status.st_ino, name))
-    return found
-
-
-def _ignores_case(folder: Path) -> bool:
-    """Return whether a folder finds its files, or is found itself, in the other case."""
-    for place in (folder, folder.parent):
-        with contextlib.suppress(OSError):
-            names = os.listdir(place)
-            for name in [folder.name] if place != folder else names:
-                other = name.swapcase()
-                if other != name:
-                    return other not in names and os.path.samestat(
-                        os.lstat(place / name), os.lstat(place / other)
-                    )
-    return False
+    folder = Path(os.path.realpath(path.parent))
+    there = next(one for one in (folder, *folder.parents) if one.is_dir())
+    status, name = there.stat(), os.path.relpath(folder / path.name, there)
+    return status.st_dev, status.st_ino, unicodedata.normalize("NFC", name).casefold()
 
 
 def check_targets(targets: Iterable[Path], force: bool) -> None:
@@ -106,15 +75,16 @@ def check_places(files: Sequence[tuple[Sequence[Path], Sequence[Path]]]) -> None
         If two outputs have the same place, or if an output replaces an input.
     """
     inputs = [path for paths, _ in files for path in paths]
-    replaced = dict(zip(places(inputs), inputs, strict=True))
-    replaced |= dict(zip(places([path.resolve() for path in inputs]), inputs, strict=True))
-    owners: dict[Place, Path] = {}
+    replaced = {_place(path): given for given in inputs for path in (given, given.resolve())}
+    owners: dict[tuple[int, int, str], Path] = {}
     for paths, targets in files:
-        for target, place in zip(targets, places(targets), strict=True):
+        for target in targets:
+            place = _place(target)
             if place in replaced:
                 rule = f"{target} would replace an input, {replaced[place]}"
                 raise SplitError("split", str(paths[0]), rule)
             if place in owners:
-                rule = f"both would write {target}; write them into different folders"
+                rule = f"both would write {target} (case does not count); write them into "
+                rule += "different folders"
                 raise SplitError("split", f"{owners[place]} and {paths[0]}", rule)
             owners[place] = paths[0]
