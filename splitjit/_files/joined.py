@@ -62,11 +62,11 @@ class JoinedFile(TensorFile):
     ) -> None:
         self._like = like
         self.path = like.path.with_name(name)
-        self.status, self.suffix, self.names = like.status, like.suffix, like.names
+        self.status, self.suffix = like.status, like.suffix
         self.metadata = metadata
         self.tensors = tuple(tensors)
         self._by_name = {one.plan.name: one for one in tensors}
-        self.data_order = tuple(self._by_name)
+        self.names = tuple(self._by_name)
         self.inputs = tuple(dict.fromkeys([file for one in tensors for file, _ in one.parts]))
 
     def tensor(self, name: str) -> Tensor:

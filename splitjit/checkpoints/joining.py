@@ -48,7 +48,7 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
     for i, like in enumerate(first.files):
         own = records[0][like] if records else None
         tensors = []
-        for name in _data_order(like, own):
+        for name in sorted(like.names, key=lambda name: like.verbatim(name).position):
             held = [holder[_key(like, i, name)] for holder in holders]
             choice = choose(name, like) if choose else None
             known = (own.tensors[name], own.rule) if own else None
@@ -90,7 +90,7 @@ def plan_whole(whole: Checkpoint, out: Path, copy_config: bool | None) -> SplitF
     _check_out(first, out)
     plans = []
     for file in whole.files:
-        tensors = [TensorPlan(file.tensor(name), file, None, (), 1) for name in file.data_order]
+        tensors = [TensorPlan(file.tensor(name), file, None, (), 1) for name in file.names]
         target = out / file.path.name if first.is_folder else out
         paths = tuple([part.path for part in file.inputs])
         plans.append(FilePlan(paths, (target,), tuple(tensors), (), file))
@@ -125,12 +125,6 @@ def _held(part: Checkpoint) -> Iterator[tuple[tuple[int, str], TensorFile]]:
     for i, file in enumerate(part.files):
         for name in file.names:
             yield _key(file, i, name), file
-
-
-def _data_order(part: TensorFile, own: Record | None) -> list[str]:
-    """Return the names of tensors in the order of their data in the whole file."""
-    header = sorted(part.names, key=lambda name: part.verbatim(name).position)
-    return [header[i] for i in own.order] if own and own.order else header
 
 
 def _metadata(

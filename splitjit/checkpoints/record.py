@@ -58,9 +58,6 @@ class Record:
         Whether the whole file has no metadata.
     outer : str, optional
         The record of the whole file, if it is itself a part of another split.
-    order : tuple of int, optional
-        The header positions of the tensors in the order of their data, if the whole
-        file orders its header differently.
     """
 
     checkpoint: str
@@ -71,7 +68,6 @@ class Record:
     file: str | None = None
     bare: bool = False
     outer: str | None = None
-    order: tuple[int, ...] | None = None
 
     def dump(self) -> dict[str, Any]:
         """Return the record as JSON."""
@@ -122,7 +118,7 @@ def manifest(records: Mapping[str, Record], rank: int) -> bytes:
     content: dict[str, Any] = {**_dump_split(replace(first, rank=rank)), "files": {}}
     for name, record in records.items():
         listed = record.dump()
-        own = {key: listed[key] for key in ("file", "order", "tensors") if key in listed}
+        own = {key: listed[key] for key in ("file", "tensors") if key in listed}
         content["files"][name] = own
     return (json.dumps(content, indent=1) + "\n").encode()
 
@@ -249,7 +245,6 @@ _OPTIONAL: Kinds = {
     "file": lambda value: value is None or is_file_name(value),
     "bare": lambda value: type(value) is bool,
     "outer": lambda value: value is None or isinstance(value, str),
-    "order": _are_lengths,
 }
 _REQUIRED_OF_A_TENSOR: Kinds = {
     "axis": _is_length,
@@ -281,11 +276,7 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
     version = content.get("version")
     if type(version) is int and version > VERSION:
         raise _damaged(path, f"it has version {shorten(version)}; this splitjit reads {VERSION}")
-    if not (
-        _fits(content, _REQUIRED, _OPTIONAL)
-        and content["rank"] < content["count"]
-        and sorted(content.get("order", [])) in ([], [*range(len(content["tensors"]))])
-    ):
+    if not _fits(content, _REQUIRED, _OPTIONAL) or content["rank"] >= content["count"]:
         raise _damaged(path, "a field is missing, unknown or not of its kind")
     choices = {name: _choice(path, name, value) for name, value in content["tensors"].items()}
     rule, count = _rule(path, content["rule"]), content["count"]

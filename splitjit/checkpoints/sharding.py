@@ -96,9 +96,10 @@ def _plan_file(group: Sequence[Parts], blank: Record | None) -> FilePlan:
     record = blank and replace(blank, tensors=_choices(plans))
     if len(files) > 1:
         _check_merged(plans)
-        plans.sort(key=lambda plan: -plan.tensor.bits)  # widest first: aligned, as in one file
     elif record:
-        record = replace(record, file=files[0].path.name, order=_order(files[0], plans))
+        record = replace(record, file=files[0].path.name)
+    if files[0].suffix == ".safetensors":  # widest first, as the package writes them: aligned
+        plans.sort(key=lambda plan: -plan.tensor.bits)
     paths = tuple([read.path for file in files for read in file.inputs])
     return FilePlan(paths, group[0][2], tuple(plans), tuple(left_out), files[0], record)
 
@@ -116,15 +117,6 @@ def _check_merged(plans: list[TensorPlan]) -> None:
             rule = "files that are merged must have the same metadata; put {stem} into the name"
             raise SplitError("split", f"{first.path} and {path}", rule)
         holders[plan.name] = path
-
-
-def _order(file: TensorFile, plans: Iterable[TensorPlan]) -> tuple[int, ...] | None:
-    """Return the header positions in data order, or None if both orders agree."""
-    held = {plan.name: plan.tensor.position for plan in plans}
-    positions = [held[name] for name in file.data_order if name in held]
-    ranked = {position: i for i, position in enumerate(sorted(positions))}
-    order = tuple([ranked[position] for position in positions])
-    return None if order == tuple(range(len(positions))) or not any(positions) else order
 
 
 def _choices(plans: Iterable[TensorPlan]) -> dict[str, Choice | None]:

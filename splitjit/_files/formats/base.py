@@ -255,8 +255,6 @@ class TensorFile(ABC):
     suffix : str
         Suffix of the names of files in this format.
     names : tuple of str
-        Names of the tensors, in the order in which parts hold them.
-    data_order : tuple of str
         Names of the tensors, in the order of their data.
     metadata : dict of str to str or None
         The metadata, if the format has metadata.
@@ -268,7 +266,6 @@ class TensorFile(ABC):
 
     suffix: str
     names: tuple[str, ...]
-    data_order: tuple[str, ...]
     metadata: Metadata = None
 
     def __init__(self, path: Path) -> None:

@@ -23,7 +23,7 @@ class Npy(TensorFile):
     """A .npy file: one tensor without a name."""
 
     suffix = ".npy"
-    names = data_order = ("",)
+    names = ("",)
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -50,7 +50,7 @@ class Npz(TensorFile):
                         self._tensors[name] = read_header(name, member, info.file_size)
                     except Exception as error:  # `tensor` raises it if this member is to be split
                         self._tensors[name] = error
-        self.names = self.data_order = tuple(self._infos)
+        self.names = tuple(self._infos)
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of a tensor."""

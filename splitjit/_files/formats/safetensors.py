@@ -45,9 +45,7 @@ class Safetensors(TensorFile):
             offset = 8 + length + header[name]["data_offsets"][0]
             made = Tensor(name, shape, dtype, _bits(dtype), offset, position=position[name])
             self._tensors[name] = made
-        self.data_order = tuple(self._tensors)
-        # Wide elements first, as the package writes them; otherwise parts might be unaligned.
-        self.names = tuple(sorted(self._tensors, key=lambda name: -self._tensors[name].bits))
+        self.names = tuple(self._tensors)
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of a tensor."""
