@@ -90,7 +90,7 @@ DTYPES = [
     "g",
     [("a", "u1"), ("b", ">f8"), ("c", "U2")],
     np.dtype({"names": ["a", "b"], "formats": ["u1", "f8"]}, align=True),
-    [("名", "i4")],
+    [("é", "i4")],
 ]
 
 
@@ -100,7 +100,7 @@ def test_dtypes(tmp_path, dtype, rng):
     x = np.frombuffer(rng.bytes(30 * dtype.itemsize), dtype).reshape(5, 6)
     path = tmp_path / "x.npy"
     with open(path, "wb") as file:
-        npy.write_array(file, x, version=(3, 0))  # np.save would warn if it chose version 3.0
+        npy.write_array(file, x)
     assert_parts(np.load(path), split_file(path, [1, 5], axis=1), [1, 5], axis=1)
 
 

@@ -51,6 +51,7 @@ BAD_NPY = {
     "text": b"a,b\n1,2\n",
     "magic only": b"\x93NUMPY\1\0",
     "version 9": npy_bytes(b"", version=9),
+    "version 3": npy_bytes(fields("[('名', 'i4')]"), bytes(8), version=3),
     "no header": npy_bytes(b"\n"),
     "no UTF-8": npy_bytes(b"\xff\n", version=3),
     "header cut short": npy_bytes(fields(), version=3)[:20],
@@ -94,7 +95,7 @@ def test_bad_npy(tmp_path, content):
     assert names(tmp_path) == ["x.npy"]
 
 
-@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
 @pytest.mark.parametrize("shape", [(), (3,), (100, 3, 2)])
 def test_npy_header_is_as_numpy_has_it(tmp_path, version, shape):
     x = np.asfortranarray(np.zeros(shape, "<f4,>i2"))
@@ -106,12 +107,11 @@ def test_npy_header_is_as_numpy_has_it(tmp_path, version, shape):
     (tmp_path / "y.npy").write_bytes(header + x.tobytes("A"))
     y = np.load(tmp_path / "y.npy")
     assert (y.dtype, y.shape, y.flags.fnc) == (x.dtype, x.shape, x.flags.fnc)
-    assert formats.read(tmp_path / "y.npy").tensor("").version == version
 
 
 def test_no_header_is_written_that_numpy_refuses(tmp_path):
     dtype = np.dtype([(f"field {i}", "f8") for i in range(600)])
-    tensor = Tensor("", (4,), dtype, 8 * dtype.itemsize, version=(1, 0))
+    tensor = Tensor("", (4,), dtype, 8 * dtype.itemsize)
     with pytest.raises(ValueError, match="Header info length"):
         make_header(tensor)
 

@@ -44,8 +44,6 @@ class Tensor:
         Start of the data, in the file or in the member of an archive.
     fortran_order : bool, default False
         Whether the first axis is the contiguous one, instead of the last.
-    version : tuple of int, optional
-        Version of the .npy format, if the tensor has a .npy header.
     position : int, default 0
         Position in the header of the file, if the file has one header for all tensors.
         Parts keep the order of the header, so a joined file has that of the original.
@@ -57,7 +55,6 @@ class Tensor:
     bits: int
     offset: int = 0
     fortran_order: bool = False
-    version: tuple[int, int] | None = None
     position: int = 0
 
     @property

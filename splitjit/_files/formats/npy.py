@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -17,6 +16,9 @@ from splitjit._files.staging import Staged
 
 _MOST = 10_000
 """The most bytes of a header that NumPy reads, unless told to trust the file. It writes more."""
+
+_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+"""What reads a header of each version of the format."""
 
 
 class Npy(TensorFile):
@@ -78,31 +80,19 @@ def read_header(name: str, file: IO[bytes], size: int) -> Tensor:
 def _parse(name: str, head: bytes) -> Tensor:
     file = io.BytesIO(head)
     version = npy.read_magic(file)
-    if version == (1, 0):
-        shape, fortran_order, dtype = npy.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, fortran_order, dtype = npy.read_array_header_2_0(file)
-    elif version == (3, 0):
-        # Version 3.0 is 2.0 in UTF-8. NumPy has no public function for it, so escape the text.
-        (length,) = struct.unpack("<I", file.read(4))
-        text = file.read(length).decode().encode("ascii", "backslashreplace")
-        escaped = io.BytesIO(struct.pack("<I", len(text)) + text)
-        shape, fortran_order, dtype = npy.read_array_header_2_0(escaped)
-    else:
-        raise ValueError(f"version {version} of the format is unknown")
+    if version not in _READERS:
+        raise ValueError(f"version {version} of the format is unknown, or only for names in UTF-8")
+    shape, fortran_order, dtype = _READERS[version](file)
     if dtype.hasobject or dtype.subdtype:
         raise ValueError(f"elements of dtype {dtype} are Python objects or arrays")
     shape = tuple(map(int, shape))  # NumPy accepts bools in a shape
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape} has a negative length")
-    return Tensor(name, shape, dtype, 8 * dtype.itemsize, file.tell(), fortran_order, version)
+    return Tensor(name, shape, dtype, 8 * dtype.itemsize, file.tell(), fortran_order)
 
 
 def make_header(tensor: Tensor) -> bytes:
-    """Return a .npy header in the tensor's version of the format.
-
-    NumPy's own functions do not write version 3.0. The format is specified in
-    https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+    """Return a .npy header, as NumPy writes it: a joined file equals the original.
 
     Raises
     ------
@@ -110,22 +100,10 @@ def make_header(tensor: Tensor) -> bytes:
         Of any class, if NumPy would refuse the header or read another array from it.
     """
     assert isinstance(tensor.dtype, np.dtype)
-    assert tensor.version is not None
-    fields = {
-        "descr": npy.dtype_to_descr(tensor.dtype),
-        "fortran_order": tensor.fortran_order,
-        "shape": tensor.shape,
-    }
-    # As NumPy writes it, with room for the first axis to grow: a joined file equals the original.
-    text = "{" + "".join([f"{name!r}: {value!r}, " for name, value in fields.items()]) + "}"
-    if tensor.shape:
-        grows = tensor.shape[-1 if tensor.fortran_order else 0]
-        text += " " * (npy.GROWTH_AXIS_MAX_DIGITS - len(repr(grows)))
-    encoded = text.encode("utf-8" if tensor.version == (3, 0) else "latin-1")
-    magic, length = npy.magic(*tensor.version), "<H" if tensor.version == (1, 0) else "<I"
-    size = len(magic) + struct.calcsize(length) + len(encoded) + 1
-    encoded += b" " * (npy.ARRAY_ALIGN - size % npy.ARRAY_ALIGN)
-    header = magic + struct.pack(length, len(encoded) + 1) + encoded + b"\n"
+    descr, file = npy.dtype_to_descr(tensor.dtype), io.BytesIO()
+    fields = {"descr": descr, "fortran_order": tensor.fortran_order, "shape": tensor.shape}
+    npy.write_array_header_1_0(file, fields)
+    header = file.getvalue()
     read = _parse(tensor.name, header)
     if (read.shape, read.dtype) != (tensor.shape, tensor.dtype):
         raise ValueError(f"a .npy header cannot describe dtype {tensor.dtype}")

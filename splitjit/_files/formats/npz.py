@@ -112,7 +112,7 @@ class _ZipWriter(FileWriter):
         info.compress_type = original.compress_type
         info.external_attr = original.external_attr
         self._member = self._archive.open(info, "w", force_zip64=True)
-        if tensor.version is not None:
+        if isinstance(tensor.dtype, np.dtype):  # it is not copied as bytes
             self._member.write(make_header(tensor))
 
     def write(self, data: Data) -> None:
