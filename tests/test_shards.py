@@ -548,9 +548,7 @@ def test_hostile_records(tmp_path, path):
     assert refusals
 
 
-@pytest.mark.parametrize(
-    "text", ["", "null", "[]", "{", "1", '{"a":1,"a":2}', '{"a":' * 100_000, "1" * 5000]
-)
+@pytest.mark.parametrize("text", ["", "null", "[]", "{", "1", '{"a":' * 100_000, "1" * 5000])
 def test_records_that_are_no_objects(tmp_path, text):
     sn.save_file({"a": np.arange(8, dtype="f4")}, tmp_path / "m.safetensors")
     parts = files.split_files(tmp_path / "m.safetensors", num_splits=2).targets

@@ -7,7 +7,6 @@ folder. Its ``metadata`` has the size of all their data, ``total_size``.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -164,7 +163,7 @@ def parse_json(path: Path, what: str, text: str | None = None) -> dict[str, Any]
     Raises
     ------
     SplitError
-        If this is not a JSON object, or if an object has the same name twice.
+        If this is not a JSON object.
     """
     given: str | bytes | None = text
     if given is None:
@@ -174,7 +173,7 @@ def parse_json(path: Path, what: str, text: str | None = None) -> dict[str, Any]
     if len(given) > _MOST:
         raise _refusal(path, what, f"it has more than {_MOST} bytes")
     try:
-        content = json.loads(given, object_pairs_hook=_without_duplicates)
+        content = json.loads(given)
     except (ValueError, RecursionError) as error:
         raise _refusal(path, what, str(error)) from error
     if not isinstance(content, dict):
@@ -211,15 +210,6 @@ def _listed(path: Path) -> list[Path]:
     return [path.with_name(name) for name in files]
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{shorten(twice)} stands in one object twice")
-    return content
-
-
 def is_file_name(name: object, suffix: str = "") -> bool:
     """Return whether a value from a file is the name of a file, and not a path elsewhere."""
     if not isinstance(name, str) or any(c in "/\\:" or not c.isprintable() for c in name):
@@ -229,12 +219,7 @@ def is_file_name(name: object, suffix: str = "") -> bool:
 
 def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile]) -> None:
     """Check that each file holds exactly the tensors that the index says."""
-    same: dict[tuple[int, ...], TensorFile] = {}
     for file in files:
-        other = same.setdefault(file.inode, file)
-        if other is not file:
-            received = f"{other.path.name} and {file.path.name}"
-            raise SplitError("files", f"{path}: {received}", "two names must not be the same file")
         held = {*file.names}
         listed = {tensor for tensor, name in weights.items() if name == file.path.name}
         for tensor in sorted(held ^ listed):
@@ -253,24 +238,20 @@ def digest(files: Iterable[TensorFile]) -> str:
 
 
 def make(
-    like: dict[str, Any] | None,
-    before: Iterable[Tensor],
-    files: Sequence[tuple[str, Sequence[Tensor]]],
+    like: dict[str, Any] | None, files: Sequence[tuple[str, Sequence[Tensor]]]
 ) -> dict[str, Any]:
     """Return the content of an index.
 
     Parameters
     ----------
     like : dict or None
-        An index whose tensor order and other entries the new index keeps.
-    before : iterable of Tensor
-        The tensors in the files of `like`. The elements that the new files hold beyond these are
-        added to ``metadata["total_parameters"]``.
+        An index whose tensor order and other entries the new index keeps, such as the
+        ``total_parameters`` of the whole model.
     files : sequence of (str, sequence of Tensor)
         The name of each file, with its tensors.
     """
     weights: dict[str, str] = {}
-    total, more = 0, -sum(math.prod(tensor.shape) for tensor in before)
+    total = 0
     for name, tensors in files:
         for tensor in tensors:
             if tensor.name in weights:
@@ -278,11 +259,8 @@ def make(
                 raise SplitError("files", received, "only one file of a rank may hold a tensor")
             weights[tensor.name] = name
             total += tensor.nbytes
-            more += math.prod(tensor.shape)
     like = like or {"metadata": {}, "weight_map": sorted(weights)}
     metadata = {**like.get("metadata", {}), "total_size": total}
-    if type(metadata.get("total_parameters")) is int:
-        metadata["total_parameters"] += more
     held = {name: weights[name] for name in like["weight_map"] if name in weights}
     return {**like, "metadata": metadata, "weight_map": held}
 

@@ -167,14 +167,15 @@ def _check_unnamed(part: Checkpoint) -> None:
 
 
 def _check_inputs(parts: Sequence[Checkpoint]) -> None:
-    same: dict[tuple[int, ...], Path] = {}
+    same: dict[tuple[int, int], Path] = {}
     first = parts[0].files[0]
     for part in parts:
         for file in part.files:
-            if file.inode in same:
-                received = f"{same[file.inode]} and {file.path}"
+            inode = file.status.st_dev, file.status.st_ino
+            if inode in same:
+                received = f"{same[inode]} and {file.path}"
                 raise SplitError("join", received, "a file must not be joined with itself")
-            same[file.inode] = file.path
+            same[inode] = file.path
             file.fingerprint()  # to know later whether a change of its ctime changed its contents
         if {file.suffix for file in part.files} != {file.suffix for file in parts[0].files}:
             received = f"{first.path} and {part.files[0].path}"
@@ -200,7 +201,6 @@ def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any
     named = first.is_folder and files[0].suffix == ".safetensors"
     if not named or names == ["model.safetensors"]:
         return None
-    parts = [tensor for file in first.files for tensor in map(file.tensor, file.names)]
     return index.make(
-        first.index, parts, [(one.path.name, [*map(one.tensor, one.names)]) for one in files]
+        first.index, [(one.path.name, [*map(one.tensor, one.names)]) for one in files]
     )

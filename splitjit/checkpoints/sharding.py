@@ -147,13 +147,12 @@ def _make_indexes(
     for group in folders.values():
         indexed = [file for file in group if file.targets[0].suffix == ".safetensors"]
         held = {plan.file for file in indexed for plan in file.tensors}
-        whole = [plan.tensor for file in indexed for plan in file.tensors]
         like = next((one for one in checkpoints if one.index and held & {*one.files}), None)
         content, name = (like.index, like.index_name) if like else (None, index.NAME)
         for i in range(count if indexed else 0):
             parts = [(file.targets[i].name, file.part(i)) for file in indexed]
             target = indexed[0].targets[i].with_name(name)
-            made.append((target, index.dump(index.make(content, whole, parts))))
+            made.append((target, index.dump(index.make(content, parts))))
         for i in range(count):
             records = {file.targets[i].name: file.record for file in group if file.record}
             made.append((group[0].targets[i].with_name(MANIFEST), manifest(records, i)))

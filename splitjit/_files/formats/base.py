@@ -271,11 +271,6 @@ class TensorFile(ABC):
         self._fingerprint: str | None = None
         self.inputs: tuple[TensorFile, ...] = (self,)
 
-    @property
-    def inode(self) -> tuple[int, int]:
-        """The device and the inode of the file, which all names of the file share."""
-        return self.status.st_dev, self.status.st_ino
-
     def _check_unchanged(self, file: IO[bytes]) -> None:
         """Check that an open file was not replaced or written to since its header was read.
 
