@@ -147,7 +147,7 @@ html_css_files = ["site.css"]
 html_favicon = "_static/example.svg"
 html_context = {"default_mode": "auto"}  # the theme logs an error if there is none
 
-# The package writes the help texts and the plan that pages show, so they are never out of date.
+# The help texts and plans that pages show come from the package, so they are never out of date.
 MADE = Path(__file__).with_name("_made")
 MADE.mkdir(exist_ok=True)
 for name, arguments in {
@@ -164,8 +164,6 @@ for name, arguments in {
     command = [sys.executable, "-m", "splitjit", *arguments, "--help"]
     printed = subprocess.check_output(command, env={**os.environ, "COLUMNS": "80"})
     (MADE / f"{name}.txt").write_bytes(printed)
-plan = splitjit.plan_split((4096, 6144), [4096, 1024, 1024], axis=1)
-(MADE / "plan.html").write_text(f"<figure>{plan._repr_html_()}</figure>", "utf-8")
 (MADE / "split.html").write_text(f'<figure class="hero">{pictures.picture()}</figure>', "utf-8")
 (MADE / "chart.html").write_text(pictures.chart(), "utf-8")
 (MADE / "rules.html").write_text(pictures.rules(), "utf-8")

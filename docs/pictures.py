@@ -1,4 +1,4 @@
-"""Pictures that the package draws, and charts of figures that pages show.
+"""Pictures of splits by the package, and charts of figures that pages show.
 
 ``python docs/pictures.py`` writes the pictures of README.md to docs/_static. The build of the site
 draws the others from the tables of README.md, so both show the same figures.
@@ -10,19 +10,19 @@ import ast
 import re
 from html import escape
 from pathlib import Path
-from xml.etree import ElementTree
 
 import splitjit
 
-ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
 ROOT = Path(__file__).parents[1]
 STATIC = Path(__file__).with_name("_static")
 INKS = {"light": "#1f2328", "dark": "#e6edf3"}
 """The color of lines and text on a light and on a dark page."""
 
-SVG = "{http://www.w3.org/2000/svg}"
 WIDTH = 224
 """Pixels of an axis in the pictures of the rules. Three fit side by side, and one on a phone."""
+
+LEAST = 32
+"""Pixels of the cell of an empty part."""
 
 CHARTED = ("splitjit", "NumPy, by hand", "fastest other library", "limit")
 """The columns of the table of costs that the chart shows."""
@@ -31,11 +31,32 @@ CHARTED = ("splitjit", "NumPy, by hand", "fastest other library", "limit")
 def picture(ink: str = "currentColor") -> str:
     """Draw the split of the first example of README.md."""
     plan = splitjit.plan_split((512, 6144), [4096, 1024, 1024], axis=1)
-    return plan._repr_html_().replace("currentColor", ink) + "\n"
+    return svg(plan).replace("currentColor", ink) + "\n"
+
+
+def svg(plan: splitjit.SplitPlan, across: int = 432) -> str:
+    """Draw a plan as an SVG element, its parts to scale, with their sizes and where they start."""
+    title, about = str(plan).partition("\n")[0], repr(plan)
+    drawn, x, length = f'<text y="11">{title}</text>', 0, plan.shape[plan.axis]
+    for i, (offset, size) in enumerate(plan):
+        width = across * size // length or LEAST
+        drawn += (
+            f'<rect x="{x}" y="18" width="{width}" height="40" fill="steelblue" '
+            f'fill-opacity="{0.3 if i % 2 else 0.6}" stroke="currentColor" />'
+            f'<text x="{x + width // 2}" y="42" text-anchor="middle">{size}</text>'
+            f'<text x="{x}" y="73">{offset}</text>'
+        )
+        x += width
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{about}" width="{x + 2}" '
+        f'height="78" viewBox="-1 -1 {x + 2} 78" style="max-width: 100%; height: auto" '
+        f'font-family="monospace" font-size="12" fill="currentColor">{drawn}'
+        f'<text x="{x}" y="73" text-anchor="end">{length}</text></svg>'
+    )
 
 
 def rules() -> str:
-    """Draw each rule of the table of rules by the package, as HTML."""
+    """Draw each rule of the table of rules, as HTML."""
     figures = []
     for row in table("rules"):
         rule = row["7 into 3 gives"].removeprefix("`").split("`: ")[0]
@@ -43,7 +64,7 @@ def rules() -> str:
         call = f"split(x, {rule})"
         try:
             plan = splitjit.plan_split((7,), **{keyword or "split": ast.literal_eval(value)})
-            shown = stretched(plan._repr_html_(), WIDTH)
+            shown = svg(plan, WIDTH)
         except splitjit.SplitError as error:
             shown = f"<p>{escape(str(error))}</p>"
         figures.append(
@@ -52,23 +73,8 @@ def rules() -> str:
     return f'<div class="pictures">{"".join(figures)}</div>'
 
 
-def stretched(drawing: str, width: int) -> str:
-    """Stretch the cells of a drawing, but not its letters, so that drawings can be compared."""
-    root = ElementTree.fromstring(drawing)
-    cells = root.findall(f".//{SVG}rect")
-    factor = width / sum(float(cell.get("width", 0)) for cell in cells)
-    for element in root.iterfind(".//*"):
-        for name in {"x", "width"}.intersection(element.keys()):
-            element.set(name, f"{factor * float(element.get(name, 0)):g}")
-    left, top, _, height = root.get("viewBox", "").split()
-    across = f"{width + 2}"  # half of each outline lies outside of its box
-    root.set("width", across)
-    root.set("viewBox", f"{left} {top} {across} {height}")
-    return ElementTree.tostring(root, encoding="unicode")
-
-
 def tutorial() -> dict[str, str]:
-    """Draw the splits of the tutorial by the package, as HTML by the name of the section."""
+    """Draw the splits of the tutorial, as HTML by the name of the section."""
     plans = {
         "qkv": splitjit.plan_split((10, 768), [512, 128, 128], axis=1),
         "gate": splitjit.plan_split((10, 2752), num_splits=2, axis=1),
@@ -77,7 +83,7 @@ def tutorial() -> dict[str, str]:
         "batches": splitjit.plan_split((1000, 28), 256),
         "weights": splitjit.plan_split((1376, 512), num_splits=4),
     }
-    return {name: f"<figure>{plan._repr_html_()}</figure>" for name, plan in plans.items()}
+    return {name: f"<figure>{svg(plan)}</figure>" for name, plan in plans.items()}
 
 
 def bar(sizes: list[int]) -> str:

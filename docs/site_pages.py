@@ -101,9 +101,7 @@ def fit_drawings(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     for block in blocks:
         text = block.astext()
         if any(sign in text for sign in "┌│▼"):
-            # Lines of code beside a drawing may wrap.
-            drawn = [line for line in text.splitlines() if ">>> " not in text or line[:1] in "┌│└"]
-            columns = max(map(len, drawn))
+            columns = max(map(len, text.splitlines()))
             opening = f'<div class="boxes" style="--columns: {columns}">'
             parent, place = block.parent, block.parent.index(block)
             parent.insert(place, nodes.raw("", opening, format="html"))

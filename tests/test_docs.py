@@ -34,7 +34,6 @@ pytestmark = pytest.mark.skipif(not PAGES[0].exists(), reason="needs a checkout 
 )
 def test_examples(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")  # the width of drawings of plans
     for module in NEEDS.get(page.name, "numpy").split():
         pytest.importorskip(module)
     text = page.read_text("utf-8").replace("\\\n", "")

@@ -72,8 +72,40 @@ def test_a_plan_of_ten_million_parts_takes_the_memory_of_its_sizes(rule, monkeyp
     assert hash(plan) == hash(plan_split((3, 10**7, 4), axis=-2, **rule))
 
 
-def test_the_drawing_of_a_million_parts():
-    assert "parts=1000000" in str(plan_split((10**6,), 1))
+@pytest.mark.parametrize(
+    ("plan", "drawn"),
+    [
+        (plan_split((0, 3), []), "shape=(0, 3), axis=0, parts=0"),
+        (
+            plan_split((2, 6), [0, 6, 0], axis=1),
+            """
+shape=(2, 6), axis=1, parts=3
++---+----------------------------------------+---+
+| 0 |                   6                    | 0 |
++---+----------------------------------------+---+
+0   0                                        6   6""",
+        ),
+        (
+            plan_split((10**6,), [*[1] * 999_999, 1]),
+            """
+shape=(1000000,), axis=0, parts=1000000
++---+---+---+---+---------------------------------------+------+------+------+
+| 1 | 1 | 1 | 1 |                  ...                  |  1   |  1   |  1   |
++---+---+---+---+---------------------------------------+------+------+------+
+0   1   2   3   4                                       999997 999998 999999 1000000""",
+        ),
+    ],
+)
+def test_a_plan_draws_itself(plan, drawn):
+    assert str(plan) == drawn.strip()
+
+
+def test_plans_of_any_size_are_drawn():
+    for n in (1, 8, 9, 10**300, 10**4500):
+        lines = str(plan_split((n,), num_outputs=min(n, 9))).split("\n")
+        assert len(lines) == 5
+        assert max(map(len, lines)) < 1200
+        assert all(map(str.isascii, lines))
 
 
 @pytest.mark.parametrize("count", [1, 5, 32, 33, 200])

@@ -42,8 +42,8 @@ class SplitPlan(Plan):
 
     :func:`plan_split` makes plans. A plan is frozen and hashable, and fits every
     array of its shape, of any dtype. Call a plan on an array to split the array;
-    print a plan to draw it. Notebooks show the drawing. ``len(plan)`` is the number
-    of parts; iterating a plan gives the offset and the size of each part.
+    print a plan to draw it. ``len(plan)`` is the number of parts; iterating a plan
+    gives the offset and the size of each part.
 
     Parameters
     ----------
@@ -87,10 +87,10 @@ class SplitPlan(Plan):
     SplitPlan(shape=(2, 7), axis=1, sizes=(3, 3, 1), output_shapes=((2, 3), (2, 3), (2, 1)))
     >>> print(plan)
     shape=(2, 7), axis=1, parts=3
-    ┌───────────┬───────────┬───┐
-    │     3     │     3     │ 1 │
-    └───────────┴───────────┴───┘
-    0           3           6   7
+    +-----------------+-----------------+-----+
+    |        3        |        3        |  1  |
+    +-----------------+-----------------+-----+
+    0                 3                 6     7
     >>> [part.shape for part in plan(np.zeros((2, 7)))]
     [(2, 3), (2, 3), (2, 1)]
     >>> list(plan)
@@ -102,17 +102,6 @@ class SplitPlan(Plan):
     def __reduce__(self) -> tuple[type[SplitPlan], tuple[Shape, int, Shape]]:
         """Pickle only the arguments; the rest is derived from them."""
         return SplitPlan, (self.shape, self.axis, self.sizes)
-
-    def __str__(self) -> str:
-        from splitjit._plan.drawing import text
-
-        return text(self)
-
-    def _repr_html_(self) -> str:
-        """Return a drawing as SVG. Notebooks call this method."""
-        from splitjit._plan.drawing import svg
-
-        return svg(self)
 
     @overload
     def empty(self, dtype: type[Scalar] | np.dtype[Scalar]) -> list[NDArray[Scalar]]: ...

@@ -32,6 +32,9 @@ from splitjit.errors import SplitError, describe, shorten
 
 _SHOWN = 32  # more parts than a text shows
 
+_COLUMNS = 40
+"""The width of a drawing, without borders, if no cell is widened for its label."""
+
 
 def indices_of(axis: int, sizes: Shape) -> list[tuple[slice, ...]]:
     """Return the index of each part: ``x[index]`` is a view of the part."""
@@ -95,6 +98,23 @@ class Parts:
         shapes = tuple(map(self._shape_of, self.sizes[:_SHOWN]))
         values = describe(shape=self.shape, axis=self.axis, sizes=self.sizes, output_shapes=shapes)
         return f"SplitPlan({values})"
+
+    def __str__(self) -> str:
+        """Draw the parts in ASCII, nearly to scale: their sizes, and below where they start."""
+        count, length = self._count, self.shape[self.axis]
+        title = describe(shape=self.shape, axis=self.axis, parts=count)
+        if not count:
+            return title
+        cuts = [*range(count + 1)] if count <= 8 else [*range(5), *range(count - 3, count + 1)]
+        starts, border, sizes, below = (*self.offsets, length), "+", "|", ""
+        for part, following in itertools.pairwise(cuts):
+            size, start = starts[following] - starts[part], shorten(starts[part])
+            label = f" {shorten(size)} " if following == part + 1 else " ... "
+            width = max(_COLUMNS * size // max(length, 1), len(label), len(start))
+            border += "-" * width + "+"
+            sizes += label.center(width) + "|"
+            below += start.ljust(width + 1)
+        return "\n".join([title, border, sizes, border, below + shorten(length)])
 
     def _shape_of(self, size: int) -> Shape:
         """Return the shape of a part."""
