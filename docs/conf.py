@@ -159,7 +159,6 @@ for name, arguments in {
     "check": ["check"],
     "warmup": ["warmup"],
     "cache": ["cache"],
-    "completion": ["completion"],
 }.items():
     command = [sys.executable, "-m", "splitjit", *arguments, "--help"]
     printed = subprocess.check_output(command, env={**os.environ, "COLUMNS": "80"})

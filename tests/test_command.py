@@ -196,20 +196,6 @@ def test_help(capsys, arguments):
     assert "usage: python -m splitjit" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_completion(capsys, shell):
-    pytest.importorskip("shtab")
-    assert main(["completion", shell]) == 0
-    printed = capsys.readouterr().out
-    assert all(word in printed for word in ("reshard", "num-splits", "tp-plan", "splitjit"))
-
-
-def test_completion_names_the_package_that_it_needs(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["completion", "bash"]) == 2
-    assert "pip install shtab" in capsys.readouterr().err
-
-
 MESSAGES = [
     ("split x.npy --num-outputs 0", "split x.npy: --num-outputs 0, axis 0, shape (4, 6): "),
     (

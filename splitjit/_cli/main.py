@@ -95,11 +95,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             from splitjit._cli.cache import cache
 
             return cache(arguments.clear, arguments.json)
-        if arguments.command == "completion":
-            from splitjit._cli.completion import script
-
-            print(script(arguments.shell))
-            return 0
         from splitjit._cli import on_files
 
         on_files.run(arguments)

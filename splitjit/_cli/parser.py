@@ -48,15 +48,6 @@ def _cache(parser: argparse.ArgumentParser) -> None:
     _flag(parser, "--json", text="print JSON, for other programs")
 
 
-def _completion(parser: argparse.ArgumentParser) -> None:
-    """Print the script by which a shell completes the command splitjit.
-
-    It needs the package shtab. In bash: splitjit completion bash >
-    ~/.local/share/bash-completion/completions/splitjit
-    """
-    parser.add_argument("shell", choices=["bash", "zsh", "tcsh"], help="the shell")
-
-
 def _split(parser: argparse.ArgumentParser) -> None:
     r"""Split the tensors in files along an axis into contiguous parts.
 
@@ -184,7 +175,6 @@ COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "check": (_check, "split typical arrays, compare with NumPy, print the speed"),
     "warmup": (_warmup, "compile all kernels now, for example when a container is built"),
     "cache": (_cache, "print where the compiled kernels are, or remove them"),
-    "completion": (_completion, "print the script by which a shell completes this command"),
     "split": (_split, "split the tensors in files: .npy, .npz, .safetensors"),
     "join": (_join, "join the parts of files again"),
     "reshard": (_reshard, "split parts again, into another number of parts"),
@@ -325,18 +315,16 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 
-def make_parser(name: str | None = None, only: str | None = None) -> argparse.ArgumentParser:
+def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command.
 
     Parameters
     ----------
-    name : str, optional
-        The name of the command; by default, the name that it was called by.
     only : str, optional
         The one command to parse, which is faster than all of them.
     """
     about = "Split tensors into contiguous parts."
-    parser = Parser(prog=name or program(), description=about)
+    parser = Parser(prog=program(), description=about)
     parser.add_argument("--version", action="version", version=f"splitjit {splitjit.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in [only] if only in COMMANDS else COMMANDS:
