@@ -5,14 +5,12 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +18,6 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli import check, parser, report
-from splitjit._cli import main as command
 from splitjit._cli.main import main
 from splitjit._files import tiles
 from splitjit._runtime import threads
@@ -648,56 +645,6 @@ def test_check_as_a_user_runs_it():
     assert (Path(folder) / "_kernels").is_dir()  # of the installed package, or of the checkout
     assert re.match(r"\d+, limited by (cores|Numba|affinity|quota): ", named["threads"])
     assert re.match(r"[\d.]+ s, (compiled|from the cache)", named["kernels"])
-
-
-def package(folder):
-    """Make a folder of a package splitjit whose command prints where it is."""
-    (folder / "splitjit").mkdir(parents=True)
-    (folder / "splitjit" / "__init__.py").touch()
-    (folder / "splitjit" / "__main__.py").write_text("print(__file__)")
-    return folder
-
-
-def test_check_runs_the_installed_package(tmp_path, monkeypatch):
-    here, there = tmp_path / "here", package(tmp_path / "there")
-    here.mkdir()
-    shutil.copytree(Path(splitjit.__file__).parent, here / "splitjit")
-    monkeypatch.setenv("PYTHONPATH", str(there))
-    assert run("check", cwd=here).stdout.strip() == str(there / "splitjit" / "__main__.py")
-    assert "usage" in run("--help", cwd=here).stdout  # of the package in `here`
-
-
-@pytest.mark.parametrize(
-    ("first", "others", "safe", "shadows"),
-    [
-        ("here", ["there"], False, True),
-        ("here", ["there"], True, False),  # -P, or the script splitjit
-        ("elsewhere", ["there"], False, False),
-        ("here", ["here", "there"], False, False),  # an editable installation
-        ("here", [], False, False),  # no installation
-    ],
-)
-def test_which_package_is_installed(tmp_path, monkeypatch, first, others, safe, shadows):
-    here = package(tmp_path / "here")
-    package(tmp_path / "there")
-    monkeypatch.chdir(here)
-    monkeypatch.setattr(command, "_FILE", here / "splitjit" / "__init__.py")
-    monkeypatch.setattr(sys, "path", [str(tmp_path / name) for name in (first, *others)])
-    monkeypatch.setattr(sys, "flags", SimpleNamespace(safe_path=safe))
-    assert command.shadows_installation() == shadows
-
-
-@pytest.mark.parametrize(
-    ("runs", "installed", "shadows"),
-    [("a.zip", ["a.zip"], False), ("here", ["a.zip"], True), ("a.zip", ["a.zip", "here"], False)],
-)
-def test_which_package_is_installed_in_a_zip(tmp_path, monkeypatch, runs, installed, shadows):
-    here = package(tmp_path / "here")
-    shutil.make_archive(str(tmp_path / "a"), "zip", here)
-    monkeypatch.chdir(here)
-    monkeypatch.setattr(command, "_FILE", tmp_path / runs / "splitjit" / "__init__.py")
-    monkeypatch.setattr(sys, "path", [str(tmp_path / name) for name in ("here", *installed)])
-    assert command.shadows_installation() == shadows
 
 
 @pytest.fixture

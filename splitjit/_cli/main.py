@@ -6,15 +6,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.machinery import PathFinder
-from pathlib import Path
 from typing import Any, NoReturn
 
 import splitjit
 from splitjit._cli.lines import in_options, say, sentence
 from splitjit._cli.parser import make_parser
-
-_FILE = Path(splitjit.__file__)
 
 
 def run() -> NoReturn:
@@ -24,28 +20,7 @@ def run() -> NoReturn:
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # not under nohup
             signal.signal(number, _interrupt)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    if sys.argv[1:2] == ["check"] and shadows_installation():
-        import subprocess
-
-        say("checking the installed splitjit, not the folder splitjit in the current directory")
-        # -P: do not look for packages in the current directory
-        command = [sys.executable, "-P", "-m", "splitjit", *sys.argv[1:]]
-        sys.exit(subprocess.run(command, check=False).returncode)
     sys.exit(main())
-
-
-def shadows_installation() -> bool:
-    """Return whether this package is in the current directory, and another one is installed.
-
-    ``python -m`` finds a package in the current directory first.
-    """
-    first, *others = sys.path
-    if sys.flags.safe_path or Path(first).resolve() != Path.cwd():
-        return False
-    installed = PathFinder.find_spec("splitjit", others)
-    if not installed or not installed.origin:
-        return False
-    return os.path.realpath(installed.origin) != os.path.realpath(_FILE)
 
 
 def _interrupt(number: int, frame: Any) -> NoReturn:

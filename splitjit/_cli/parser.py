@@ -23,8 +23,7 @@ from splitjit.errors import did_you_mean
 def _check(parser: argparse.ArgumentParser) -> None:
     """Split typical arrays, and compare each part byte for byte with NumPy's.
 
-    Also print the speed, the versions and the machine. This checks the installed package, even if
-    the current directory has a folder splitjit. The exit status is 1 if a part is wrong.
+    Also print the speed, the versions and the machine. The exit status is 1 if a part is wrong.
     """
     _flag(parser, "--json", text="print one JSON object, for other programs")
 
