@@ -68,6 +68,7 @@ copybutton_prompt_is_regexp = True
 runs = {path.stem + "[.]py" for path in Path(__file__).parents[1].glob("examples/*.py")}
 if not importlib.util.find_spec("torch"):
     runs -= {"data_loader[.]py", "torch_module[.]py"}
+    autodoc_mock_imports = ["torch"]  # for the pages of splitjit.torch
 elif multiprocessing.get_start_method() != "fork":
     runs -= {"data_loader[.]py"}
 

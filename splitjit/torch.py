@@ -11,22 +11,22 @@ A program may also replace torch's own functions and methods, as in
 - Parts of a lazy conjugate or negative are resolved.
 - torch splits nested and sparse tensors, and copies the parts in their layout, if it can.
 - ``torch.fx.symbolic_trace`` records the function of this module as one node.
-- ``torch.jit.script`` compiles torch's own functions only.
+- ``torch.jit.script`` refuses to compile these functions.
 """
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from splitjit._api.split import split_by_rule
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit._planes import split_planes
-from splitjit.errors import SplitError, SplitTypeError
+from splitjit.errors import SplitError
 
 __all__ = [
     "chunk",
@@ -38,6 +38,12 @@ __all__ = [
     "unbind",
     "vsplit",
 ]
+
+_ORIGINALS = {name: getattr(torch, name) for name in __all__}
+"""torch's own functions; a program may replace them with ours."""
+
+_SPLIT_METHOD: Any = torch.Tensor.split
+"""The method that ``torch.split`` calls, which a program may replace, too."""
 
 
 def split(
@@ -296,46 +302,18 @@ def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[An
 
 def _parts_of_torch(name: str, x: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
     """Split by torch, and copy the views. A symbolic trace records this module's own function."""
-    import torch
-
     if isinstance(x, torch.fx.Proxy):
         own = globals()[name]
         traced: tuple[Any, ...] = torch.overrides.handle_torch_function(
             own, (x,), x, *args, **kwargs
         )
         return traced
-    views = _original(name, x)(x, *args, **kwargs)
+    original = _SPLIT_METHOD if name == "split" and is_tensor(x) else _ORIGINALS[name]
+    views = original(x, *args, **kwargs)
     contiguous = {"memory_format": torch.contiguous_format}  # sparse parts have no such format
     return tuple(
         [view.clone(**(contiguous if view.layout is torch.strided else {})) for view in views]
     )
-
-
-def _originals() -> dict[str, Any]:
-    """Return torch's own functions, and the method that ``torch.split`` calls.
-
-    If a program replaced them before torch was found here, the operators behind them.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return {}
-    found = {name: getattr(torch, name) for name in __all__} | {"Tensor.split": torch.Tensor.split}
-    return {
-        name: getattr(torch.ops.aten, name.rpartition(".")[2])
-        if getattr(function, "__module__", None) == __name__
-        else function
-        for name, function in found.items()
-    }
-
-
-_ORIGINALS = _originals()
-
-
-def _original(name: str, x: Any) -> Any:
-    """Return a function of torch, even if a program replaced it with ours."""
-    if not _ORIGINALS:  # torch was imported after this module
-        _ORIGINALS.update(_originals())
-    return _ORIGINALS["Tensor.split" if name == "split" and is_tensor(x) else name]
 
 
 def _rank(x: Any) -> int:
@@ -347,13 +325,3 @@ def _rule(count: str, value: Any) -> dict[str, Any] | None:
     if type(value) is int:
         return {count: value}
     return {"indices": value} if isinstance(value, (list, tuple)) else None
-
-
-def _refuse_script(name: str) -> None:
-    fix = f"restore torch.{name} while you script, or use torch.jit.trace or torch.export"
-    rule = f"only torch.{name} itself can be compiled; {fix}"
-    raise SplitTypeError(f"splitjit.torch.{name}", "used in torch.jit.script", rule)
-
-
-for _name in __all__:  # torch.jit.script calls this attribute of a function
-    globals()[_name].__prepare_scriptable__ = functools.partial(_refuse_script, _name)

@@ -70,6 +70,8 @@ def test_commands_are_those_of_the_parser():
 )
 def test_the_reference_has_everything_public(module):
     text = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    if module == "splitjit.torch":
+        pytest.importorskip("torch")
     section = text.split(f".. module:: {module}\n")[1].split(".. module::")[0]
     names = re.findall(r"^(?:   |\.\. data:: )(\w+)$", section, re.M)
     assert sorted(names) == sorted(import_module(module).__all__)
