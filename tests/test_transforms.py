@@ -301,16 +301,16 @@ def test_a_subclass_makes_its_own_parts():
     assert same([torch.Tensor(part) for part in parts], list(torch.split(numbers(4, 6), 3, 1)))
 
 
-def test_modes_that_only_set_the_device_leave_the_copy_to_kernels(monkeypatch):
+def test_function_modes_leave_the_copy_to_torch():
     from splitjit._inputs.torch import reach
 
     x = numbers(4, 6)
     assert reach.reach_of_kernels()(x)
-    with torch.device("cpu"):
-        assert reach.reach_of_kernels()(x)
-        with torch.overrides.BaseTorchFunctionMode():
+    for mode in torch.device("cpu"), torch.device("meta"), torch.overrides.BaseTorchFunctionMode():
+        with mode:
             assert not reach.reach_of_kernels()(x)
-            assert same(split(x, 3, axis=1), list(torch.split(x, 3, 1)))
+            parts = split(x, 3, axis=1)
+        assert same(parts, list(torch.split(x, 3, 1)))
     with torch.inference_mode(), torch.autocast("cpu"):
         assert reach.reach_of_kernels()(x)
 

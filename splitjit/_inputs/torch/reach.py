@@ -8,7 +8,7 @@ question                              what a kernel would miss
 ====================================  ==========================================================
 class other than Tensor, Parameter    a subclass computes in its own way: FakeTensor, DTensor
 ``__torch_dispatch__`` mode           ``make_fx`` and FakeTensorMode record each operator
-``__torch_function__`` mode           ``make_fx(pre_dispatch=True)``, and user modes
+``__torch_function__`` mode           ``make_fx(pre_dispatch=True)``, user modes, default devices
 functorch transform                   ``vmap``, ``grad``, ``jvp``, ``functionalize``: wrappers,
                                       whose memory is not their own
 ``torch.jit.trace``                   it records each operator: a copy would be a constant
@@ -54,18 +54,7 @@ def reach_of_kernels() -> Callable[[Any], bool]:
             or in_functorch()
             or is_tracing()
             or forward_ad._current_level >= 0
-            or (in_function_mode() and not _only_sets_device())
+            or in_function_mode()
         )
 
     return in_reach
-
-
-def _only_sets_device() -> bool:
-    """Return whether the modes only set the device of new tensors (`set_default_device`)."""
-    torch = sys.modules["torch"]
-    try:
-        modes = torch.overrides._get_current_function_mode_stack()
-        device_context = torch.utils._device.DeviceContext
-    except AttributeError:
-        return False
-    return all(type(mode) is device_context for mode in modes)
