@@ -12,6 +12,7 @@ COMMANDS = {
     "strided": "how fast are splits of transposed sources, compared with NumPy's slices?",
     "map": "for which run lengths, numbers of parts and sizes is splitjit far from the limit?",
     "checkpoints": "how fast are the commands `split` and `join`, compared with `cp`?",
+    "mechanisms": "what does each mechanism of the package save?",
     "documentation": "measure all figures of the documentation, and write them to its pages",
     "milestones": "measure the milestones of the history with asv, and draw them",
     "publish": "write asv's pages with the kept results",

@@ -245,6 +245,9 @@ def main() -> None:
         shutil.copytree(folder, KEPT, dirs_exist_ok=True)
     report.draw(found.report, ROOT / "docs" / "charts" / "sizes.svg")
     landscape.draw(found.landscape, ROOT / "docs" / "charts")
+    if not options.folder:
+        mechanisms = [sys.executable, "-m", "benchmarks", "mechanisms", "--page"]
+        subprocess.run(mechanisms, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":
