@@ -903,6 +903,17 @@ def test_large_fresh_parts_reuse_blocks(kept):
     assert all(part.ctypes.data % 64 == 0 for part in again)
 
 
+def test_a_kept_block_is_reused_for_at_least_half_of_its_size(kept):
+    x = np.ones((512, 1024), np.float32)
+    halves(x)
+    alive = halves(x[:300])
+    assert kept() == 0
+    del alive
+    assert kept() > 0
+    halves(x[:200])
+    assert kept() > 1.3 * x.nbytes  # two blocks
+
+
 def test_a_block_takes_the_place_of_another_if_all_slots_are_full(kept):
     x = np.ones((512, 512), np.float32)
     alive = [halves(x) for _ in range(SLOTS + 3)]
