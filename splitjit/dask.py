@@ -13,7 +13,7 @@ except ModuleNotFoundError as error:
 
 from splitjit._api.lazy import split_lazily
 from splitjit._api.split import split as any_split
-from splitjit._api.split_plan import ByRule
+from splitjit._api.split_plan import by_rule
 from splitjit._plan.arguments import Lengths, OtherRules, named_rule
 
 __all__ = ["split"]
@@ -83,7 +83,7 @@ def split(
     >>> [part.chunks for part in splitjit.split(x, [3, 3], axis=1)]
     [((2, 2), (3,)), ((2, 2), (1, 2))]
     """
-    return split_lazily(x, ByRule(axis, named_rule("split", split, by)), out, copy)
+    return split_lazily(x, by_rule(axis, named_rule("split", split, by)), out, copy)
 
 
 split.__wrapped__ = any_split  # type: ignore[attr-defined]  # `help` lists the rules by name

@@ -29,20 +29,14 @@ from splitjit._plan.rules import LENGTHS
 from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
 
 
-class ByPlan(Request):
-    """A call to a plan."""
+def by_plan(plan: Plan) -> Request:
+    """Return the request of a call to a plan, which refuses any other shape."""
 
-    __slots__ = ("axis", "plan", "rule")
+    def plan_of(shape: tuple[int, ...]) -> Plan:
+        recipe.check_shape(plan, shape)
+        return plan
 
-    plan: Plan
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.axis, self.rule = plan, plan.axis, (LENGTHS, plan.sizes)
-
-    def plan_of(self, shape: tuple[int, ...]) -> Plan:
-        """Return the plan, or refuse a shape other than its own."""
-        recipe.check_shape(self.plan, shape)
-        return self.plan
+    return Request(plan.axis, (LENGTHS, plan.sizes), plan_of, plan)
 
 
 class Decision(NamedTuple):

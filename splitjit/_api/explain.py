@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, SupportsIndex, Unpack
 
 from splitjit._api.explanation import Explanation, explain_object
-from splitjit._api.split_plan import ByRule
+from splitjit._api.split_plan import by_rule
 from splitjit._plan.arguments import Lengths, OtherRules, named_rule
 
 
@@ -69,4 +69,4 @@ def explain(
     >>> splitjit.explain(np.zeros((4, 6)), 2, copy=False).as_dict()["strategy"]
     'views'
     """
-    return explain_object(x, ByRule(axis, named_rule("explain", split, by)), out, copy)
+    return explain_object(x, by_rule(axis, named_rule("explain", split, by)), out, copy)

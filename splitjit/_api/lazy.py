@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._api.adapted import ByPlan, split_input
+from splitjit._api.adapted import by_plan, split_input
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
@@ -180,7 +180,7 @@ def _split_chunk(chunk: Any, sizes: tuple[int, ...], axis: int) -> list[Any]:
     dtype = chunk.dtype
     out = [empty_parts(_plan_of_chunk(s, 0, s[:1]), dtype)[0] for s in plan.output_shapes]
     with one_thread():  # Dask runs other tasks on the other cores
-        return split_input(given, ByPlan(plan), out)
+        return split_input(given, by_plan(plan), out)
 
 
 _plan_of_chunk = functools.lru_cache(256)(Plan)

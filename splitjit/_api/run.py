@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._api.adapted import ByPlan, split_input
+from splitjit._api.adapted import by_plan, split_input
 from splitjit._copy import recipe
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs.adapt import adapt
@@ -77,7 +77,7 @@ def _split_large(x: Any, plan: Plan, nbytes: int, out: Any) -> list[Any]:
     elif way == 2:  # torch's own memory is slow from some size on, which depends on its allocator
         parts = split_by_torch(x, plan, new_tensors(plan, x.dtype, empty_parts))
     if parts is None:
-        parts = split_input(tensor_input(x), ByPlan(plan), out)
+        parts = split_input(tensor_input(x), by_plan(plan), out)
     ways.took(way, (perf_counter() - began) / nbytes)
     return parts
 
@@ -102,6 +102,6 @@ def run_plan(plan: Plan, x: Any, out: Any, copy: Any) -> list[Any]:
     """Split an object by a plan of its shape; see `SplitPlan.__call__`."""
     if type(x) is np.ndarray:
         return recipe.run(plan, x, out, copy)
-    request = ByPlan(plan)
+    request = by_plan(plan)
     parts = split_plain_tensor(x, out, request.plan_of) if copy is True and PLAIN else None
     return split_object(x, request, out, copy) if parts is None else parts

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from splitjit._api.adapted import split_input
 from splitjit._api.run import split_object, split_plain_tensor
-from splitjit._api.split_plan import ByRule, cached_plan, is_first, recent_plan
+from splitjit._api.split_plan import by_rule, cached_plan, is_first, recent_plan
 from splitjit._copy import recipe
 from splitjit._inputs.input import Input
 from splitjit._inputs.torch.tensors import PLAIN
@@ -197,12 +197,12 @@ def split(
         tensors = split_plain_tensor(x, out, cached_plan, axis, rule)
         if tensors is not None:
             return tensors
-    return split_object(x, ByRule(axis, rule), out, copy)
+    return split_object(x, by_rule(axis, rule), out, copy)
 
 
 def split_by_rule(x: Input, axis: SupportsIndex, rule: Rule) -> list[Any]:
     """Split an adapted object."""
-    return split_input(x, ByRule(axis, rule))
+    return split_input(x, by_rule(axis, rule))
 
 
 @overload
@@ -282,7 +282,7 @@ def split_into(
         if type(x) is np.ndarray:
             recipe.run(cached_plan(x.shape, axis, rule), x, outs, True)
         else:
-            split_object(x, ByRule(axis, rule), outs, True)
+            split_object(x, by_rule(axis, rule), outs, True)
     except SplitError as error:
         if isinstance(outs, np.ndarray) and isinstance(x, (list, tuple)):
             received = f"x of type {kind_of(x)} and outs of type {kind_of(outs)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from splitjit._api.adapted import ByPlan, check_bound
+from splitjit._api.adapted import by_plan, check_bound
 from splitjit._api.run import run_plan
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs.input import Request
@@ -253,7 +253,7 @@ class SplitPlan(Plan):
         """
         from splitjit._api.explanation import explain_object
 
-        return explain_object(x, ByPlan(self), out, copy)
+        return explain_object(x, by_plan(self), out, copy)
 
 
 Extents = Sequence[SupportsIndex]
@@ -335,17 +335,9 @@ SplitPlan.__module__ = "splitjit"  # so that pickles name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest skips classes of other modules
 
 
-class ByRule(Request):
-    """A call to `split` with a rule."""
-
-    __slots__ = ("axis", "rule")
-
-    def __init__(self, axis: SupportsIndex, rule: Rule) -> None:
-        self.axis, self.rule = axis, rule
-
-    def plan_of(self, shape: Shape) -> SplitPlan:
-        """Return the plan for a shape, or refuse the shape."""
-        return cached_plan(shape, self.axis, self.rule)
+def by_rule(axis: SupportsIndex, rule: Rule) -> Request:
+    """Return the request of a call to `split` with a rule."""
+    return Request(axis, rule, lambda shape: cached_plan(shape, axis, rule))
 
 
 recent_plan, is_first = PLANS.recent.get, PLANS.is_first

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex
+from collections.abc import Callable
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -16,26 +17,23 @@ Copies = list[tuple[Any, Any]]
 """Pairs to copy: a source, and the arrays for its parts."""
 
 
-class Request:
+class Request(NamedTuple):
     """What a call asks for: a split by a rule, or by a plan.
 
     Attributes
     ----------
     axis : int
     rule : Rule
+    plan_of : callable
+        Returns the plan for a shape, or refuses the shape.
     plan : Plan or None
         The plan, if a plan was called.
     """
 
-    __slots__ = ()
-
     axis: SupportsIndex
     rule: Rule
+    plan_of: Callable[[tuple[Any, ...]], Plan]
     plan: Plan | None = None
-
-    def plan_of(self, shape: tuple[Any, ...]) -> Plan:
-        """Return the plan for a shape, or refuse the shape."""
-        raise NotImplementedError
 
 
 class Input:
