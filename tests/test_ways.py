@@ -30,8 +30,21 @@ def test_the_fastest_way_is_chosen(best, slow):
     assert chosen[0] == 0
     assert chosen[100:].count(best) > 0.75 * 1900
     cost = sum([slow - 1.0 for way in chosen if way != best])
-    first = 3 * ways._TRY  # calls to measure each way
+    first = 3 * ways._FIRST  # calls to measure each way
     assert cost <= ways._SHARE * (len(chosen) + cost) + first * (slow - 1.0)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_slow_first_calls_turn_no_choice(slow):
+    """Until three calls of a way were slow, each for a reason of its own."""
+
+    def seconds(way, call):
+        counts[way] += 1
+        return 20.0 if counts[way] <= slow + 1 else 1.0 if way == 0 else 1.3
+
+    counts = [0, 0]
+    chosen = run(Ways(2), seconds, 200)
+    assert chosen[10:].count(0) > 0.85 * 190
 
 
 @pytest.mark.parametrize(("slow", "every"), [(2.0, 50), (20.0, 950)])
@@ -86,7 +99,7 @@ def test_trying_costs_at_most_the_budget_and_one_try(times):
             if way != before:  # a try begins
                 assert tried <= ways._SHARE * spent
                 last = 0.0
-            if chooser.calls[way]:  # the very first call is not paid for
+            if chooser.calls[way] >= ways._FIRST:  # the first try is not paid for
                 last += max(row[way] - chooser.means[chooser.best], 0.0)
                 tried += max(row[way] - chooser.means[chooser.best], 0.0)
         before = way

@@ -72,6 +72,7 @@ from splitjit._kernels.intrinsics import (
 
 _SPIN = 1_000_000  # nanoseconds that a helper spins for the next job
 _GLANCE = 1_000  # the same on a core that somebody else wants
+_GROWTH = 16  # of the time to spin, after each wait in which nobody wanted the core
 _GAP = 30_000  # between two looks at the clock, if somebody else had the core
 _RELAXED = 2_000  # looks at ACTIVE before the caller naps between them
 _NAP = 20  # microseconds; the system adds about 50
@@ -253,7 +254,7 @@ def serve(team):
     seen, spin = 0, _SPIN
     while True:
         disturbed = _is_disturbed(team, seen, spin)
-        spin = _GLANCE if disturbed else least(2 * spin, _SPIN)
+        spin = _GLANCE if disturbed else least(_GROWTH * spin, _SPIN)
         if _read(team, GENERATION) == seen:
             _sleep_until_woken(team, line, lock, seen)
         seen = _read(team, GENERATION)

@@ -14,8 +14,9 @@ is slower, too: with a share of 0.05, loops of splits took 5 to 9 % longer than 
 _TURNS = 10
 """Every so many calls, another way may be tried."""
 
-_TRY = 2
-"""Calls of a try. The first one finds its threads asleep, and those of the other way awake."""
+_TRY, _FIRST = 2, 4
+"""Calls of a try, and of the first try of a way. The first call of a try finds its threads asleep,
+and those of the other way awake."""
 
 _MOST = 3.0
 """A slower call counts as this many times the mean, since the scheduler may have stopped the
@@ -34,9 +35,10 @@ class Ways:
     A way that is not the fastest so far is tried as soon as a fiftieth of the time since pays for
     it: one twice as slow two times in 100 calls, one 20 times as slow two times in 2000. So a way
     that lost is never given up, and nothing has to forget by a clock. The first call after a change
-    of way counts only if it is faster than the mean. The very first call of a way never counts, and
-    is not paid for: it may load kernels, or use new memory. Threads share an object without a lock:
-    a lost update changes a mean by one call.
+    of way counts only if it is faster than the mean. The first try of a way is not paid for, and its
+    fastest call counts, but not the very first one: each may load kernels, use new memory, or meet
+    something else that happens once, and a wrong mean takes hundreds of calls to mend. Threads share
+    an object without a lock: a lost update changes a mean by one call.
 
     Parameters
     ----------
@@ -72,10 +74,12 @@ class Ways:
         best = self.best = self._way = means.index(least)
         self._turn += 1
         budget = _SHARE * self._spent - self._tried
-        if budget >= 0 and (self._turn % _TURNS == 0 or _NEVER in means) and least < _NEVER:
+        if least == _NEVER:
+            self._left = _FIRST - 1
+        elif budget >= 0 and (self._turn % _TURNS == 0 or _NEVER in means):
             for i in sorted(range(len(means)), key=self.calls.__getitem__):
                 if i != best and (means[i] == _NEVER or _TRY * (means[i] - least) <= budget):
-                    self._way, self._left = i, _TRY - 1
+                    self._way, self._left = i, (_TRY if means[i] < _NEVER else _FIRST) - 1
                     break
         return self._way
 
@@ -85,13 +89,13 @@ class Ways:
         self._last = i
         self._spent += time
         self.calls[i] += 1
-        if mean == _NEVER and self.calls[i] == 1:
+        if self.calls[i] <= _FIRST:
+            if self.calls[i] > 1:
+                self.means[i] = min(mean, time)
             return
         if is_other or has_changed:
             self._tried += max(time - self.means[self.best], 0.0)
-        if mean == _NEVER:
-            self.means[i] = time
-        elif time < mean or not has_changed:
+        if time < mean or not has_changed:
             mean = min(mean, _MOST * time)
             self.means[i] = mean + (min(time, _MOST * mean) - mean) * (_TRIED if is_other else _NEW)
 
