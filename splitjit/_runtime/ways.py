@@ -35,10 +35,10 @@ class Ways:
     A way that is not the fastest so far is tried as soon as a fiftieth of the time since pays for
     it: one twice as slow two times in 100 calls, one 20 times as slow two times in 2000. So a way
     that lost is never given up, and nothing has to forget by a clock. The first call after a change
-    of way counts only if it is faster than the mean. The first try of a way is not paid for, and its
-    fastest call counts, but not the very first one: each may load kernels, use new memory, or meet
-    something else that happens once, and a wrong mean takes hundreds of calls to mend. Threads share
-    an object without a lock: a lost update changes a mean by one call.
+    of way counts only if it is faster than the mean. The first try of a way is not paid for, and
+    its fastest call counts, but not the very first one: each may load kernels, use new memory, or
+    meet something else that happens once, and a wrong mean takes hundreds of calls to mend. Threads
+    share an object without a lock: a lost update changes a mean by one call.
 
     Parameters
     ----------
