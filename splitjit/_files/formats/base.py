@@ -82,12 +82,10 @@ class Run:
         self._start = start
         self.nbytes = nbytes
 
-    def cut(self, nbytes: int) -> tuple[Run, Run]:
-        """Return the first bytes and the rest."""
-        nbytes = min(nbytes, self.nbytes)
-        first = Run(self._path, self._file, self._start, nbytes)
-        rest = self._start + nbytes, self.nbytes - nbytes
-        return first, Run(self._path, self._file, *rest)
+    def __getitem__(self, bytes_: slice) -> Run:
+        """Return some of the bytes, like a slice of an array."""
+        start, stop, _ = bytes_.indices(self.nbytes)
+        return Run(self._path, self._file, self._start + start, stop - start)
 
     def copy_to(self, file: NewFile) -> int:
         """Let the system copy the bytes; return how many it copied before it gave up."""
@@ -113,7 +111,7 @@ def arrays(data: Data) -> Iterator[np.ndarray]:
         return
     buffer = np.empty(min(data.nbytes, TILE), np.uint8)
     while data.nbytes:
-        first, data = data.cut(TILE)
+        first, data = data[:TILE], data[TILE:]
         first.read_into(buffer[: first.nbytes].data)
         yield buffer[: first.nbytes]
 
@@ -136,11 +134,8 @@ class Source:
         while not self._rest.nbytes:
             piece = next(self._pieces)
             self._rest = piece if isinstance(piece, Run) else piece.reshape(-1).view(np.uint8)
-        if isinstance(self._rest, Run):
-            first, self._rest = self._rest.cut(nbytes)
-            return first
-        array, self._rest = self._rest[:nbytes], self._rest[nbytes:]
-        return array
+        first, self._rest = self._rest[:nbytes], self._rest[nbytes:]
+        return first
 
     def take(self, buffer: np.ndarray) -> np.ndarray:
         """Fill a buffer with the next bytes, and return it."""
@@ -231,7 +226,7 @@ class PlainWriter(FileWriter):
     def write(self, data: Data) -> None:
         """Append the next bytes of the tensor. The system copies a run if it can."""
         with self._file.open(self._end) as opened:
-            rest = data.cut(data.copy_to(opened))[1] if isinstance(data, Run) else data
+            rest = data[data.copy_to(opened) :] if isinstance(data, Run) else data
             for array in arrays(rest):
                 opened.write(array.data)
             if data.nbytes >= _LARGE:
