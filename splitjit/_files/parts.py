@@ -161,11 +161,12 @@ def write_parts(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
     """Write the parts of one file."""
     with contextlib.ExitStack() as stack:
         parts = []
+        inputs = [read.status for plan in file.tensors for read in plan.file.inputs]
         for i, one in enumerate(staged):
+            one.protect(*inputs)
             parts.append(file.like.create(one, file.part(i), file.metadata(i)))
             stack.callback(parts[-1].close)
         readers = Readers(stack, [(plan.file, plan.tensor) for plan in file.tensors])
-        readers.protect(staged)
         for plan in file.tensors:
             for i, part in enumerate(parts):
                 part.begin(plan.part(i))

@@ -27,7 +27,6 @@ import numpy as np
 from splitjit._api.split import split
 from splitjit._files.file_plan import TensorPlan
 from splitjit._files.formats.base import TILE, Data, Source, Tensor, TensorFile
-from splitjit._files.staging import Staged
 
 MOST = 4
 """The longest tile, for long rows and for many parts, in units of `TILE`."""
@@ -64,11 +63,6 @@ class Readers:
     def next(self, file: TensorFile) -> Source:
         """Return the data of the next tensor of a file."""
         return next(self._sources[file])
-
-    def protect(self, staged: Iterable[Staged]) -> None:
-        """Grant no more access to new files than each of these files does."""
-        for one in staged:
-            one.protect(*[read.status for file in self._sources for read in file.inputs])
 
     def check(self) -> None:
         """Check the ends of all files, and that no file was changed while it was read."""
