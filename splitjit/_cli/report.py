@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import math
 import sys
@@ -30,20 +31,13 @@ def show_progress(quiet: bool, total: int) -> Iterator[Progress | None]:
     """Show how many bytes are written, if it takes more than a moment."""
     if quiet:
         yield None
-    elif sys.stderr.isatty() and (tqdm := _tqdm()):
+    elif sys.stderr.isatty() and importlib.util.find_spec("tqdm"):
+        from tqdm import tqdm
+
         with tqdm(total=total, unit="B", unit_scale=True, delay=BAR_AFTER, leave=False) as bar:
             yield lambda written, _: bar.update(written - bar.n)
     else:
         yield _Lines()
-
-
-def _tqdm() -> Any:
-    """Return the class of progress bars, or None if the package is missing."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    return tqdm
 
 
 class _Lines:
@@ -111,8 +105,6 @@ def _file_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
 
 
 def _joined_lines(joined: SplitFiles, dry_run: bool, listed: bool) -> Iterator[str]:
-    from splitjit._files.joined import JoinedFile  # here, because a split needs nothing of it
-
     for file in joined.files if listed else ():
         (target,) = file.targets
         if not dry_run:
@@ -121,8 +113,7 @@ def _joined_lines(joined: SplitFiles, dry_run: bool, listed: bool) -> Iterator[s
         whole = file.part(0)
         count = f"{number_of(len(whole), 'tensor')}, " if whole[0].name else ""
         yield f"{target}: {count}{amount(file.part_nbytes(0))} of data"
-        assert isinstance(file.like, JoinedFile)
-        for plan in [one.plan for one in file.like.tensors]:
+        for plan in file.joined:
             split = f"axis {plan.axis}, from {number_of(plan.count, 'part')}"
             how = "equal in all parts" if plan.axis is None else split
             yield f"  {plan.name or 'array'}: {_describe(plan.tensor)}, {how}"

@@ -132,6 +132,8 @@ class FilePlan:
         The first of the files. The parts have its format.
     record : Record, optional
         What the parts say about themselves: a record of ``splitjit.checkpoints``.
+    joined : tuple of TensorPlan
+        If the file is joined, the splits that made the parts of its tensors.
     """
 
     paths: tuple[Path, ...]
@@ -140,6 +142,7 @@ class FilePlan:
     left_out: tuple[str, ...]
     like: TensorFile = field(repr=False)
     record: Any = field(default=None, repr=False)
+    joined: tuple[TensorPlan, ...] = field(default=(), repr=False)
 
     def part_nbytes(self, part: int) -> int:
         """Return the size of the data of a part, in bytes.

@@ -64,7 +64,6 @@ class JoinedFile(TensorFile):
         self.path = like.path.with_name(name)
         self.status, self.suffix = like.status, like.suffix
         self.metadata = metadata
-        self.tensors = tuple(tensors)
         self._by_name = {one.plan.name: one for one in tensors}
         self.names = tuple(self._by_name)
         self.inputs = tuple(dict.fromkeys([file for one in tensors for file, _ in one.parts]))

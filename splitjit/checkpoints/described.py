@@ -8,7 +8,6 @@ from typing import Any
 
 from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
 from splitjit._files.formats.base import Tensor, TensorFile
-from splitjit._files.joined import JoinedFile
 from splitjit.checkpoints import index, record
 from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError
@@ -17,7 +16,7 @@ from splitjit.errors import SplitError
 def describe(planned: SplitFiles) -> dict[str, Any]:
     """Describe a plan: what is read, what is written, and how each tensor is divided."""
     return {
-        "files": [_file(one, planned.operator == "join") for one in planned.files],
+        "files": [_file(one) for one in planned.files],
         "others": [str(path) for path, _ in (*planned.indexes, *planned.copies)],
         "nbytes": planned.nbytes,
         "notes": [*planned.notes],
@@ -26,18 +25,15 @@ def describe(planned: SplitFiles) -> dict[str, Any]:
     }
 
 
-def _file(file: FilePlan, joins: bool) -> dict[str, Any]:
+def _file(file: FilePlan) -> dict[str, Any]:
     """Describe the files that are read and written, and how each whole tensor is divided."""
-    plans = file.tensors
-    if joins and isinstance(file.like, JoinedFile):
-        plans = tuple([one.plan for one in file.like.tensors])
     return {
         "paths": [str(path) for path in file.paths],
         "parts": [
             {"path": str(target), "nbytes": file.part_nbytes(i)}
             for i, target in enumerate(file.targets)
         ],
-        "tensors": [_divided(plan) for plan in plans],
+        "tensors": [_divided(plan) for plan in file.joined or file.tensors],
         "left_out": [*file.left_out],
     }
 

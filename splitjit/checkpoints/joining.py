@@ -90,10 +90,12 @@ def plan_whole(whole: Checkpoint, out: Path, copy_config: bool | None) -> SplitF
     _check_out(first, out)
     plans = []
     for file in whole.files:
+        assert isinstance(file, JoinedFile)
         tensors = [TensorPlan(file.tensor(name), file, None, (), 1) for name in file.names]
         target = out / file.path.name if first.is_folder else out
         paths = tuple([part.path for part in file.inputs])
-        plans.append(FilePlan(paths, (target,), tuple(tensors), (), file))
+        splits = tuple(map(file.plan_of, file.names))
+        plans.append(FilePlan(paths, (target,), tuple(tensors), (), file, joined=splits))
     indexes = ((out / whole.index_name, index.dump(whole.index)),) if whole.index else ()
     copies: list[tuple[Path, Path]] = []
     if first.is_folder if copy_config is None else copy_config:
