@@ -81,11 +81,9 @@ def origins(model: Any, names: list[str], parameters: dict[str, Any]) -> dict[st
         parameters, with their dimensions. A tensor that belongs to no parameter, such
         as a scale, has the name that it would have in the model, and no operations.
     """
-    try:
-        from transformers import core_model_loading as loading
-        from transformers.conversion_mapping import get_model_conversion_mapping
-    except ImportError:  # an earlier version: checkpoints use the model's names
-        return {name: [[name], []] for name in names}
+    from transformers import core_model_loading as loading
+    from transformers.conversion_mapping import get_model_conversion_mapping
+
     mapping = get_model_conversion_mapping(model)
     renamings = [one for one in mapping if isinstance(one, loading.WeightRenaming)]
     converters = [one for one in mapping if isinstance(one, loading.WeightConverter)]
