@@ -22,8 +22,9 @@ _UNSUPPORTED = {
     *(errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK),
     errno.EPERM,  # links on FAT, and containers that forbid a call
     errno.EINVAL,  # links of Windows on exFAT and on network shares, too
+    errno.EINTR,  # a reservation of space that a signal has interrupted
 }
-"""Errors of calls that some systems or file systems lack."""
+"""Errors of calls that some systems or file systems lack, and of one that need not succeed."""
 
 
 def change(call: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
@@ -47,16 +48,11 @@ def fallocate(file: int, size: int) -> None:
 
     `os.posix_fallocate` would write to every block if the file system cannot reserve them.
     """
-    call = _fallocate()
-    while call is not None and call(file, _KEEP_SIZE, 0, size):
+    call, keep_size = _fallocate(), 1
+    if call is not None and call(file, keep_size, 0, size):
         import ctypes
 
-        number = ctypes.get_errno()
-        if number != errno.EINTR:
-            raise OSError(number, os.strerror(number))
-
-
-_KEEP_SIZE = 1
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 @functools.cache
