@@ -88,16 +88,11 @@ def stage(
 
 def _name_leftovers(folders: Iterable[Path]) -> None:
     """Say which staging folders there are, and how to remove them."""
-    found = []
-    for folder in {Path(os.path.realpath(folder)): None for folder in folders}:
-        with contextlib.suppress(OSError):
-            names = sorted(os.listdir(folder))
-            found += [str(folder / name) for name in names if name.startswith(_PREFIX)]
+    roots = dict.fromkeys(map(os.path.realpath, folders))
+    found = [str(path) for root in roots for path in sorted(Path(root).glob(f"{_PREFIX}*"))]
     if found:
-        said = (
-            "an earlier command was killed, unless it still runs; this removes its files: rm -r %s"
-        )
-        warn(said, shlex.join(found))
+        said = "an earlier command was killed, unless it still runs; this removes its files: rm -r"
+        warn(f"{said} %s", shlex.join(found))
 
 
 class Staged:
