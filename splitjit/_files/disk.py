@@ -80,12 +80,13 @@ def tolerated() -> Iterator[None]:
 def sync(folder: Path) -> None:
     """Wait until the names in a folder are on disk, if the system can tell. Windows cannot."""
     if sys.platform != "win32":
-        file = os.open(folder, os.O_RDONLY)
-        try:
-            with tolerated():  # some file systems cannot sync folders
+        # Some file systems cannot sync folders, and some users may not read them.
+        with contextlib.suppress(PermissionError), tolerated():
+            file = os.open(folder, os.O_RDONLY)
+            try:
                 change(flush, file)
-        finally:
-            os.close(file)
+            finally:
+                os.close(file)
 
 
 class NewFile(io.FileIO):
