@@ -30,9 +30,6 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of
 KNOWN: list[type] = []
 """Tensor and Parameter, once a tensor has been split."""
 
-_ASKED: list[Callable[..., Any]] = []
-"""torch's `is_compiling` and the `reader`, cached by the first split: looking them up is slower."""
-
 _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
 """Errors with which torch operators refuse a tensor. Tracers stop a trace with other classes."""
 
@@ -50,8 +47,7 @@ def is_dtype(dtype: object) -> bool:
 
 def is_compiling() -> bool:
     """Return whether torch.compile is tracing."""
-    ask = _ASKED[0] if _ASKED else sys.modules["torch"].compiler.is_compiling
-    compiling: bool = ask()
+    compiling: bool = sys.modules["torch"].compiler.is_compiling()
     return compiling
 
 
@@ -212,12 +208,9 @@ def tensor_input(x: Any) -> Tensor:
     SplitTypeError
         If neither kernels nor torch can make the parts.
     """
-    if not _ASKED and not is_compiling():
-        _ASKED.extend([sys.modules["torch"].compiler.is_compiling, reader()])
-        PLAIN.append(_plain())
-    if not _ASKED or _ASKED[0]():
+    if is_compiling():
         return Tensor(x)
-    read = _ASKED[1]
+    read = reader()
     given: Tensor | None = None
     if not x.requires_grad:
         given = read(x)
@@ -241,6 +234,7 @@ def reader() -> Callable[[Any], Tensor | None]:
     word_of, in_reach = memory.words().get, reach_of_kernels()
     torch = sys.modules["torch"]
     KNOWN.extend([torch.Tensor, torch.nn.Parameter])
+    PLAIN.append(_plain())
 
     def read(x: Any) -> Tensor | None:
         if not in_reach(x):
