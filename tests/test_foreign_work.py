@@ -211,8 +211,11 @@ def test_half_made_modules(tmp_path):
 def test_a_child_loads_if_no_thread_can_be_importing_at_the_fork(before, loads, tmp_path):
     code = f"""
 def load():
+    before = {{*sys.modules}}
     check()
     assert bool(LOADER._loaded) == {loads} and "numba" not in sys.modules
+    if "llvmlite.binding" in before:  # a thread could have been importing anything else
+        assert {{*sys.modules}} == before, {{*sys.modules}} - before
 
 {before}
 child(load)

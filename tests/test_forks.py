@@ -23,7 +23,8 @@ def child(function=check):
         signal.alarm(60)  # ends a child that hangs
         function()
         os._exit(7)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status == 7, status
 """
 
 # Three cases: a child forks a grandchild; the main thread and another thread fork while two more

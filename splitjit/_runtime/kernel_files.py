@@ -9,16 +9,22 @@ or processor, never runs, even if somebody renames files.
 
 from __future__ import annotations
 
+# All imports of this module are here: if another thread is importing a module at a fork, the child
+# waits forever for that import.
 import contextlib
 import functools
+import hashlib
 import os
+import platform
 import re
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import numpy as np
 
+from splitjit._kernels.processor import processor
 from splitjit._runtime import cache_folder
 from splitjit._runtime.events import debug
 
@@ -138,8 +144,6 @@ def remove(*, older: bool) -> dict[str, int]:
 
 def _sealed(target: str, code: bytes) -> bytes:
     """Return the contents of an object's file."""
-    import hashlib  # here, because `import splitjit` does not need it
-
     return _MAGIC + hashlib.sha256(os.path.basename(target).encode() + code).digest() + code
 
 
@@ -165,8 +169,6 @@ def _digest() -> str:
 
 def _source() -> str:
     """Return the digest of the kernels' source."""
-    import hashlib
-
     identity = hashlib.sha256()
     try:
         for path in _source_files():
@@ -188,12 +190,7 @@ def _source_files() -> Iterator[str]:
 
 def _target() -> str:
     """Return the digest of the versions and the processor that kernels are for."""
-    import hashlib
-    import platform
-
     import llvmlite
-
-    from splitjit._kernels.processor import processor
 
     versions = sys.version, sys.platform, np.__version__, llvmlite.__version__, _numba()
     identity = repr((versions, platform.machine(), processor()))
@@ -205,8 +202,6 @@ def _numba() -> bytes:
 
     Numba's own file says the version and the commit. `importlib.metadata` would take 35 ms.
     """
-    from importlib.util import find_spec
-
     try:
         origin = getattr(find_spec("numba"), "origin", None) or ""
         with open(os.path.join(os.path.dirname(origin), "_version.py"), "rb") as file:
