@@ -903,6 +903,22 @@ def test_large_fresh_parts_reuse_blocks(kept):
     assert all(part.ctypes.data % 64 == 0 for part in again)
 
 
+def test_blocks_of_programs_that_split_only_in_compiled_code():
+    code = """
+import numpy as np, splitjit
+from numba import njit
+from splitjit._copy.buffers import POOL
+
+halves = njit(lambda x: splitjit.split(x, num_splits=2, axis=1))
+for forget in (splitjit.clear_caches, lambda: splitjit.set_buffer_limit(0)):
+    halves(np.ones((1024, 2048), np.float32))
+    assert POOL.kept > 0
+    forget()
+    assert POOL.kept == 0
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_kept_block_is_reused_for_at_least_half_of_its_size(kept):
     x = np.ones((512, 1024), np.float32)
     halves(x)

@@ -207,13 +207,17 @@ class _Pool:
 
     def load(self) -> bool:
         """Load the functions for blocks; return whether they are loaded."""
-        if self.lease is None and can_read_arrays():
+        if self.lease is None:
             functions = LOADER.load("blocks")
             if functions is not None:
-                self._use(functions)
+                self.use(functions)
         return self.lease is not None
 
-    def _use(self, functions: dict[str, int]) -> None:
+    def use(self, functions: dict[str, int]) -> None:
+        """Use loaded functions, for Python and for users' compiled code."""
+        self._clear = ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(functions["clear"])
+        if not can_read_arrays():
+            return
         api: Any = structs.API
         message = "splitjit: not enough memory for the parts"
         words = Leases(
@@ -226,7 +230,6 @@ class _Pool:
             error=id(MemoryError),
             message=id(keep_forever(message)),
         )
-        self._clear = ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(functions["clear"])
         self.lease = builtin("lease", functions["lease"], METH_O, np.array(words, np.int64))
 
     def set_limit(self, nbytes: int) -> None:

@@ -198,7 +198,7 @@ class KernelCopy:
             nbytes=self.layout.block + ALIGNMENT,
         )
         record = np.array([*expected, *plan.shape, *strides, *plan.sizes], np.int64).view(_Record)
-        shape = address_of(record) + WORD * len(expected)
+        shape = record.ctypes.data + WORD * len(expected)
         record[EXPECTED.shape], record[EXPECTED.sizes] = shape, shape + WORD * 2 * len(plan.shape)
         record.kept = (dtype, self.layout, outputs)
         return record

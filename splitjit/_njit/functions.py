@@ -47,6 +47,7 @@ def fill_table():
         return
     kernels = {name: LOADER.load_here(name) for name in _KERNELS}
     TEAM.use(kernels["team"])
+    POOL.use(kernels["blocks"])
     table = Functions(
         version=version(),
         **kernels["overload"],
