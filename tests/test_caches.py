@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import splitjit
+from splitjit._abi import processor
 from splitjit._abi.kernels import KERNELS
 from splitjit._cli.main import main
 from splitjit._cli.report import amount
 from splitjit._copy import copy_layout, kernel_copy, recipe
-from splitjit._kernels import processor
 from splitjit._runtime import cache_folder, kernel_files, loading, threads
 from tests.conftest import needs_kernels, take
 from tests.processes import finish, run, start
@@ -255,7 +255,7 @@ CHANGES = {
         lambda: type("Features", (dict,), {"flatten": lambda self: "-avx2"})(),
     ),
     "system": ("sys.platform", "plan9"),
-    "numba": ("importlib.util.find_spec", lambda name: another_numba),
+    "numba": ("splitjit._runtime.kernel_files.find_spec", lambda name: another_numba),
 }
 
 another_numba = importlib.util.spec_from_loader("numba", None, origin="")

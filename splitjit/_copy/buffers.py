@@ -34,6 +34,7 @@ from splitjit._runtime.loading import LOADER, can_read_arrays
 from splitjit.errors import SplitError, describe
 
 _BYTE = np.dtype(np.uint8)
+_NO_MEMORY = "splitjit: not enough memory for the parts"
 _DEFAULT_LIMIT = 1 << 28
 
 
@@ -219,7 +220,6 @@ class _Pool:
         if not can_read_arrays():
             return
         api: Any = structs.API
-        message = "splitjit: not enough memory for the parts"
         words = Leases(
             array_type=id(np.ndarray),
             byte=id(_BYTE),
@@ -228,7 +228,7 @@ class _Pool:
             blocks=self.address,
             give_back=functions["give_back"],
             error=id(MemoryError),
-            message=id(keep_forever(message)),
+            message=id(_NO_MEMORY),
         )
         self.lease = builtin("lease", functions["lease"], METH_O, np.array(words, np.int64))
 

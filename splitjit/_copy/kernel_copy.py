@@ -86,7 +86,7 @@ class _NewShapes:
                 return
             words = [*_of_any(), lay_out["lay_out"], *[0] * len(LOOPS)]
             self._record = np.array(words, np.int64).view(_Record)
-            self._record[EXPECTED.functions] = address_of(self._record) + WORD * len(EXPECTED)
+            self._record[EXPECTED.functions] = self._record.ctypes.data + WORD * len(EXPECTED)
             self.fresh = builtin("fresh_new", code["fresh_new"], METH_FASTCALL, self._record)
         self._record[len(EXPECTED) + 1 + LOOPS.index(loop)] = address
 

@@ -1,10 +1,9 @@
 """The compiled copy loops, and what else runs as machine code.
 
-`_runtime` loads these modules as object files, and imports only what compiles them (`build`,
-`processor`) and the two loops that Numba runs itself (`object_loop`, `numba_threads`). `_kernels`
-imports `_abi` and the rules of `_plan/rules.py`, and nothing else of the package. A loop never
-raises and never sees a Python object: Python code, `entry` or `overload` has checked all
-addresses, extents and strides.
+`_runtime` loads these modules as object files, and imports only what compiles them (`build`) and
+the two loops that Numba runs itself (`object_loop`, `numba_threads`). `_kernels` imports `_abi` and
+the rules of `_plan/rules.py`, and nothing else of the package. A loop never raises and never sees a
+Python object: Python code, `entry` or `overload` has checked all addresses, extents and strides.
 
 Every module uses `jit` of compiling.py, the intrinsics of intrinsics.py, and the tuples that
 records.py reads from memory; look at these three first. Then a copy passes from top to bottom::
@@ -49,6 +48,6 @@ What users' compiled code calls::
 How all of this becomes object files::
 
     build.py             the functions of each kernel
-    compiling.py         compiles them, for the processor that processor.py names
+    compiling.py         compiles them, for the processor that _abi/processor.py names
     fit.py               whether the private parts of Numba are as expected
 """

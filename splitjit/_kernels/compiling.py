@@ -21,8 +21,8 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUTarget, cpu_target
 from numba.core.runtime import rtsys
 
+from splitjit._abi.processor import processor
 from splitjit._kernels import fit
-from splitjit._kernels.processor import processor
 
 fit.check()
 

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from splitjit._kernels.processor import processor
+from splitjit._abi.processor import processor
 from splitjit._runtime import cache_folder
 from splitjit._runtime.events import debug
 
