@@ -239,15 +239,15 @@ def main() -> None:
             run = [sys.executable, "-m", "benchmarks", *words, "--json", folder / f"{name}.json"]
             subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     found = Measured(folder)
+    if not options.folder:  # before the other pages change, so that the commit is not dirty
+        mechanisms = [sys.executable, "-m", "benchmarks", "mechanisms", "--page"]
+        subprocess.run(mechanisms, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     for page, text in pages(found).items():
         page.write_text(text, "utf-8")
     if folder.resolve() != KEPT:
         shutil.copytree(folder, KEPT, dirs_exist_ok=True)
     report.draw(found.report, ROOT / "docs" / "charts" / "sizes.svg")
     landscape.draw(found.landscape, ROOT / "docs" / "charts")
-    if not options.folder:
-        mechanisms = [sys.executable, "-m", "benchmarks", "mechanisms", "--page"]
-        subprocess.run(mechanisms, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import harness
+from benchmarks.documentation import filled
 from benchmarks.harness import ROOT, time_text
 
 PAGE = ROOT / "docs" / "architecture.md"
-START_OF_TABLE, END_OF_TABLE = "<!-- mechanisms -->\n", "<!-- end of mechanisms -->\n"
 
 START = """
 import contextlib, os, random, sys, time
@@ -58,6 +58,10 @@ kernel_files.write = lambda name, code: None
 """
 """Without a mechanism of helpers, a process compiles their code for itself."""
 
+FIRST = """
+x = array(2048, 2048)
+print(median_of(lambda: splitjit.split(x, num_splits=4, axis=1), 1))
+"""
 FRAMES = f"{WARM}x = array(256, 2304)\nsplit = lambda: splitjit.split(x, num_splits=3, axis=1)\n"
 
 
@@ -79,8 +83,7 @@ MECHANISMS = (
         "kernels as object files, linked without Numba",
         "`_runtime/loading.py`, `_runtime/kernel_files.py`",
         "first 16 MB of a process",
-        "x = array(2048, 2048)\n"
-        "print(median_of(lambda: splitjit.split(x, num_splits=4, axis=1), 1))",
+        FIRST,
         "from splitjit._runtime import kernel_files\n"
         "kernel_files.read, kernel_files.write = lambda name: None, lambda name, code: None",
     ),
@@ -88,8 +91,7 @@ MECHANISMS = (
         "one process compiles a kernel, and NumPy copies in the others",
         "the same",
         "4 processes, empty cache",
-        "x = array(2048, 2048)\n"
-        "print(median_of(lambda: splitjit.split(x, num_splits=4, axis=1), 1))",
+        FIRST,
         "from splitjit._runtime import kernel_files\n"
         "kernel_files.compiling = lambda name: contextlib.nullcontext()",
         processes=4,
@@ -237,10 +239,8 @@ def main() -> None:
     machine, found = harness.describe(), rows(results)
     harness.finish(options, machine, found, {"results": results})
     if options.page:
-        text = PAGE.read_text("utf-8")
-        before, after = text.split(START_OF_TABLE)[0], text.split(END_OF_TABLE)[1]
-        made = f"{START_OF_TABLE}{machine}\n\n{found}\n{END_OF_TABLE}"
-        PAGE.write_text(f"{before}{made}{after}", "utf-8")
+        text = filled(PAGE.read_text("utf-8"), mechanisms=f"{machine}\n\n{found}")
+        PAGE.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":
