@@ -43,8 +43,7 @@ KERNELS = {
     "overload": ("measure", "parts", "into"),
     "blocks": ("allocate", "free_block", "clear", "lease", "give_back"),
 }
-"""The object files, and the C functions in each; a module of
-`splitjit._kernels` has them."""
+"""The object files, and the C functions in each; a module of `splitjit._kernels` has them."""
 
 PYTHON_FUNCTIONS = (
     "PyCapsule_GetPointer",

@@ -6,7 +6,7 @@ MAPPED_FROM = 1 << 19
 """Blocks of at least this size are kept for reuse."""
 
 # The block record, for `splitjit._kernels.blocks`: the most bytes to keep, the bytes that are
-# kept, how many slots have been asked to make room, and a slot for each kept block.
+# kept, how many turns slots have had to make room, and a slot for each kept block.
 BLOCKS_LIMIT, BLOCKS_KEPT, BLOCKS_EVICTED, SLOTS_AT = range(4)
 SLOTS = 32
 

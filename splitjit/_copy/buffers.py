@@ -38,6 +38,17 @@ _NO_MEMORY = "splitjit: not enough memory for the parts"
 _DEFAULT_LIMIT = 1 << 28
 
 
+def makers() -> dict[str, int]:
+    """Return what makes arrays in compiled code, by the fields of `Expected` and `Leases`."""
+    api: Any = structs.API
+    return {
+        "array_type": id(np.ndarray),
+        "byte": id(_BYTE),
+        "new_array": api[NEW_FROM_DESCR],
+        "set_base": api[SET_BASE_OBJECT],
+    }
+
+
 def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
     """Allocate the parts of a plan in one block.
 
@@ -219,12 +230,8 @@ class _Pool:
         self._clear = ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(functions["clear"])
         if not can_read_arrays():
             return
-        api: Any = structs.API
         words = Leases(
-            array_type=id(np.ndarray),
-            byte=id(_BYTE),
-            new_array=api[NEW_FROM_DESCR],
-            set_base=api[SET_BASE_OBJECT],
+            **makers(),
             blocks=self.address,
             give_back=functions["give_back"],
             error=id(MemoryError),

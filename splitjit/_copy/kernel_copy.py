@@ -18,13 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._abi import structs
 from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._abi.calls import EXPECTED, Expected
 from splitjit._abi.kernels import LOOPS
 from splitjit._abi.layout_record import ALIGNMENT, WORD
-from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._copy import buffers
 from splitjit._copy.copy_layout import CopyLayout, lay_out
 from splitjit._copy.layout import block_layout
@@ -34,7 +32,6 @@ from splitjit._runtime import threads
 from splitjit._runtime.loading import LOADER, can_read_arrays
 from splitjit._runtime.ways import ways_of
 
-_BYTE = np.dtype(np.uint8)
 _FLAGS = {"fresh": METH_O, "fresh_checked": METH_O, "check": METH_O}
 
 
@@ -52,15 +49,8 @@ class _Record(np.ndarray):
 @functools.cache
 def _of_any() -> Expected:
     """Return the fields that are the same for all plans, dtypes and strides; others are 0."""
-    api: Any = structs.API
     nothing = Expected(*[0] * len(Expected._fields))
-    return nothing._replace(
-        array_type=id(np.ndarray),
-        list_type=id(list),
-        byte=id(_BYTE),
-        new_array=api[NEW_FROM_DESCR],
-        set_base=api[SET_BASE_OBJECT],
-    )
+    return nothing._replace(list_type=id(list), **buffers.makers())
 
 
 class _NewShapes:
@@ -183,7 +173,7 @@ class KernelCopy:
 
     def _record(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...], loop: int) -> _Record:
         steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
-        outputs = self.layout.copy()
+        outputs = self.layout.copy() if loop else self.layout  # large copies have one each
         expected = _of_any()._replace(
             dtype=id(dtype),
             rank=len(plan.shape),

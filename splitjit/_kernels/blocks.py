@@ -71,10 +71,16 @@ def _line_of(memory):
 
 
 @jit
+def _slot(record, i):
+    """Return the address of a slot."""
+    return record + WORD * (SLOTS_AT + i)
+
+
+@jit
 def _take(record, nbytes):
     """Return kept memory of at least `nbytes` and at most twice that, or 0."""
     for i in range(SLOTS):
-        slot = record + WORD * (SLOTS_AT + i)
+        slot = _slot(record, i)
         if not read_word(slot):
             continue
         memory = exchange(slot, 0)
@@ -119,17 +125,13 @@ def free_block(memory):
     """Keep a block for reuse, and free others while more is kept than the limit allows."""
     size, record = _line_of(memory)[0], _line_of(memory)[1]
     kept, limit = record + WORD * BLOCKS_KEPT, record + WORD * BLOCKS_LIMIT
-    own = _victim(record)  # unless a slot is empty
-    for i in range(SLOTS):
-        if not read_word(record + WORD * (SLOTS_AT + i)):
-            own = record + WORD * (SLOTS_AT + i)
-            break
+    own = _slot_to_fill(record)
     add_to(kept, size)
     _put(record, own, memory)
     for _ in range(SLOTS):
         if read_word(kept) <= read_word(limit):
             return
-        slot = _victim(record)
+        slot = _slot_to_empty(record)
         if slot != own:
             _put(record, slot, 0)
     if read_word(kept) > read_word(limit):
@@ -137,17 +139,29 @@ def free_block(memory):
 
 
 @jit
-def _victim(record):
-    """Return the slot whose block is freed next, in turns: so what is never used again goes."""
-    turn = add_to(record + WORD * BLOCKS_EVICTED, 1)
-    return record + WORD * (SLOTS_AT + turn % SLOTS)
+def _slot_to_fill(record):
+    """Return an empty slot, or the next one to empty. Either way, this takes a turn."""
+    slot = _slot_to_empty(record)
+    for i in range(SLOTS):
+        if not read_word(_slot(record, i)):
+            return _slot(record, i)
+    return slot
+
+
+@jit
+def _slot_to_empty(record):
+    """Return the next slot to empty.
+
+    All slots take turns. So a block that nobody needs any more is freed at some point.
+    """
+    return _slot(record, add_to(record + WORD * BLOCKS_EVICTED, 1) % SLOTS)
 
 
 @jit
 def clear(record):
     """Free all kept blocks."""
     for i in range(SLOTS):
-        _put(record, record + WORD * (SLOTS_AT + i), 0)
+        _put(record, _slot(record, i), 0)
 
 
 # ---- for Python --------------------------------------------------------------------------
