@@ -22,9 +22,8 @@ _UNSUPPORTED = {
     *(errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK),
     errno.EPERM,  # links on FAT, and containers that forbid a call
     errno.EINVAL,  # links of Windows on exFAT and on network shares, too
-    errno.EINTR,  # a reservation of space that a signal has interrupted
 }
-"""Errors of calls that some systems or file systems lack, and of one that need not succeed."""
+"""Errors of calls that some systems or file systems lack."""
 
 
 def change(call: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
@@ -52,7 +51,9 @@ def fallocate(file: int, size: int) -> None:
     if call is not None and call(file, keep_size, 0, size):
         import ctypes
 
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        error = ctypes.get_errno()
+        if error != errno.EINTR:  # a signal: the reservation need not succeed
+            raise OSError(error, os.strerror(error))
 
 
 @functools.cache

@@ -106,10 +106,11 @@ class Parts:
         if not count:
             return title
         cuts = [*range(count + 1)] if count <= 8 else [*range(5), *range(count - 3, count + 1)]
-        starts, border, sizes, below = (*self.offsets, length), "+", "|", ""
-        for part, following in itertools.pairwise(cuts):
-            size, start = starts[following] - starts[part], shorten(starts[part])
-            label = f" {shorten(size)} " if following == part + 1 else " ... "
+        starts = [length if part == count else self.offsets[part] for part in cuts]
+        border, sizes, below = "+", "|", ""
+        for i, (at, stop) in enumerate(itertools.pairwise(starts)):
+            size, start = stop - at, shorten(at)
+            label = f" {shorten(size)} " if cuts[i + 1] == cuts[i] + 1 else " ... "
             width = max(_COLUMNS * size // max(length, 1), len(label), len(start))
             border += "-" * width + "+"
             sizes += label.center(width) + "|"
