@@ -36,7 +36,7 @@ def test_the_fastest_way_is_chosen(best, slow):
 
 @pytest.mark.parametrize("slow", [0, 1, 2])
 def test_slow_first_calls_turn_no_choice(slow):
-    """Until three calls of a way were slow, each for a reason of its own."""
+    """One call of four may count: not the very first, and no slow one."""
 
     def seconds(way, call):
         counts[way] += 1

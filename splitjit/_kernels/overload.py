@@ -308,7 +308,7 @@ def _sort(lows, places, count):
 
 @jit
 def _part_at(arrays, rank, itemsize, x, count, lows, places):
-    """Return the index of a part whose address range meets that of the source, or -1."""
+    """Return the index of a part whose addresses overlap those of the source, or -1."""
     low = _lowest_at(arrays, rank, x)
     end = low + _length_at(arrays, rank, itemsize, x, _MOST)
     for k in range(count):

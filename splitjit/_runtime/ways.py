@@ -15,8 +15,8 @@ _TURNS = 10
 """Every so many calls, another way may be tried."""
 
 _TRY, _FIRST = 2, 4
-"""Calls of a try, and of the first try of a way. The first call of a try finds its threads asleep,
-and those of the other way awake."""
+"""Calls of a try, and of the first try of a way. In the first call, the threads of this way still
+sleep, and those of the way before may still spin."""
 
 _MOST = 3.0
 """A slower call counts as this many times the mean, since the scheduler may have stopped the

@@ -105,7 +105,10 @@ Data = np.ndarray | Run
 
 
 def arrays(data: Data) -> Iterator[np.ndarray]:
-    """Yield the next bytes of a tensor as arrays of bytes. Those of a run share one buffer."""
+    """Yield the next bytes of a tensor as arrays of bytes.
+
+    The arrays of a run share one buffer: use each before you ask for the next.
+    """
     if not isinstance(data, Run):
         yield data.reshape(-1).view(np.uint8)
         return
