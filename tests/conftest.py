@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from splitjit import SplitPlan
 from splitjit._abi.kernels import LOOPS
+from splitjit._abi.shared import AT, FEWEST_CHUNKS
 from splitjit._api import split
 from splitjit._copy import copy_layout, recipe
 from splitjit._copy.kernel_copy import NEW_SHAPES
@@ -156,9 +157,10 @@ def take(route, setattr):
     if route == "new":
         use_for_new_shapes()
     setattr(copy_layout, "STREAM_FROM", (stream, stream))
-    setattr(threads, "SHARED_FROM", 2 * chunk)
-    setattr(threads, "CHUNK", chunk)
+    setattr(threads, "SHARED_FROM", FEWEST_CHUNKS * chunk)
+    setattr(threads.TEAM, "chunk", chunk)
     setattr(threads, "_allowed", lambda: 2)
+    threads.TEAM.word(AT.allowed).value = 1
 
 
 @pytest.fixture(

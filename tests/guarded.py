@@ -23,7 +23,7 @@ import splitjit
 from splitjit._abi import structs
 from splitjit._abi.calls import FUNCTIONS_AT
 from splitjit._abi.kernels import COLLECTED, LINE
-from splitjit._abi.shared import ALLOWED, HELPED
+from splitjit._abi.shared import AT
 from splitjit._abi.structs import NEW_FROM_DESCR
 from splitjit._copy import buffers
 from splitjit._njit import functions
@@ -175,7 +175,7 @@ def run(number: int) -> None:
     expected = [x[index].tobytes() for index in plan.slices]
     calls = rng.choice([1, 2]) if CALLS is None else CALLS
     if COMPILED:
-        functions.TABLE[FUNCTIONS_AT.shared_from] = rng.choice([2, 1 << 62])
+        threads.TEAM.chunk = rng.choice([1, 1 << 62])
     if not COMPILED and rng.random() < 0.5:
         buffers.POOL.lease = lambda nbytes: guarded(nbytes, rng.random() < 0.5)
         for _ in range(calls):  # the first call loads the code of small copies
@@ -247,8 +247,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
         functions.fill_table()
         for field in ("stream_short_runs", "stream_long_runs"):
             functions.TABLE[getattr(FUNCTIONS_AT, field)] = from_bytes
-        functions.TABLE[FUNCTIONS_AT.chunk] = 1
-        threads.TEAM.word(ALLOWED).value = 1
+        threads.TEAM.word(AT.allowed).value = 1
     else:
         take(route, setattr)
         buffers.MAPPED_FROM = 1
@@ -258,7 +257,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
         for number in range(first, last):
             os.pwrite(file.fileno(), b"%20d" % number, 0)
             run(number)
-    print(threads.TEAM.word(HELPED).value)
+    print(threads.TEAM.word(AT.helped).value)
 
 
 if __name__ == "__main__":

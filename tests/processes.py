@@ -16,12 +16,12 @@ from splitjit._abi import kernels, shared
 # Every split of this process is compiled, and asks as many helpers as it may.
 loading._SECONDS_TO_LOAD = loading._SECONDS_IF_IMPORTED = 0.0
 split_module.is_first = lambda key: False
-ways.Ways.choose = lambda self: 0
+ways.Ways.choose = lambda self, now: 0
 
 x = np.arange(2**20, dtype=np.int32).reshape(1024, -1)
 
 def word(name):
-    return threads.TEAM.word(getattr(shared, name)).value
+    return threads.TEAM.word(getattr(shared.AT, name.lower())).value
 
 def check():
     parts = splitjit.split(x, [300, 724], axis=1)
@@ -34,6 +34,18 @@ from splitjit._runtime import cores
 
 cores.affinity = lambda: 2
 cores.quota = lambda: None
+"""
+
+# Runs a function in a forked child, and checks that it succeeds.
+CHILD = """
+def child(function=check):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)  # ends a child that hangs
+        function()
+        os._exit(7)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status == 7, status
 """
 
 # A signal handler that splits, but not while it splits already.

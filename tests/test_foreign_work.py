@@ -8,8 +8,7 @@ import signal
 
 import pytest
 
-from tests.processes import HANDLER, SPLIT, run
-from tests.test_forks import CHILD
+from tests.processes import CHILD, HANDLER, SPLIT, run
 
 REPEATS = int(os.environ.get("SPLITJIT_REPEATS", "1"))
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.processes import SPLIT, TWO_CORES, run
+from tests.processes import CHILD, SPLIT, TWO_CORES, run
 
 pytestmark = [
     pytest.mark.slow,
@@ -15,17 +15,6 @@ pytestmark = [
 ]
 
 COUNT = int(os.environ.get("SPLITJIT_FORKS", "100"))
-
-CHILD = """
-def child(function=check):
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(60)  # ends a child that hangs
-        function()
-        os._exit(7)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert status == 7, status
-"""
 
 # Three cases: a child forks a grandchild; the main thread and another thread fork while two more
 # threads split; process pools. One pool ends each worker after one task, so a thread of the pool

@@ -11,8 +11,7 @@ import pytest
 
 from splitjit._runtime import loading
 from tests.conftest import needs_kernels
-from tests.processes import SPLIT, run
-from tests.test_forks import CHILD
+from tests.processes import CHILD, SPLIT, run
 
 pytestmark = needs_kernels
 
@@ -115,7 +114,7 @@ large = np.ones((1024, 6144), np.float32)
 def test_helpers_copy_from_the_first_large_split_on_without_numba(tmp_path):
     code = """
 check(large, 3)
-assert threads.TEAM.word(shared.STARTED).value == 1
+assert threads.TEAM.word(shared.AT.started).value == 1
 assert not is_imported("numba")
 """
     run(tmp_path, IMPORTS + CORES + code)
@@ -126,7 +125,7 @@ def test_small_copies_start_no_helper(tmp_path):
 splitjit.warmup(["u1"])
 for _ in range(300):
     check(np.ones((16, 6144), np.float32), 3)
-assert threads.TEAM.word(shared.STARTED).value == 0
+assert threads.TEAM.word(shared.AT.started).value == 0
 """
     run(tmp_path, IMPORTS + CORES + code)
 
@@ -302,7 +301,7 @@ assert tries == 1, tries
 LOADER._load = load
 splitjit.warmup(["u1"])
 check(large, 3)
-assert threads.TEAM.word(shared.STARTED).value == 1
+assert threads.TEAM.word(shared.AT.started).value == 1
 """
     run(tmp_path, IMPORTS + CORES + code)
 
@@ -318,7 +317,7 @@ def in_child():
     imported = is_imported("numba")
     check(large, 3)
     check(large, 3)
-    assert threads.TEAM.word(shared.STARTED).value == 1
+    assert threads.TEAM.word(shared.AT.started).value == 1
     splitjit.warmup()
     assert LOADER._loaded and is_imported("numba") == imported
 

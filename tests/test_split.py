@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._abi.kernels import INTERLEAVED
-from splitjit._abi.shared import HELPED
+from splitjit._abi.shared import AT
 from splitjit._runtime import threads
 from tests.cases import CASES, REFUSALS
 from tests.conftest import needs_kernels, send_down
@@ -89,7 +89,7 @@ def test_helpers_copy_every_layout(layout, how, monkeypatch):
     ]:
         x = LAYOUTS[layout](lambda shape, d=dtype: random_array(rng, shape, d), shape)
         plan = plan_split(shape, sizes, axis=1)
-        helped = threads.TEAM.word(HELPED)
+        helped = threads.TEAM.word(AT.helped)
         before, end = helped.value, time.monotonic() + 60
         while helped.value < before + 5:
             assert time.monotonic() < end

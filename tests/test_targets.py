@@ -8,6 +8,7 @@ import platform
 import runpy
 import struct
 import sys
+import types
 
 import numba
 import pytest
@@ -37,14 +38,14 @@ SYSTEMS = {
         {"clock_gettime", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"},
     ),
 }
-"""What `splitjit._kernels.team` calls on each system."""
+"""What `splitjit._kernels.system` calls on each system."""
 
 
 @pytest.fixture(scope="module")
 def kernels():
     """Return a function that compiles a kernel for a system to an optimized LLVM module."""
     splitjit.warmup(["u1"])  # so that Numba has registered all its symbols
-    from splitjit._kernels import build, compiling, team
+    from splitjit._kernels import build, compiling, system, team
 
     found = {}
     codegen = compiling._Function.targetdescr.target_context.codegen()
@@ -54,6 +55,8 @@ def kernels():
             patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())
             if kernel == "team":
                 patch.setattr(sys, "platform", SYSTEMS[system_of(target)][0])
+                other = types.SimpleNamespace(**runpy.run_path(system.__file__))
+                patch.setitem(sys.modules, system.__name__, other)
                 code = runpy.run_path(team.__file__)
                 patch.undo()
                 patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.conftest import needs_kernels
-from tests.processes import HANDLER, SPLIT, TWO_CORES, run
+from tests.processes import CHILD, HANDLER, SPLIT, TWO_CORES, run
 
 SECONDS = float(os.environ.get("SPLITJIT_SECONDS", "0.3"))
 
@@ -42,7 +42,9 @@ def run_loop(helpers, chunks, microseconds=1000):
     counts = np.zeros(chunks, np.int64)
     is_alone = word("BUSY")  # one call of the loop is for all chunks
     job = microseconds, counts.ctypes.data, 0 if is_alone else chunks, 0
-    threads.TEAM.run(threads.TEAM.address, loop.address, helpers, chunks, *job)
+    threads.TEAM.word(shared.AT.allowed).value = helpers
+    nbytes = chunks * threads.TEAM.chunk
+    threads.TEAM.run(threads.TEAM.address, loop.address, nbytes, helpers, *job)
     return counts.tolist()
 
 assert threads.TEAM.load(wait=True)
@@ -73,8 +75,8 @@ def test_each_chunk_is_copied_once_by_the_caller_or_a_helper(tmp_path):
     code = """
 for helpers in (1, 3, 7, 1):
     before = word("HELPED")
-    assert run_loop(helpers, 64) == [1] * 64
-    assert before + 8 <= word("HELPED") < before + 64
+    assert run_loop(helpers, 32) == [1] * 32
+    assert before + 4 <= word("HELPED") < before + 32
     assert word("ASKED") == helpers and word("STARTED") == max(helpers, word("ASKED"))
     assert word("OPEN") == word("ACTIVE") == word("BUSY") == 0
 """
@@ -90,15 +92,68 @@ assert word("STARTED") == word("ASKED") == shared.MOST_HELPERS
     run_helpers(tmp_path, SLOW_LOOP + code)
 
 
+MANY_HELPERS = """
+big = np.arange(2**23, dtype=np.int32).reshape(4096, -1)  # 256 chunks
+
+def check_big():
+    parts = splitjit.split(big, num_splits=2, axis=1)
+    assert np.array_equal(parts[0], big[:, :1024]) and np.array_equal(parts[1], big[:, 1024:])
+
+def go_on():
+    while True:
+        check_big()
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+os.sched_getaffinity = lambda pid: {*range(32)}
+cores.quota = lambda: None
+for _ in range(20):
+    check_big()
+assert word("ASKED") == word("STARTED") == 31
+splitjit.split(big[:256, :512], num_splits=2, axis=1)
+assert word("ASKED") == 3
+for chunks in (4, 33, 512):
+    for microseconds in (0, 200):
+        assert run_loop(31, chunks, microseconds) == [1] * chunks
+        time.sleep(0.001)
+before = word("HELPED")
+assert run_loop(31, 512) == [1] * 512
+assert word("HELPED") - before > 31 * 8  # the helpers that the caller wakes have woken others
+
+if hasattr(os, "fork"):
+    for _ in range(5):
+        child(lambda: (check_big(), check_big()))
+        check_big()
+if hasattr(signal, "setitimer"):
+    signal.signal(signal.SIGALRM, interrupt)
+    for _ in range(20):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            go_on()
+        except KeyboardInterrupt:
+            pass
+    check_big()
+assert word("BUSY") == word("ACTIVE") == word("OPEN") == 0
+threading.Thread(target=go_on, daemon=True).start()  # still copies at the end
+"""
+
+
+@pytest.mark.slow
+def test_31_helpers_on_two_cores(tmp_path):
+    code = SPLIT + TWO_CORES.replace("cores.affinity = lambda: 2", "") + CHILD
+    run(tmp_path, code + SLOW_LOOP + MANY_HELPERS, NUMBA_NUM_THREADS="32")
+
+
 def test_a_second_caller_copies_alone(tmp_path):
     code = """
 before = word("GENERATION")
-first = threading.Thread(target=run_loop, args=(1, 400))
+first = threading.Thread(target=run_loop, args=(1, 32, 20_000))
 first.start()
 while word("GENERATION") == before:
     time.sleep(0.001)
 began = word("GENERATION")
-assert run_loop(1, 64, 0) == [1] + [0] * 63  # one call of the loop for all
+assert run_loop(1, 32, 0) == [1] + [0] * 31  # one call of the loop for all
 assert word("BUSY") == 1 and word("GENERATION") == began
 first.join()
 """
@@ -136,9 +191,9 @@ def test_copies_after_rests(tmp_path):
     code = """
 for rest in [0, 0.001, 0.02, 0.05] * 5:
     time.sleep(rest)
-    assert run_loop(1, 64, 200) == [1] * 64
+    assert run_loop(1, 32, 200) == [1] * 32
     check()
-assert word("HELPED") > 20 * 8
+assert word("HELPED") > 20 * 4
 """
     run_helpers(tmp_path, SLOW_LOOP + code)
 
@@ -166,7 +221,7 @@ assert word("STARTED") == word("ASKED") == 7
 time.sleep(0.2)
 {narrowed}
 cores._quota_at.cache_clear()
-threads.TEAM.word(shared.ASKED).value = 0
+threads.TEAM.word(shared.AT.asked).value = 0
 for _ in range(20):
     check()
 assert word("ASKED") == {asked} and word("ALLOWED") in ({asked}, 7)
@@ -353,12 +408,12 @@ def test_small_stacks(tmp_path):
 def test_a_thread_that_leaves_its_core_keeps_its_affinity(tmp_path):
     code = """
 import ctypes
-from splitjit._kernels import team
+from splitjit._kernels import system
 from splitjit._kernels.compiling import jit, object_code
 
 @jit
 def leave(core):
-    team._leave_core(core)
+    system.leave_core(core)
 
 kernels.KERNELS["leave"] = ("leave",)
 code = object_code([leave])
@@ -396,15 +451,14 @@ def use_it():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="runs code for macOS")
-def test_helpers_spin_where_no_system_names_the_core(tmp_path):
+def test_helpers_spin_before_they_sleep(tmp_path):
     code = """
-team._ON_LINUX, team._SPIN, team._GAP = False, 10**15, 10**15
+team._SPIN = 10**15
 use_it()
-assert run_loop(1, 64) == [1] * 64
+assert run_loop(1, 32) == [1] * 32
 assert word("HELPED") > 0
 time.sleep(0.3)
-assert threads.TEAM.word(shared.HELPERS).value == 0  # not asleep
+assert threads.TEAM.word(shared.AT.helpers).value == 0  # not asleep
 """
     run_helpers(tmp_path, SLOW_LOOP + ANOTHER_TEAM + code)
 
@@ -414,10 +468,12 @@ assert threads.TEAM.word(shared.HELPERS).value == 0  # not asleep
 # Threads sometimes sleep before they use a word: as many microseconds as `DELAYS` has for it. Its
 # last numbers are for the sleep mark, for each chunk, the odds, and the next random number.
 DELAYED = """
-DELAYS = np.zeros(shared.HELPERS + 4, np.int64)
-MARK, CHUNK, ODDS, RANDOM = range(shared.HELPERS, shared.HELPERS + 4)
+DELAYS = np.zeros(shared.AT.helpers + 4, np.int64)
+MARK, CHUNK, ODDS, RANDOM = range(shared.AT.helpers, shared.AT.helpers + 4)
 ADDRESS = DELAYS.ctypes.data
-usleep, release = team._usleep, team._release
+from splitjit._kernels.system import usleep
+
+release = team.release
 read_word, exchange, add_to = team.read_word, team.exchange, team.add_to
 call, words_at, SPACING = team.call, team.words_at, shared.SPACING
 
@@ -461,9 +517,9 @@ def _call(loop, arguments):
 
 for function in (_read, _write, _add):
     setattr(team, function.py_func.__name__, function)
-team.exchange, team._release, team.call = _exchange, _release, _call
+team.exchange, team.release, team.call = _exchange, _release, _call
 use_it()
-threads.CHUNK, threads.SHARED_FROM = 1 << 12, 1 << 13
+threads.TEAM.chunk, threads.SHARED_FROM = 1 << 12, 1 << 14
 """
 
 # Old outputs are filled with a pattern, which no helper may change any more.
@@ -475,8 +531,8 @@ plans = [splitjit.plan_split(y.shape, num_outputs=2 + i % 2, axis=1)
          for i, y in enumerate(sources)]
 words = "GENERATION OPEN TAKEN ACTIVE ASKED LOOP CHUNKS ARGUMENTS CORE HELPED NUMBERED".split()
 ALL = slice(0, CHUNK + 1)
-places = [ALL, [shared.OPEN, shared.TAKEN]] * 6
-places += [getattr(shared, name) for name in words] + [MARK, CHUNK]
+places = [ALL, [shared.AT.open, shared.AT.taken]] * 6
+places += [getattr(shared.AT, name.lower()) for name in words] + [MARK, CHUNK]
 helped = []
 for i, place in enumerate(places):
     before, old = word("HELPED"), []
@@ -491,7 +547,7 @@ for i, place in enumerate(places):
             assert np.array_equal(part, y[index]), place
             part.fill(0xA5)
         old.append(out)
-        for chunks in range(2, 40, 5):
+        for chunks in range(4, 33, 4):
             assert run_loop(1 + count % 2, chunks, 0) == [1] * chunks, place
         if len(old) > 8:
             assert all((part == 0xA5).all() for part in old.pop(0)), place

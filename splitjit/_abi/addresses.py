@@ -24,7 +24,10 @@ def address_of(array: np.ndarray) -> int:
 
 def span(array: np.ndarray) -> tuple[int, int]:
     """Return the start and stop of the address range that an array occupies."""
-    if array.flags.c_contiguous:  # byte_bounds takes ten times as long
-        start = address_of(array)
-        return start, start + array.nbytes
-    return byte_bounds(array)
+    try:  # as in `address_of`; byte_bounds takes ten times as long
+        start: int = addressof(from_buffer(array))
+    except (TypeError, ValueError, BufferError):
+        if not array.flags.c_contiguous:
+            return byte_bounds(array)
+        start = array.ctypes.data
+    return start, start + array.nbytes

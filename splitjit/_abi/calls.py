@@ -207,8 +207,6 @@ class Functions(NamedTuple):
         The addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`.
     share, team : int
         The addresses of `splitjit._kernels.team.share` and of the team record.
-    shared_from, chunk : int
-        The bytes from which on a copy is shared with helpers, and the bytes of a chunk.
     allocate, free_block : int
         The addresses of the functions of `splitjit._kernels.blocks`.
     blocks : int
@@ -232,8 +230,6 @@ class Functions(NamedTuple):
     transpose: int
     share: int
     team: int
-    shared_from: int
-    chunk: int
     allocate: int
     free_block: int
     blocks: int

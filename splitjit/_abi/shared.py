@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 MAPPED_FROM = 1 << 19
 """Blocks of at least this size are kept for reuse."""
 
@@ -11,23 +13,28 @@ BLOCKS_LIMIT, BLOCKS_KEPT, BLOCKS_EVICTED, SLOTS_AT = range(4)
 SLOTS = 32
 
 # The team record, which the caller of a copy shares with its helpers: one word every `SPACING`
-# bytes.
+# bytes, each at its index in `AT`.
 #
-#     GENERATION  the number of the newest job      OPEN    1 while helpers may join the job
-#     TAKEN       chunks taken from the front, and  ACTIVE  helpers that may be in its memory
-#                 2**32 times those from the back   BUSY    1 while a caller has the helpers
-#     LOOP, CHUNKS, ARGUMENTS  the job              ASKED   how many helpers the job wants
-#     CORE        the caller's core                 HELPED  chunks that helpers have copied so far
-#     STARTED     helpers that have been started    NUMBERED  helpers that have taken a number
-#     SERVE       the address of a helper's code    ALLOWED  helpers for users' compiled code
-#     HELPERS …   a line for each helper: 1 while it sleeps, then the address of its lock
+#     generation  the number of the newest job      open    1 while helpers may join the job
+#     taken       chunks taken from the front, and  active  helpers that may be in its memory
+#                 2**32 times those from the back   busy    1 while a caller has the helpers
+#     loop, chunks, arguments  the job              asked   how many helpers the job wants
+#     core        the caller's core                 helped  chunks that helpers have copied so far
+#     started     helpers that have been started    numbered  helpers that have taken a number
+#     serve       the address of a helper's code    allowed  helpers that may run now
+#     chunk       the bytes of a chunk
+#     helpers …   a line for each helper: 1 while it sleeps, then the address of its lock
 
-(
-    GENERATION, OPEN, TAKEN, ACTIVE, BUSY, LOOP, CHUNKS, ARGUMENTS, ASKED, CORE, HELPED,
-    STARTED, NUMBERED, SERVE, ALLOWED, HELPERS,
-) = range(16)  # fmt: skip
+_Team = namedtuple(
+    "_Team",
+    "generation open taken active busy loop chunks arguments asked core helped started numbered"
+    " serve allowed chunk helpers",
+)
+AT = _Team(*range(len(_Team._fields)))
 SPACING = 128
 """Two cache lines, because processors fetch them in pairs."""
+FEWEST_CHUNKS = 4
+"""A copy of fewer chunks is not shared: waking a helper must pay."""
 CHUNKS_PER_THREAD = 16
 """The most chunks for each thread. Each chunk costs a loop over all parts: between steps of torch
 or BLAS, 22 MB take 12 % longer in 64 chunks than in 32, and 50 MB 3 to 9 % longer in 20."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import copy as copies
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from splitjit._api.adapted import decide, our_refusals
 from splitjit._api.lazy import split_lazily
-from splitjit._api.run import WAYS_OF_TENSORS, tensor_ways
+from splitjit._api.run import WAYS_OF_TENSORS, torch_pays
 from splitjit._copy import recipe
 from splitjit._copy.kernel_copy import WAYS
 from splitjit._inputs.adapt import adapt
@@ -19,13 +18,12 @@ from splitjit._inputs.input import Request
 from splitjit._inputs.torch.tensors import PLAIN, torch_may_split
 from splitjit._plan.plan import Plan
 from splitjit._runtime import threads
-from splitjit._runtime.loading import LOADER
 from splitjit._runtime.ways import Ways
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
     "library": "splitjit cannot reach the memory of x, so its own library makes the parts",
-    "torch": "torch's own operator copies: so far it is faster, or kernels are not loaded",
+    "torch": "torch's own operator copies: it is as fast here, or kernels are not loaded",
     "dask": "tasks of Dask split the chunks when the parts are computed",
     "compiled": "a compiled loop copies",
     "object loop": "a compiled loop assigns the objects",
@@ -66,7 +64,8 @@ class Explanation:
         The bytes of new parts.
     ways : tuple of dict
         The ways to make a large copy, which are measured as they run: "name",
-        "seconds" (the running mean, or None), "calls", and "is_next".
+        "seconds" from one call to the next (the running mean, or None), "calls",
+        and "is_next".
 
     See Also
     --------
@@ -118,16 +117,15 @@ parts     {self.parts}{ways}"""
 
 def _line(way: dict[str, Any]) -> str:
     seconds, calls, following = way["seconds"], way["calls"], ", next" * way["is_next"]
-    mean = "not measured yet" if seconds is None else f"{seconds * 1e6:.0f} µs"
+    mean = "not measured yet" if seconds is None else f"{seconds * 1e6:.0f} µs from call to call"
     return f"{way['name']}: {mean}, {calls} call{'s' * (calls != 1)}{following}"
 
 
 def _listed(ways: Ways, names: Sequence[str], nbytes: int) -> tuple[dict[str, Any], ...]:
     """Return the ways, for copies of `nbytes` bytes."""
-    following = copies.copy(ways).choose()  # without changing the ways
     seconds = [None if mean == float("inf") else mean * nbytes for mean in ways.means]
     return tuple(
-        {"name": name, "seconds": mean, "calls": calls, "is_next": i == following}
+        {"name": name, "seconds": mean, "calls": calls, "is_next": i == ways.way}
         for i, (name, mean, calls) in enumerate(zip(names, seconds, ways.calls, strict=False))
     )
 
@@ -149,10 +147,11 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     sizes = array.nbytes, array.nbytes, array.nbytes if out is None else 0
     ways: tuple[dict[str, Any], ...] = ()
     if _is_for_torch(x, plan, out):
-        if not threads.is_small(array.nbytes) and LOADER.pays(0.0):
-            measured = tensor_ways(x, plan, array.nbytes, out is None)
-            ways = _listed(measured, WAYS_OF_TENSORS, array.nbytes)
-        if not (ways and ways[0]["is_next"]):
+        key = x.dtype, x.is_contiguous()
+        pays, measured = plan._kept.get(key) or torch_pays(x, plan)
+        if pays:
+            if measured is not None and out is None:
+                ways = _listed(measured, WAYS_OF_TENSORS, array.nbytes)
             by_torch = _REASONS["torch"], len(plan), None, False, None, "torch decides"
             return Explanation("library", *by_torch, *sizes, ways)
     compiled, _, layout = recipe.decide_all(plan, decision.copies)[0]
@@ -164,7 +163,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     layout = layout or compiled.layout
     count, why = threads.explain(array.nbytes)
     how = _REASONS["compiled"], len(plan), layout.loop, bool(layout.stream), count, why
-    if count > 1 and not ways and compiled.ways is not None:
+    if count > 1 and compiled.ways is not None:
         ways = _listed(compiled.ways, WAYS, array.nbytes)
     return Explanation("compiled", *how, *sizes, ways)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from splitjit._abi.kernels import LONG_RUN
 from splitjit._api.adapted import by_plan, split_input
 from splitjit._copy import recipe
 from splitjit._copy.buffers import empty_parts
+from splitjit._copy.copy_layout import STREAM_FROM
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
@@ -44,58 +45,58 @@ def split_object(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
 def split_plain_tensor(
     x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any
 ) -> list[Any] | None:
-    """Split a CPU tensor by the plan ``plan_of(x.shape, *of)`` in the fastest way.
+    """Split a CPU tensor by the plan ``plan_of(x.shape, *of)`` with torch's own operator.
 
-    torch's own operator splits small tensors: adapting one for kernels takes longer than copying
-    it. Return None, and split nothing, if Python must check more than `PLAIN` does.
+    Return None, and split nothing, if kernels are faster or Python must check more than `PLAIN`
+    does.
     """
     if not (PLAIN and PLAIN[0](x)):
         return None
     try:
-        plan, nbytes = plan_of(x.shape, *of), x.nbytes
+        plan = plan_of(x.shape, *of)
+        kept = plan._kept.get((x.dtype, x.is_contiguous()))
+        pays, ways = kept or torch_pays(x, plan)
     except RuntimeError:  # torch refuses the layout
         return None
-    if nbytes < SHARED_FROM:
-        return split_by_torch(x, plan, out)
-    if x.requires_grad or x.layout is not sys.modules["torch"].strided:
+    if not pays:
         return None
-    return _split_large(x, plan, nbytes, out)
-
-
-def _split_large(x: Any, plan: Plan, nbytes: int, out: Any) -> list[Any]:
-    """Split by kernels, by torch's own operator, or by this into a block of ours."""
+    if ways is None or out is not None or x.requires_grad:
+        return split_by_torch(x, plan, out)
     began = perf_counter()
-    if not LOADER.pays(0.0):
-        parts = split_by_torch(x, plan, out)
-        if parts is not None:
-            LOADER.count(perf_counter() - began)
-            return parts
-    ways = tensor_ways(x, plan, nbytes, out is None)
-    way, parts = ways.choose(), None
-    if way == 1:
-        parts = split_by_torch(x, plan, out)
-    elif way == 2:  # torch's own memory is slow from some size on, which depends on its allocator
-        parts = split_by_torch(x, plan, new_tensors(plan, x.dtype, empty_parts))
-    if parts is None:
-        parts = split_input(tensor_input(x), by_plan(plan), out)
-    ways.took(way, (perf_counter() - began) / nbytes)
+    way = ways.choose(began)
+    parts = split_by_torch(x, plan, new_tensors(plan, x.dtype, empty_parts) if way else None)
+    ways.took(way, began, perf_counter(), x.nbytes)
     return parts
 
 
-WAYS_OF_TENSORS = "kernels", "torch's operator", "torch's operator into memory of splitjit"
-"""The ways to split a large tensor; the last one only for new parts."""
+WAYS_OF_TENSORS = "torch's operator", "torch's operator into memory of splitjit"
+"""Where torch's operator writes large new parts. Its own memory is fast or slow by what the program
+has freed before: malloc may give memory back to the system after each split."""
+
+_PART_FOR_TORCH = 1 << 17
+"""Bytes from which on torch copies a float32 part on several threads."""
 
 
-def tensor_ways(x: Any, plan: Plan, nbytes: int, is_fresh: bool) -> Ways:
-    """Return what the splits of large tensors by a plan have shown."""
-    key = "torch", x.dtype, x.stride(), is_fresh
-    ways: Ways | None = plan._kept.get(key)
-    if ways is None:
-        run = math.prod(plan.shape[plan.axis :]) // plan._count
-        alike = is_fresh, x.is_contiguous(), run.bit_length(), nbytes.bit_length()
-        ways = ways_of(3 if is_fresh else 2, *alike)
-        keep(plan._kept, key, ways, plan._count)
-    return ways
+def torch_pays(x: Any, plan: Plan) -> tuple[bool, Ways | None]:
+    """Return whether torch's own operator is as fast as kernels, and `WAYS_OF_TENSORS`.
+
+    It is for small tensors, since adapting one for kernels takes longer than copying it, and if
+    runs and parts are long, but stores need not bypass the cache: in a torch program, its threads
+    are awake, and ours are not. The plan keeps the answer, unless kernels are not loaded yet.
+    """
+    nbytes: int = x.nbytes
+    if nbytes < SHARED_FROM:
+        pays, ways = True, None
+    else:
+        part = nbytes // plan._count
+        is_long = part >= _PART_FOR_TORCH and part >= LONG_RUN * math.prod(plan.shape[: plan.axis])
+        pays, ways = is_long and nbytes < STREAM_FROM[1] and bool(x.is_contiguous()), None
+        if not LOADER.pays(0.0):
+            return pays, None
+        if pays:
+            ways = ways_of(len(WAYS_OF_TENSORS), plan._count, nbytes.bit_length())
+    keep(plan._kept, (x.dtype, x.is_contiguous()), (pays, ways), plan._count)
+    return pays, ways
 
 
 def run_plan(plan: Plan, x: Any, out: Any, copy: Any) -> list[Any]:

@@ -84,7 +84,7 @@ class _NewShapes:
 NEW_SHAPES = _NewShapes()
 
 
-WAYS = "with helpers", "alone"
+WAYS = "with helpers", "alone", "with few helpers"
 """The ways to make a large copy."""
 
 
@@ -128,9 +128,9 @@ class KernelCopy:
 
     def __init__(self, nbytes: int, layout: CopyLayout, loop: int) -> None:
         self._nbytes, self.layout, self._loop = nbytes, layout, loop
-        self.ways = (
-            None if threads.is_small(nbytes) else ways_of(len(WAYS), loop, nbytes.bit_length())
-        )
+        self.ways = None
+        if not threads.is_small(nbytes):
+            self.ways = ways_of(threads.count_ways(), loop, nbytes.bit_length())
         self.fresh = self.fresh_checked = lambda x: []
         self.into = lambda x, outputs: 0
 

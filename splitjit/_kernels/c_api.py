@@ -1,6 +1,7 @@
-"""Python objects in compiled code that holds the global interpreter lock (GIL).
+"""Python's C functions in compiled code.
 
-An object is represented by its address, as `id` returns it; 0 means that Python has set an error.
+Only locks, threads and `take_gil` work without the global interpreter lock (GIL). An object is
+represented by its address, as `id` returns it; 0 means that Python has set an error.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ capsule_of = types.ExternalFunction("PyCapsule_New", _WORD(_WORD, _WORD, _WORD))
 memory_of = types.ExternalFunction("PyCapsule_GetPointer", _WORD(_WORD, _WORD))
 release_gil = types.ExternalFunction("PyEval_SaveThread", _WORD())
 take_gil = types.ExternalFunction("PyEval_RestoreThread", types.void(_WORD))
+new_lock = types.ExternalFunction("PyThread_allocate_lock", _WORD())
+acquire = types.ExternalFunction("PyThread_acquire_lock", types.int32(_WORD, types.int32))
+release = types.ExternalFunction("PyThread_release_lock", types.void(_WORD))
+start_thread = types.ExternalFunction("PyThread_start_new_thread", _WORD(_WORD, _WORD))
 
 
 @jit

@@ -17,7 +17,7 @@ from splitjit._abi.calls import (
 )
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import LOOP, STREAM, TARGET_OFFSET, WORD, most_words
-from splitjit._abi.shared import ALLOWED, CHUNKS_PER_THREAD, MAPPED_FROM, SPACING
+from splitjit._abi.shared import MAPPED_FROM, MOST_HELPERS
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
 from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.intrinsics import (
@@ -28,7 +28,6 @@ from splitjit._kernels.intrinsics import (
     integers_at,
     least,
     out_of_line,
-    read_word,
     release,
     reserve,
     stored,
@@ -187,13 +186,10 @@ def _copy_laid_out(words, functions, target):
     x, record = words_at(words[CALL.x]), _record_of(words)
     header = words_at(record)
     nbytes = x[NUMBA.items] * x[NUMBA.itemsize]
-    team, helpers = functions[FUNCTIONS_AT.team], 0
-    if nbytes >= functions[FUNCTIONS_AT.shared_from]:
-        helpers = read_word(team + SPACING * ALLOWED)
-    chunks = least(nbytes // functions[FUNCTIONS_AT.chunk], CHUNKS_PER_THREAD * (helpers + 1))
     loop = functions[FUNCTIONS_AT.plain + header[LOOP]]
     arguments = stored(Arguments(header[STREAM], target, x[NUMBA.data], record))
-    call(functions[FUNCTIONS_AT.share], (team, loop, helpers, chunks, arguments))
+    team = functions[FUNCTIONS_AT.team]
+    call(functions[FUNCTIONS_AT.share], (team, loop, nbytes, MOST_HELPERS, arguments))
 
 
 # ---- fresh parts ---------------------------------------------------------------------------

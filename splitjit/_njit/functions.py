@@ -21,7 +21,7 @@ from splitjit._copy.copy_layout import STREAM_FROM
 from splitjit._plan.arguments import most_parts
 from splitjit._runtime import kernel_files
 from splitjit._runtime.loading import LOADER
-from splitjit._runtime.threads import CHUNK, SHARED_FROM, TEAM
+from splitjit._runtime.threads import TEAM
 
 SYMBOL = "splitjit_functions"
 
@@ -59,8 +59,6 @@ def fill_table():
         numba=ctypes.CFUNCTYPE(ctypes.c_int64)(_nrt_python.c_helpers["get_api"])(),
         share=kernels["team"]["share"],
         team=TEAM.address,
-        shared_from=SHARED_FROM,
-        chunk=CHUNK,
         stream_short_runs=STREAM_FROM[0],
         stream_long_runs=STREAM_FROM[1],
         most_parts=most_parts(),

@@ -23,23 +23,19 @@ import numpy as np
 
 from splitjit._abi.builtins import METH_FASTCALL, builtin, keep_forever
 from splitjit._abi.kernels import KERNELS
-from splitjit._abi.shared import (
-    ALLOWED,
-    CHUNKS_PER_THREAD,
-    HELPERS,
-    MOST_HELPERS,
-    SERVE,
-    SPACING,
-)
+from splitjit._abi.shared import AT, FEWEST_CHUNKS, MOST_HELPERS, SPACING
 from splitjit._runtime.cores import NUMBA_THREADS, describe, usable
 from splitjit._runtime.loading import LOADER
 from splitjit._runtime.ways import Ways
 
-SHARED_FROM = 1 << 19
-"""Bytes from which a copy is shared with helpers: waking one must pay."""
-
-CHUNK = 1 << 17
+_CHUNK = 1 << 17
 """Bytes of a chunk. The caller may have to wait for one that a helper has begun."""
+
+SHARED_FROM = FEWEST_CHUNKS * _CHUNK
+"""Bytes from which a copy is shared with helpers."""
+
+FEW = 3
+"""Helpers of the way between none and all."""
 
 _CORES_FOR = 0.1
 """Seconds between two reads of the usable cores; each takes 0.3 µs."""
@@ -92,16 +88,26 @@ class _Team:
     """
 
     def __init__(self) -> None:
-        nbytes = SPACING * (HELPERS + MOST_HELPERS + 1)
+        nbytes = SPACING * (AT.helpers + MOST_HELPERS + 1)
         self._memory = keep_forever((ctypes.c_char * nbytes)())  # helpers outlive this object
         self.address = -(-ctypes.addressof(self._memory) // SPACING) * SPACING
+        self.chunk = _CHUNK
         self.run: Any = None
         self.cores, self.cores_until = 1, float("-inf")
 
     def count_cores(self, now: float) -> None:
         """Read how many threads can run at once."""
         self.cores, self.cores_until = usable(now), now + _CORES_FOR
-        self.word(ALLOWED).value = self.cores - 1
+        self.word(AT.allowed).value = self.cores - 1
+
+    @property
+    def chunk(self) -> int:
+        """Bytes of a chunk."""
+        return self.word(AT.chunk).value
+
+    @chunk.setter
+    def chunk(self, nbytes: int) -> None:
+        self.word(AT.chunk).value = nbytes
 
     def word(self, index: int) -> ctypes.c_int64:
         """Return a word of the record."""
@@ -117,13 +123,13 @@ class _Team:
 
     def use(self, functions: dict[str, int]) -> None:
         """Use loaded functions, for Python and for users' compiled code."""
-        self.word(SERVE).value = functions["serve"]
+        self.word(AT.serve).value = functions["serve"]
         self.count_cores(perf_counter())
         self.run = builtin("run", functions["run"], METH_FASTCALL, None)
 
     def after_fork(self) -> None:
         """Forget the helpers, which the child of a fork does not have."""
-        kept = {index: self.word(index).value for index in (SERVE, ALLOWED)}
+        kept = {index: self.word(index).value for index in (AT.serve, AT.allowed, AT.chunk)}
         ctypes.memset(self._memory, 0, len(self._memory))
         for index, value in kept.items():
             self.word(index).value = value
@@ -150,19 +156,24 @@ def run_loop(
         The fields of `splitjit._abi.calls.Arguments`. The caller has checked them, and
         keeps the memory that they point to alive until this function returns.
     ways : Ways, optional
-        Way 0 is with helpers, and way 1 alone. By default, helpers are asked.
+        Way 0 asks all helpers, way 1 none, and way 2 a few. By default, all are asked.
     """
-    threads = 1 if nbytes < SHARED_FROM else _allowed()
-    if threads > 1 and _ON_NUMBA:
-        _run_on_numba(loop, min(nbytes // CHUNK, threads), arguments)
+    most = _allowed() - 1
+    if most and _ON_NUMBA and nbytes >= SHARED_FROM:
+        _run_on_numba(loop, min(nbytes // TEAM.chunk, most + 1), arguments)
         return
-    chunks = min(nbytes // CHUNK, CHUNKS_PER_THREAD * threads)
-    if threads == 1 or ways is None:
-        TEAM.run(TEAM.address, loop, threads - 1, chunks, *arguments)
+    if not most or ways is None:
+        TEAM.run(TEAM.address, loop, nbytes, most, *arguments)
         return
-    way, began = ways.choose(), perf_counter()
-    TEAM.run(TEAM.address, loop, 0 if way else threads - 1, chunks, *arguments)
-    ways.took(way, (perf_counter() - began) / nbytes)
+    began = perf_counter()
+    way = ways.choose(began)
+    TEAM.run(TEAM.address, loop, nbytes, (most, 0, min(FEW, most))[way], *arguments)
+    ways.took(way, began, perf_counter(), nbytes)
+
+
+def count_ways() -> int:
+    """Return how many of the ways of `run_loop` differ on this machine."""
+    return 2 if TEAM.cores <= FEW + 1 else 3
 
 
 def _run_on_numba(loop: int, tasks: int, arguments: tuple[int, int, int, int]) -> None:
@@ -196,9 +207,9 @@ def explain(nbytes: int) -> tuple[int, str]:
     if _alone.get():
         return 1, "this thread runs a Dask task, and Dask uses the other cores"
     limits = describe()
-    threads, chunks = min(limits.usable, MOST_HELPERS + 1), nbytes // CHUNK
+    threads, chunks = min(limits.usable, MOST_HELPERS + 1), nbytes // _CHUNK
     if chunks < threads:
-        return chunks, f"a chunk has at least {CHUNK} bytes"
+        return chunks, f"a chunk has at least {_CHUNK} bytes"
     if threads == 1 or _ON_NUMBA:
         return threads, f"limited by {limits.limited_by}"
     return threads, f"the caller and {threads - 1} of its helpers, limited by {limits.limited_by}"

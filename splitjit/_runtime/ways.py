@@ -7,38 +7,43 @@ goes on to its next step.
 
 from __future__ import annotations
 
-_SHARE = 0.02
-"""The share of the time that may go to ways that are not the fastest so far. The call after a try
-is slower, too: with a share of 0.05, loops of splits took 5 to 9 % longer than without tries."""
+_STRETCH = 5
+"""Calls of a stretch. After a change of way, caches and thread pools need about as many."""
 
-_TURNS = 10
-"""Every so many calls, another way may be tried."""
-
-_TRY, _FIRST = 2, 4
-"""Calls of a try, and of the first try of a way. In the first call, the threads of this way still
-sleep, and those of the way before may still spin."""
+_NEXT = 10.0
+"""The most that the time until the next call counts, as a multiple of the call's own time."""
 
 _MOST = 3.0
-"""A slower call counts as this many times the mean, since the scheduler may have stopped the
-thread; and a slower mean as this many times the call, since first calls load kernels."""
+"""The most that a call counts, as a multiple of the fastest call of its stretch."""
 
-_NEW, _TRIED = 1 / 8, 1 / 2
-"""Weights of a call in the mean: of the fastest way, and of the others, which are rarely called."""
+_NEW, _TRIED = 1 / 4, 1 / 2
+"""The weight of a stretch in the mean of the way with the smallest mean, and of another way."""
+
+_SHARE = 0.02
+"""The share of the time that may go to tries."""
+
+_CHANGE = 0.2
+"""What a change of way costs at least, as a share of a stretch."""
 
 _NEVER = float("inf")
 """The mean of a way that was never measured."""
 
 
 class Ways:
-    """The running mean of the time of each way, and what trying the others has cost.
+    """The mean time of each way, measured in stretches of calls.
 
-    A way that is not the fastest so far is tried as soon as a fiftieth of the time since pays for
-    it: one twice as slow two times in 100 calls, one 20 times as slow two times in 2000. So a way
-    that lost is never given up, and nothing has to forget by a clock. The first call after a change
-    of way counts only if it is faster than the mean. The first try of a way is not paid for, and
-    its fastest call counts, but not the very first one: each may load kernels, use new memory, or
-    meet something else that happens once, and a wrong mean takes hundreds of calls to mend. Threads
-    share an object without a lock: a lost update changes a mean by one call.
+    - All calls of a stretch go the same way, and the first stretch after a change of way is not
+      compared (`_STRETCH`).
+    - A call's time lasts until the next call begins, because a way may slow the steps in between.
+      Long rests count less (`_NEXT`).
+    - A pause of the process counts little (`_MOST`).
+    - Each stretch moves the mean of its way (`_NEW`, `_TRIED`). The next stretch goes the way with
+      the smallest mean.
+    - Each way is tried once. Later, another way is tried when the budget covers what its two
+      stretches and the one after them are expected to lose (`_SHARE`).
+    - Each change costs something, so even equal ways are tried rarely (`_CHANGE`).
+
+    Threads share an object without a lock: a lost update changes a mean by one stretch.
 
     Parameters
     ----------
@@ -50,54 +55,72 @@ class Ways:
     Attributes
     ----------
     means : list of float
-        In the units of `took`, such as seconds per byte; infinite before the second call.
+        Seconds per byte from one call to the next; infinite before the first measurement.
     calls : list of int
     best : int
-        The way with the smallest mean, when `choose` was last called.
+        The way with the smallest mean.
+    way : int
+        The way of the next call.
     """
 
-    __slots__ = ("_last", "_left", "_spent", "_tried", "_turn", "_way", "best", "calls", "means")
+    __slots__ = ("_budget", "_is_settling", "_last", "_times", "best", "calls", "means", "way")
 
     def __init__(self, count: int, known: Ways | None = None) -> None:
         self.means: list[float] = [_NEVER] * count if known is None else known.means.copy()
         self.calls: list[int] = [0] * count
-        self.best = self._way = self._last = self._left = self._turn = 0
-        self._spent = self._tried = 0.0
+        self.best = self.way = self.means.index(min(self.means))
+        self._last: tuple[int, float, float, int] | None = None
+        self._times: list[float] = []
+        self._is_settling, self._budget = True, 0.0
 
-    def choose(self) -> int:
-        """Return the number of the way for the next call."""
-        if self._left > 0:
-            self._left -= 1
-            return self._way
-        means = self.means
-        least = min(means)
-        best = self.best = self._way = means.index(least)
-        self._turn += 1
-        budget = _SHARE * self._spent - self._tried
-        if least == _NEVER:
-            self._left = _FIRST - 1
-        elif budget >= 0 and (self._turn % _TURNS == 0 or _NEVER in means):
-            for i in sorted(range(len(means)), key=self.calls.__getitem__):
-                if i != best and (means[i] == _NEVER or _TRY * (means[i] - least) <= budget):
-                    self._way, self._left = i, (_TRY if means[i] < _NEVER else _FIRST) - 1
-                    break
-        return self._way
+    def choose(self, now: float) -> int:
+        """Return the number of the way for the call that begins at the time `now`."""
+        last, self._last = self._last, None
+        if last is not None:
+            way, seconds, end, nbytes = last
+            self._note(way, (seconds + min(now - end, _NEXT * seconds)) / nbytes)
+        return self.way
 
-    def took(self, i: int, time: float) -> None:
+    def took(self, way: int, begin: float, end: float, nbytes: int) -> None:
         """Note how long a call took that `choose` has chosen."""
-        mean, is_other, has_changed = self.means[i], i != self.best, i != self._last
-        self._last = i
-        self._spent += time
-        self.calls[i] += 1
-        if self.calls[i] <= _FIRST:
-            if self.calls[i] > 1:
-                self.means[i] = min(mean, time)
+        self.calls[way] += 1
+        self._last = way, end - begin, end, nbytes
+
+    def _note(self, way: int, time: float) -> None:
+        times = self._times
+        if way == self.way:  # not if another thread's call was chosen before a change
+            times.append(time)
+        if len(times) >= _STRETCH:
+            self._times = []
+            self._end_stretch(way, sum([min(t, _MOST * min(times)) for t in times]) / len(times))
+
+    def _end_stretch(self, way: int, time: float) -> None:
+        means = self.means
+        is_known, is_best = means[way] < _NEVER, way == self.best
+        if is_best and not self._is_settling:
+            self._budget += _SHARE * time
+        elif is_known:
+            self._budget -= max(time - means[self.best], 0.0)
+        if self._is_settling:
+            self._is_settling = False
             return
-        if is_other or has_changed:
-            self._tried += max(time - self.means[self.best], 0.0)
-        if time < mean or not has_changed:
-            mean = min(mean, _MOST * time)
-            self.means[i] = mean + (min(time, _MOST * mean) - mean) * (_TRIED if is_other else _NEW)
+        means[way] = (
+            means[way] + (_NEW if is_best else _TRIED) * (time - means[way]) if is_known else time
+        )
+        self.best = means.index(min(means))
+        following = self._to_try() if is_best or _NEVER in means else self.best
+        self._is_settling, self.way = following != way, following
+
+    def _to_try(self) -> int:
+        """Return the least called way that the budget covers, or the best way."""
+        means, least = self.means, self.means[self.best]
+        for i in sorted(range(len(means)), key=self.calls.__getitem__):
+            if means[i] == _NEVER:
+                return i
+            if i != self.best and _CHANGE * least + 3 * (means[i] - least) <= self._budget:
+                self._budget -= _CHANGE * least
+                return i
+        return self.best
 
 
 _KNOWN: dict[tuple[object, ...], Ways] = {}
@@ -105,5 +128,5 @@ _KNOWN: dict[tuple[object, ...], Ways] = {}
 
 def ways_of(count: int, *key: object) -> Ways:
     """Return new ways, which begin with what the newest ones of the same key have learned."""
-    ways = _KNOWN[key] = Ways(count, _KNOWN.get(key))
+    ways = _KNOWN[count, key] = Ways(count, _KNOWN.get((count, key)))
     return ways

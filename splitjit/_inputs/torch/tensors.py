@@ -137,10 +137,10 @@ def _plain() -> Callable[[Any], bool]:
 
     It surely does then what `split` promises, or `split_by_torch` returns None.
     """
-    is_compiling, in_reach = sys.modules["torch"].compiler.is_compiling, reach_of_kernels()
+    is_traced, in_reach = sys.modules["torch"].compiler.is_dynamo_compiling, reach_of_kernels()
 
     def is_plain(x: Any) -> bool:
-        plain: bool = type(x) in KNOWN and not is_compiling() and in_reach(x) and x.is_cpu
+        plain: bool = not is_traced() and in_reach(x) and x.is_cpu
         return plain
 
     return is_plain
