@@ -328,6 +328,24 @@ def test_checkpoint(checkpoint, capsys):
     ]
 
 
+@pytest.mark.parametrize(
+    ("split", "copied", "share"),
+    [
+        (100_000, ["b"], "more than 99%"),
+        (12_800, ["b"], "99%"),
+        (2, ["b", "c", "d", "e"], "less than 1%"),
+        (2, ["b"], "2%"),
+    ],
+)
+def test_a_share_is_not_rounded_to_all_or_nothing(checkpoint, capsys, split, copied, share):
+    empty = dict.fromkeys(copied, np.zeros(0, "i1"))  # a header of 128 bytes
+    np.savez("n.npz", a=np.zeros(split, "i1"), **empty)
+    assert main(["split", "n.npz", "--num-splits=2", "--tensor=a"]) == 0
+    printed = capsys.readouterr()
+    assert f"\n{share} of the bytes are split" in printed.out
+    assert not printed.err or f"only {share} of the bytes are split" in printed.err
+
+
 def test_axis_is_that_of_patterns_without_one(checkpoint):
     assert main(["split", "m.npz", "--split", "1,3", "--axis", "-1", "--tensor", "*q"]) == 0
     np.testing.assert_array_equal(np.load("m.0.npz")["0.q"], checkpoint["0.q"][:, :1])

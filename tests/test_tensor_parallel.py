@@ -63,6 +63,7 @@ def _one_process_for_each_configuration():
 
     def run_once(command, **options):
         content = Path(command[-1]).read_text() + options["input"]
+        content += options["env"].get("PYTHONPATH", "")
         if content not in ended:
             ended[content] = run(command, **options)
         return ended[content]
@@ -437,6 +438,16 @@ def test_names_with_another_prefix(tmp_path):
 
 
 @LARGE
+@pytest.mark.parametrize("missing", ["torch", "transformers"])
+def test_missing_packages_are_named_at_once(tmp_path, monkeypatch, capsys, missing):
+    make("Llama", tmp_path / "model")
+    error = f"raise ModuleNotFoundError('No module named {missing}', name='{missing}')"
+    (tmp_path / f"{missing}.py").write_text(error)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert main(["split", f"{tmp_path}/model", "--num-splits=2", "--tp-plan"]) == 2
+    assert 'needs transformers and torch: pip install ".[transformers]"' in capsys.readouterr().err
+
+
 def test_a_model_without_attention(tmp_path):
     sizes = {key: SIZES[key] for key in ("hidden_size", "vocab_size")}
     config = transformers.RwkvConfig(**sizes, num_hidden_layers=2)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from splitjit._cli.lines import in_options, number_of, printable, say
-from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit._files.formats.base import Tensor
 from splitjit._files.parts import Progress
 
@@ -50,7 +50,7 @@ class _Lines:
         now = time.monotonic()
         if now - self.printed >= LINE_EVERY:
             self.printed = now
-            share = f"{written / total:.0%} of {amount(total)}"
+            share = f"{percent(written / total)} of {amount(total)}"
             say(f"{share} written in {now - self.begun:.0f} s")
 
 
@@ -78,8 +78,8 @@ def _split_lines(planned: SplitFiles, dry_run: bool, listed: bool) -> Iterator[s
     yield from _last_lines(planned, listed)
     if len(planned.targets) > 1 and any(len(file.tensors) > 1 for file in planned.files):
         each = planned.nbytes / max(len(file.targets) for file in planned.files)
-        share = planned.share_split
-        yield f"{share:.0%} of the bytes are split; each part holds {amount(each)}"
+        share = percent(planned.share_split)
+        yield f"{share} of the bytes are split; each part holds {amount(each)}"
 
 
 def _file_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:

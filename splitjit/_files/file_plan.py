@@ -170,6 +170,20 @@ class FilePlan:
         return [plan.part(i) for plan in self.tensors]
 
 
+def percent(share: float) -> str:
+    """Format a share. Only 0 is 0%, and only 1 is 100%.
+
+    Examples
+    --------
+    >>> percent(0.994), percent(0.996), percent(1.0), percent(0.001)
+    ('99%', 'more than 99%', '100%', 'less than 1%')
+    """
+    nearest = f"{share:.0%}"
+    if nearest == "100%" and share < 1:
+        return "more than 99%"
+    return "less than 1%" if nearest == "0%" and share > 0 else nearest
+
+
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
     """The planned split of files; or their join, in which each file is its only part.

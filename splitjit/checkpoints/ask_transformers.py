@@ -129,7 +129,7 @@ if __name__ == "__main__":
         main(sys.argv[1], json.load(sys.stdin))
     except ModuleNotFoundError as error:
         if error.name in ("torch", "transformers"):
-            sys.exit(f"needs the package {error.name}: pip install {error.name}")
+            sys.exit('needs transformers and torch: pip install ".[transformers]"')
         sys.exit(" ".join(f"{error}".split()))
     except Exception as error:
         sys.exit(" ".join(f"{error}".split()) or type(error).__name__)

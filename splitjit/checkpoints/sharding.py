@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit._files.formats.base import TensorFile
 from splitjit._files.parts import Chooser, count_parts, plan_tensors
 from splitjit._files.patterns import Choice
@@ -83,7 +83,7 @@ def _warnings(planned: SplitFiles, inputs: Sequence[TensorFile], count: int) -> 
         if not file.names:
             yield f"{file.path} is empty: it holds no tensor"
     if count > 1 and planned.share_split < 0.5:
-        share = f"{planned.share_split:.0%} of the bytes are split"
+        share = f"{percent(planned.share_split)} of the bytes are split"
         yield f"only {share}; each part holds a copy of the rest"
 
 
