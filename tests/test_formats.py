@@ -396,6 +396,9 @@ def test_packed_elements(tmp_path):
     assert held == [("F4", [3, 2], b"ace"), ("F4", [3, 2], b"bdf")]
     with pytest.raises(splitjit.SplitError, match=r"F4 of shape .* must be whole bytes"):
         split_file(path, [1, 3], axis=1)
+    write(path, {"a": ("F4", [2, 3], b"abc")})  # a row is not whole bytes, but no row is cut
+    (part,) = split_file(path, num_splits=1, axis=1, force=True)
+    assert read(part)[0]["a"] == ("F4", [2, 3], b"abc")
 
 
 ONE = described("U8", [1], 0, 1)

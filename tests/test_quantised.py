@@ -260,7 +260,7 @@ REFUSED = [
         "fp8",
         ("colwise", 40, 128),
         2,
-        r"up_proj\.\w+: .*length 40, which must be whole blocks of 16",
+        r"up_proj\.\w+: .*its 1 sections of 40 features that are not whole blocks of 16",
     ),
     (
         "fp8",
@@ -289,6 +289,23 @@ def test_cuts_through_blocks(tmp_path, monkeypatch, method, layer, count, messag
         with pytest.raises(splitjit.SplitError, match=message):
             files.split_files(tmp_path / "model", tp_plan=True, out=tmp_path / "out", **rule)
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("layer", [("colwise", 88, 128), ("rowwise", 128, 88)])
+def test_a_single_rank_of_a_weight_that_is_not_whole_blocks(tmp_path, monkeypatch, layer):
+    """Nothing is cut, so the one part is a copy. Two parts would be cut through a block."""
+    whole = save(tmp_path / "model", monkeypatch, "fp8", {"mlp.up_proj": layer})
+    options = {"tp_plan": True, "layout": "ranks", "out": tmp_path / "out"}
+    for rule in ("num_splits", "num_outputs"):
+        files.split_files(tmp_path / "model", **{rule: 1}, force=True, **options)
+        held = st.load_file(tmp_path / "out" / "rank-0" / "model.safetensors")
+        assert held.keys() == whole.keys()
+        assert all(np.array_equal(held[name], x) for name, x in whole.items())
+    files.join_files([tmp_path / "out" / "rank-0"], tmp_path / "joined")
+    joined = (tmp_path / "joined" / "model.safetensors").read_bytes()
+    assert joined == (tmp_path / "model" / "model.safetensors").read_bytes()
+    with pytest.raises(splitjit.SplitError, match="into 2 parts whole"):
+        files.reshard_files([tmp_path / "out"], num_splits=2, out=tmp_path / "again")
 
 
 def test_heads_that_are_shorter_than_blocks(tmp_path, monkeypatch):

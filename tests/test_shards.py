@@ -406,6 +406,16 @@ def test_heads_that_would_be_cut(tmp_path, pattern, rule, message):
     assert [path.name for path in tmp_path.iterdir()] == ["m.npz"]
 
 
+@pytest.mark.parametrize("rule", [{"num_splits": 1}, {"split": 12}, {"split": [12]}])
+def test_one_part_is_a_copy_although_heads_do_not_fit(tmp_path, rule):
+    np.savez(tmp_path / "m.npz", a=np.arange(24).reshape(12, 2))
+    options = {"tensors": ["a=0:12@5"], "layout": "ranks"}
+    (part, _) = files.split_files(tmp_path / "m.npz", **options, **rule).targets
+    np.testing.assert_array_equal(np.load(part)["a"], np.arange(24).reshape(12, 2))
+    with pytest.raises(splitjit.SplitError, match="must be a multiple of the head length 5"):
+        files.reshard_files([part.parent], num_splits=2, out=tmp_path / "again")
+
+
 # ---- reshard --------------------------------------------------------------------------
 
 

@@ -95,7 +95,7 @@ class TensorPlan:
         SplitError
             If a run of elements smaller than a byte does not fill whole bytes.
         """
-        if self.axis is None:
+        if self.axis is None or self.groups == 1:  # all parts are whole
             return 1, [(range(1), self.tensor.nbytes)]
         shape, axis = self.shape, self.axis
         if self.tensor.fortran_order:

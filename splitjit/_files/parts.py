@@ -47,7 +47,7 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
     for length in whole.sizes:
         own = _rule_for_heads(length, choice, rule) if choice.head else rule
         sizes = cached_plan((*before, length, *after), whole.axis, own).sizes
-        if choice.head and any(size % choice.head for size in sizes):
+        if choice.head and len(sizes) > 1 and any(size % choice.head for size in sizes):
             rest = f"must be multiples of the {_length(choice)}"
             raise SplitError("split", f"parts of lengths {list(sizes)}", rest)
         sections.append(sizes)
@@ -73,11 +73,11 @@ def _rule_for_heads(length: int, choice: Choice, rule: Rule) -> Rule:
     """Return the rule for a section of heads, with fewer pieces if parts share heads."""
     assert choice.head
     kind, parts = rule
+    if isinstance(parts, tuple) or kind == CHUNK or parts <= 1:
+        return rule
     if length % choice.head:
         rest = f"must be a multiple of the {_length(choice)}"
         raise SplitError("split", f"section of length {length}", rest)
-    if isinstance(parts, tuple) or kind == CHUNK or parts < 1:
-        return rule
     heads = length // choice.head
     if heads % parts == 0:
         return rule

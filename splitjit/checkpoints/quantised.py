@@ -232,8 +232,7 @@ def follow(
     Raises
     ------
     SplitError
-        If the layout of a tensor is unknown, or if a section of the weight ends within a
-        block.
+        If the layout of a tensor is unknown.
     """
     known = layouts(config, weight)
     found: dict[str, Feature] = {}
@@ -260,17 +259,17 @@ def _scaled(name: str, choice: Choice, feature: Feature, unit: int, block: str) 
     """Return the choice for a tensor whose axis counts blocks of features."""
     if unit == 1:
         return replace(choice, pattern=name, axis=feature.axis)
-    for length in choice.sections or ():
-        if length % unit:
-            rest = f"the section of its weight has length {length}, which must be whole {block}"
-            raise SplitError("files", name, rest)
-    sections = choice.sections and tuple([int(n / feature.per) for n in choice.sections])
+    lengths = choice.sections or ()
+    if any(length % unit for length in lengths):  # only a single part is whole
+        lengths, unit = (sum(lengths),), sum(lengths)
+        block = f"sections of {unit} features that are not whole {block}"
+    sections = tuple([math.ceil(length / feature.per) for length in lengths]) or None
     return replace(
         choice,
         pattern=name,
         axis=feature.axis,
         sections=sections,
-        head=int(unit / feature.per),
+        head=math.ceil(unit / feature.per),
         shared=choice.shared and unit == choice.head,
         block=block,
     )
