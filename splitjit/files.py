@@ -59,6 +59,8 @@ def plan_files(
         The tensors to split, as patterns: ``"PATTERN"``, ``"PATTERN=AXIS"``,
         ``"PATTERN=AXIS:4096,1024,1024"`` for fused sections of these lengths, each of
         which the rule splits, or ``"PATTERN=AXIS/3,5"`` for parts of these lengths.
+        ``"PATTERN=AXIS:4096,1024,1024@128"`` cuts no head of length 128, and
+        ``"PATTERN=AXIS:768,96@24,64@16"`` gives each section its own heads.
         The first pattern that matches a name counts. By default, all tensors are split
         along `axis`, except 0-D tensors, which are copied.
     tp_plan : bool, default False

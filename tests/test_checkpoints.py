@@ -432,6 +432,7 @@ def test_lengths_of_one_tensor(tmp_path):
 BAD_PATTERNS = [
     ("a=0:3,4", "must sum to the axis length 8"),
     ("a=0:4,4,", "integers separated by commas"),
+    ("a=0:4@2@2,4", "integers separated by commas"),
     ("a=0:,", "integers separated by commas"),
     ("a=0/3,4", "must sum to the axis length 8"),
     ("a=0/3,3,2", "same number of parts"),

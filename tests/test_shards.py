@@ -351,25 +351,30 @@ def test_parts_of_parts(model, tmp_path):
 @pytest.mark.parametrize("tile", [1, 64, 1 << 23])
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_key_heads_that_several_parts_share(tmp_path, monkeypatch, axis, count, tile):
-    """Eight heads of queries, two of keys and one of values, each of length 2."""
+@pytest.mark.parametrize("lengths", ["16,4,2@2", "16,6@3,2@2", "16@2,2@1,4@4"])
+def test_key_heads_that_several_parts_share(tmp_path, monkeypatch, lengths, axis, count, tile):
+    """Eight heads of queries, two of keys and one of values."""
     monkeypatch.setattr(tiles, "TILE", tile)
-    whole = np.arange(22 * 5, dtype="i4").reshape(22, 5)
+    _, keys_end, rows = np.cumsum([int(item.split("@")[0]) for item in lengths.split(",")])
+    whole = np.arange(rows * 5, dtype="i4").reshape(rows, 5)
     x = whole if axis == 0 else np.ascontiguousarray(whole.T)
     sn.save_file({"qkv": x, "n": np.ones(3, "f4")}, tmp_path / "m.safetensors")
-    pattern = f"qkv={axis}:16,4,2@2"
+    pattern = f"qkv={axis}:{lengths}"
     options = {"num_splits": count, "tensors": [pattern]}
     done = files.split_files(tmp_path / "m.safetensors", **options)
     for i, target in enumerate(done.targets):
         queries = whole[:16].reshape(count, -1, 5)[i]
-        keys = whole[16:20].reshape(min(count, 2), -1, 5)[i * min(count, 2) // count]
-        expected = np.concatenate([queries, keys, whole[20:]])
+        keys = whole[16:keys_end].reshape(min(count, 2), -1, 5)[i * min(count, 2) // count]
+        expected = np.concatenate([queries, keys, whole[keys_end:]])
         held = sn.load_file(target)["qkv"]
         np.testing.assert_array_equal(held if axis == 0 else held.T, expected)
     joined = tmp_path / "j.safetensors"
     for more in ({}, {"tensors": [pattern]}):
         files.join_files(done.targets, joined, force=True, **more)
         assert joined.read_bytes() == (tmp_path / "m.safetensors").read_bytes()
+    (described,) = files.describe_files(done.targets[0])["checkpoints"][0]["files"]
+    (head,) = [one["head"] for one in described["tensors"] if one["name"] == "qkv"]
+    assert head == {"16,4,2@2": 2, "16,6@3,2@2": (0, 3, 2), "16@2,2@1,4@4": (2, 1, 4)}[lengths]
     for other in (1, 2, 4, 8):
         out = tmp_path / f"again-{other}"
         files.reshard_files(done.targets, num_splits=other, out=out)
@@ -392,6 +397,9 @@ def test_key_heads_that_several_parts_share(tmp_path, monkeypatch, axis, count, 
     [
         ("a=0:12@4", {"num_splits": 2}, "its 3 heads of length 4 do not go into 2 parts whole"),
         ("a=0:12@5", {"num_splits": 2}, "must be a multiple of the head length 5"),
+        ("a=0:8@2,4@3", {"num_splits": 2}, "section of length 4: must be a multiple of the head"),
+        ("a=0:6@2,6@3", {"num_splits": 2}, "its 3 heads of length 2 do not go into 2 parts whole"),
+        ("a=0:8@4,4", {"split": 2}, "must be multiples of the head length 4"),
         ("a=0:8,4@4", {"num_splits": 4}, "a section at least must have a head for each part"),
         ("a=0:12@4", {"split": 6}, "must be multiples of the head length 4"),
         ("a=0:8,4@4", {"split": 4}, "same number of parts"),

@@ -221,9 +221,9 @@ def _tensors(parser: argparse.ArgumentParser, **axis: Any) -> argparse._Argument
         "text, ? one character, [qk] one of these characters. 'PATTERN=AXIS:4096,1024,1024' is for "
         "fused tensors: along the axis lie sections of these lengths, the rule splits each one, "
         "and a part holds its pieces of all sections; with @128 at the end, no cut goes through a "
-        "head of length 128. PATTERN=AXIS/3,5 gives the lengths of the parts for these tensors "
-        "only. This option may be repeated: the first pattern that matches a name counts (default: "
-        "all tensors)"
+        "head of length 128, and 768,96@24,64@16 gives each section its own heads. "
+        "PATTERN=AXIS/3,5 gives the lengths of the parts for these tensors only. This option may "
+        "be repeated: the first pattern that matches a name counts (default: all tensors)"
     )
     metavar = "PATTERN[=AXIS]"
     group.add_argument("--tensor", metavar=metavar, dest="tensors", action="append", help=text)

@@ -44,11 +44,11 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
     whole = cached_plan(tensor.shape, choice.axis, (LENGTHS, choice.sections))
     before, after = tensor.shape[: whole.axis], tensor.shape[whole.axis + 1 :]
     sections = []
-    for length in whole.sizes:
-        own = _rule_for_heads(length, choice, rule) if choice.head else rule
+    for length, head in zip(whole.sizes, choice.heads, strict=True):
+        own = _rule_for_heads(length, head, choice, rule) if head else rule
         sizes = cached_plan((*before, length, *after), whole.axis, own).sizes
-        if choice.head and len(sizes) > 1 and any(size % choice.head for size in sizes):
-            rest = f"must be multiples of the {_length(choice)}"
+        if head and len(sizes) > 1 and any(size % head for size in sizes):
+            rest = f"must be multiples of the {_length(head, choice)}"
             raise SplitError("split", f"parts of lengths {list(sizes)}", rest)
         sections.append(sizes)
     copies = _copies(choice, [len(sizes) for sizes in sections], rule)
@@ -69,31 +69,30 @@ def num_parts(rule: Rule) -> int | None:
     return None if kind == CHUNK else value
 
 
-def _rule_for_heads(length: int, choice: Choice, rule: Rule) -> Rule:
+def _rule_for_heads(length: int, head: int, choice: Choice, rule: Rule) -> Rule:
     """Return the rule for a section of heads, with fewer pieces if parts share heads."""
-    assert choice.head
     kind, parts = rule
     if isinstance(parts, tuple) or kind == CHUNK or parts <= 1:
         return rule
-    if length % choice.head:
-        rest = f"must be a multiple of the {_length(choice)}"
+    if length % head:
+        rest = f"must be a multiple of the {_length(head, choice)}"
         raise SplitError("split", f"section of length {length}", rest)
-    heads = length // choice.head
+    heads = length // head
     if heads % parts == 0:
         return rule
     if choice.shared and heads and parts % heads == 0:
         return kind, heads
-    what = choice.block or f"heads of length {choice.head}"
+    what = choice.block or f"heads of length {head}"
     rest = f"its {heads} {what} do not go into {parts} parts whole"
     hint = f"a number that divides {heads} does"
     raise SplitError("split", f"section of length {length}", rest, hint=hint)
 
 
-def _length(choice: Choice) -> str:
+def _length(head: int, choice: Choice) -> str:
     """Name the length that all pieces must be multiples of, for refusals."""
     if choice.block:
-        return f"length {choice.head}: its {choice.block} must be whole"
-    return f"head length {choice.head}"
+        return f"length {head}: its {choice.block} must be whole"
+    return f"head length {head}"
 
 
 def _copies(choice: Choice, pieces: list[int], rule: Rule) -> int:

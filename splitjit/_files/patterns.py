@@ -7,7 +7,7 @@
                           splits each section, and part i holds piece i of each one
 ``PATTERN=AXIS:8,2,2@2``  the same, but no cut goes through a head of length 2. If a
                           section has fewer heads than there are parts, several parts
-                          hold the same head
+                          hold the same head. ``AXIS:8,6@3,2@2`` gives each section its own
 ``PATTERN=AXIS/3,5``      parts of lengths 3 and 5, instead of the rule; one may be -1, the rest
 ========================  ==========================================================
 """
@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from splitjit._files.formats.base import TensorFile
 from splitjit.errors import SplitError, SplitTypeError, shorten
 
-_AXIS = re.compile(r"=(-?[0-9]+)(?:([:/])((?<=/)[-0-9, ]+|[0-9, ]+)(?:@([1-9][0-9]*))?)?$")
+_AXIS = re.compile(
+    r"=(-?[0-9]+)(?:([:/])(((?<=/)[-0-9, ]+|[0-9, ]+)(@[1-9][0-9]*(,[0-9, ]+)?)*))?$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,9 @@ class Choice:
         Lengths of the sections along the axis. By default, one section.
     lengths : tuple of int, optional
         Lengths of the parts. By default, the rule gives them.
-    head : int, optional
-        Length of a head along the axis. No cut goes through a head.
+    head : int or tuple of int, optional
+        Length of a head along the axis, or one for each section, 0 if it has no heads. No cut
+        goes through a head.
     shared : bool, default False
         Whether several parts may hold the same head, if there are fewer heads than parts.
     planned : bool, default False
@@ -53,10 +56,17 @@ class Choice:
     axis: int
     sections: tuple[int, ...] | None = None
     lengths: tuple[int, ...] | None = None
-    head: int | None = None
+    head: int | tuple[int, ...] | None = None
     shared: bool = False
     planned: bool = False
     block: str | None = None
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """Length of the heads of each section, 0 if it has none."""
+        if isinstance(self.head, tuple):
+            return self.head
+        return (self.head or 0,) * len(self.sections or (0,))
 
     def matches(self, name: str) -> bool:
         """Return whether the pattern matches a name."""
@@ -96,6 +106,8 @@ def parse(text: str, axis: int) -> Choice:
     (4096, 1024, 1024)
     >>> parse("*.qkv_proj.weight=0:4096,1024,1024@128", 0).head
     128
+    >>> parse("*.qkv_proj.weight=0:768,96@24,64@16", 0).head
+    (0, 24, 16)
     >>> parse("*.norm[0]", -1).axis
     -1
     """
@@ -104,18 +116,20 @@ def parse(text: str, axis: int) -> Choice:
     found = _AXIS.search(text)
     if not found:
         return Choice(text, axis)
+    items = [item.partition("@") for item in (found[3] or "").split(",")]
     try:
-        lengths = tuple([int(length) for length in found[3].split(",")]) if found[3] else None
+        lengths = tuple([int(length) for length, _, _ in items]) if found[3] else None
+        heads = tuple([int(head or 0) for _, _, head in items])
     except ValueError:
         rule = "the lengths after the axis must be integers separated by commas"
         raise SplitError("files", f"tensor pattern {text!r}", rule) from None
     pattern, axis = text[: found.start()], int(found[1])
     if found[2] != ":":
-        if found[4]:
+        if any(heads):
             rule = "the length of heads, after @, needs the lengths of sections: AXIS:SECTIONS@HEAD"
             raise SplitError("files", f"tensor pattern {text!r}", rule)
         return Choice(pattern, axis, None, lengths)
-    head = int(found[4]) if found[4] else None
+    head = heads if any(heads[:-1]) else heads[-1] or None  # one at the end stands for all
     return Choice(pattern, axis, lengths, None, head, shared=head is not None)
 
 

@@ -246,7 +246,8 @@ def follow(
         feature = known[last][choice.axis]
         if feature is not None:
             found[name] = feature
-    unit = math.lcm(choice.head or 1, *[one.per.numerator for one in found.values()])
+    heads = filter(None, choice.heads)
+    unit = math.lcm(*heads, *[one.per.numerator for one in found.values()])
     whys = list(dict.fromkeys(one.why for one in found.values() if one.why))
     side = ("output", "input")[choice.axis]
     if choice.head:

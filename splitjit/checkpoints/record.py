@@ -10,8 +10,9 @@ formats have their record only there. A record is JSON:
                  "norm.weight": null}}
 
 `checkpoint` is a digest of the sizes and fingerprints of the checkpoint's files.
-The sections are the lengths along the axis of the whole tensor; null marks a tensor that each
-part holds whole. A file may come from anyone, so a record is checked like a header.
+The sections are the lengths along the axis of the whole tensor. The head is the length of the heads
+in all sections, or a list with one for each, 0 without heads. null marks a tensor that each part
+holds whole. A file may come from anyone, so a record is checked like a header.
 """
 
 from __future__ import annotations
@@ -252,7 +253,7 @@ _REQUIRED_OF_A_TENSOR: Kinds = {
 }
 _OPTIONAL_OF_A_TENSOR: Kinds = {
     "lengths": _are_lengths,
-    "head": lambda value: value is None or (_is_length(value) and value > 0),
+    "head": lambda value: value is None or _are_lengths(value) or (_is_length(value) and value),
     "shared": lambda value: type(value) is bool,
 }
 
@@ -302,4 +303,7 @@ def _choice(path: Path, name: str, value: Any) -> Choice | None:
         return None
     if not _fits(value, _REQUIRED_OF_A_TENSOR, _OPTIONAL_OF_A_TENSOR):
         raise _damaged(path, f"{shorten(value)} does not say how {shorten(name)} is divided")
-    return Choice(name, planned=True, **_tuples(value))
+    choice = Choice(name, planned=True, **_tuples(value))
+    if len(choice.heads) != len(choice.sections or ()):
+        raise _damaged(path, f"{shorten(name)} has not as many lengths of heads as sections")
+    return choice
