@@ -493,6 +493,24 @@ MISMATCHES = [
         ["*.weight", "*_scale=1"],
         "weight_scale is split along axis 1, but",
     ),
+    ({"weight_scales": (8,)}, ["*.weight"], "weight_scales is copied whole"),
+    ({"weight_scale_2": ()}, ["*.weight"], None),
+    ({"biases": (8, 2)}, ["*.weight"], "biases is copied whole"),
+    ({"SCB": (8,), "weight_format": ()}, ["*.weight"], "SCB is copied whole"),
+    ({"SCB": (8,), "weight_format": (1,)}, ["*.weight=1"], None),
+    (
+        {"weight.absmax": (16,), "weight.quant_map": (16,)},
+        ["*.weight"],
+        "weight.absmax is copied whole, but l.*.q.weight is split along axis 0",
+    ),
+    ({"weight.nested_absmax": (2,)}, ["*.weight"], "weight.nested_absmax is copied whole"),
+    ({"weight.quant_map": (2,), "weight.quant_state.b__nf4": (9,)}, ["*.weight"], None),
+    ({"weight.absmax": (16,)}, ["*.weight*"], None),
+    (
+        {"weight.nested_quant_map": (16,)},
+        ["*.weight*"],
+        "weight.nested_quant_map is split along axis 0, but each part needs it whole",
+    ),
     ({"g_idx": (4,)}, ["*.weight=1", "*.g_idx"], None),
     ({"g_idx": (4,)}, ["*.weight=1"], "g_idx is copied whole, but l.*.q.weight is split along"),
     ({"g_idx": (4,)}, ["*.weight"], None),
@@ -522,6 +540,27 @@ def test_warnings(tmp_path, capsys, others, patterns, message):
             assert f"warning: l.*.q.{message}" in warning
             assert warning.endswith("(3 tensors)")
             assert all("of the bytes are split" in line for line in rest)
+
+
+@pytest.mark.parametrize(
+    ("weight", "other"),
+    [
+        ("q._weight_qdata", "q._weight_scale"),
+        ("q.weight._data", "q.weight._scale"),
+        ("q.W_q", "q.zero"),
+        ("experts.down_proj_blocks", "experts.down_proj_scales"),
+        ("experts.down_proj", "experts.down_proj_scale_inv"),
+        ("mlp1_weight.blocks", "mlp1_weight.scales"),
+        ("attn.proj_weight", "attn.proj_bias"),
+    ],
+)
+def test_warnings_about_weights_of_other_names(tmp_path, weight, other):
+    held = {f"l.0.{weight}": WEIGHT, f"l.0.{other}": np.zeros(8, "f4")}
+    sn.save_file(held, tmp_path / "m.safetensors")
+    for tensors, warns in (([f"*.{weight}"], 1), (["*"], 0)):
+        planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=tensors)
+        expected = [f"l.*.{other} is copied whole, but l.*.{weight} is split along axis 0"] * warns
+        assert [*planned.warnings] == expected
 
 
 FUSED = [

@@ -340,6 +340,48 @@ def test_unknown_layouts(tmp_path, monkeypatch, config):
     files.split_files(tmp_path / "model", tp_plan=True, num_splits=2, **options)
 
 
+def make_nf4(m, n):
+    return {
+        "weight": numbers(8, m * n // 2, 1),
+        "weight.absmax": scales(m * n // 64),
+        "weight.quant_map": scales(16),
+        "weight.quant_state.bitsandbytes__nf4": numbers(8, 80),
+    }
+
+
+def make_torchao(m, n):
+    return {"_weight_qdata": numbers(8, m, n), "_weight_scale": scales(m, 1)}
+
+
+def make_hqq(m, n):
+    return {"W_q": numbers(8, m // 2, n), "scale": scales(m, 1), "zero": scales(m, 1)}
+
+
+@pytest.mark.parametrize(
+    ("method", "make", "message"),
+    [
+        (
+            "bitsandbytes",
+            make_nf4,
+            r"proj\.weight\S*: .* of the quantization 'bitsandbytes'",
+        ),
+        (None, make_nf4, r"proj\.weight\S*: splitjit does not know this tensor of an unnamed quan"),
+        ("torchao", make_torchao, "does not know the tensors of the quantization 'torchao'"),
+        ("hqq", make_hqq, "does not know the tensors of the quantization 'hqq'"),
+    ],
+)
+def test_unknown_layouts_are_no_incomplete_checkpoint(tmp_path, monkeypatch, method, make, message):
+    config = method and {"quant_method": method}
+    monkeypatch.setitem(METHODS, "unknown", (config, make, None))
+    held = save(tmp_path / "model", monkeypatch, "unknown", {"mlp.up_proj": ("colwise", 64, 64)})
+    options = {"num_splits": 2, "tp_plan": True, "out": tmp_path / "out"}
+    with pytest.raises(splitjit.SplitError, match=message) as raised:
+        files.split_files(tmp_path / "model", **options)
+    assert "whole checkpoint" not in str(raised.value)
+    patterns = [f"{name}=0" for name in held]
+    files.split_files(tmp_path / "model", tensors=patterns, **options)
+
+
 def test_a_tensor_of_another_shape(tmp_path, monkeypatch):
     held = save(tmp_path / "model", monkeypatch, "fp8", {"mlp.up_proj": ("colwise", 64, 64)})
     held["layers.0.mlp.up_proj.weight_scale_inv"] = scales(2, 2)

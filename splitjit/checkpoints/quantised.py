@@ -59,14 +59,21 @@ _WHOLE: Layout = None, None
 def modules(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the tensors of each quantised module, without its bias, by the name of its weight.
 
+    A tensor whose name goes on after the name of another one belongs to the same module.
+
     Examples
     --------
     >>> modules(["q.qweight", "q.scales", "q.bias", "o.weight", "o.bias"])
     {'q.weight': ['q.qweight', 'q.scales']}
+    >>> modules(["q.weight", "q.weight.absmax"])
+    {'q.weight': ['q.weight', 'q.weight.absmax']}
     """
     found: dict[str, list[str]] = {}
-    for name in names:
-        module, _, last = name.rpartition(".")
+    known = dict.fromkeys(names)
+    for name in known:
+        starts = [name[:i] for i, char in enumerate(name) if char == "."]
+        owner = next((start for start in starts if start in known), name)
+        module, _, last = owner.rpartition(".")
         if module and last != "bias":
             found.setdefault(f"{module}.weight", []).append(name)
     return {
@@ -180,6 +187,17 @@ _METHODS = {
 }
 
 
+def is_known(config: Mapping[str, Any]) -> bool:
+    """Return whether the layouts of some tensors of a quantization are known."""
+    return not config or str(config.get("quant_method")) in _METHODS
+
+
+def named(config: Mapping[str, Any]) -> str:
+    """Return how refusals call a quantization."""
+    method = config.get("quant_method")
+    return f"the quantization {shorten(method)}" if method else "an unnamed quantization"
+
+
 def _group_of(config: Mapping[str, Any], weight: str) -> Mapping[str, Any] | None:
     """Return the compressed-tensors group that quantises the weight of a module."""
     module = weight.rpartition(".")[0]
@@ -237,10 +255,9 @@ def follow(
     known = layouts(config, weight)
     found: dict[str, Feature] = {}
     for name in names:
-        last = name.rpartition(".")[2]
+        last = name.removeprefix(weight.removesuffix("weight"))
         if known is None or last not in known or choice.axis > 1:
-            method = shorten(config.get("quant_method"))
-            rest = f"splitjit does not know this tensor of the quantization {method}; give a "
+            rest = f"splitjit does not know this tensor of {named(config)}; give a "
             rest += f"pattern for each tensor of {weight.rpartition('.')[0]}"
             raise SplitError("files", name, rest)
         feature = known[last][choice.axis]

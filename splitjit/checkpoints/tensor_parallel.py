@@ -182,7 +182,11 @@ def choices(
         If the style of a tensor is unknown, or if transformers converts the tensor in a
         way that its parts cannot follow.
     """
-    modules = quantised.modules(names) if plan.quantization else {}
+    modules = {
+        weight: held
+        for weight, held in quantised.modules(names).items()
+        if plan.quantization or any(name.startswith(f"{weight}.") for name in held)
+    }
     apart = {name for held in modules.values() for name in held}
     made = {}
     for name in names:
@@ -311,8 +315,11 @@ def check_shapes(
     by_pattern = any(plan.styles.keys().isdisjoint(made[name]) and skip(name) for name in made)
 
     def has(target: str) -> str:
-        shape = tuple(plan.styles[target][1])
-        return f"the model {plan.model} has it with shape {shape}; give the whole checkpoint"
+        shape, config = tuple(plan.styles[target][1]), plan.quantization or {}
+        rest = f"the model {plan.model} has it with shape {shape}; "
+        if quantised.is_known(config):
+            return rest + "give the whole checkpoint"
+        return rest + f"splitjit does not know the tensors of {quantised.named(config)}"
 
     for target, (style, _) in plan.styles.items():
         if style not in _WHOLE and target not in found and not by_pattern:
