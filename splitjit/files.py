@@ -53,8 +53,8 @@ def plan_files(
         Files (.npy, .npz or .safetensors), indexes of .safetensors files
         (``model.safetensors.index.json``), or folders with such an index.
     split, axis, num_outputs, num_splits, indices, num_sections
-        The rule, as in `splitjit.split`. The axis is 0 by default. For an index or a
-        folder, `axis`, `tensors` or `tp_plan` is needed.
+        The rule, as in `splitjit.split`. The axis is 0 by default. For an index, a
+        folder or a file of several tensors, `axis`, `tensors` or `tp_plan` is needed.
     tensors : sequence of str, optional
         The tensors to split, as patterns: ``"PATTERN"``, ``"PATTERN=AXIS"``,
         ``"PATTERN=AXIS:4096,1024,1024"`` for fused sections of these lengths, each of

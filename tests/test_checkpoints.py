@@ -140,7 +140,7 @@ def test_ranks_of_npy_and_npz(tmp_path):
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "y.npz", a=x, b=np.float32(1))
     paths = [tmp_path / "x.npy", tmp_path / "y.npz"]
-    planned = files.split_files(paths, num_splits=2, layout="ranks", out=tmp_path / "o")
+    planned = files.split_files(paths, num_splits=2, axis=0, layout="ranks", out=tmp_path / "o")
     assert [path.name for path, _ in planned.indexes] == ["splitjit.json"] * 2
     np.testing.assert_array_equal(np.load(tmp_path / "o/rank-1/x.npy"), x[2:])
     assert np.load(tmp_path / "o/rank-1/y.npz")["b"] == 1
@@ -228,10 +228,13 @@ def test_metadata_of_merged_files_must_be_equal(model):
         files.plan_files(model, num_splits=2, tensors=TENSORS, name="{rank}.safetensors")
 
 
-@pytest.mark.parametrize("given", ["folder", "index"])
+@pytest.mark.parametrize("given", ["folder", "index", "file", "archive"])
 def test_a_checkpoint_is_not_cut_everywhere_unless_asked(model, tmp_path, capsys, given):
     """Without a word about its tensors, norms and biases were cut, too."""
-    path = model if given == "folder" else model / INDEX
+    if given == "archive":
+        np.savez(model / "model-0.npz", **sn.load_file(model / "model-0.safetensors"))
+    names = {"index": INDEX, "file": "model-0.safetensors", "archive": "model-0.npz"}
+    path = model / names.get(given, "")
     before = contents(model)
     arguments = ["split", str(path), "--num-splits=2", f"--out={tmp_path}/o"]
     assert main(arguments) == 2
@@ -241,7 +244,8 @@ def test_a_checkpoint_is_not_cut_everywhere_unless_asked(model, tmp_path, capsys
     with pytest.raises(splitjit.SplitError, match="tp_plan=True"):
         files.plan_files(path, num_splits=2, layout="ranks")
     assert main([*arguments, "--axis=0"]) == 0
-    assert sn.load_file(tmp_path / "o" / "model-0.1.safetensors")["layers.0.norm.weight"].size == 4
+    read, suffix = (np.load, ".npz") if given == "archive" else (sn.load_file, ".safetensors")
+    assert read(tmp_path / "o" / f"model-0.1{suffix}")["layers.0.norm.weight"].size == 4
     assert contents(model) == before
 
 
@@ -628,7 +632,7 @@ def test_join_npy(tmp_path, capsys, axis, order):
 def test_join_npz(tmp_path, save):
     save(tmp_path / "x.npz", a=np.arange(24).reshape(4, 6), b=np.float32(2), c=np.arange(4))
     before = (tmp_path / "x.npz").read_bytes()
-    targets = files.split_files(tmp_path / "x.npz", num_splits=2).targets
+    targets = files.split_files(tmp_path / "x.npz", num_splits=2, axis=0).targets
     files.join_files(targets, tmp_path / "j.npz", axis=0)
     assert (tmp_path / "j.npz").read_bytes() == before
     targets = files.split_files(

@@ -359,7 +359,7 @@ def test_others_are_skipped_on_demand(checkpoint, capsys):
 
 def test_a_report_names_no_others_if_there_are_none(checkpoint, capsys):
     np.savez("all.npz", a=np.ones(4), b=np.zeros(2))
-    assert main(["split", "all.npz", "--num-splits", "2"]) == 0
+    assert main(["split", "all.npz", "--num-splits", "2", "--axis", "0"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "all.npz: 2 of 2 tensors split"
 
 
@@ -398,11 +398,11 @@ def test_dry_run_names_unlike_shapes(checkpoint, capsys):
 def test_names_cannot_steer_a_terminal(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     np.savez("m.npz", **{"\x1b[2J\na": np.ones((2, 4)), "名": np.ones(2)})
-    assert main(["split", "m.npz", "--num-splits", "2", "--dry-run"]) == 0
+    assert main(["split", "m.npz", "--num-splits", "2", "--axis=0", "--dry-run"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith(r"  \x1b[2J\na: (2, 4)")
-    assert main(["split", "m.npz", "--num-splits", "3"]) == 2
+    assert main(["split", "m.npz", "--num-splits", "3", "--axis=0"]) == 2
     assert r"split m.npz, \x1b[2J a: " in capsys.readouterr().err
-    ended = run("split", "m.npz", "--num-splits", "2", "--dry-run", encoding="ascii")
+    ended = run("split", "m.npz", "--num-splits", "2", "--axis=0", "--dry-run", encoding="ascii")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert r"  \u540d: (2,)" in ended.stdout
 

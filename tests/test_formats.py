@@ -125,7 +125,7 @@ def test_npz(tmp_path, monkeypatch, save):
     x = np.arange(3000).reshape(30, 100)
     members = {"a": x, "b/c": x.astype("S7").T, "d": x.astype(">f2")[:, ::3], "e": x[0]}
     save(tmp_path / "x.npz", **members)
-    paths = split_file(tmp_path / "x.npz", num_outputs=4)
+    paths = split_file(tmp_path / "x.npz", num_outputs=4, axis=0)
     assert [path.name for path in paths] == [f"x.{i}.npz" for i in range(4)]
     parts = [np.load(path) for path in paths]
     for name, member in members.items():
@@ -379,7 +379,7 @@ def test_a_pattern_must_match_in_some_file(tmp_path):
 def test_data_of_parts_is_aligned(tmp_path, name):
     path = tmp_path / "m.safetensors"
     write(path, {"a": ("BF16", [4], bytes(8)), "b": ("F32", [4], bytes(16))}, {"name": name})
-    for part in split_file(path, num_splits=4):
+    for part in split_file(path, num_splits=4, axis=0):
         (length,) = struct.unpack("<Q", part.read_bytes()[:8])
         assert length % 8 == 0
         assert json.loads(part.read_bytes()[8 : 8 + length])["b"]["data_offsets"] == [0, 4]

@@ -141,7 +141,7 @@ def test_two_hundred_files_come_back_byte_for_byte(tmp_path):
             tensors[name] = rng.integers(0, 2, shape).astype(dtype)
         path = tmp_path / f"{number}.safetensors"
         sn.save_file(tensors, path, {"format": "pt"} if number % 2 else None)
-        parts = files.split_files(path, num_outputs=2 + number % 3).targets
+        parts = files.split_files(path, num_outputs=2 + number % 3, axis=0).targets
         joined = tmp_path / "joined.safetensors"
         files.join_files(parts, joined, force=True)
         assert joined.read_bytes() == path.read_bytes(), number
@@ -183,7 +183,7 @@ def test_a_header_in_another_order_than_its_data(tmp_path):
     text += b" " * (-len(text) % 8)
     path = tmp_path / "m.safetensors"
     path.write_bytes(struct.pack("<Q", len(text)) + text + np.arange(8, dtype="f4").tobytes())
-    parts = files.split_files(path, num_splits=2).targets
+    parts = files.split_files(path, num_splits=2, axis=0).targets
     files.join_files(parts, tmp_path / "j.safetensors")
     again = files.reshard_files(parts, num_splits=1, out=tmp_path / "o").targets
     files.join_files(again, tmp_path / "k.safetensors")
@@ -448,10 +448,11 @@ def test_reshard_of_other_formats(tmp_path, kind):
         np.save(tmp_path / "x.npy", x)
     else:
         np.savez_compressed(tmp_path / "x.npz", a=x, b=np.arange(12), c=np.float32(1))
-    parts = files.split_files(tmp_path / f"x.{kind}", num_splits=2).targets
+    parts = files.split_files(tmp_path / f"x.{kind}", num_splits=2, axis=0).targets
     name = f"y.{{rank}}.{kind}"
     done = files.reshard_files(parts, num_splits=3, axis=0, name=name, out=tmp_path / "o")
-    direct = files.split_files(tmp_path / f"x.{kind}", num_splits=3, out=tmp_path / "d").targets
+    options = {"num_splits": 3, "axis": 0, "out": tmp_path / "d"}
+    direct = files.split_files(tmp_path / f"x.{kind}", **options).targets
     for a, b in zip(done.targets, direct, strict=True):
         assert a.read_bytes() == b.read_bytes()
 

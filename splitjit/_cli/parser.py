@@ -94,7 +94,10 @@ def _split(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("paths", metavar="FILE", nargs="+", help="a file, an index or a folder")
     _rule(parser)
-    text = "axis to split; -1 is the last axis (default: 0)"
+    text = (
+        "axis to split; -1 is the last axis (default: 0; if there are several tensors, --axis, "
+        "--tensor or --tp-plan must say which are split)"
+    )
     tensors = _tensors(parser, help=text)
     text = "copy each other tensor into every part, or leave it out (default: copy)"
     tensors.add_argument("--others", choices=["copy", "skip"], default="copy", help=text)

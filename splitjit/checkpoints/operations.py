@@ -75,15 +75,13 @@ def _refusing_as(operator: str) -> Iterator[None]:
 def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
     checkpoints = [index.read(path) for path in paths]
-    models = [
-        one
-        for one in checkpoints
-        if one.is_folder and any(file.names != ("",) for file in one.files)
-    ]
-    if models and not which.given:
+    named = [one for one in checkpoints if any(file.names != ("",) for file in one.files)]
+    models = [one for one in named if one.is_folder]
+    several = [one for one in named if one.is_folder or len(one.files[0].names) > 1]
+    if several and not which.given:
         rest = "ranks hold some tensors of a checkpoint whole, such as norms: tp_plan=True splits "
         rest += "it as transformers does, tensors= names those to split, axis= splits them all"
-        raise SplitError("split", str(models[0].path), rest)
+        raise SplitError("split", str(several[0].path), rest)
     kind, value = rule
     if which.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
         raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
