@@ -314,16 +314,17 @@ def check_shapes(
     found = {target for targets in made.values() for target in targets} | {*plan.tied}
     by_pattern = any(plan.styles.keys().isdisjoint(made[name]) and skip(name) for name in made)
 
-    def has(target: str) -> str:
+    def has(target: str, more: str = "") -> str:
         shape, config = tuple(plan.styles[target][1]), plan.quantization or {}
         rest = f"the model {plan.model} has it with shape {shape}; "
         if quantised.is_known(config):
-            return rest + "give the whole checkpoint"
-        return rest + f"splitjit does not know the tensors of {quantised.named(config)}"
+            return rest + f"give the whole checkpoint{more}"
+        method = quantised.named(config)
+        return rest + f"splitjit does not know the tensors of {method}; give patterns for them"
 
     for target, (style, _) in plan.styles.items():
         if style not in _WHOLE and target not in found and not by_pattern:
-            rest = has(target) + ", or a pattern for the tensor that stands for it"
+            rest = has(target, ", or a pattern for the tensor that stands for it")
             raise SplitError("files", f"{target}, missing", rest)
     for name, choice in planned.items():
         (target, *_), operations = plan.origin(name)
