@@ -258,7 +258,8 @@ def test_heads_are_not_cut(tmp_path, count, sizes, message):
 def test_patterns_come_before_the_plan(tmp_path):
     make("Phi3", tmp_path / "model")
     patterns = PATTERNS["Phi3"][:2]
-    planned = files.plan_files(tmp_path / "model", num_splits=2, tp_plan=True, tensors=patterns)
+    options = {"num_splits": 2, "layout": "ranks", "tensors": patterns}
+    planned = files.plan_files(tmp_path / "model", tp_plan=True, **options)
     plans = {plan.name: plan for file in planned.files for plan in file.tensors}
     assert len(plans["model.layers.1.self_attn.qkv_proj.weight"].sections) == 3
     assert plans["model.layers.1.self_attn.o_proj.weight"].axis == 1
