@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +19,10 @@ from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER
 
 collect_ignore = ["fuzz", "elsewhere", "platforms"]
+
+ROOT = Path(__file__).parents[1]
+UNTRACKED = pytest.StashKey[set]()
+"""The files of the checkout before the run that git neither tracks nor ignores."""
 
 SYSTEM = os.environ.get("SPLITJIT_SYSTEM")
 """The simulated system, see tests/elsewhere."""
@@ -70,6 +76,27 @@ def pytest_collection_modifyitems(config, items):
         for name, reason in DIFFERENCES.get(SYSTEM, {}).items():
             if name in item.name:
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
+
+
+def untracked():
+    """Return the files of the checkout that git neither tracks nor ignores."""
+    if not (ROOT / ".git").exists():
+        return set()
+    git = ["git", "ls-files", "--others", "--exclude-standard"]
+    return {*subprocess.run(git, cwd=ROOT, capture_output=True, text=True).stdout.splitlines()}
+
+
+def pytest_sessionstart(session):
+    """Note the files that are no test's."""
+    session.config.stash[UNTRACKED] = untracked()
+
+
+def pytest_sessionfinish(session):
+    """Let the run fail if tests left files in the checkout: users may commit them unseen."""
+    left = untracked() - session.config.stash[UNTRACKED]
+    if left and not hasattr(session.config, "workerinput"):  # workers leave it to their controller
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print(f"\ntests left these files in the checkout: {', '.join(sorted(left))}")
 
 
 def pytest_terminal_summary(terminalreporter, config):

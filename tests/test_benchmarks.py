@@ -425,6 +425,7 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path, monkeypatch):
 
     def measure(command, **_):
         file = Path(command[-1])
+        assert file.is_relative_to(tmp_path)
         asked.append(file.stem)
         if file.stem == "processes" and asked.count("processes") == 1:
             raise KeyboardInterrupt

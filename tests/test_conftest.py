@@ -1,5 +1,7 @@
-"""A default run says what it left out, and the rest runs it."""
+"""A default run says what it left out, and the rest runs it; no run leaves files."""
 
+import shutil
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -56,3 +58,23 @@ def test_a_run_names_the_missing_libraries_in_one_line_and_the_rest_runs_their_t
         config = SimpleNamespace(option=option, cache=cache, hook=hook)
         conftest.pytest_collection_modifyitems(config, left := [*items])
         assert [item.name for item in left] == chosen
+
+
+@pytest.mark.parametrize(
+    ("made", "status"),
+    [("--page", pytest.ExitCode.TESTS_FAILED), ("ignored/file", pytest.ExitCode.OK)],
+)
+def test_a_run_that_leaves_a_file_fails(made, status, tmp_path, monkeypatch, capsys):
+    if not shutil.which("git"):
+        pytest.skip("needs git")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    (tmp_path / ".gitignore").write_text("ignored/")
+    monkeypatch.setattr(conftest, "ROOT", tmp_path)
+    config = SimpleNamespace(stash=pytest.Stash())
+    session = SimpleNamespace(config=config, exitstatus=pytest.ExitCode.OK)
+    conftest.pytest_sessionstart(session)
+    (tmp_path / "ignored").mkdir()
+    (tmp_path / made).touch()
+    conftest.pytest_sessionfinish(session)
+    assert session.exitstatus == status
+    assert (made in capsys.readouterr().out) == bool(status)
