@@ -190,7 +190,7 @@ def families(session: nox.Session) -> None:
     It takes about ten minutes.
     """
     session.install(".", "torch==2.13.0", "transformers>=5.0", "accelerate>=1.2")
-    session.run("python", "docs/families.py")
+    session.run("python", "docs/tools/families.py")
 
 
 @nox.session
@@ -210,4 +210,4 @@ def site(session: nox.Session) -> None:
     session.install(".", "--group", "browser")
     site = "docs/_build/html"
     session.run("sphinx-build", "-W", "--keep-going", "--quiet", "docs", site)
-    session.run("python", "docs/browser.py", site, "--screenshots", "docs/_build/screenshots")
+    session.run("python", "docs/tools/browser.py", site, "--screenshots", "docs/_build/screenshots")

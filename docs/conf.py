@@ -12,8 +12,8 @@ from pathlib import Path
 
 import splitjit
 
-sys.path.insert(0, str(Path(__file__).parent))
-import pictures  # beside this file
+sys.path.insert(0, str(Path(__file__).with_name("tools")))
+import pictures
 import thumbnails
 
 project = "splitjit"

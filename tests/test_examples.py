@@ -77,6 +77,6 @@ def test_none_is_left_out():
 def test_the_notebook_shows_what_it_prints():
     for package in ("nbclient", "ipykernel", "matplotlib", "torch"):
         pytest.importorskip(package)
-    command = [sys.executable, EXAMPLES.parent / "docs" / "notebook.py"]
+    command = [sys.executable, EXAMPLES.parent / "docs" / "tools" / "notebook.py"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert result.returncode == 0, result.stderr

@@ -162,7 +162,7 @@ def test_strings(dtype):
         assert lists(parts) == [["", "ab"], ["ÄÖ", "日本"]]
 
 
-# ---- rules without a case in docs/conformance.py -----------------------------------------
+# ---- rules without a case in docs/tools/conformance.py -----------------------------------
 
 
 @pytest.mark.parametrize("opset", [2, 11])

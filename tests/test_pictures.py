@@ -11,7 +11,7 @@ import splitjit
 from splitjit._plan.rules import PARAMETERS
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "docs" / "pictures.py"
+SCRIPT = ROOT / "docs" / "tools" / "pictures.py"
 
 if not SCRIPT.exists():
     pytest.skip("needs docs/ beside tests/", allow_module_level=True)

@@ -1,8 +1,8 @@
 """Run the notebook of the first steps, and compare its outputs with those that it keeps.
 
-``python docs/notebook.py`` fails if a cell raises an error, or prints something else than the page
-shows. ``--write`` keeps the new outputs. Outputs of cells with the tag ``varies`` depend on the
-machine and are never kept. It needs ``--group docs``.
+``python docs/tools/notebook.py`` fails if a cell raises an error, or prints something else than the
+page shows. ``--write`` keeps the new outputs. Outputs of cells with the tag ``varies`` depend on
+the machine and are never kept. It needs ``--group docs``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).with_name("first_steps.ipynb")
+NOTEBOOK = Path(__file__).parents[1] / "first_steps.ipynb"
 
 
 def run() -> Any:

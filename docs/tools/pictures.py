@@ -1,7 +1,7 @@
 """Pictures of splits by the package, and charts of figures that pages show.
 
-``python docs/pictures.py`` writes the pictures of README.md to docs/_static. The build of the site
-draws the others from the tables of README.md, so both show the same figures.
+``python docs/tools/pictures.py`` writes the pictures of README.md to docs/_static. The build of the
+site draws the others from the tables of README.md, so both show the same figures.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import splitjit
 
-ROOT = Path(__file__).parents[1]
-STATIC = Path(__file__).with_name("_static")
+ROOT = Path(__file__).parents[2]
+STATIC = ROOT / "docs" / "_static"
 INKS = {"light": "#1f2328", "dark": "#e6edf3"}
 """The color of lines and text on a light and on a dark page."""
 

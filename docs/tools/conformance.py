@@ -1,6 +1,6 @@
 """Compare implementations of the Split operators in the cases in which they disagree.
 
-``python docs/conformance.py`` runs onnx's shape inference, onnx.reference,
+``python docs/tools/conformance.py`` runs onnx's shape inference, onnx.reference,
 ONNX Runtime, OpenVINO and splitjit over `CASES` and writes the results to
 ``docs/conformance.md``. Each implementation runs in a separate process. If a
 case crashes that process, a new process continues after the case.
@@ -24,11 +24,11 @@ ERROR = "error"
 NONE = "no parts"
 MISSING = "not implemented"
 _MISSING_WORDS = ("NOT_IMPLEMENTED", "No implementation for operator", "No conversion rule found")
-PAGE = Path(__file__).with_suffix(".md")
+PAGE = Path(__file__).parents[1] / "conformance.md"
 
 INTRODUCTION = """# Where implementations of the Split operators disagree
 
-Written by `python docs/conformance.py`, with {versions}.
+Written by `python docs/tools/conformance.py`, with {versions}.
 
 {cases} cases where implementations differ or could differ. All inputs have rank 1. Each cell gives
 the lengths of the parts. ✓ agrees with splitjit's reading of the specification, ✗ differs from it.

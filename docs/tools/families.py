@@ -1,6 +1,6 @@
 """Compare shards with what transformers itself loads, for all families that have a plan.
 
-``python docs/families.py`` makes a tiny model of each family, splits it for two and for four
+``python docs/tools/families.py`` makes a tiny model of each family, splits it for two and for four
 ranks with ``--tp-plan``, joins the parts again, and writes the results to ``docs/families.md``.
 As many processes as ranks load the model with transformers' own tensor parallelism. Each one
 compares its tensors with the parts of its rank, puts the parts into the model, and computes.
@@ -36,14 +36,14 @@ from splitjit import files
 from splitjit.checkpoints import ask_transformers, tensor_parallel
 
 COUNTS = (2, 4)
-PAGE = Path(__file__).with_suffix(".md")
+PAGE = Path(__file__).parents[1] / "families.md"
 TOKENS = torch.tensor([[5, 9, 3, 63, 17, 30]])
 SECONDS = 120
 """The most seconds that ranks wait for each other."""
 
 INTRODUCTION = """# Checkpoints of model families, beside transformers
 
-Written by `python docs/families.py`, with transformers {version}.
+Written by `python docs/tools/families.py`, with transformers {version}.
 
 Each row is a tiny model with the names and the structure of its family, from the default
 configuration with small sizes. `split --tp-plan` splits it for two and for four ranks. As many

@@ -1,9 +1,9 @@
 """Open each page of the built site in a headless browser, wide and narrow, light and dark.
 
-``python docs/browser.py docs/_build/html [--screenshots FOLDER]`` fails if a page writes an error
-to the console, requests a file that is missing, is wider than the window, cuts off code or a table,
-or has code in letters that are too small to read. It also tries the search and the filter of the
-conformance tables. It needs ``--group browser`` and Chromium: an installed one, or the one of
+``python docs/tools/browser.py docs/_build/html [--screenshots FOLDER]`` fails if a page writes an
+error to the console, requests a file that is missing, is wider than the window, cuts off code or a
+table, or has code in letters that are too small to read. It also tries the search and the filter of
+the conformance tables. It needs ``--group browser`` and Chromium: an installed one, or the one of
 ``playwright install chromium``.
 """
 
