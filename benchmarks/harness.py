@@ -389,15 +389,18 @@ def time_text(seconds: float | None) -> str:
     return f"{seconds * scale:.3g} {unit}"
 
 
-INKS = {"light": "#1f2328", "dark": "#e6edf3"}
-"""The color of lines and text on a light and on a dark page."""
+INK = "#1f2328"
+"""The color of lines and text, which becomes that of the reader's color scheme."""
+
+SCHEMES = (
+    "svg { color: #1f2328; background: #ffffff } "
+    "@media (prefers-color-scheme: dark) { svg { color: #e6edf3; background: #14181e } }"
+)
+"""A style sheet for SVG files. With a background, they are readable on a page of either scheme."""
 
 
 def save(draw: Callable[[], Any], file: Path) -> None:
-    """Draw a figure for each kind of page: FILE.svg becomes FILE-light.svg and FILE-dark.svg.
-
-    Lines and texts of the figure get the ink of the page; the background is transparent.
-    """
+    """Draw a figure as an SVG file that follows the reader's color scheme."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -406,12 +409,12 @@ def save(draw: Callable[[], Any], file: Path) -> None:
     inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     style = {"legend.framealpha": 0, "font.sans-serif": ["DejaVu Sans"]}
     style |= {"svg.fonttype": "none", "svg.hashsalt": file.stem}  # equal figures, equal files
-    for page, ink in INKS.items():
-        with pyplot.rc_context({**style, **dict.fromkeys((*inked, "grid.color"), ink)}):
-            figure = draw()
-            target = file.with_name(f"{file.stem}-{page}.svg")
-            figure.savefig(target, transparent=True, metadata={"Date": None})
-            pyplot.close(figure)
+    with pyplot.rc_context({**style, **dict.fromkeys((*inked, "grid.color"), INK)}):
+        figure = draw()
+        figure.savefig(file, transparent=True, metadata={"Date": None})
+        pyplot.close(figure)
+    text = file.read_text("utf-8").replace(INK, "currentColor")
+    file.write_text(text.replace("</style>", f"{SCHEMES}</style>", 1), "utf-8")
 
 
 def say(*words: object) -> None:

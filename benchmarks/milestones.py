@@ -191,10 +191,10 @@ def draw():
 
 
 def main() -> None:
-    """Measure if asked to; write the two files of the picture, and the figures of the page."""
+    """Measure if asked to; write the chart, and the figures of the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("file", type=Path, nargs="?", default=CHART, help="FILE-light.svg and FILE-dark.svg")
+    add("file", type=Path, nargs="?", default=CHART)
     add("--measure", metavar="MACHINE", help="first measure all, on a machine that gets this name")
     add("--newest", action="store_true", help=f"only the newest {NEWEST}, on the same machine")
     options = parser.parse_args()

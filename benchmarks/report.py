@@ -209,7 +209,7 @@ def main() -> None:
     add = parser.add_argument
     add("--quick", action="store_true", help="3 rounds, and no large cases")
     add("--group", choices=GROUPS, action="append", help="only this one; repeatable")
-    add("--plot", type=Path, metavar="FILE", help="also sizes: FILE-light.svg, FILE-dark.svg")
+    add("--plot", type=Path, metavar="FILE", help="also draw the speed over sizes")
     add(
         "--threads", type=int, nargs="+", metavar="N", help="how splits scale with threads, instead"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import splitjit
+from benchmarks import harness
 from splitjit._plan.rules import PARAMETERS
 
 ROOT = Path(__file__).parents[1]
@@ -42,11 +43,32 @@ def test_the_table_of_rules_shows_what_the_rules_give():
             assert parts == ", ".join(map(str, sizes))
 
 
-@pytest.mark.parametrize("name", pictures.INKS)
-def test_the_package_draws_the_pictures_of_the_readme(name):
-    file = ROOT / "docs" / "_static" / f"split-{name}.svg"
-    assert file.read_text("utf-8") == pictures.picture(pictures.INKS[name])
+def test_the_package_draws_the_picture_of_the_readme():
+    file = ROOT / "docs" / "_static" / "split.svg"
+    assert file.read_text("utf-8") == pictures.file_of(pictures.picture())
     assert "[4096, 1024, 1024], axis=1" in (ROOT / "README.md").read_text("utf-8")
+
+
+IMAGES = [
+    (page.name, page.parent / image)
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for image in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text("utf-8"))
+]
+
+
+@pytest.mark.parametrize(("page", "file"), IMAGES, ids=lambda of: getattr(of, "stem", of))
+def test_images_follow_the_color_scheme(page, file):
+    """Their background suits their text, whatever the scheme of the page."""
+    assert harness.SCHEMES == pictures.SCHEMES
+    text = file.read_text("utf-8")
+    assert text.count(harness.SCHEMES) == 1
+    assert "currentColor" in text
+    assert harness.INK not in text.replace(harness.SCHEMES, "")
+
+
+def test_each_chart_is_on_a_page():
+    charts = {*(ROOT / "docs" / "charts").iterdir()}
+    assert charts == {file for _, file in IMAGES if file.parent.name == "charts"}
 
 
 def test_each_rule_has_a_picture():

@@ -1,6 +1,6 @@
 """Pictures of splits by the package, and charts of figures that pages show.
 
-``python docs/tools/pictures.py`` writes the pictures of README.md to docs/_static. The build of the
+``python docs/tools/pictures.py`` writes the picture of README.md to docs/_static. The build of the
 site draws the others from the tables of README.md, so both show the same figures.
 """
 
@@ -15,8 +15,11 @@ import splitjit
 
 ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "docs" / "_static"
-INKS = {"light": "#1f2328", "dark": "#e6edf3"}
-"""The color of lines and text on a light and on a dark page."""
+SCHEMES = (
+    "svg { color: #1f2328; background: #ffffff } "
+    "@media (prefers-color-scheme: dark) { svg { color: #e6edf3; background: #14181e } }"
+)
+"""A style sheet for SVG files, the same as in ``benchmarks/harness.py``."""
 
 WIDTH = 224
 """Pixels of an axis in the pictures of the rules. Three fit side by side, and one on a phone."""
@@ -28,10 +31,14 @@ CHARTED = ("splitjit", "NumPy, by hand", "fastest other library", "limit")
 """The columns of the table of costs that the chart shows."""
 
 
-def picture(ink: str = "currentColor") -> str:
+def picture() -> str:
     """Draw the split of the first example of README.md."""
-    plan = splitjit.plan_split((512, 6144), [4096, 1024, 1024], axis=1)
-    return svg(plan).replace("currentColor", ink) + "\n"
+    return svg(splitjit.plan_split((512, 6144), [4096, 1024, 1024], axis=1))
+
+
+def file_of(drawing: str) -> str:
+    """Return the contents of a file for a drawing, which on a page has the colors of the page."""
+    return drawing.replace("><", f"><style>{SCHEMES}</style><", 1) + "\n"
 
 
 def svg(plan: splitjit.SplitPlan, across: int = 432) -> str:
@@ -134,9 +141,8 @@ def _label(name: str, cell: str) -> str:
 
 
 def main() -> None:
-    """Write the pictures of README.md."""
-    for name, ink in INKS.items():
-        (STATIC / f"split-{name}.svg").write_text(picture(ink), "utf-8")
+    """Write the picture of README.md."""
+    (STATIC / "split.svg").write_text(file_of(picture()), "utf-8")
 
 
 if __name__ == "__main__":

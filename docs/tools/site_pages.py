@@ -1,8 +1,7 @@
 """What Sphinx does for this site only: pictures, signs, bars and cards of tables, commands.
 
 The pages are also read as plain files in the repository, where Sphinx's directives stand as code.
-So a page has a comment, ``<!-- on the site: FILE -->``, where the site shows a file of HTML, and a
-``<picture>`` for a chart, of which the site shows the file for the reader's color scheme.
+So a page has a comment, ``<!-- on the site: FILE -->``, where the site shows a file of HTML.
 """
 
 import importlib
@@ -23,7 +22,6 @@ SIGNS = {"✓": "agrees", "✗": "differs"}
 
 
 INSERTED = re.compile(r"<!-- on the site: (\S+) -->")
-PICTURE = re.compile(r'<picture>.*?<img src="(\S+)-light\.svg" alt="([^"]*)">\s*</picture>', re.S)
 
 
 def insert_pictures(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -33,9 +31,7 @@ def insert_pictures(app: Sphinx, docname: str, source: list[str]) -> None:
         text = Path(app.srcdir, found[1]).read_text("utf-8")
         return f"```{{raw}} html\n{text}\n```"
 
-    text = INSERTED.sub(html, source[0])
-    image = "```{{image}} \\1-{0}.svg\n:class: only-{0}\n:alt: \\2\n```"
-    source[0] = PICTURE.sub("\n".join(map(image.format, ("light", "dark"))), text)
+    source[0] = INSERTED.sub(html, source[0])
 
 
 def color_conformance(app: Sphinx, doctree: nodes.document, docname: str) -> None:
