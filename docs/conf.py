@@ -27,7 +27,6 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
-    "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "site_pages",
 ]
@@ -42,7 +41,6 @@ nitpick_ignore_regex = [("py:.*", r"(collections|typing)\..*")]
 
 nb_execution_mode = "off"  # a test runs the notebook, and compares the outputs that it keeps
 myst_heading_anchors = 3
-myst_enable_extensions = ["attrs_inline", "colon_fence"]
 suppress_warnings = ["myst.header"]  # the pages are also read as plain files in the repository
 
 # The few names of other projects that pages link to. The site builds without a network, and a
@@ -73,7 +71,7 @@ elif multiprocessing.get_start_method() != "fork":
     runs -= {"data_loader[.]py"}
 
 sphinx_gallery_conf = {
-    "examples_dirs": "../examples",
+    "examples_dirs": "../examples",  # GALLERY_HEADER.txt is preferred to README.md
     "gallery_dirs": "gallery",
     "within_subsection_order": "FileNameSortKey",
     "filename_pattern": "|".join(runs),
@@ -114,7 +112,7 @@ html_theme_options = {
         "text": f"splitjit {version}",
         "alt_text": "",
     },
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 7,  # up to the rules
     "navbar_persistent": ["search-button"],  # the search field is too wide for the bar
     "navigation_with_keys": False,
     "article_footer_items": ["run-examples"],

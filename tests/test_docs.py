@@ -1,6 +1,7 @@
 """The examples of the documentation run, and print the output that the pages show."""
 
 import doctest
+import importlib.util
 import re
 import shlex
 from importlib import import_module
@@ -13,7 +14,11 @@ from splitjit._cli.main import main
 from splitjit._cli.parser import make_parser
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "examples" / "README.md",
+]
 NEEDS = {
     "checkpoints.md": "safetensors",
     "compiled.md": "numba",
@@ -77,6 +82,23 @@ def test_the_reference_has_everything_public(module):
     assert sorted(names) == sorted(import_module(module).__all__)
 
 
+def test_the_reference_in_the_repository_describes_what_the_site_lists():
+    for module in ("sphinx", "torch", "onnx", "dask.array"):
+        pytest.importorskip(module)
+    file = ROOT / "docs" / "tools" / "reference.py"
+    spec = importlib.util.spec_from_file_location("reference", file)
+    spec.loader.exec_module(reference := importlib.util.module_from_spec(spec))
+    text = reference.PAGE.read_text("utf-8")
+    assert reference.written(text) == text, f"python {file.relative_to(ROOT)} writes it"
+
+
+def test_the_header_of_the_site_shows_the_reference():
+    settings = (ROOT / "docs" / "conf.py").read_text("utf-8")
+    count = int(re.search(r'"header_links_before_dropdown": (\d+)', settings)[1])
+    tree = (ROOT / "docs" / "index.md").read_text("utf-8").split("{toctree}\n:hidden:\n\n")[1]
+    assert "reference" in tree.splitlines()[:count]
+
+
 @pytest.mark.parametrize(
     "inventory", sorted((ROOT / "docs" / "inventories").glob("*.inv")), ids=lambda file: file.stem
 )
@@ -109,18 +131,19 @@ def anchors(page):
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^()\s]+)\)", without_code(page))
-    links += re.findall(r'(?:src|srcset)="([^"]+)"', page.read_text("utf-8"))
     for path, _, anchor in [link.partition("#") for link in links if "://" not in link]:
         target = page.parent / path if path else page
         assert target.exists(), path
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
 
-def test_readme_links_pages_that_read_well_as_plain_files():
-    """The readme is read in the repository, where directives of Sphinx stand as code."""
-    for link in re.findall(r"\]\(([^()\s#]+\.md)\)", PAGES[0].read_text("utf-8")):
-        directives = re.findall(r"^ *(?:`{3,}|:{3,})\{.*", (ROOT / link).read_text("utf-8"), re.M)
-        assert not directives, link
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_read_well_as_plain_files(page):
+    """In the repository, directives of Sphinx would stand as code; comments are not shown."""
+    shown = re.sub(r"<!--.*?-->", "", page.read_text("utf-8"), flags=re.S)
+    assert not re.findall(r"^ *(?:`{3,}|:{3,})\{.*|^\.\. .*|\{[\w:]+\}`.*", shown, re.M)
+    for comment in re.findall(r"<!-- in the repository -->(.*?-->)", page.read_text("utf-8"), re.S):
+        assert "<!-- on the site:" in comment
 
 
 def test_readme_is_short():

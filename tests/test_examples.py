@@ -74,6 +74,15 @@ def test_none_is_left_out():
     assert {script.stem for script in EXAMPLES.glob("*.py")} == set(SAYS)
 
 
+def test_the_page_of_the_examples_describes_each():
+    text = (EXAMPLES / "README.md").read_text("utf-8")
+    rows = []
+    for script in sorted(EXAMPLES.glob("*.py")):
+        title, _, _, about = script.read_text("utf-8").removeprefix('"""').splitlines()[:4]
+        rows.append(f"| [{title}]({script.name}) | {about} |")
+    assert [line for line in text.splitlines() if line.startswith("| [")] == rows
+
+
 def test_the_notebook_shows_what_it_prints():
     for package in ("nbclient", "ipykernel", "matplotlib", "torch"):
         pytest.importorskip(package)

@@ -1,7 +1,13 @@
 """What Sphinx does for this site only: pictures, signs, bars and cards of tables, commands.
 
 The pages are also read as plain files in the repository, where Sphinx's directives stand as code.
-So a page has a comment, ``<!-- on the site: FILE -->``, where the site shows a file of HTML.
+So comments say what only the site shows:
+
+- ``<!-- on the site: FILE -->``: a file of HTML;
+- ``<!-- on the site: FILE, NAME -->``: another page, from ``<!-- NAME -->`` to its end;
+- ``<!-- on the site:`` and lines that end with ``-->``: these lines.
+
+What stands between ``<!-- in the repository -->`` and such a comment is not on the site.
 """
 
 import importlib
@@ -21,17 +27,25 @@ PACKAGE = Path(splitjit.__file__).parent
 SIGNS = {"✓": "agrees", "✗": "differs"}
 
 
-INSERTED = re.compile(r"<!-- on the site: (\S+) -->")
+ONLY_HERE = re.compile(  # file, name, lines
+    r"(?:<!-- in the repository -->.*?)?<!-- on the site:(?: (\S+?)(?:, (.*?))? |\n(.*?)\n)-->",
+    re.S,
+)
 
 
-def insert_pictures(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Turn the comments and pictures of a page into directives."""
+def insert_what_only_the_site_shows(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Turn the comments of a page into what they stand for."""
 
-    def html(found: re.Match[str]) -> str:
-        text = Path(app.srcdir, found[1]).read_text("utf-8")
-        return f"```{{raw}} html\n{text}\n```"
+    def shown(found: re.Match[str]) -> str:
+        file, name, lines = found.groups()
+        if lines:
+            return lines
+        if not name:
+            return f"```{{raw}} html\n{Path(app.srcdir, file).read_text('utf-8')}\n```"
+        options = f":start-after: <!-- {name} -->\n:end-before: <!-- end of {name} -->"
+        return f"```{{include}} {file}\n{options}\n```"
 
-    source[0] = INSERTED.sub(html, source[0])
+    source[0] = ONLY_HERE.sub(shown, source[0])
 
 
 def color_conformance(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -131,7 +145,7 @@ def describe_data(
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the functions of this module."""
-    app.connect("source-read", insert_pictures)
+    app.connect("source-read", insert_what_only_the_site_shows)
     app.connect("doctree-resolved", color_conformance)
     app.connect("doctree-resolved", draw_rules)
     app.connect("doctree-resolved", make_cards)
