@@ -3,7 +3,7 @@
 
 Split the weights of a gated layer for two ranks, compute with both, and join the files again.
 
-Requires safetensors: pip install .[safetensors]
+Requires safetensors: pip install ".[safetensors]"
 """
 
 # sphinx_gallery_thumbnail_path = '_made/thumbnails/checkpoint_ranks.svg'

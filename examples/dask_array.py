@@ -3,7 +3,7 @@
 
 Split an array that may be larger than memory: Dask makes, splits and reduces its chunks.
 
-Requires Dask: pip install .[dask]
+Requires Dask: pip install ".[dask]"
 """
 
 # sphinx_gallery_thumbnail_path = '_made/thumbnails/dask_array.svg'

@@ -3,7 +3,7 @@
 
 Run a model exported from PyTorch with onnx.reference and splitjit's Split.
 
-Requires onnx: pip install .[onnx]. If torch, onnxscript and onnxruntime are installed, the script
+Requires onnx: pip install ".[onnx]". If torch, onnxscript and onnxruntime are installed, the script
 exports a transformer block and compares the result with ONNX Runtime. Otherwise it runs a gated
 linear unit from onnx's tests and compares the result with PyTorch's.
 """

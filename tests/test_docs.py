@@ -146,6 +146,18 @@ def test_pages_read_well_as_plain_files(page):
         assert "<!-- on the site:" in comment
 
 
+@pytest.mark.parametrize("folder", ["docs", "examples", "benchmarks", "splitjit"])
+def test_extras_are_quoted(folder):
+    """Some shells take brackets as a pattern of file names, and find none."""
+    files = {
+        *PAGES,
+        *(file for suffix in ("md", "py") for file in ROOT.glob(f"{folder}/**/*.{suffix}")),
+    }
+    for file in files:
+        text = file.read_text("utf-8")
+        assert not re.findall(r"pip\s+install\s+(?:-\S+\s+)*[\w.]*\[", text), file
+
+
 def test_readme_is_short():
     assert len(PAGES[0].read_text("utf-8").splitlines()) <= 150
 

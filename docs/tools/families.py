@@ -4,7 +4,7 @@
 ranks with ``--tp-plan``, joins the parts again, and writes the results to ``docs/families.md``.
 As many processes as ranks load the model with transformers' own tensor parallelism. Each one
 compares its tensors with the parts of its rank, puts the parts into the model, and computes.
-It needs ``pip install .[transformers] accelerate``, and takes some ten minutes.
+It needs ``pip install ".[transformers]" accelerate``, and takes some ten minutes.
 """
 
 from __future__ import annotations
