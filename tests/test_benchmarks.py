@@ -463,6 +463,11 @@ def test_each_milestone_has_results_of_the_whole_history():
             assert all(isinstance(value, float | int) for value in values), (commit, name)
 
 
+def test_only_milestones_are_kept():
+    kept = milestones.RESULTS.glob("*/*-*.json")
+    assert {file.name[:8] for file in kept} == {commit[:8] for commit in milestones.milestones()}
+
+
 def test_no_graph_of_the_newest_milestones_is_empty():
     assert not milestones.gaps()
 
