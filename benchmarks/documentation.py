@@ -95,8 +95,10 @@ def _times(seconds: dict[str, float]) -> list[str]:
     others = [name for name in report.PEERS[2:] if name in seconds]
     names = [OURS, NUMPY, *([min(others, key=seconds.__getitem__)] if others else [])]
     cells = [time_text(seconds[name]) for name in names]
-    fastest = min(range(len(names)), key=lambda i: seconds[names[i]])
-    cells[fastest] = f"**{cells[fastest]}**"
+    fastest = min(names, key=seconds.__getitem__)
+    if not harness.below(seconds[fastest] / seconds[OURS], 1):
+        fastest = OURS
+    cells[names.index(fastest)] = f"**{cells[names.index(fastest)]}**"
     return [*cells[:2], f"{harness.NAMES.get(names[2], names[2])} {cells[2]}" if others else ""]
 
 

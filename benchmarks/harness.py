@@ -351,7 +351,7 @@ NUMBER = re.compile(r"\W*\d[\d.]*( (ns|µs|ms|s|B|[kKMG]B))?( \([^()]*\))?\W*|-|
 def ranked(seconds: dict[str, float], peers: Iterable[str], **texts: str) -> list[str]:
     """Return splitjit's time, its fastest peer and the ratio of both, and the other contenders.
 
-    ``texts`` replaces the times of contenders. A ratio below 1, a loss, is bold.
+    ``texts`` replaces the times of contenders. A ratio that prints as less than 1, a loss, is bold.
     """
     shown = {name: time_text(time) for name, time in seconds.items()} | texts
     best = min(seconds.keys() & {*peers}, key=seconds.__getitem__, default=None)
@@ -360,9 +360,14 @@ def ranked(seconds: dict[str, float], peers: Iterable[str], **texts: str) -> lis
     rest = ", ".join(f"{NAMES.get(name, name)} {shown[name]}" for name in others)
     if best is None:
         return [shown.get(OURS, "-"), "-", "-", "-", rest]
-    ratio = f"{seconds[best] / seconds[OURS]:.2f}"
-    ratio = f"**{ratio}**" if seconds[best] < seconds[OURS] else ratio
-    return [shown[OURS], NAMES.get(best, best), shown[best], ratio, rest]
+    ratio = seconds[best] / seconds[OURS]
+    text = f"**{ratio:.2f}**" if below(ratio, 1) else f"{ratio:.2f}"
+    return [shown[OURS], NAMES.get(best, best), shown[best], text, rest]
+
+
+def below(ratio: float, goal: float) -> bool:
+    """Return whether a ratio misses a goal, as tables print it: 1.00 is not below 1."""
+    return round(ratio, 2) < goal
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

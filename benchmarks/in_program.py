@@ -176,7 +176,7 @@ def report(found: dict) -> str:
             others = [ways[way][size] for way in (ALONE, TORCH, HAND) if way in ways]
             ratio = min(others) / ways[OURS][size]
             ratios.append(ratio)
-            lost += [f"{', '.join(case)}, {size}: {ratio:.2f}"] if ratio < 0.9 else []
+            lost += [f"{', '.join(case)}, {size}: {ratio:.2f}"] if harness.below(ratio, 0.9) else []
             times = [harness.time_text(ways[way][size]) if way in ways else "-" for way in named]
             rows.append([*case, size, *times, ratio])
     head = ["program", "splits", "parts", "size", *named, "best other over ours"]

@@ -94,7 +94,7 @@ def valleys(found: list[Found], count: int) -> str:
     ]:
         ranking = [f for f in found if f.cell.total >= cells]
         ranking.sort(key=lambda f: getattr(f, name))
-        missed = sum(getattr(f, name) < goal for f in ranking)
+        missed = sum(harness.below(getattr(f, name), goal) for f in ranking)
         rows = [
             [f.cell.case, OUTPUTS[f.cell.outputs], size(f.cell.total), f.share, f.ratio]
             for f in ranking[:count]
@@ -155,7 +155,7 @@ def _map(panel, found: list[Found]) -> None:
         color = "black" if f.share > 0.6 else "white"  # cividis is light above the middle
         style = {"ha": "center", "va": "center", "color": color, "fontsize": 7}
         panel.text(x + 0.5, y + 0.5, f"{100 * f.share:.0f}", **style)
-        if f.ratio < RATIO:
+        if harness.below(f.ratio, RATIO):
             frame = {"fill": False, "edgecolor": "#d55e00", "linewidth": 1.8}
             panel.add_patch(Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, **frame))
     panel.pcolormesh(grid, cmap="cividis", vmin=0.2, vmax=1)

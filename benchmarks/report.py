@@ -163,7 +163,7 @@ def _summary(group: Group, results: list[Result]) -> str:
 
 
 def _against(value: float, goal: float | None) -> str:
-    verdict = "met" if goal and value >= goal else "**missed**"
+    verdict = "**missed**" if goal and harness.below(value, goal) else "met"
     return f"{value:.2f} (goal {goal}: {verdict})" if goal else f"{value:.2f}"
 
 

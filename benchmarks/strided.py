@@ -73,7 +73,7 @@ def table(found: dict[tuple[str, Case], float], below: float) -> str:
     rows = [[case, size(case.nbytes), *of] for case, of in values.items() if min(of) < below]
     lines = [harness.table(["case", "size", *CONTENDERS], rows)]
     for name, *of in zip(CONTENDERS, *values.values(), strict=True):
-        low = sum(value < GOAL for value in of)
+        low = sum(harness.below(value, GOAL) for value in of)
         lines += ["", f"{name}: geometric mean {geometric_mean(of):.2f}, "]
         lines[-1] += f"least {min(of):.2f}; {low} of {len(of)} cases below {GOAL}"
     return "\n".join(lines)

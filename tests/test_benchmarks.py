@@ -194,6 +194,15 @@ def test_losses_are_bold_and_all_contenders_are_named():
     assert harness.ranked({"torch": 1.0}, ["torch"])[-1] == "torch 1 s"
 
 
+@pytest.mark.parametrize(("peer", "shown"), [(0.996, "1.00"), (0.994, "**0.99**"), (1.0, "1.00")])
+def test_a_row_that_prints_as_equal_is_no_loss(peer, shown):
+    """Neither in the tables of results, nor in the table of costs, nor next to a goal."""
+    seconds = {"splitjit": 1.0, "NumPy, slices": peer}
+    assert harness.ranked(seconds, ["NumPy, slices"])[3] == shown
+    assert documentation._times(seconds)[0].startswith("**") == (shown == "1.00")
+    assert report._against(peer, 1.0).endswith("missed**)") == (shown != "1.00")
+
+
 # ---- busy -----------------------------------------------------------------------------
 
 
