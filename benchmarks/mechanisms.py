@@ -3,6 +3,7 @@
 ``--page`` writes the table to docs/architecture.md.
 """
 
+import functools
 import os
 import subprocess
 import sys
@@ -49,20 +50,28 @@ def array(*shape):
 """The start of each program, which prints seconds."""
 
 WARM = "splitjit.warmup()\n"
-OWN_TEAM = """
-from splitjit._kernels import team
-from splitjit._runtime import kernel_files
-read = kernel_files.read
-kernel_files.read = lambda name: None if name == "team" else read(name)
-kernel_files.write = lambda name, code: None
-"""
-"""Without a mechanism of helpers, a process compiles their code for itself."""
-
 FIRST = """
 x = array(2048, 2048)
 print(median_of(lambda: splitjit.split(x, num_splits=4, axis=1), 1))
 """
-FRAMES = f"{WARM}x = array(256, 2304)\nsplit = lambda: splitjit.split(x, num_splits=3, axis=1)\n"
+NUMBAS = """
+began = time.perf_counter()
+from numba import njit
+from numba.core import entrypoints
+
+entrypoints.init_all = lambda: None  # not the time of splitjit's functions for compiled code
+
+@njit(cache=True)
+def split(x, count):
+    size = x.shape[1] // count
+    return [x[:, i * size : (i + 1) * size].copy() for i in range(count)]
+
+x = array(2048, 2048)
+split(x, 4)
+print(time.perf_counter() - began)
+sys.exit()
+"""
+"""The rival of object files: a function that Numba compiled before, and keeps in its own cache."""
 
 
 class Mechanism(NamedTuple):
@@ -72,7 +81,7 @@ class Mechanism(NamedTuple):
     where: str
     task: str
     program: str
-    off: str = ""  # code that runs before the program
+    off: str = ""  # code that runs before the program, or in its place
     variables: tuple[str, ...] = ()  # of the environment, instead
     busy: int = 0  # programs that each keep a core busy
     processes: int = 1  # that begin at once, with an empty cache if there are several
@@ -80,12 +89,11 @@ class Mechanism(NamedTuple):
 
 MECHANISMS = (
     Mechanism(
-        "kernels as object files, linked without Numba",
+        "kernels as object files, linked without Numba; without it: Numba's own cache",
         "`_runtime/loading.py`, `_runtime/kernel_files.py`",
         "first 16 MB of a process",
         FIRST,
-        "from splitjit._runtime import kernel_files\n"
-        "kernel_files.read, kernel_files.write = lambda name: None, lambda name, code: None",
+        NUMBAS,
     ),
     Mechanism(
         "one process compiles a kernel, and NumPy copies in the others",
@@ -129,24 +137,6 @@ MECHANISMS = (
         busy=1,
     ),
     Mechanism(
-        "a helper spins for the next copy",
-        "the same",
-        "2.4 MB in a loop",
-        f"{FRAMES}print(mean_of(split, 5000))",
-        f"{OWN_TEAM}team._SPIN = 0",
-    ),
-    Mechanism(
-        "a helper leaves the core of the caller, and one that somebody else wants",
-        "the same",
-        "2.4 MB ten times after a rest of 30 ms, beside a busy program",
-        f"{FRAMES}ten = lambda: [split() for _ in range(10)]\n"
-        "print(mean_of(ten, 100, before=lambda: time.sleep(0.03)))",
-        f"{OWN_TEAM}from splitjit._kernels.compiling import jit\n"
-        "@jit\ndef stay(core):\n    pass\n"
-        "team._leave_core, team._GAP = stay, 1 << 62",
-        busy=1,
-    ),
-    Mechanism(
         "arrays of new shapes are laid out and copied at once",
         "`_kernels/entry.py`",
         "random small shapes",
@@ -167,16 +157,6 @@ MECHANISMS = (
         "from splitjit._runtime.ways import Ways\nWays.choose = lambda self: 0",
     ),
     Mechanism(
-        "equal parts are the items of one array",
-        "`_copy/layout.py`, `_copy/slices.py`",
-        "100 000 parts",
-        f"{WARM}x = array(40, 100_000)\n"
-        "plan = splitjit.plan_split(x.shape, num_splits=100_000, axis=1)\n"
-        "print(median_of(lambda: plan(x), 10))",
-        "from splitjit._copy import layout, slices\n"
-        "layout._count_stacked = lambda plan: (0, 0)\nslices._MANY_PARTS = 0",
-    ),
-    Mechanism(
         "one rule for slices of one array, in Python and in compiled code",
         "`_abi/columns.py`",
         "1000 interleaved outputs, checked in Python",
@@ -189,24 +169,23 @@ MECHANISMS = (
 )
 
 
-def seconds(mechanism: Mechanism, without: bool) -> float:
+def seconds(mechanism: Mechanism, without: bool, folder: Path) -> float:
     """Return the time that the program prints; of several processes, the longest time."""
     variables = [v.split("=") for v in mechanism.variables] if without else []
-    code = "\n".join([START, mechanism.off if without else "", mechanism.program])
+    program = folder / f"program_{without}.py"  # a file, because Numba caches functions of files
+    if not program.exists():
+        code = [START, mechanism.off if without else "", mechanism.program]
+        program.write_text("\n".join(code), "utf-8")
     with tempfile.TemporaryDirectory() as cache, harness.busy_programs(mechanism.busy):
         if mechanism.processes > 1:
             variables.append(["NUMBA_CACHE_DIR", cache])
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **dict(variables)}
+        run = functools.partial(
+            subprocess.Popen, [sys.executable, program], env=environment, cwd=ROOT,
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         with ExitStack() as stack:
-            programs = [
-                stack.enter_context(
-                    subprocess.Popen(
-                        [sys.executable, "-c", code], env=environment, cwd=ROOT,
-                        stdout=subprocess.PIPE, text=True,
-                    )
-                )
-                for _ in range(mechanism.processes)
-            ]  # fmt: skip
+            programs = [stack.enter_context(run()) for _ in range(mechanism.processes)]
             return max(float(program.communicate()[0].split()[-1]) for program in programs)
 
 
@@ -231,10 +210,11 @@ def main() -> None:
     for mechanism in MECHANISMS:
         if options.only in mechanism.name:
             harness.say(mechanism.name)
-            seconds(mechanism, without=False)  # kernels that are not in the cache are compiled
-            turns = harness.in_turns(
-                (False, True), options.processes, lambda off, m=mechanism: seconds(m, off)
-            )
+            with tempfile.TemporaryDirectory() as folder:
+                turn = functools.partial(seconds, mechanism, folder=Path(folder))
+                for without in (False, True):  # what is not in the cache is compiled
+                    turn(without)
+                turns = harness.in_turns((False, True), options.processes, turn)
             results.append([mechanism.name, median(turns[False]), median(turns[True])])
     machine, found = harness.describe(), rows(results)
     harness.finish(options, machine, found, {"results": results})
