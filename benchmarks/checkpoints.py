@@ -181,7 +181,7 @@ def main() -> None:
     machine = harness.describe()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         results = measure(options, Path(folder))
-    harness.finish(options, machine, table(results), {"results": results})
+    harness.finish(options, machine, table(results), results)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The ways to split that are compared: splitjit's own, its peers, and plain copies as the limit.
+"""What is compared: the cases of cases.toml, the ways to split, and the programs around a split.
 
-`PREPARE` has a function ``(case, x, out, threads)`` for each, which returns a call. splitjit is
-imported only inside functions, because a worker first chooses the checkout.
+The ways are splitjit's own, its peers, and plain copies as the limit. `PREPARE` has a function
+``(case, x, out, threads)`` for each, which returns a call. splitjit is imported only inside
+functions, because a worker first chooses the checkout.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import functools
 import itertools
 import mmap
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -50,8 +53,11 @@ class Case:
     order: str = "C"
 
     @classmethod
-    def of(cls, shape: list[int], axis: int, sizes: str, *more: str):
-        """Make a case as it is written in cases.toml."""
+    def of(cls, given: list | str):
+        """Make a case as it is written in cases.toml, or return one that has a name there."""
+        if isinstance(given, str):
+            given = CASES["cases"][re.sub(", (fresh|out)$", "", given)]
+        shape, axis, sizes, *more = given
         runs = [size.rpartition("x")[::2] for size in sizes.split()]
         each = (int(size) for count, size in runs for _ in range(int(count or 1)))
         return cls(tuple(shape), axis, tuple(each), *more)
@@ -60,6 +66,13 @@ class Case:
     def nbytes(self) -> int:
         """Bytes of the array."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """Arguments of `splitjit.split` that make equal parts by their number."""
+        equal = len({*self.sizes}) == 1
+        chosen = {"num_splits": len(self.sizes)} if equal else {"split": list(self.sizes)}
+        return {"axis": self.axis, **chosen}
 
     def __str__(self) -> str:
         groups = [[*group] for _, group in itertools.groupby(self.sizes)]
@@ -82,6 +95,19 @@ class Case:
     def views(self, x: np.ndarray) -> list[np.ndarray]:
         """Return the parts as NumPy's views."""
         return np.split(x, np.cumsum(self.sizes)[:-1], self.axis)
+
+
+def cases(*path: str) -> dict[str, Case]:
+    """Return a list of cases.toml; cases without a name are named by what they split."""
+    given = functools.reduce(lambda table, key: table[key], path, CASES)
+    if isinstance(given, dict):
+        return {name: Case.of(case) for name, case in given.items()}
+    return {one if isinstance(one, str) else str(Case.of(one)): Case.of(one) for one in given}
+
+
+def targets(*path: str) -> dict[str, tuple[Case, str]]:
+    """Return a list of cases.toml, with what the end of each name says: "fresh" or "out"."""
+    return {name: (case, name.rpartition(", ")[2]) for name, case in cases(*path).items()}
 
 
 def allocate(case: Case, outputs: str) -> list[np.ndarray] | None:
@@ -116,10 +142,10 @@ def verified(name: str, case: Case, x: np.ndarray, out: list | None, threads: in
     if name in CONTIGUOUS and case.order != "C":
         raise NotImplementedError("splits contiguous sources only")
     for part in out or ():
-        part.fill(0)  # touch the pages, and remove the result of the previous contender
+        np.asarray(part).fill(0)  # touch the pages, and remove the result of the one before
     call = PREPARE[name](case, x, out, threads)
     if name not in LIMIT:  # a plain copy moves the same bytes, in another order
-        for part, right in zip(call(), case.views(x), strict=True):
+        for part, right in zip(call(), case.views(np.asarray(x)), strict=True):
             equal = np.array_equal(np.asarray(part).reshape(right.shape), right)
             assert equal, f"{name} gets {case} wrong"
     return call
@@ -157,8 +183,15 @@ def _split(case, x, out, threads):
 
 
 def _one_thread(*given):
-    use_threads(1)
+    import numba  # noqa: F401  kernels then load at once
+
+    from splitjit._runtime.threads import one_thread
+
+    _ENTERED.enter_context(one_thread())
     return _split(*given)
+
+
+_ENTERED = contextlib.ExitStack()  # until the process ends
 
 
 def _on_numba(*given):
@@ -227,13 +260,16 @@ def _slices(case, x, out, threads):
     ends = np.cumsum(case.sizes).tolist()
     cuts = [slice(end - size, end) for size, end in zip(case.sizes, ends, strict=True)]
     slices = [(slice(None),) * case.axis + (cut,) for cut in cuts]
+    copy, copy_to = np.ndarray.copy, np.copyto  # ascontiguousarray may return a view
+    if not isinstance(x, np.ndarray):
+        copy, copy_to = type(x).clone, type(x).copy_
     if out is None:
-        return lambda: [x[part].copy() for part in slices]  # ascontiguousarray may return a view
+        return lambda: [copy(x[part]) for part in slices]
     pairs = list(zip(out, slices, strict=True))
 
     def call():
         for target, part in pairs:
-            np.copyto(target, x[part])
+            copy_to(target, x[part])
         return out
 
     return call
@@ -243,11 +279,11 @@ def _torch(case, x, out, threads):
     import torch
 
     torch.set_num_threads(threads)
-    tensor = torch.from_numpy(x)
+    tensor = torch.as_tensor(x)
     split = functools.partial(torch.split_with_sizes_copy, tensor, case.sizes, case.axis)
     if out is None:
         return split
-    tensors = [torch.from_numpy(part) for part in out]
+    tensors = [torch.as_tensor(part) for part in out]
     return lambda: split(out=tensors) or out
 
 
@@ -329,21 +365,40 @@ def _opencv(case, x, out, threads):
     return lambda: cv2.split(image, targets) and out
 
 
-def model_of(library: str, threads: int) -> Call:
-    """Return a product of two matrices by another library, whose threads spin after the work."""
-    matrix = np.ones((512, 512), np.float32)
-    if library == "torch":
+# ---- programs around a split ----------------------------------------------------------
+
+PROGRAMS = ("torch", "BLAS", "ONNX Runtime", "prange", "Python", "none")
+
+
+@functools.cache
+def step_of(program: str) -> Callable[[], object]:
+    """Return what a program does before each split; its threads may spin for a while after it."""
+    matrix = np.random.default_rng(0).random((256, 256), np.float32)
+    if program == "torch":
         import torch
 
-        torch.set_num_threads(threads)
-        tensor = torch.from_numpy(matrix)
-        return lambda: tensor @ tensor
-    from onnx import TensorProto, helper
+        w, x = torch.randn(64, 64), torch.randn(2, 400_000)
+        return lambda: (w @ w, w @ w, w @ w, torch.relu(x))
+    if program == "BLAS":
+        return lambda: matrix @ matrix
+    if program == "ONNX Runtime":
+        from onnx import TensorProto, helper
 
-    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, matrix.shape) for name in "xy"]
-    product = helper.make_node("MatMul", ["x", "x"], ["y"])
-    session = _session([product], info[:1], info[1:], threads)
-    return lambda: session.run(None, {"x": matrix})
+        info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, matrix.shape) for n in "xy"]
+        product = helper.make_node("MatMul", ["x", "x"], ["y"])
+        session = _session([product], info[:1], info[1:], CORES)
+        return lambda: session.run(None, {"x": matrix})
+    if program == "prange":
+        from numba import njit, prange
+
+        @njit(parallel=True)
+        def scale(x):
+            for i in prange(len(x)):
+                x[i] *= np.float32(1.0001)
+
+        x = np.ones(400_000, np.float32)
+        return lambda: scale(x)
+    return (lambda: sum(range(3000))) if program == "Python" else (lambda: None)
 
 
 # ---- the limit ------------------------------------------------------------------------

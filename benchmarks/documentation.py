@@ -6,7 +6,6 @@ pages without measuring.
 """
 
 import argparse
-import itertools
 import json
 import math
 import re
@@ -15,38 +14,39 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import busy, harness, in_program, landscape, processes, report
-from benchmarks.contenders import CASES, CORES, LIMIT, OURS
-from benchmarks.harness import ROOT, time_text
+from benchmarks.contenders import CASES, CORES, OURS, PEERS
+from benchmarks.harness import ROOT, Result, time_text
 
 KEPT = ROOT / "docs" / "measured"
 _BUSY = "busy --seconds 0.35 --outputs"
 _BETWEEN = "in_program --seconds 0.3 --kind"
 STEPS = {  # minutes on two cores, the command, and what --quick adds
     "report": (6, "report --plot build/sizes.svg", "--quick"),
-    "busy": (4, f"{_BUSY} fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
+    "busy": (5, f"{_BUSY} fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
     "planes": (2, f"{_BUSY} out --size '4K frame'", "--seconds 0.05"),
     "processes": (2, "processes --processes 3 --rounds 7", "--processes 1 --rounds 1"),
-    "arrays_in_programs": (5, f"{_BETWEEN} arrays", "--processes 1"),
+    "arrays_in_programs": (6, f"{_BETWEEN} arrays", "--processes 1"),
     "tensors_in_programs": (2, f"{_BETWEEN} tensors --program torch none", "--processes 1"),
-    "landscape": (3, "map --total 64K 1M 16M 64M --rounds 3 --parts 2 3 8 32", "--run 1 64 1K"),
+    "landscape": (
+        3,
+        "landscape --total 64K 1M 16M 64M --rounds 3 --parts 2 3 8 32",
+        "--run 1 64 1K",
+    ),
 }
 NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
-_NAMES = {("arrays", in_program.HAND): NUMPY, ("arrays", in_program.OURS): OURS}
-_NAMES |= {("tensors", in_program.TORCH): "torch", ("tensors", in_program.OURS): OURS}
-"""The contenders of other tables that the ways of `in_program` are."""
 PLANES = (OURS, "opencv", NUMPY, "splitjit, unstack", "splitjit, bind")
 """The contenders that the page about planes compares."""
 
 
 class Measured:
-    """The results of one run, in the forms that its tools write."""
+    """The results of one run, by tool, and all cases by tool, place and case."""
 
     def __init__(self, folder: Path):
         data = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in STEPS}
@@ -55,44 +55,28 @@ class Measured:
             raise SystemExit(f"the results are of several commits or machines: {runs}")
         ((self.commit, self.cores),) = runs
         self.machine = data["report"]["machine"]
-        groups = data["report"]["results"].items()
-        self.report = {name: [report.Result(**result) for result in of] for name, of in groups}
-        self.busy = data["busy"]["results"] + data["planes"]["results"]
-        self.processes = {tuple(key): times for *key, times in data["processes"]["results"]}
-        between = (data[f"{kind}_in_programs"]["results"] for kind in ("arrays", "tensors"))
-        self.in_programs = in_program.by_case(itertools.chain(*between))
-        cells = data["landscape"]["cells"]
-        self.landscape = [landscape.Found(landscape.Cell(*c[:4]), *c[4:]) for c in cells]
-        self.cases: dict[tuple[str, ...], dict[str, float]] = {}  # seconds by contender
-        for name, found in self.report.items():
-            self.cases |= {("report", name, r.case): r.seconds for r in found}
-        for r in self.busy:
-            key = ("busy", r["situation"], f"{r['size']}, {r['outputs']}")
-            self.cases.setdefault(key, {})[r["contender"]] = r["mean"]
-        for (outputs, name, case), times in self.processes.items():
-            self.cases.setdefault(("processes", outputs, case), {})[name] = median(times)
-        for (program, kind, outputs), ways in self.in_programs.items():
-            for size in ways[in_program.OURS]:
-                seconds = {_NAMES.get((kind, way), way): ways[way][size] for way in ways}
-                case = f"{kind}, {outputs}, {size}"
-                place = "no other steps" if program == "none" else f"between steps of {program}"
-                self.cases["in_program", place, case] = seconds
+        self.landscape = [landscape.Found(**one) for one in data.pop("landscape")["results"]]
+        self.of: dict[str, list[Result]] = {}
+        for name, step in data.items():
+            results = [Result(**result) for result in step["results"]]
+            self.of.setdefault(STEPS[name][1].split()[0], []).extend(results)
+        self.cases = {(tool, r.place, r.case): r for tool, of in self.of.items() for r in of}
 
 
 def cost(found: Measured) -> str:
     """Return README's table of costs, with the fastest time of each row in bold."""
     rows = []
     for title, *keys in CASES["readme"]["rows"]:
-        for key, seconds in found.cases.items():
+        for key, result in found.cases.items():
             if all(map(str.startswith, key, keys)):
-                limits = [seconds[n] for n in LIMIT if n in seconds and "fresh" not in title]
-                rows.append([title, *_times(seconds), time_text(min(limits)) if limits else ""])
+                limit = time_text(result.limit) if result.limit and "fresh" not in title else ""
+                rows.append([title, *_times(result.seconds), limit])
     head = ["split", OURS, "NumPy, by hand", "fastest other library", "limit"]
     return harness.table(head, rows)
 
 
 def _times(seconds: dict[str, float]) -> list[str]:
-    others = [name for name in report.PEERS[2:] if name in seconds]
+    others = [name for name in PEERS[2:] if name in seconds]
     names = [OURS, NUMPY, *([min(others, key=seconds.__getitem__)] if others else [])]
     cells = [time_text(seconds[name]) for name in names]
     fastest = min(names, key=seconds.__getitem__)
@@ -103,13 +87,12 @@ def _times(seconds: dict[str, float]) -> list[str]:
 
 
 def lost(found: Measured) -> str:
-    """Return the cases in which a peer is faster than splitjit, as Markdown."""
-    peers, rows = {*report.PEERS, "NumPy, split"}, []
-    for (tool, place, case), seconds in found.cases.items():
-        shown = {name: seconds[name] for name in seconds if name in {OURS, *peers}}
-        times = harness.ranked(shown, peers)[:-1]
-        if times[-1].startswith("**"):
-            rows.append([case, f"{tool}, {place}", *times])
+    """Return the cases in which a peer, or in a program another way, is faster, as Markdown."""
+    rows = []
+    for (tool, place, case), result in found.cases.items():
+        peers = in_program.RIVALS if tool == "in_program" else (*PEERS, "NumPy, split")
+        if (ratio := result.ratio(peers)) and harness.below(ratio, 1):
+            rows.append([case, f"{tool}, {place}", *result.ranked(peers)[:-1]])
     head = ["case", "measured by", *harness.RANKED[:-1]]
     return f"{len(rows)} of {len(found.cases)} cases:\n\n{harness.table(head, rows)}"
 
@@ -117,45 +100,48 @@ def lost(found: Measured) -> str:
 def frames(found: Measured) -> str:
     """Return the splits of frames into planes, as Markdown."""
     rows = []
-    for group, results in found.report.items():
-        for result in results:
-            shape, _, rule = result.case.partition(" uint8, axis 2 → ")
-            if rule == "3x1":
-                shown = {name: s for name, s in result.seconds.items() if name in PLANES}
-                outputs = "fresh" if report.GROUPS[group].fresh else "`out=`"
-                *times, others = harness.ranked(shown, ["opencv"])
-                rows.append(
-                    (result.nbytes, outputs, [shape, outputs, times[0], *times[2:], others])
-                )
+    for result in found.of["report"]:
+        shape, _, rule = result.case.partition(" uint8, axis 2 → ")
+        if rule == "3x1":
+            seconds = {name: s for name, s in result.seconds.items() if name in PLANES}
+            outputs = "fresh" if report.GROUPS[result.place].fresh else "`out=`"
+            *times, others = replace(result, seconds=seconds).ranked(["opencv"])
+            cells = [shape, outputs, times[0], *times[2:], others]
+            rows.append((result.nbytes, outputs, cells))
     head = ["frame, uint8", "planes", OURS, "`cv2.split`", "over ours", "the others"]
     return harness.table(head, [row for *_, row in sorted(rows, key=lambda row: row[:2])])
 
 
 def ratios(found: Measured) -> dict[str, list[float]]:
     """Return ratios by the words that follow them in a sentence: "0.4 to 0.8 of the speed"."""
-    large = [r for r in found.report["long"] + found.report["short"] if r.limit]
-    tiny = [r for r in found.report["tiny"] + found.report["small"] if r.nbytes < 9300]
+    groups = report.by_place(found.of["report"], report.GROUPS)
+    large = [r for r in groups["long"] + groups["short"] if r.limit]
+    tiny = [r for r in groups["tiny"] + groups["small"] if r.nbytes < 9300]
     scattered = {r.case for r in large if re.search(r"→ (1[6-9]|[2-9]\d)x1$", r.case)}
-    fresh = [
-        min(seconds[name] for name in POOLS if name in seconds) / seconds[OURS]
-        for (tool, outputs, case), seconds in found.cases.items()
-        if (tool, outputs) == ("processes", "fresh") and {*POOLS} & {*seconds}
-        if 1e6 < processes.CASES[case].nbytes < 5e6
-    ]
+    fresh = [r for r in found.of["processes"] if r.place == "fresh" and r.best(POOLS)]
+    loaded = [r for r in found.of["busy"] if r.place not in ("quiet", "a split every 5 ms")]
+    programs = [r for r in found.of["in_program"] if r.place.endswith("iteration")]
+    programs = [r for r in programs if not r.place.startswith("none")]
 
     def over(name, some):
         return [r.seconds[name] / r.seconds[OURS] for r in some]
 
-    loaded = [s for (tool, of, _), s in found.cases.items() if tool == "busy" and of != "quiet"]
-    copies = [*large, *found.report["fresh"]]
     return {
-        "of the time of `np.split`": [1 / x for x in over("numpy", copies)],
+        "of the time of `np.split`": [1 / x for x in over("numpy", large + groups["fresh"])],
         "of the (?:limit's )?speed": [r.share for r in large if r.case not in scattered],
         "when rows scatter": [r.share for r in large if r.case in scattered],
-        "times as fast as NumPy for pixels": over("numpy", found.report["short"]),
-        "times for transposed": over("numpy", found.report["transposed"]),
-        "times as long as splitjit": fresh,
-        "times as long as NumPy's slices": [s[OURS] / s[NUMPY] for s in loaded],
+        "times as fast as NumPy for pixels": over("numpy", groups["short"]),
+        "times for transposed": over("numpy", groups["transposed"]),
+        "times as long as splitjit": [
+            r.ratio(POOLS) for r in fresh if 1e6 < processes.CASES[r.case].nbytes < 5e6
+        ],
+        "times as long as NumPy's slices": [1 / x for x in over(NUMPY, loaded)],
+        "times as long as by the fastest other way": [
+            1 / r.ratio(in_program.RIVALS) for r in programs if r.case.startswith("arrays")
+        ],
+        "times as long as by torch": [
+            r.seconds[OURS] / r.seconds["torch"] for r in programs if "torch" in r.seconds
+        ],
         "% less time": [100 - 100 * x for x in over(NUMPY, tiny)],
     }
 
@@ -186,7 +172,7 @@ def pages(found: Measured) -> dict[Path, str]:
     """Return the pages that have figures, with the measured ones."""
     date, _, processor = found.machine.split(f", {harness.THREADS} threads")[0].split(", ", 2)
     when = f"on {date}, on {found.cores} cores of {processor} (commit {found.commit})"
-    times = f"Median times of one call {when}; in the last two rows, mean times. Less is better."
+    times = f"Median times of one call, and beside other work mean times, {when}. Less is better."
     planes = f"Median times of one call {when}:"
     made = {
         "README.md": {"when": textwrap.fill(times, 100), "times": cost(found)},
@@ -195,11 +181,11 @@ def pages(found: Measured) -> dict[Path, str]:
         "docs/results.md": {
             "machine": found.machine,
             "lost": lost(found),
-            "report": report.tables(found.report),
+            "report": report.tables(found.of["report"]),
             "valleys": landscape.valleys(found.landscape, 10).strip(),
-            "processes": processes.tables(found.processes).strip(),
-            "busy": busy.tables(found.busy),
-            "programs": in_program.report(found.in_programs),
+            "processes": processes.tables(found.of["processes"]),
+            "busy": busy.tables(found.of["busy"]),
+            "programs": in_program.tables(found.of["in_program"]),
         },
     }
     texts = {ROOT / name: (ROOT / name).read_text("utf-8") for name in made}
@@ -216,6 +202,12 @@ def is_measured(file: Path) -> bool:
     data = json.loads(file.read_text("utf-8"))
     commit = harness.commit()
     return (data["commit"], data["cores"]) == (commit, CORES) and "dirty" not in commit
+
+
+def run_tool(name: str, *options: str | Path) -> None:
+    """Run a tool, which must succeed."""
+    run = [sys.executable, ROOT / "benchmarks" / f"{name}.py", *options]
+    subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
 def main() -> None:
@@ -238,17 +230,15 @@ def main() -> None:
                 continue
             harness.say(f"== {name}")
             words = shlex.split(f"{command} {less * options.quick}")
-            run = [sys.executable, "-m", "benchmarks", *words, "--json", folder / f"{name}.json"]
-            subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+            run_tool(*words, "--json", folder / f"{name}.json")
     found = Measured(folder)
     if not options.folder:  # before the other pages change, so that the commit is not dirty
-        mechanisms = [sys.executable, "-m", "benchmarks", "mechanisms", "--page"]
-        subprocess.run(mechanisms, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        run_tool("mechanisms", "--page")
     for page, text in pages(found).items():
         page.write_text(text, "utf-8")
     if folder.resolve() != KEPT:
         shutil.copytree(folder, KEPT, dirs_exist_ok=True)
-    report.draw(found.report, ROOT / "docs" / "charts" / "sizes.svg")
+    report.draw(found.of["report"], ROOT / "docs" / "charts" / "sizes.svg")
     landscape.draw(found.landscape, ROOT / "docs" / "charts")
 
 

@@ -16,19 +16,17 @@ from typing import NamedTuple
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import contenders, harness
-from benchmarks.contenders import OURS, Case
+from benchmarks import harness
+from benchmarks.contenders import OURS, targets
 from benchmarks.harness import ROOT, Worker, commit, say
 
-_GROUPS = {
-    group: {name: (Case.of(*given["case"]), given["outputs"]) for name, given in cases.items()}
-    for group, cases in contenders.CASES["gate"].items()
-}
-STRIDED, LARGE = _GROUPS["strided"], _GROUPS["large"]
-CASES = _GROUPS["calls"] | STRIDED | LARGE
+STRIDED, LARGE = targets("gate", "strided"), targets("gate", "large")
+CASES = targets("gate", "calls") | STRIDED | LARGE
 
-_LONG = ("F, 4 bytes, 64 MB", "objects", *LARGE)  # too long for CI
-_COLD = ("F, 8 bytes, 500 KB",)  # no case that calls a kernel: it would load Numba for all cases
+_LONG = ("F, 4 bytes, 64 MB, out", "objects, fresh", *LARGE)  # too long for CI
+_COLD = (
+    "F, 8 bytes, 500 KB, fresh",
+)  # no case that calls a kernel: it would load Numba for all cases
 SMALL = {
     "splitjit, one thread": tuple(case for case in CASES if case not in _LONG),
     "splitjit, cold": _COLD,
@@ -198,7 +196,7 @@ def main() -> int:
     verdict = "\n".join(f"slower beyond doubt: {case} ({by})" for by, case in slower)
     report = f"{harness.table(head, rows)}\n\n{verdict or 'no case is slower beyond doubt'}"
     named = [[*key, *of, key in slower] for key, of in found.items()]
-    harness.finish(options, harness.describe(), report, {"results": named})
+    harness.finish(options, harness.describe(), report, named)
     return 1 if slower else 0
 
 

@@ -10,6 +10,9 @@ holds one contender and sleeps on a pipe until it gets an order. An order is the
 
     parent                                        worker
     Worker("torch").ask("prepare", case, "out")   Contender("torch").prepare(case, "out")
+
+Every comparison ends in results, which all tables and pages are made of: the seconds of each
+contender for a case, somewhere.
 """
 
 import argparse
@@ -36,7 +39,8 @@ from typing import Any
 if not __package__:  # run as a worker, or from a script
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.contenders import BEFORE, CORES, OURS, Call, Case, allocate, model_of, verified
+from benchmarks import contenders
+from benchmarks.contenders import BEFORE, CORES, LIMIT, OURS, PEERS, Call, Case
 
 ROOT = Path(__file__).resolve().parents[1]
 THREADS = 2
@@ -46,8 +50,9 @@ PATIENCE = 120
 REST, REST_FROM_ORT = 0.008, 0.04
 """Seconds of sleep before a turn. Idle threads of OpenMP spin for 6 ms,
 and ONNX Runtime's for 29 ms."""
-CALLS_AFTER = 15
-"""Calls of a turn of `Contender.after`."""
+WARM, WARM_SECONDS = Case.of("QKV of 512 tokens"), 0.3
+"""What a process splits before tables about a steady state, and how long: in its first tenths of a
+second, splitjit loads kernels and starts threads if that pays."""
 
 
 # ---- turns, in one process ------------------------------------------------------------
@@ -70,6 +75,25 @@ def burst(call: Call, clock: Callable[[], float] = time.perf_counter) -> float:
         if elapsed >= 0.01:
             return elapsed / count
         batch = count  # double the count, so that the clock is rarely read
+
+
+def iterate(step: Call, call: Call, seconds: float) -> tuple[float, float]:
+    """Return the mean seconds of an iteration, a step and then a call, and of its call alone.
+
+    A third of the seconds is not counted.
+    """
+    clock = time.perf_counter
+    step(), call()  # the first ones may compile
+    for counted in (seconds / 3, seconds * 2 / 3):
+        own, count = 0.0, 0
+        begun = now = clock()
+        while now < begun + counted:
+            step()
+            before = clock()
+            call()
+            now = clock()
+            own, count = own + now - before, count + 1
+    return (now - begun) / count, own / count
 
 
 def in_turns(names: Iterable[str], rounds: int, turn: Callable[[str], Any]) -> dict[str, list]:
@@ -104,11 +128,12 @@ def measure(
 class Worker:
     """A process that holds one contender of a checkout. Use it as a context manager."""
 
-    def __init__(self, contender: str, checkout: str | os.PathLike[str] = ROOT):
+    def __init__(self, contender: str, checkout: str | os.PathLike[str] = ROOT, **environment: str):
         self.contender = contender
         self.process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.harness", contender, Path(checkout).resolve()],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, **environment},
         )  # fmt: skip
 
     def send(self, order: str, *arguments: object) -> None:
@@ -185,13 +210,17 @@ class Contender:
         self.name = name
         self.call = self.x = None
 
-    def prepare(self, case: list, outputs: str) -> str | None:
+    def prepare(self, case: list, outputs: str, kind: str = "arrays") -> str | None:
         """Allocate, call once and verify; return a reason if the contender cannot do it."""
         shape, axis, sizes, *more = case
         case = Case(tuple(shape), axis, tuple(sizes), *more)
-        x = case.array()
+        x, out = case.array(), contenders.allocate(case, outputs)
         try:
-            self.call = verified(self.name, case, x, allocate(case, outputs), CORES)
+            if kind == "tensors":
+                from torch import from_numpy
+
+                x, out = from_numpy(x), out and [from_numpy(part) for part in out]
+            self.call = contenders.verified(self.name, case, x, out, CORES)
         except (ImportError, NotImplementedError) as error:
             return f"{self.name}: {error}"
         self.x = x  # some calls hold only the address of x
@@ -206,16 +235,12 @@ class Contender:
         self._rest(rest)
         return burst(self.call, time.process_time if cpu else time.perf_counter)
 
-    def after(self, library: str, rest: float = REST) -> float:
-        """Sleep; then return the median seconds of calls, each right after a model of a library."""
-        model, times = model_of(library, CORES), []
-        self._rest(rest)
-        for _ in range(CALLS_AFTER):
-            model()
-            start = time.perf_counter()
-            self.call()
-            times.append(time.perf_counter() - start)
-        return statistics.median(times)
+    def between(self, program: str, seconds: float) -> tuple[float, float] | None:
+        """Return the mean seconds of an iteration of a program, and of the call in it alone."""
+        try:
+            return iterate(contenders.step_of(program), self.call, seconds)
+        except ImportError:
+            return None
 
     def slow(self, seconds: float, copy: bool) -> None:
         """Plant a delay in each call, and a copy of the array."""
@@ -231,18 +256,25 @@ class Contender:
 
         self.call = slowed
 
-    def calls(self, seconds: float, rest: float = REST) -> list[int]:
-        """Sleep; then call for some seconds, and return the nanoseconds of each call."""
+    def calls(self, seconds: float, rest: float = REST, pause: float = 0) -> dict:
+        """Sleep; then call for some seconds, after a pause each.
+
+        Return the nanoseconds of each call, and the seconds of the processor that a call takes in
+        all threads.
+        """
         self._rest(rest)
         call, clock, times = self.call, time.perf_counter_ns, []
-        before = clock()
+        used, before = time.process_time(), clock()
         end = before + int(seconds * 1e9)
         while before < end:
+            if pause:
+                time.sleep(pause)
+                before = clock()
             call()
             now = clock()
             times.append(now - before)
             before = now
-        return times
+        return {"times": times, "cpu": (time.process_time() - used) / len(times)}
 
     def narrow(self, everything: bool) -> None:
         """Leave one core to the main thread, or to every thread that the process has now."""
@@ -320,15 +352,16 @@ def parser(doc: str, *lists: tuple, before: bool = False) -> argparse.ArgumentPa
     return made
 
 
-def finish(options: argparse.Namespace, machine: str, report: str, data: dict) -> None:
-    """Print the report, and write it and the data to the chosen files."""
+def finish(options: argparse.Namespace, machine: str, report: str, results: list) -> None:
+    """Print the report, and write it and the results to the chosen files."""
     report = f"{machine}\n\n{report}\n"
     print(report)
     if options.markdown:
         options.markdown.write_text(report, encoding="utf-8")
     if options.json:
         known = {"machine": machine, "cores": CORES, "commit": commit()}
-        options.json.write_text(json.dumps(known | data, indent=1) + "\n", encoding="utf-8")
+        text = json.dumps({**known, "results": results}, indent=1, default=dataclasses.asdict)
+        options.json.write_text(f"{text}\n", encoding="utf-8")
 
 
 NAMES = {
@@ -348,26 +381,85 @@ RANKED = [OURS, "fastest peer", "its time", "over ours", "the others"]
 NUMBER = re.compile(r"\W*\d[\d.]*( (ns|µs|ms|s|B|[kKMG]B))?( \([^()]*\))?\W*|-|")
 
 
-def ranked(seconds: dict[str, float], peers: Iterable[str], **texts: str) -> list[str]:
-    """Return splitjit's time, its fastest peer and the ratio of both, and the other contenders.
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The seconds that each contender took for a case, in a group, a situation or a program.
 
-    ``texts`` replaces the times of contenders. A ratio that prints as less than 1, a loss, is bold.
+    If it was measured, also the 99th percentiles, and the seconds of the processor.
     """
-    shown = {name: time_text(time) for name, time in seconds.items()} | texts
-    best = min(seconds.keys() & {*peers}, key=seconds.__getitem__, default=None)
-    best = best if OURS in seconds else None
-    others = sorted(seconds.keys() - {OURS, best}, key=seconds.__getitem__)
-    rest = ", ".join(f"{NAMES.get(name, name)} {shown[name]}" for name in others)
-    if best is None:
-        return [shown.get(OURS, "-"), "-", "-", "-", rest]
-    ratio = seconds[best] / seconds[OURS]
-    text = f"**{ratio:.2f}**" if below(ratio, 1) else f"{ratio:.2f}"
-    return [shown[OURS], NAMES.get(best, best), shown[best], text, rest]
+
+    place: str
+    case: str
+    seconds: dict[str, float]
+    nbytes: int = 0
+    p99: dict[str, float] = dataclasses.field(default_factory=dict)
+    cpu: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def best(self, peers: Iterable[str] = PEERS) -> str | None:
+        """Return the fastest peer."""
+        return min(self.seconds.keys() & {*peers}, key=self.seconds.__getitem__, default=None)
+
+    def ratio(self, peers: Iterable[str] = PEERS, ours: str = OURS) -> float | None:
+        """Return the time of the fastest peer over ours: above 1, splitjit is faster."""
+        best = self.best({*peers} - {ours})
+        return self.seconds[best] / self.seconds[ours] if best and ours in self.seconds else None
+
+    @property
+    def limit(self) -> float | None:
+        """Time of the faster plain copy, if there is a compiler."""
+        best = self.best(LIMIT)
+        return self.seconds[best] if best else None
+
+    @property
+    def share(self) -> float | None:
+        """Time of the faster plain copy over the time of splitjit: 1 is the limit."""
+        return self.limit / self.seconds[OURS] if self.limit else None
+
+    def speed(self, name: str = "") -> float | None:
+        """GB/s, read and written, of a contender or of the limit."""
+        seconds = self.seconds.get(name) if name else self.limit
+        return 2e-9 * self.nbytes / seconds if seconds else None
+
+    def ranked(self, peers: Iterable[str] = PEERS) -> list[str]:
+        """Return splitjit's time, its fastest peer and the ratio of both, and the others.
+
+        A ratio that prints as less than 1, a loss, is bold.
+        """
+        shown = {name: time_text(time) for name, time in self.seconds.items() if name not in LIMIT}
+        shown |= {n: f"{shown[n]} ({time_text(p99)})" for n, p99 in self.p99.items()}
+        best = self.best(peers) if OURS in shown else None
+        others = sorted(shown.keys() - {OURS, best}, key=self.seconds.__getitem__)
+        rest = ", ".join(f"{NAMES.get(name, name)} {shown[name]}" for name in others)
+        if best is None:
+            return [shown.get(OURS, "-"), "-", "-", "-", rest]
+        ratio = self.ratio(peers)
+        text = f"**{ratio:.2f}**" if below(ratio, 1) else f"{ratio:.2f}"
+        return [shown[OURS], NAMES.get(best, best), shown[best], text, rest]
 
 
 def below(ratio: float, goal: float) -> bool:
     """Return whether a ratio misses a goal, as tables print it: 1.00 is not below 1."""
     return round(ratio, 2) < goal
+
+
+def sections(results: list[Result], peers: Iterable[str], *ours: str) -> str:
+    """Return a table for each place, and how the best peer compares with each of ours."""
+    lines = []
+    for place in dict.fromkeys(result.place for result in results):
+        found = [result for result in results if result.place == place]
+        rows = [[result.case, *result.ranked(peers)] for result in found]
+        lines += [f"### {place[0].upper()}{place[1:]}", table(["split", *RANKED], rows)]
+    return "\n\n".join(filter(None, [*lines, *(summary(results, peers, one) for one in ours)]))
+
+
+def summary(results: Iterable[Result], peers: Iterable[str] = PEERS, ours: str = OURS) -> str:
+    """Return the ratios of the best peer to one contender, or nothing if it has none."""
+    ratios = [x for result in results if (x := result.ratio(peers, ours)) is not None]
+    if not ratios:
+        return ""
+    low = sum(below(ratio, 0.9) for ratio in ratios)
+    text = f"Best peer over {ours}: geometric mean {statistics.geometric_mean(ratios):.2f}, "
+    return f"{text}least {min(ratios):.2f}; {low} of {len(ratios)} below 0.9."
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

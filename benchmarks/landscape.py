@@ -8,6 +8,7 @@ import random
 import re
 import sys
 from dataclasses import astuple, dataclass
+from operator import attrgetter
 from pathlib import Path
 from timeit import timeit
 
@@ -50,10 +51,9 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Found:
+class Found(Cell):
     """What was measured in a cell."""
 
-    cell: Cell
     share: float  # time of the better plain copy over ours
     ratio: float  # time of NumPy over ours
 
@@ -81,8 +81,8 @@ def survey(cells: list[Cell], rounds: int) -> list[Found]:
             harness.say(f"{i} of {len(cells)}: {cell.outputs}, {cell.case}")
             times = sample(cell, pool, rounds)
             limit = min(times[name] for name in LIMIT if name in times)
-            found.append(Found(cell, limit / times[OURS], times[NUMPY] / times[OURS]))
-    return sorted(found, key=lambda f: astuple(f.cell))
+            found.append(Found(*astuple(cell), limit / times[OURS], times[NUMPY] / times[OURS]))
+    return sorted(found, key=astuple)
 
 
 def valleys(found: list[Found], count: int) -> str:
@@ -92,12 +92,11 @@ def valleys(found: list[Found], count: int) -> str:
         (f"shares of the limit from {size(LARGE)} on", LARGE, "share", SHARE),
         ("ratios to NumPy", 0, "ratio", RATIO),
     ]:
-        ranking = [f for f in found if f.cell.total >= cells]
-        ranking.sort(key=lambda f: getattr(f, name))
+        ranking = [f for f in found if f.total >= cells]
+        ranking.sort(key=attrgetter(name))
         missed = sum(harness.below(getattr(f, name), goal) for f in ranking)
         rows = [
-            [f.cell.case, OUTPUTS[f.cell.outputs], size(f.cell.total), f.share, f.ratio]
-            for f in ranking[:count]
+            [f.case, OUTPUTS[f.outputs], size(f.total), f.share, f.ratio] for f in ranking[:count]
         ]
         lines += [f"Lowest {title}; {missed} of {len(ranking)} cells are below {goal}:"]
         lines += [harness.table(["case", "outputs", "size", "share", "NumPy / ours"], rows)]
@@ -121,8 +120,8 @@ def parse_size(text: str) -> int:
 def draw(found: list[Found], folder: Path) -> None:
     """Draw one figure per total size, one map per kind of outputs; cells hold per cent."""
     folder.mkdir(parents=True, exist_ok=True)
-    for total in {f.cell.total: None for f in found}:
-        cells = [f for f in found if f.cell.total == total]
+    for total in {f.total: None for f in found}:
+        cells = [f for f in found if f.total == total]
         file = folder / f"landscape-{size(total).replace(' ', '')}.svg"
         harness.save(functools.partial(_figure, total, cells), file)
 
@@ -130,13 +129,13 @@ def draw(found: list[Found], folder: Path) -> None:
 def _figure(total: int, found: list[Found]):
     from matplotlib import pyplot
 
-    kinds = [kind for kind in OUTPUTS if any(f.cell.outputs == kind for f in found)]
+    kinds = [kind for kind in OUTPUTS if any(f.outputs == kind for f in found)]
     # 4 inches are 400 px at the usual 100 px an inch, where 7 points can be read.
     figure, panels = pyplot.subplots(
         len(kinds), figsize=(4, 0.6 + 2.1 * len(kinds)), squeeze=False, layout="constrained"
     )
     for kind, panel in zip(kinds, panels[:, 0], strict=True):
-        _map(panel, [f for f in found if f.cell.outputs == kind])
+        _map(panel, [f for f in found if f.outputs == kind])
         panel.set_title(OUTPUTS[kind], fontsize=8)
         panel.set_xlabel("bytes of a run", fontsize=8)
     figure.suptitle(f"{size(total)}: % of the speed of a plain copy", fontsize=9)
@@ -147,10 +146,10 @@ def _figure(total: int, found: list[Found]):
 def _map(panel, found: list[Found]) -> None:
     from matplotlib.patches import Rectangle
 
-    runs, parts = (sorted({getattr(f.cell, name) for f in found}) for name in ("run", "parts"))
+    runs, parts = (sorted({getattr(f, name) for f in found}) for name in ("run", "parts"))
     grid = np.full((len(parts), len(runs)), np.nan)
     for f in found:
-        x, y = runs.index(f.cell.run), parts.index(f.cell.parts)
+        x, y = runs.index(f.run), parts.index(f.parts)
         grid[y, x] = f.share
         color = "black" if f.share > 0.6 else "white"  # cividis is light above the middle
         style = {"ha": "center", "va": "center", "color": color, "fontsize": 7}
@@ -185,8 +184,7 @@ def main() -> None:
         if cell.run * cell.parts <= cell.total <= options.largest
     ]
     machine, found = harness.describe(), survey(cells, options.rounds)
-    cells = [[*astuple(f.cell), f.share, f.ratio] for f in found]
-    harness.finish(options, machine, valleys(found, options.count), {"cells": cells})
+    harness.finish(options, machine, valleys(found, options.count), found)
     if options.plot:
         draw(found, options.plot)
 

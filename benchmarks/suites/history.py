@@ -13,23 +13,10 @@ import sys
 import tempfile
 import time
 
-from benchmarks.contenders import LIMIT, OURS, Case, prepared
+from benchmarks.contenders import LIMIT, OURS, Case, prepared, targets
 from benchmarks.harness import measure
 
-CASES = {
-    # Each step in "Optimizations and their effects", docs/history.md, changed one of these.
-    "long runs, out": (Case((512, 22016), 1, (11008,) * 2), "out"),
-    "long runs, fresh": (Case((512, 22016), 1, (11008,) * 2), "fresh"),
-    "runs of 40 bytes, out": (Case((150_000, 100), 1, (10,) * 10), "out"),
-    "pixels, out": (Case((2160, 3840, 3), 2, (1,) * 3, "uint8"), "out"),
-    "single items, out": (Case((125_000, 32), 1, (1,) * 32), "out"),
-    "transposed, fresh": (Case((2048, 2048), 1, (1024,) * 2, order="F"), "fresh"),
-    "QKV of 512 tokens, fresh": (Case((512, 2304), 1, (768,) * 3), "fresh"),
-    "QKV of 1 token, out": (Case((1, 2304), 1, (768,) * 3), "out"),
-    "6 into 3, fresh": (Case((6,), 0, (2,) * 3), "fresh"),
-    "1000 into 100, fresh": (Case((1000,), 0, (10,) * 100), "fresh"),
-    "10000 into 10000, fresh": (Case((10_000,), 0, (1,) * 10_000), "fresh"),
-}
+CASES = targets("history")
 LIMITED = [case for case in CASES if case != "10000 into 10000, fresh"]
 """The cases with a useful limit: to make 10 000 parts takes far longer than to copy their bytes."""
 NUMPY = "NumPy, slices"

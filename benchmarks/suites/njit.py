@@ -4,14 +4,9 @@ import numpy as np
 from numba import njit
 
 import splitjit
+from benchmarks.contenders import cases
 
-SHAPES = {
-    "6 into 3": ((6,), 0, 3),
-    "16 tokens qkv": ((16, 2304), 1, 3),
-    "2000 short rows": ((2000, 30), 1, 3),
-    "long runs": ((512, 8192), 1, 2),
-    "short runs": ((400_000, 30), 1, 3),
-}
+CASES = cases("njit")
 
 
 @njit
@@ -43,13 +38,13 @@ class InCompiledCode:
     """Fresh parts, dropped at once, and copies into existing parts."""
 
     version = "1"
-    params = (list(SHAPES), ["fresh", "out"], ["splitjit", "numba"])
+    params = (list(CASES), ["fresh", "out"], ["splitjit", "numba"])
     param_names = ("case", "target", "by")
 
     def setup(self, case, target, by):
         """Compile the function, and touch the pages that are reused."""
-        shape, axis, n = SHAPES[case]
-        x = np.ones(shape, np.float32)
+        of = CASES[case]
+        x, n, axis = of.array(), len(of.sizes), of.axis
         fresh, into = (_ours, _ours_into) if by == "splitjit" else _numbas(axis)
         outs = tuple(splitjit.split(x, num_splits=n, axis=axis))
         calls = {"fresh": lambda: fresh(x, n, axis), "out": lambda: into(x, outs, n, axis)}

@@ -1,34 +1,13 @@
 """Time of splits over layouts and dtypes, of splits of small arrays, and of plans."""
 
+from dataclasses import replace
+
 import numpy as np
 
 import splitjit
+from benchmarks.contenders import cases
 
-# The memory order of x, its shape and the rule. Each x has about 4 million elements: parts of
-# float32 do not fit into the cache of a core, and a benchmark stays short.
-LAYOUTS = {
-    "long runs": ("C", (512, 8192), {"axis": 1, "num_splits": 2}),
-    "uneven long runs": ("C", (700, 6144), {"axis": 1, "split": [4096, 1024, 1024]}),
-    "short runs": ("C", (40_000, 100), {"axis": 1, "num_splits": 10}),
-    "tiny equal runs": ("C", (1080, 1280, 3), {"axis": 2, "num_splits": 3}),
-    "single items": ("C", (125_000, 32), {"axis": 1, "num_splits": 32}),
-    "axis 0": ("C", (2048, 2048), {"axis": 0, "num_splits": 4}),
-    "one dim": ("C", (4_000_000,), {"axis": 0, "split": [3_000_000, 999_999, 1]}),
-    "transposed": ("T", (2048, 2048), {"axis": 1, "num_splits": 4}),
-    "heads": ("T", (16, 64, 32, 128), {"axis": 1, "num_splits": 2}),
-    "Fortran": ("F", (128, 128, 256), {"axis": 1, "num_splits": 4}),
-}
-
-TRANSPOSED = {2: (0, 1), 4: (1, 2)}  # the axes to swap, by rank
-
-SMALL = {
-    "6 into 3": ((6,), {"num_splits": 3}),
-    "one token qkv": ((1, 2304), {"axis": 1, "num_splits": 3}),
-    "16 tokens qkv": ((16, 2304), {"axis": 1, "num_splits": 3}),
-    "1000 into 100": ((1000,), {"num_splits": 100}),
-    "100000 into 100000": ((100_000,), {"num_splits": 100_000}),
-}
-
+LAYOUTS, SMALL = cases("layouts"), cases("small")
 TARGETS = ("fresh", "out")
 
 
@@ -37,16 +16,15 @@ class Split:
 
     version = "2"
 
-    def prepare(self, x, rule, target):
+    def prepare(self, case, target):
         """Load all kernels, and split twice, to touch the pages that are reused.
 
         Without `warmup`, NumPy would still copy small arrays when they are timed.
         """
         splitjit.warmup()
-        self.x, self.rule = x, rule
-        self.out = None
-        if target == "out":
-            self.out = splitjit.plan_split(x.shape, **rule).empty(x.dtype)
+        self.x, self.rule = case.array(), case.rule
+        self.plan = splitjit.plan_split(case.shape, **self.rule)
+        self.out = self.plan.empty(case.dtype) if target == "out" else None
         for _ in range(2):
             self.run()
 
@@ -62,9 +40,7 @@ class Layouts(Split):
     param_names = ("layout", "dtype", "target")
 
     def setup(self, layout, dtype, target):
-        order, shape, rule = LAYOUTS[layout]
-        x = np.ones(shape, dtype, order="F" if order == "F" else "C")
-        self.prepare(x.swapaxes(*TRANSPOSED[x.ndim]) if order == "T" else x, rule, target)
+        self.prepare(replace(LAYOUTS[layout], dtype=dtype), target)
 
     def time_split(self, layout, dtype, target):
         self.run()
@@ -108,9 +84,7 @@ class Small(Split):
     param_names = ("case", "target")
 
     def setup(self, case, target):
-        shape, rule = SMALL[case]
-        self.prepare(np.ones(shape, np.float32), rule, target)
-        self.plan = splitjit.plan_split(shape, **rule)
+        self.prepare(SMALL[case], target)
 
     def time_split(self, case, target):
         self.run()
@@ -127,8 +101,7 @@ class Views:
     param_names = ("case",)
 
     def setup(self, case):
-        shape, self.rule = SMALL[case]
-        self.x = np.ones(shape, np.float32)
+        self.x, self.rule = SMALL[case].array(), SMALL[case].rule
         for _ in range(2):
             self.time_views(case)
 
