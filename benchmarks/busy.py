@@ -122,12 +122,11 @@ def comparisons(results: list[Result]) -> list[list]:
 
 def main() -> None:
     """Measure the situations of the command line, save the results and print the tables."""
-    lists = {"--situation": SITUATIONS, "--size": SIZES, "--outputs": OUTPUTS}
-    parser = harness.parser(__doc__, *lists.items(), ("--contender", CONTENDERS), before=True)
-    add = parser.add_argument
-    add("--rounds", type=int, default=3, help="turns of each contender in a case")
-    add("--seconds", type=float, default=0.8, help="length of a turn")
-    options = parser.parse_args()
+    options = harness.parser(
+        __doc__, before=True, situation=[*SITUATIONS], size=[*SIZES], outputs=OUTPUTS,
+        contender=CONTENDERS, rounds=(3, "turns of each contender in a case"),
+        seconds=(0.8, "length of a turn"),
+    ).parse_args()  # fmt: skip
     options.contender += [BEFORE] * bool(options.before)
 
     machine = harness.describe()

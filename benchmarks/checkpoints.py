@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from pathlib import Path
 from statistics import median
@@ -22,48 +21,11 @@ from benchmarks import contenders, harness
 from benchmarks.contenders import BEFORE, OURS
 from benchmarks.harness import ROOT
 
-PARTS = 2
-WEIGHTS, CASES = contenders.CASES["checkpoint"]["weights"], contenders.CASES["checkpoint"]["axes"]
-LAYERS = 12
+PARTS, LAYERS = 2, 12
+GIVEN = contenders.CASES["checkpoint"]
+WEIGHTS, CASES = GIVEN["weights"], GIVEN["axes"]
 COPY, PEERS = "cp", ("safetensors", "torch")
 Results = dict[str, dict[str, list[dict[str, float]]]]  # by case and contender
-
-PEER = """
-    import fnmatch, json, os, sys
-    verb, library, out, patterns, parts, *paths = sys.argv[1:]
-    patterns, parts = json.loads(patterns), int(parts)
-    if library == "torch":
-        import torch
-        from safetensors.torch import load_file, save_file
-        cut = lambda x, axis: [one.contiguous() for one in x.chunk(parts, axis)]
-        join = torch.cat
-    else:
-        import numpy as np
-        from safetensors.numpy import load_file, save_file
-        cut = lambda x, axis: [np.ascontiguousarray(a) for a in np.split(x, parts, axis)]
-        join = np.concatenate
-
-    def axis_of(name):
-        return next((a for p, a in patterns.items() if fnmatch.fnmatch(name, p)), None)
-
-    def save(tensors, name):
-        save_file(tensors, os.path.join(out, name))
-        with open(os.path.join(out, name), "rb") as file:
-            os.fsync(file)
-
-    read = [load_file(path) for path in paths]
-    axes = {name: axis_of(name) for name in read[0]}
-    if verb == "split":
-        whole = read[0]
-        made = {n: [whole[n]] * parts if a is None else cut(whole[n], a) for n, a in axes.items()}
-        for i in range(parts):
-            save({name: pieces[i] for name, pieces in made.items()}, f"m.{i}.safetensors")
-    else:
-        pieces = {name: [one[name] for one in read] for name in axes}
-        whole = {n: pieces[n][0] if a is None else join(pieces[n], a) for n, a in axes.items()}
-        save(whole, "m.safetensors")
-"""
-"""Split or join by `load_file` and `save_file`, and wait until the files are on disk."""
 
 
 def make_checkpoint(path: Path) -> None:
@@ -88,7 +50,7 @@ def command(contender: str, verb: str, case: str, paths: list[Path], out: Path) 
     if contender == COPY:
         return ["sh", "-c", f'cp "$@" {out} && sync {out}/*', "cp", *given]
     if contender in PEERS:
-        code = textwrap.dedent(PEER)
+        code = GIVEN["peer"]
         how = [verb, contender, str(out), json.dumps(patterns), str(PARTS)]
         return [sys.executable, "-c", code, *how, *given]
     ours = [sys.executable, "-m", "splitjit", verb, *given, "--quiet", "--out"]
@@ -113,9 +75,9 @@ def take_turn(call: list[str], checkout: Path, paths: list[Path], cold: bool) ->
     process = subprocess.Popen(call, env={**os.environ, "PYTHONPATH": str(checkout)})
     _, status, used = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - began
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, call)
+    if status:
+        raise subprocess.CalledProcessError(os.waitstatus_to_exitcode(status), call)
+    process.returncode = status
     return {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "MB": used.ru_maxrss / 1e3}
 
 
@@ -123,9 +85,8 @@ def measure(options: argparse.Namespace, folder: Path) -> Results:
     """Measure all cases: in each round, all contenders in random order."""
     whole, out, parts = (folder / name for name in ("m.safetensors", "out", "parts"))
     # In another process: the peak memory of a child begins with the memory of its parent.
-    maker = multiprocessing.Process(target=make_checkpoint, args=(whole,))
-    maker.start()
-    maker.join()
+    with multiprocessing.Pool(1) as pool:
+        pool.apply(make_checkpoint, (whole,))
     names = [COPY, OURS, *options.peer, *[BEFORE] * bool(options.before)]
     results: Results = {}
     for case in options.case:
@@ -170,10 +131,10 @@ def table(results: Results) -> str:
 
 def main() -> None:
     """Measure, and print the table."""
-    lists = {"--case": CASES, "--verb": ("split", "join")}
-    parser = harness.parser(__doc__, *lists.items(), before=True)
+    parser = harness.parser(
+        __doc__, before=True, case=[*CASES], verb=("split", "join"), rounds=(9, "of all contenders")
+    )
     add = parser.add_argument
-    add("--rounds", type=int, default=9)
     add("--peer", nargs="*", choices=PEERS, default=list(PEERS))
     add("--cold", action="store_true", help="read from the disk, not the cache")
     add("--folder", help="where to write; it needs 5 GB")

@@ -156,7 +156,9 @@ def prepared(
     out: list[np.ndarray] | None = None,
 ) -> dict[str, Call]:  # fmt: skip
     """Prepare and verify a case for each contender that is installed and supports it."""
-    use_threads(threads)
+    import numba
+
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     x, calls = case.array() if x is None else x, {}
     if out is None and not fresh:
         out = [part.copy() for part in case.views(x)]
@@ -164,16 +166,6 @@ def prepared(
         with contextlib.suppress(ImportError, NotImplementedError):
             calls[name] = verified(name, case, x, out, threads)
     return calls
-
-
-# ---- splitjit -------------------------------------------------------------------------
-
-
-def use_threads(count: int) -> None:
-    """Let splitjit copy on at most so many threads in this process."""
-    import numba
-
-    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
 
 
 def _split(case, x, out, threads):
@@ -204,14 +196,11 @@ def _on_numba(*given):
     return call
 
 
-def _warm(prepare):
-    def warmed(*given):
-        import splitjit
+def _warm(*given):
+    import splitjit
 
-        splitjit.warmup()
-        return prepare(*given)
-
-    return warmed
+    splitjit.warmup()
+    return _split(*given)
 
 
 def _plan(case, x, out, threads):
@@ -239,37 +228,28 @@ def _unstack(case, x, out, threads):
     return lambda: splitjit.numpy.unstack(x, axis=case.axis, out=planes) and out
 
 
-# ---- peers ----------------------------------------------------------------------------
-
-
 def _numpy(case, x, out, threads):
     cuts = np.cumsum(case.sizes)[:-1]
-
-    def call():
-        parts = np.split(x, cuts, case.axis)
-        if out is None:
-            return [part.copy() for part in parts]
-        for target, part in zip(out, parts, strict=True):
-            np.copyto(target, part)
-        return out
-
-    return call
+    return _copies(lambda: np.split(x, cuts, case.axis), x, out)
 
 
 def _slices(case, x, out, threads):
     ends = np.cumsum(case.sizes).tolist()
     cuts = [slice(end - size, end) for size, end in zip(case.sizes, ends, strict=True)]
     slices = [(slice(None),) * case.axis + (cut,) for cut in cuts]
+    return _copies(lambda: [x[part] for part in slices], x, out)
+
+
+def _copies(views, x, out):
     copy, copy_to = np.ndarray.copy, np.copyto  # ascontiguousarray may return a view
     if not isinstance(x, np.ndarray):
         copy, copy_to = type(x).clone, type(x).copy_
     if out is None:
-        return lambda: [copy(x[part]) for part in slices]
-    pairs = list(zip(out, slices, strict=True))
+        return lambda: [copy(part) for part in views()]
 
     def call():
-        for target, part in pairs:
-            copy_to(target, x[part])
+        for target, part in zip(out, views(), strict=True):
+            copy_to(target, part)
         return out
 
     return call
@@ -365,8 +345,6 @@ def _opencv(case, x, out, threads):
     return lambda: cv2.split(image, targets) and out
 
 
-# ---- programs around a split ----------------------------------------------------------
-
 PROGRAMS = ("torch", "BLAS", "ONNX Runtime", "prange", "Python", "none")
 
 
@@ -401,9 +379,6 @@ def step_of(program: str) -> Callable[[], object]:
     return (lambda: sum(range(3000))) if program == "Python" else (lambda: None)
 
 
-# ---- the limit ------------------------------------------------------------------------
-
-
 def _plain_copy(name, case, x, out, threads):
     copy = getattr(_limit_library(), f"copy_{name}", None)
     if copy is None:
@@ -436,9 +411,8 @@ PREPARE = {
     "splitjit, one thread": _one_thread,
     "splitjit, Numba's threads": _on_numba,
     "splitjit, cold": _split,
-    "splitjit, warm": _warm(_split),
+    "splitjit, warm": _warm,
     "splitjit, plan": _plan,
-    "splitjit, plan, warm": _warm(_plan),
     "splitjit, bind": _bind,
     "splitjit, unstack": _unstack,
     "numpy": _numpy,

@@ -27,6 +27,7 @@ from benchmarks.harness import ROOT, Result, time_text
 KEPT = ROOT / "docs" / "measured"
 _BUSY = "busy --seconds 0.35 --outputs"
 _BETWEEN = "in_program --seconds 0.3 --kind"
+_CELLS = "--total 64K 1M 16M 64M --parts 2 3 8 32"
 STEPS = {  # minutes on two cores, the command, and what --quick adds
     "report": (6, "report --plot build/sizes.svg", "--quick"),
     "busy": (5, f"{_BUSY} fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
@@ -34,11 +35,7 @@ STEPS = {  # minutes on two cores, the command, and what --quick adds
     "processes": (2, "processes --processes 3 --rounds 7", "--processes 1 --rounds 1"),
     "arrays_in_programs": (6, f"{_BETWEEN} arrays", "--processes 1"),
     "tensors_in_programs": (2, f"{_BETWEEN} tensors --program torch none", "--processes 1"),
-    "landscape": (
-        3,
-        "landscape --total 64K 1M 16M 64M --rounds 3 --parts 2 3 8 32",
-        "--run 1 64 1K",
-    ),
+    "landscape": (3, f"landscape --rounds 3 {_CELLS}", "--run 1 64 1K"),
 }
 NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
 PLANES = (OURS, "opencv", NUMPY, "splitjit, unstack", "splitjit, bind")
@@ -104,7 +101,7 @@ def frames(found: Measured) -> str:
         shape, _, rule = result.case.partition(" uint8, axis 2 → ")
         if rule == "3x1":
             seconds = {name: s for name, s in result.seconds.items() if name in PLANES}
-            outputs = "fresh" if report.GROUPS[result.place].fresh else "`out=`"
+            outputs = "fresh" if "fresh" in report.GROUPS[result.place] else "`out=`"
             *times, others = replace(result, seconds=seconds).ranked(["opencv"])
             cells = [shape, outputs, times[0], *times[2:], others]
             rows.append((result.nbytes, outputs, cells))
@@ -197,11 +194,9 @@ def pages(found: Measured) -> dict[Path, str]:
 
 def is_measured(file: Path) -> bool:
     """Return whether a file has results of this commit, on as many cores."""
-    if not file.exists():
-        return False
-    data = json.loads(file.read_text("utf-8"))
-    commit = harness.commit()
-    return (data["commit"], data["cores"]) == (commit, CORES) and "dirty" not in commit
+    data = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    known, commit = (data.get("commit"), data.get("cores")), harness.commit()
+    return known == (commit, CORES) and "dirty" not in commit
 
 
 def run_tool(name: str, *options: str | Path) -> None:
@@ -222,15 +217,12 @@ def main() -> None:
     if not options.folder:
         folder.mkdir(parents=True, exist_ok=True)
         steps = {name: STEPS[name] for name in options.step}
-        minutes = 10 if options.quick else sum(step[0] for step in steps.values())
-        harness.say(f"{', '.join(steps)}: about {minutes} minutes")
+        harness.say(f"about {sum(step[0] for step in steps.values())} minutes")
         for name, (_, command, less) in steps.items():
-            if options.step == [*STEPS] and is_measured(folder / f"{name}.json"):
-                harness.say(f"== {name}: measured before")
-                continue
-            harness.say(f"== {name}")
-            words = shlex.split(f"{command} {less * options.quick}")
-            run_tool(*words, "--json", folder / f"{name}.json")
+            file = folder / f"{name}.json"
+            if options.step != [*STEPS] or not is_measured(file):
+                harness.say(f"== {name}")
+                run_tool(*shlex.split(f"{command} {less * options.quick}"), "--json", file)
     found = Measured(folder)
     if not options.folder:  # before the other pages change, so that the commit is not dirty
         run_tool("mechanisms", "--page")

@@ -6,12 +6,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Iterator
 from math import comb
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -23,21 +21,13 @@ from benchmarks.harness import ROOT, Worker, commit, say
 STRIDED, LARGE = targets("gate", "strided"), targets("gate", "large")
 CASES = targets("gate", "calls") | STRIDED | LARGE
 
+ALONE, WARM = "splitjit, one thread", "splitjit, warm"
 _LONG = ("F, 4 bytes, 64 MB, out", "objects, fresh", *LARGE)  # too long for CI
-_COLD = (
-    "F, 8 bytes, 500 KB, fresh",
-)  # no case that calls a kernel: it would load Numba for all cases
-SMALL = {
-    "splitjit, one thread": tuple(case for case in CASES if case not in _LONG),
-    "splitjit, cold": _COLD,
-}
-FULL = {
-    "splitjit, one thread": tuple(case for case in CASES if case not in LARGE),
-    "splitjit, cold": _COLD,
-    "splitjit, warm": tuple(STRIDED),
-    "splitjit, bind": ("QKV of 1 token, out",),
-    OURS: ("pixels, out", "runs of 40 bytes, out", "long runs, out", "axis 0, fresh", *LARGE),
-}
+_COLD = {"splitjit, cold": ["F, 8 bytes, 500 KB, fresh"]}  # alone: kernels would stay loaded
+SMALL = {ALONE: [case for case in CASES if case not in _LONG]} | _COLD
+FULL = {ALONE: [case for case in CASES if case not in LARGE]} | _COLD
+FULL |= {WARM: [*STRIDED], "splitjit, bind": ["QKV of 1 token, out"]}
+FULL[OURS] = ["pixels, out", "runs of 40 bytes, out", "long runs, out", "axis 0, fresh", *LARGE]
 """By contender, the cases to time."""
 
 FIRST, SECOND = 5, 9
@@ -47,22 +37,10 @@ SUSPICIOUS, SLOWER = 1.08, 1.12
 CONFIDENCE = 0.93
 
 Key = tuple[str, str]  # contender and case
-Ratios = dict[Key, list[float]]
 
 
-class Interval(NamedTuple):
-    """The median of some ratios, and bounds of the median that they are drawn from."""
-
-    low: float
-    ratio: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.ratio:.2f} ({self.low:.2f} to {self.high:.2f})"
-
-
-def interval(ratios: list[float]) -> Interval:
-    """Return the narrowest interval of ranks that has the true median with `CONFIDENCE`.
+def interval(ratios: list[float]) -> tuple[float, float, float]:
+    """Return the median between the narrowest ranks that have the true one with `CONFIDENCE`.
 
     A ratio is below the true median with a probability of one half, whatever the distribution of
     the ratios. So the number of ratios below the true median has a binomial distribution. Five
@@ -72,19 +50,18 @@ def interval(ratios: list[float]) -> Interval:
     rank = 0
     while 1 - 2 * sum(comb(n, k) for k in range(rank + 2)) / 2**n >= CONFIDENCE:
         rank += 1
-    return Interval(ordered[rank], median(ordered), ordered[n - 1 - rank])
+    return (ordered[rank], median(ordered), ordered[n - 1 - rank])
 
 
-# ---- measuring ------------------------------------------------------------------------
-
-
-def look(keys: list[Key], checkouts: tuple[Path, Path], pairs: int, plant: float) -> Ratios:
+def look(
+    keys: list[Key], checkouts: tuple[Path, Path], pairs: int, plant: float
+) -> dict[Key, list[float]]:
     """Time cases in pairs of new processes; return a ratio, new over base, for each pair.
 
     Cases that a version cannot do are left out. ``plant`` slows down the new version, to test the
     gate: by these seconds in each call, and by a copy of the array if it has 1 MB or more.
     """
-    ratios: Ratios = {}
+    ratios: dict[Key, list[float]] = {}
     began = time.monotonic()
     for i in range(pairs if keys else 0):
         for contender in dict.fromkeys(key[0] for key in keys):
@@ -103,7 +80,7 @@ def _ratio(base: Worker, new: Worker, name: str, plant: float) -> float | None:
     """Return the median ratio of bursts that follow each other, over new arrays."""
     ratios = []
     # On one thread, CPU time leaves out the time of other programs.
-    cpu = base.contender not in (OURS, "splitjit, warm")
+    cpu = base.contender not in (OURS, WARM)
     for _ in range(3):
         for worker in (base, new):
             if reason := worker.ask("prepare", *CASES[name]):
@@ -122,7 +99,7 @@ def _ratio(base: Worker, new: Worker, name: str, plant: float) -> float | None:
 
 def judge(
     keys: list[Key], checkouts: tuple[Path, Path], plant: float = 0
-) -> tuple[dict[Key, Interval], list[Key]]:
+) -> tuple[dict[Key, tuple], list[Key]]:
     """Time all cases, and suspicious ones again; return the intervals and the slower cases.
 
     A second look uses new ratios only. With the first ones, the choice of the greatest would
@@ -130,16 +107,13 @@ def judge(
     """
     ratios = look(keys, checkouts, FIRST, plant)
     found = {key: interval(ratios[key]) for key in keys if key in ratios}
-    suspicious = [key for key, first in found.items() if first.ratio > SUSPICIOUS]
+    suspicious = [key for key, first in found.items() if first[1] > SUSPICIOUS]
     if suspicious:
         say(f"{len(suspicious)} of {len(found)} cases took more than {SUSPICIOUS} times as long.")
         say(f"A run takes longer then: {SECOND} new pairs tell slower code from a busy minute.")
     second = look(suspicious, checkouts, SECOND, plant)
     found |= {key: interval(second[key]) for key in second}
-    return found, [key for key in second if found[key].low > SLOWER]
-
-
-# ---- versions -------------------------------------------------------------------------
+    return found, [key for key in second if found[key][0] > SLOWER]
 
 
 @contextlib.contextmanager
@@ -161,17 +135,9 @@ def checkout(version: str) -> Iterator[Path]:
             subprocess.run([*git, "remove", "--force", str(base)], check=True)
 
 
-def dependencies(folder: Path) -> list[str]:
-    """Return the dependencies that a checkout declares."""
-    return tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
-
-
-# ---- command --------------------------------------------------------------------------
-
-
 def main() -> int:
     """Compare two versions, print the ratios, and return the exit status."""
-    parser = harness.parser(__doc__, ("--case", CASES))
+    parser = harness.parser(__doc__, case=[*CASES])
     add = parser.add_argument
     add("base", metavar="BASE", help="a git revision, or the folder of a checkout")
     add("--new", default=str(ROOT), metavar="NEW", help="the same; this checkout by default")
@@ -184,14 +150,14 @@ def main() -> int:
 
     with checkout(options.base) as base, checkout(options.new) as new:
         versions = [commit(folder) for folder in (base, new)]
-        # Measured on two cores: a case takes 0.6 s in a pair, two processes 2 s.
-        seconds = FIRST * (0.6 * len(keys) + 2 * len({by for by, _ in keys}))
+        seconds = FIRST * (0.6 * len(keys) + 2 * len({by for by, _ in keys}))  # on two cores
         say(f"{versions[0]} is the base of {versions[1]}: {len(keys)} cases, {FIRST} pairs of")
         say(f"processes, about {seconds:.0f} s, and a minute if a version must compile first")
-        if dependencies(base) != dependencies(new):
-            print("The dependencies differ. Both versions use this environment.")
         found, slower = judge(keys, (base, new), options.plant)
-    rows = [[*key, of, "**slower**" if key in slower else ""] for key, of in found.items()]
+    rows = []
+    for key, (low, ratio, high) in found.items():
+        of = f"{ratio:.2f} ({low:.2f} to {high:.2f})"
+        rows.append([*key, of, "**slower**" if key in slower else ""])
     head = ["contender", "case", f"time of {versions[1]} over {versions[0]}", ""]
     verdict = "\n".join(f"slower beyond doubt: {case} ({by})" for by, case in slower)
     report = f"{harness.table(head, rows)}\n\n{verdict or 'no case is slower beyond doubt'}"

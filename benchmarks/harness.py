@@ -11,8 +11,7 @@ holds one contender and sleeps on a pipe until it gets an order. An order is the
     parent                                        worker
     Worker("torch").ask("prepare", case, "out")   Contender("torch").prepare(case, "out")
 
-Every comparison ends in results, which all tables and pages are made of: the seconds of each
-contender for a case, somewhere.
+All results are seconds of contenders for a case, somewhere; tables and pages are made of them.
 """
 
 import argparse
@@ -48,14 +47,9 @@ THREADS = 2
 PATIENCE = 120
 """Seconds after which a worker ends itself if it has not finished its order."""
 REST, REST_FROM_ORT = 0.008, 0.04
-"""Seconds of sleep before a turn. Idle threads of OpenMP spin for 6 ms,
-and ONNX Runtime's for 29 ms."""
+"""Seconds of sleep before a turn: OpenMP's idle threads spin for 6 ms, ONNX Runtime's for 29."""
 WARM, WARM_SECONDS = Case.of("QKV of 512 tokens"), 0.3
-"""What a process splits before tables about a steady state, and how long: in its first tenths of a
-second, splitjit loads kernels and starts threads if that pays."""
-
-
-# ---- turns, in one process ------------------------------------------------------------
+"""What a process splits first, and how long, if it pays to load kernels and to start threads."""
 
 
 def rest_among(contenders: Iterable[str]) -> float:
@@ -122,9 +116,6 @@ def measure(
     return {name: statistics.median(s) for name, s in in_turns(calls, rounds, turn).items()}
 
 
-# ---- the parent's side of workers -----------------------------------------------------
-
-
 class Worker:
     """A process that holds one contender of a checkout. Use it as a context manager."""
 
@@ -180,13 +171,7 @@ def together(team: list[Worker], order: str, *arguments: object) -> list:
     return [worker.receive() for worker in team]
 
 
-SPIN = """
-import os, time
-parent, end = os.getppid(), time.monotonic() + 3600
-while os.getppid() == parent and time.monotonic() < end:
-    for _ in range(100_000):
-        pass
-"""
+SPIN = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
 
 
 @contextlib.contextmanager
@@ -198,9 +183,6 @@ def busy_programs(count: int) -> Iterator[None]:
             stack.callback(program.kill)  # before the exit of Popen, which waits
         time.sleep(0.5 if count else 0)  # until the interpreters have started
         yield
-
-
-# ---- the worker's side ----------------------------------------------------------------
 
 
 class Contender:
@@ -303,9 +285,6 @@ def serve(contender: str, checkout: str) -> None:
         print(json.dumps(result), file=answers, flush=True)
 
 
-# ---- the machine, commands and tables -------------------------------------------------
-
-
 def commit(folder: Path = ROOT) -> str:
     """Return the commit of a checkout, marked if files differ from the commit."""
     command = ["git", "describe", "--always", "--dirty"]
@@ -313,7 +292,7 @@ def commit(folder: Path = ROOT) -> str:
     return git.stdout.strip() or "unknown commit"
 
 
-def describe(threads: Iterable[int] = (THREADS,)) -> str:
+def describe(threads: int = THREADS) -> str:
     """Return one line about the machine, the date, the load and the versions."""
     import splitjit
 
@@ -322,8 +301,7 @@ def describe(threads: Iterable[int] = (THREADS,)) -> str:
         lines = cpuinfo.read_text().splitlines()
         named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
         processor = next(named, processor)
-    where = [str(datetime.date.today()), platform.system(), processor]
-    where += [f"{', '.join(map(str, threads))} threads"]
+    where = [str(datetime.date.today()), platform.system(), processor, f"{threads} threads"]
     where += [f"load of {os.getloadavg()[0]:.1f} before"] if hasattr(os, "getloadavg") else []
     versions = [f"Python {platform.python_version()}"]
     versions += [f"splitjit {splitjit.__version__} ({commit()})"]
@@ -333,22 +311,23 @@ def describe(threads: Iterable[int] = (THREADS,)) -> str:
     return f"{', '.join(where)}; {', '.join(versions)}."
 
 
-def parser(doc: str, *lists: tuple, before: bool = False) -> argparse.ArgumentParser:
-    """Return a parser with what commands have in common; ``lists`` are options and their choices.
+def parser(doc: str, before: bool = False, **options: tuple) -> argparse.ArgumentParser:
+    """Return a parser with what commands have in common, and with more options.
 
-    All choices are taken by default.
+    An option has choices, which are all taken by default, or a default number and a help text.
     """
     made = argparse.ArgumentParser(description=doc.splitlines()[0])
-    for option, choices in lists:
-        text = f"some of {', '.join(map(repr, choices))}; all by default"
-        name = option.strip("-").upper()
-        made.add_argument(
-            option, nargs="+", choices=choices, default=list(choices), metavar=name, help=text
-        )
-    made.add_argument("--json", type=Path, metavar="FILE", help="write all results")
-    made.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
+    add = made.add_argument
+    for name, given in options.items():
+        if isinstance(given[0], str):
+            text = f"some of {', '.join(map(repr, given))}; all by default"
+            add(f"--{name}", nargs="+", choices=given, default=[*given], metavar="NAME", help=text)
+        else:
+            add(f"--{name}", type=type(given[0]), default=given[0], help=given[1])
+    add("--json", type=Path, metavar="FILE", help="write all results")
+    add("--markdown", type=Path, metavar="FILE", help="write the tables")
     if before:
-        made.add_argument("--before", type=Path, metavar="DIR", help="another checkout to measure")
+        add("--before", type=Path, metavar="DIR", help="another checkout to measure")
     return made
 
 
@@ -359,8 +338,8 @@ def finish(options: argparse.Namespace, machine: str, report: str, results: list
     if options.markdown:
         options.markdown.write_text(report, encoding="utf-8")
     if options.json:
-        known = {"machine": machine, "cores": CORES, "commit": commit()}
-        text = json.dumps({**known, "results": results}, indent=1, default=dataclasses.asdict)
+        data = {"machine": machine, "cores": CORES, "commit": commit(), "results": results}
+        text = json.dumps(data, indent=1, default=dataclasses.asdict)
         options.json.write_text(f"{text}\n", encoding="utf-8")
 
 

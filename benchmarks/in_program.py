@@ -35,7 +35,6 @@ def measure(options: argparse.Namespace) -> list[Result]:
         harness.say(f"process {i + 1} of {options.processes}: {program}, {kind}")
         for way in (OURS, *[BEFORE] * bool(options.before), *WAYS, *KINDS[kind]):
             with Worker(way, options.before if way == BEFORE else ROOT) as worker:
-                # Splits of a steady state, as in a program that runs for more than a second.
                 if worker.ask("prepare", harness.WARM, "fresh", kind):
                     continue  # a library is missing
                 worker.ask("calls", harness.WARM_SECONDS)
@@ -66,11 +65,10 @@ def tables(results: list[Result]) -> str:
 
 def main() -> None:
     """Measure the cases of the command line, and print the tables."""
-    lists = {"--program": PROGRAMS, "--kind": KINDS, "--outputs": OUTPUTS, "--size": SIZES}
-    parser = harness.parser(__doc__, *lists.items(), before=True)
-    parser.add_argument("--processes", type=int, default=3, help="processes of each way")
-    parser.add_argument("--seconds", type=float, default=0.8, help="of each case in each process")
-    options = parser.parse_args()
+    options = harness.parser(
+        __doc__, before=True, program=PROGRAMS, kind=[*KINDS], outputs=OUTPUTS, size=[*SIZES],
+        processes=(3, "processes of each way"), seconds=(0.8, "of each case in each process"),
+    ).parse_args()  # fmt: skip
     machine, results = harness.describe(), measure(options)
     harness.finish(options, machine, tables(results), results)
 

@@ -12,7 +12,6 @@ import tomllib
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 if not __package__:  # run as a script: benchmark this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -24,32 +23,20 @@ from benchmarks.harness import ROOT, time_text
 PAGE = ROOT / "docs" / "architecture.md"
 
 
-class Mechanism(NamedTuple):
-    """A mechanism, a program that prints how long a split takes, and how to switch it off."""
-
-    name: str
-    where: str
-    task: str
-    program: str
-    off: str = ""  # code that runs before the program, or in its place
-    variables: dict[str, str] | tuple = ()  # of the environment, instead
-    busy: int = 0  # programs that each keep a core busy
-    processes: int = 1  # that begin at once, with an empty cache if there are several
-
-
 GIVEN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-MECHANISMS = {given["name"]: Mechanism(**given) for given in GIVEN["mechanism"]}
+MECHANISMS = {given["name"]: given for given in GIVEN["mechanism"]}
 
 
-def seconds(mechanism: Mechanism, without: bool, folder: Path) -> float:
+def seconds(mechanism: dict, without: bool, folder: Path) -> float:
     """Return the time that the program prints; of several processes, the longest time."""
-    variables = dict(mechanism.variables) if without else {}
+    variables = dict(mechanism.get("variables", {})) if without else {}
+    processes = mechanism.get("processes", 1)
     program = folder / f"program_{without}.py"  # a file, because Numba caches functions of files
     if not program.exists():
-        code = [GIVEN["start"], mechanism.off if without else "", mechanism.program]
+        code = [GIVEN["start"], mechanism.get("off", "") if without else "", mechanism["program"]]
         program.write_text("\n".join(code), "utf-8")
-    with tempfile.TemporaryDirectory() as cache, harness.busy_programs(mechanism.busy):
-        if mechanism.processes > 1:
+    with tempfile.TemporaryDirectory() as cache, harness.busy_programs(mechanism.get("busy", 0)):
+        if processes > 1:
             variables["NUMBA_CACHE_DIR"] = cache
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
         run = functools.partial(
@@ -57,7 +44,7 @@ def seconds(mechanism: Mechanism, without: bool, folder: Path) -> float:
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         with ExitStack() as stack:
-            programs = [stack.enter_context(run()) for _ in range(mechanism.processes)]
+            programs = [stack.enter_context(run()) for _ in range(processes)]
             return max(float(program.communicate()[0].split()[-1]) for program in programs)
 
 
@@ -67,14 +54,13 @@ def rows(results: list[list]) -> str:
     for name, *times in results:
         with_it, without = map(time_text, times)
         of = MECHANISMS[name]
-        lines.append([name, of.where, f"{of.task}: {with_it}", without])
+        lines.append([name, of["where"], f"{of['task']}: {with_it}", without])
     return harness.table(["mechanism", "where", "with it", "without it"], lines)
 
 
 def main() -> None:
     """Measure each mechanism, with it and without it in turns, and print the table."""
-    parser = harness.parser(__doc__)
-    parser.add_argument("--processes", type=int, default=3, help="of each kind")
+    parser = harness.parser(__doc__, processes=(3, "of each kind"))
     parser.add_argument("--only", default="", help="the mechanisms whose names contain this")
     parser.add_argument("--page", action="store_true", help="write docs/architecture.md")
     options = parser.parse_args()

@@ -35,8 +35,6 @@ MINUTES = {"History": 0.6, ".": 5.0}
 """Minutes that a milestone takes on two cores, by the regular expression of its benchmarks."""
 RATIO, LIMIT, PROCESS = "track_time_over_numpy", "track_time_over_limit", "track_process"
 
-Values = dict[str, list[float]]  # by case or number: one value a milestone, NaN if it has none
-
 
 def milestones() -> dict[str, str]:
     """Return the commits of the milestones, the oldest first, and their names."""
@@ -58,14 +56,13 @@ def measure(machine: str, newest: bool = False) -> None:
     described = [f"--{name}={fact}" for name, fact in facts.items()]
     subprocess.run([*asv, "machine", "--yes", *described], cwd=ROOT, check=True)
     commits = [*milestones()]
-    runs = {"History": [] if newest else commits[:-NEWEST], ".": commits[-NEWEST:]}
+    runs = {} if newest else {"History": commits[:-NEWEST]}
+    runs["."] = commits[-NEWEST:]
     minutes = sum(MINUTES[name] * len(chosen) for name, chosen in runs.items())
     harness.say(f"{len(commits)} milestones: about {minutes:.0f} minutes")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "commits")
         for benchmarks, chosen in runs.items():
-            if not chosen:
-                continue
             file.write_text("\n".join(chosen) + "\n")
             run = [*asv, "run", "--machine", machine, "--bench", benchmarks, f"HASHFILE:{file}"]
             subprocess.run(run, cwd=ROOT, check=True)
@@ -85,7 +82,8 @@ def suite_versions() -> dict[str, str]:
     for module in pkgutil.iter_modules(suites.__path__):
         imported = importlib.import_module(f"{suites.__name__}.{module.name}")
         for name, suite in inspect.getmembers(imported, inspect.isclass):
-            for track in dir(suite) if suite.__module__ == imported.__name__ else ():
+            ours = suite.__module__ == imported.__name__ and not name.startswith("_")
+            for track in dir(suite) if ours else ():
                 if re.match("(time|timeraw|track|peakmem)_", track):
                     version = getattr(getattr(suite, track), "version", None) or suite.version
                     found[f"{module.name}.{name}.{track}"] = version
@@ -107,8 +105,8 @@ def gaps(results: Path = RESULTS) -> list[str]:
     return missing
 
 
-def history(track: str) -> Values:
-    """Return the values of a benchmark of the suite `History` at each milestone."""
+def history(track: str) -> dict[str, list[float]]:
+    """Return a benchmark of the suite `History` by case: a value, or NaN, for each milestone."""
     from asv.results import Results
 
     name = f"history.History.{track}"

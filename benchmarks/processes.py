@@ -20,11 +20,9 @@ CONTENDERS = (*VARIANTS, "NumPy, split", *PEERS)
 CASES, STRIDED = cases("processes", "rows"), cases("processes", "strided")
 OUTPUTS = ("fresh", "out")
 
-Medians = dict[tuple[str, str], dict[str, list[float]]]  # by outputs and case: of each process
 
-
-def measure(options: argparse.Namespace, medians: Medians) -> None:
-    """Start one process per contender; add the median of its bursts in each case."""
+def measure(options: argparse.Namespace, medians: dict) -> None:
+    """Start one process per contender; add the medians of its bursts, by outputs and case."""
     with ExitStack() as stack:
         workers = harness.team_of(stack, options.contender, options.before)
         order = ["burst", False, harness.rest_among(workers)]
@@ -44,14 +42,15 @@ def tables(results: list[Result]) -> str:
 
 def main() -> None:
     """Measure the cases of the command line, save the medians and print the tables."""
-    lists = {"--case": [*CASES, *STRIDED], "--outputs": OUTPUTS, "--contender": CONTENDERS}
-    parser = harness.parser(__doc__, *lists.items(), before=True)
+    parser = harness.parser(
+        __doc__, before=True, case=[*CASES, *STRIDED], outputs=OUTPUTS, contender=CONTENDERS,
+        processes=(7, "processes per contender, one after the other"),
+        rounds=(9, "bursts of each contender in a case and process"),
+    )  # fmt: skip
     add = parser.add_argument
     add("--strided", action="store_true", help="the cases whose arrays are transposed, instead")
-    add("--processes", type=int, default=7, help="processes per contender, one after the other")
-    add("--rounds", type=int, default=9, help="bursts of each contender in a case and process")
     options = parser.parse_args()
-    if options.case == lists["--case"]:
+    if options.case == [*CASES, *STRIDED]:
         options.case = [*(STRIDED if options.strided else CASES)]
     options.contender = [OURS, *options.contender, *[BEFORE] * bool(options.before)]
 

@@ -1,8 +1,7 @@
 """Compare splitjit with its peers and the limit, as Markdown tables and a plot."""
 
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -16,43 +15,15 @@ from benchmarks.harness import Result
 QUICK_BYTES = 40_000_000  # --quick skips larger cases
 
 
-@dataclass(frozen=True)
-class Group:
-    """Cases with common goals: for the ratio to the best peer, and for the share of the limit.
-
-    ``more`` are contenders besides splitjit, its peers and the limit.
-    """
-
-    title: str
-    cases: tuple[Case, ...]
-    fresh: bool = False
-    each: float | None = None
-    mean: float | None = None
-    share: float | None = None
-    more: tuple[str, ...] = ()
+GROUPS = CASES["report"]
+"""Cases with common goals; `more` are contenders besides splitjit, its peers and the limit."""
+SWEEPS = {title: cases("sweeps", title).values() for title in CASES["sweeps"]}
+"""The plot shows each of these splits over the array size."""
 
 
-GROUPS = {
-    name: Group(**{**group, "cases": tuple(cases("report", name, "cases").values())})
-    for name, group in CASES["report"].items()
-}
-
-# The plot shows each of these splits over the array size.
-SWEEPS = {
-    "long runs: (n, 2304) float32 → 3x768, out=": tuple(
-        Case((4**k, 2304), 1, (768,) * 3) for k in range(8)
-    ),
-    "short runs: (n, 12) float32 → 4x3, out=": tuple(
-        Case((192 * 4**k, 12), 1, (3,) * 4) for k in range(8)
-    ),
-}
-
-
-def run(
-    place: str, cases: Iterable[Case], fresh: bool, quick: bool, more: Sequence[str] = ()
-) -> list[Result]:
+def run(place: str, cases: Iterable[Case], fresh: bool, quick: bool) -> list[Result]:
     """Time the cases one by one; each frees its memory before the next starts."""
-    results = []
+    results, more = [], GROUPS.get(place, {}).get("more", ())
     for case in cases:
         if quick and case.nbytes > QUICK_BYTES:
             continue
@@ -69,9 +40,6 @@ def by_place(results: Iterable[Result], places: Iterable[str]) -> dict[str, list
     return {place: results for place, results in found.items() if results}
 
 
-# ---- Markdown -------------------------------------------------------------------------
-
-
 def tables(results: list[Result]) -> str:
     """Return a table for each group that has results, and its summary, as Markdown."""
     head = ["case", *harness.RANKED[:-1], "limit", "share of limit", harness.RANKED[-1]]
@@ -82,33 +50,29 @@ def tables(results: list[Result]) -> str:
             *times, others = result.ranked()
             limit = harness.time_text(result.limit)
             rows.append([result.case, *times, limit, result.share, others])
-        summary = _summary(GROUPS[name], found)
-        sections += [f"## {GROUPS[name].title}", harness.table(head, rows), summary]
+        summary = _summary(name, found)
+        sections += [f"## {GROUPS[name]['title']}", harness.table(head, rows), summary]
     return "\n\n".join(sections)
 
 
-def _summary(group: Group, results: list[Result]) -> str:
+def _summary(name: str, results: list[Result]) -> str:
     """Return the smallest and the mean values of a group, next to its goals."""
+    goals = GROUPS[name]
     ratios = [result.ratio() for result in results]
     shares = [result.share for result in results if result.share is not None]
-    facts = [
-        ("best peer / ours, least", min(ratios), group.each),
-        ("geometric mean", geometric_mean(ratios), group.mean),
-    ]
+    facts = [("best peer / ours, least", min(ratios), goals.get("each"))]
+    facts.append(("geometric mean", geometric_mean(ratios), goals.get("mean")))
     if shares:
-        facts.append(("share of the limit, least", min(shares), group.share))
+        facts.append(("share of the limit, least", min(shares), goals.get("share")))
         facts.append(("geometric mean", geometric_mean(shares), None))
-    if group is GROUPS["large"] and len(shares) == len(group.cases):
+    if name == "large" and len(shares) == len(goals["cases"]):
         facts.append(("share at 1 GB over share at 32 MB", shares[-1] / shares[0], 0.8))
-    return "; ".join(f"{name} {_against(value, goal)}" for name, value, goal in facts) + "."
+    return "; ".join(f"{fact} {_against(value, goal)}" for fact, value, goal in facts) + "."
 
 
 def _against(value: float, goal: float | None) -> str:
     verdict = "**missed**" if goal and harness.below(value, goal) else "met"
     return f"{value:.2f} (goal {goal}: {verdict})" if goal else f"{value:.2f}"
-
-
-# ---- plot -----------------------------------------------------------------------------
 
 
 def draw(results: list[Result], file: Path) -> None:
@@ -151,8 +115,10 @@ def main() -> None:
     options = parser.parse_args()
     machine = harness.describe()
     machine += " A quick run: for a first look only." * options.quick
-    groups = {name: GROUPS[name] for name in options.group or GROUPS}
-    asked = [(name, g.cases, g.fresh, options.quick, g.more) for name, g in groups.items()]
+    asked = [
+        (name, cases("report", name, "cases").values(), "fresh" in GROUPS[name], options.quick)
+        for name in options.group or GROUPS
+    ]
     if options.plot:
         asked += [(title, sweep, False, options.quick) for title, sweep in SWEEPS.items()]
     results = [result for given in asked for result in run(*given)]

@@ -49,15 +49,13 @@ def table(results: list[Result]) -> str:
 
 def main() -> None:
     """Measure each number of helpers in turns, and print the table."""
-    parser = harness.parser(__doc__)
-    add = parser.add_argument
-    add(
-        "--helpers", type=int, nargs="+", default=HELPERS, metavar="N", help=f"{HELPERS} by default"
+    parser = harness.parser(
+        __doc__, processes=(3, "of each number of helpers"), seconds=(1.0, "of each copy, untimed")
     )
-    add("--processes", type=int, default=3, help="of each number of helpers, in turns")
-    add("--seconds", type=float, default=1, help="of each copy before it is timed")
+    text = f"{HELPERS} by default"
+    parser.add_argument("--helpers", type=int, nargs="+", default=HELPERS, metavar="N", help=text)
     options = parser.parse_args()
-    machine = harness.describe([CORES])
+    machine = harness.describe(CORES)
     turns = harness.in_turns(
         options.helpers, options.processes, lambda count: measure(count, options.seconds)
     )

@@ -13,39 +13,17 @@ import sys
 import tempfile
 import time
 
-from benchmarks.contenders import LIMIT, OURS, Case, prepared, targets
+from benchmarks import contenders
+from benchmarks.contenders import LIMIT, OURS
 from benchmarks.harness import measure
 
-CASES = targets("history")
+CASES = contenders.targets("history")
 LIMITED = [case for case in CASES if case != "10000 into 10000, fresh"]
 """The cases with a useful limit: to make 10 000 parts takes far longer than to copy their bytes."""
 NUMPY = "NumPy, slices"
 
-START = "import numpy, splitjit;"
-CLOCK = "from time import process_time as now; start = now();"
-# Linux keeps the greatest resident memory of a process, in KB, in this line.
-PEAK = """
-def peak():
-    with open("/proc/self/status") as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-
-x = numpy.ones(1 << 24, numpy.float32)
-splitjit.split(x[: 1 << 18], num_splits=4)
-before = peak()
-parts = splitjit.split(x, num_splits=4)
-print((peak() - before) * 1024 / x.nbytes)
-"""
-# To split 16 MB, a process loads its kernels at once, and compiles the missing ones. NumPy would
-# copy a smaller array.
-LARGE = "x = numpy.ones(1 << 22, numpy.float32);"
-FIRST_CALL = f"{START} {LARGE} {CLOCK} splitjit.split(x, num_splits=4); print(now() - start)"
-# Code that prints one number, in a new process. The first process fills the cache of kernels.
-PROCESSES = {
-    "first call ever, seconds": FIRST_CALL,
-    "first call, cached, seconds": FIRST_CALL,
-    "import, seconds": f"{CLOCK} import splitjit; print(now() - start)",
-    "peak memory of parts over the array": START + PEAK,
-}
+PROCESSES = contenders.CASES["new_processes"]
+"""Code that prints one number, in a new process. The first process fills the cache of kernels."""
 
 
 class History:
@@ -81,10 +59,9 @@ class History:
     track_process.param_names, track_process.version = ("what",), "2"
 
 
-def _measured(case: Case, target: str) -> dict[str, float]:
+def _measured(case: contenders.Case, target: str) -> dict[str, float]:
     """Return the seconds of splitjit, NumPy and the limit, of the processor and on one thread."""
-    names = (OURS, NUMPY, *LIMIT)
-    calls = prepared(case, target == "fresh", names, 1)
+    calls = contenders.prepared(case, target == "fresh", (OURS, NUMPY, *LIMIT), 1)
     return measure(calls, 3, time.process_time)
 
 
@@ -99,7 +76,7 @@ def _in_processes() -> dict[str, float]:
     numbers = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, code in PROCESSES.items():
-            if code.endswith(PEAK):  # the first run compiles, which takes memory, too
+            if "peak" in name:  # the first run compiles, which takes memory, too
                 _printed(code, folder)
             numbers[name] = _printed(code, folder)
             if not os.listdir(folder):

@@ -11,7 +11,7 @@ LAYOUTS, SMALL = cases("layouts"), cases("small")
 TARGETS = ("fresh", "out")
 
 
-class Split:
+class _Split:
     """An array to split, and `out` if the target is "out"; all pages are touched."""
 
     version = "2"
@@ -26,14 +26,14 @@ class Split:
         self.plan = splitjit.plan_split(case.shape, **self.rule)
         self.out = self.plan.empty(case.dtype) if target == "out" else None
         for _ in range(2):
-            self.run()
+            self.time_split()
 
-    def run(self):
+    def time_split(self, *_):
         """Split once and drop fresh parts."""
         splitjit.split(self.x, **self.rule, out=self.out)
 
 
-class Layouts(Split):
+class Layouts(_Split):
     """Splits of arrays that do not fit into the cache of a core."""
 
     params = (list(LAYOUTS), ["uint8", "float32", "complex128"], TARGETS)
@@ -42,15 +42,12 @@ class Layouts(Split):
     def setup(self, layout, dtype, target):
         self.prepare(replace(LAYOUTS[layout], dtype=dtype), target)
 
-    def time_split(self, layout, dtype, target):
-        self.run()
-
 
 class NewShapes:
     """Splits of arrays whose shapes were never split before, as in batches of variable length."""
 
     version = "1"
-    params = (["splitjit", "NumPy"],)
+    params = ("splitjit", "NumPy")
     param_names = ("library",)
     number = repeat = 1
 
@@ -77,7 +74,7 @@ class NewShapes:
                 splitjit.split(x, sizes, axis=axis)
 
 
-class Small(Split):
+class Small(_Split):
     """Splits of small arrays, which measure the cost of a call."""
 
     params = (list(SMALL), TARGETS)
@@ -85,9 +82,6 @@ class Small(Split):
 
     def setup(self, case, target):
         self.prepare(SMALL[case], target)
-
-    def time_split(self, case, target):
-        self.run()
 
     def time_call_plan(self, case, target):
         self.plan(self.x, self.out)

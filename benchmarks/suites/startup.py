@@ -1,21 +1,16 @@
 """Cost in a new process: import, warm-up, first call and peak memory."""
 
-import textwrap
-
 import numpy as np
 
 import splitjit
 
 SPLIT = "splitjit.split(x, num_splits=4)"
 PREPARE = "import numba, numpy, splitjit; x = numpy.ones(1 << 22, numpy.float32)"
-
-# Numba reads NUMBA_CACHE_DIR at its import, so this code must run first.
-COLD = """
-import atexit, os, tempfile
-folder = tempfile.TemporaryDirectory()
-atexit.register(folder.cleanup)
-os.environ["NUMBA_CACHE_DIR"] = folder.name
+# The first line runs before the import of Numba, which reads NUMBA_CACHE_DIR.
+COLD = """import atexit, os, tempfile; folder = tempfile.TemporaryDirectory()
+atexit.register(folder.cleanup); os.environ["NUMBA_CACHE_DIR"] = folder.name
 """
+SETUP = {"warm": PREPARE, "cold": COLD + PREPARE}
 
 
 class Import:
@@ -41,14 +36,10 @@ class FirstCall:
         splitjit.warmup()  # fills the cache for the case "warm"
 
     def timeraw_first_call(self, cache):
-        return SPLIT, self.preparation(cache)
+        return SPLIT, SETUP[cache]
 
     def timeraw_warmup(self, cache):
-        return "splitjit.warmup()", self.preparation(cache)
-
-    def preparation(self, cache):
-        """Return the code that runs before the clock starts."""
-        return textwrap.dedent(COLD if cache == "cold" else "") + PREPARE
+        return "splitjit.warmup()", SETUP[cache]
 
 
 class Memory:

@@ -15,8 +15,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-if not __package__:  # run as a script: import this checkout
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.harness import ROOT
 from benchmarks.milestones import milestones
