@@ -16,7 +16,7 @@ from splitjit._api.split_plan import cached_plan
 from splitjit._inputs.arrays import as_array
 from splitjit._plan.arguments import integer, integers, normalize_axis, sequence
 from splitjit._plan.dtypes import tensor_type
-from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_SPLITS, PARAMETERS, Rule
+from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_OUTPUTS, NUM_SPLITS, PARAMETERS, Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 Dim = int | str | tuple[int, int] | None
@@ -155,10 +155,10 @@ def infer_shapes(
     -------
     list of tuple
         One shape per part. An unknown dim has the name or interval that it has in
-        `shape` if both dims are equal, and is None otherwise. Equal parts of an
-        interval have an interval. If the axis is unknown, all dims are None. If the
-        rank is unknown, the shape is None. ``[shape, ...]``, with an Ellipsis, stands
-        for any number of parts.
+        `shape` if both dims are equal, and is None otherwise. If the axis has an
+        interval, a part has the interval of its lengths for all axis lengths that fit
+        the rule. If the axis is unknown, all dims are None. If the rank is unknown, the
+        shape is None. ``[shape, ...]``, with an Ellipsis, stands for any number of parts.
 
     Raises
     ------
@@ -175,8 +175,8 @@ def infer_shapes(
     [(None, 5), (None, 5)]
     >>> infer_shapes(["N", 5], 0, ("chunk", 1))
     [(1, 5), Ellipsis]
-    >>> infer_shapes([(3, 6), 5], 0, ("num_splits", 2))
-    [((1, 3), 5), ((1, 3), 5)]
+    >>> infer_shapes([(9, 10), 5], 0, ("num_outputs", 3))
+    [((3, 4), 5), ((3, 4), 5), ((2, 3), 5)]
     >>> infer_shapes(["N", 5], Unknown(), ("num_splits", 2))
     [(None, None), (None, None)]
     >>> infer_shapes(Unknown(), 0, ("lengths", Unknown(2)))
@@ -216,17 +216,27 @@ def _sizes(length: Dim, rule: Rule | tuple[str, Unknown]) -> Sequence[Dim | Elli
         if value.length is None:
             return [None, ...]
         return [length if value.length == 1 or high == 0 else None] * value.length
-    plan = cached_plan((_fitting_length((kind, value), low, high),), 0, (kind, value))
+    known = kind, value
+    first = _fitting_length(known, low, high)
+    sizes = cached_plan((first,), 0, known).sizes
     if low == high:
-        return plan.sizes
-    if kind == CHUNK:  # the last chunk may be shorter, unless chunks have length 1
-        return [1 if value == 1 else None, ...]
-    size = length if len(plan) == 1 else None
-    if isinstance(value, tuple):
-        return [size if given == -1 else given for given in value]
-    if kind == NUM_SPLITS and isinstance(length, tuple):
-        size = _interval(*[n if n == -1 else n // len(plan) for n in length])
-    return [size] * len(plan)
+        return sizes
+    if isinstance(value, int) and kind == CHUNK and high > -(-first // value) * value:
+        # The number of parts varies. The last part has any length up to a chunk's.
+        is_bounded = isinstance(length, tuple) or value == 1
+        return [_interval(1, int(min(value, high))) if is_bounded else None, ...]
+    given = value if isinstance(value, tuple) else (-1,) * len(sizes)
+    if not isinstance(length, tuple):
+        size = length if sum(given) == -1 else None  # all other parts are empty
+        return [size if n == -1 else n for n in given]
+    if -1 not in given:
+        return given
+    lengths = _decisive_lengths(known, first, high)
+    bounds = zip(*[cached_plan((n,), 0, known).sizes for n in lengths], strict=True)
+    return [
+        n if n >= 0 else _interval(min(each), -1 if high == math.inf else max(each))
+        for n, each in zip(given, bounds, strict=True)
+    ]
 
 
 def _bounds(dim: Dim) -> tuple[int, float]:
@@ -251,6 +261,22 @@ def _fitting_length(rule: Rule, low: int, high: float) -> int:
     elif kind == NUM_SPLITS:  # the first multiple
         length = -(-low // value) * value
     return int(min(max(length, low), high))
+
+
+def _decisive_lengths(rule: Rule, first: int, high: float) -> list[int]:
+    """Return the axis lengths from `first` on at which a part is shortest or longest."""
+    kind, value = rule
+    lengths = [first] if high == math.inf else [first, int(high)]
+    if isinstance(value, tuple):
+        return lengths
+    multiples = [n - n % value for n in lengths]
+    if kind == NUM_SPLITS:
+        return multiples
+    if kind == NUM_OUTPUTS:
+        # The parts grow with the axis up to a multiple of their number. At the next length,
+        # ceil(length / n) grows by one, and the last parts shrink.
+        lengths += [*multiples, -(-first // value) * value + 1]
+    return [n for n in lengths if first <= n <= high]
 
 
 def _dims(shape: Sequence[Dim] | Unknown) -> SymbolicShape | Unknown:

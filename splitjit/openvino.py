@@ -117,9 +117,8 @@ class Split:
         list of tuple
             The shape of each part. All dims except the dim of `axis` equal the
             dims of `data`. The dim of `axis` is None if it is unknown. If it has an
-            interval, the parts have one, whose bounds are rounded down as in OpenVINO.
-            If the axis is unknown, all dims are None. The shape is None if the rank is
-            unknown.
+            interval, the parts have one, for the multiples of `num_splits` in it. If the
+            axis is unknown, all dims are None. The shape is None if the rank is unknown.
 
         Raises
         ------
@@ -221,10 +220,10 @@ class VariadicSplit:
         list of tuple
             The shape of each part. All dims except the dim of `axis` equal the
             dims of `data`. The dim of `axis` is None if the lengths are unknown, or if
-            -1 stands for the rest of an axis of unknown length. If the axis is unknown,
-            all dims are None. The shape is None if the rank is unknown. If the number
-            of lengths is unknown, ``[shape, ...]``: a shape that fits all parts, and an
-            Ellipsis.
+            -1 stands for the rest of an axis of unknown length. The rest of an interval
+            is an interval. If the axis is unknown, all dims are None. The shape is None if
+            the rank is unknown. If the number of lengths is unknown, ``[shape, ...]``: a
+            shape that fits all parts, and an Ellipsis.
 
         Raises
         ------
@@ -237,6 +236,8 @@ class VariadicSplit:
         >>> from splitjit.openvino import Unknown
         >>> splitjit.openvino.VariadicSplit().infer_shapes(["N", 5], 0, [2, -1])
         [(2, 5), (None, 5)]
+        >>> splitjit.openvino.VariadicSplit().infer_shapes([(4, 9), 5], 0, [2, -1])
+        [(2, 5), ((2, 7), 5)]
         >>> splitjit.openvino.VariadicSplit().infer_shapes(["N", 5], 0, Unknown(2))
         [(None, 5), (None, 5)]
         >>> splitjit.openvino.VariadicSplit().infer_shapes(["N", 5], 0, Unknown())

@@ -171,9 +171,10 @@ the axis length 7 must be a multiple of 2
         -------
         list of tuple
             The shape of each output. All dims except the dim of `axis` equal
-            the dims of the input. The dim of `axis` is None if it is unknown. The
-            shape is None if the rank is unknown. If the number of outputs is unknown,
-            ``[shape, ...]``: a shape that fits all outputs, and an Ellipsis.
+            the dims of the input. The dim of `axis` is None if it is unknown, and an
+            interval if it depends on an interval. The shape is None if the rank is
+            unknown. If the number of outputs is unknown, ``[shape, ...]``: a shape that
+            fits all outputs, and an Ellipsis.
 
         Raises
         ------
@@ -185,6 +186,8 @@ the axis length 7 must be a multiple of 2
         >>> import splitjit
         >>> splitjit.onnx.Split(axis=1, num_outputs=4).infer_shapes(["N", 5])
         [('N', 2), ('N', 2), ('N', 1), ('N', 0)]
+        >>> splitjit.onnx.Split(num_outputs=3).infer_shapes([(9, 10)])
+        [((3, 4),), ((3, 4),), ((2, 3),)]
         >>> from splitjit.onnx import Unknown
         >>> splitjit.onnx.Split(axis=1, outputs=2).infer_shapes(["N", 5], Unknown())
         [('N', None), ('N', None)]

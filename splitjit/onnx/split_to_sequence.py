@@ -124,7 +124,8 @@ class SplitToSequence(VersionedOperator):
         list of tuple
             The shape of each part. If the axis length or `split` is unknown, and with
             it the number of parts, ``[shape, ...]``: a shape that fits all parts,
-            and an Ellipsis. The shape is None if the rank is unknown.
+            and an Ellipsis. Parts of an interval have intervals. The shape is None if
+            the rank is unknown.
 
         Raises
         ------
