@@ -203,10 +203,30 @@ def test_reference_ops_take_attributes_that_newer_versions_lack(opset):
     assert [part.tolist() for part in evaluator.run(None, {"x": X})] == [[0, 1], [2, 3, 4, 5]]
 
 
-def test_reference_ops_take_an_omitted_input():
-    node = helper.make_node("Split", ["x", ""], ["a", "b"], num_outputs=2)
-    evaluator = ReferenceEvaluator(make_model([node], "ab", 18), new_ops=reference_ops)
-    assert [part.tolist() for part in evaluator.run(None, {"x": X})] == [[0, 1, 2], [3, 4, 5]]
+@pytest.mark.parametrize(
+    ("operator", "opset", "attributes"),
+    [
+        ("Split", 1, {}),  # Split-2 and Split-11 have no optional input
+        ("Split", 13, {}),
+        ("Split", 18, {"num_outputs": 6}),
+        ("SplitToSequence", 11, {}),
+        ("SplitToSequence", 11, {"keepdims": 0}),
+        ("SplitToSequence", 24, {}),
+        ("SplitToSequence", 24, {"keepdims": 0}),
+    ],
+)
+def test_an_empty_name_omits_an_input(operator, opset, attributes):
+    outputs = "abcdef" if operator == "Split" else "a"
+    node = helper.make_node(operator, ["x", ""], [*outputs], **attributes)
+    model = make_model([node], outputs, opset)
+    for results in (
+        ReferenceEvaluator(model, new_ops=reference_ops).run(None, {"x": X}),
+        SplitBackend.run_node(node, [X], opset_version=opset),
+        SplitBackend.run_model(model, [X]),
+    ):
+        parts = results if operator == "Split" else results[0]
+        expected = X if attributes.get("keepdims") == 0 else X.reshape(6, 1)
+        assert [part.tolist() for part in parts] == expected.tolist()
 
 
 def test_reference_ops_omit_outputs():
