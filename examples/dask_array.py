@@ -25,7 +25,7 @@ print(queries)
 queries  # a notebook shows the chunks as a picture
 
 # %%
-# Compute all results in one call. Then each chunk is split only once.
+# Compute all results in one call. Then each chunk is made only once.
 scores, mean = dask.compute((queries * keys).sum(axis=1), values.mean(axis=0))
 print("scores", scores.shape, "mean of the values", mean.shape)
 

@@ -1,4 +1,4 @@
-"""Dask arrays are split lazily: one task per chunk makes all pieces of the chunk."""
+"""Dask arrays are split lazily: one task copies each piece of a chunk."""
 
 from __future__ import annotations
 
@@ -71,9 +71,10 @@ def split(
 
     Notes
     -----
-    One task on one thread splits a chunk for all parts that are computed in one
-    call. If a computed chunk is not the array that Dask was told to expect,
-    `splitjit.split` either accepts or refuses it when the task runs.
+    One task on one thread copies each piece of a chunk. The chunk itself is computed once
+    for all parts that are computed in one call. If a computed chunk is not the array
+    that Dask was told to expect, `splitjit.split` either accepts or refuses it when
+    the task runs.
 
     Examples
     --------

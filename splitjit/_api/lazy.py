@@ -1,4 +1,4 @@
-"""Dask arrays are split lazily: one task per chunk makes all pieces of the chunk.
+"""Dask arrays are split lazily: one task copies each piece of a chunk.
 
 A part may end inside a chunk of the array, or between two chunks::
 
@@ -8,24 +8,21 @@ A part may end inside a chunk of the array, or between two chunks::
     chunks of b         |0,1|    1    |2,0|
     chunks of c                           |2,1|
 
-One task splits chunk 0 into two pieces, and one getitem task per piece passes it to
-its part. All of chunk 1 lies in `b`, so chunk 1 itself becomes a chunk of `b`. Chunks
-are never merged, and nothing is computed before the parts are.
+One task for `a` and one for `b` copy their pieces of chunk 0. All of chunk 1 lies in `b`, so
+chunk 1 itself becomes a chunk of `b`. Chunks are never merged, and nothing is computed
+before the parts are.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from splitjit._api.adapted import by_plan, split_input
-from splitjit._copy.buffers import empty_parts
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
@@ -63,7 +60,8 @@ def split_lazily(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
         rule = "Dask's experimental array.query-planning must be off"
         hint = "copy=False slices with query planning"
         raise SplitError("split", "x with query planning", rule, hint=hint)
-    return _parts(plan, x)
+    pieces = _pieces(x.chunks[plan.axis], plan.sizes)
+    return [_part(x, plan.axis, each) for each in pieces]
 
 
 def _plan_of(shape: tuple[Any, ...], request: Request) -> Plan:
@@ -85,75 +83,43 @@ def _check_length_is_known(shape: tuple[Any, ...], axis: int) -> None:
         raise SplitError("split", f"x of shape {shape}", rule, hint="call x.compute_chunk_sizes()")
 
 
-class _Piece(NamedTuple):
-    """The piece of a chunk that lies in one part."""
-
-    chunk: int
-    number: int | None  # index of the piece within the chunk, or None for a whole chunk
-    length: int
+_Cut = tuple[int, int, int]
+"""The lengths of a chunk before, in and after a piece."""
 
 
-def _cut(chunks: Sequence[int], sizes: Sequence[int]) -> tuple[list[list[int]], list[list[_Piece]]]:
-    """Return the lengths of the pieces of each chunk, and the pieces of each part."""
-    cuts: list[list[int]] = [[] for _ in chunks]
-    parts = []
-    chunk, left = -1, 0
+def _pieces(chunks: Sequence[int], sizes: Sequence[int]) -> Iterator[list[tuple[int, _Cut]]]:
+    """Yield the pieces of each part: the index of a chunk, and how it is cut."""
+    chunk = start = 0
     for size in sizes:
         pieces = []
         while size:
-            while not left:
-                chunk += 1
-                left = chunks[chunk]
-            length = min(size, left)
-            number = None if length == chunks[chunk] else len(cuts[chunk])
-            pieces.append(_Piece(chunk, number, length))
-            cuts[chunk].append(length)
+            length = min(size, chunks[chunk] - start)
+            if length:
+                pieces.append((chunk, (start, length, chunks[chunk] - start - length)))
             size -= length
-            left -= length
-        parts.append(pieces)
-    return cuts, parts
+            start += length
+            if start == chunks[chunk]:
+                chunk, start = chunk + 1, 0
+        yield pieces
 
 
-def _parts(plan: Plan, x: Any) -> list[Any]:
-    from dask.array import Array
-    from dask.base import tokenize
-    from dask.highlevelgraph import HighLevelGraph
-
-    axis = plan.axis
-    cuts, parts = _cut(x.chunks[axis], plan.sizes)
-    token = tokenize(x.name, axis, plan.sizes)
-    name = f"splitjit-{token}"
-    layer = {}
-    for i, lengths in enumerate(cuts):
-        if len(lengths) > 1:
-            task = functools.partial(_split_chunk, sizes=tuple(lengths), axis=axis)
-            for index in _indices(x, axis, i):
-                layer[name, *index] = (task, (x.name, *index))
-    graph = HighLevelGraph.from_collections(name, layer, [x])
-    cut = Array(graph, name, x.chunks, meta=x._meta)  # each chunk is a list of pieces
-    name = f"splitjit-part-{token}"  # Dask groups task times by name prefix
-    return [
-        _part(f"{name}-{k}", pieces, x, cut, axis) if pieces else _empty(x, axis)
-        for k, pieces in enumerate(parts)
-    ]
-
-
-def _part(name: str, pieces: list[_Piece], x: Any, cut: Any, axis: int) -> Any:
-    from dask.array import Array
-    from dask.highlevelgraph import HighLevelGraph
-
-    lengths = tuple([piece.length for piece in pieces])
-    chunks = (*x.chunks[:axis], lengths, *x.chunks[axis + 1 :])
-    layer: dict[tuple[Any, ...], Any] = {}
-    sources = {}
-    for i, (chunk, number, _) in enumerate(pieces):
-        source = x if number is None else cut
-        sources[source.name] = source
-        for index, origin in zip(_indices(x, axis, i), _indices(x, axis, chunk), strict=True):
-            key = (source.name, *origin)
-            layer[name, *index] = key if number is None else (operator.getitem, key, number)
-    graph = HighLevelGraph.from_collections(name, layer, list(sources.values()))
-    return Array(graph, name, chunks, meta=x._meta)
+def _part(x: Any, axis: int, pieces: list[tuple[int, _Cut]]) -> Any:
+    if not pieces:
+        return _empty(x, axis)
+    lengths = tuple([length for _, (_, length, _) in pieces])
+    cuts = {
+        i: cut for i, (_, cut) in enumerate(pieces) if sum(cut) > cut[1]
+    }  # the others are whole
+    # Not `x[index]`: Dask's task for it copies pieces of less than half of a chunk, by NumPy.
+    chunks = x.blocks[(*[slice(None)] * axis, [chunk for chunk, _ in pieces])]
+    return chunks.map_blocks(
+        _copy_piece,
+        cuts,
+        axis,
+        chunks=(*x.chunks[:axis], lengths, *x.chunks[axis + 1 :]),
+        meta=x._meta,
+        token="splitjit-part",  # Dask groups task times by name prefix
+    )
 
 
 def _empty(x: Any, axis: int) -> Any:
@@ -166,21 +132,19 @@ def _empty(x: Any, axis: int) -> Any:
     return empty(tuple(map(sum, chunks)), dtype=x.dtype, chunks=chunks)
 
 
-def _indices(x: Any, axis: int, i: int) -> Iterator[tuple[int, ...]]:
-    """Yield the indices of the chunks with index i along the axis."""
-    before, after = x.numblocks[:axis], x.numblocks[axis + 1 :]
-    return itertools.product(*map(range, before), [i], *map(range, after))
-
-
-def _split_chunk(chunk: Any, sizes: tuple[int, ...], axis: int) -> list[Any]:
-    """Split a chunk. Dask may send this task to another process."""
-    given = adapt(chunk)
-    plan = _plan_of_chunk(given.shape, axis, sizes)
-    # One allocation per piece, so that Dask can free a piece before the others.
-    dtype = chunk.dtype
-    out = [empty_parts(_plan_of_chunk(s, 0, s[:1]), dtype)[0] for s in plan.output_shapes]
+def _copy_piece(chunk: Any, cuts: dict[int, _Cut], axis: int, block_id: tuple[int, ...]) -> Any:
+    """Return the part's piece of a chunk. Dask may send this task to another process."""
+    sizes = cuts.get(block_id[axis])
+    if sizes is None:
+        return chunk
     with one_thread():  # Dask runs other tasks on the other cores
-        return split_input(given, by_plan(plan), out)
+        piece = _split(chunk, axis, sizes, False)[1]
+        return _split(piece, 0, piece.shape[:1], True)[0]
+
+
+def _split(x: Any, axis: int, sizes: tuple[int, ...], copy: bool) -> list[Any]:
+    given = adapt(x)
+    return split_input(given, by_plan(_plan_of_chunk(given.shape, axis, sizes)), None, copy)
 
 
 _plan_of_chunk = functools.lru_cache(256)(Plan)
