@@ -1,9 +1,10 @@
 """NumPy's functions that split, with contiguous parts instead of views.
 
 Port a program with one import: ``from splitjit import numpy as snp``, then ``snp.split`` for
-``np.split``. Signatures, results and errors are NumPy's. NumPy itself splits what
-`splitjit.split` refuses, and every object that is not a plain ndarray; its parts are then copied
-by their own ``copy()``, or returned as they are if they have none.
+``np.split``. Signatures, results and errors are NumPy's. Sequences, such as nested lists, become
+arrays first. NumPy itself splits what `splitjit.split` refuses, and arrays of every class but
+ndarray; their parts are then copied by their own ``copy()``, or returned as they are if they have
+none.
 
 The parts differ from NumPy's in one more way: they are copies, so parts of a broadcast array
 (``np.broadcast_to``) take the memory of their full shape.
@@ -134,6 +135,7 @@ def hsplit(ary: Any, indices_or_sections: _Sections) -> list[Any]:
     >>> [part.tolist() for part in splitjit.numpy.hsplit(np.arange(6).reshape(2, 3), [1])]
     [[[0], [3]], [[1, 2], [4, 5]]]
     """
+    ary = _array(ary)
     axis = 0 if type(ary) is np.ndarray and ary.ndim == 1 else 1
     return _parts("hsplit", "num_splits", axis, ary, indices_or_sections)
 
@@ -169,6 +171,7 @@ def vsplit(ary: Any, indices_or_sections: _Sections) -> list[Any]:
     >>> [part.tolist() for part in splitjit.numpy.vsplit(np.arange(4).reshape(2, 2), 2)]
     [[[0, 1]], [[2, 3]]]
     """
+    ary = _array(ary)
     axis = 0 if type(ary) is np.ndarray and ary.ndim >= 2 else None
     return _parts("vsplit", "num_splits", axis, ary, indices_or_sections)
 
@@ -259,6 +262,7 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
     """
     if out is not None:
         return split_planes("unstack", x, axis, out)
+    x = _array(x)
     if type(x) is np.ndarray and x.ndim > 1:
         try:
             whole = api.split(x, 1, axis=axis)
@@ -297,6 +301,7 @@ def _parts(name: str, count: str, axis: Any, ary: Any, *arguments: Any) -> list[
     ary, *arguments
         The arguments of NumPy's function.
     """
+    ary = _array(ary)
     if type(ary) is np.ndarray and axis is not None:
         rule = "indices" if hasattr(arguments[0], "__len__") else count
         try:
@@ -305,6 +310,11 @@ def _parts(name: str, count: str, axis: Any, ary: Any, *arguments: Any) -> list[
             pass
     parts: list[Any] = _copies(_ORIGINALS[name](ary, *arguments))
     return parts
+
+
+def _array(x: Any) -> Any:
+    """Return a sequence as an array: for NumPy's functions, each axis has the length of axis 0."""
+    return x if hasattr(x, "shape") or hasattr(x, "__array_function__") else np.asanyarray(x)
 
 
 def _copies(parts: Any) -> Any:

@@ -1,5 +1,8 @@
 """`splitjit.numpy` and `splitjit.torch`: contiguous parts, by the rules of NumPy and torch."""
 
+import array
+import collections
+import ctypes
 import importlib
 import subprocess
 import sys
@@ -62,11 +65,86 @@ def test_functions_of_numpy(name, sections):
                  outcome(original, ary=x, indices_or_sections=sections, axis=0), x)  # fmt: skip
 
 
-def test_lists_are_split_as_numpy_does():
-    for name in ("split", "array_split", "hsplit"):
-        assert str(outcome(getattr(ours, name), [1, 2], 2)) == str(
-            outcome(getattr(np, name), [1, 2], 2)
-        )
+def held(protocol):
+    """Return an object that has nothing but a protocol of arrays."""
+    return type("Held", (), {protocol: property(lambda _: getattr(ROWS, protocol))})()
+
+
+ROWS = np.arange(12).reshape(2, 6)
+SEQUENCES = {
+    "list": ROWS.tolist(),
+    "tuple": tuple(map(tuple, ROWS.tolist())),
+    "arrays": [*ROWS],
+    "objects": [[1, None, "a", 2], [{}, 3, (), 4]],
+    "flat": [*range(6)],
+    "cube": np.arange(24).reshape(2, 3, 4).tolist(),
+    "empty": [[], []],
+    "ragged": [[1], [2, 3]],
+    "range": range(6),
+    "deque": collections.deque(ROWS.tolist()),
+    "UserList": collections.UserList(ROWS.tolist()),
+    "array.array": array.array("i", range(6)),
+    "ctypes": (ctypes.c_int * 6 * 2)(*map(tuple, ROWS.tolist())),
+    "memoryview": memoryview(ROWS),
+    "protocol": held("__array__"),
+    "interface": held("__array_interface__"),
+    "struct": held("__array_struct__"),
+    "recarray": ROWS.view(np.recarray),
+    "masked": np.ma.masked_less(ROWS, 4),
+    "matrix": ROWS.view(np.matrix),
+    "number": 5,
+    "text": "abcdef",
+    "set": {1, 2},
+    "None": None,
+}
+"""Objects that reach NumPy's functions, which ask sequences for the length of axis 0 alone."""
+
+FOREIGN = {
+    "jax": lambda x: pytest.importorskip("jax").numpy.asarray(x),
+    "torch": lambda x: pytest.importorskip("torch").asarray(x),
+    "sparse": lambda x: pytest.importorskip("sparse").COO.from_numpy(x),
+    "frame": lambda x: pytest.importorskip("pandas").DataFrame(x),
+    "labelled": lambda x: pytest.importorskip("xarray").DataArray(x),
+    "lazy": lambda x: pytest.importorskip("dask.array").from_array(x),
+    "units": lambda x: x * pytest.importorskip("astropy.units").m,
+}
+WITH_UNSTACK = [] if not hasattr(np, "unstack") else ["unstack"]
+
+
+def calls_of(name):
+    """Yield the arguments of a function: sections or indices, and an axis if it takes one."""
+    for sections in [()] if name == "unstack" else [(2,), (3,), ([1, 4],), ([4, 1],), ([],)]:
+        yield sections, {}
+        if name in ("split", "array_split", "unstack"):
+            yield from [(sections, {"axis": axis}) for axis in (0, 1, -1, 2)]
+
+
+@pytest.mark.parametrize(
+    "name", ["split", "array_split", "hsplit", "vsplit", "dsplit", *WITH_UNSTACK]
+)
+@pytest.mark.parametrize("kind", SEQUENCES)
+def test_every_sequence_is_split_as_the_array_that_it_makes(kind, name):
+    """numpy#21476: `np.array_split` of a nested list along axis 1 loses elements."""
+    x = SEQUENCES[kind]
+    whole = outcome(np.asanyarray, x)
+    for arguments, axis in calls_of(name):
+        parts = outcome(getattr(ours, name), x, *arguments, **axis)
+        if isinstance(whole, tuple):
+            assert parts == whole
+        else:
+            same(parts, outcome(getattr(np, name), whole, *arguments, **axis), whole)
+
+
+@pytest.mark.parametrize("name", ["split", "array_split", "hsplit", *WITH_UNSTACK])
+@pytest.mark.parametrize("library", FOREIGN)
+def test_every_foreign_array_is_split_as_the_array_that_it_makes(library, name):
+    for arguments, axis in calls_of(name):
+        wanted = outcome(getattr(np, name), ROWS, *arguments, **axis)
+        parts = outcome(getattr(ours, name), FOREIGN[library](ROWS), *arguments, **axis)
+        if isinstance(parts[0], type):
+            continue  # refused, and nothing was lost
+        parts = [getattr(part, "todense", lambda part=part: part)() for part in parts]
+        assert [np.asarray(part).tolist() for part in parts] == [part.tolist() for part in wanted]
 
 
 @pytest.mark.skipif(not hasattr(np, "unstack"), reason="NumPy 2.0 has no unstack")
@@ -177,9 +255,8 @@ def with_gradient():
 
 
 OBJECTS = [Keeper, dates, index, categories, data_array, array_of_jax, time, quantity, measured,
-           sparse, with_gradient, lambda: [*range(6)], lambda: np.arange(6).view(np.recarray),
+           sparse, with_gradient, lambda: np.arange(6).view(np.recarray),
            lambda: np.ma.masked_less(np.arange(6), 2)]  # fmt: skip
-WITH_UNSTACK = [] if not hasattr(np, "unstack") else ["unstack"]
 
 
 def values(part):
@@ -353,6 +430,36 @@ def test_functions_of_torch(torch, name):
         for kwargs in NAMED.get(name, ()):
             same_tensors(torch, outcome(function, x, **kwargs), outcome(original, x, **kwargs), x)
     assert outcome(function, [1, 2], 1)[0] is outcome(original, [1, 2], 1)[0]
+
+
+LIKE_TENSORS = {
+    "list": lambda torch, x: x.tolist(),
+    "tensors": lambda torch, x: [*x],
+    "ndarray": lambda torch, x: x.numpy(),
+    "jax": lambda torch, x: pytest.importorskip("jax").numpy.asarray(x.numpy()),
+    "text": lambda torch, x: "a text that has a method split",
+    "parameter": lambda torch, x: torch.nn.Parameter(x),
+    "buffer": lambda torch, x: torch.nn.Buffer(x),
+    "subclass": lambda torch, x: x.as_subclass(type("Own", (torch.Tensor,), {})),
+    "conjugate": lambda torch, x: torch.complex(x, x * 0).conj(),
+}
+
+
+@pytest.mark.parametrize("kind", LIKE_TENSORS)
+def test_no_function_of_torch_loses_elements(torch, kind):
+    """torch splits tensors of every class, and refuses sequences and foreign arrays."""
+    whole = torch.arange(12.0).reshape(2, 6)
+    x = LIKE_TENSORS[kind](torch, whole)
+    for name, calls in CALLS.items():
+        for args in calls:
+            parts = outcome(getattr(splitjit.torch, name), x, *args)
+            views = Exception, ""
+            if isinstance(x, torch.Tensor):
+                views = outcome(getattr(torch, name), whole.to(x.dtype), *args)
+            if isinstance(parts[0], type):
+                assert issubclass(parts[0], views[0])
+            else:
+                same_tensors(torch, parts, views, x)
 
 
 def test_tensors_of_sections(torch):
