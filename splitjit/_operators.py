@@ -14,6 +14,7 @@ from typing import Any, SupportsIndex
 
 from splitjit._api.split_plan import cached_plan
 from splitjit._inputs.arrays import as_array
+from splitjit._inputs.torch.tensors import is_compiling, is_tensor
 from splitjit._plan.arguments import integer, integers, normalize_axis, sequence
 from splitjit._plan.dtypes import tensor_type
 from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_OUTPUTS, NUM_SPLITS, PARAMETERS, Rule
@@ -121,7 +122,8 @@ def integer_input(name: str, value: Any, types: Set[str], ranks: Collection[int]
 def array_input(name: str, value: Any, types: Set[str], ranks: Collection[int]) -> Any:
     """Return an input that is an array as a number or a list of numbers."""
     try:
-        array = as_array(value)
+        # torch.compile cannot trace the dtype of an array.
+        array = value if is_tensor(value) and is_compiling() else as_array(value)
     except SplitTypeError:
         pass
     else:

@@ -696,6 +696,56 @@ def test_refusals_of_compiled_functions():
         compiled(numbers(4, 6))
 
 
+def into(x, lengths):
+    """Split into tensors of lengths 2 and 4."""
+    out = [x.new_zeros(4, 2), x.new_zeros(4, 4)]
+    splitjit.split_into(x, out, lengths, 1)
+    return out
+
+
+ONNX, SEQUENCE = splitjit.onnx.Split(axis=1), splitjit.onnx.SplitToSequence(axis=1)
+VARIADIC = splitjit.openvino.VariadicSplit()
+READ_AT_RUN_TIME = {
+    "lengths": (lambda x, n: split(x, n.tolist(), 1), [[2, 4], [6, 0]], [[2, 5], [-1, 7]]),
+    "a tensor": (lambda x, n: split(x, n, 1), [[2, 4], [1, 5]], [[2, 3]]),
+    "views": (lambda x, n: split(x, n.tolist(), 1, copy=False), [[2, 4]], [[2, 3]]),
+    "known": (lambda x, n: split(x, [n.tolist()[0], 4], 1), [[2]], [[3]]),
+    "rest": (lambda x, n: split(x, [n.tolist()[0], -1], 1), [[2], [6]], [[7], [-2]]),
+    "indices": (lambda x, n: split(x, indices=n.tolist(), axis=1),
+                [[2, 4], [-4, 9], [3, 3]], [[4, 2], [5, -5]]),
+    "into": (lambda x, n: into(x, n.tolist()), [[2, 4]], [[1, 5], [5, 1]]),
+    "VariadicSplit": (lambda x, n: VARIADIC(x, 1, n), [[2, 4]], [[2, 3]]),
+    "VariadicSplit of a list": (lambda x, n: VARIADIC(x, 1, [*n.tolist(), -1]), [[2, 3]], [[4, 3]]),
+    "Split": (lambda x, n: ONNX(x, n), [[2, 4]], [[-1, 7]]),
+    "Split of a list": (lambda x, n: ONNX(x, n.tolist()), [[2, 4]], [[-1, 7]]),
+    "SplitToSequence": (lambda x, n: SEQUENCE(x, n), [[2, 4]], [[2, 3]]),
+    "axis in lengths": (lambda x, n: split(n.nonzero(), [1, 2]), [[1, 0, 2, 3]], [[1, 0]]),
+    "axis in equal parts": (lambda x, n: split(n.nonzero(), num_splits=2), [[1, 0, 2]], [[1, 0]]),
+    "axis and rest": (lambda x, n: split(n.nonzero(), [1, -1]), [[1, 0, 2, 3]], [[0, 0]]),
+    "axis at indices": (lambda x, n: split(n.nonzero(), indices=[1, -1]), [[1, 0, 2, 3]], []),
+}  # fmt: skip
+"""Splits by numbers that a compiled graph reads from a tensor: those that fit, and others."""
+
+
+@quiet
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READ_AT_RUN_TIME)
+def test_compiled_for_numbers_in_a_tensor(name):
+    """pytorch#122126: a graph is made without these numbers, and checks them when it runs."""
+    if not hasattr(pytest.importorskip("torch.fx.experimental.symbolic_shapes"), "guard_or_false"):
+        pytest.skip("this torch cannot say whether only run time will tell")
+    function, right, wrong = READ_AT_RUN_TIME[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    x, options = numbers(4, 6), ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
+    with torch._dynamo.config.patch(dict.fromkeys(options, True)):
+        for given in map(torch.tensor, right):
+            assert same(compiled(x, given), function(x, given))
+        for given in map(torch.tensor, wrong):
+            with pytest.raises(Exception, match="Runtime assertion|torch._check|data-dependent"):
+                compiled(x, given)
+
+
 class Attention(torch.nn.Module):
     """Attention with fused weights, and a gated layer: both split the output of one product."""
 

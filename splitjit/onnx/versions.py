@@ -11,6 +11,7 @@ import numpy as np
 from splitjit import _operators as operators
 from splitjit._api.split import split_by_rule
 from splitjit._inputs.adapt import adapt
+from splitjit._inputs.torch.foreign import surely
 from splitjit._operators import Dim, InferredShape, Unknown
 from splitjit._plan.arguments import integer
 from splitjit._plan.dtypes import TENSOR_TYPES, tensor_type
@@ -149,8 +150,9 @@ class VersionedOperator:
 def without_negatives(rule: Rule) -> Rule:
     """Refuse lengths below 0, also -1, which `splitjit.split` reads as the rest of the axis."""
     kind, value = rule
-    if kind == LENGTHS and isinstance(value, tuple) and min(value, default=0) < 0:
-        text = f"lengths must be at least 0, not {shorten(min(value))}"
+    negative = [n for n in value if surely(n < 0)] if isinstance(value, tuple) else []
+    if kind == LENGTHS and negative:
+        text = f"lengths must be at least 0, not {shorten(min(negative))}"
         text += "; ONNX has no length for the rest of an axis" * (-1 in value)
         raise SplitError("split", describe(split=value), text)
     return rule

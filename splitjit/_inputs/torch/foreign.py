@@ -59,10 +59,30 @@ def _with_rest(rule: Rule, length: int, traced: Any) -> Rule:
     kind, value = rule
     if kind != LENGTHS or not isinstance(value, tuple):
         return rule
-    others = [n for n in value if n != -1]  # under torch.compile, `in` misses -1
-    if len(others) + 1 != len(value) or [n for n in others if n < 0] or sum(others) > length:
+    others = [n for n in value if not surely(n == -1)]  # under torch.compile, `in` misses -1
+    if len(others) + 1 != len(value) or [n for n in others if exceeds(0, n)]:
         return rule  # no rest, or refused later
-    return LENGTHS, tuple([traced - sum(others) if n == -1 else n for n in value])
+    if exceeds(sum(others), length):
+        return rule
+    return LENGTHS, tuple([traced - sum(others) if surely(n == -1) else n for n in value])
+
+
+def surely(condition: Any) -> bool:
+    """Return whether a condition holds; False if only the values at run time will tell.
+
+    Such values are the numbers in a tensor, for a graph that torch.compile or an exporter makes.
+    """
+    symbolic_shapes = sys.modules.get("torch.fx.experimental.symbolic_shapes")
+    holds: bool = getattr(symbolic_shapes, "guard_or_false", bool)(condition)
+    return holds
+
+
+def exceeds(number: Any, limit: Any) -> bool:
+    """Return whether a number exceeds a limit; if only run time will tell, the graph checks it."""
+    if surely(number > limit):
+        return True
+    sys.modules["torch"]._check(number <= limit)
+    return False
 
 
 def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
@@ -84,7 +104,10 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
         return torch.split_with_sizes(x, sizes, axis)
     traced = x.shape[axis]
     if kind == INDICES:
-        return _slices(x, axis, _as_int64(value))
+        parts = _slices(x, axis, _as_int64(value))
+        if not tracing:  # parts between descending indices are longer than the axis
+            exceeds(sum([part.shape[axis] for part in parts]), traced)
+        return parts
     if kind == NUM_OUTPUTS:
         chunk = (traced + value - 1) // value
         return _slices(x, axis, [i * chunk for i in range(1, value)])
@@ -105,7 +128,8 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
 
 def _as_int64(indices: Sequence[int]) -> list[int]:
     """Clamp indices to int64, for torch and ONNX; slicing clamps them to the axis anyway."""
-    return [min(max(i, 1 - (1 << 63)), (1 << 63) - 1) for i in indices]
+    most = (1 << 63) - 1
+    return [most if surely(i > most) else -most if surely(i < -most) else i for i in indices]
 
 
 def _slices(x: Any, axis: int, cuts: list[Any]) -> list[Any]:
@@ -118,10 +142,12 @@ def _fits(rule: Rule, length: int) -> bool:
     """Return whether a rule fits a length that may be a symbol; add as few guards as possible."""
     kind, value = rule
     if not isinstance(value, tuple):
-        return value >= 1 and (kind != NUM_SPLITS or length % value == 0)
+        return not (exceeds(1, value) or (kind == NUM_SPLITS and exceeds(length % value, 0)))
     if kind == LENGTHS:
-        return not [n for n in value if n < 0] and sum(value) == length
+        if [n for n in value if exceeds(0, n)]:
+            return False
+        return not (exceeds(sum(value), length) or exceeds(length, sum(value)))
     cuts = _as_int64(value)
-    if [i for i in cuts if i < 0]:
-        cuts = [min(max(i + length if i < 0 else i, 0), length) for i in cuts]
-    return not [i for i in range(1, len(cuts)) if cuts[i] < cuts[i - 1]]
+    if [i for i in cuts if surely(i < 0)]:
+        cuts = [min(max(i + length if surely(i < 0) else i, 0), length) for i in cuts]
+    return not [i for i in range(1, len(cuts)) if surely(cuts[i] < cuts[i - 1])]

@@ -21,7 +21,7 @@ import numpy as np
 
 from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.torch import memory
-from splitjit._inputs.torch.foreign import shape_of, views_of
+from splitjit._inputs.torch.foreign import exceeds, shape_of, views_of
 from splitjit._inputs.torch.reach import reach_of_kernels
 from splitjit._plan.arguments import sequence
 from splitjit._plan.plan import Plan
@@ -328,7 +328,8 @@ def check_shapes(tensors: list[Any], views: list[Any]) -> None:
         raise SplitError("split", f"out of {len(tensors)} arrays", rule)
     for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
         given, shape = shape_of(target), shape_of(view)
-        if given != shape:
+        pairs = zip((len(given), *given), (len(shape), *shape), strict=False)
+        if [1 for a, b in pairs if exceeds(a, b) or exceeds(b, a)]:
             raise SplitError("split", f"out[{i}] of shape {given}", f"part {i} has shape {shape}")
         if [j for j in range(i) if tensors[j] is target]:
             raise SplitError("split", f"out[{i}]", "must not be another output, too")
