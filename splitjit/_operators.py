@@ -6,16 +6,18 @@ rule; shape inference splits a shape by the rule.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar
 
 from splitjit._api.split_plan import cached_plan
 from splitjit._inputs.arrays import as_array
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor
-from splitjit._plan.arguments import integer, integers, normalize_axis, sequence
+from splitjit._plan.arguments import integer, integers, normalize_axis, sequence, unknown_parameter
 from splitjit._plan.dtypes import tensor_type
 from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_OUTPUTS, NUM_SPLITS, PARAMETERS, Rule
 from splitjit.errors import SplitError, SplitTypeError, describe
@@ -76,6 +78,35 @@ class Unknown:
         if self.length is not None:
             length = count_attribute("length", self.length, 0, "Unknown")
             object.__setattr__(self, "length", length)
+
+
+Operator = TypeVar("Operator")
+
+
+def hinted(title: str) -> Callable[[type[Operator]], type[Operator]]:
+    """Make methods of an operator with this title name the nearest of a misspelt parameter."""
+
+    def decorate(operator: type[Operator]) -> type[Operator]:
+        for name in {"__init__", "__call__", "infer_shapes"} & vars(operator).keys():
+            setattr(operator, name, _hinted(title, vars(operator)[name]))
+        return operator
+
+    return decorate
+
+
+def _hinted(title: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: Any, /, *args: Any, **named: Any) -> Any:
+        try:
+            return method(self, *args, **named)
+        except TypeError:
+            known = [*inspect.signature(method).parameters][1:]
+            for name in [name for name in named if name not in known]:
+                name_of = getattr(self, "_name", title)
+                raise unknown_parameter(name_of, name, named[name], known) from None
+            raise
+
+    return call
 
 
 INTEGERS = frozenset({f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)})

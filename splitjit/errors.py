@@ -105,6 +105,22 @@ def reason(error: Exception) -> str:
         return type(error).__name__
 
 
+_WORDS_OF_OTHERS = {
+    "dim": "axis",
+    "chunks": "num_outputs",
+    "sections": "num_sections",
+    "indices_or_sections": "indices",
+    "num_or_size_splits": "num_splits",
+    "lengths": "split",
+    "sizes": "split",
+    "split_size": "split",
+    "split_sizes": "split",
+    "split_size_or_sections": "split",
+    "split_lengths": "split",
+}
+"""Parameters of other libraries, and ours with the same meaning."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a question that names the nearest known word, or an empty string.
 
@@ -126,7 +142,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     import difflib
 
-    nearest = difflib.get_close_matches(word, known, 1, cutoff=0.7)
+    known = [*known]
+    ours = _WORDS_OF_OTHERS.get(word)
+    nearest = [ours] if ours in known else difflib.get_close_matches(word, known, 1, cutoff=0.7)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 

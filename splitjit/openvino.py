@@ -13,6 +13,7 @@ from splitjit._operators import (
     InferredShape,
     Unknown,
     count_attribute,
+    hinted,
     infer_shapes,
     integer_input,
     is_of_openvino,
@@ -36,6 +37,7 @@ _Axis = SupportsIndex | Unknown
 _Shape = Sequence[Dim] | Unknown | _PartialShape
 
 
+@hinted("OpenVINO Split-1")
 class Split:
     """Split a tensor into equal parts, as OpenVINO Split-1 does.
 
@@ -144,6 +146,7 @@ class Split:
             raise error.named("OpenVINO Split-1") from None
 
 
+@hinted("OpenVINO VariadicSplit-1")
 class VariadicSplit:
     """Split a tensor into parts of given lengths, as OpenVINO VariadicSplit-1 does.
 

@@ -2,6 +2,8 @@
 
 import copy
 import dataclasses
+import functools
+import inspect
 import pickle
 import pickletools
 import re
@@ -247,20 +249,54 @@ def test_dir_lists_the_public_names_alone():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_calls_of_a_wrong_form_are_refused_by_python():
-    """The signatures are real, so Python's own messages name the function and the parameter."""
-    x = np.zeros((2, 6))
-    calls = {
-        "split": lambda *args, **names: splitjit.split(x, *args, **names),
-        "plan_split": lambda *args, **names: plan_split(x.shape, *args, **names),
-        "explain": lambda *args, **names: splitjit.explain(x, *args, **names),
-        "split_into": lambda *args, **names: splitjit.split_into(x, [x], *args, **names),
-    }
-    for name, call in calls.items():
-        with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected .* 'dim'"):
-            call(2, dim=0)
-        with pytest.raises(TypeError, match=rf"^{name}\(\) takes .* positional arguments but"):
-            call(2, 0, 1)
+X = np.zeros((2, 6))
+CALLS = {
+    "split": functools.partial(splitjit.split, X),
+    "plan_split": functools.partial(plan_split, X.shape),
+    "explain": functools.partial(splitjit.explain, X),
+    "split_into": functools.partial(splitjit.split_into, X, [X]),
+    "ONNX Split": splitjit.onnx.Split,
+    "ONNX Split-18": splitjit.onnx.Split(num_outputs=2),
+    "ONNX SplitToSequence": splitjit.onnx.SplitToSequence,
+    "OpenVINO Split-1": functools.partial(splitjit.openvino.Split(num_splits=2), X),
+    "OpenVINO VariadicSplit-1": splitjit.openvino.VariadicSplit().infer_shapes,
+}
+RULES = ("split", "plan_split", "explain", "split_into")
+MISSPELT = [
+    *[(name, *words) for name in RULES for words in (
+        ("dim", "axis"), ("sections", "num_sections"), ("chunks", "num_outputs"),
+        ("num_outptus", "num_outputs"), ("indeces", "indices"), ("nonsense", None))],
+    ("split", "outs", "out"), ("plan_split", "shapes", "shape"), ("split_into", "out", "outs"),
+    ("ONNX Split", "num_output", "num_outputs"), ("ONNX Split-18", "lengths", "split"),
+    ("ONNX SplitToSequence", "keepdim", "keepdims"), ("OpenVINO Split-1", "dim", "axis"),
+    ("OpenVINO VariadicSplit-1", "split_length", "split_lengths"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "given", "meant"), MISSPELT)
+def test_a_misspelt_parameter_is_refused_with_the_right_one(name, given, meant):
+    hint = f"; did you mean {meant}[?]" if meant else ""
+    says = f"^{name}: {given}=2: there is no parameter {given}{hint}$"
+    with pytest.raises(SplitTypeError, match=says):
+        CALLS[name](**{given: 2})
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_after_the_axis_needs_its_name(name):
+    for value in (1, None):
+        with pytest.raises(TypeError, match=rf"^{name}(: argument=.* by name|\(\) takes .*)$"):
+            CALLS[name](2, 0, value)
+
+
+@pytest.mark.parametrize("function", [splitjit.split, plan_split, splitjit.split_into])
+def test_signatures_show_only_the_parameters_to_give(function):
+    parameters = inspect.signature(function).parameters
+    own = {"split": ["x"], "plan_split": ["shape"], "split_into": ["x", "outs"]}[function.__name__]
+    by_name = [name for name, one in parameters.items() if one.kind == one.KEYWORD_ONLY]
+    assert [*parameters][: len(own) + 2] == [*own, "split", "axis"]
+    assert [*parameters][len(own) + 2 :] == by_name
+    rules = ["num_outputs", "num_splits", "indices", "num_sections"]
+    assert by_name == rules + ["out", "copy"] * (function is splitjit.split)
 
 
 def test_the_axis_may_follow_the_rule():

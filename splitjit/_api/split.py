@@ -16,6 +16,7 @@ from splitjit._copy import recipe
 from splitjit._inputs.input import Input
 from splitjit._inputs.torch.tensors import PLAIN
 from splitjit._plan.arguments import (
+    NOT_GIVEN,
     AnyRules,
     Cuts,
     Indices,
@@ -24,6 +25,8 @@ from splitjit._plan.arguments import (
     Outputs,
     Sections,
     Splits,
+    hide_traps,
+    refuse_call,
     rule_of,
 )
 from splitjit._plan.protocols import GiveExactlyOneRule, Lists, Part, SupportsSlices
@@ -71,17 +74,19 @@ def split(
 ) -> list[Part]: ...
 @overload
 def split(x: GiveExactlyOneRule, *, copy: bool = True, **by: Unpack[AnyRules]) -> list[Any]: ...
+@hide_traps
 def split(
     x: Any,
     split: Lengths | None = None,
     axis: SupportsIndex = 0,
-    *,
+    by_position: Any = NOT_GIVEN,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
     out: Sequence[Any] | None = None,
     copy: bool = True,
+    **unknown: Any,
 ) -> list[Any]:
     """Split an array into contiguous parts along an axis.
 
@@ -177,6 +182,8 @@ def split(
     >>> [part.shape for part in splitjit.split(x, num_sections=4, axis=1)]
     [(2, 2), (2, 2), (2, 1), (2, 1)]
     """
+    if by_position is not NOT_GIVEN or unknown:
+        refuse_call("split", by_position, unknown, "out", "copy")
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is np.ndarray:
         # The starts of `cached_plan` and `recipe.run`, inlined: calls would take a tenth of a tiny
@@ -217,16 +224,18 @@ def split_into(x: Splittable, outs: Outs, **by: Unpack[Cuts]) -> None: ...
 def split_into(x: Splittable, outs: Outs, **by: Unpack[Sections]) -> None: ...
 @overload
 def split_into(x: GiveExactlyOneRule, outs: Outs, **by: Unpack[AnyRules]) -> None: ...
+@hide_traps
 def split_into(
     x: Any,
     outs: Outs,
     split: Lengths | None = None,
     axis: SupportsIndex = 0,
-    *,
+    by_position: Any = NOT_GIVEN,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
+    **unknown: Any,
 ) -> None:
     """Split an array into existing arrays, and allocate no array.
 
@@ -275,6 +284,8 @@ def split_into(
     >>> tail
     array([2., 3., 4.])
     """
+    if by_position is not NOT_GIVEN or unknown:
+        refuse_call("split_into", by_position, unknown, "outs")
     if outs is None:
         raise SplitTypeError("split_into", "outs=None", "must be a sequence of ndarrays")
     try:

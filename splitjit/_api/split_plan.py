@@ -15,6 +15,7 @@ from splitjit._copy.buffers import empty_parts
 from splitjit._inputs.input import Request
 from splitjit._inputs.torch import tensors
 from splitjit._plan.arguments import (
+    NOT_GIVEN,
     AnyRules,
     Cuts,
     Indices,
@@ -23,7 +24,9 @@ from splitjit._plan.arguments import (
     Sections,
     Shape,
     Splits,
+    hide_traps,
     integer,
+    refuse_call,
     rule_of,
     sequence,
     shape_of,
@@ -271,15 +274,17 @@ def plan_split(shape: Extents, **by: Unpack[Cuts]) -> SplitPlan: ...
 def plan_split(shape: Extents, **by: Unpack[Sections]) -> SplitPlan: ...
 @overload
 def plan_split(shape: GiveExactlyOneRule, **by: Unpack[AnyRules]) -> SplitPlan: ...
+@hide_traps
 def plan_split(
     shape: Any,
     split: Lengths | None = None,
     axis: SupportsIndex = 0,
-    *,
+    by_position: Any = NOT_GIVEN,
     num_outputs: SupportsIndex | None = None,
     num_splits: SupportsIndex | None = None,
     indices: Indices | None = None,
     num_sections: SupportsIndex | None = None,
+    **unknown: Any,
 ) -> SplitPlan:
     """Plan the split of an axis by exactly one rule.
 
@@ -327,6 +332,8 @@ def plan_split(
     >>> splitjit.plan_split((6,), indices=[1, -2]).sizes
     (1, 3, 2)
     """
+    if by_position is not NOT_GIVEN or unknown:
+        refuse_call("plan_split", by_position, unknown, "shape")
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     return cached_plan(shape_of(shape), axis, rule)
 

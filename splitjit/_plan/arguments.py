@@ -7,11 +7,12 @@ classes may raise anything; the functions here turn that into a refusal.
 
 from __future__ import annotations
 
+import inspect
 import operator
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, TypeVar
 
 from splitjit._plan.rules import (
     AXIS_FAULT,
@@ -129,9 +130,49 @@ def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> Rule:
     """Return the rule of a function that takes all rules but `split` as ``**others``."""
     for name in others:
         if name not in NAMES:
-            nearest = did_you_mean(name, NAMES)
-            raise TypeError(f"{operator}() got an unexpected keyword argument {name!r}{nearest}")
+            raise unknown_parameter(operator, name, others[name], (*NAMES, "axis", "out", "copy"))
     return rule_of(split, **others)
+
+
+# ---- calls of a wrong form ---------------------------------------------------------------
+
+NOT_GIVEN: Any = object()
+"""The default of `by_position`, the parameter that catches a rule after `axis` without a name."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def hide_traps(function: Function) -> Function:
+    """Hide the parameters that only catch wrong calls from `inspect.signature`.
+
+    They are `by_position` and ``**unknown``. With them, and rules that are keyword-only only by
+    `by_position`, a call is faster than with Python's keyword-only parameters.
+    """
+    signature, shown, kind = inspect.signature(function), [], None
+    for name, parameter in signature.parameters.items():
+        if name == "by_position":
+            kind = parameter.KEYWORD_ONLY
+        elif name != "unknown":
+            shown.append(parameter.replace(kind=kind or parameter.kind))
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function
+
+
+def refuse_call(operator: str, by_position: Any, unknown: dict[str, Any], *own: str) -> NoReturn:
+    """Refuse what `hide_traps` hides; `own` are the parameters that other functions lack."""
+    if by_position is not NOT_GIVEN:
+        rule = "rules after axis must be given by name"
+        raise SplitTypeError(operator, describe(argument=by_position), rule)
+    name, value = next(iter(unknown.items()))
+    raise unknown_parameter(operator, name, value, (*NAMES, "axis", *own))
+
+
+def unknown_parameter(
+    operator: str, name: str, value: Any, known: Collection[str]
+) -> SplitTypeError:
+    """Return the refusal of a misspelt parameter, which names the nearest one."""
+    rule = f"there is no parameter {name}{did_you_mean(name, known)}"
+    return SplitTypeError(operator, describe(**{name: value}), rule)
 
 
 def _lengths_or_chunk(split: Any) -> Rule:

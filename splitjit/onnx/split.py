@@ -15,6 +15,7 @@ from splitjit._operators import (
     Unknown,
     array_input,
     count_attribute,
+    hinted,
     integer_input,
 )
 from splitjit._plan.arguments import Lengths, integer, integers, rule_of, sequence
@@ -36,6 +37,7 @@ _Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
 _INT64 = frozenset({"tensor(int64)"})
 
 
+@hinted("ONNX Split")
 class Split(VersionedOperator):
     """Split a tensor into the outputs of a node, as ONNX Split does.
 

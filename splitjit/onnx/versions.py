@@ -153,6 +153,6 @@ def without_negatives(rule: Rule) -> Rule:
     negative = [n for n in value if surely(n < 0)] if isinstance(value, tuple) else []
     if kind == LENGTHS and negative:
         text = f"lengths must be at least 0, not {shorten(min(negative))}"
-        text += "; ONNX has no length for the rest of an axis" * (-1 in value)
+        text += "; ONNX has no length for the rest of an axis" * (-1 in negative)
         raise SplitError("split", describe(split=value), text)
     return rule
