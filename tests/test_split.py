@@ -298,6 +298,14 @@ def test_parts_of_the_highest_rank():
     assert all((part == x[..., 2 * i : 2 * i + 2]).all() for i, part in enumerate(parts))
 
 
+def test_empty_parts_of_the_largest_extents():
+    x = np.zeros((2**31, 2**31, 0), np.uint8)
+    for count in (7, 8):
+        plan = plan_split(x.shape, num_sections=count, axis=2)
+        for parts in (split(x, num_sections=count, axis=2), plan(x), plan.empty(x.dtype)):
+            assert [part.shape for part in parts] == [x.shape] * count
+
+
 def test_split_into_refuses_in_its_own_name():
     x = np.arange(6.0)
     for outs, says in [

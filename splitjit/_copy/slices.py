@@ -1,4 +1,4 @@
-"""Copy with NumPy: slice by slice, or all slices at once.
+"""Copy with NumPy, slice by slice.
 
 This is for small arrays, Python objects, arrays of shapes that were never split before, and
 arrays of any size if no kernel can be loaded.
@@ -11,14 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splitjit._abi.layout_record import MAX_RANK
 from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import indices_of
 from splitjit._runtime import object_loop
 
 _OBJECT_LOOP_FROM = 1 << 19
-_FEW_PARTS, _MANY_PARTS = 8, 1 << 15
-"""The fewest and the most equal parts that are copied at once, as the items of one array."""
 
 
 def fresh(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
@@ -35,8 +32,6 @@ def fresh(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
         return [part.view(dtype) for part in fresh(x.view(_bits(dtype)), axis, sizes)]
     if axis == 0 or math.prod(x.shape[:axis]) == 1:  # parts are contiguous in a copy of the whole
         return views(x.copy(), axis, sizes)
-    if _FEW_PARTS <= len(sizes) <= _MANY_PARTS and _has_stack(x, sizes):
-        return list(_stack(x, axis, sizes).copy())
     return [view.copy() for view in views(x, axis, sizes)]
 
 
@@ -69,18 +64,6 @@ def views(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
         parts.append(x[..., start:stop] if axis else x[start:stop])
         start = stop
     return parts
-
-
-def _has_stack(x: np.ndarray, sizes: Shape) -> bool:
-    is_equal = sizes.count(sizes[0]) == len(sizes)
-    return is_equal and x.flags.c_contiguous and x.ndim < MAX_RANK
-
-
-def _stack(x: np.ndarray, axis: int, sizes: Shape) -> np.ndarray:
-    """Return a view whose items are the equal parts of a contiguous array."""
-    shape = x.shape
-    items = x.reshape(*shape[:axis], len(sizes), sizes[0], *shape[axis + 1 :])
-    return items.transpose(axis, *range(axis), *range(axis + 1, items.ndim))
 
 
 def _bits(dtype: np.dtype) -> np.dtype:
