@@ -126,3 +126,55 @@ assert np.array_equal(x, np.arange(1 << 22))
 print("sound")
 """)
     assert (result.returncode, result.stdout) == (0, "sound\n"), result.stderr
+
+
+LAST_MEMORY = {
+    "large": "splitjit.split(x, num_splits=2)",
+    "large, compiled": "in_two(x)",
+    "many, compiled": "in_two(bits, 1 << 20)",
+    "small": "splitjit.split(short, num_splits=2)",
+    "small, of a new shape": "splitjit.split(short[1:], num_sections=2)",
+    "small, compiled": "in_two(short)",
+    "empty": "plan.empty('f8')",
+    "objects": "splitjit.split(objects, num_splits=2)",
+    "empty objects": "plan.empty(object)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on address space")
+@needs_kernels
+@pytest.mark.parametrize("call", LAST_MEMORY)
+def test_idle_blocks_are_freed_before_memory_runs_out(call):
+    fill = call.startswith(("small", "objects", "empty"))
+    result = run_alone(f"""
+import contextlib, numba, numpy as np, resource, splitjit
+from splitjit._copy.buffers import POOL
+
+@numba.njit
+def in_two(x, n=2):
+    return splitjit.split(x, num_splits=n)
+
+splitjit.warmup()
+x, short = np.zeros(1 << 24), np.zeros(50_001)[:50_000]
+bits, objects = np.zeros(1 << 20, np.uint8), np.full(40_000, None)
+plan = splitjit.plan_split((40_000,), num_splits=2)
+for array in x, short:
+    in_two(array), splitjit.split(array, num_splits=2)
+in_two(bits), splitjit.split(objects, num_splits=2)
+splitjit.clear_caches()
+[splitjit.split(np.zeros(125 << 17), num_splits=2) for _ in range(2)]
+assert POOL.kept > 249 << 20
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+held = []
+with contextlib.suppress(MemoryError):
+    while {fill}:
+        held.append(np.empty(100_000, np.uint8))
+parts = {LAST_MEMORY[call]}
+assert POOL.kept == 0
+assert len(parts) == {1 << 20 if call.startswith("many") else 2}
+held.clear()
+print("split")
+""")
+    assert (result.returncode, result.stdout) == (0, "split\n"), result.stderr

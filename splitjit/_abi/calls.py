@@ -90,8 +90,8 @@ class Expected(NamedTuple):
         thread runs while a call uses it.
     nbytes : int
         The bytes of memory for small fresh parts, with room to align the block.
-    byte : int
-        The address of NumPy's uint8 dtype.
+    blocks, byte : int
+        The addresses of the block record, and of NumPy's uint8 dtype.
     new_array, set_base : int
         The addresses of NumPy's functions `PyArray_NewFromDescr` and `PyArray_SetBaseObject`.
     shape, sizes : int
@@ -116,6 +116,7 @@ class Expected(NamedTuple):
     fresh: int
     into: int
     nbytes: int
+    blocks: int
     byte: int
     new_array: int
     set_base: int

@@ -48,6 +48,7 @@ KERNELS = {
 PYTHON_FUNCTIONS = (
     "PyCapsule_GetPointer",
     "PyCapsule_New",
+    "PyErr_Clear",
     "PyErr_SetObject",
     "PyEval_RestoreThread",
     "PyEval_SaveThread",

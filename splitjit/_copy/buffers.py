@@ -13,7 +13,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -37,6 +37,8 @@ _BYTE = np.dtype(np.uint8)
 _NO_MEMORY = "splitjit: not enough memory for the parts"
 _DEFAULT_LIMIT = 1 << 28
 
+_Made = TypeVar("_Made")
+
 
 def makers() -> dict[str, int]:
     """Return what makes arrays in compiled code, by the fields of `Expected` and `Leases`."""
@@ -47,6 +49,15 @@ def makers() -> dict[str, int]:
         "new_array": api[NEW_FROM_DESCR],
         "set_base": api[SET_BASE_OBJECT],
     }
+
+
+def retry(make: Callable[..., _Made], *arguments: Any) -> _Made:
+    """Call a function; if it runs out of memory, free the idle blocks and call it once more."""
+    try:
+        return make(*arguments)
+    except MemoryError:
+        POOL.clear()
+    return make(*arguments)  # outside of the handler, whose traceback keeps unfinished parts
 
 
 def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
@@ -75,7 +86,7 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
     if block.nbytes >= MAPPED_FROM and POOL.lease is not None:
         memory = POOL.lease(block.nbytes)
     else:
-        memory = np.empty(block.nbytes + ALIGNMENT, np.uint8)
+        memory = retry(np.empty, block.nbytes + ALIGNMENT, np.uint8)
     address = address_of(memory)
     start = -address % ALIGNMENT
     return block.parts(memory, dtype, start), address + start
@@ -86,7 +97,7 @@ def empty_parts(plan: Plan, dtype: DTypeLike) -> list[np.ndarray]:
     dtype = as_dtype(dtype)
     try:
         if dtype.hasobject or dtype.itemsize == 0:
-            return [np.empty(shape, dtype) for shape in plan.output_shapes]
+            return [retry(np.empty, shape, dtype) for shape in plan.output_shapes]
         return allocate_parts(block_layout(plan, dtype.itemsize), dtype)[0]
     except ValueError as error:  # a rank or an extent that NumPy does not allow
         raise SplitError("split", describe(shape=plan.shape), str(error)) from error

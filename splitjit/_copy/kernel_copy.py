@@ -50,7 +50,7 @@ class _Record(np.ndarray):
 def _of_any() -> Expected:
     """Return the fields that are the same for all plans, dtypes and strides; others are 0."""
     nothing = Expected(*[0] * len(Expected._fields))
-    return nothing._replace(list_type=id(list), **buffers.makers())
+    return nothing._replace(list_type=id(list), blocks=buffers.POOL.address, **buffers.makers())
 
 
 class _NewShapes:

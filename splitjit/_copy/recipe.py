@@ -24,7 +24,7 @@ import numpy as np
 
 from splitjit._abi.addresses import address_of
 from splitjit._copy import slices
-from splitjit._copy.buffers import release_frames
+from splitjit._copy.buffers import release_frames, retry
 from splitjit._copy.copy_layout import CopyLayout, lay_out
 from splitjit._copy.kernel_copy import NEW_SHAPES, KernelCopy
 from splitjit._copy.outputs import (
@@ -99,7 +99,7 @@ def run_once(x: np.ndarray, axis: SupportsIndex, rule: Rule) -> list[np.ndarray]
         if parts:
             return parts
     try:
-        parts = slices.fresh(x, index, sizes)
+        parts = retry(slices.fresh, x, index, sizes)
         LOADER.count(perf_counter() - began)
         return parts
     except BaseException as error:
@@ -152,7 +152,7 @@ class Decision(NamedTuple):
             if kernel_copy is not None:
                 parts = [] if is_mapped else kernel_copy.fresh_checked(x)
                 parts = parts or kernel_copy.fresh_without_gil(plan, x)
-            return parts or slices.fresh(x, plan.axis, plan.sizes)
+            return parts or retry(slices.fresh, x, plan.axis, plan.sizes)
         if kernel_copy is None or layout is None or not kernel_copy.run(address_of(x), 0, layout):
             slices.into(x, plan.axis, plan.sizes, targets.parts)
         return targets.given

@@ -43,6 +43,7 @@ What Python calls before a copy, or instead of one::
 What users' compiled code calls::
 
     overload.py          checks a `split`, asks the layouter, and shares the copy with the helpers
+      apart.py           finds outputs that share memory
     blocks.py            large blocks for parts, kept for reuse
 
 How all of this becomes object files::

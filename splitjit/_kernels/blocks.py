@@ -106,12 +106,18 @@ def _put(record, slot, memory):
 
 @jit
 def allocate(nbytes, record):
-    """Return the address of memory, aligned to `LINE`, or 0 if memory runs out."""
+    """Return the address of memory, aligned to `LINE`, or 0 if memory runs out.
+
+    Before memory runs out, all kept blocks are freed.
+    """
     if nbytes < 0:  # a sum of lengths that has overflowed
         return 0
     memory = _take(record, nbytes)
     if not memory:
         block = _map(nbytes + _ROOM)
+        if not block:
+            clear(record)
+            block = _map(nbytes + _ROOM)
         if not block:
             return 0
         memory = (block + _ROOM - 1) // LINE * LINE

@@ -21,8 +21,10 @@ from splitjit._abi.structs import (
     WRITEABLE,
     NumpyArray,
 )
+from splitjit._kernels.blocks import clear
 from splitjit._kernels.c_api import (
     as_integer,
+    clear_error,
     decrement,
     increment,
     integer_object,
@@ -249,8 +251,14 @@ def fresh_new(record, arguments, count):
 
 @jit
 def _new_bytes(call):
-    """Make a byte array, in which small parts lie."""
-    return new_array(call, call.byte, 1, stored((call.nbytes,)), 0)
+    """Make a byte array, in which small parts lie; free the kept blocks if memory runs out."""
+    shape = stored((call.nbytes,))
+    array = new_array(call, call.byte, 1, shape, 0)
+    if not array:
+        clear_error()
+        clear(call.blocks)
+        array = new_array(call, call.byte, 1, shape, 0)
+    return array
 
 
 @jit

@@ -6,7 +6,6 @@ words in memory. So users' code stays small, whatever the rule, rank and dtype.
 
 from __future__ import annotations
 
-from splitjit._abi import columns
 from splitjit._abi.calls import (
     CALL,
     FUNCTIONS_AT,
@@ -19,7 +18,9 @@ from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import LOOP, STREAM, TARGET_OFFSET, WORD, most_words
 from splitjit._abi.shared import MAPPED_FROM, MOST_HELPERS
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
-from splitjit._kernels.compiling import jit, jit_all
+from splitjit._kernels.apart import are_apart, find_meeting, lowest_at, part_at, sort
+from splitjit._kernels.blocks import clear
+from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     allocate,
     call,
@@ -74,6 +75,16 @@ def _memory_words(rank, count):
 def _record_of(words):
     """Return the address of the layout record in the call's memory; see `_memory_words`."""
     return words[CALL.memory] + WORD * (3 * words[CALL.count] + 2)
+
+
+@jit
+def _allocate(nbytes, functions):
+    """Allocate the memory of a call; free the kept blocks if memory runs out."""
+    memory = allocate(nbytes)
+    if not memory:
+        clear(functions[FUNCTIONS_AT.blocks])
+        memory = allocate(nbytes)
+    return memory
 
 
 # ---- the sizes of the parts ----------------------------------------------------------------
@@ -134,7 +145,7 @@ def measure(address, functions):
             return _refuse(words, RULE_FAULT + fault, value, length, count)
     memory = 0
     if count <= words_at(functions)[FUNCTIONS_AT.most_parts]:
-        memory = allocate(WORD * _memory_words(rank, count))
+        memory = _allocate(WORD * _memory_words(rank, count), words_at(functions))
     if not memory:
         return -1
     sizes, order = words_at(memory), words_at(memory + WORD * count)
@@ -218,7 +229,11 @@ def _new_block(functions, numba, nbytes):
         if not block:
             return 0
         return call(numba[MANAGE_MEMORY], (block, functions[FUNCTIONS_AT.free_block]))
-    return call(numba[ALLOCATE], (nbytes + LINE,))  # with room to align the block
+    memory = call(numba[ALLOCATE], (nbytes + LINE,))  # with room to align the block
+    if not memory:
+        clear(functions[FUNCTIONS_AT.blocks])
+        memory = call(numba[ALLOCATE], (nbytes + LINE,))
+    return memory
 
 
 @jit
@@ -280,39 +295,6 @@ def parts(address, functions):
 # ---- shared memory ---------------------------------------------------------------------------
 
 
-_columns = jit_all(columns)
-_are_apart, _find_meeting = _columns["are_apart"], _columns["find_meeting"]
-_lowest_at, _length_at = _columns["lowest_at"], _columns["length_at"]
-
-
-@jit
-def _sort(lows, places, count):
-    """Sort arrays by their lowest addresses, by shell sort."""
-    out_of_line()
-    gap = 1
-    while gap < count:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, count):
-            low, place, k = lows[i], places[i], i
-            while k >= gap and lows[k - gap] > low:
-                lows[k], places[k] = lows[k - gap], places[k - gap]
-                k -= gap
-            lows[k], places[k] = low, place
-        gap //= 3
-
-
-@jit
-def _part_at(arrays, rank, itemsize, x, count, lows, places):
-    """Return the index of a part whose addresses overlap those of the source, or -1."""
-    low = _lowest_at(arrays, rank, x)
-    end = low + _length_at(arrays, rank, itemsize, x, _MOST)
-    for k in range(count):
-        if low < lows[k] + _length_at(arrays, rank, itemsize, places[k], _MOST) and lows[k] < end:
-            return places[k]
-    return -1
-
-
 @jit
 def _check_apart(words):
     """Return 0, or a fault if two arrays may share memory."""
@@ -326,19 +308,19 @@ def _check_apart(words):
     itemsize, count = words_at(words[CALL.x])[NUMBA.itemsize], 0
     for i in range(parts):
         if sizes[i] > 0:
-            lows[count], places[count] = _lowest_at(arrays, rank, i * row), i * row
+            lows[count], places[count] = lowest_at(arrays, rank, i * row), i * row
             count += 1
-    _sort(lows, places, count)
-    if not _are_apart(arrays, rank, axis, itemsize, count, lows, places):
-        k = _find_meeting(arrays, rank, itemsize, count, lows, places)
+    sort(lows, places, count)
+    if not are_apart(arrays, rank, axis, itemsize, count, lows, places):
+        k = find_meeting(arrays, rank, itemsize, count, lows, places)
         first, second = places[k - 1] // row, places[k] // row
         return _refuse(words, OUTS_FAULT + 3, least(first, second), greatest(first, second), 0)
-    meets = _part_at(arrays, rank, itemsize, x, count, lows, places)
+    meets = part_at(arrays, rank, itemsize, x, count, lows, places)
     if meets < 0:
         return 0
-    lows[count], places[count] = _lowest_at(arrays, rank, x), x
-    _sort(lows, places, count + 1)
-    if _are_apart(arrays, rank, axis, itemsize, count + 1, lows, places):
+    lows[count], places[count] = lowest_at(arrays, rank, x), x
+    sort(lows, places, count + 1)
+    if are_apart(arrays, rank, axis, itemsize, count + 1, lows, places):
         return 0
     return _refuse(words, OUTS_FAULT + 2, meets // row, 0, 0)
 
