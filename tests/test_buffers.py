@@ -233,10 +233,12 @@ def test_a_collection_may_begin_at_any_allocation():
     assert pool.kept == 4 << 20
 
 
-def test_a_sum_of_lengths_that_overflows_is_refused():
-    x = np.broadcast_to(np.zeros(1, np.uint8), (2**63 - 1,))
-    with pytest.raises(MemoryError, match="not enough memory for the parts"):
-        split(x, num_sections=4)
+@pytest.mark.parametrize("length", [2**63 - 1, 2**63 - 64, 2**63 - 65, 2**63 - 128])
+def test_a_sum_of_lengths_that_overflows_is_refused(length):
+    x = np.broadcast_to(np.zeros(1, np.uint8), (length,))
+    for count in (1, 4):
+        with pytest.raises(MemoryError, match="not enough memory for the parts"):
+            split(x, num_sections=count)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
