@@ -290,6 +290,8 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
         if array is None:
             _refuse(part, f"out[{i}]")
             rule = "must be a CPU tensor that needs no gradient, as x is"
+            if part.is_conj() or part.is_neg():
+                rule = "must not be a lazy conjugate or negative: its memory has other values"
             raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
         arrays.append(array)
     return tensors, arrays
