@@ -20,7 +20,6 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._abi.shared import SLOTS
 from splitjit._copy import buffers, copy_layout
-from splitjit._copy.outputs import overlaps_itself
 from splitjit._njit import functions
 from splitjit._plan.arguments import most_parts
 from splitjit._plan.rules import MAX_PARTS
@@ -342,10 +341,12 @@ COLUMNS = GRID[:, 0:6:3], GRID[:, 1:7:3], GRID[:, 2:8:3]
         # Neither the first nor the last byte of one array is in the other.
         (ONES, (GRID[:, 0:6:3], A, GRID[:, 3:5]), r"outs\[0\] and outs\[2\]"),
         (GRID[:, 0:30:5], (A, B, GRID[:, 4:6]), r"outs\[2\] and x"),
+        (ONES, (A, as_strided(GRID, (4, 2), (0, 0)), B), r"outs\[1\]: its elements"),
+        (ONES, (A, B, as_strided(GRID, (4, 2), (8, 16))), r"outs\[2\]: its elements"),
     ],
 )
 def test_split_into_finds_shared_memory(x, outs, says):
-    with pytest.raises(SplitError, match=f"^split_into: {says}: must not share memory"):
+    with pytest.raises(SplitError, match=f"^split_into: {says}.* must not share memory"):
         into(x, outs, 2, 1)
     assert not MEMORY.any()
     assert not GRID.any()
@@ -390,8 +391,6 @@ def test_split_into_accepts_no_shared_memory():
         axis = rng.randrange(len(shape))
         plan = splitjit.plan_split(shape, num_sections=3, axis=axis)
         x, outs = drawn(shape), [drawn(part) for part in plan.output_shapes]
-        if any(overlaps_itself(part) for part in outs if part.size):
-            continue
         says = []
         for call in (split_compiled, lambda plan, x, outs: plan(x, outs)):
             try:

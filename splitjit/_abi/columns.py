@@ -44,10 +44,12 @@ def length_at(words: Any, rank: int, itemsize: int, at: int, longest: int) -> in
 def are_rows_apart(words: Any, rank: int, at: int, column: int, width: int) -> bool:
     """Return whether each row step of an array is longer than all that it steps over.
 
+    Then no two rows overlap. If all dims are rows of single items, no two items overlap.
+
     Parameters
     ----------
     column : int
-        The longest step within a column.
+        The longest step within a column; -1 if all dims are rows.
     width : int
         The bytes of all columns together.
     """

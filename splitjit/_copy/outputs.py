@@ -13,6 +13,7 @@ from splitjit._abi.addresses import address_of, from_buffer, span
 from splitjit._plan.arguments import sequence
 from splitjit._plan.classes import carries_meaning
 from splitjit._plan.plan import Plan
+from splitjit._plan.rules import OVERLAP_FAULT
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 _MOST_WORK = 10**6
@@ -113,8 +114,7 @@ def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Tar
             raise _refused_part(i, part, shape, dtype, plan.axis)
         if not (part.flags.c_contiguous or part.size == 0) and overlaps_itself(part):
             received = f"out[{i}] of strides {part.strides}"
-            rule = "its elements must not share memory; each stride must span the dims below it"
-            raise SplitError("split", received, rule)
+            raise SplitError("split", received, OVERLAP_FAULT)
     return Targets(list(given), parts)
 
 
@@ -176,12 +176,8 @@ def share_memory(a: np.ndarray, b: np.ndarray) -> bool:
 
 def overlaps_itself(array: np.ndarray) -> bool:
     """Return whether two elements may share memory: unless each dim is nested in the next."""
-    end = array.itemsize
-    for stride, extent in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
-        if stride < end and extent > 1:
-            return True
-        end += stride * (extent - 1)
-    return False
+    words = (0, *array.shape, *array.strides)
+    return not columns.are_rows_apart(words, array.ndim, 0, -1, array.itemsize)
 
 
 def _are_apart(parts: list[np.ndarray], axis: int) -> bool:

@@ -10,6 +10,7 @@ _MOST = (1 << 63) - 1
 
 _columns = jit_all(columns)
 are_apart, find_meeting = _columns["are_apart"], _columns["find_meeting"]
+are_rows_apart = _columns["are_rows_apart"]
 lowest_at, _length_at = _columns["lowest_at"], _columns["length_at"]
 
 

@@ -18,7 +18,14 @@ from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import LOOP, STREAM, TARGET_OFFSET, WORD, most_words
 from splitjit._abi.shared import MAPPED_FROM, MOST_HELPERS
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
-from splitjit._kernels.apart import are_apart, find_meeting, lowest_at, part_at, sort
+from splitjit._kernels.apart import (
+    are_apart,
+    are_rows_apart,
+    find_meeting,
+    lowest_at,
+    part_at,
+    sort,
+)
 from splitjit._kernels.blocks import clear
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
@@ -297,7 +304,7 @@ def parts(address, functions):
 
 @jit
 def _check_apart(words):
-    """Return 0, or a fault if two arrays may share memory."""
+    """Return 0, or a fault if two arrays, or two elements of a part, may share memory."""
     out_of_line()
     rank, axis, parts = words[CALL.rank], words[CALL.axis], words[CALL.count]
     memory, row = words[CALL.memory], _row_of(words) // WORD
@@ -308,6 +315,8 @@ def _check_apart(words):
     itemsize, count = words_at(words[CALL.x])[NUMBA.itemsize], 0
     for i in range(parts):
         if sizes[i] > 0:
+            if not are_rows_apart(arrays, rank, i * row, -1, itemsize):
+                return _refuse(words, OUTS_FAULT + 4, i, 0, 0)
             lows[count], places[count] = lowest_at(arrays, rank, i * row), i * row
             count += 1
     sort(lows, places, count)

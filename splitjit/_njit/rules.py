@@ -91,6 +91,7 @@ _OUTS_FAULTS = (
     "outs[{0}]: must have the shape of its part",
     "outs[{0}] and x: must not share memory; pass arrays whose memory is apart",
     "outs[{0}] and outs[{1}]: must not share memory; pass arrays whose memory is apart",
+    f"outs[{{0}}]: {rules.OVERLAP_FAULT}",
 )
 _CHANGED = "cached code: splitjit has changed since then; delete the cache of this function"
 

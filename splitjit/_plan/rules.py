@@ -94,6 +94,8 @@ HINTS: dict[tuple[str | int, ...], str] = {
 A key may end with the value of ``{0}`` for which its fix is meant.
 """
 
+OVERLAP_FAULT = "its elements must not share memory; each stride must span the dims below it"
+
 AXIS_FAULT = "axis must be in [-{1}, {2}]"
 """Fields: ``{0}`` is the axis, ``{1}`` is the rank, ``{2}`` is the last axis."""
 
