@@ -134,8 +134,7 @@ def _decide_by_library(given: Input, request: Request, out: Any, copy: Any) -> D
     if is_planned(given.shape):
         *places, x = places_of([*targets, given.x])
         plan = request.plan_of(x.shape)
-        parts = check_out(plan, x.dtype, places).parts
-        check_memory(x, parts, plan.axis)
+        check_memory(x, check_out(plan, x.dtype, places), plan.axis)
     else:
         check_shapes(targets, views)
     return Decision(given, "library", None, [], targets, views)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from splitjit._abi import columns
-from splitjit._abi.addresses import address_of, from_buffer, span
+from splitjit._abi.addresses import address_of, addressof, from_buffer, span
 from splitjit._plan.arguments import sequence
 from splitjit._plan.classes import carries_meaning
 from splitjit._plan.plan import Plan
@@ -18,7 +18,7 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 _MOST_WORK = 10**6
 
-_shape, _dtype = operator.attrgetter("shape"), operator.attrgetter("dtype")
+_shape, _dtype, _nbytes = map(operator.attrgetter, ("shape", "dtype", "nbytes"))
 
 
 class Targets(NamedTuple):
@@ -30,10 +30,13 @@ class Targets(NamedTuple):
         The arrays as the user passed them.
     parts : list of ndarray
         The same memory as base-class arrays, whose attributes no subclass overrides.
+    starts : list of int or None
+        Their addresses, if all of them are C-contiguous.
     """
 
     given: list[np.ndarray]
     parts: list[np.ndarray]
+    starts: list[int] | None = None
 
 
 def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
@@ -66,28 +69,28 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
         received = f"out of type {kind_of(out)}"
         hint = "pass list(out)" if issubclass(type(out), np.ndarray) else ""
         raise SplitTypeError("split", received, "must be a sequence of ndarrays", hint=hint)
-    if _are_plain(plan, dtype, given):
+    starts = _starts_of(plan, dtype, given)
+    if starts is not None:
         parts = list(given)
-        return Targets(parts, parts)
+        return Targets(parts, parts, starts)
     return _check_other_out(plan, dtype, given)
 
 
-def _are_plain(plan: Plan, dtype: np.dtype, given: Sequence[Any]) -> bool:
-    """Return whether all outputs are C-contiguous, writeable ndarrays that fit.
+def _starts_of(plan: Plan, dtype: np.dtype, given: Sequence[Any]) -> list[int] | None:
+    """Return the outputs' addresses, or None unless all are C-contiguous, writeable and fit.
 
-    Each `map` compares all outputs in C. A Python loop would take twice as long.
+    Each `map` reads all outputs in C. A Python loop would take twice as long.
     """
     if (
         list(map(type, given)) != [np.ndarray] * plan._count
         or tuple(map(_shape, given)) != plan.output_shapes
         or list(map(_dtype, given)) != [dtype] * plan._count
     ):
-        return False
+        return None
     try:
-        list(map(from_buffer, given))
+        return list(map(addressof, map(from_buffer, given)))
     except (TypeError, ValueError):  # read-only, strided, empty or foreign dtype
-        return False
-    return True
+        return None
 
 
 def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Targets:
@@ -134,10 +137,15 @@ def _refused_part(
     return SplitError("split", f"out[{i}] is read-only", "must be writeable")
 
 
-def check_memory(x: np.ndarray, parts: list[np.ndarray], axis: int) -> None:
-    """Refuse parts of a split of `x` that share an element with each other or with `x`."""
+def check_memory(x: np.ndarray, targets: Targets, axis: int) -> None:
+    """Refuse targets of a split of `x` that share an element with each other or with `x`."""
+    parts, starts = targets.parts, targets.starts
+    if starts is None:
+        spans = list(map(span, parts))
+    else:
+        spans = list(zip(starts, map(operator.add, starts, map(_nbytes, parts)), strict=True))
     end = 0
-    for start, stop in sorted([span(part) for part in (x, *parts)]):
+    for start, stop in sorted([*spans, span(x)]):
         if start < end:  # else no address ranges meet, which is quick to find out
             check_apart(parts, axis)
             check_source(x, parts)

@@ -219,7 +219,7 @@ class Recipe:
         if out is None:
             return Decision(self.choose(plan, x))
         targets = check_out(plan, x.dtype, out)
-        check_memory(x, targets.parts, plan.axis)
+        check_memory(x, targets, plan.axis)
         kernel_copy, layout = self.choose(plan, x), None
         if kernel_copy is not None:
             layout = lay_out(plan, x.strides, x.itemsize, targets.parts)
