@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import splitjit
-from splitjit._abi.kernels import KERNELS, LOOPS, PYTHON_FUNCTIONS
+from splitjit._abi.kernels import KERNELS, PYTHON_FUNCTIONS
 from splitjit._runtime import kernel_files
 from tests.conftest import needs_kernels
 
@@ -22,7 +22,7 @@ SYSTEM = {
     *("sched_getaffinity", "sched_getcpu", "sched_setaffinity"),
     *("madvise", "mmap", "munmap"),
 }
-"""What `splitjit._kernels.team`, and kernels that use `blocks`, call on Linux."""
+"""What `splitjit._kernels.team` and `blocks` call on Linux."""
 
 
 def symbols(data):
@@ -51,7 +51,7 @@ def test_symbols(kernel):
     defined, needed = symbols(kernel_files.read(kernel))
     assert defined == {*KERNELS[kernel]}
     known = LIBC | {*PYTHON_FUNCTIONS}
-    if kernel not in ("layouter", *LOOPS):
+    if kernel in ("team", "blocks"):
         known |= SYSTEM
     assert needed <= known
 

@@ -8,8 +8,9 @@ MAPPED_FROM = 1 << 19
 """Blocks of at least this size are kept for reuse."""
 
 # The block record, for `splitjit._kernels.blocks`: the most bytes to keep, the bytes that are
-# kept, how many turns slots have had to make room, and a slot for each kept block.
-BLOCKS_LIMIT, BLOCKS_KEPT, BLOCKS_EVICTED, SLOTS_AT = range(4)
+# kept, how many turns slots have had to make room, the address of `clear` once it is loaded, and a
+# slot for each kept block.
+BLOCKS_LIMIT, BLOCKS_KEPT, BLOCKS_EVICTED, BLOCKS_CLEAR, SLOTS_AT = range(5)
 SLOTS = 32
 
 # The team record, which the caller of a copy shares with its helpers: one word every `SPACING`

@@ -23,7 +23,14 @@ from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import METH_O, builtin, keep_forever
 from splitjit._abi.calls import Leases
 from splitjit._abi.layout_record import ALIGNMENT
-from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, MAPPED_FROM, SLOTS, SLOTS_AT
+from splitjit._abi.shared import (
+    BLOCKS_CLEAR,
+    BLOCKS_KEPT,
+    BLOCKS_LIMIT,
+    MAPPED_FROM,
+    SLOTS,
+    SLOTS_AT,
+)
 from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._copy.layout import BlockLayout, block_layout
 from splitjit._plan.arguments import integer
@@ -238,6 +245,7 @@ class _Pool:
 
     def use(self, functions: dict[str, int]) -> None:
         """Use loaded functions, for Python and for users' compiled code."""
+        self._record[BLOCKS_CLEAR] = functions["clear"]
         self._clear = ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(functions["clear"])
         if not can_read_arrays():
             return

@@ -21,7 +21,6 @@ from splitjit._abi.structs import (
     WRITEABLE,
     NumpyArray,
 )
-from splitjit._kernels.blocks import clear
 from splitjit._kernels.c_api import (
     as_integer,
     clear_error,
@@ -36,7 +35,7 @@ from splitjit._kernels.c_api import (
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import call as call_address
 from splitjit._kernels.intrinsics import greatest, out_of_line, reserve, stored, words_at
-from splitjit._kernels.records import layout_at, part_at, read
+from splitjit._kernels.records import clear_blocks, layout_at, part_at, read
 
 _OUTPUT = C_CONTIGUOUS | WRITEABLE  # the flags that outputs must have
 _SHAPE = WORD * MAX_RANK  # bytes
@@ -256,7 +255,7 @@ def _new_bytes(call):
     array = new_array(call, call.byte, 1, shape, 0)
     if not array:
         clear_error()
-        clear(call.blocks)
+        clear_blocks(call.blocks)
         array = new_array(call, call.byte, 1, shape, 0)
     return array
 

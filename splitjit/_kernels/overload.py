@@ -26,7 +26,6 @@ from splitjit._kernels.apart import (
     part_at,
     sort,
 )
-from splitjit._kernels.blocks import clear
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     allocate,
@@ -41,7 +40,7 @@ from splitjit._kernels.intrinsics import (
     stored,
     words_at,
 )
-from splitjit._kernels.records import layout_at
+from splitjit._kernels.records import clear_blocks, layout_at
 from splitjit._plan import rules
 
 _MOST = (1 << 63) - 1
@@ -89,7 +88,7 @@ def _allocate(nbytes, functions):
     """Allocate the memory of a call; free the kept blocks if memory runs out."""
     memory = allocate(nbytes)
     if not memory:
-        clear(functions[FUNCTIONS_AT.blocks])
+        clear_blocks(functions[FUNCTIONS_AT.blocks])
         memory = allocate(nbytes)
     return memory
 
@@ -238,7 +237,7 @@ def _new_block(functions, numba, nbytes):
         return call(numba[MANAGE_MEMORY], (block, functions[FUNCTIONS_AT.free_block]))
     memory = call(numba[ALLOCATE], (nbytes + LINE,))  # with room to align the block
     if not memory:
-        clear(functions[FUNCTIONS_AT.blocks])
+        clear_blocks(functions[FUNCTIONS_AT.blocks])
         memory = call(numba[ALLOCATE], (nbytes + LINE,))
     return memory
 
