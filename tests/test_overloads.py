@@ -518,6 +518,82 @@ def test_split_into_takes_every_rule():
     assert np.array_equal(np.vstack(outs), X)
 
 
+NO_RULE = "no rule: exactly one of split"
+MAYBE = {
+    "num_outputs": ("num_outputs=maybe", "3", NO_RULE),
+    "num_splits": ("num_splits=maybe", "5", NO_RULE),
+    "num_sections": ("num_sections=maybe", "3", NO_RULE),
+    "chunk": ("split=maybe", "3", NO_RULE),
+    "axis": ("split=4, axis=maybe", "0", "axis=None: axis must be an integer"),
+    "tuple": ("split=maybe", "(4, 6)", NO_RULE),
+    "list": ("indices=maybe", "[4, 6]", NO_RULE),
+    "typed list": ("split=maybe", "typed.List([4, 6])", NO_RULE),
+    "array": ("indices=maybe", "np.array([4, 6])", NO_RULE),
+    "item": ("split=(maybe, 6)", "4", "a rule with an item None: must be integers"),
+}
+QUICK = ["num_splits", "axis", "typed list"]
+
+
+def compiled_from(lines):
+    """Compile the body of a function of an array and of whether its arguments are given."""
+    names = {"np": np, "splitjit": splitjit, "typed": typed}
+    exec("\n    ".join(["def function(x, is_given):", *lines]), names)
+    return njit(names["function"])
+
+
+@pytest.mark.parametrize("case", [*QUICK, *long(*[case for case in MAYBE if case not in QUICK])])
+def test_arguments_that_may_be_none(case):
+    keywords, value, says = MAYBE[case]
+    if "axis" not in keywords:
+        keywords += ", axis=1"
+    set_it = ["maybe = None", f"if is_given: maybe = {value}"]
+    split = compiled_from([*set_it, f"return splitjit.split(x, {keywords})"])
+    names = {"np": np, "splitjit": splitjit, "typed": typed, "x": X, "maybe": None}
+    exec(f"maybe = {value}\nparts = splitjit.split(x, {keywords})", names)
+    assert_same(split(X, True), names["parts"])
+    with pytest.raises(SplitError, match=f"^split: {re.escape(says)}"):
+        split(X, False)
+
+
+@pytest.mark.parametrize(
+    ("value", "outs", "says"),
+    [
+        ("np.zeros((6, 4))", "(maybe, rest)", "outs of None"),
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in [
+                ("(np.zeros((6, 4)), rest)", "maybe", "outs of None"),
+                ("[np.zeros((6, 4)), rest]", "maybe", "outs of None"),
+                ("[rest[:, i:] for i in (2, 0)]", "maybe", "outs of None"),
+                ("typed.List([np.zeros((6, 4)), rest])", "maybe", "outs of None"),
+            ]
+        ),
+    ],
+)
+def test_outputs_that_may_be_none(value, outs, says):
+    copy = compiled_from(
+        [
+            "rest = np.zeros((6, 6))",
+            "maybe = None",
+            f"if is_given: maybe = {value}",
+            f"splitjit.split_into(x, {outs}, (4, 6), axis=1)",
+            "return rest",
+        ]
+    )
+    with pytest.raises(SplitError, match=f"^split_into: {says}"):
+        copy(X, False)
+    if "for" not in value:
+        assert np.array_equal(copy(X, True), X[:, 4:])
+
+
+@pytest.mark.slow
+def test_a_source_that_may_be_none():
+    split = compiled_from(["y = x if is_given else None", "return splitjit.split(y, 4)"])
+    assert_same(split(X, True), splitjit.split(X, 4))
+    with pytest.raises(SplitError, match="^split: x=None: x must be an array"):
+        split(X, False)
+
+
 @pytest.mark.slow
 def test_exactly_one_rule():
     @njit

@@ -37,7 +37,7 @@ def attribute(path):
 MAY_DIFFER = np.intp(0).nbytes != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 NAMES = {
-    "numba.core.cgutils": "alloca_once alloca_once_value for_range for_range_slice "
+    "numba.core.cgutils": "alloca_once alloca_once_value as_bool_bit for_range for_range_slice "
     "get_or_insert_function pack_array raw_memcpy unpack_tuple",
     "numba.core.codegen": "AOTCPUCodegen._customize_tm_options AOTCPUCodegen._get_host_cpu_name "
     "AOTCodeLibrary._optimize_final_module CodeLibrary.finalize",

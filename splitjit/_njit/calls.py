@@ -14,7 +14,17 @@ from numba.extending import intrinsic
 
 from splitjit._abi.calls import CALL, FUNCTIONS_AT
 from splitjit._njit.functions import SYMBOL, Needed, fill_table, version
-from splitjit._njit.rules import CHANGED_FAULT, is_given, kind_of_rule
+from splitjit._njit.rules import (
+    CHANGED_FAULT,
+    NO_AXIS,
+    NO_ITEM,
+    NO_OUTS,
+    NO_RULE,
+    NO_X,
+    is_given,
+    kind_of_rule,
+    without_none,
+)
 from splitjit._plan import rules
 
 INT64 = ir.IntType(64)
@@ -28,7 +38,8 @@ def make_parts(typing_context, x, axis, *values):
 
     The values are those of the parameters of rules. The fault is negative if memory runs out.
     """
-    kind = types.List(types.Array(x.dtype, x.ndim, "C"), reflected=False)
+    array = without_none(x)
+    kind = types.List(types.Array(array.dtype, array.ndim, "C"), reflected=False)
 
     def generate(context, builder, signature, arguments):
         call = _Call(context, builder, signature.args, arguments, "split")
@@ -78,6 +89,8 @@ class _Call:
         self._words = cgutils.alloca_once(builder, words)
         self._fault = cgutils.alloca_once_value(builder, integer(CHANGED_FAULT))
         (x_kind, axis_kind, value_kinds), (x, axis, values) = kinds, arguments
+        x_kind, x = self._given(x_kind, x, NO_X)
+        axis_kind, axis = self._given(axis_kind, axis, NO_AXIS)
         self.set("x", self._stored(x))
         self.set("rank", integer(x_kind.ndim))
         self.set("axis", _word(builder, axis_kind, axis))
@@ -88,7 +101,9 @@ class _Call:
         values = cgutils.unpack_tuple(builder, values)
         for kind, value in zip(value_kinds, values, strict=True):
             if is_given(kind):
-                self._set_values(types.unliteral(kind), value)
+                kind, value = self._given(kind, value, NO_RULE, NO_ITEM)
+                with self._if_given():
+                    self._set_values(types.unliteral(kind), value)
 
     def set(self, field, value):
         """Store a word in a field."""
@@ -100,6 +115,11 @@ class _Call:
 
     def set_parts(self, kind, value):
         """Fill the fields for given parts: a list, or a tuple of arrays of any layout."""
+        kind, value = self._given(kind, value, NO_OUTS)
+        with self._if_given():
+            self._set_given_parts(kind, value)
+
+    def _set_given_parts(self, kind, value):
         if isinstance(kind, types.ListType):
             value, kind = self._plain(kind, value)
         if isinstance(kind, types.List):
@@ -119,6 +139,7 @@ class _Call:
         else:
             ours = builder.load(self._place(self._table, FUNCTIONS_AT.version))
             is_well = builder.icmp_signed("==", ours, integer(version()))
+            is_well = builder.and_(is_well, self._is_given())
         with builder.if_then(is_well):
             address = builder.load(self._place(self._table, getattr(FUNCTIONS_AT, function)))
             kind = ir.FunctionType(INT64, [INT64, INT64]).as_pointer()
@@ -128,7 +149,7 @@ class _Call:
     def answer(self, kind, *values):
         """Return a tuple of values, the fault, and three numbers for it."""
         for plain, copied in self._lists:
-            self._context.nrt.decref(self._builder, plain, copied)
+            self._context.nrt.decref(self._builder, plain, self._builder.load(copied))
         numbers = [self.get(field) for field in ("first", "second", "third")]
         values = [*values, self._builder.load(self._fault), *numbers]
         return self._context.make_tuple(self._builder, kind, values)
@@ -137,8 +158,34 @@ class _Call:
         """Copy a typed list to a plain list, whose items can be read; return it and its type."""
         plain = types.List(kind.dtype)
         copied = self._context.compile_internal(self._builder, _copied, plain(kind), [value])
-        self._lists.append((plain, copied))
+        place = cgutils.alloca_once(self._builder, copied.type, zfill=True)  # null: not copied
+        self._builder.store(copied, place)
+        self._lists.append((plain, place))
         return copied, plain
+
+    def _given(self, kind, value, fault, item_fault=None):
+        """Return the type and the value of an argument; note a fault if it or an item is None."""
+        builder = self._builder
+        if isinstance(kind, types.Optional):
+            optional = self._context.make_helper(builder, kind, value)
+            is_none = builder.not_(cgutils.as_bool_bit(builder, optional.valid))
+            before = builder.load(self._fault)
+            builder.store(builder.select(is_none, integer(fault), before), self._fault)
+            return self._given(kind.type, optional.data, fault, item_fault)
+        if without_none(kind) == kind:
+            return kind, value
+        items = zip(kind, cgutils.unpack_tuple(builder, value), strict=True)
+        values = [self._given(*item, item_fault or fault)[1] for item in items]
+        kind = without_none(kind)
+        return kind, self._context.make_tuple(builder, kind, values)
+
+    def _is_given(self):
+        """Return whether no argument is None."""
+        fault = self._builder.load(self._fault)
+        return self._builder.icmp_signed("==", fault, integer(CHANGED_FAULT))
+
+    def _if_given(self):
+        return self._builder.if_then(self._is_given())
 
     def _at(self, field):
         return self._place(self._words, getattr(CALL, field))

@@ -21,6 +21,7 @@ from splitjit._njit.rules import (
     item_of,
     kind_of_rule,
     refuse,
+    without_none,
 )
 from splitjit.errors import SplitError
 
@@ -107,6 +108,7 @@ def _split_into(
 
 
 def _check_array(operator, x) -> None:
+    x = without_none(x)
     if not isinstance(x, types.Array) or x.ndim == 0:
         refuse(operator, x=x, rule="x must be an array of rank 1 or more")
 
@@ -121,6 +123,7 @@ def _check_axis(operator, axis, by_position, dim) -> None:
 
 
 def _check_types_of_outs(x, outs) -> None:
+    x, outs = without_none(x), without_none(outs)
     parts = {"each of outs": item_of(outs)}
     if isinstance(outs, types.BaseTuple):
         parts = {f"outs[{i}]": part for i, part in enumerate(outs)}

@@ -7,6 +7,7 @@ At compile time, wrong types are refused with a `SplitTypeError`. Numba buries t
 from __future__ import annotations
 
 from numba import types
+from numba.core.errors import TypingError
 
 from splitjit._abi.calls import OUTS_FAULT, RULE_FAULT
 from splitjit._plan import rules
@@ -29,12 +30,24 @@ def is_given(kind):
     )
 
 
+def without_none(kind):
+    """Return the type of an argument if it is not None, nor any item of a tuple."""
+    if isinstance(kind, types.Optional):
+        if not kind.type.is_precise():
+            raise TypingError(f"{kind} is not inferred yet")  # Numba tries again later
+        return without_none(kind.type)
+    if isinstance(kind, types.BaseTuple):
+        return types.BaseTuple.from_types([without_none(item) for item in kind])
+    return kind
+
+
 def is_passed(kind):
     """Return whether an argument was passed, even if it is None."""
     return not (kind is None or isinstance(kind, types.Omitted))
 
 
 def is_integer(kind):
+    kind = without_none(kind)
     if isinstance(kind, types.Omitted):
         kind = kind.value
     return type(kind) is int or isinstance(types.unliteral(kind), types.Integer)
@@ -65,6 +78,7 @@ def kind_of_rule(operator, *values):
         received = [f"{name} of type {kind}" for name, kind in given.items()] or ["no rule"]
         raise SplitError(operator, ", ".join(received), rules.ONE_RULE)
     ((parameter, value),) = given.items()
+    value = without_none(value)
     if parameter == "indices":
         if not _is_lengths(value):
             rule = "must be a tuple or list of integers or a 1-D integer array"
@@ -93,9 +107,18 @@ _OUTS_FAULTS = (
     "outs[{0}] and outs[{1}]: must not share memory; pass arrays whose memory is apart",
     f"outs[{{0}}]: {rules.OVERLAP_FAULT}",
 )
+_NONE_FAULTS = (
+    "x=None: x must be an array of rank 1 or more",
+    "axis=None: axis must be an integer",
+    f"no rule: {rules.ONE_RULE}",
+    "a rule with an item None: must be integers",
+    "outs of None: outs must be a tuple or a list of arrays",
+)
+"""For arguments that are None when compiled code runs."""
 _CHANGED = "cached code: splitjit has changed since then; delete the cache of this function"
 
 CHANGED_FAULT = OUTS_FAULT + len(_OUTS_FAULTS)
+NO_X, NO_AXIS, NO_RULE, NO_ITEM, NO_OUTS = range(1 + CHANGED_FAULT, 6 + CHANGED_FAULT)
 
 
 def faults(kind):
@@ -109,4 +132,5 @@ def faults(kind):
         texts[RULE_FAULT + fault] = f"{received}, axis length {{1}}: {text}"
     for i, text in enumerate(_OUTS_FAULTS):
         texts[OUTS_FAULT + i] = text
+    texts.update(enumerate(_NONE_FAULTS, NO_X))
     return "\n".join([texts.get(fault + 1, "") for fault in range(max(texts))])
