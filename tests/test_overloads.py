@@ -17,6 +17,7 @@ from numba.core import event
 from numpy.lib.stride_tricks import as_strided
 
 import splitjit
+import splitjit.numpy
 from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._abi.shared import SLOTS
 from splitjit._copy import buffers, copy_layout
@@ -592,6 +593,15 @@ def test_a_source_that_may_be_none():
     assert_same(split(X, True), splitjit.split(X, 4))
     with pytest.raises(SplitError, match="^split: x=None: x must be an array"):
         split(X, False)
+
+
+@pytest.mark.parametrize(
+    "call", ["numpy.unstack(x)", "numpy.split(x, 2, axis=1)", "plan_split(x.shape, 2)"]
+)
+def test_other_functions_name_those_that_work(call):
+    name = call.partition("(")[0].split(".")[-1]
+    with pytest.raises(SplitTypeError, match=f"^{name}: .* only splitjit.split and split_into"):
+        compiled_from([f"return splitjit.{call}"])(X, True)
 
 
 @pytest.mark.slow

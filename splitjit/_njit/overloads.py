@@ -7,11 +7,16 @@ statement serves all faults of a rule, which compiles faster.
 
 from __future__ import annotations
 
+import sys
+import types as python
+from collections.abc import Callable
+
 from numba import types
 from numba.core.errors import TypingError
 from numba.extending import overload
 
 import splitjit
+import splitjit.numpy
 from splitjit._njit.calls import copy_parts, make_parts
 from splitjit._njit.rules import (
     faults,
@@ -23,7 +28,7 @@ from splitjit._njit.rules import (
     refuse,
     without_none,
 )
-from splitjit.errors import SplitError
+from splitjit.errors import SplitError, SplitTypeError
 
 # ---- split, and split_into -------------------------------------------------------------
 
@@ -102,6 +107,28 @@ def _split_into(
             raise MemoryError("splitjit.split_into: not enough memory for so many parts")
 
     return implementation
+
+
+# ---- other functions ---------------------------------------------------------------------------
+
+
+def _refusal(name: str) -> Callable[..., None]:
+    def refuse_call(*args, **kwargs):
+        rule = "only splitjit.split and split_into work there; for planes, pass plane[..., None]"
+        raise SplitTypeError(name, "a call in compiled code", f"{rule} to split_into")
+
+    return refuse_call
+
+
+# splitjit.torch imports torch, which most programs do not need.
+for _module in (splitjit, splitjit.numpy, sys.modules.get("splitjit.torch")):
+    for _name in getattr(_module, "__all__", ()):
+        _function = getattr(_module, _name)
+        if isinstance(_function, python.FunctionType) and _function not in (
+            splitjit.split,
+            splitjit.split_into,
+        ):
+            overload(_function)(_refusal(_name))
 
 
 # ---- checks of types -----------------------------------------------------------------------
