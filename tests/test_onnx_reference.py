@@ -277,7 +277,7 @@ def test_reference_ops_refuse_by_a_split_error(opset, attributes, x, message):
 
 
 def test_other_type_errors_of_a_node_stay_what_they_are():
-    node = helper.make_node("Split", ["x"], ["a", "b"], unknown=1)
+    node = helper.make_node("Split", ["x", "x", "x"], ["a", "b"])
     evaluator = ReferenceEvaluator(make_model([node], "ab", 18), new_ops=reference_ops)
     with pytest.raises(TypeError, match="Issues with types"):
         evaluator.run(None, {"x": X})
