@@ -54,8 +54,10 @@ def measure(name: str, options: argparse.Namespace) -> list[Result]:
         ]
         teams = {name: [workers[name] for workers in every] for name in options.contender}
         for team in teams.values():
-            if situation.narrow and not any(together(team, "prepare", SIZES["4K frame"], "out")):
-                together(team, "calls", 0.1)  # pools of threads start with the wider affinity
+            for case in (harness.WARM, SIZES["4K frame"]):  # not every contender can do both
+                if not any(together(team, "prepare", case, "out")):
+                    together(team, "calls", harness.WARM_SECONDS)  # loads kernels, starts pools
+            if situation.narrow:
                 together(team, "narrow", situation.narrow == "all threads")
         stack.enter_context(harness.busy_programs(situation.programs))
         rest = harness.rest_among(teams)

@@ -38,8 +38,7 @@ STEPS = {  # minutes on two cores, the command, and what --quick adds
     "landscape": (3, f"landscape --rounds 3 {_CELLS}", "--run 1 64 1K"),
 }
 NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
-PLANES = (OURS, "opencv", NUMPY, "splitjit, unstack", "splitjit, bind")
-"""The contenders that the page about planes compares."""
+PLANES = (OURS, "opencv", NUMPY, "splitjit, unstack", "splitjit, bind")  # of their page
 
 
 class Measured:

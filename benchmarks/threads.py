@@ -52,8 +52,7 @@ def main() -> None:
     parser = harness.parser(
         __doc__, processes=(3, "of each number of helpers"), seconds=(1.0, "of each copy, untimed")
     )
-    text = f"{HELPERS} by default"
-    parser.add_argument("--helpers", type=int, nargs="+", default=HELPERS, metavar="N", help=text)
+    parser.add_argument("--helpers", type=int, nargs="+", default=HELPERS, metavar="N")
     options = parser.parse_args()
     machine = harness.describe(CORES)
     turns = harness.in_turns(
