@@ -137,20 +137,33 @@ def _refused_part(
     return SplitError("split", f"out[{i}] is read-only", "must be writeable")
 
 
+def are_plain_and_apart(plan: Plan, x: np.ndarray, given: Sequence[Any]) -> bool:
+    """Return whether `check_out` and `check_memory` surely accept outputs; False means unsure."""
+    starts = _starts_of(plan, x.dtype, given)
+    return starts is not None and _are_ranges_apart(_ranges(starts, given), x)
+
+
+def _ranges(starts: list[int], parts: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+    return list(zip(starts, map(operator.add, starts, map(_nbytes, parts)), strict=True))
+
+
+def _are_ranges_apart(ranges: list[tuple[int, int]], x: np.ndarray) -> bool:
+    """Return whether no address ranges of outputs meet each other or `x`."""
+    end = 0
+    for start, stop in sorted([*ranges, span(x)]):
+        if start < end:
+            return False
+        end = stop
+    return True
+
+
 def check_memory(x: np.ndarray, targets: Targets, axis: int) -> None:
     """Refuse targets of a split of `x` that share an element with each other or with `x`."""
     parts, starts = targets.parts, targets.starts
-    if starts is None:
-        spans = list(map(span, parts))
-    else:
-        spans = list(zip(starts, map(operator.add, starts, map(_nbytes, parts)), strict=True))
-    end = 0
-    for start, stop in sorted([*spans, span(x)]):
-        if start < end:  # else no address ranges meet, which is quick to find out
-            check_apart(parts, axis)
-            check_source(x, parts)
-            return
-        end = stop
+    ranges = list(map(span, parts)) if starts is None else _ranges(starts, parts)
+    if not _are_ranges_apart(ranges, x):
+        check_apart(parts, axis)
+        check_source(x, parts)
 
 
 def check_apart(parts: list[np.ndarray], axis: int) -> None:
