@@ -12,8 +12,8 @@ from splitjit import SplitPlan
 from splitjit._abi.kernels import LOOPS
 from splitjit._abi.shared import AT, FEWEST_CHUNKS
 from splitjit._api import split
-from splitjit._copy import copy_layout, recipe
-from splitjit._copy.kernel_copy import NEW_SHAPES
+from splitjit._copy import copy, copy_layout
+from splitjit._copy.copy import NEW_SHAPES
 from splitjit._plan.plan import Parts
 from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER
@@ -138,8 +138,8 @@ ROUTES = {
 needs_kernels = pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled")
 
 
-def forget_recipes(setattr):
-    """Let plans forget their recipes: copies are made otherwise from now on."""
+def forget_copies(setattr):
+    """Let plans forget their copies: they are made otherwise from now on."""
     kept, entries = {}, {}
 
     def kept_of(plan):
@@ -153,13 +153,13 @@ def forget_recipes(setattr):
 
     def put_entry(plan, entry):
         if entry is None:
-            vars(Parts)["_kernel_copy"].__set__(plan, None)
+            vars(Parts)["_copy"].__set__(plan, None)
         entries[id(plan)] = plan, entry
 
     # The slots themselves hold what they held: plans are cached, and outlive the test. New plans
     # set both to nothing.
     setattr(SplitPlan, "_kept", property(kept_of, vars(Parts)["_kept"].__set__))
-    setattr(SplitPlan, "_kernel_copy", property(entry_of, put_entry))
+    setattr(SplitPlan, "_copy", property(entry_of, put_entry))
 
 
 def use_for_new_shapes():
@@ -178,8 +178,8 @@ def send_down(route, monkeypatch):
 def take(route, setattr):
     """Make every split take one route; `setattr` is that of a monkeypatch."""
     compiles, chunk, stream = ROUTES[route]
-    forget_recipes(setattr)
-    setattr(recipe.LOADER, "pays", lambda gain: compiles)
+    forget_copies(setattr)
+    setattr(copy.LOADER, "pays", lambda gain: compiles)
     setattr(split, "is_first", lambda key: route == "new")
     if route == "new":
         use_for_new_shapes()

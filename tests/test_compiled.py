@@ -17,11 +17,11 @@ from splitjit import SplitError, plan_split, warmup
 from splitjit._abi import builtins, structs
 from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._abi.calls import Expected
-from splitjit._copy import buffers, recipe
-from splitjit._copy.recipe import recipe_of
+from splitjit._copy import array_split, buffers, copy
+from splitjit._copy.copy import Copy, copy_of
 from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER
-from tests.conftest import forget_recipes, needs_kernels, take
+from tests.conftest import forget_copies, needs_kernels, take
 from tests.guarded import guarded
 
 pytestmark = needs_kernels
@@ -35,7 +35,7 @@ def _load():
 
 @pytest.fixture(autouse=True, params=["small", "large"])
 def kind(request, monkeypatch):
-    """Load the kernels, let plans forget their recipes, and count all copies as small or large."""
+    """Load the kernels, let plans forget their copies, and count all copies as small or large."""
     if not structs.READS_ARRAYS:
         pytest.skip("arrays and lists lie otherwise in memory here")
     take("parallel" if request.param == "large" else "serial", monkeypatch.setattr)
@@ -51,9 +51,9 @@ def prepared(plan, dtype="f4"):
     return x, out
 
 
-def has_builtins(recipe):
-    """Return whether builtin functions check the arrays of a recipe."""
-    return recipe.kernel_copy.into.__name__ != "<lambda>"
+def has_builtins(made):
+    """Return whether builtin functions check the arrays of a copy."""
+    return made.into.__name__ in ("into", "_into_large")
 
 
 def count_checks(monkeypatch):
@@ -64,8 +64,8 @@ def count_checks(monkeypatch):
         checks.append(arguments)
         return check(*arguments)
 
-    check = recipe.check_out
-    monkeypatch.setattr(recipe, "check_out", counted)
+    check = array_split.check_out
+    monkeypatch.setattr(array_split, "check_out", counted)
     return checks
 
 
@@ -188,9 +188,9 @@ def test_the_outcome_is_as_without_builtin_functions(defect, monkeypatch):
     plan = plan_split((2, 6), [2, 2, 2], axis=1)
     for reads in (True, False):
         monkeypatch.setattr(structs, "READS_ARRAYS", reads)
-        forget_recipes(monkeypatch.setattr)
+        forget_copies(monkeypatch.setattr)
         x, out = prepared(plan)
-        assert has_builtins(recipe_of(plan, x.dtype, x.strides)) == reads
+        assert has_builtins(copy_of(plan, x)) == reads
         for part in out:
             part.fill(99)
         defect(out, x)
@@ -220,11 +220,13 @@ def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     before = np.random.default_rng(0).integers(0, 256, len(block), np.uint8)
     outcomes = []
     plan._kept.clear()  # Hypothesis draws some plans again
-    made = recipe_of(plan, source.dtype, source.strides)
-    assert made.choose(plan, source)
-    for compiled in (made.kernel_copy, None):
-        made.kernel_copy, made._can_compile = compiled, compiled is not None
-        object.__setattr__(plan, "_kernel_copy", compiled)
+    made = copy_of(plan, source)
+    assert made.switch(plan, source)
+    by_numpy = Copy(plan, source)
+    by_numpy._gain = None
+    for copy_ in (made, by_numpy):
+        plan._kept[source.dtype, source.strides] = copy_
+        object.__setattr__(plan, "_copy", copy_)
         block[...] = before
         outcomes.append((outcome(lambda: plan(source, out), out), block.tolist()))
     assert outcomes[0] == outcomes[1]
@@ -349,7 +351,7 @@ def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, kind, monk
     plan(x)
     gc.collect()
     counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
-    compiled = recipe_of(plan, x.dtype, x.strides).kernel_copy
+    compiled = copy_of(plan, x)
     error = defect(compiled, (compiled._parts if kind == "large" else compiled.fresh).__self__)
     leases, take = [], buffers.POOL.lease
 
@@ -384,22 +386,25 @@ def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
     monkeypatch.setattr(structs, "API", None)
     plan = plan_split((4, 6), 2, axis=1)
     assert [part.shape for part in plan(np.zeros((4, 6)))] == [(4, 2)] * 3
-    assert not has_builtins(recipe_of(plan, np.dtype(float), (48, 8)))
+    assert not has_builtins(copy_of(plan, np.zeros((4, 6))))
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_recipes_are_compiled_when_copies_have_taken_enough(given, monkeypatch):
+def test_copies_are_compiled_when_copies_have_taken_enough(given, monkeypatch):
     plan = plan_split((6,), 2)
     x, out = np.arange(6.0), plan.empty(float) if given else None
-    monkeypatch.setattr(recipe, "LOADER", loading._Loader())  # one that has loaded nothing
+    loader = loading._Loader()  # one that has loaded nothing
+    for module in (array_split, copy):
+        monkeypatch.setattr(module, "LOADER", loader)
     monkeypatch.setattr(loading, "_SECONDS_TO_LOAD", 15.0)
     monkeypatch.setattr(loading, "_SECONDS_IF_IMPORTED", 15.0)
     clock = itertools.count(0, 10)
-    monkeypatch.setattr(recipe, "perf_counter", lambda: next(clock))
+    for module in (array_split, copy):
+        monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
     compiled = []
     for _ in range(4):
         assert [part.tolist() for part in plan(x, out)] == [[0, 1], [2, 3], [4, 5]]
-        compiled.append(plan._kernel_copy is not None)
+        compiled.append(plan._copy.layout is not None)
     assert compiled == [False, False, True, True]
 
 
@@ -411,7 +416,7 @@ def test_builtin_functions_that_cannot_be_loaded_at_first_are_asked_for_again(mo
         patched.setattr(LOADER, "load", lambda name: None if name == "entry" else load(name))
         assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
     assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
-    assert has_builtins(recipe_of(plan, x.dtype, x.strides))
+    assert has_builtins(copy_of(plan, x))
 
 
 def test_more_outputs_than_are_compared_must_lie_in_order():
@@ -427,7 +432,7 @@ def test_calls_at_the_same_time_have_layouts_of_their_own(kind, monkeypatch):
     plan = plan_split((4, 6), 2, axis=1)
     x, out = prepared(plan)
     others = [np.zeros_like(part) for part in out]
-    compiled = recipe_of(plan, x.dtype, x.strides).kernel_copy
+    compiled = copy_of(plan, x)
     copy = threads.run_loop
 
     def nested(*arguments):  # another call, as by another thread, between the check and the copy
@@ -461,9 +466,9 @@ WRONG = {
 def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
     plan = plan_split((4, 6), 2, axis=1)
     x, _ = prepared(plan)
-    recipe_ = recipe_of(plan, x.dtype, x.strides)
+    made = copy_of(plan, x)
     code = LOADER.load("entry")
-    record = recipe_.kernel_copy._record(plan, x.dtype, x.strides, 0)
+    record = copy._record(plan, x.dtype, x.strides, made.layout, 0)
     flags = METH_O if name in ("fresh", "check") else METH_FASTCALL
     function = builtin(name, code[name], flags, record)
     counts = [sys.getrefcount(kept) for kept in (x, record, plan)]

@@ -10,7 +10,7 @@ import pytest
 import splitjit
 from splitjit import SplitError, explain, split
 from splitjit._api.run import WAYS_OF_TENSORS
-from splitjit._copy import recipe
+from splitjit._copy import copy
 from splitjit._runtime import cores, threads
 from splitjit._runtime.ways import Ways
 from tests import processes
@@ -62,7 +62,7 @@ def test_the_strategy_is_that_of_the_split():
         for _ in range(3):
             expected = explain(x, num_sections=3, axis=-1).strategy
             split(x, num_sections=3, axis=-1)
-            compiled = recipe.recipe_of(plan, x.dtype, x.strides).kernel_copy
+            compiled = copy.copy_of(plan, x)
             assert expected == ("slices" if compiled is None else "compiled")
 
 
@@ -72,7 +72,7 @@ def test_the_ways_of_a_large_array(monkeypatch):
     x = np.zeros(LARGE, np.float32)
     split(x, num_splits=3, axis=1)
     plan = splitjit.plan_split(x.shape, num_splits=3, axis=1)
-    ways = plan._kernel_copy.ways = Ways(2)
+    ways = plan._copy.ways = Ways(2)
     now = 0.0
     for seconds in [3e-4] * 10 + [1e-4] * 11:
         ways.took(ways.choose(now), now, now + seconds, x.nbytes)

@@ -85,7 +85,7 @@ FINALIZERS = {
     "clears the caches": """
     splitjit.clear_caches()
     [np.full(n, 0x4141414141) for n in range(1, 100)]""",
-    "drops the recipes": """
+    "drops the copies": """
     plan._forget()
     [np.full(n, 0x4141414141) for n in range(1, 100)]""",
     "changes the source": """
@@ -135,7 +135,7 @@ OWNERS = """
 import gc
 import numpy as np
 import splitjit
-from splitjit._copy.recipe import recipe_of
+from splitjit._copy.copy import copy_of
 
 splitjit.warmup(["f4"])
 for size in (64, 1 << 15):
@@ -144,7 +144,7 @@ for size in (64, 1 << 15):
     parts = [x[index] for index in plan.slices]
     out = plan.empty(float)
     plan(x)
-    compiled = recipe_of(plan, x.dtype, x.strides).kernel_copy
+    compiled = copy_of(plan, x)
     into, fresh = compiled.into, compiled.fresh
     del compiled, plan
     splitjit.clear_caches()

@@ -199,7 +199,7 @@ print(growth(call, 10, warm=2))
 
 @pytest.mark.parametrize(("count", "most"), [(3, 16), (1000, 16), (MOST_PARTS, 4)])
 def test_results_of_a_plan_are_few(count, most):
-    """Views of other strides and other outputs each need a recipe or a layout of their own."""
+    """Views of other strides and other outputs each need a copy or a layout of their own."""
     plan = plan_split((count, 3), 1)
     whole = np.ones((count, 3 * 40))
     outs = [plan.empty(whole.dtype) for _ in range(20)]
@@ -325,7 +325,7 @@ def test_clear_caches():
     assert PLANS.recent
     assert plan._kept
     splitjit.clear_caches()
-    assert (PLANS.recent, PLANS.older, plan._kept, plan._kernel_copy) == ({}, {}, {}, None)
+    assert (PLANS.recent, PLANS.older, plan._kept, plan._copy) == ({}, {}, {}, None)
     assert plan_split((4, 600), num_splits=2, axis=1) is not plan
     assert [part.shape for part in plan(np.zeros((4, 600)))] == [(4, 300)] * 2
 

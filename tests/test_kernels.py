@@ -82,8 +82,8 @@ from splitjit._copy.copy_layout import lay_out
 
 splitjit.warmup(["u1"])
 
-splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
-splitjit.SplitPlan._kernel_copy = property(lambda plan: None, lambda plan, compiled: None)
+splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no copies
+splitjit.SplitPlan._copy = property(lambda plan: None, lambda plan, compiled: None)
 for stream_from in (0, 1 << 62):
     copy_layout.STREAM_FROM = (stream_from, stream_from)
     for itemsize in (1, 2, 4):

@@ -5,7 +5,7 @@ import pytest
 
 from splitjit import plan_split, warmup
 from splitjit._abi.layout_record import RUN
-from splitjit._copy import copy_layout, recipe
+from splitjit._copy import copy, copy_layout
 from splitjit._copy.copy_layout import lay_out
 from splitjit._runtime import loading
 from tests.conftest import needs_kernels
@@ -149,7 +149,7 @@ def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
 def test_which_copies_are_worth_loading_kernels(shape, order, parts, pays):
     """One copy of a large array is, and one of a modest array is not."""
     x = np.zeros(shape, np.float32, order)
-    gain = recipe.forecast(x, 0 if parts == 25 else x.ndim - 1, parts)
+    gain = copy.forecast(x, 0 if parts == 25 else x.ndim - 1, parts)
     assert (loading._FEW * gain >= loading._SECONDS_TO_LOAD) == pays
 
 
@@ -157,4 +157,4 @@ def test_nothing_is_gained_by_fewer_strides():
     """An axis of length 1 may have any stride."""
     x = np.zeros((1, 600), np.float32)
     odd = np.lib.stride_tricks.as_strided(x, strides=(7, 4))
-    assert recipe.forecast(odd, 1, 2) == recipe.forecast(x, 1, 2)
+    assert copy.forecast(odd, 1, 2) == copy.forecast(x, 1, 2)

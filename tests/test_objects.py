@@ -9,7 +9,7 @@ import pytest
 
 from splitjit import SplitError, plan_split, split
 from splitjit._copy import slices
-from tests.conftest import forget_recipes
+from tests.conftest import forget_copies
 
 STRINGS = {
     "object": np.array([f"string {i}" for i in range(5000)], object).reshape(1000, 5),
@@ -23,7 +23,7 @@ STRINGS = {
 
 @pytest.fixture(params=["slices", "object mode"])
 def object_route(request, monkeypatch):
-    forget_recipes(monkeypatch.setattr)
+    forget_copies(monkeypatch.setattr)
     monkeypatch.setattr(
         slices, "_OBJECT_LOOP_FROM", 0 if request.param == "object mode" else 1 << 62
     )

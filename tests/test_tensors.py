@@ -321,7 +321,7 @@ def test_a_part_costs_no_more_than_what_torch_needs_to_make_it():
             nonlocal count
             count += event == "call"
 
-        for _ in range(100):  # until the plan, its recipe and compiled code are there
+        for _ in range(100):  # until the plan, its copy and compiled code are there
             split(x, 1)
         sys.setprofile(tracer)
         split(x, 1)

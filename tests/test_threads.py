@@ -376,8 +376,8 @@ from splitjit._copy.copy_layout import lay_out
 
 faulthandler.enable()
 splitjit.warmup(["u1"])
-splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no recipes
-splitjit.SplitPlan._kernel_copy = property(lambda plan: None, lambda plan, compiled: None)
+splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no copies
+splitjit.SplitPlan._copy = property(lambda plan: None, lambda plan, compiled: None)
 copy_layout.STREAM_FROM = (0, 0)
 
 def split():

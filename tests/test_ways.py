@@ -192,5 +192,5 @@ def test_all_ways_copy_the_same(shape, order, way, monkeypatch):
         for part, view in zip(parts, expected, strict=True):
             np.testing.assert_array_equal(part, view)
     plan = splitjit.plan_split(shape, num_sections=3, axis=1)
-    assert plan._kernel_copy.ways.calls[way] >= 2
+    assert plan._copy.ways.calls[way] >= 2
     splitjit.clear_caches()

@@ -68,7 +68,7 @@ class LayoutRequest(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the builtin functions of a `KernelCopy` expect of arrays; each field is an integer.
+    """What the builtin functions of a `Copy` expect of arrays; each field is an integer.
 
     Attributes
     ----------
@@ -97,6 +97,8 @@ class Expected(NamedTuple):
     shape, sizes : int
         The addresses of the source's shape, which its strides follow, and of the length of each
         part.
+    none : int
+        The address of None, the result of a call that copies nothing.
     functions : int
         For arrays of new shapes: the address of the addresses of
         `splitjit._kernels.layouter.lay_out` and of the loops, in the order of
@@ -122,6 +124,7 @@ class Expected(NamedTuple):
     set_base: int
     shape: int
     sizes: int
+    none: int
     functions: int
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitjit._copy import recipe
+from splitjit._copy import array_split
 from splitjit._copy.buffers import release_frames
 from splitjit._copy.outputs import check_apart, check_memory, check_out
 from splitjit._inputs.input import Copies, Input, Request
@@ -33,7 +33,7 @@ def by_plan(plan: Plan) -> Request:
     """Return the request of a call to a plan, which refuses any other shape."""
 
     def plan_of(shape: tuple[int, ...]) -> Plan:
-        recipe.check_shape(plan, shape)
+        array_split.check_shape(plan, shape)
         return plan
 
     return Request(plan.axis, (LENGTHS, plan.sizes), plan_of, plan)
@@ -70,7 +70,7 @@ def split_input(given: Input, request: Request, out: Any = None, copy: Any = Tru
     array = given.array
     if array is not None and type(given) is Input:
         is_mapped = isinstance(array.base, np.memmap)
-        return recipe.run(request.plan_of(array.shape), array, out, copy, is_mapped)
+        return array_split.split_array(request.plan_of(array.shape), array, out, copy, is_mapped)
     # Outside of a `try`, because torch.compile cannot trace it.
     if array is None and not (isinstance(given, Tensor) and is_compiling()):
         with our_refusals(given):
@@ -107,16 +107,16 @@ def _carry_out(decision: Decision, request: Request) -> list[Any]:
     if targets is None:
         made: list[Any] = []
         try:
-            made = [recipe.run(plan, x, None, True) for x, _ in copies]
+            made = [array_split.split_array(plan, x, None, True) for x, _ in copies]
             return given.wrap(made[0], made[1] if len(made) > 1 else None)
         except BaseException as error:
             made = []
             release_frames(error)
             raise
     if len(copies) > 1:
-        recipe.decide_all(plan, copies)  # nothing is written before all checks pass
+        array_split.decide_all(plan, copies)  # nothing is written before all checks pass
     for x, parts in copies:
-        recipe.run(plan, x, parts, True)
+        array_split.split_array(plan, x, parts, True)
     given.wrote(targets, copies)
     return targets
 

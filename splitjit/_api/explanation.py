@@ -10,8 +10,8 @@ from typing import Any
 from splitjit._api.adapted import decide, our_refusals
 from splitjit._api.lazy import split_lazily
 from splitjit._api.run import WAYS_OF_TENSORS, torch_pays
-from splitjit._copy import recipe
-from splitjit._copy.kernel_copy import WAYS
+from splitjit._copy import array_split
+from splitjit._copy.copy import WAYS
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
@@ -154,17 +154,18 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
                 ways = _listed(measured, WAYS_OF_TENSORS, array.nbytes)
             by_torch = _REASONS["torch"], len(plan), None, False, None, "torch decides"
             return Explanation("library", *by_torch, *sizes, ways)
-    compiled, _, layout = recipe.decide_all(plan, decision.copies)[0]
-    if compiled is None:
-        reason = recipe.recipe_of(plan, array.dtype, array.strides).why_numpy(array)
+    copied, is_compiled, _, layout = array_split.decide_all(plan, decision.copies)[0]
+    if not is_compiled:
+        reason = copied.why_numpy()
         strategy = "object loop" if reason == "object loop" else "slices"
         why = "NumPy copies on the thread that calls split"
         return Explanation(strategy, _REASONS[reason], len(plan), None, False, 1, why, *sizes)
-    layout = layout or compiled.layout
+    layout = layout or copied.layout
+    assert layout is not None
     count, why = threads.explain(array.nbytes)
     how = _REASONS["compiled"], len(plan), layout.loop, bool(layout.stream), count, why
-    if count > 1 and compiled.ways is not None:
-        ways = _listed(compiled.ways, WAYS, array.nbytes)
+    if count > 1 and copied.ways is not None:
+        ways = _listed(copied.ways, WAYS, array.nbytes)
     return Explanation("compiled", *how, *sizes, ways)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from splitjit._abi.kernels import LONG_RUN
 from splitjit._api.adapted import by_plan, split_input
-from splitjit._copy import recipe
+from splitjit._copy import array_split
 from splitjit._copy.buffers import empty_parts
 from splitjit._copy.copy_layout import STREAM_FROM
 from splitjit._inputs.adapt import adapt
@@ -102,7 +102,7 @@ def torch_pays(x: Any, plan: Plan) -> tuple[bool, Ways | None]:
 def run_plan(plan: Plan, x: Any, out: Any, copy: Any) -> list[Any]:
     """Split an object by a plan of its shape; see `SplitPlan.__call__`."""
     if type(x) is np.ndarray:
-        return recipe.run(plan, x, out, copy)
+        return array_split.split_array(plan, x, out, copy)
     request = by_plan(plan)
     parts = split_plain_tensor(x, out, request.plan_of) if copy is True and PLAIN else None
     return split_object(x, request, out, copy) if parts is None else parts

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from splitjit._api.adapted import split_input
 from splitjit._api.run import split_object, split_plain_tensor
 from splitjit._api.split_plan import by_rule, cached_plan, is_first, recent_plan
-from splitjit._copy import recipe
+from splitjit._copy import array_split
 from splitjit._inputs.input import Input
 from splitjit._inputs.torch.tensors import PLAIN
 from splitjit._plan.arguments import (
@@ -186,20 +186,20 @@ def split(
         refuse_call("split", by_position, unknown, "out", "copy")
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is np.ndarray:
-        # The starts of `cached_plan` and `recipe.run`, inlined: calls would take a tenth of a tiny
+        # The starts of `cached_plan` and `split_array`, inlined: calls would take a tenth of a tiny
         # split. A shape that was never split may never come again, so it first gets no plan.
         key = x.shape, axis, rule
         plan = recent_plan(key) if type(axis) is int else None
         if plan is None:
             is_plain = type(axis) is int and out is None and copy is True
             if is_plain and x.nbytes < SHARED_FROM and is_first(key):
-                return recipe.run_once(x, axis, rule)
+                return array_split.split_new_shape(x, axis, rule)
             plan = cached_plan(x.shape, axis, rule)
-        elif plan._kernel_copy is not None and out is None and copy is True:
-            parts: list[Any] = plan._kernel_copy.fresh(x)
-            if parts:
+        elif plan._copy is not None and out is None and copy is True:
+            parts: list[Any] | None = plan._copy.fresh(x)
+            if parts is not None:
                 return parts
-        return recipe.run(plan, x, out, copy)
+        return array_split.split_array(plan, x, out, copy)
     if copy is True and PLAIN:
         tensors = split_plain_tensor(x, out, cached_plan, axis, rule)
         if tensors is not None:
@@ -291,7 +291,7 @@ def split_into(
     try:
         rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
         if type(x) is np.ndarray:
-            recipe.run(cached_plan(x.shape, axis, rule), x, outs, True)
+            array_split.split_array(cached_plan(x.shape, axis, rule), x, outs, True)
         else:
             split_object(x, by_rule(axis, rule), outs, True)
     except SplitError as error:

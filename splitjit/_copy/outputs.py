@@ -69,22 +69,24 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
         received = f"out of type {kind_of(out)}"
         hint = "pass list(out)" if issubclass(type(out), np.ndarray) else ""
         raise SplitTypeError("split", received, "must be a sequence of ndarrays", hint=hint)
-    starts = _starts_of(plan, dtype, given)
+    starts = _starts_of(plan.output_shapes, dtype, given)
     if starts is not None:
         parts = list(given)
         return Targets(parts, parts, starts)
     return _check_other_out(plan, dtype, given)
 
 
-def _starts_of(plan: Plan, dtype: np.dtype, given: Sequence[Any]) -> list[int] | None:
+def _starts_of(
+    shapes: tuple[tuple[int, ...], ...], dtype: np.dtype, given: Sequence[Any]
+) -> list[int] | None:
     """Return the outputs' addresses, or None unless all are C-contiguous, writeable and fit.
 
     Each `map` reads all outputs in C. A Python loop would take twice as long.
     """
     if (
-        list(map(type, given)) != [np.ndarray] * plan._count
-        or tuple(map(_shape, given)) != plan.output_shapes
-        or list(map(_dtype, given)) != [dtype] * plan._count
+        list(map(type, given)) != [np.ndarray] * len(shapes)
+        or tuple(map(_shape, given)) != shapes
+        or list(map(_dtype, given)) != [dtype] * len(shapes)
     ):
         return None
     try:
@@ -137,9 +139,11 @@ def _refused_part(
     return SplitError("split", f"out[{i}] is read-only", "must be writeable")
 
 
-def are_plain_and_apart(plan: Plan, x: np.ndarray, given: Sequence[Any]) -> bool:
+def are_plain_and_apart(
+    shapes: tuple[tuple[int, ...], ...], x: np.ndarray, given: Sequence[Any]
+) -> bool:
     """Return whether `check_out` and `check_memory` surely accept outputs; False means unsure."""
-    starts = _starts_of(plan, x.dtype, given)
+    starts = _starts_of(shapes, x.dtype, given)
     return starts is not None and _are_ranges_apart(_ranges(starts, given), x)
 
 

@@ -79,7 +79,7 @@ class Input:
     def targets(self, out: Any) -> tuple[list[Any], Copies]:
         """Return the arrays of `out`, and what to copy; refuse arrays unlike `x`."""
         arrays = sequence(out)
-        given: Any = out if arrays is None else list(arrays)  # `recipe.run` refuses anything else
+        given: Any = out if arrays is None else list(arrays)  # `split_array` refuses anything else
         return given, [(self.array, given)]
 
     def wrote(self, out: list[Any], copies: Copies) -> None:

@@ -167,17 +167,24 @@ def place(record, arguments, count):
 
 
 @jit
+def _nothing(call):
+    """Return None, for a copy that was not made."""
+    increment(call.none)
+    return call.none
+
+
+@jit
 def _fresh(expected, source, is_checked):
     """Copy an array to new parts in one block of memory, and return them in a list.
 
-    The list is empty if nothing has been copied; 0 means that Python has set an error. Objects
+    The result is None if nothing has been copied; 0 means that Python has set an error. Objects
     are made before the data's address is read, because making them may start the garbage
     collector, and a finalizer may change the array.
     """
     out_of_line()
     call = read(Expected, expected)
     if not is_checked and not _is_expected(call, source):
-        return new_list(0)
+        return _nothing(call)
     dtype = words_at(source)[ARRAY.dtype]
     increment(dtype)
     memory = _new_bytes(call)
@@ -194,14 +201,14 @@ def _fresh(expected, source, is_checked):
             call_address(call.loop, (0, 1, arguments))
         else:
             decrement(parts)
-            parts = new_list(0)
+            parts = _nothing(call)
     decrement(dtype)
     return parts
 
 
 @jit
 def fresh(record, source):
-    """``fresh(x)``: copy `x` to new parts; return no parts if `x` is not as expected."""
+    """``fresh(x)``: copy `x` to new parts; return None if `x` is not as expected."""
     return _fresh(_data_of(record), source, False)
 
 
@@ -218,14 +225,14 @@ def fresh_checked(record, source):
 def fresh_new(record, arguments, count):
     """``fresh_new(x, axis, itemsize, *sizes)``: copy a small array of a new shape to new parts.
 
-    Only the fields of `record` that are the same for all arrays are set. The list is empty, and
+    Only the fields of `record` that are the same for all arrays are set. The result is None, and
     nothing is copied, if there are too many dims or parts, or the loop is not loaded.
     """
     call, given, parts = read(Expected, _data_of(record)), words_at(arguments), count - 3
     x = read(NumpyArray, given[0])
     rank, axis = x.rank & INT_MASK, as_integer(given[1])
     if rank > _NEW_RANK or parts > _NEW_PARTS:
-        return new_list(0)
+        return _nothing(call)
     shape, layout = reserve(_NEW_EXTENTS, WORD), reserve(_NEW_LAYOUT, WORD)
     extents, sizes = words_at(shape), shape + WORD * 2 * rank
     for d in range(rank):
@@ -239,7 +246,7 @@ def fresh_new(record, arguments, count):
     nbytes = LINE + call_address(functions[0], (stored(request),))
     loop = functions[1 + words_at(layout)[LOOP]]
     if loop == 0:
-        return new_list(0)
+        return _nothing(call)
     expected = stored(call)
     words = words_at(expected)
     words[EXPECTED.dtype], words[EXPECTED.rank], words[EXPECTED.axis] = x.dtype, rank, axis

@@ -51,17 +51,17 @@ class Parts:
     Attributes
     ----------
     _kept : dict
-        Results for later calls: recipes, and layouts of blocks; see `keep`.
-    _kernel_copy : object or None
-        The compiled copy that was used last. A slot is read faster than a dict.
+        Results for later calls: each `Copy`, and layouts of blocks; see `keep`.
+    _copy : object or None
+        The `Copy` that was used last. A slot is read faster than a dict.
     _count : int
         The number of parts.
     """
 
-    __slots__ = ("__dict__", "_count", "_kept", "_kernel_copy", "axis", "shape", "sizes")
+    __slots__ = ("__dict__", "_copy", "_count", "_kept", "axis", "shape", "sizes")
 
     _kept: dict[Any, Any]
-    _kernel_copy: Any
+    _copy: Any
     _count: int
     shape: tuple[int, ...]
     axis: int
@@ -124,7 +124,7 @@ class Parts:
     def _forget(self) -> None:
         """Drop all results."""
         self._kept.clear()
-        object.__setattr__(self, "_kernel_copy", None)  # the dataclass is frozen
+        object.__setattr__(self, "_copy", None)  # the dataclass is frozen
 
 
 @dataclass(frozen=True, repr=False, eq=False)  # as `Parts` has them
@@ -155,7 +155,7 @@ class Plan(Parts):
         put(self, "sizes", sizes)
         put(self, "_count", len(sizes))
         put(self, "_kept", {})
-        put(self, "_kernel_copy", None)
+        put(self, "_copy", None)
 
     @classmethod
     def _of_rule(cls, shape: Shape, axis: SupportsIndex, rule: Rule) -> Self:

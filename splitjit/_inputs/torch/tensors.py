@@ -5,7 +5,7 @@ tensor    ``x.numpy()``, or the same bits as integers if NumPy lacks the dtype
 parts     ``torch.from_numpy(part)``, viewed as the dtype of `x`
 ========  ====================================================================
 
-Both directions share the memory, and the planner, recipes and kernels see only the arrays.
+Both directions share the memory, and the planner, copies and kernels see only the arrays.
 Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch was imported, so
 `sys.modules` has torch.
 """

@@ -1,0 +1,340 @@
+"""How arrays of one plan, dtype and strides are copied: by NumPy at first, and then by kernels.
+
+Copying 10 KB takes 0.2 µs. Checks in Python take 6 µs, because each array attribute is a Python
+object, and NumPy takes 0.3 µs to make a part. The builtin functions of `splitjit._kernels.entry`
+read array and list fields straight from memory, and make arrays through NumPy's C API in 0.1 µs.
+If an array is not as expected, they copy nothing, and Python decides.
+
+Making objects may start the garbage collector, and a finalizer may drop the copy. So the ``self``
+of each builtin function is the record, which owns everything that compiled code reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from splitjit._abi.addresses import address_of
+from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
+from splitjit._abi.calls import EXPECTED, Expected
+from splitjit._abi.kernels import LOOPS
+from splitjit._abi.layout_record import ALIGNMENT, WORD
+from splitjit._copy import buffers, slices
+from splitjit._copy.copy_layout import CopyLayout, lay_out
+from splitjit._copy.layout import block_layout
+from splitjit._copy.outputs import are_plain_and_apart
+from splitjit._plan.cache import MOST_PARTS, keep
+from splitjit._plan.plan import Plan
+from splitjit._runtime import threads
+from splitjit._runtime.loading import LOADER, can_read_arrays, never_compiles
+from splitjit._runtime.ways import Ways, ways_of
+
+_FLAGS = {"fresh": METH_O, "fresh_checked": METH_O, "check": METH_O}
+
+_RUN = 6e-9  # extra seconds that NumPy takes per run of contiguous bytes
+_ITEM = 1e-9  # the same per item of a strided source
+_BYTE = 2e-10  # the same per byte, if several threads share the copy
+
+
+class _Record(np.ndarray):
+    """An `Expected` record in memory, which keeps everything that it points to alive.
+
+    Attributes
+    ----------
+    kept : tuple
+    """
+
+    kept: tuple[Any, ...]
+
+
+@functools.cache
+def _of_any() -> Expected:
+    """Return the fields that are the same for all plans, dtypes and strides; others are 0."""
+    nothing = Expected(*[0] * len(Expected._fields))
+    known = {"list_type": id(list), "none": id(None), "blocks": buffers.POOL.address}
+    return nothing._replace(**known, **buffers.makers())
+
+
+class _NewShapes:
+    """Copies small arrays of shapes that were never split before, which have no plan.
+
+    Attributes
+    ----------
+    fresh : callable
+        ``fresh(x, axis, itemsize, *sizes)`` lays out the copy on its stack, copies `x` to new
+        parts in one block, and returns them in a list. The result is None, and nothing is
+        copied, if it cannot lay out this copy or if the loop is not loaded.
+    """
+
+    def __init__(self) -> None:
+        self._record: _Record | None = None
+        self.fresh: Callable[..., list[np.ndarray] | None] = lambda *given: None
+
+    def use(self, loop: str, address: int, code: dict[str, int]) -> None:
+        """Use a loaded loop, and the functions of the kernel "entry"."""
+        if self._record is None:
+            lay_out = LOADER.load("layouter")
+            if lay_out is None:
+                return
+            words = [*_of_any(), lay_out["lay_out"], *[0] * len(LOOPS)]
+            self._record = np.array(words, np.int64).view(_Record)
+            self._record[EXPECTED.functions] = self._record.ctypes.data + WORD * len(EXPECTED)
+            self.fresh = builtin("fresh_new", code["fresh_new"], METH_FASTCALL, self._record)
+        self._record[len(EXPECTED) + 1 + LOOPS.index(loop)] = address
+
+
+NEW_SHAPES = _NewShapes()
+
+
+def _record(
+    plan: Plan, dtype: np.dtype, strides: tuple[int, ...], layout: CopyLayout, loop: int
+) -> _Record:
+    """Write what builtin functions expect of arrays; `loop` is 0 for large copies."""
+    steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
+    outputs = layout.copy() if loop else layout  # large copies have one each
+    expected = _of_any()._replace(
+        dtype=id(dtype),
+        rank=len(plan.shape),
+        axis=plan.axis,
+        count=plan._count,
+        start=sum([step for step in steps if step < 0]),
+        stop=sum([step for step in steps if step > 0]) + dtype.itemsize,
+        stream=layout.stream,
+        loop=loop,
+        fresh=layout.address,
+        into=outputs.address,
+        nbytes=layout.block + ALIGNMENT if loop else 0,  # large parts lie in a block
+    )
+    record = np.array([*expected, *plan.shape, *strides, *plan.sizes], np.int64).view(_Record)
+    shape = record.ctypes.data + WORD * len(expected)
+    record[EXPECTED.shape], record[EXPECTED.sizes] = shape, shape + WORD * 2 * len(plan.shape)
+    record.kept = (dtype, layout, outputs)
+    return record
+
+
+WAYS = "with helpers", "alone", "with few helpers"
+"""The ways to make a large copy."""
+
+
+class Copy:
+    """How arrays of one plan, dtype and strides are copied.
+
+    A process starts with NumPy, and adds up the time that this takes. Once NumPy has taken as long
+    as loading kernels takes, copies switch to them. So whether or not a program goes on splitting,
+    it loses little more than the time of the switch. A copy does not refer to its plan, which would
+    keep both alive until Python collects cycles.
+
+    Attributes
+    ----------
+    fresh : callable
+        ``fresh(x)`` copies `x` to new parts in one block, each aligned to a cache line, and returns
+        them in a list. It returns None, and copies nothing, if `x` is not as expected or if
+        compiled code is not used yet.
+    fresh_checked : callable
+        The same for an array known to have the expected shape and strides, and an equal dtype.
+    into : callable
+        ``into(x, outputs)`` copies `x` to the arrays of the list `outputs`, and returns whether it
+        did. If an array is not as expected, or if two arrays may share memory, it copies nothing.
+    nbytes : int
+        Bytes of all parts.
+    layout : CopyLayout or None
+        The layout of the compiled copy to a block of fresh parts; None if NumPy copies.
+    ways : Ways or None
+        What each of `WAYS` has shown; None for small copies, which are made alone.
+    """
+
+    __slots__ = (
+        "_check", "_gain", "_has_tried", "_loop", "_parts", "_place", "_split",
+        "fresh", "fresh_checked", "into", "layout", "nbytes", "ways",
+    )  # fmt: skip
+
+    fresh: Callable[[Any], list[np.ndarray] | None]
+    fresh_checked: Callable[[np.ndarray], list[np.ndarray] | None]
+    into: Callable[[Any, list[Any]], int]
+
+    def __init__(self, plan: Plan, x: np.ndarray) -> None:
+        self.nbytes = math.prod(plan.shape) * x.itemsize
+        # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
+        can_compile = self.nbytes > 0 and not x.dtype.hasobject
+        self._gain = forecast(x, plan.axis, plan._count) if can_compile else None
+        self._split = plan.shape, plan.axis, plan.sizes, plan.output_shapes
+        self._has_tried = False  # to load kernels
+        self.layout: CopyLayout | None = None
+        self.ways: Ways | None = None
+        self.fresh = self.fresh_checked = lambda x: None
+        self.into = self._into_by_numpy
+
+    # ---- by NumPy ----------------------------------------------------------------------------
+
+    def _into_by_numpy(self, x: Any, outputs: list[Any]) -> bool:
+        """Copy to plain outputs while kernels do not pay; all checks of `decide` take longer."""
+        began = perf_counter()
+        if self._gain is None or type(x) is not np.ndarray or LOADER.pays(self._gain):
+            return False
+        x = x.view()  # a finalizer may change the caller's array
+        shape, axis, sizes, shapes = self._split
+        if x.shape != shape or not are_plain_and_apart(shapes, x, outputs):
+            return False
+        slices.into(x, axis, sizes, outputs)
+        self.count(perf_counter() - began)
+        return True
+
+    def count(self, seconds: float) -> None:
+        """Count a copy by NumPy."""
+        if self._gain is not None:
+            LOADER.count(seconds)
+
+    def why_numpy(self) -> str:
+        """Return why NumPy copies, as a key of the reasons that `explain` gives."""
+        if self._gain is None:
+            return "object loop" if slices.suits_object_loop(self.nbytes) else "slices"
+        if never_compiles():
+            return "no compiler"
+        return "not loaded" if self._has_tried else "slices"
+
+    # ---- by kernels --------------------------------------------------------------------------
+
+    def switch(self, plan: Plan, x: np.ndarray) -> bool:
+        """Return whether kernels copy; load them first if that pays now."""
+        if self.layout is None and self._gain is not None and LOADER.pays(self._gain):
+            self._has_tried = True
+            self._load(plan, x.dtype, x.strides)
+        return self.layout is not None
+
+    def _load(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
+        """Lay out the copy, and use kernels if all that it needs can be loaded now."""
+        layout = lay_out(plan, strides, dtype.itemsize)
+        functions = None if layout is None else LOADER.load(layout.loop)
+        if layout is None or functions is None or not threads.TEAM.load():
+            return
+        is_small, loop = threads.is_small(self.nbytes), functions[layout.loop]
+        code = None
+        if plan._count <= MOST_PARTS and can_read_arrays():
+            code = LOADER.load("entry")
+            if code is None or not (is_small or buffers.POOL.load()):
+                # If another process is compiling one, a later call tries again.
+                if not (LOADER.has_failed("entry") or LOADER.has_failed("blocks")):
+                    return
+                code = None
+        self._loop = loop
+        if not is_small:
+            self.ways = ways_of(threads.count_ways(), loop, self.nbytes.bit_length())
+        self.into = lambda x, outputs: 0
+        if code is not None:
+            self._use(code, plan, dtype, strides, layout)
+            NEW_SHAPES.use(layout.loop, loop, code)
+        self.layout = layout
+
+    def _use(
+        self,
+        code: dict[str, int],
+        plan: Plan,
+        dtype: np.dtype,
+        strides: tuple[int, ...],
+        layout: CopyLayout,
+    ) -> None:
+        """Make the builtin functions that check arrays, and copy small ones."""
+        is_small = threads.is_small(self.nbytes)
+        record = _record(plan, dtype, strides, layout, self._loop if is_small else 0)
+
+        def made(name: str) -> Any:
+            return builtin(name, code[name], _FLAGS.get(name, METH_FASTCALL), record)
+
+        if is_small:
+            self.fresh, self.fresh_checked = made("fresh"), made("fresh_checked")
+            self.into = made("into")
+        else:
+            self._check, self._parts, self._place = made("check"), made("parts"), made("place")
+            self.fresh = self.fresh_checked = self._fresh_large
+            self.into = self._into_large
+
+    def _fresh_large(self, x: Any) -> list[np.ndarray] | None:
+        layout = self.layout
+        if layout is None or not self._check(x):
+            return None
+        parts: list[np.ndarray] = []
+        try:
+            parts = self._parts(x, buffers.POOL.lease(layout.block))
+            target: Any = parts.pop()
+            source = self._check(x)  # again: a finalizer may have changed `x`
+            if not source:
+                return None
+            self._run_loop(self._loop, target, source, layout.stream, layout.address)
+            return parts
+        except BaseException as error:
+            parts = []
+            buffers.release_frames(error)
+            raise
+
+    def _into_large(self, x: Any, outputs: list[Any]) -> bool:
+        layout = self.layout
+        assert layout is not None
+        record = layout.record.copy()  # concurrent calls need one each
+        source: int = self._place(x, outputs, record)
+        if source:
+            self._run_loop(self._loop, 0, source, layout.stream, address_of(record))
+        return source != 0
+
+    def fresh_without_gil(self, plan: Plan, x: np.ndarray) -> list[np.ndarray] | None:
+        """Copy `x` to new parts, as `fresh_checked`, while other Python threads run."""
+        assert self.layout is not None
+        parts, address = buffers.allocate_parts(block_layout(plan, x.itemsize), x.dtype)
+        return parts if self.run(address_of(x), address, self.layout) else None
+
+    def run(self, source: int, target: int, layout: CopyLayout) -> bool:
+        """Copy on as many threads as pay.
+
+        Parameters
+        ----------
+        source : int
+            The address of the first element of the source.
+        target : int
+            The address that the layout's target offsets are relative to.
+        layout : CopyLayout
+
+        Returns
+        -------
+        bool
+            False, and nothing is copied, if the loop for this layout is not loaded.
+        """
+        functions = LOADER.load(layout.loop)  # some outputs may have gaps
+        if functions is None:
+            return False
+        self._run_loop(functions[layout.loop], target, source, layout.stream, layout.address)
+        return True
+
+    def _run_loop(self, loop: int, target: int, source: int, stream: int, layout: int) -> None:
+        threads.run_loop(loop, self.nbytes, (stream, target, source, layout), self.ways)
+
+
+def copy_of(plan: Plan, x: np.ndarray) -> Copy:
+    """Return how arrays such as `x` are copied; cached in the plan."""
+    key = x.dtype, x.strides
+    try:
+        copy: Copy | None = plan._kept.get(key)
+    except Exception:  # a StringDType is hashable only if its na_object is
+        copy = None
+    if copy is None:
+        copy = Copy(plan, x)
+        if x.dtype.kind != "T":  # a StringDType owns its array's text, which the plan would keep
+            keep(plan._kept, key, copy, plan._count)
+    return copy
+
+
+def forecast(x: np.ndarray, axis: int, count: int) -> float:
+    """Return a lower bound of the seconds that kernels save over NumPy.
+
+    This finds arrays for which compiled code pays at their first split.
+    """
+    if x.flags.c_contiguous:
+        seconds = math.prod(x.shape[:axis]) * count * _RUN
+    elif x.strides[-1] == x.itemsize:
+        seconds = math.prod(x.shape[:-1]) * count * _RUN
+    else:
+        seconds = x.size * _ITEM
+    return seconds + x.nbytes * _BYTE if x.nbytes >= threads.SHARED_FROM else seconds
