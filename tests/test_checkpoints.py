@@ -13,8 +13,8 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit._files import tiles
-from splitjit.checkpoints import index
+from splitjit.files import tiles
+from splitjit.files.checkpoints import index
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")

@@ -19,8 +19,8 @@ import splitjit
 from splitjit import files
 from splitjit._cli import check, parser, report
 from splitjit._cli.main import main
-from splitjit._files import tiles
 from splitjit._runtime import threads
+from splitjit.files import tiles
 from tests.conftest import needs_kernels
 
 SMALL = (
@@ -530,7 +530,7 @@ def test_a_missing_package_is_one_line(tmp_path, capsys, monkeypatch):
 
 HALF_WAY = """
     import runpy, sys, time
-    from splitjit._files.formats.base import PlainWriter
+    from splitjit.files.formats.base import PlainWriter
 
     write, parts = PlainWriter.write, []
 

@@ -16,10 +16,10 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit import files
-from splitjit._files import disk, tiles
-from splitjit._files.formats.base import PlainWriter, Source
-from splitjit._files.formats.npy import Npy
-from splitjit.checkpoints import operations
+from splitjit.files import disk, tiles
+from splitjit.files.checkpoints import operations
+from splitjit.files.formats.base import PlainWriter, Source
+from splitjit.files.formats.npy import Npy
 
 
 @pytest.fixture
@@ -528,11 +528,11 @@ def test_the_command_imports_little(tmp_path):
     split = imported("-m", "splitjit", "split", "x.npy", "--num-splits", "2")
     join = imported("-m", "splitjit", "join", "x.0.npy", "x.1.npy", "--out", "y.npy")
     assert (tmp_path / "y.npy").read_bytes() == (tmp_path / "x.npy").read_bytes()
-    assert "splitjit._files.tiles" in split & join
+    assert "splitjit.files.tiles" in split & join
     for names in (split, join):
         assert not {"numba", "llvmlite", "torch", "transformers", "safetensors"} & names
         assert len(names - before) <= 140
-    assert "splitjit._files.joined" not in split
+    assert "splitjit.files.joined" not in split
 
 
 # ---- memory ---------------------------------------------------------------------------

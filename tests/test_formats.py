@@ -18,9 +18,9 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit import files
-from splitjit._files import formats, tiles
-from splitjit._files.formats.base import Tensor
-from splitjit._files.formats.npy import make_header
+from splitjit.files import formats, tiles
+from splitjit.files.formats.base import Tensor
+from splitjit.files.formats.npy import make_header
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")

@@ -11,7 +11,7 @@ import pytest
 
 import splitjit
 from splitjit import files
-from splitjit.checkpoints import presets
+from splitjit.files.checkpoints import presets
 
 from .test_tensor_parallel import LARGE, _one_process_for_each_configuration
 

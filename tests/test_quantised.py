@@ -7,7 +7,7 @@ import pytest
 
 import splitjit
 from splitjit import files
-from splitjit.checkpoints import quantised, tensor_parallel
+from splitjit.files.checkpoints import quantised, tensor_parallel
 
 from .test_checkpoints import contents, forget
 

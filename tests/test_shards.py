@@ -14,10 +14,10 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit._files import staging, tiles
-from splitjit.checkpoints import index, record
-from splitjit.checkpoints.index import MANIFEST
-from splitjit.checkpoints.record import KEY
+from splitjit.files import staging, tiles
+from splitjit.files.checkpoints import index, record
+from splitjit.files.checkpoints.index import MANIFEST
+from splitjit.files.checkpoints.record import KEY
 
 from .test_checkpoints import TENSORS, contents, forget, load, model, refused
 

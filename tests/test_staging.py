@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit._files import disk, staging
+from splitjit.files import disk, staging
 
 OLD = {"o/a": b"old a", "o/rank-0/b": b"old b", "o/rank-0/foreign": b"mine", "p/foreign": b"mine"}
 NEW = {"o/a": b"new a", "o/rank-0/b": b"new b", "p/q/c": b"new c"}

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from splitjit import SplitError
-from splitjit._files import places, staging
 from splitjit._plan import arguments
+from splitjit.files import places, staging
 from tests.test_command import HALF_WAY
 
 ELSEWHERE = Path(__file__).parent / "elsewhere"

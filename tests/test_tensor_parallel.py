@@ -10,8 +10,8 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit._files import patterns
-from splitjit.checkpoints import ask_transformers, tensor_parallel
+from splitjit.files import patterns
+from splitjit.files.checkpoints import ask_transformers, tensor_parallel
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5.0")

@@ -33,7 +33,7 @@ from torch.distributed.tensor import DTensor
 
 import splitjit
 from splitjit import files
-from splitjit.checkpoints import ask_transformers, tensor_parallel
+from splitjit.files.checkpoints import ask_transformers, tensor_parallel
 
 COUNTS = (2, 4)
 PAGE = Path(__file__).parents[1] / "families.md"

@@ -23,7 +23,8 @@ def source(found: object) -> str:
     """Return the file of a definition. Some classes say that they are of the public module."""
     methods = filter(inspect.isfunction, vars(found).values() if inspect.isclass(found) else ())
     files = map(inspect.getsourcefile, [found, *methods])
-    return next(file for file in files if file and not file.endswith(("__init__.py", ">")))
+    own = [file for file in files if file and not file.endswith((f"{os.sep}__init__.py", ">"))]
+    return [*own, inspect.getsourcefile(found)][0]
 
 
 def row(module: str, name: str) -> list[str]:

@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(sentence(error))
         return 2
     except KeyboardInterrupt as interrupt:
-        from splitjit._files.staging import COMPLETE
+        from splitjit.files.staging import COMPLETE
 
         done = [COMPLETE] if getattr(arguments, "written", False) else []
         notes = [*getattr(interrupt, "__notes__", ()), *done, "no file was written"]

@@ -12,10 +12,10 @@ from splitjit._cli import report
 from splitjit._cli.lines import print_json, printable
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import NAMES
-from splitjit.checkpoints import operations
+from splitjit.files.checkpoints import operations
 
 if TYPE_CHECKING:
-    from splitjit._files.file_plan import SplitFiles
+    from splitjit.files.file_plan import SplitFiles
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> None:
             operations.write(planned, arguments.force, progress)
             arguments.written = True
     if arguments.json:
-        from splitjit.checkpoints import described
+        from splitjit.files.checkpoints import described
 
         known = {"dry_run": dry_run, "existing": existing}
         print_json({**known, **described.describe(planned)})

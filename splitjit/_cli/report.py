@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from splitjit._cli.lines import in_options, number_of, printable, say
-from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
-from splitjit._files.formats.base import Tensor
-from splitjit._files.parts import Progress
+from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
+from splitjit.files.formats.base import Tensor
+from splitjit.files.parts import Progress
 
 BAR_AFTER = 1.0
 """Seconds until a progress bar appears."""

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
-from splitjit._files.formats.base import Metadata, TensorFile
-from splitjit._files.joined import JoinedFile, JoinedTensor, plan_joined
-from splitjit._files.parts import Chooser
-from splitjit._files.patterns import Choice
-from splitjit._files.places import check_places
-from splitjit.checkpoints import index, naming, record
-from splitjit.checkpoints.index import Checkpoint
-from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError, shorten
+from splitjit.files.checkpoints import index, naming, record
+from splitjit.files.checkpoints.index import Checkpoint
+from splitjit.files.checkpoints.record import Record
+from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.formats.base import Metadata, TensorFile
+from splitjit.files.joined import JoinedFile, JoinedTensor, plan_joined
+from splitjit.files.parts import Chooser
+from splitjit.files.patterns import Choice
+from splitjit.files.places import check_places
 
 
 def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoint:

@@ -18,10 +18,10 @@ from typing import IO
 
 import numpy as np
 
-from splitjit._files.disk import NewFile
-from splitjit._files.staging import Staged
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
+from splitjit.files.disk import NewFile
+from splitjit.files.staging import Staged
 
 TILE = 1 << 20
 """Bytes in memory at a time. Tiles of 8 MB overflow the cache: two to four times as slow."""

@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splitjit._files import patterns, staging
-from splitjit._files.file_plan import SplitFiles
-from splitjit._files.formats.base import TensorFile
-from splitjit._files.parts import Chooser, Progress, write_parts
-from splitjit._files.patterns import Choice
-from splitjit._files.places import StrPath
-from splitjit._files.places import check_targets as check_targets
 from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
-from splitjit.checkpoints import index, sharding
-from splitjit.checkpoints.index import MANIFEST, Checkpoint
-from splitjit.checkpoints.naming import Where as Where
 from splitjit.errors import SplitError, shorten
+from splitjit.files import patterns, staging
+from splitjit.files.checkpoints import index, sharding
+from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
+from splitjit.files.checkpoints.naming import Where as Where
+from splitjit.files.file_plan import SplitFiles
+from splitjit.files.formats.base import TensorFile
+from splitjit.files.parts import Chooser, Progress, write_parts
+from splitjit.files.patterns import Choice
+from splitjit.files.places import StrPath
+from splitjit.files.places import check_targets as check_targets
 
 Check = Callable[[Iterable[TensorFile]], None]
 """Checks that whole files fit the model whose plan is used."""
@@ -100,7 +100,7 @@ def plan_join(
 ) -> SplitFiles:
     """Plan the join of parts. This does not check whether the joined files exist."""
     whole, notes = _read_whole(paths, which)
-    from splitjit.checkpoints import joining
+    from splitjit.files.checkpoints import joining
 
     return replace(joining.plan_whole(whole, out, copy_config), notes=tuple(notes))
 
@@ -109,7 +109,7 @@ def plan_join(
 def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
     whole, notes = _read_whole(paths, which)
-    from splitjit._files.joined import choice_of_parts
+    from splitjit.files.joined import choice_of_parts
 
     layout = where.layout or ("ranks" if whole.parts[0].is_folder else "files")
     planned = sharding.plan_parts([whole], rule, choice_of_parts, replace(where, layout=layout))
@@ -118,7 +118,7 @@ def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> S
 
 def _read_whole(paths: list[Path], which: Which) -> tuple[Checkpoint, list[str]]:
     """Return the checkpoint that parts make up, and what the user should know about it."""
-    from splitjit.checkpoints import joining
+    from splitjit.files.checkpoints import joining
 
     parts = index.read_parts(paths)
     if not which.given:  # the records of the parts say how they were split
@@ -135,7 +135,7 @@ def _read_whole(paths: list[Path], which: Which) -> tuple[Checkpoint, list[str]]
 
 
 def write(planned: SplitFiles, force: bool, progress: Progress | None = None) -> None:
-    """Write all files of a plan; see `splitjit._files.staging`.
+    """Write all files of a plan; see `splitjit.files.staging`.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def _chooser(
             tensor_parallel.check_shapes(model, planned, by_pattern, _shapes(files))
 
     if which.tp_plan:
-        from splitjit.checkpoints import tensor_parallel
+        from splitjit.files.checkpoints import tensor_parallel
 
         model = tensor_parallel.load(_config(which.config, *folders), names)
         planned = tensor_parallel.choices(model, names, by_pattern)

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
-from splitjit._files.formats.base import TensorFile
-from splitjit._files.parts import Chooser, count_parts, plan_tensors
-from splitjit._files.patterns import Choice
-from splitjit._files.places import check_places
 from splitjit._plan.rules import Rule
-from splitjit.checkpoints import index, naming
-from splitjit.checkpoints.index import MANIFEST, Checkpoint
-from splitjit.checkpoints.naming import Where
-from splitjit.checkpoints.record import Record, manifest
 from splitjit.errors import SplitError
+from splitjit.files.checkpoints import index, naming
+from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
+from splitjit.files.checkpoints.naming import Where
+from splitjit.files.checkpoints.record import Record, manifest
+from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
+from splitjit.files.formats.base import TensorFile
+from splitjit.files.parts import Chooser, count_parts, plan_tensors
+from splitjit.files.patterns import Choice
+from splitjit.files.places import check_places
 
 Parts = tuple[TensorFile, list[TensorPlan], tuple[Path, ...]]
 """A file, the plans of its tensors, and the paths of its parts."""
@@ -76,7 +76,7 @@ def _warnings(planned: SplitFiles, inputs: Sequence[TensorFile], count: int) -> 
     """Say what is odd about a split, although it is possible."""
     plans = [plan for file in planned.files for plan in file.tensors]
     if any(plan.name for plan in plans):
-        from splitjit.checkpoints import siblings  # an array without a name has no bias
+        from splitjit.files.checkpoints import siblings  # an array without a name has no bias
 
         yield from siblings.find_mismatches(plans)
     for file in inputs:

@@ -7,14 +7,14 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from splitjit._api.split_plan import cached_plan
-from splitjit._files.file_plan import TensorPlan
-from splitjit._files.formats.base import Data, FileWriter, Metadata, Source, Tensor, TensorFile
-from splitjit._files.parts import plan_tensor
-from splitjit._files.patterns import Choice
-from splitjit._files.staging import Staged
-from splitjit._files.tiles import Readers, assemble
 from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SECTIONS, Rule
 from splitjit.errors import SplitError
+from splitjit.files.file_plan import TensorPlan
+from splitjit.files.formats.base import Data, FileWriter, Metadata, Source, Tensor, TensorFile
+from splitjit.files.parts import plan_tensor
+from splitjit.files.patterns import Choice
+from splitjit.files.staging import Staged
+from splitjit.files.tiles import Readers, assemble
 
 Known = tuple[Choice | None, Rule]
 """What parts record about a tensor: how it is divided, or None if it was copied, and the rule."""

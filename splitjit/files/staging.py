@@ -22,9 +22,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from splitjit._files import disk, places
-from splitjit._files.disk import NewFile, change, flush
 from splitjit._runtime.events import warn
+from splitjit.files import disk, places
+from splitjit.files.disk import NewFile, change, flush
 
 _PREFIX = ".splitjit-"
 

@@ -25,8 +25,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 import numpy as np
 
 from splitjit._api.split import split
-from splitjit._files.file_plan import TensorPlan
-from splitjit._files.formats.base import TILE, Data, Source, Tensor, TensorFile
+from splitjit.files.file_plan import TensorPlan
+from splitjit.files.formats.base import TILE, Data, Source, Tensor, TensorFile
 
 MOST = 4
 """The longest tile, for long rows and for many parts, in units of `TILE`."""

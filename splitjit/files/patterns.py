@@ -19,8 +19,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from splitjit._files.formats.base import TensorFile
 from splitjit.errors import SplitError, SplitTypeError, shorten
+from splitjit.files.formats.base import TensorFile
 
 _AXIS = re.compile(
     r"=(-?[0-9]+)(?:([:/])(((?<=/)[-0-9, ]+|[0-9, ]+)(@[1-9][0-9]*(,[0-9, ]+)?)*))?$"

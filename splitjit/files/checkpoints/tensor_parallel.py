@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from splitjit._files.patterns import Choice
 from splitjit._plan.arguments import Shape
-from splitjit.checkpoints import ask_transformers, presets, quantised
 from splitjit.errors import SplitError, shorten
+from splitjit.files.checkpoints import ask_transformers, presets, quantised
+from splitjit.files.patterns import Choice
 
 _SECONDS = 600
 """The most seconds to wait for the plan of a model."""

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from splitjit._files.patterns import Choice
 from splitjit.errors import SplitError, shorten
+from splitjit.files.patterns import Choice
 
 
 @dataclass(frozen=True, slots=True)

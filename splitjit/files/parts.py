@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from splitjit._api.split_plan import cached_plan
-from splitjit._files.file_plan import FilePlan, TensorPlan
-from splitjit._files.formats.base import Tensor, TensorFile
-from splitjit._files.patterns import Choice
-from splitjit._files.staging import Staged
-from splitjit._files.tiles import Readers, divide
 from splitjit._plan.rules import CHUNK, INDICES, LENGTHS, Rule
 from splitjit.errors import SplitError
+from splitjit.files.file_plan import FilePlan, TensorPlan
+from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.patterns import Choice
+from splitjit.files.staging import Staged
+from splitjit.files.tiles import Readers, divide
 
 Chooser = Callable[[str, TensorFile], Choice | None]
 """Returns how to split a named tensor of a file, or None if the tensor is not split."""

@@ -6,7 +6,7 @@ import collections
 import re
 from collections.abc import Sequence
 
-from splitjit._files.file_plan import TensorPlan
+from splitjit.files.file_plan import TensorPlan
 
 _WEIGHT = r"weight(\._data)?|_weight_qdata|qweight|weight_packed|W_q|(weight\.)?blocks"
 """Suffixes of weights."""

@@ -24,13 +24,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from splitjit._files.formats.base import Metadata, TensorFile
-from splitjit._files.parts import num_parts
-from splitjit._files.patterns import Choice
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import LENGTHS, MAX_PARTS, PARAMETERS, Rule
-from splitjit.checkpoints.index import MANIFEST, Checkpoint, is_file_name, parse_json
 from splitjit.errors import SplitError, shorten
+from splitjit.files.checkpoints.index import MANIFEST, Checkpoint, is_file_name, parse_json
+from splitjit.files.formats.base import Metadata, TensorFile
+from splitjit.files.parts import num_parts
+from splitjit.files.patterns import Choice
 
 KEY = "splitjit"
 """The key of a record in the metadata of a .safetensors file."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splitjit._files import formats
-from splitjit._files.formats.base import Tensor, TensorFile
 from splitjit.errors import SplitError, shorten
+from splitjit.files import formats
+from splitjit.files.formats.base import Tensor, TensorFile
 
 SUFFIX = ".safetensors.index.json"
 """Suffix of index names."""
@@ -27,7 +27,7 @@ _SINGLE = NAME.removesuffix(".index.json")
 """The name of the only file of a checkpoint without an index."""
 
 MANIFEST = "splitjit.json"
-"""The name of the manifest of a folder of parts, see `splitjit.checkpoints.record`."""
+"""The name of the manifest of a folder of parts, see `splitjit.files.checkpoints.record`."""
 
 _MOST = 100_000_000
 """Size limit of an index. The safetensors package has the same limit for headers."""

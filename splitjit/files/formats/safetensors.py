@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splitjit._files.formats.base import FileWriter, Metadata, PlainWriter, Tensor, TensorFile
-from splitjit._files.staging import Staged
 from splitjit.errors import SplitError
+from splitjit.files.formats.base import FileWriter, Metadata, PlainWriter, Tensor, TensorFile
+from splitjit.files.staging import Staged
 
 
 class Safetensors(TensorFile):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from splitjit._files.formats.base import TensorFile
-from splitjit._files.places import StrPath
-from splitjit.checkpoints.index import Checkpoint
 from splitjit.errors import SplitError, shorten
+from splitjit.files.checkpoints.index import Checkpoint
+from splitjit.files.formats.base import TensorFile
+from splitjit.files.places import StrPath
 
 _FIELD = re.compile(r"\{(?:rank|part)(?::0?[1-9]d?)?\}|\{stem\}")
 """A field of a name; a number may have a format, such as ``{rank:02d}``."""

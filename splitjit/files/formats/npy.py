@@ -11,8 +11,8 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy
 
-from splitjit._files.formats.base import FileWriter, Metadata, PlainWriter, Tensor, TensorFile
-from splitjit._files.staging import Staged
+from splitjit.files.formats.base import FileWriter, Metadata, PlainWriter, Tensor, TensorFile
+from splitjit.files.staging import Staged
 
 _MOST = 10_000
 """The most bytes of a header that NumPy reads, unless told to trust the file. It writes more."""

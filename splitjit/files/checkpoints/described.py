@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
-from splitjit._files.formats.base import Tensor, TensorFile
-from splitjit.checkpoints import index, record
-from splitjit.checkpoints.record import Record
 from splitjit.errors import SplitError
+from splitjit.files.checkpoints import index, record
+from splitjit.files.checkpoints.record import Record
+from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.formats.base import Tensor, TensorFile
 
 
 def describe(planned: SplitFiles) -> dict[str, Any]:

@@ -6,11 +6,11 @@ To add a format, write its subclass of `TensorFile` and list the class in `FORMA
 import stat
 from pathlib import Path
 
-from splitjit._files.formats.base import TensorFile, refusal
-from splitjit._files.formats.npy import Npy
-from splitjit._files.formats.npz import Npz
-from splitjit._files.formats.safetensors import Safetensors
 from splitjit.errors import SplitError
+from splitjit.files.formats.base import TensorFile, refusal
+from splitjit.files.formats.npy import Npy
+from splitjit.files.formats.npz import Npz
+from splitjit.files.formats.safetensors import Safetensors
 
 _OF_OTHERS = {
     **dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), "torch.load(path, weights_only=True)"),

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from splitjit._files.formats.base import Metadata, Tensor, TensorFile
-from splitjit._files.patterns import Choice
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError
+from splitjit.files.formats.base import Metadata, Tensor, TensorFile
+from splitjit.files.patterns import Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class FilePlan:
     like : TensorFile
         The first of the files. The parts have its format.
     record : Record, optional
-        What the parts say about themselves: a record of ``splitjit.checkpoints``.
+        What the parts say about themselves: a record of ``splitjit.files.checkpoints``.
     joined : tuple of TensorPlan
         If the file is joined, the splits that made the parts of its tensors.
     """

@@ -8,7 +8,8 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from splitjit._files.formats.base import (
+from splitjit.errors import SplitError
+from splitjit.files.formats.base import (
     TILE,
     Data,
     FileWriter,
@@ -20,9 +21,8 @@ from splitjit._files.formats.base import (
     fill,
     refusal,
 )
-from splitjit._files.formats.npy import Npy, make_header, read_header
-from splitjit._files.staging import Staged
-from splitjit.errors import SplitError
+from splitjit.files.formats.npy import Npy, make_header, read_header
+from splitjit.files.staging import Staged
 
 if TYPE_CHECKING:
     import zipfile

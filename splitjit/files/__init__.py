@@ -3,7 +3,11 @@
 The command ``python -m splitjit`` does the same. Files may be larger than memory: a .npy, .npz or
 .safetensors file, an index ``model.safetensors.index.json``, or a folder that has such an index.
 
-The public functions call `splitjit.checkpoints.operations`, and import it when first used.
+A `TensorFile` of `formats` reads a format, and a `FileWriter` writes it. `patterns` choose how
+tensors are split, `file_plan` is a split as data, `parts` plans and writes the parts, `joined`
+presents parts as the file that they came from, and `tiles` moves the bytes. `places` and `staging`
+keep all files whole, by way of `disk`. These modules know nothing of models: `checkpoints` does.
+The public functions call its `operations`, and import it when first used.
 """
 
 from __future__ import annotations
@@ -12,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from splitjit._files.file_plan import FilePlan, SplitFiles, TensorPlan
-from splitjit._files.parts import Progress
-from splitjit._files.places import StrPath
 from splitjit._plan.arguments import OtherRules, named_rule
+from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.parts import Progress
+from splitjit.files.places import StrPath
 
 __all__ = [
     "FilePlan",
@@ -111,7 +115,7 @@ def plan_files(
     (((4, 3), (4, 3)), ['x.0.npy', 'x.1.npy'])
     """
     given = named_rule("plan_files", split, rule)
-    from splitjit.checkpoints import operations
+    from splitjit.files.checkpoints import operations
 
     which = operations.Which(axis, tensors, tp_plan, config)
     where = operations.Where(others, layout, name, out, copy_config)
@@ -181,7 +185,7 @@ config, others, layout
     [0 1 2 3 4 5]
     """
     given = named_rule("split_files", split, rule)
-    from splitjit.checkpoints import operations
+    from splitjit.files.checkpoints import operations
 
     which = operations.Which(axis, tensors, tp_plan, config)
     where = operations.Where(others, layout, name, out, copy_config)
@@ -248,7 +252,7 @@ def join_files(
     --------
     split_files : Split files, with an example.
     """
-    from splitjit.checkpoints import operations
+    from splitjit.files.checkpoints import operations
 
     which = operations.Which(axis, tensors, tp_plan, config)
     joined = operations.plan_join(operations.as_paths(paths), Path(out), which, copy_config)
@@ -332,7 +336,7 @@ def reshard_files(
     ['y.0.npy', 'y.1.npy', 'y.2.npy'] [ 8  9 10 11]
     """
     given = named_rule("reshard_files", split, rule)
-    from splitjit.checkpoints import operations
+    from splitjit.files.checkpoints import operations
 
     which = operations.Which(axis, tensors, tp_plan, config)
     where = operations.Where("copy", layout, name, out, copy_config)
@@ -375,6 +379,6 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     >>> found["checkpoints"][0]["files"][0]["tensors"]
     [{'name': '', 'dtype': 'float32', 'shape': [4, 6], 'nbytes': 96}]
     """
-    from splitjit.checkpoints import described, operations
+    from splitjit.files.checkpoints import described, operations
 
     return described.describe_files(operations.as_paths(paths))
