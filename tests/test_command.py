@@ -832,7 +832,7 @@ def test_functions_speak_of_parameters(x):
     files.split_files("x.npy", num_splits=2)
     with pytest.raises(FileExistsError, match=r"x\.0\.npy exists; force=True overwrites it"):
         files.split_files("x.npy", num_splits=2)
-    with pytest.raises(TypeError, match=r"'num_split'; did you mean num_splits\?"):
+    with pytest.raises(TypeError, match=r"no parameter num_split; did you mean num_splits\?"):
         files.split_files("x.npy", num_split=2)
 
 
