@@ -38,6 +38,14 @@ def modules_of(folder):
 
 
 MODULES = modules_of(PACKAGE)
+PUBLIC = {
+    f"splitjit.{alias.name}": node.module
+    for node in ast.walk(ast.parse(MODULES["splitjit"].read_text(encoding="utf-8")))
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+}
+"""The modules that define the public names: importing such a name imports its module."""
+
 KERNELS = [module for module in MODULES if module.startswith("splitjit._kernels")]
 FILES = {module for module in MODULES if module.startswith("splitjit.files")}
 CHECKPOINTS = {module for module in FILES if module.startswith("splitjit.files.checkpoints")}
@@ -59,7 +67,7 @@ def imported_by(module, modules=MODULES):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports of the package are absolute"
             full = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [name if name in modules else node.module for name in full]
+            names = [name if name in modules else PUBLIC.get(name, node.module) for name in full]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.Call) and name_called(node) in ("import_module", "__import__"):
@@ -94,6 +102,23 @@ def test_a_module_imports_only_packages_before_its_own(module):
         assert place_of(name) <= place_of(module), f"{module} imports {name}, which is above it"
         if name in KERNELS and module not in KERNELS:
             assert name in in_functions, f"{module} imports {name}, and so Numba"
+
+
+@pytest.mark.parametrize("module", sorted(FILES))
+def test_files_import_only_public_names_and_plans_of_the_core(module):
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "splitjit":
+            known = re.fullmatch(r"splitjit(|\.errors|\._plan\..+|\.files(\..+)?)", node.module)
+            assert known, f"{module} imports {node.module}"
+        elif isinstance(node, ast.Import):
+            assert not [one.name for one in node.names if one.name.startswith("splitjit")]
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m not in FILES])
+def test_only_the_command_imports_files(module):
+    users = module == "splitjit" or module.startswith("splitjit._cli")
+    assert users or not FILES & imported_by(module)[0]
 
 
 @pytest.mark.parametrize("module", sorted(FILES - CHECKPOINTS))

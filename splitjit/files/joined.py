@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from splitjit._api.split_plan import cached_plan
+from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SECTIONS, Rule
 from splitjit.errors import SplitError
 from splitjit.files.file_plan import TensorPlan
@@ -137,7 +137,7 @@ def plan_joined(
         first = tensors[0]
         axis = None
         if choice is not None:
-            axis = cached_plan(first.shape, choice.axis, (NUM_OUTPUTS, 1)).axis
+            axis = normalize_axis(choice.axis, first.shape)
         for i, tensor in enumerate(tensors):
             _check_alike(first, tensor, axis, i)
         if choice is None or axis is None:

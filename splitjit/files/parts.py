@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from splitjit._api.split_plan import cached_plan
+from splitjit._plan.arguments import Shape, most_parts, normalize_axis
+from splitjit._plan.plan import sizes_of
 from splitjit._plan.rules import CHUNK, INDICES, LENGTHS, Rule
 from splitjit.errors import SplitError
 from splitjit.files.file_plan import FilePlan, TensorPlan
@@ -36,23 +36,18 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
     """
     if choice.lengths is not None:
         rule = (LENGTHS, choice.lengths)
-    if choice.head and choice.sections is None:
-        choice = replace(choice, sections=(tensor.shape[choice.axis],))
-    if choice.sections is None:
-        plan = cached_plan(tensor.shape, choice.axis, rule)
-        return TensorPlan(tensor, file, plan.axis, (plan.sizes,), 1, choice)
-    whole = cached_plan(tensor.shape, choice.axis, (LENGTHS, choice.sections))
-    before, after = tensor.shape[: whole.axis], tensor.shape[whole.axis + 1 :]
+    shape, axis, most = tensor.shape, normalize_axis(choice.axis, tensor.shape), most_parts()
+    whole = sizes_of(shape, axis, (LENGTHS, choice.sections or shape[axis : axis + 1]), most)
     sections = []
-    for length, head in zip(whole.sizes, choice.heads, strict=True):
+    for length, head in zip(whole, choice.heads, strict=True):
         own = _rule_for_heads(length, head, choice, rule) if head else rule
-        sizes = cached_plan((*before, length, *after), whole.axis, own).sizes
+        sizes = sizes_of((*shape[:axis], length, *shape[axis + 1 :]), axis, own, most)
         if head and len(sizes) > 1 and any(size % head for size in sizes):
             rest = f"must be multiples of the {_length(head, choice)}"
             raise SplitError("split", f"parts of lengths {list(sizes)}", rest)
         sections.append(sizes)
-    copies = _copies(choice, [len(sizes) for sizes in sections], rule)
-    return TensorPlan(tensor, file, whole.axis, tuple(sections), copies, choice)
+    copies = _copies(choice, whole, [len(sizes) for sizes in sections], rule)
+    return TensorPlan(tensor, file, axis, tuple(sections), copies, choice)
 
 
 def num_parts(rule: Rule) -> int | None:
@@ -95,13 +90,13 @@ def _length(head: int, choice: Choice) -> str:
     return f"head length {head}"
 
 
-def _copies(choice: Choice, pieces: list[int], rule: Rule) -> int:
+def _copies(choice: Choice, sections: Shape, pieces: list[int], rule: Rule) -> int:
     """Return how many consecutive parts are equal, from the number of pieces of each section."""
     count = num_parts(rule)
     shared = choice.shared and count is not None
     if count is None:
         count = max(pieces)
-    received = f"sections {choice.sections} into {pieces} parts"
+    received = f"sections {sections} into {pieces} parts"
     if any(own != count for own in pieces) and not shared:
         raise SplitError("split", received, "all sections must have the same number of parts")
     if count not in pieces and len(pieces) > 1:

@@ -22,7 +22,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from splitjit._runtime.events import warn
 from splitjit.files import disk, places
 from splitjit.files.disk import NewFile, change, flush
 
@@ -91,8 +90,10 @@ def _name_leftovers(folders: Iterable[Path]) -> None:
     roots = dict.fromkeys(map(os.path.realpath, folders))
     found = [str(path) for root in roots for path in sorted(Path(root).glob(f"{_PREFIX}*"))]
     if found:
+        import logging
+
         said = "an earlier command was killed, unless it still runs; this removes its files: rm -r"
-        warn(f"{said} %s", shlex.join(found))
+        logging.getLogger("splitjit").warning(f"{said} %s", shlex.join(found))
 
 
 class Staged:

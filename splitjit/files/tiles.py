@@ -24,7 +24,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from splitjit._api.split import split
+from splitjit import split
 from splitjit.files.file_plan import TensorPlan
 from splitjit.files.formats.base import TILE, Data, Source, Tensor, TensorFile
 
