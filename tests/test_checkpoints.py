@@ -419,10 +419,11 @@ def test_sections(tmp_path, monkeypatch, rule, tile, axis, order):
     assert joined.read_bytes() == (tmp_path / "x.npz").read_bytes()
 
 
-def test_lengths_of_one_tensor(tmp_path):
+@pytest.mark.parametrize("lengths", ["3,5", "3,-1"])
+def test_lengths_of_one_tensor(tmp_path, lengths):
     a, b = np.arange(16).reshape(8, 2), np.arange(8)
     np.savez(tmp_path / "m.npz", a=a, b=b)
-    patterns = ["a=0/3,5", "b"]
+    patterns = [f"a=0/{lengths}", "b"]
     done = files.split_files(tmp_path / "m.npz", num_splits=2, tensors=patterns)
     parts = [np.load(target) for target in done.targets]
     assert [part["a"].shape for part in parts] == [(3, 2), (5, 2)]

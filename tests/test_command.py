@@ -128,6 +128,8 @@ def test_one_length_is_the_rest(tmp_path, monkeypatch):
     assert main(["split", "m.safetensors", *options]) == 0
     lengths = [len(safetensors.load_file(f"m.{i}.safetensors")["a"]) for i in range(2)]
     assert lengths == [3, 7]
+    assert main(["join", "m.0.safetensors", "m.1.safetensors", "--out", "j.safetensors"]) == 0
+    assert Path("j.safetensors").read_bytes() == Path("m.safetensors").read_bytes()
 
 
 REFUSED = [

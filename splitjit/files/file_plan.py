@@ -34,7 +34,7 @@ class TensorPlan:
         Number of consecutive parts that are equal. A tensor that is copied has as many
         copies as there are parts.
     choice : Choice, optional
-        How the pattern or the plan divides the tensor. None if it is copied.
+        How the pattern or the plan divides the tensor, with all lengths. None if it is copied.
     """
 
     tensor: Tensor = field(repr=False)

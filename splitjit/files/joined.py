@@ -179,12 +179,11 @@ def _plan_parts(
     shape = first.shape
     shape = (*shape[: choice.axis], sum(sections), *shape[choice.axis + 1 :])
     whole = replace(first, shape=shape)
-    if choice.lengths is not None and own is None and list(choice.lengths) != lengths:
-        raise SplitError("join", f"lengths {lengths}", f"must be {list(choice.lengths)}")
     refusal = None
     for rule in _rules(choice, lengths) if own is None else [own[1]]:
         kind, value = rule
-        if kind == CHUNK and isinstance(value, int) and _count(sections, value) != {len(lengths)}:
+        chunk = max(value, 1) if kind == CHUNK and isinstance(value, int) else 0
+        if chunk and {-(-length // chunk) for length in sections} != {len(lengths)}:
             continue  # a stranger's record may ask for more parts than fit in memory
         try:
             plan = plan_tensor(whole, file, choice, rule)
@@ -193,16 +192,12 @@ def _plan_parts(
             continue
         if [shape[choice.axis] for shape in plan.part_shapes] == lengths:
             return plan
-    received = f"lengths {lengths} of sections {sections}"
+    reason = "no rule splits the sections into parts of these lengths"
     if own is not None:
-        rest = f": {refusal.rule}" if refusal else ""
-        raise SplitError("join", received, f"the record of the parts says otherwise{rest}")
-    raise SplitError("join", received, "no rule splits the sections into parts of these lengths")
-
-
-def _count(sections: Sequence[int], chunk: int) -> set[int]:
-    """Return how many chunks the sections have."""
-    return {-(-length // max(chunk, 1)) for length in sections}
+        reason = "the record of the parts says otherwise" + (f": {refusal.rule}" if refusal else "")
+    elif choice.lengths is not None:
+        reason = f"must be {list(choice.lengths)}"
+    raise SplitError("join", f"lengths {lengths} of sections {sections}", reason)
 
 
 def _rules(choice: Choice, lengths: list[int]) -> list[Rule]:

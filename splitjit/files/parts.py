@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from splitjit._plan.arguments import Shape, most_parts, normalize_axis
 from splitjit._plan.plan import sizes_of
@@ -47,6 +48,8 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
             raise SplitError("split", f"parts of lengths {list(sizes)}", rest)
         sections.append(sizes)
     copies = _copies(choice, whole, [len(sizes) for sizes in sections], rule)
+    lengths = None if choice.lengths is None else sections[0]
+    choice = replace(choice, axis=axis, sections=whole, lengths=lengths)
     return TensorPlan(tensor, file, axis, tuple(sections), copies, choice)
 
 

@@ -15,7 +15,6 @@ from splitjit.files.checkpoints.record import Record, manifest
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.parts import Chooser, count_parts, plan_tensors
-from splitjit.files.patterns import Choice
 from splitjit.files.places import check_places
 
 Parts = tuple[TensorFile, list[TensorPlan], tuple[Path, ...]]
@@ -93,7 +92,11 @@ def _plan_file(group: Sequence[Parts], blank: Record | None) -> FilePlan:
     plans = [plan for _, own, _ in group for plan in own]
     held = {plan.name for plan in plans}
     left_out = [name for file in files for name in file.names if name not in held]
-    record = blank and replace(blank, tensors=_choices(plans))
+    choices = {
+        plan.name: plan.choice and replace(plan.choice, pattern=plan.name, planned=True)
+        for plan in plans
+    }
+    record = blank and replace(blank, tensors=choices)
     if len(files) > 1:
         _check_merged(plans)
     elif record:
@@ -117,22 +120,6 @@ def _check_merged(plans: list[TensorPlan]) -> None:
             rule = "files that are merged must have the same metadata; put {stem} into the name"
             raise SplitError("split", f"{first.path} and {path}", rule)
         holders[plan.name] = path
-
-
-def _choices(plans: Iterable[TensorPlan]) -> dict[str, Choice | None]:
-    """Return how the tensors of a file are split, for its record."""
-    choices: dict[str, Choice | None] = {}
-    for plan in plans:
-        choices[plan.name] = None
-        if plan.axis is not None:
-            sections = tuple(map(sum, plan.sections))
-            given = plan.choice or Choice(plan.name, plan.axis)
-            if given.head:  # several parts may hold the same head
-                sections = given.sections or sections
-            choices[plan.name] = replace(
-                given, pattern=plan.name, axis=plan.axis, sections=sections, planned=True
-            )
-    return choices
 
 
 def _make_indexes(
