@@ -16,9 +16,6 @@ from splitjit.files.patterns import Choice
 from splitjit.files.staging import Staged
 from splitjit.files.tiles import Readers, assemble
 
-Known = tuple[Choice | None, Rule]
-"""What parts record about a tensor: how it is divided, or None if it was copied, and the rule."""
-
 
 @dataclass(frozen=True, slots=True)
 class JoinedTensor:
@@ -109,7 +106,7 @@ def _read(one: JoinedTensor, readers: Readers) -> Iterator[Data]:
 
 
 def plan_joined(
-    name: str, files: Sequence[TensorFile], choice: Choice | None, own: Known | None
+    name: str, files: Sequence[TensorFile], choice: Choice | None, rule: Rule | None
 ) -> JoinedTensor:
     """Plan how the parts of one tensor are joined.
 
@@ -119,18 +116,16 @@ def plan_joined(
     files : sequence of TensorFile
         The file of each part.
     choice : Choice or None
-        How the user says the tensor is split.
-    own : Known or None
-        How the parts say they are split. Then `choice` does not count.
+        How the tensor is split; None if it is copied.
+    rule : Rule or None
+        The rule that the parts record. None if they have no record: then `choice` is the user's.
 
     Raises
     ------
     SplitError
         If the parts do not fit together.
     """
-    if own is not None:
-        choice = own[0]
-    elif choice and not choice.applies(files[0], name):
+    if choice and rule is None and not choice.applies(files[0], name):
         choice = None
     try:
         tensors = [one.tensor(name) if choice else one.verbatim(name) for one in files]
@@ -144,7 +139,7 @@ def plan_joined(
             plan = TensorPlan(first, files[0], None, (), len(files))
         else:
             lengths = [tensor.shape[axis] for tensor in tensors]
-            plan = _plan_parts(first, files[0], replace(choice, axis=axis), lengths, own)
+            plan = _plan_parts(first, files[0], replace(choice, axis=axis), lengths, rule)
         plan.runs()
     except SplitError as error:
         where = f"join {files[0].path}" + (f", {name}" if name else "")
@@ -172,15 +167,14 @@ def _check_alike(first: Tensor, tensor: Tensor, axis: int | None, i: int) -> Non
 
 
 def _plan_parts(
-    first: Tensor, file: TensorFile, choice: Choice, lengths: list[int], own: Known | None
+    first: Tensor, file: TensorFile, choice: Choice, lengths: list[int], own: Rule | None
 ) -> TensorPlan:
     """Return the split of a whole tensor into parts of these lengths."""
     sections = choice.sections or (sum(lengths),)
-    shape = first.shape
-    shape = (*shape[: choice.axis], sum(sections), *shape[choice.axis + 1 :])
-    whole = replace(first, shape=shape)
+    before, after = first.shape[: choice.axis], first.shape[choice.axis + 1 :]
+    whole = replace(first, shape=(*before, sum(sections), *after))
     refusal = None
-    for rule in _rules(choice, lengths) if own is None else [own[1]]:
+    for rule in _rules(choice, lengths) if own is None else [own]:
         kind, value = rule
         chunk = max(value, 1) if kind == CHUNK and isinstance(value, int) else 0
         if chunk and {-(-length // chunk) for length in sections} != {len(lengths)}:

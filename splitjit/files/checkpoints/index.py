@@ -91,7 +91,8 @@ def read(path: Path) -> Checkpoint:
         if not found and single.exists():
             return Checkpoint(path, (formats.read(single),))
         if not found and (path / MANIFEST).exists():
-            return Checkpoint(path, tuple([formats.read(one) for one in _listed(path / MANIFEST)]))
+            listed = parse_manifest(path / MANIFEST)["files"]
+            return Checkpoint(path, tuple([formats.read(path / name) for name in listed]))
         if len(found) != 1 and path / NAME not in found:
             held = ", ".join([one.name for one in found[:3]]) or "no index"
             rule = f"a folder must hold {NAME} or {single.name}; this one holds {held}"
@@ -202,12 +203,13 @@ def _parse(path: Path) -> dict[str, Any]:
     return content
 
 
-def _listed(path: Path) -> list[Path]:
-    """Return the files that a manifest lists."""
-    files = parse_json(path, "a manifest of parts").get("files")
+def parse_manifest(path: Path) -> dict[str, Any]:
+    """Read a manifest, and check that it lists files beside it."""
+    content = parse_json(path, "a manifest of parts")
+    files = content.get("files")
     if not isinstance(files, dict) or not files or not all(map(is_file_name, files)):
         raise _refusal(path, "a manifest of parts", "its files must be names of files beside it")
-    return [path.with_name(name) for name in files]
+    return content
 
 
 def is_file_name(name: object, suffix: str = "") -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,11 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
     parts, records = record.order(given)
     if choose is None and not records:
         _check_unnamed(given[0])
-        choose = _along_axis_0
     _check_inputs(parts)
-    holders = [dict(_held(part)) for part in parts]
+    holders = [
+        {_key(file, i, name): file for i, file in enumerate(part.files) for name in file.names}
+        for part in parts
+    ]
     for part, holder in zip(parts, holders, strict=True):
         for key in sorted(holders[0].keys() ^ holder.keys()):
             lacking = part if key in holders[0] else parts[0]
@@ -50,9 +52,9 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
         tensors = []
         for name in sorted(like.names, key=lambda name: like.verbatim(name).position):
             held = [holder[_key(like, i, name)] for holder in holders]
-            choice = choose(name, like) if choose else None
-            known = (own.tensors[name], own.rule) if own else None
-            tensors.append(plan_joined(name, held, choice, known))
+            choice = choose(name, like) if choose else Choice("*", 0)
+            said = (own.tensors[name], own.rule) if own else (choice, None)
+            tensors.append(plan_joined(name, held, *said))
         metadata = _metadata(like, tensors, records)
         called = Path(own.file).name if own and own.file else like.path.name
         files.append(JoinedFile(like, metadata, called, tuple(tensors)))
@@ -123,12 +125,6 @@ def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:
     return -1 if file.suffix == ".safetensors" else position, name
 
 
-def _held(part: Checkpoint) -> Iterator[tuple[tuple[int, str], TensorFile]]:
-    for i, file in enumerate(part.files):
-        for name in file.names:
-            yield _key(file, i, name), file
-
-
 def _metadata(
     like: TensorFile,
     tensors: Sequence[JoinedTensor],
@@ -145,10 +141,6 @@ def _metadata(
             received = f"{like.path} and {part.path}"
             raise SplitError("join", received, "all parts must have the same metadata")
     return whole(like)
-
-
-def _along_axis_0(name: str, file: TensorFile) -> Choice:
-    return Choice("*", 0)
 
 
 def _check_unnamed(part: Checkpoint) -> None:

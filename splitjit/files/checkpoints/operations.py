@@ -252,7 +252,5 @@ def _shapes(files: Iterable[TensorFile]) -> dict[str, Shape]:
 
 def _config(config: StrPath | None, *folders: Path) -> Path:
     """Return the configuration of a model: the one given, or the first one in these folders."""
-    if config is not None:
-        return Path(config)
-    found = [folder for folder in folders if (folder / "config.json").exists()]
-    return [*found, folders[0]][0]
+    found = (folder for folder in folders if (folder / "config.json").exists())
+    return Path(config) if config is not None else next(found, folders[0])

@@ -125,11 +125,11 @@ def _fbgemm_fp8(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout]:
 def _gptq(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
     if config.get("checkpoint_format", config.get("format", "gptq")) not in ("gptq", "gptq_v2"):
         return None
-    packed = _values(config["bits"], 32)
+    bits = config["bits"]
     groups = None if config.get("desc_act") else _group(config["group_size"], 0)
     return {
-        "qweight": (Feature(1), replace(packed, axis=0)),
-        "qzeros": (replace(packed, axis=1), groups),
+        "qweight": (Feature(1), _values(bits, 0)),
+        "qzeros": (_values(bits, 1), groups),
         "scales": (Feature(1), groups),
         "g_idx": (None, Feature(0)),
     }
@@ -138,7 +138,7 @@ def _gptq(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None
 def _awq(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
     if str(config.get("version", config.get("format", "gemm"))).lower() != "gemm":
         return None
-    packed = replace(_values(config.get("bits", config.get("w_bit")), 32), axis=1)
+    packed = _values(config.get("bits", config.get("w_bit")), 1)
     groups = _group(config.get("group_size", config.get("q_group_size")), 0)
     return {
         "qweight": (packed, Feature(0)),
@@ -167,10 +167,9 @@ def _compressed(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] 
     held |= {"weight_g_idx": (None, Feature(0)), "input_scale": _WHOLE, "output_scale": _WHOLE}
     held["input_zero_point"] = _WHOLE
     if form == "pack-quantized":
-        packed = _values(bits, 32)
-        held["weight_packed"] = Feature(0), replace(packed, axis=1)
+        held["weight_packed"] = Feature(0), _values(bits, 1)
         if scale[0]:  # one element packs the zero points of this many rows
-            held["weight_zero_point"] = replace(packed, axis=0), scale[1]
+            held["weight_zero_point"] = _values(bits, 0), scale[1]
     elif form in ("float-quantized", "int-quantized", "naive-quantized"):
         held["weight"] = _PLAIN
     else:
@@ -221,9 +220,8 @@ def _group(size: Any, axis: int) -> Feature | None:
     return Feature(axis, Fraction(size), f"group_size {size}") if int(size) > 0 else None
 
 
-def _values(bits: Any, width: int) -> Feature:
-    per = Fraction(width, int(bits))
-    return Feature(0, per, f"{bits}-bit values packed into int{width}")
+def _values(bits: Any, axis: int) -> Feature:
+    return Feature(axis, Fraction(32, int(bits)), f"{bits}-bit values packed into int32")
 
 
 def follow(

@@ -27,7 +27,8 @@ from typing import Any
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import LENGTHS, MAX_PARTS, PARAMETERS, Rule
 from splitjit.errors import SplitError, shorten
-from splitjit.files.checkpoints.index import MANIFEST, Checkpoint, is_file_name, parse_json
+from splitjit.files.checkpoints import index
+from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
 from splitjit.files.formats.base import Metadata, TensorFile
 from splitjit.files.parts import num_parts
 from splitjit.files.patterns import Choice
@@ -72,15 +73,18 @@ class Record:
 
     def dump(self) -> dict[str, Any]:
         """Return the record as JSON."""
-        tensors = {name: _dump_choice(choice) for name, choice in self.tensors.items()}
+        fields = ("sections", *_OPTIONAL_OF_A_TENSOR)
+        tensors = {
+            name: choice and {"axis": choice.axis, **_given(choice, *fields)}
+            for name, choice in self.tensors.items()
+        }
         return {**_dump_split(self), **_given(self, *_OPTIONAL), "tensors": tensors}
 
     def attached(self, metadata: Metadata, rank: int) -> dict[str, str]:
         """Return the metadata of a part, from the metadata of the whole file."""
-        own = replace(
-            self, rank=rank, bare=metadata is None, outer=(metadata or {}).get(KEY)
-        ).dump()
-        return {**(metadata or {}), KEY: json.dumps(own, separators=(",", ":"))}
+        whole = metadata or {}
+        own = replace(self, rank=rank, bare=metadata is None, outer=whole.get(KEY))
+        return {**whole, KEY: json.dumps(own.dump(), separators=(",", ":"))}
 
     def detached(self, metadata: Metadata) -> Metadata:
         """Return the metadata of the whole file, from the metadata of a part."""
@@ -101,13 +105,6 @@ def _dump_split(record: Record) -> dict[str, Any]:
     return {"version": VERSION, **shared, "rule": {PARAMETERS[kind]: value}}
 
 
-def _dump_choice(choice: Choice | None) -> dict[str, Any] | None:
-    if choice is None:
-        return None
-    given = _given(choice, *_OPTIONAL_OF_A_TENSOR)
-    return {"axis": choice.axis, "sections": choice.sections, **given}
-
-
 def _given(one: Record | Choice, *names: str) -> dict[str, Any]:
     """Return the fields that are not None, False or empty."""
     return {name: value for name in names if (value := getattr(one, name))}
@@ -118,9 +115,8 @@ def manifest(records: Mapping[str, Record], rank: int) -> bytes:
     first = next(iter(records.values()))
     content: dict[str, Any] = {**_dump_split(replace(first, rank=rank)), "files": {}}
     for name, record in records.items():
-        listed = record.dump()
-        own = {key: listed[key] for key in ("file", "tensors") if key in listed}
-        content["files"][name] = own
+        own = record.dump()
+        content["files"][name] = {key: own[key] for key in ("file", "tensors") if key in own}
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
@@ -144,7 +140,7 @@ def read(one: Checkpoint) -> dict[TensorFile, Record]:
         text = (file.metadata or {}).get(KEY)
         own = None
         if text is not None:
-            own = _record(file.path, parse_json(file.path, "a record of a split", text))
+            own = _record(file.path, index.parse_json(file.path, "a record of a split", text))
         known = listed.get(file.path.name)
         if own and known and replace(own, bare=False, outer=None) != known:
             raise _damaged(file.path, f"it contradicts {MANIFEST} beside it")
@@ -211,13 +207,10 @@ def _damaged(path: Path, rule: str) -> SplitError:
 
 def read_manifest(path: Path) -> dict[str, Record]:
     """Read a manifest: the record of each file in its folder."""
-    content = parse_json(path, "a manifest of parts")
-    files = content.pop("files", None)
-    if not isinstance(files, dict) or not files:
-        raise _damaged(path, "it has other fields than a manifest")
+    content = index.parse_manifest(path)
     made = {}
-    for name, held in files.items():
-        if not is_file_name(name) or not isinstance(held, dict):
+    for name, held in content.pop("files").items():
+        if not isinstance(held, dict):
             raise _damaged(path, f"{shorten(name)} is no file of parts")
         made[name] = _record(path, {**content, **held})
     return made
@@ -243,7 +236,7 @@ _REQUIRED: Kinds = {
     "tensors": lambda value: isinstance(value, dict),
 }
 _OPTIONAL: Kinds = {
-    "file": lambda value: value is None or is_file_name(value),
+    "file": lambda value: value is None or index.is_file_name(value),
     "bare": lambda value: type(value) is bool,
     "outer": lambda value: value is None or isinstance(value, str),
 }
