@@ -116,10 +116,12 @@ def _integer_at(address, width):
 def _one_of(kind, *others):
     """Make the function that applies one of these rules; `rule` is the number of its kind."""
     number, apply = _KINDS.index(kind), jit(rules.CHUNKED[kind], _nrt=False)
-    apply_other = _one_of(*others) if others else None
+    if not others:
+        return jit(lambda rule, value, length: apply(value, length))
+    apply_other = _one_of(*others)
 
     def chunks(rule, value, length):
-        if apply_other is None or rule == number:
+        if rule == number:
             return apply(value, length)
         return apply_other(rule, value, length)
 
