@@ -174,7 +174,7 @@ def publish_history(app, error):
     """Let asv write its pages, with the kept results, beside the pages of the site."""
     root = Path(__file__).parents[1]
     if error is None and app.builder.name == "html" and (root / ".git").exists():
-        script = root / "docs" / "asv_pages.py"
+        script = root / "docs" / "tools" / "asv_pages.py"
         subprocess.run([sys.executable, script, Path(app.outdir, "asv")], check=True)
 
 

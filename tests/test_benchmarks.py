@@ -33,7 +33,8 @@ from benchmarks.harness import ROOT, Result, Worker, busy_programs
 from benchmarks.landscape import Cell, Found
 from benchmarks.suites import history
 
-SPEC = importlib.util.spec_from_file_location("asv_pages", ROOT / "docs" / "asv_pages.py")
+SCRIPT = ROOT / "docs" / "tools" / "asv_pages.py"
+SPEC = importlib.util.spec_from_file_location("asv_pages", SCRIPT)
 asv_pages = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(asv_pages)
 
