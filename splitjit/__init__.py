@@ -39,7 +39,7 @@ __all__ = [
     "split_into",
     "warmup",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _LATER = {
     "explain": "splitjit._api.explain",

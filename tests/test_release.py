@@ -1,4 +1,4 @@
-"""pyproject.toml, the conda recipe and the changelog agree about the release."""
+"""pyproject.toml, the conda recipe, CITATION.cff and the changelog agree about the release."""
 
 import re
 import tomllib
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 import splitjit
 
@@ -17,6 +18,7 @@ if not RECIPE.exists():
     pytest.skip("needs conda/ beside tests/", allow_module_level=True)
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +68,22 @@ def test_recipe_renders():
 
 
 def test_changelog_begins_with_this_version():
-    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    newest = re.search(r"^## (\S+) \(\d{4}-\d\d-\d\d\)$", changes, re.MULTILINE)
-    assert newest[1] == splitjit.__version__
+    versions = re.findall(r"^## (.+)$", CHANGES, re.MULTILINE)
+    version = Version(splitjit.__version__)
+    if version.is_devrelease:
+        assert versions.pop(0) == "Unreleased"
+    newest, date = re.fullmatch(r"(\S+) \((\d{4}-\d\d-\d\d)\)", versions[0]).groups()
+    if version.is_devrelease:
+        assert Version(newest) < version
+    else:
+        assert newest == splitjit.__version__
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {newest}\ndate-released: {date}\n" in citation
+
+
+def test_changelog_is_short():
+    assert CHANGES.count("\n") <= 100
+    assert max(section.count("\n") for section in CHANGES.split("\n## ")) <= 60
 
 
 def test_classifiers_begin_with_the_oldest_python():
