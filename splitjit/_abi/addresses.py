@@ -15,7 +15,7 @@ from_buffer: Any = ctypes.c_char.from_buffer
 
 def address_of(array: np.ndarray) -> int:
     """Return the address of an array's first element."""
-    try:  # four times as fast as `array.ctypes.data`
+    try:  # faster than `array.ctypes.data`
         address: int = addressof(from_buffer(array))
         return address
     except (TypeError, ValueError, BufferError):  # read-only, strided, empty or foreign dtype
@@ -24,7 +24,7 @@ def address_of(array: np.ndarray) -> int:
 
 def span(array: np.ndarray) -> tuple[int, int]:
     """Return the start and stop of the address range that an array occupies."""
-    try:  # as in `address_of`; byte_bounds takes ten times as long
+    try:  # as in `address_of`; byte_bounds takes longer
         start: int = addressof(from_buffer(array))
     except (TypeError, ValueError, BufferError):
         if not array.flags.c_contiguous:

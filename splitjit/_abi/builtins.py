@@ -1,6 +1,6 @@
 """Python builtins made from compiled C functions, and other uses of CPython's C API.
 
-Calling such a builtin costs 30 ns, like `len`. A `ctypes` wrapper costs 0.3 µs or more.
+Calling such a builtin costs as little as `len`, and much less than a `ctypes` wrapper.
 """
 
 from __future__ import annotations

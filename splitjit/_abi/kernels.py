@@ -8,7 +8,7 @@ LINE = 64
 """A cache line, and the widest vector. Shorter runs share their lines with other runs."""
 
 PAGE = 1 << 12
-"""A page. A store across a page boundary is about 100 times slower."""
+"""A page. A store across a page boundary is much slower."""
 
 LONG_RUN = 1 << 9
 """From this length on, ordinary stores of runs pay if a large cache can hold the array; see

@@ -37,7 +37,7 @@ SPACING = 128
 FEWEST_CHUNKS = 4
 """A copy of fewer chunks is not shared: waking a helper must pay."""
 CHUNKS_PER_THREAD = 16
-"""The most chunks for each thread. Each chunk costs a loop over all parts: between steps of torch
-or BLAS, 22 MB take 12 % longer in 64 chunks than in 32, and 50 MB 3 to 9 % longer in 20."""
+"""The most chunks for each thread. Each chunk costs a loop over all parts, so more chunks take
+longer between steps of torch or BLAS."""
 MOST_HELPERS = 31
 """Memory is at its limit with fewer threads on most machines."""

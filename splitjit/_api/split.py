@@ -186,8 +186,8 @@ def split(
         refuse_call("split", by_position, unknown, "out", "copy")
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(x) is np.ndarray:
-        # The starts of `cached_plan` and `split_array`, inlined: calls would take a tenth of a tiny
-        # split. A shape that was never split may never come again, so it first gets no plan.
+        # The starts of `cached_plan` and `split_array`, inlined: calls would slow tiny
+        # splits. A shape that was never split may never come again, so it first gets no plan.
         key = x.shape, axis, rule
         plan = recent_plan(key) if type(axis) is int else None
         if plan is None:

@@ -1,9 +1,9 @@
 """How arrays of one plan, dtype and strides are copied: by NumPy at first, and then by kernels.
 
-Copying 10 KB takes 0.2 µs. Checks in Python take 6 µs, because each array attribute is a Python
-object, and NumPy takes 0.3 µs to make a part. The builtin functions of `splitjit._kernels.entry`
-read array and list fields straight from memory, and make arrays through NumPy's C API in 0.1 µs.
-If an array is not as expected, they copy nothing, and Python decides.
+For small arrays, checks in Python take much longer than the copy, because each array attribute is
+a Python object. The builtin functions of `splitjit._kernels.entry` read array and list fields
+straight from memory, and make arrays through NumPy's C API. If an array is not as expected, they
+copy nothing, and Python decides.
 
 Making objects may start the garbage collector, and a finalizer may drop the copy. So the ``self``
 of each builtin function is the record, which owns everything that compiled code reads.

@@ -81,7 +81,7 @@ def _starts_of(
 ) -> list[int] | None:
     """Return the outputs' addresses, or None unless all are C-contiguous, writeable and fit.
 
-    Each `map` reads all outputs in C. A Python loop would take twice as long.
+    Each `map` reads all outputs in C. A Python loop would be slower.
     """
     if (
         list(map(type, given)) != [np.ndarray] * len(shapes)

@@ -86,7 +86,7 @@ def trailing_zeros(builder, value):
 
 @instruction
 def least(builder, a, b):
-    """Return the smaller integer. `min` takes Numba 0.1 s to compile."""
+    """Return the smaller integer. Numba compiles `min` slowly."""
     return builder.select(builder.icmp_signed("<", a, b), a, b)
 
 

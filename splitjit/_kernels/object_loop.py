@@ -15,7 +15,7 @@ def _assign(pairs):
 
 
 def assign_loop():
-    """Compile the loop that assigns each part to its target, in 0.1 s.
+    """Compile the loop that assigns each part to its target.
 
     Returns
     -------

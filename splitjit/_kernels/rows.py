@@ -1,7 +1,7 @@
 """Copy contiguous rows to contiguous parts, with stores that bypass the cache.
 
 The rows are read in address order, which the processor predicts: one row, or a few short ones, to
-each part in turn. A core that reads a block of rows part by part reaches only half of the limit,
+each part in turn. A core that reads a block of rows part by part is far from the limit,
 even with prefetching.
 
 A run of a cache line or longer shares at most two lines of its part with other runs. Such a line

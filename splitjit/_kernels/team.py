@@ -1,7 +1,7 @@
 """Copy with helpers: threads of our own that nobody waits for.
 
 A parallel region waits for all of its threads. If another program has the core of one of them,
-everybody waits for that program, 4 to 16 ms for a copy of 0.06 ms. Here, the caller opens a job,
+everybody waits for that program, far longer than for the copy. Here, the caller opens a job,
 wakes helpers, and copies chunk after chunk itself. Helpers that come in time take chunks, too.
 Whoever comes late finds the job closed::
 
@@ -25,13 +25,11 @@ A helper that the system woke on the caller's core moves to another one. If anot
 there, as those of torch, BLAS and OpenMP do between two operations, the system would leave the
 helper where it cannot help. After that, it wakes on its own core.
 
-A wake costs the waker some 5 µs, and the helper comes some 50 µs later. The caller wakes two
-helpers, and each of them wakes two more, so after w rounds of wakes 2 (2^w - 1) helpers copy. On
-paper, with 25 µs for a chunk of 128 KB and no limit of memory, a copy of 0.5 MB (4 chunks, 100 µs
-alone) ends before a second round: two helpers pay. One of 4 MB (32 chunks, 0.8 ms) takes 0.2 ms
-with 6 helpers and 0.16 ms with 14, so the third round gains little. One of 32 MB (256 chunks) keeps
-all 31 busy for longer than their four rounds of wakes. Memory is at its limit with fewer threads on
-most machines, so `splitjit._runtime.ways` measures a few helpers against all.
+A wake costs the waker time, and the helper comes only after a few chunks. The caller wakes two
+helpers, and each of them wakes two more, so after w rounds of wakes 2 (2^w - 1) helpers copy. A
+copy of few chunks ends before a second round. A copy of many keeps all helpers busy for longer than
+their rounds of wakes, but memory is at its limit with fewer threads on most machines. So
+`splitjit._runtime.ways` measures a few helpers against all.
 
 A helper is a thread of the C library: it runs no Python code, has no Python thread state, and
 receives no signals. It sleeps on a lock of Python's C API, which needs no GIL. Its memory is

@@ -114,7 +114,7 @@ def transpose_tiles(builder, table, offset, ahead, strip, block, stream):
                 values = [place, column, builder.load(fetch)]
                 with loop(builder, count, values, strides) as (to, at, near):
                     # LLVM would compute the addresses of the next tile's steps early, in more
-                    # registers than there are. The loop then takes 1.4 times as long.
+                    # registers than there are, which makes the loop slower.
                     at = opaque(builder, at)
                     for i in range(TILE // size):
                         prefetch_line(builder, builder.add(near, builder.mul(step, integer(i))))

@@ -1,6 +1,6 @@
 """Loops with a variant for each word size, written in LLVM IR.
 
-Numba would compile each variant as its own function, in 0.1 to 0.5 s. Here, one switch leads to
+Numba would compile each variant as its own function, which takes long. Here, one switch leads to
 the variants, which are compiled together with the caller.
 """
 

@@ -67,7 +67,7 @@ def usable(now: float) -> int:
     return min(affinity(), _whole(_quota_at(int(now))), sys.maxsize if limit is None else limit)
 
 
-@functools.lru_cache(1)  # one read takes 50 to 100 µs
+@functools.lru_cache(1)  # reading its files takes long
 def _quota_at(second: int) -> float | None:
     return quota()
 

@@ -200,7 +200,7 @@ def _target() -> str:
 def _numba() -> bytes:
     """Return what identifies the installed Numba, without importing it.
 
-    Numba's own file says the version and the commit. `importlib.metadata` would take 35 ms.
+    Numba's own file says the version and the commit. `importlib.metadata` takes long to import.
     """
     try:
         origin = getattr(find_spec("numba"), "origin", None) or ""

@@ -1,8 +1,7 @@
 """Load kernels: link the object files in the cache, and compile the missing ones.
 
-Linking needs only llvmlite: 60 ms including its import, 1 ms afterwards. Compiling needs Numba,
-but only once per installation. While another thread is loading, or if nothing can be loaded,
-NumPy copies.
+Linking needs only llvmlite, whose import takes most of the time. Compiling needs Numba, but only
+once per installation. While another thread is loading, or if nothing can be loaded, NumPy copies.
 
 If llvmlite or Numba cannot be imported, for whatever reason, a later split tries again: another
 thread may be importing it, or this one, in a signal handler that interrupts the import. A forked
@@ -16,7 +15,7 @@ import functools
 import os
 import sys
 import time
-from _thread import get_ident  # `threading` takes 1 ms to import
+from _thread import get_ident  # `threading` takes longer to import
 from collections.abc import Callable
 from typing import Any
 

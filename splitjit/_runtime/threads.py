@@ -38,7 +38,7 @@ FEW = 3
 """Helpers of the way between none and all."""
 
 _CORES_FOR = 0.1
-"""Seconds between two reads of the usable cores; each takes 0.3 µs."""
+"""Seconds between two reads of the usable cores."""
 
 
 def _is_on_numba() -> bool:

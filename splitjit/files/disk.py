@@ -118,8 +118,8 @@ class NewFile(io.FileIO):
     def allocate(self, size: int) -> None:
         """Reserve space on the disk for a whole file, if the file system can.
 
-        The file keeps its size. On ext4, a split of 300 MB along axis 0 took a tenth longer when
-        the file system had to allocate blocks as it wrote.
+        The file keeps its size. Writing takes longer if the file system has to allocate blocks
+        meanwhile.
         """
         if size and sys.platform == "linux":
             with self._named_errors(size), tolerated():
@@ -128,8 +128,8 @@ class NewFile(io.FileIO):
     def copy(self, source: int, start: int, nbytes: int) -> int:
         """Let the system copy bytes from another open file, without reading them.
 
-        On ext4, this takes a tenth less CPU time than reading and writing them. File systems that
-        share blocks between files copy nothing at all.
+        This takes less CPU time than reading and writing them. File systems that share blocks
+        between files copy nothing at all.
 
         Parameters
         ----------
@@ -154,10 +154,7 @@ class NewFile(io.FileIO):
         return done
 
     def flush_early(self, start: int, nbytes: int) -> None:
-        """Start writeback early, so that it overlaps our work. Only Linux does this.
-
-        Without it, a split of 300 MB took 1.1 to 1.6 times as long on ext4.
-        """
+        """Start writeback early, so that it overlaps our work. Only Linux does this."""
         if sys.platform == "linux":
             os.posix_fadvise(self.fileno(), start, nbytes, os.POSIX_FADV_DONTNEED)
 

@@ -18,7 +18,7 @@ address 0, but not empty              functional tensors, and storages that were
 ====================================  ==========================================================
 
 `torch.compiler.is_compiling` comes before all of these, because torch.compile cannot trace them.
-Most of these checks call ``torch._C``: the public functions take three times as long. If a version
+Most of these checks call ``torch._C``: the public functions take longer. If a version
 of torch lacks one, torch makes all parts, which is correct but slower.
 """
 

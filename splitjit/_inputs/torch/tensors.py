@@ -80,7 +80,7 @@ class Tensor(Input):
         """Return copies or views made by torch.
 
         For a plain tensor that requires grad, one operator joins the gradients of the parts.
-        Kernels with our own backward take 1.2 times as long, both ways, at 1 to 16 MB.
+        Kernels with our own backward take longer, both ways.
         """
         torch = sys.modules["torch"]
         if copy and self.asks_gradient:
@@ -214,7 +214,7 @@ def tensor_input(x: Any) -> Tensor:
     given: Tensor | None = None
     if not x.requires_grad:
         given = read(x)
-    elif type(x) in KNOWN:  # `x.numpy()` would raise, which costs 30 µs
+    elif type(x) in KNOWN:  # `x.numpy()` would raise, which takes long
         given = read(x.detach())
         if given is not None and sys.modules["torch"].is_grad_enabled():
             given = Tensor(x)

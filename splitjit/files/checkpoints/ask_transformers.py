@@ -1,7 +1,7 @@
 """A program that prints the tensor-parallel plan of a model in transformers, as JSON.
 
 `tensor_parallel` runs it in a separate process, because transformers and torch keep
-300 MB of memory, and torch starts threads. It builds the model without data.
+much memory, and torch starts threads. It builds the model without data.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from splitjit.files.disk import NewFile
 from splitjit.files.staging import Staged
 
 TILE = 1 << 20
-"""Bytes in memory at a time. Tiles of 8 MB overflow the cache: two to four times as slow."""
+"""Bytes in memory at a time. Larger tiles overflow the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +315,7 @@ class TensorFile(ABC):
                 last = max(0, nbytes - _SAMPLE)
                 starts = {start + last * i // (count - 1) for i in range(count)}
                 spots += [(one, min(_SAMPLE, nbytes)) for one in sorted(starts)]
-        import hashlib  # takes 3 ms
+        import hashlib  # seldom needed
 
         digest = hashlib.sha256()
         for start, nbytes in spots:
