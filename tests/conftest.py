@@ -14,7 +14,7 @@ from splitjit._abi.shared import AT, FEWEST_CHUNKS
 from splitjit._api import split
 from splitjit._copy import copy, copy_layout
 from splitjit._copy.copy import NEW_SHAPES
-from splitjit._plan.plan import Parts
+from splitjit._plan.plan import Plan
 from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER
 
@@ -153,12 +153,12 @@ def forget_copies(setattr):
 
     def put_entry(plan, entry):
         if entry is None:
-            vars(Parts)["_copy"].__set__(plan, None)
+            vars(Plan)["_copy"].__set__(plan, None)
         entries[id(plan)] = plan, entry
 
     # The slots themselves hold what they held: plans are cached, and outlive the test. New plans
     # set both to nothing.
-    setattr(SplitPlan, "_kept", property(kept_of, vars(Parts)["_kept"].__set__))
+    setattr(SplitPlan, "_kept", property(kept_of, vars(Plan)["_kept"].__set__))
     setattr(SplitPlan, "_copy", property(entry_of, put_entry))
 
 

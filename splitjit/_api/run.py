@@ -88,14 +88,14 @@ def torch_pays(x: Any, plan: Plan) -> tuple[bool, Ways | None]:
     if nbytes < SHARED_FROM:
         pays, ways = True, None
     else:
-        part = nbytes // plan._count
+        part = nbytes // len(plan)
         is_long = part >= _PART_FOR_TORCH and part >= LONG_RUN * math.prod(plan.shape[: plan.axis])
         pays, ways = is_long and nbytes < STREAM_FROM[1] and bool(x.is_contiguous()), None
         if not LOADER.pays(0.0):
             return pays, None
         if pays:
-            ways = ways_of(len(WAYS_OF_TENSORS), plan._count, nbytes.bit_length())
-    keep(plan._kept, (x.dtype, x.is_contiguous()), (pays, ways), plan._count)
+            ways = ways_of(len(WAYS_OF_TENSORS), len(plan), nbytes.bit_length())
+    keep(plan._kept, (x.dtype, x.is_contiguous()), (pays, ways), len(plan))
     return pays, ways
 
 

@@ -32,7 +32,7 @@ from splitjit._plan.arguments import (
     shape_of,
 )
 from splitjit._plan.cache import PLANS
-from splitjit._plan.plan import Plan
+from splitjit._plan.plan import Plan, plan_by_rule
 from splitjit._plan.protocols import GiveExactlyOneRule, Lazy, Part, Scalar, Source, SupportsSlices
 from splitjit._plan.rules import Rule
 
@@ -357,6 +357,6 @@ def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
     key = shape, axis, rule
     plan: SplitPlan | None = recent_plan(key)
     if plan is None and (plan := PLANS.find_older(key)) is None:
-        plan = SplitPlan._of_rule(tuple(shape), axis, rule)
+        plan = plan_by_rule(SplitPlan, tuple(shape), axis, rule)
         PLANS.add(key, plan)
     return plan

@@ -101,7 +101,7 @@ def _record(
         dtype=id(dtype),
         rank=len(plan.shape),
         axis=plan.axis,
-        count=plan._count,
+        count=len(plan),
         start=sum([step for step in steps if step < 0]),
         stop=sum([step for step in steps if step > 0]) + dtype.itemsize,
         stream=layout.stream,
@@ -161,7 +161,7 @@ class Copy:
         self.nbytes = math.prod(plan.shape) * x.itemsize
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
         can_compile = self.nbytes > 0 and not x.dtype.hasobject
-        self._gain = forecast(x, plan.axis, plan._count) if can_compile else None
+        self._gain = forecast(x, plan.axis, len(plan)) if can_compile else None
         self._split = plan.shape, plan.axis, plan.sizes, plan.output_shapes
         self._has_tried = False  # to load kernels
         self.layout: CopyLayout | None = None
@@ -214,7 +214,7 @@ class Copy:
             return
         is_small, loop = threads.is_small(self.nbytes), functions[layout.loop]
         code = None
-        if plan._count <= MOST_PARTS and can_read_arrays():
+        if len(plan) <= MOST_PARTS and can_read_arrays():
             code = LOADER.load("entry")
             if code is None or not (is_small or buffers.POOL.load()):
                 # If another process is compiling one, a later call tries again.
@@ -322,7 +322,7 @@ def copy_of(plan: Plan, x: np.ndarray) -> Copy:
     if copy is None:
         copy = Copy(plan, x)
         if x.dtype.kind != "T":  # a StringDType owns its array's text, which the plan would keep
-            keep(plan._kept, key, copy, plan._count)
+            keep(plan._kept, key, copy, len(plan))
     return copy
 
 

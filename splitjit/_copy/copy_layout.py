@@ -118,7 +118,7 @@ def lay_out(
     layout = _layouter()
     if layout is None:
         return None
-    rank, count = len(plan.shape), plan._count
+    rank, count = len(plan.shape), len(plan)
     record = (_WORD * most_words(rank, count))()
     given = [*plan.shape, *strides, *plan.sizes]
     for part in parts or ():

@@ -9,7 +9,7 @@ import numpy as np
 
 from splitjit._abi.layout_record import aligned
 from splitjit._plan.cache import keep
-from splitjit._plan.plan import Plan
+from splitjit._plan.plan import Plan, shape_of_part
 
 
 class BlockLayout(NamedTuple):
@@ -42,8 +42,8 @@ def block_layout(plan: Plan, itemsize: int) -> BlockLayout:
         inner = math.prod(plan.shape[: plan.axis] + plan.shape[plan.axis + 1 :]) * itemsize
         nbytes, places = 0, []
         for length in plan.sizes:
-            places.append((plan._shape_of(length), nbytes))
+            places.append((shape_of_part(plan, length), nbytes))
             nbytes += aligned(length * inner)
         layout = BlockLayout(nbytes, tuple(places))
-        keep(plan._kept, key, layout, plan._count)
+        keep(plan._kept, key, layout, len(plan))
     return layout

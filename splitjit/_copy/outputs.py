@@ -107,7 +107,7 @@ def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Tar
         raise SplitError(
             "split",
             f"out of {len(given)} arrays",
-            f"must have an array for each of {plan._count} parts",
+            f"must have an array for each of {len(plan)} parts",
         )
     for i, part in enumerate(given):
         if carries_meaning(type(part)):

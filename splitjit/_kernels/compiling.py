@@ -160,7 +160,12 @@ def jit(function=None, **options):
     """
     if function is None:
         return functools.partial(jit, **options)
-    flags = {"nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "no_rewrites": True}
+    flags = {
+        "nopython": True,
+        "no_cpython_wrapper": True,
+        "no_cfunc_wrapper": True,
+        "no_rewrites": True,
+    }
     return _Function(function, {}, {**flags, "error_model": "numpy", **options})
 
 

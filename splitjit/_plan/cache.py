@@ -71,10 +71,10 @@ class PlanCache:
 
     def add(self, key: Hashable, plan: Any) -> None:
         """Keep a plan as a recent one, unless it has too many parts."""
-        if plan._count > MOST_PARTS:
+        if len(plan.sizes) > MOST_PARTS:
             return
         self.recent[key] = plan
-        self._parts += max(plan._count, _LEAST_PARTS)
+        self._parts += max(len(plan.sizes), _LEAST_PARTS)
         if self._parts > _ROOM:
             self._parts = 0
             self.unused += list(self.older.values())

@@ -9,7 +9,7 @@ import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar
 
 from splitjit._plan.arguments import Shape, integers, most_parts, normalize_axis, shape_of
 from splitjit._plan.rules import (
@@ -42,11 +42,24 @@ def indices_of(axis: int, sizes: Shape) -> list[tuple[slice, ...]]:
     return [(*whole, slice(start, start := start + size)) for size in sizes]
 
 
-class Parts:
-    """The base class of `Plan`, which derives the attributes of its parts when they are first read.
+def shape_of_part(plan: Plan, size: int) -> Shape:
+    """Return the shape of a part of a plan, given its length."""
+    return (*plan.shape[: plan.axis], size, *plan.shape[plan.axis + 1 :])
 
-    Its slots are not dataclass fields, because `dataclasses.asdict` would copy them. The slot
-    ``__dict__`` holds the derived attributes.
+
+# The attributes that a plan derives when they are first read.
+_OFFSETS: Any = functools.cached_property(
+    lambda plan: tuple(itertools.accumulate(plan.sizes[:-1], initial=0))[: len(plan)]
+)
+_OUTPUT_SHAPES: Any = functools.cached_property(
+    lambda plan: tuple([shape_of_part(plan, size) for size in plan.sizes])
+)
+_SLICES: Any = functools.cached_property(lambda plan: tuple(indices_of(plan.axis, plan.sizes)))
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """Where the parts of an axis start and how long they are; see `splitjit.SplitPlan`.
 
     Attributes
     ----------
@@ -54,54 +67,54 @@ class Parts:
         Results for later calls: each `Copy`, and layouts of blocks; see `keep`.
     _copy : object or None
         The `Copy` that was used last. A slot is read faster than a dict.
-    _count : int
-        The number of parts.
     """
 
-    __slots__ = ("__dict__", "_copy", "_count", "_kept", "axis", "shape", "sizes")
+    # `__dict__` holds the derived attributes. What later calls need is no field, because
+    # `dataclasses.asdict` would copy it.
+    __slots__ = ("__dict__", "_kept", "_copy", "axis", "shape", "sizes")
 
-    _kept: dict[Any, Any]
-    _copy: Any
-    _count: int
     shape: tuple[int, ...]
     axis: int
     sizes: tuple[int, ...]
-    offsets: Any = functools.cached_property(
-        lambda plan: tuple(itertools.accumulate(plan.sizes[:-1], initial=0))[: plan._count]
+    offsets: tuple[int, ...] = field(init=False, compare=False, default=_OFFSETS)
+    output_shapes: tuple[tuple[int, ...], ...] = field(
+        init=False, compare=False, default=_OUTPUT_SHAPES
     )
-    output_shapes: Any = functools.cached_property(
-        lambda plan: tuple([plan._shape_of(size) for size in plan.sizes])
-    )
-    slices: Any = functools.cached_property(lambda plan: tuple(indices_of(plan.axis, plan.sizes)))
+    slices: tuple[tuple[slice, ...], ...] = field(init=False, compare=False, default=_SLICES)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Parts):
-            return NotImplemented
-        return self._identity() == other._identity()
+    def __post_init__(self) -> None:
+        shape = shape_of(self.shape)
+        axis = normalize_axis(self.axis, shape)
+        lengths = integers("sizes", self.sizes)
+        self._set(shape, axis, sizes_of(shape, axis, (LENGTHS, lengths), len(lengths)))
 
-    def __hash__(self) -> int:
-        return hash(self._identity())
-
-    def _identity(self) -> tuple[Shape, int, Shape]:
-        """Return the values that make plans equal."""
-        return self.shape, self.axis, self.sizes
+    def _set(self, shape: Shape, axis: int, sizes: Shape) -> None:
+        """Set the attributes. The caller has checked the values."""
+        self._kept: dict[Any, Any]
+        self._copy: Any
+        put = object.__setattr__  # the dataclass is frozen
+        put(self, "shape", shape)
+        put(self, "axis", axis)
+        put(self, "sizes", sizes)
+        put(self, "_kept", {})
+        put(self, "_copy", None)
 
     def __len__(self) -> int:
         """Return the number of parts."""
-        return self._count
+        return len(self.sizes)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield where each part starts, and its length."""
         return zip(self.offsets, self.sizes, strict=True)
 
     def __repr__(self) -> str:
-        shapes = tuple(map(self._shape_of, self.sizes[:_SHOWN]))
+        shapes = tuple([shape_of_part(self, size) for size in self.sizes[:_SHOWN]])
         values = describe(shape=self.shape, axis=self.axis, sizes=self.sizes, output_shapes=shapes)
         return f"SplitPlan({values})"
 
     def __str__(self) -> str:
         """Draw the parts in ASCII, nearly to scale: their sizes, and below where they start."""
-        count, length = self._count, self.shape[self.axis]
+        count, length = len(self.sizes), self.shape[self.axis]
         title = describe(shape=self.shape, axis=self.axis, parts=count)
         if not count:
             return title
@@ -117,53 +130,21 @@ class Parts:
             below += start.ljust(width + 1)
         return "\n".join([title, border, sizes, border, below + shorten(length)])
 
-    def _shape_of(self, size: int) -> Shape:
-        """Return the shape of a part."""
-        return (*self.shape[: self.axis], size, *self.shape[self.axis + 1 :])
-
     def _forget(self) -> None:
         """Drop all results."""
         self._kept.clear()
         object.__setattr__(self, "_copy", None)  # the dataclass is frozen
 
 
-@dataclass(frozen=True, repr=False, eq=False)  # as `Parts` has them
-class Plan(Parts):
-    """Where the parts of an axis start and how long they are; see `splitjit.SplitPlan`."""
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
-    __slots__ = ()
 
-    shape: tuple[int, ...]
-    axis: int
-    sizes: tuple[int, ...]
-    # `dataclass` deletes these three defaults, so that those of `Parts` are found.
-    offsets: tuple[int, ...] = field(init=False)
-    output_shapes: tuple[tuple[int, ...], ...] = field(init=False)
-    slices: tuple[tuple[slice, ...], ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        shape = shape_of(self.shape)
-        axis = normalize_axis(self.axis, shape)
-        lengths = integers("sizes", self.sizes)
-        self._set(shape, axis, sizes_of(shape, axis, (LENGTHS, lengths), len(lengths)))
-
-    def _set(self, shape: Shape, axis: int, sizes: Shape) -> None:
-        """Set the attributes. The caller has checked the values."""
-        put = object.__setattr__  # the dataclass is frozen
-        put(self, "shape", shape)
-        put(self, "axis", axis)
-        put(self, "sizes", sizes)
-        put(self, "_count", len(sizes))
-        put(self, "_kept", {})
-        put(self, "_copy", None)
-
-    @classmethod
-    def _of_rule(cls, shape: Shape, axis: SupportsIndex, rule: Rule) -> Self:
-        """Plan the split of a shape of plain integers by a rule."""
-        index = normalize_axis(axis, shape)
-        plan = object.__new__(cls)  # no second check of the values
-        plan._set(shape, index, sizes_of(shape, index, rule, most_parts()))
-        return plan
+def plan_by_rule(kind: type[AnyPlan], shape: Shape, axis: SupportsIndex, rule: Rule) -> AnyPlan:
+    """Plan the split of a shape of plain integers by a rule."""
+    index = normalize_axis(axis, shape)
+    plan = object.__new__(kind)  # no second check of the values
+    plan._set(shape, index, sizes_of(shape, index, rule, most_parts()))
+    return plan
 
 
 # ---- sizes -------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
 
     All are contiguous, record no gradient, and lie in address ranges that are apart.
     """
-    if len(tensors) != plan._count or x.requires_grad or not x.is_contiguous():
+    if len(tensors) != len(plan) or x.requires_grad or not x.is_contiguous():
         return False
     dtype, start = x.dtype, x.data_ptr()
     ranges = [(start, start + x.nbytes)]
