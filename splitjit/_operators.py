@@ -18,8 +18,8 @@ from splitjit._api.split_plan import cached_plan
 from splitjit._inputs.arrays import as_array
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor
 from splitjit._plan.arguments import integer, integers, normalize_axis, sequence, unknown_parameter
-from splitjit._plan.dtypes import tensor_type
 from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_OUTPUTS, NUM_SPLITS, PARAMETERS, Rule
+from splitjit._tensor_types import tensor_type
 from splitjit.errors import SplitError, SplitTypeError, describe
 
 Dim = int | str | tuple[int, int] | None

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import splitjit._api.split as api
+from splitjit._api.protocols import Part, Source, SupportsSlices
 from splitjit._plan.arguments import Indices
-from splitjit._plan.protocols import Part, Source, SupportsSlices
 from splitjit._planes import split_planes
 from splitjit.errors import SplitError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, SupportsIndex
 
+from splitjit._api.protocols import Part, Source
 from splitjit._api.split import split_by_rule
 from splitjit._inputs.adapt import adapt
 from splitjit._operators import (
@@ -19,7 +20,6 @@ from splitjit._operators import (
     is_of_openvino,
 )
 from splitjit._plan.arguments import Lengths
-from splitjit._plan.protocols import Part, Source
 from splitjit._plan.rules import LENGTHS, NUM_SPLITS
 from splitjit.errors import SplitError, describe
 

@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
+from splitjit._api.protocols import Part, SupportsSlices
 from splitjit._api.split import split_by_rule
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import rule_of
-from splitjit._plan.protocols import Part, SupportsSlices
 from splitjit._planes import split_planes
 from splitjit.errors import SplitError
 

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from splitjit._plan.dtypes import TENSOR_TYPES, tensor_type
+from splitjit._tensor_types import TENSOR_TYPES, tensor_type
 from tests.cases import tensor_dtype
 
 
@@ -38,7 +38,7 @@ def test_tensor_type(dtype, name):
 def test_bfloat16_is_known_without_importing_ml_dtypes():
     code = (
         "import sys, numpy as np\n"
-        "from splitjit._plan.dtypes import tensor_type\n"
+        "from splitjit._tensor_types import tensor_type\n"
         "assert tensor_type(np.dtype('f4')) == 'tensor(float)'\n"
         "assert 'ml_dtypes' not in sys.modules"
     )

@@ -10,7 +10,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError
-from splitjit._plan.dtypes import TENSOR_TYPES
+from splitjit._tensor_types import TENSOR_TYPES
 from splitjit.errors import shorten
 from splitjit.onnx import Split, SplitToSequence
 from tests.cases import tensor_dtype

@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from splitjit import SplitError
-from splitjit._plan.dtypes import TENSOR_TYPES
+from splitjit._tensor_types import TENSOR_TYPES
 from splitjit.onnx import Split, SplitToSequence
 from tests.cases import tensor_dtype
 

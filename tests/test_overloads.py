@@ -22,7 +22,7 @@ from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._abi.shared import SLOTS
 from splitjit._copy import buffers, copy_layout
 from splitjit._njit import functions
-from splitjit._plan.arguments import most_parts
+from splitjit._plan.limits import most_parts
 from splitjit._plan.rules import MAX_PARTS
 from splitjit._runtime import loading
 from tests.cases import RANDOM_CASES, random_cases

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit._api.adapted import split_input
+from splitjit._api.protocols import GiveExactlyOneRule, Lists, Part, SupportsSlices
 from splitjit._api.run import split_object, split_plain_tensor
 from splitjit._api.split_plan import by_rule, cached_plan, is_first, recent_plan
 from splitjit._copy import array_split
@@ -29,7 +30,6 @@ from splitjit._plan.arguments import (
     refuse_call,
     rule_of,
 )
-from splitjit._plan.protocols import GiveExactlyOneRule, Lists, Part, SupportsSlices
 from splitjit._plan.rules import Rule
 from splitjit._runtime.threads import SHARED_FROM
 from splitjit.errors import SplitError, SplitTypeError, kind_of

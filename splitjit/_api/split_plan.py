@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from splitjit._api.adapted import by_plan, check_bound
+from splitjit._api.protocols import GiveExactlyOneRule, Lazy, Part, Scalar, Source, SupportsSlices
 from splitjit._api.run import run_plan
 from splitjit._copy.buffers import empty_parts
 from splitjit._inputs.input import Request
@@ -33,7 +34,6 @@ from splitjit._plan.arguments import (
 )
 from splitjit._plan.cache import PLANS
 from splitjit._plan.plan import Plan, plan_by_rule
-from splitjit._plan.protocols import GiveExactlyOneRule, Lazy, Part, Scalar, Source, SupportsSlices
 from splitjit._plan.rules import Rule
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit._plan.dtypes import as_dtype
+from splitjit._inputs.arrays import as_dtype
 from splitjit._runtime import kernel_files, threads
 from splitjit._runtime.loading import LOADER
 from splitjit._runtime.object_loop import assign_loop

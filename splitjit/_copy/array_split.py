@@ -24,7 +24,8 @@ from splitjit._copy.outputs import (
     check_out,
     check_source,
 )
-from splitjit._plan.arguments import check_views, most_parts, normalize_axis
+from splitjit._plan.arguments import check_views, normalize_axis
+from splitjit._plan.limits import most_parts
 from splitjit._plan.plan import Plan, sizes_of
 from splitjit._plan.rules import Rule
 from splitjit._runtime.loading import LOADER

@@ -33,9 +33,9 @@ from splitjit._abi.shared import (
 )
 from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._copy.layout import BlockLayout, block_layout
+from splitjit._inputs.arrays import as_dtype
 from splitjit._plan.arguments import integer
 from splitjit._plan.cache import PLANS
-from splitjit._plan.dtypes import as_dtype
 from splitjit._plan.plan import Plan
 from splitjit._runtime.loading import LOADER, can_read_arrays
 from splitjit.errors import SplitError, describe

@@ -1,4 +1,4 @@
-"""Turn input into ndarrays, unless meaning would be lost."""
+"""Turn input into ndarrays, unless meaning would be lost, and into dtypes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from splitjit._plan.classes import carries_meaning
-from splitjit.errors import SplitTypeError, kind_of, reason
+from splitjit._inputs.classes import carries_meaning
+from splitjit.errors import SplitTypeError, describe, kind_of, reason
 
 
 def as_array(x: Any) -> np.ndarray:
@@ -83,3 +84,30 @@ def refuse_items(values: Sequence[Any], checked: set[type]) -> None:
         for item in values:
             if type(item) is list or type(item) is tuple:
                 refuse_items(item, checked)
+
+
+def as_dtype(dtype: DTypeLike) -> np.dtype:
+    """Return a dtype-like object as a dtype of array items.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+
+    Returns
+    -------
+    dtype
+
+    Raises
+    ------
+    SplitTypeError
+        If `dtype` is not a dtype, or if its items are arrays.
+    """
+    try:
+        made = np.dtype(dtype)
+    except Exception as error:  # TypeError, ValueError, SyntaxError and more
+        raise SplitTypeError(
+            "split", describe(dtype=dtype), f"must be a dtype: {reason(error)}"
+        ) from error
+    if made.subdtype is not None:
+        raise SplitTypeError("split", describe(dtype=dtype), "items must not be arrays")
+    return made

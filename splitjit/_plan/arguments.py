@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import inspect
 import operator
-import os
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, TypeVar
 
+from splitjit._plan.limits import most_parts
 from splitjit._plan.rules import (
     AXIS_FAULT,
     CHUNK,
@@ -291,38 +290,3 @@ def sequence(values: Any, arrays: bool = False) -> tuple[Any, ...] | None:
         raise
     except Exception:  # a foreign class may raise anything
         return None
-
-
-# ---- limits ------------------------------------------------------------------------------
-
-_MANY_PARTS = 10**6
-_BYTES_PER_PART = 208  # measured size of the tuples, integers and slices of a plan
-
-
-def _memory() -> int:
-    """Return this machine's memory in bytes, or 0 if the system does not report it."""
-    try:
-        if sys.platform == "win32":
-            import ctypes
-
-            status = (ctypes.c_uint64 * 8)(64)  # a MEMORYSTATUSEX; its first field is its length
-            done = ctypes.windll.kernel32.GlobalMemoryStatusEx(status)
-            return status[1] if done else 0
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ImportError, OSError, ValueError):
-        return 0
-
-
-def _limit_on_parts() -> int:
-    return max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
-
-
-_MOST_PARTS = _limit_on_parts()
-
-
-def most_parts() -> int:
-    """Return the most parts allowed: enough to fill half of memory, but at least a million.
-
-    Beyond that, the system could kill the process.
-    """
-    return _MOST_PARTS

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, SupportsIndex, TypeVar
 
-from splitjit._plan.arguments import Shape, integers, most_parts, normalize_axis, shape_of
+from splitjit._plan.arguments import Shape, integers, normalize_axis, shape_of
+from splitjit._plan.limits import most_parts
 from splitjit._plan.rules import (
     CHUNKED,
     FAULTS,
@@ -71,7 +72,7 @@ class Plan:
 
     # `__dict__` holds the derived attributes. What later calls need is no field, because
     # `dataclasses.asdict` would copy it.
-    __slots__ = ("__dict__", "_kept", "_copy", "axis", "shape", "sizes")
+    __slots__ = ("__dict__", "_copy", "_kept", "axis", "shape", "sizes")
 
     shape: tuple[int, ...]
     axis: int

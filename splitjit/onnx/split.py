@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
+from splitjit._api.protocols import Part, Source
 from splitjit._operators import (
     Dim,
     InferredShape,
@@ -19,7 +20,6 @@ from splitjit._operators import (
     integer_input,
 )
 from splitjit._plan.arguments import Lengths, integer, integers, rule_of, sequence
-from splitjit._plan.protocols import Part, Source
 from splitjit._plan.rules import LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit.errors import SplitError, describe
 from splitjit.onnx.versions import (

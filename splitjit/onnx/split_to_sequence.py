@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
+from splitjit._api.protocols import Part, Source
 from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown, hinted, integer_input
 from splitjit._plan.arguments import Lengths, integer, rule_of
-from splitjit._plan.protocols import Part, Source
 from splitjit._plan.rules import CHUNK, Rule
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
 

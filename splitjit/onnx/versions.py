@@ -14,8 +14,8 @@ from splitjit._inputs.adapt import adapt
 from splitjit._inputs.torch.foreign import surely
 from splitjit._operators import Dim, InferredShape, Unknown
 from splitjit._plan.arguments import integer
-from splitjit._plan.dtypes import TENSOR_TYPES, tensor_type
 from splitjit._plan.rules import LENGTHS, Rule
+from splitjit._tensor_types import TENSOR_TYPES, tensor_type
 from splitjit.errors import SplitError, SplitTypeError, describe, shorten
 
 FLOATS = frozenset({"tensor(float16)", "tensor(float)", "tensor(double)"})

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from splitjit._inputs.input import Request
-from splitjit._plan.arguments import most_parts, normalize_axis
+from splitjit._plan.arguments import normalize_axis
+from splitjit._plan.limits import most_parts
 from splitjit._plan.plan import sizes_of
 from splitjit._plan.rules import (
     CHUNK,

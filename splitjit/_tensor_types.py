@@ -3,9 +3,6 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
-
-from splitjit.errors import SplitTypeError, describe, reason
 
 _NAMES = {
     name: f"tensor({name})"
@@ -54,30 +51,3 @@ def tensor_type(dtype: Any) -> str | None:
         # bfloat16 by its name, because ml_dtypes may not be installed
         return _STRING if dtype.kind == "T" else _NAMES.get(dtype.type.__name__)
     return _NAMES.get(str(dtype).rpartition(".")[2])
-
-
-def as_dtype(dtype: DTypeLike) -> np.dtype:
-    """Return a dtype-like object as a dtype of array items.
-
-    Parameters
-    ----------
-    dtype : dtype-like
-
-    Returns
-    -------
-    dtype
-
-    Raises
-    ------
-    SplitTypeError
-        If `dtype` is not a dtype, or if its items are arrays.
-    """
-    try:
-        made = np.dtype(dtype)
-    except Exception as error:  # TypeError, ValueError, SyntaxError and more
-        raise SplitTypeError(
-            "split", describe(dtype=dtype), f"must be a dtype: {reason(error)}"
-        ) from error
-    if made.subdtype is not None:
-        raise SplitTypeError("split", describe(dtype=dtype), "items must not be arrays")
-    return made
