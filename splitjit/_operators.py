@@ -18,9 +18,10 @@ from splitjit._api.split_plan import cached_plan
 from splitjit._inputs.arrays import as_array
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor
 from splitjit._plan.arguments import integer, integers, normalize_axis, sequence, unknown_parameter
-from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_OUTPUTS, NUM_SPLITS, PARAMETERS, Rule
+from splitjit._plan.plan import values_of_rule
+from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit._tensor_types import tensor_type
-from splitjit.errors import SplitError, SplitTypeError, describe
+from splitjit.errors import SplitError, SplitTypeError, pairs
 
 Dim = int | str | tuple[int, int] | None
 """An extent: a known integer, or the name or the interval of an unknown extent, or None.
@@ -38,6 +39,46 @@ Type checkers see `Any`, so that callers who pass no `Unknown` need not rule out
 """
 
 
+Operator = TypeVar("Operator")
+
+
+def refusing_as(title: str, **names: str) -> Callable[[type[Operator]], type[Operator]]:
+    """Make the methods of an operator refuse in its name, and a misspelt parameter with a hint.
+
+    Parameters
+    ----------
+    title : str
+        The name of the operator, unless it has an attribute `_name`.
+    **names : str
+        The operator's names of parameters of `splitjit.split`; see `SplitError.named`.
+    """
+
+    def decorate(operator: type[Operator]) -> type[Operator]:
+        for name in {"__init__", "__call__", "infer_shapes"} & vars(operator).keys():
+            setattr(operator, name, _refusing_as(title, names, vars(operator)[name]))
+        return operator
+
+    return decorate
+
+
+def _refusing_as(title: str, names: dict[str, str], method: Callable[..., Any]) -> Any:
+    @functools.wraps(method)
+    def call(self: Any, /, *args: Any, **named: Any) -> Any:
+        try:
+            return method(self, *args, **named)
+        except (SplitError, TypeError) as error:
+            operator = getattr(self, "_name", title)
+            if isinstance(error, SplitError):
+                raise error.named(operator, keeps_hint=False, **names) from None
+            known = [*inspect.signature(method).parameters][1:]
+            for name in [name for name in named if name not in known]:
+                raise unknown_parameter(operator, name, named[name], known) from None
+            raise
+
+    return call
+
+
+@refusing_as("Unknown")
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """An input whose value is known only at run time, for ``infer_shapes``.
@@ -76,47 +117,18 @@ class Unknown:
 
     def __post_init__(self) -> None:
         if self.length is not None:
-            length = count_attribute("length", self.length, 0, "Unknown")
+            length = count_attribute("length", self.length, 0)
             object.__setattr__(self, "length", length)
-
-
-Operator = TypeVar("Operator")
-
-
-def hinted(title: str) -> Callable[[type[Operator]], type[Operator]]:
-    """Make methods of an operator with this title name the nearest of a misspelt parameter."""
-
-    def decorate(operator: type[Operator]) -> type[Operator]:
-        for name in {"__init__", "__call__", "infer_shapes"} & vars(operator).keys():
-            setattr(operator, name, _hinted(title, vars(operator)[name]))
-        return operator
-
-    return decorate
-
-
-def _hinted(title: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def call(self: Any, /, *args: Any, **named: Any) -> Any:
-        try:
-            return method(self, *args, **named)
-        except TypeError:
-            known = [*inspect.signature(method).parameters][1:]
-            for name in [name for name in named if name not in known]:
-                name_of = getattr(self, "_name", title)
-                raise unknown_parameter(name_of, name, named[name], known) from None
-            raise
-
-    return call
 
 
 INTEGERS = frozenset({f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)})
 
 
-def count_attribute(name: str, value: Any, least: int = 1, operator: str = "split") -> int:
+def count_attribute(name: str, value: Any, least: int = 1) -> int:
     """Return an attribute that is a number of parts."""
     count = integer(name, value)
     if not least <= count <= MAX_PARTS:
-        raise SplitError(operator, describe(**{name: count}), f"must be in [{least}, {MAX_PARTS}]")
+        raise SplitError.of(pairs(**{name: count}), f"must be in [{least}, {MAX_PARTS}]")
     return count
 
 
@@ -160,7 +172,7 @@ def array_input(name: str, value: Any, types: Set[str], ranks: Collection[int]) 
     else:
         if tensor_type(array.dtype) in types and array.ndim in ranks:
             return array.tolist()
-    raise SplitTypeError("split", describe(**{name: value}), _rule_of_input(types, ranks))
+    raise SplitTypeError.of(pairs(**{name: value}), _rule_of_input(types, ranks))
 
 
 def _rule_of_input(types: Set[str], ranks: Collection[int]) -> str:
@@ -217,12 +229,11 @@ def infer_shapes(
     """
     dims = _dims(shape)
     length, part_of = _along(axis, dims)
-    kind, value = rule
     try:
         sizes = _sizes(length, rule)
     except SplitError as error:
-        received = describe(**{PARAMETERS[kind]: value, "axis": axis, "shape": dims})
-        raise type(error)(error.operator, received, error.rule, hint=error.hint) from None
+        received = pairs(**values_of_rule(dims, axis, rule))
+        raise type(error).of(received, error.rule) from None
     return [... if size is ... else part_of(size) for size in sizes]
 
 
@@ -321,11 +332,11 @@ def _dims(shape: Sequence[Dim] | Unknown) -> SymbolicShape | Unknown:
         return shape if shape.length is None else (None,) * shape.length
     given = sequence(shape)
     if given is None:
-        raise SplitTypeError("split", describe(shape=shape), "must be a sequence of dims")
+        raise SplitTypeError.of(pairs(shape=shape), "must be a sequence of dims")
     dims = tuple([_dim(dim, given) for dim in given])
     if any(isinstance(dim, int) and dim < 0 for dim in dims):
         rule = "extents must be at least 0" + "; pass None for an unknown dim" * (-1 in dims)
-        raise SplitError("split", describe(shape=dims), rule)
+        raise SplitError.of(pairs(shape=dims), rule)
     return dims
 
 
@@ -340,7 +351,7 @@ def _dim(dim: Any, shape: tuple[Any, ...]) -> Dim:
     low, high = [integer("shape", bound, rule, shape) for bound in dim]
     if low < 0 or -1 != high < low:
         rule = "the bounds of an interval must be at least 0, the smaller one first"
-        raise SplitError("split", describe(shape=shape), rule)
+        raise SplitError.of(pairs(shape=shape), rule)
     return _interval(low, high)
 
 

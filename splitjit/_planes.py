@@ -42,9 +42,7 @@ def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> tuple[
             if isinstance(written, np.ma.MaskedArray):
                 _take_mask(array, written)
     except SplitError as error:
-        refusal = error.named(operator)
-        refusal.hint = error.hint
-        raise refusal from None
+        raise error.named(operator, keeps_hint=True) from None
     return tuple(given or ())
 
 
@@ -58,7 +56,6 @@ def _with_axis(array: Any, i: int, plane: tuple[int, ...], part: tuple[int, ...]
     """Return a view of an output that has the axis."""
     shape = getattr(array, "shape", plane)
     if shape != plane:
-        raise SplitError(
-            "split", f"out[{i}] of shape {tuple(shape)}", f"part {i} has shape {plane}"
-        )
+        received = [(f"out[{i}]", f" of shape {tuple(shape)}")]
+        raise SplitError.of(received, f"part {i} has shape {plane}")
     return array.reshape(part) if hasattr(array, "reshape") else array

@@ -2,7 +2,7 @@
 
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 
@@ -168,7 +168,19 @@ def describe(**values: object) -> str:
     >>> describe(split=np.array([[2, 4]]))
     'split=array of int64, shape (1, 2), [[2 4]]'
     """
-    return ", ".join(f"{name}={shorten(value)}" for name, value in values.items())
+    return ", ".join(map("".join, pairs(**values)))
+
+
+Named = tuple[str, str]
+"""A text that names parameters, and the text that follows, which may hold any value."""
+
+
+def pairs(**values: object) -> list[Named]:
+    """Pair the values received with their names, for `SplitError`.
+
+    The values are put into words here: they may be large, change later, or not be picklable.
+    """
+    return [(name, f"={shorten(value)}") for name, value in values.items()]
 
 
 class SplitError(ValueError):
@@ -182,8 +194,9 @@ class SplitError(ValueError):
     ----------
     operator : str
         The operator, with its version if the operator has versions.
-    received : str
-        The offending values, by name.
+    received : str, or sequence of (str, str)
+        The offending values, by name: each pair is a text that names parameters and
+        the text that follows. `named` replaces the names in the first.
     rule : str
         The rule that the values break.
     *fault : int
@@ -191,13 +204,13 @@ class SplitError(ValueError):
         values for the fields ``{0}``, ``{1}``, … of its text. In this case
         `received` is empty, and line i of `rule`, counted from 1, is the text of
         fault i: the values received, a colon, and the rule.
-    hint : str, default ""
-        A likely fix. The message ends with it.
+    hint : str or (str, str), default ""
+        A likely fix. The message ends with it. A pair is as in `received`.
 
     Attributes
     ----------
     operator, received, rule, hint : str
-        The parameters above.
+        The parameters above, as texts.
 
     See Also
     --------
@@ -214,41 +227,66 @@ the axis length 7 must be a multiple of 2; num_outputs=2 allows a shorter last p
     """
 
     def __init__(
-        self, operator: str, received: str, rule: str, *fault: int, hint: str = ""
+        self,
+        operator: str,
+        received: str | Sequence[Named],
+        rule: str,
+        *fault: int,
+        hint: str | Named = "",
     ) -> None:
         if fault:
             number, *values = fault
             received, rule = rule.split("\n")[number - 1].format(*values).split(": ", 1)
-        super().__init__(operator, received, rule)
         self.operator = operator
-        self.received = received
         self.rule = rule
-        self.hint = hint
+        self._received = [("", received)] if isinstance(received, str) else received
+        self._hint = ("", hint) if isinstance(hint, str) else hint
+        super().__init__(operator, self.received, rule)
+
+    @classmethod
+    def of(cls, received: Sequence[Named], rule: str, hint: str | Named = "") -> Self:
+        """Return a refusal in the name of `split`. Other operators call `named`."""
+        return cls("split", received, rule, hint=hint)
+
+    @property
+    def received(self) -> str:
+        """The offending values, by name."""
+        return ", ".join(map("".join, self._received))
+
+    @property
+    def hint(self) -> str:
+        """A likely fix, or an empty string."""
+        return "".join(self._hint)
 
     def __str__(self) -> str:
         message = f"{self.operator}: {self.received}: {self.rule}"
         return f"{message}; {self.hint}" if self.hint else message
 
-    def named(self, operator: str, **names: str) -> Self:
+    def named(self, operator: str, *, keeps_hint: bool = False, **names: str) -> Self:
         """Return the same refusal in the name of another operator.
 
         Parameters
         ----------
         operator : str
             The operator that the user called.
+        keeps_hint : bool, default False
+            Whether the hint is a fix for the other operator, too. Otherwise the new
+            error has none if the name changes, because a hint may name a parameter
+            that the other operator lacks.
         **names : str
             The name of each value in that operator: ``x="input"``.
 
         Returns
         -------
         SplitError
-            A new error of the same class. It has no hint if the name changes,
-            because a hint may name a parameter that the other operator lacks.
+            A new error of the same class.
         """
-        received = self.received
-        for ours, theirs in names.items():
-            received = re.sub(rf"\b{ours}(?==|\[| of )", theirs, received)
-        hint = self.hint if operator == self.operator else ""
+
+        def renamed(pair: Named) -> Named:
+            return re.sub(r"\w+", lambda found: names.get(found[0], found[0]), pair[0]), pair[1]
+
+        received = list(map(renamed, self._received))
+        hint = renamed(self._hint) if keeps_hint or operator == self.operator else ""
         return type(self)(operator, received, self.rule, hint=hint)
 
 

@@ -14,14 +14,14 @@ from splitjit._operators import (
     InferredShape,
     Unknown,
     count_attribute,
-    hinted,
     infer_shapes,
     integer_input,
     is_of_openvino,
+    refusing_as,
 )
 from splitjit._plan.arguments import Lengths
 from splitjit._plan.rules import LENGTHS, NUM_SPLITS
-from splitjit.errors import SplitError, describe
+from splitjit.errors import SplitError, pairs
 
 __all__ = ["Split", "Unknown", "VariadicSplit"]
 
@@ -37,7 +37,7 @@ _Axis = SupportsIndex | Unknown
 _Shape = Sequence[Dim] | Unknown | _PartialShape
 
 
-@hinted("OpenVINO Split-1")
+@refusing_as("OpenVINO Split-1", x="data")
 class Split:
     """Split a tensor into equal parts, as OpenVINO Split-1 does.
 
@@ -70,10 +70,7 @@ class Split:
     __slots__ = ("_num_splits",)
 
     def __init__(self, *, num_splits: SupportsIndex) -> None:
-        try:
-            self._num_splits = count_attribute("num_splits", num_splits)
-        except SplitError as error:
-            raise error.named("OpenVINO Split-1") from None
+        self._num_splits = count_attribute("num_splits", num_splits)
 
     def __call__(self, data: Source[Part], axis: SupportsIndex) -> list[Part]:
         """Split a tensor.
@@ -96,10 +93,7 @@ class Split:
         SplitError
             If an input breaks a rule of the operator.
         """
-        try:
-            return split_by_rule(adapt(data), _axis(axis, 0), (NUM_SPLITS, self._num_splits))
-        except SplitError as error:
-            raise error.named("OpenVINO Split-1", x="data") from None
+        return split_by_rule(adapt(data), _axis(axis, 0), (NUM_SPLITS, self._num_splits))
 
     def infer_shapes(self, input_shape: _Shape, axis: _Axis) -> list[InferredShape]:
         """Return the shapes of the parts.
@@ -139,14 +133,10 @@ class Split:
         >>> split.infer_shapes([6, 12], Unknown())
         [(None, None), (None, None), (None, None)]
         """
-        try:
-            rule = NUM_SPLITS, self._num_splits
-            return infer_shapes(_plain(input_shape), _axis(axis, 0), rule)
-        except SplitError as error:
-            raise error.named("OpenVINO Split-1") from None
+        return infer_shapes(_plain(input_shape), _axis(axis, 0), (NUM_SPLITS, self._num_splits))
 
 
-@hinted("OpenVINO VariadicSplit-1")
+@refusing_as("OpenVINO VariadicSplit-1", x="data", split="split_lengths")
 class VariadicSplit:
     """Split a tensor into parts of given lengths, as OpenVINO VariadicSplit-1 does.
 
@@ -194,11 +184,8 @@ class VariadicSplit:
         SplitError
             If an input breaks a rule of the operator.
         """
-        try:
-            x, index = adapt(data), _axis(axis, 0, 1)
-            return split_by_rule(x, index, (LENGTHS, _lengths(split_lengths)))
-        except SplitError as error:
-            raise error.named("OpenVINO VariadicSplit-1", x="data", split="split_lengths") from None
+        x, index = adapt(data), _axis(axis, 0, 1)
+        return split_by_rule(x, index, (LENGTHS, _lengths(split_lengths)))
 
     def infer_shapes(
         self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown
@@ -246,13 +233,10 @@ class VariadicSplit:
         >>> splitjit.openvino.VariadicSplit().infer_shapes(["N", 5], 0, Unknown())
         [(None, 5), Ellipsis]
         """
-        try:
-            lengths: Any = split_lengths
-            if type(lengths) is not Unknown:
-                lengths = _lengths(lengths)
-            return infer_shapes(_plain(input_shape), _axis(axis, 0, 1), (LENGTHS, lengths))
-        except SplitError as error:
-            raise error.named("OpenVINO VariadicSplit-1", split="split_lengths") from None
+        lengths: Any = split_lengths
+        if type(lengths) is not Unknown:
+            lengths = _lengths(lengths)
+        return infer_shapes(_plain(input_shape), _axis(axis, 0, 1), (LENGTHS, lengths))
 
 
 def _plain(shape: Any) -> Any:
@@ -270,7 +254,7 @@ def _axis(axis: Any, *ranks: int) -> Any:
     if isinstance(axis, int):
         return axis
     if len(axis) != 1:
-        raise SplitError("split", describe(axis=axis), "axis must be a single integer")
+        raise SplitError.of(pairs(axis=axis), "axis must be a single integer")
     return axis[0]
 
 

@@ -188,6 +188,18 @@ def test_a_likely_fix_ends_the_message_of_split_alone():
     assert str(error.named("ONNX Split-13")).endswith(" must be a multiple of 2")
 
 
+def test_a_name_is_replaced_only_where_it_is_a_name():
+    """A value may look like one."""
+    with pytest.raises(SplitError, match="^OpenVINO VariadicSplit-1: split_lengths='split=2': "):
+        splitjit.openvino.VariadicSplit()(np.arange(6), 0, "split=2")
+    with pytest.raises(SplitError, match=r"^split_into: split='out\[0\]': must be an integer"):
+        splitjit.split_into(np.arange(6), [], "out[0]")
+    with pytest.raises(SplitError) as caught:
+        splitjit.split_into(np.arange(6.0), np.zeros((2, 3)), 3)
+    assert caught.value.hint == "pass list(outs)"
+    assert pickle.loads(pickle.dumps(caught.value)).hint == caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

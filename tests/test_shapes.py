@@ -247,7 +247,7 @@ REFUSED = [
      "the bounds of an interval"),
     ("interval of names", lambda: Split(num_outputs=1).infer_shapes((("N", 2),)), "an interval"),
     ("length", lambda: Unknown(-1), "Unknown: length=-1: must be in [0, 2147483647]"),
-    ("float", lambda: Unknown(2.0), "length=2.0: must be an integer"),
+    ("float", lambda: Unknown(2.0), "Unknown: length=2.0: must be an integer"),
     ("a call", lambda: Split()(np.arange(6), UNKNOWN), "ONNX Split-18: split=Unknown("),
     ("a call of a sequence", lambda: SplitToSequence()(np.arange(6), UNKNOWN), "split=Unknown("),
     ("a call of OpenVINO", lambda: openvino.Split(num_splits=1)([6], UNKNOWN), "axis=Unknown("),

@@ -163,4 +163,4 @@ def our_refusals(given: Input) -> Iterator[None]:
             raise
         library = "torch" if isinstance(given, Tensor) else "its library"
         rule = f"{library} refuses: {reason(error)}"
-        raise SplitTypeError("split", f"x of type {kind_of(given.x)}", rule) from error
+        raise SplitTypeError.of([("x", f" of type {kind_of(given.x)}")], rule) from error

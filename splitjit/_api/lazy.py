@@ -27,16 +27,16 @@ from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
 from splitjit._plan.arguments import check_views, normalize_axis
-from splitjit._plan.plan import Plan, describe_rule
+from splitjit._plan.plan import Plan, values_of_rule
 from splitjit._runtime.threads import one_thread
-from splitjit.errors import SplitError, SplitTypeError
+from splitjit.errors import SplitError, SplitTypeError, pairs
 
 
 def split_lazily(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
     """Split a Dask array, see `splitjit.dask.split`."""
     if not is_dask_array(x):
         text, hint = "x must be a dask.array.Array", "splitjit.split takes other arrays"
-        raise SplitTypeError("split", f"x of type {type(x).__name__}", text, hint=hint)
+        raise SplitTypeError.of([("x", f" of type {type(x).__name__}")], text, hint)
     shape, plan = x.shape, request.plan
     if plan is None:
         plan = _plan_of(shape, request)
@@ -44,22 +44,23 @@ def split_lazily(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
     if len(shape) != len(plan.shape) or not all(
         n == m or math.isnan(n) for n, m in zip(shape, plan.shape, strict=True)
     ):
-        raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
+        received = [("x", f" of shape {shape}")]
+        raise SplitError.of(received, f"the plan is for shape {plan.shape}")
     _check_length_is_known(shape, plan.axis)
     check_views(None, copy)
     if out is not None:
         rule = "only dask.array.store writes lazy arrays"
-        raise SplitError("split", "out for a Dask array", rule)
+        raise SplitError.of([("out", " for a Dask array")], rule)
     if not copy:
         return [x[index] for index in plan.slices]
     if type(x._meta) is not np.ndarray:
         kind = type(x._meta).__name__
         rule, hint = "chunks must be of type ndarray", "copy=False slices chunks of other types"
-        raise SplitTypeError("split", f"x with chunks of type {kind}", rule, hint=hint)
+        raise SplitTypeError.of([("x", f" with chunks of type {kind}")], rule, hint)
     if hasattr(x, "expr"):
         rule = "Dask's experimental array.query-planning must be off"
         hint = "copy=False slices with query planning"
-        raise SplitError("split", "x with query planning", rule, hint=hint)
+        raise SplitError.of([("x", " with query planning")], rule, hint)
     pieces = _pieces(x.chunks[plan.axis], plan.sizes)
     return [_part(x, plan.axis, each) for each in pieces]
 
@@ -73,14 +74,14 @@ def _plan_of(shape: tuple[Any, ...], request: Request) -> Plan:
     try:
         return request.plan_of(tuple([0 if math.isnan(n) else n for n in shape]))
     except SplitError as error:
-        received = describe_rule(shape, axis, request.rule)
-        raise type(error)("split", received, error.rule, hint=error.hint) from None
+        received = pairs(**values_of_rule(shape, axis, request.rule))
+        raise type(error).of(received, error.rule, error.hint) from None
 
 
 def _check_length_is_known(shape: tuple[Any, ...], axis: int) -> None:
     if math.isnan(shape[axis]):
         rule = f"the sizes of the chunks along axis {axis} must be known"
-        raise SplitError("split", f"x of shape {shape}", rule, hint="call x.compute_chunk_sizes()")
+        raise SplitError.of([("x", f" of shape {shape}")], rule, "call x.compute_chunk_sizes()")
 
 
 _Cut = tuple[int, int, int]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsIndex, Unpack, overload
 
@@ -299,6 +298,4 @@ def split_into(
             received = f"x of type {kind_of(x)} and outs of type {kind_of(outs)}"
             rule = "x is the array to split, and outs are the arrays for its parts"
             raise SplitTypeError("split_into", received, rule) from None
-        refusal = error.named("split_into", out="outs")
-        refusal.hint = re.sub(r"\bout(?=[\[)])", "outs", error.hint)
-        raise refusal from None
+        raise error.named("split_into", keeps_hint=True, out="outs") from None

@@ -11,7 +11,7 @@ from splitjit._inputs.arrays import as_dtype
 from splitjit._runtime import kernel_files, threads
 from splitjit._runtime.loading import LOADER
 from splitjit._runtime.object_loop import assign_loop
-from splitjit.errors import SplitTypeError, describe
+from splitjit.errors import SplitTypeError, pairs
 
 
 def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
@@ -42,7 +42,7 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     if dtypes is None:
         dtypes = [np.void, np.object_]
     if isinstance(dtypes, str) or not isinstance(dtypes, Iterable):
-        raise SplitTypeError("warmup", describe(dtypes=dtypes), "must be an iterable of dtypes")
+        raise SplitTypeError("warmup", pairs(dtypes=dtypes), "must be an iterable of dtypes")
     try:
         kinds = [as_dtype(dtype) for dtype in dtypes]
     except SplitTypeError as error:

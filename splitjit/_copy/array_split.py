@@ -95,7 +95,8 @@ def split_new_shape(x: np.ndarray, axis: SupportsIndex, rule: Rule) -> list[np.n
 def check_shape(plan: Plan, shape: tuple[int, ...]) -> None:
     """Refuse an array whose shape is not the plan's."""
     if shape != plan.shape:
-        raise SplitError("split", f"x of shape {shape}", f"the plan is for shape {plan.shape}")
+        received = [("x", f" of shape {shape}")]
+        raise SplitError.of(received, f"the plan is for shape {plan.shape}")
 
 
 class Decision(NamedTuple):

@@ -38,7 +38,7 @@ from splitjit._plan.arguments import integer
 from splitjit._plan.cache import PLANS
 from splitjit._plan.plan import Plan
 from splitjit._runtime.loading import LOADER, can_read_arrays
-from splitjit.errors import SplitError, describe
+from splitjit.errors import SplitError, pairs
 
 _BYTE = np.dtype(np.uint8)
 _NO_MEMORY = "splitjit: not enough memory for the parts"
@@ -107,7 +107,7 @@ def empty_parts(plan: Plan, dtype: DTypeLike) -> list[np.ndarray]:
             return [retry(np.empty, shape, dtype) for shape in plan.output_shapes]
         return allocate_parts(block_layout(plan, dtype.itemsize), dtype)[0]
     except ValueError as error:  # a rank or an extent that NumPy does not allow
-        raise SplitError("split", describe(shape=plan.shape), str(error)) from error
+        raise SplitError.of(pairs(shape=plan.shape), str(error)) from error
 
 
 def set_buffer_limit(nbytes: int) -> None:
@@ -170,7 +170,7 @@ def _limit(name: str, value: Any) -> int:
     except SplitError as error:
         raise error.named("set_buffer_limit") from None
     if limit < 0:
-        raise SplitError("set_buffer_limit", describe(**{name: value}), "must be at least 0")
+        raise SplitError("set_buffer_limit", pairs(**{name: value}), "must be at least 0")
     return limit
 
 

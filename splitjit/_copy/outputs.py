@@ -66,9 +66,9 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
     """
     given = sequence(out)  # only once: a sequence may give other arrays next time
     if given is None:
-        received = f"out of type {kind_of(out)}"
-        hint = "pass list(out)" if issubclass(type(out), np.ndarray) else ""
-        raise SplitTypeError("split", received, "must be a sequence of ndarrays", hint=hint)
+        received = [("out", f" of type {kind_of(out)}")]
+        hint = ("pass list(out)", "") if issubclass(type(out), np.ndarray) else ""
+        raise SplitTypeError.of(received, "must be a sequence of ndarrays", hint)
     starts = _starts_of(plan.output_shapes, dtype, given)
     if starts is not None:
         parts = list(given)
@@ -99,44 +99,39 @@ def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Tar
     """Check outputs of any strides and any class, and refuse those that do not fit."""
     for i, part in enumerate(given):
         if not issubclass(type(part), np.ndarray):
-            received = f"out[{i}] of type {kind_of(part)}"
-            hint = f"pass out[{i}].numpy()" if hasattr(type(part), "numpy") else ""
-            rule = "out must be a sequence of ndarrays"
-            raise SplitTypeError("split", received, rule, hint=hint)
+            received = [(f"out[{i}]", f" of type {kind_of(part)}")]
+            hint = (f"pass out[{i}]", ".numpy()") if hasattr(type(part), "numpy") else ""
+            raise SplitTypeError.of(received, "out must be a sequence of ndarrays", hint)
     if len(given) != len(plan.sizes):
-        raise SplitError(
-            "split",
-            f"out of {len(given)} arrays",
-            f"must have an array for each of {len(plan)} parts",
-        )
+        rule = f"must have an array for each of {len(plan)} parts"
+        raise SplitError.of([("out", f" of {len(given)} arrays")], rule)
     for i, part in enumerate(given):
         if carries_meaning(type(part)):
             rule = f"its class adds more to it than values; pass np.asarray(out[{i}])"
-            raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
+            raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule)
     parts = [np.asarray(part) for part in given]
     for i, (part, shape) in enumerate(zip(parts, plan.output_shapes, strict=True)):
         if part.shape != shape or part.dtype != dtype or not part.flags.writeable:
             raise _refused_part(i, part, shape, dtype, plan.axis)
         if not (part.flags.c_contiguous or part.size == 0) and overlaps_itself(part):
-            received = f"out[{i}] of strides {part.strides}"
-            raise SplitError("split", received, OVERLAP_FAULT)
+            raise SplitError.of([(f"out[{i}]", f" of strides {part.strides}")], OVERLAP_FAULT)
     return Targets(list(given), parts)
 
 
 def _refused_part(
     i: int, part: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, axis: int
 ) -> SplitError:
+    name, hint = f"out[{i}]", ("", "")
     if part.shape != shape:
-        hint = ""
         if shape[axis] == 1 and part.shape == (*shape[:axis], *shape[axis + 1 :]):
             index = "..., None" if axis == part.ndim else ":, " * axis + "None"
-            hint = f"pass out[{i}][{index}], or call unstack(out=) of splitjit.numpy"
-        received, rule = f"out[{i}] of shape {part.shape}", f"part {i} has shape {shape}"
-        return SplitError("split", received, rule, hint=hint)
+            hint = f"pass {name}", f"[{index}], or call unstack(out=) of splitjit.numpy"
+        rule = f"part {i} has shape {shape}"
+        return SplitError.of([(name, f" of shape {part.shape}")], rule, hint)
     if part.dtype != dtype:
         rule = f"the dtype must be the dtype of x, {dtype}"
-        return SplitTypeError("split", f"out[{i}] of dtype {part.dtype}", rule)
-    return SplitError("split", f"out[{i}] is read-only", "must be writeable")
+        return SplitTypeError.of([(name, f" of dtype {part.dtype}")], rule)
+    return SplitError.of([(name, " is read-only")], "must be writeable")
 
 
 def are_plain_and_apart(
@@ -178,7 +173,7 @@ def check_apart(parts: list[np.ndarray], axis: int) -> None:
     for i, j in _meeting([span(parts[i]) for i in full]):
         if share_memory(parts[full[i]], parts[full[j]]):
             a, b = sorted((full[i], full[j]))
-            raise SplitError("split", f"out[{a}] and out[{b}]", "must not share memory")
+            raise SplitError.of([(f"out[{a}] and out[{b}]", "")], "must not share memory")
 
 
 def check_source(x: np.ndarray, parts: list[np.ndarray]) -> None:
@@ -188,7 +183,7 @@ def check_source(x: np.ndarray, parts: list[np.ndarray]) -> None:
         if part.size:
             low, high = span(part)
             if start < high and low < stop and share_memory(x, part):
-                raise SplitError("split", f"out[{i}] and x", "must not share memory")
+                raise SplitError.of([(f"out[{i}] and x", "")], "must not share memory")
 
 
 def share_memory(a: np.ndarray, b: np.ndarray) -> bool:

@@ -60,7 +60,7 @@ def adapt(x: Any) -> Input:
     array = as_array(x)
     if array.ndim == 0 and array.dtype.kind in "OSUT":  # NumPy wraps what it cannot read
         hint = "pass list(x)" if hasattr(kind, "__next__") else ""
-        raise SplitTypeError("split", f"x of type {kind_of(x)}", "must be an array", hint=hint)
+        raise SplitTypeError.of([("x", f" of type {kind_of(x)}")], "must be an array", hint)
     return Input(array)
 
 
@@ -74,7 +74,7 @@ def _refuse_labelled(x: Any) -> None:
         elif module.startswith("scipy.sparse"):
             rule = "must not be sparse; pass its .toarray()"
         elif module == "torch.fx.proxy":
-            raise SplitTypeError("split", "x of type Proxy", _SYMBOLIC_TRACE)
+            raise SplitTypeError.of([("x", " of type Proxy")], _SYMBOLIC_TRACE)
         else:
             continue
-        raise SplitTypeError("split", f"x of type {kind_of(x)}", rule)
+        raise SplitTypeError.of([("x", f" of type {kind_of(x)}")], rule)

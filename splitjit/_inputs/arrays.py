@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from splitjit._inputs.classes import carries_meaning
-from splitjit.errors import SplitTypeError, describe, kind_of, reason
+from splitjit.errors import SplitTypeError, kind_of, pairs, reason
 
 
 def as_array(x: Any) -> np.ndarray:
@@ -41,9 +41,8 @@ def as_array(x: Any) -> np.ndarray:
     except (MemoryError, SplitTypeError):
         raise
     except Exception as error:  # __array__ of a foreign class may raise anything
-        raise SplitTypeError(
-            "split", f"x of type {type(x).__name__}", f"must be an array: {reason(error)}"
-        ) from error
+        received = [("x", f" of type {type(x).__name__}")]
+        raise SplitTypeError.of(received, f"must be an array: {reason(error)}") from error
 
 
 def is_dask_array(x: object) -> bool:
@@ -64,7 +63,7 @@ def refuse_meaning(x: Any, name: str = "x") -> None:
         asarray = "np.ma.asarray" if isinstance(x, np.ma.MaskedArray) else "np.asarray"
         fix = f"pass {asarray}({name if name.isidentifier() else 'it'})"
         rule = f"only its values would be split, without what its class adds to them; {fix}"
-        raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule)
+        raise SplitTypeError.of([(name, f" of type {kind_of(x)}")], rule)
 
 
 def refuse_items(values: Sequence[Any], checked: set[type]) -> None:
@@ -105,9 +104,8 @@ def as_dtype(dtype: DTypeLike) -> np.dtype:
     try:
         made = np.dtype(dtype)
     except Exception as error:  # TypeError, ValueError, SyntaxError and more
-        raise SplitTypeError(
-            "split", describe(dtype=dtype), f"must be a dtype: {reason(error)}"
-        ) from error
+        rule = f"must be a dtype: {reason(error)}"
+        raise SplitTypeError.of(pairs(dtype=dtype), rule) from error
     if made.subdtype is not None:
-        raise SplitTypeError("split", describe(dtype=dtype), "items must not be arrays")
+        raise SplitTypeError.of(pairs(dtype=dtype), "items must not be arrays")
     return made

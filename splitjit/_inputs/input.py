@@ -119,12 +119,11 @@ class Masked(Input):
         rule = "must be a masked array, as x is"
         parts = sequence(out)
         if parts is None:
-            raise SplitTypeError("split", f"out of type {kind_of(out)}", f"each item {rule}")
+            raise SplitTypeError.of([("out", f" of type {kind_of(out)}")], f"each item {rule}")
         for i, part in enumerate(parts):
             if not issubclass(type(part), np.ma.MaskedArray):
                 hint = "numpy.ma.getdata(x) has no mask"
-                received = f"out[{i}] of type {kind_of(part)}"
-                raise SplitTypeError("split", received, rule, hint=hint)
+                raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule, hint)
             refuse_meaning(part, f"out[{i}]")
         copies: Copies = [(self.array, [np.ma.getdata(part, subok=False) for part in parts])]
         if any(np.ma.getmask(x) is not np.ma.nomask for x in (self.x, *parts)):

@@ -72,7 +72,7 @@ class Array(Input):
             index = normalize_axis(request.axis, shape)
             if type(shape[index]) is not int:  # `jax.export` has symbols for unknown dims
                 rule = "the length of the axis must be known"
-                raise SplitTypeError("split", f"x of shape {shape}", rule)
+                raise SplitTypeError.of([("x", f" of shape {shape}")], rule)
             shape = tuple([n if type(n) is int else 1 for n in shape])
         parts = self.views(request.plan_of(shape))
         if not copy or _is_of_jax(self.x):

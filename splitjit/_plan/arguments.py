@@ -24,7 +24,7 @@ from splitjit._plan.rules import (
     Rule,
     wrap_axis,
 )
-from splitjit.errors import SplitError, SplitTypeError, describe, did_you_mean, shorten
+from splitjit.errors import SplitError, SplitTypeError, did_you_mean, pairs, shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +116,7 @@ def rule_of(
     values = split, num_outputs, num_splits, indices, num_sections
     given = [(name, value) for name, value in zip(NAMES, values, strict=True) if value is not None]
     if len(given) != 1:
-        raise SplitError("split", describe(**dict(given)) or "no rule", ONE_RULE)
+        raise SplitError.of(pairs(**dict(given)) or [("no rule", "")], ONE_RULE)
     (name, value) = given[0]
     if name == "split":
         return _lengths_or_chunk(value)
@@ -161,7 +161,7 @@ def refuse_call(operator: str, by_position: Any, unknown: dict[str, Any], *own: 
     """Refuse what `hide_traps` hides; `own` are the parameters that other functions lack."""
     if by_position is not NOT_GIVEN:
         rule = "rules after axis must be given by name"
-        raise SplitTypeError(operator, describe(argument=by_position), rule)
+        raise SplitTypeError(operator, pairs(argument=by_position), rule)
     name, value = next(iter(unknown.items()))
     raise unknown_parameter(operator, name, value, (*NAMES, "axis", *own))
 
@@ -171,7 +171,7 @@ def unknown_parameter(
 ) -> SplitTypeError:
     """Return the refusal of a misspelt parameter, which names the nearest one."""
     rule = f"there is no parameter {name}{did_you_mean(name, known)}"
-    return SplitTypeError(operator, describe(**{name: value}), rule)
+    return SplitTypeError(operator, pairs(**{name: value}), rule)
 
 
 def _lengths_or_chunk(split: Any) -> Rule:
@@ -184,8 +184,8 @@ def _lengths_or_chunk(split: Any) -> Rule:
     try:
         return LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
     except SplitTypeError as error:
-        error.hint = _lengths_of_fractions(split)
-        raise
+        hint = _lengths_of_fractions(split)
+        raise SplitTypeError.of(pairs(split=split), error.rule, hint) from None
 
 
 def _lengths_of_fractions(split: Any) -> str:
@@ -204,7 +204,7 @@ def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
     """Return a shape as a tuple of integers."""
     extents = integers("shape", shape)
     if extents and min(extents) < 0:
-        raise SplitError("split", describe(shape=extents), "extents must be at least 0")
+        raise SplitError.of(pairs(shape=extents), "extents must be at least 0")
     return extents
 
 
@@ -213,11 +213,11 @@ def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
     rank = len(shape)
     index = integer("axis", axis)
     if rank == 0:
-        raise SplitError("split", describe(axis=axis, shape=shape), "rank 0 has no axis to split")
+        raise SplitError.of(pairs(axis=axis, shape=shape), "rank 0 has no axis to split")
     index, fault = wrap_axis(index, rank)
     if fault:
-        received = describe(axis=axis, shape=shape)
-        raise SplitError("split", received, AXIS_FAULT.format(axis, rank, rank - 1))
+        rule = AXIS_FAULT.format(axis, rank, rank - 1)
+        raise SplitError.of(pairs(axis=axis, shape=shape), rule)
     return index
 
 
@@ -227,9 +227,9 @@ def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
 def check_views(out: Any, copy: Any) -> None:
     """Refuse a `copy` that is not a bool, and `out` together with ``copy=False``."""
     if not isinstance(copy, bool):
-        raise SplitTypeError("split", describe(copy=copy), "must be a bool")
+        raise SplitTypeError.of(pairs(copy=copy), "must be a bool")
     if out is not None:
-        raise SplitError("split", "copy=False and out", "views are not written to out")
+        raise SplitError.of([("copy=False and out", "")], "views are not written to out")
 
 
 # ---- integers ----------------------------------------------------------------------------
@@ -249,14 +249,14 @@ def integer(name: str, value: Any, rule: str = "must be an integer", received: A
         return operator.index(value)
     except Exception:  # a foreign class may raise anything
         received = value if received is None else received
-        raise SplitTypeError("split", describe(**{name: received}), rule) from None
+        raise SplitTypeError.of(pairs(**{name: received}), rule) from None
 
 
 def integers(name: str, values: Any, rule: str = "must be a sequence of integers") -> Shape:
     """Return a sequence of integers or an integer array as a tuple; refuse bool and float."""
     read = sequence(values, arrays=True)
     if read is None:
-        raise SplitTypeError("split", describe(**{name: values}), rule)
+        raise SplitTypeError.of(pairs(**{name: values}), rule)
     for value in read:
         if type(value) is not int:
             return tuple([integer(name, value, rule, values) for value in read])

@@ -29,7 +29,7 @@ from splitjit._plan.rules import (
     lengths_between,
     lengths_of_chunks,
 )
-from splitjit.errors import SplitError, describe, shorten
+from splitjit.errors import SplitError, describe, pairs, shorten
 
 _SHOWN = 32  # more parts than a text shows
 
@@ -181,15 +181,12 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
         chunk, count, fault = CHUNKED[kind](value, length)
     if fault:
         numbers = [shorten(n) for n in (number, length, count)]
-        raise SplitError(
-            "split",
-            describe_rule(shape, axis, rule),
-            FAULTS[kind][fault].format(*numbers),
-            hint=_hint(shape, axis, rule, fault, number).format(*numbers),
-        )
+        text, hint = FAULTS[kind][fault], _hint(shape, axis, rule, fault, number)
+        received = pairs(**values_of_rule(shape, axis, rule))
+        raise SplitError.of(received, text.format(*numbers), hint.format(*numbers))
     if count > most:
-        received = describe_rule(shape, axis, rule)
-        raise MemoryError(f"split: {received}: not enough memory for the plan")
+        described = describe(**values_of_rule(shape, axis, rule))
+        raise MemoryError(f"split: {described}: not enough memory for the plan")
     return value if isinstance(value, tuple) else lengths_of_chunks(chunk, count, length)
 
 
@@ -208,7 +205,7 @@ def _hint(shape: Shape, axis: int, rule: Rule, fault: int, number: int) -> str:
     return HINTS.get((kind, fault, number)) or HINTS.get((kind, fault), "")
 
 
-def describe_rule(shape: Shape, axis: int, rule: Rule) -> str:
+def values_of_rule(shape: Any, axis: Any, rule: tuple[str, Any]) -> dict[str, Any]:
     """Return the values that a refusal names."""
     kind, value = rule
-    return describe(**{PARAMETERS[kind]: value, "axis": axis, "shape": shape})
+    return {PARAMETERS[kind]: value, "axis": axis, "shape": shape}

@@ -16,8 +16,8 @@ from splitjit._operators import (
     Unknown,
     array_input,
     count_attribute,
-    hinted,
     integer_input,
+    refusing_as,
 )
 from splitjit._plan.arguments import Lengths, integer, integers, rule_of, sequence
 from splitjit._plan.rules import LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
@@ -37,7 +37,7 @@ _Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
 _INT64 = frozenset({"tensor(int64)"})
 
 
-@hinted("ONNX Split")
+@refusing_as("ONNX Split", x="input", num_splits="outputs")
 class Split(VersionedOperator):
     """Split a tensor into the outputs of a node, as ONNX Split does.
 

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 from splitjit._api.protocols import Part, Source
-from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown, hinted, integer_input
+from splitjit._operators import (
+    Dim,
+    InferredShape,
+    SymbolicShape,
+    Unknown,
+    integer_input,
+    refusing_as,
+)
 from splitjit._plan.arguments import Lengths, integer, rule_of
 from splitjit._plan.rules import CHUNK, Rule
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
@@ -14,7 +21,7 @@ from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOper
 _INTEGERS = frozenset({"tensor(int32)", "tensor(int64)"})
 
 
-@hinted("ONNX SplitToSequence")
+@refusing_as("ONNX SplitToSequence", x="input", num_splits="outputs")
 class SplitToSequence(VersionedOperator):
     """Split a tensor into a sequence of tensors, as ONNX SplitToSequence does.
 

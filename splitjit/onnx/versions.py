@@ -16,7 +16,7 @@ from splitjit._operators import Dim, InferredShape, Unknown
 from splitjit._plan.arguments import integer
 from splitjit._plan.rules import LENGTHS, Rule
 from splitjit._tensor_types import TENSOR_TYPES, tensor_type
-from splitjit.errors import SplitError, SplitTypeError, describe, shorten
+from splitjit.errors import SplitError, SplitTypeError, pairs, shorten
 
 FLOATS = frozenset({"tensor(float16)", "tensor(float)", "tensor(double)"})
 ALL = frozenset(TENSOR_TYPES)
@@ -68,15 +68,12 @@ class VersionedOperator:
 
     def __init__(self, opset: SupportsIndex, *attributes: Any) -> None:
         self._name = f"ONNX {type(self).__name__}"
-        try:
-            number, first = integer("opset", opset), self._versions[0].since
-            if number < first:
-                raise self._refusal(f"opset must be at least {first}", opset=number)
-            self._version = [each for each in self._versions if each.since <= number][-1]
-            self._name += f"-{self._version.since}"
-            self._read(*attributes)
-        except SplitError as error:
-            raise self._refused(error) from None
+        number, first = integer("opset", opset), self._versions[0].since
+        if number < first:
+            raise SplitError.of(pairs(opset=number), f"opset must be at least {first}")
+        self._version = [each for each in self._versions if each.since <= number][-1]
+        self._name += f"-{self._version.since}"
+        self._read(*attributes)
 
     def __repr__(self) -> str:
         return f"<{self._name}>"
@@ -111,30 +108,19 @@ class VersionedOperator:
         return rule
 
     def _run(self, input: Any, split: Any) -> list[Any]:
-        try:
-            x = adapt(input)
-            kind = tensor_type(x.dtype)
-            if kind not in self._version.types:
-                raise self._type_refused(x.dtype, kind)
-            return split_by_rule(x, self._axis, self._rule_given(split, kind))
-        except SplitError as error:
-            raise self._refused(error) from None
+        x = adapt(input)
+        kind = tensor_type(x.dtype)
+        if kind not in self._version.types:
+            raise self._type_refused(x.dtype, kind)
+        return split_by_rule(x, self._axis, self._rule_given(split, kind))
 
     def _infer(self, input_shape: Sequence[Dim] | Unknown, split: Any) -> list[InferredShape]:
-        try:
-            if type(split) is Unknown:
-                rule = self._rule_at_run_time(split)
-            else:
-                rule = self._rule_given(split, None)
-            return operators.infer_shapes(input_shape, self._axis, rule)
-        except SplitError as error:
-            raise self._refused(error) from None
+        is_known = type(split) is not Unknown
+        rule = self._rule_given(split, None) if is_known else self._rule_at_run_time(split)
+        return operators.infer_shapes(input_shape, self._axis, rule)
 
     def _refusal(self, rule: str, /, *, hint: str = "", **received: Any) -> SplitError:
-        return SplitError(self._name, describe(**received), rule, hint=hint)
-
-    def _refused(self, error: SplitError) -> SplitError:
-        return error.named(self._name, x="input", num_splits="outputs")
+        return SplitError(self._name, pairs(**received), rule, hint=hint)
 
     def _type_refused(self, dtype: np.dtype, kind: str | None) -> SplitTypeError:
         operator = type(self).__name__
@@ -154,5 +140,5 @@ def without_negatives(rule: Rule) -> Rule:
     if kind == LENGTHS and negative:
         text = f"lengths must be at least 0, not {shorten(min(negative))}"
         text += "; ONNX has no length for the rest of an axis" * (-1 in negative)
-        raise SplitError("split", describe(split=value), text)
+        raise SplitError.of(pairs(split=value), text)
     return rule

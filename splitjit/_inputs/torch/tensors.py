@@ -117,11 +117,11 @@ class Tensor(Input):
             _check_kind(target, i, x.dtype, any_mode)
             if target.device != x.device:
                 rule = f"must be on the device of x, {x.device}"
-                raise SplitError("split", f"out[{i}] on the device {target.device}", rule)
+                raise SplitError.of([(f"out[{i}]", f" on the device {target.device}")], rule)
             if torch.is_grad_enabled() and (x.requires_grad or target.requires_grad):
-                received = f"x or out[{i}] that requires a gradient"
+                received = [(f"x or out[{i}]", " that requires a gradient")]
                 rule = "a split with out= records no gradient; split without, or under no_grad"
-                raise SplitTypeError("split", received, rule)
+                raise SplitTypeError.of(received, rule)
         return tensors
 
 
@@ -261,7 +261,7 @@ def _refuse(x: Any, name: str) -> None:
     elif reach_of_kernels()(x) and memory.has_lost_memory(torch, x):
         rule = "its memory was freed"
     if rule:
-        raise SplitTypeError("split", f"{name} of type {kind_of(x)}", rule)
+        raise SplitTypeError.of([(name, f" of type {kind_of(x)}")], rule)
 
 
 # ---- parts and outputs -------------------------------------------------------------------
@@ -292,7 +292,7 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
             rule = "must be a CPU tensor that needs no gradient, as x is"
             if part.is_conj() or part.is_neg():
                 rule = "must not be a lazy conjugate or negative: its memory has other values"
-            raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
+            raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule)
         arrays.append(array)
     return tensors, arrays
 
@@ -300,8 +300,8 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
 def _tensors_of(out: Any) -> list[Any]:
     tensors = sequence(out)
     if tensors is None:
-        received = f"out of type {kind_of(out)}"
-        raise SplitTypeError("split", received, "must be a sequence of torch tensors, as x is one")
+        rule = "must be a sequence of torch tensors, as x is one"
+        raise SplitTypeError.of([("out", f" of type {kind_of(out)}")], rule)
     return list(tensors)
 
 
@@ -309,14 +309,14 @@ def _check_kind(part: Any, i: int, dtype: Any, any_mode: bool) -> None:
     """Refuse an output of another type, dtype or inference mode."""
     if not is_tensor(part):
         hint = "torch.from_numpy makes tensors of arrays"
-        received = f"out[{i}] of type {kind_of(part)}"
-        raise SplitTypeError("split", received, "must be a torch tensor, as x is", hint=hint)
+        received = [(f"out[{i}]", f" of type {kind_of(part)}")]
+        raise SplitTypeError.of(received, "must be a torch tensor, as x is", hint)
     if part.dtype is not dtype:
         rule = f"the dtype must be the dtype of x, {dtype}"
-        raise SplitTypeError("split", f"out[{i}] of dtype {part.dtype}", rule)
+        raise SplitTypeError.of([(f"out[{i}]", f" of dtype {part.dtype}")], rule)
     if not any_mode and part.is_inference():
         rule = "a tensor of torch.inference_mode() is written only under this mode"
-        raise SplitTypeError("split", f"out[{i}] of type {kind_of(part)}", rule)
+        raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule)
 
 
 def check_shapes(tensors: list[Any], views: list[Any]) -> None:
@@ -327,14 +327,15 @@ def check_shapes(tensors: list[Any], views: list[Any]) -> None:
     """
     if len(tensors) != len(views):
         rule = f"must have an array for each of {len(views)} parts"
-        raise SplitError("split", f"out of {len(tensors)} arrays", rule)
+        raise SplitError.of([("out", f" of {len(tensors)} arrays")], rule)
     for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
         given, shape = shape_of(target), shape_of(view)
         pairs = zip((len(given), *given), (len(shape), *shape), strict=False)
         if [1 for a, b in pairs if exceeds(a, b) or exceeds(b, a)]:
-            raise SplitError("split", f"out[{i}] of shape {given}", f"part {i} has shape {shape}")
+            received = [(f"out[{i}]", f" of shape {given}")]
+            raise SplitError.of(received, f"part {i} has shape {shape}")
         if [j for j in range(i) if tensors[j] is target]:
-            raise SplitError("split", f"out[{i}]", "must not be another output, too")
+            raise SplitError.of([(f"out[{i}]", "")], "must not be another output, too")
 
 
 def mark_written(tensors: Sequence[Any]) -> None:
