@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from splitjit._plan.arguments import Shape, most_parts, normalize_axis
+from splitjit._plan.arguments import Shape, normalize_axis
+from splitjit._plan.limits import most_parts
 from splitjit._plan.plan import sizes_of
 from splitjit._plan.rules import CHUNK, INDICES, LENGTHS, Rule
 from splitjit.errors import SplitError
