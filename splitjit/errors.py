@@ -196,16 +196,16 @@ class SplitError(ValueError):
         The operator, with its version if the operator has versions.
     received : str, or sequence of (str, str)
         The offending values, by name: each pair is a text that names parameters and
-        the text that follows. `named` replaces the names in the first.
+        the text that follows. Renaming changes only the first.
     rule : str
         The rule that the values break.
     *fault : int
         Only compiled code passes these numbers: the number of a fault, then the
         values for the fields ``{0}``, ``{1}``, … of its text. In this case
-        `received` is empty, and line i of `rule`, counted from 1, is the text of
+        ``received`` is empty, and line i of `rule`, counted from 1, is the text of
         fault i: the values received, a colon, and the rule.
     hint : str or (str, str), default ""
-        A likely fix. The message ends with it. A pair is as in `received`.
+        A likely fix. The message ends with it. A pair is as in ``received``.
 
     Attributes
     ----------
