@@ -69,22 +69,21 @@ class Ways:
         self.means: list[float] = [_NEVER] * count if known is None else known.means.copy()
         self.calls: list[int] = [0] * count
         self.best = self.way = self.means.index(min(self.means))
-        self._last: tuple[int, float, float, int] | None = None
+        self._last: tuple[tuple[int, float, float, int], ...] = ()
         self._times: list[float] = []
         self._is_settling, self._budget = True, 0.0
 
     def choose(self, now: float) -> int:
         """Return the number of the way for the call that begins at the time `now`."""
-        last, self._last = self._last, None
-        if last is not None:
-            way, seconds, end, nbytes = last
+        last, self._last = self._last, ()
+        for way, seconds, end, nbytes in last:
             self._note(way, (seconds + min(now - end, _NEXT * seconds)) / nbytes)
         return self.way
 
     def took(self, way: int, begin: float, end: float, nbytes: int) -> None:
         """Note how long a call took that `choose` has chosen."""
         self.calls[way] += 1
-        self._last = way, end - begin, end, nbytes
+        self._last = ((way, end - begin, end, nbytes),)
 
     def _note(self, way: int, time: float) -> None:
         times = self._times
@@ -104,9 +103,8 @@ class Ways:
         if self._is_settling:
             self._is_settling = False
             return
-        means[way] = (
-            means[way] + (_NEW if is_best else _TRIED) * (time - means[way]) if is_known else time
-        )
+        before, weight = means[way] if is_known else time, _NEW if is_best else _TRIED
+        means[way] = before + weight * (time - before)
         self.best = means.index(min(means))
         following = self._to_try() if is_best or _NEVER in means else self.best
         self._is_settling, self.way = following != way, following
