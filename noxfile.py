@@ -5,7 +5,7 @@
 
 ``pipx run nox`` runs all sessions; uv installs missing Pythons. ``pipx run nox --list`` lists the
 sessions. pytest gets the arguments after ``--``:
-``pipx run nox --session "tests-3.11(oldest)" -- tests/test_split.py``
+``pipx run nox --session "tests-3.11(oldest)" -- tests/copy/test_split.py``
 """
 
 import pathlib
@@ -31,28 +31,32 @@ def run_tests(session: nox.Session, what: str, *arguments: str, **keywords) -> N
 ALL = "long or not long"
 """An expression for pytest's ``-m``: a default run leaves out the tests that are marked long."""
 
+THREADS = ("foreign_work", "forks", "threads")
+
 LONG = {
     # part of the session `long`: arguments of pytest, and numbers of cases
     "marked long": (["-m", "long"], {}),
-    "guard pages": (["tests/test_memory.py", "-m", ALL], {"MEMORY_CASES": 2000}),
-    "generated functions": (["tests/test_njit_neighbours.py"], {"NJIT_FUNCTIONS": 350}),
+    "guard pages": (["tests/kernels/test_memory.py", "-m", ALL], {"MEMORY_CASES": 2000}),
+    "generated functions": (["tests/njit/test_neighbours.py"], {"NJIT_FUNCTIONS": 350}),
     "random cases": (
-        ["tests/test_model.py", "tests/test_split.py", "tests/test_overloads.py"],
+        ["tests/whole/test_model.py", "tests/copy/test_split.py", "tests/njit/test_overloads.py"],
         {"EXAMPLES": 2000, "RANDOM_CASES": 1000},
     ),
     "threads": (
-        ["tests/test_foreign_work.py", "tests/test_forks.py", "tests/test_threads.py", "-m", ALL],
+        [*(f"tests/runtime/test_{name}.py" for name in THREADS), "-m", ALL],
         {"REPEATS": 3, "FORKS": 1000, "SECONDS": 3},
     ),
-    "caches": (["tests/test_caches.py", "-m", ALL], {"FLIPS": 200, "PROCESSES": 16}),
+    "caches": (["tests/runtime/test_kernel_files.py", "-m", ALL], {"FLIPS": 200, "PROCESSES": 16}),
 }
 
 TEST_PACKAGES = ["pytest>=9.0", "hypothesis", "ml-dtypes"]
 """What tests need if they compare with no other library."""
 
 FREE_THREADED = [
-    *("platforms", "threads", "buffers", "kept", "finalizers", "caches", "protocol", "kernels"),
-    *("entry", "binding", "split", "out", "objects", "planner"),
+    *("copy/test_binding", "copy/test_buffers", "copy/test_objects", "copy/test_outputs"),
+    *("copy/test_split", "kernels/test_entry", "kernels/test_finalizers", "kernels/test_kernels"),
+    *("kernels/test_team", "plan/test_kept", "plan/test_plan", "runtime/test_kernel_files"),
+    *("runtime/test_threads", "whole/test_platforms"),
 ]
 """The tests that need no peers, and of all that threads share."""
 
@@ -87,7 +91,7 @@ def tests(session: nox.Session, resolution: str) -> None:
 def oldest(session: nox.Session, versions: list[str]) -> None:
     """Run all tests of users' compiled code, the slow ones too, with older versions of Numba."""
     session.install(*WHEELS, ".", *versions, *TEST_PACKAGES)
-    files = ["tests/test_overloads.py", "tests/test_njit_neighbours.py"]
+    files = ["tests/njit/test_overloads.py", "tests/njit/test_neighbours.py"]
     env = {"SPLITJIT_NJIT_FUNCTIONS": "350"}
     run_tests(session, "compiled code of users", *files, "-m", ALL, env=env)
 
@@ -97,8 +101,8 @@ def oldest_torch(session: nox.Session) -> None:
     """Run the tests of tensors with the oldest torch that docs/howto/transforms.md promises."""
     packages = ["torch==2.5.1", "numba==0.61.0", "onnx==1.17.0", "onnxruntime==1.20.1"]
     session.install(*WHEELS, ".", *packages, *TEST_PACKAGES)
-    names = ["transforms", "tensors", "owners", "dropins"]
-    files = [f"tests/test_{name}.py" for name in names]
+    inputs = [f"tests/inputs/test_{name}.py" for name in ("transforms", "tensors", "owners")]
+    files = [*inputs, "tests/operators/test_dropins.py"]
     session.run("python", "-m", "pytest", *files, *session.posargs)
 
 
@@ -106,7 +110,7 @@ def oldest_torch(session: nox.Session) -> None:
 def free_threaded(session: nox.Session) -> None:
     """Run the tests on a free-threaded Python, as far as they need no peers: they lack wheels."""
     session.install(*WHEELS, ".", *TEST_PACKAGES, "tqdm")
-    files = [f"tests/test_{name}.py" for name in FREE_THREADED]
+    files = [f"tests/{name}.py" for name in FREE_THREADED]
     run_tests(session, "threads, memory, kernels", *files)
 
 
@@ -178,7 +182,8 @@ def large(session: nox.Session) -> None:
     session.install(
         ".", "--group", "test", "torch==2.13.0", "transformers>=5.0", "pyinstaller>=6.10"
     )
-    files = ["tests/test_tensor_parallel.py", "tests/test_presets.py", "tests/test_frozen.py"]
+    models = ["tests/files/test_tensor_parallel.py", "tests/files/test_presets.py"]
+    files = [*models, "tests/whole/test_frozen.py"]
     env = {"SPLITJIT_LARGE": "1"}
     run_tests(session, "published models, a frozen program", *files, "-m", ALL, env=env)
 
@@ -197,8 +202,8 @@ def families(session: nox.Session) -> None:
 def typing(session: nox.Session) -> None:
     """Check the types, as they are on each system."""
     session.install(".", "--group", "dev", "--group", "peers")
-    session.run("mypy", "--no-warn-unused-ignores", "tests/test_typing_torch.py")
-    session.run("basedpyright", "tests/test_typing_torch.py")
+    session.run("mypy", "--no-warn-unused-ignores", "tests/whole/test_typing_torch.py")
+    session.run("basedpyright", "tests/whole/test_typing_torch.py")
     for mypy, basedpyright in [("linux", "Linux"), ("win32", "Windows"), ("darwin", "Darwin")]:
         session.run("mypy", "--platform", mypy)
         session.run("basedpyright", "--pythonplatform", basedpyright)

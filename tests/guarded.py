@@ -3,7 +3,7 @@
 ``python -m tests.guarded ROUTE FIRST LAST LOG`` runs the cases from number FIRST to LAST - 1. It
 writes each number to LOG before the case begins, so after a crash LOG names the case. At the end,
 it prints how many chunks helpers have copied.
-test_memory.py runs this module.
+kernels/test_memory.py runs this module.
 """
 
 from __future__ import annotations

@@ -37,19 +37,19 @@ SECONDS = 600
 SURVIVORS = 0.25
 """The greatest share of defects that may survive: most of these change only the speed."""
 
-MEMORY = "test_memory.py::test_nothing_outside_of_a_buffer_is_touched"
-CHUNKS = "test_threads.py::test_each_chunk_is_copied_once_by_the_caller_or_a_helper"
-KERNELS = "test_protocol.py test_layout.py test_split.py test_out.py test_compiled.py "
-KERNELS += f"test_overlap.py {CHUNKS} {MEMORY}"
+MEMORY = "kernels/test_memory.py::test_nothing_outside_of_a_buffer_is_touched"
+CHUNKS = "runtime/test_threads.py::test_each_chunk_is_copied_once_by_the_caller_or_a_helper"
+KERNELS = "kernels/test_team.py copy/test_layout.py copy/test_split.py copy/test_outputs.py "
+KERNELS += f"kernels/test_entry.py copy/test_overlap.py {CHUNKS} {MEMORY}"
 TARGETS = {
     # files, relative to the package: their tests, the quickest first; the first pattern counts
-    "_kernels/blocks.py": "test_overloads.py",
-    "_kernels/overload*.py": "test_overloads.py",
+    "_kernels/blocks.py": "njit/test_overloads.py",
+    "_kernels/overload*.py": "njit/test_overloads.py",
     "_kernels/*.py": KERNELS,
     "_copy/layout.py": KERNELS,
-    "_abi/columns.py": "test_overlap.py test_out.py test_model.py",
-    "_copy/outputs.py": "test_out.py test_overlap.py",
-    "_njit/functions.py": "test_overloads.py",
+    "_abi/columns.py": "copy/test_overlap.py copy/test_outputs.py whole/test_model.py",
+    "_copy/outputs.py": "copy/test_outputs.py copy/test_overlap.py",
+    "_njit/functions.py": "njit/test_overloads.py",
 }
 ONLY_SPEED = (
     "build",
@@ -211,8 +211,8 @@ def test(folder: Path, tests: str) -> str:
     }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "2"]
     with subprocess.Popen(
-        [*command, *tests.split()], cwd=folder / "tests", env=environment, text=True,
-        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [*command, *(f"tests/{test}" for test in tests.split())], cwd=folder, env=environment,
+        text=True, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as process:  # fmt: skip
         try:
             output, _ = process.communicate(timeout=SECONDS)
@@ -249,7 +249,7 @@ def main() -> int:
             shutil.copytree(
                 ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__")
             )
-        for file in ("pyproject.toml", "README.md"):  # a test of test_split.py reads the README
+        for file in ("pyproject.toml", "README.md"):  # copy/test_split.py reads it
             shutil.copy(ROOT / file, folder)
         for tests in dict.fromkeys(mutation.tests for mutation in chosen):
             if failure := test(folder, tests):

@@ -11,7 +11,7 @@ three ways, which must have the same effects:
 
 If Numba inlines something of the function itself, such as a closure, or if the function is
 parallel, Numba removes statements whose values are unused. Then only the compiled functions have to
-agree. test_njit_neighbours.py runs this module.
+agree. njit/test_neighbours.py runs this module.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def name_test_of_page(
         return
     source = Path(app.env.doc2path(pagename))
     if source.suffix == ".md":
-        context["run_examples"] = f"python -m pytest tests/test_docs.py -k {source.name}"
+        context["run_examples"] = f"python -m pytest tests/docs/test_docs.py -k {source.name}"
     elif pagename.startswith("reference/"):
         module, _, name = pagename.removeprefix("reference/").rpartition(".")
         file = inspect.getsourcefile(getattr(importlib.import_module(module), name))

@@ -16,7 +16,7 @@ Whoever comes late finds the job closed::
 A helper counts itself into ACTIVE before it looks at OPEN, and the caller closes OPEN before it
 looks at ACTIVE. All four steps are sequentially consistent, so no helper touches the memory of a
 job whose caller has returned, and the caller waits only for chunks that a helper has begun. A
-second caller copies alone. `tests/test_protocol.py` tries all orders of these steps.
+second caller copies alone. `tests/kernels/test_team.py` tries all orders of these steps.
 
 The caller takes chunks from the front and helpers take them from the back, so that two threads
 which copy the same arrays again find their halves in their own caches.

@@ -5,8 +5,8 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["splitjit"]):
-    from tests import test_model
     from tests.conftest import take
+    from tests.whole import test_model
 
 TARGETS = {
     "calls": test_model.test_random_calls,

@@ -39,16 +39,17 @@ cases=${SPLITJIT_MEMORY_CASES:-300}
 for step in "${steps[@]}"; do
     case $step in
         forks)
-            python -c "from tests import processes, test_forks as t
+            python -c "from tests import processes; from tests.runtime import test_forks as t
 exec(processes.SPLIT + processes.TWO_CORES + t.CHILD + t.FORKS)"
             ;;
         threads)
-            python -c "from tests import processes, test_threads as t
+            python -c "from tests import processes; from tests.runtime import test_threads as t
 exec(processes.SPLIT + processes.TWO_CORES + t.THREADS)"
             ;;
         tests) # the tests of the kernels that start no other process
-            python -m pytest -q -p no:cacheprovider tests/test_kernels.py tests/test_layout.py \
-                tests/test_split.py tests/test_out.py -m "not slow"
+            python -m pytest -q -p no:cacheprovider tests/kernels/test_kernels.py \
+                tests/copy/test_layout.py tests/copy/test_split.py tests/copy/test_outputs.py \
+                -m "not slow"
             ;;
         *)
             first= log=$folder/case

@@ -72,7 +72,7 @@ def main(cases, chosen):
     routes = [*ROUTES, "compiled", "compiled-streamed"]
     for route in chosen or routes:
         i = routes.index(route)
-        first = i * 10**6  # as in tests/test_memory.py
+        first = i * 10**6  # as in tests/kernels/test_memory.py
         numbers = [str(number) for number in (first, first + cases)]
         status, found = reports_of("-m", "tests.guarded", route, *numbers, os.devnull)
         print(f"{route}: {cases} cases, exit status {status}, {len(found)} reports", flush=True)

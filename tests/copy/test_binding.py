@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitjit import SplitError, SplitTypeError, plan_split
+from tests.copy.test_outputs import target
+from tests.copy.test_split import same_bits, strided
 from tests.hostile import fail, foreign
-from tests.test_out import target
-from tests.test_split import same_bits, strided
 
 SHAPES = [(6,), (1, 2304), (8, 3072), (256, 600), (300, 3), (0, 4), (2, 0)]
 

@@ -339,7 +339,7 @@ def test_clear_caches_frees_the_blocks_of_dropped_parts():
 
 
 # ---- refusals in compiled code -------------------------------------------------------------
-# test_overloads.py measures what a refusal keeps: the arrays that compiled callers hold.
+# njit/test_overloads.py measures what a refusal keeps: the arrays that compiled callers hold.
 
 REFUSALS = """
 from numba import njit

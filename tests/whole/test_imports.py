@@ -16,9 +16,10 @@ import pytest
 import splitjit
 
 PACKAGE = Path(splitjit.__file__).parent
-TESTS = Path(__file__).parent
-BENCHMARKS = TESTS.parent / "benchmarks"
-CONTRIBUTING = TESTS.parent / "CONTRIBUTING.md"
+TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
+BENCHMARKS = ROOT / "benchmarks"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 
 ORDER = (
     "errors", "_plan", "_abi", "_kernels", "_runtime", "_inputs", "_copy", "_api", "splitjit",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "docs" / "tools" / "conformance.py"
+SCRIPT = Path(__file__).parents[2] / "docs" / "tools" / "conformance.py"
 
 if not SCRIPT.exists():
     pytest.skip("needs docs/ beside tests/", allow_module_level=True)

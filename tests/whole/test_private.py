@@ -176,7 +176,7 @@ def test_arrays_that_do_not_fit_are_logged_once(monkeypatch, caplog):
 
 
 def test_the_releases_that_work():
-    metadata = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    metadata = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
     oldest = re.search(r"Numba ([\d.]+) to ", structs.WORKS_WITH)[1]
     assert f"numba>={oldest}" in metadata["project"]["dependencies"]
     assert f"CPython {metadata['project']['requires-python'][2:]} to" in structs.WORKS_WITH

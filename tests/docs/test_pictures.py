@@ -11,7 +11,7 @@ import splitjit
 from benchmarks import harness
 from splitjit._plan.rules import PARAMETERS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs" / "tools" / "pictures.py"
 
 if not SCRIPT.exists():

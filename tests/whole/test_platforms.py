@@ -15,7 +15,7 @@ import pytest
 from splitjit import openvino, plan_split, split
 from splitjit.onnx import Split, SplitToSequence
 from tests.conftest import ROUTES, send_down
-from tests.test_split import LAYOUTS, assert_parts, random_array, same_bits
+from tests.copy.test_split import LAYOUTS, assert_parts, random_array, same_bits
 
 SETTINGS = {
     "x86-64 without AVX": {"CPU_NAME": "generic"},
@@ -33,7 +33,7 @@ def test_splits(name):
     settings = {f"NUMBA_{key}": value for key, value in SETTINGS[name].items()}
     code = f"""
 import numba
-from tests import test_platforms
+from tests.whole import test_platforms
 for name, value in {settings}.items():
     assert str(getattr(numba.config, name, getattr(numba.config, name[6:], None))) == value
 test_platforms.check_splits()
@@ -149,7 +149,7 @@ def free_threaded_pythons():
 
 
 def run_threads(python, gil=None):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     if gil is not None:
         environment["PYTHON_GIL"] = str(int(gil))
     result = subprocess.run(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from tests.test_split import random_array, same_bits, strided
+from tests.copy.test_split import random_array, same_bits, strided
 
 
 @st.composite

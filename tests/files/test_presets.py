@@ -12,8 +12,7 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit.files.checkpoints import presets
-
-from .test_tensor_parallel import LARGE, _one_process_for_each_configuration
+from tests.files.test_tensor_parallel import LARGE, _one_process_for_each_configuration
 
 __all__ = ["_one_process_for_each_configuration"]  # a fixture
 

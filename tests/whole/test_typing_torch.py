@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     torch = pytest.importorskip("torch")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 plan = plan_split((6,), 3)
 
 

@@ -10,7 +10,7 @@ from packaging.version import Version
 
 import splitjit
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "conda" / "recipe.yaml"
 CONDA_NAMES = {"dask": "dask-core", "torch": "pytorch"}  # names that differ from PyPI's
 

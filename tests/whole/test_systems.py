@@ -20,9 +20,9 @@ import pytest
 from splitjit import SplitError
 from splitjit._plan import limits
 from splitjit.files import places, staging
-from tests.test_command import HALF_WAY
+from tests.cli.test_command import HALF_WAY
 
-ELSEWHERE = Path(__file__).parent / "elsewhere"
+ELSEWHERE = Path(__file__).parents[1] / "elsewhere"
 
 
 def start_on(system, code, folder):

@@ -8,8 +8,7 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit.files.checkpoints import quantised, tensor_parallel
-
-from .test_checkpoints import contents, forget
+from tests.files.test_checkpoints import contents, forget
 
 st = pytest.importorskip("safetensors.numpy")
 

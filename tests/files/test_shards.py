@@ -18,8 +18,7 @@ from splitjit.files import staging, tiles
 from splitjit.files.checkpoints import index, record
 from splitjit.files.checkpoints.index import MANIFEST
 from splitjit.files.checkpoints.record import KEY
-
-from .test_checkpoints import TENSORS, contents, forget, load, model, refused
+from tests.files.test_checkpoints import TENSORS, contents, forget, load, model, refused
 
 sn = pytest.importorskip("safetensors.numpy")
 

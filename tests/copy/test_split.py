@@ -375,7 +375,7 @@ def test_chunks_of_an_empty_axis_are_not_those_of_torch():
     torch = pytest.importorskip("torch")
     assert [part.shape for part in torch.split(torch.zeros(0, 3), 2)] == [(0, 3)]
     # The documentation names torch.split for this rule, so it names the difference, too.
-    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
     for text in (readme, split.__doc__):
         assert "one empty part" in " ".join(text.split())
 

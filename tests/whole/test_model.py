@@ -23,8 +23,8 @@ from splitjit._runtime import loading
 from splitjit.onnx import Split, SplitToSequence
 from tests import model
 from tests.conftest import take
+from tests.copy.test_split import random_array
 from tests.hostile import HOSTILE, foreign
-from tests.test_split import random_array
 
 # ---- the functions that are called ------------------------------------------------------
 

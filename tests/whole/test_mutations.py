@@ -7,7 +7,7 @@ import pytest
 
 from tests.mutations import TARGETS, files, mutations_of
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 SOURCE = """
 def copy(first, last):
     while first < last:
@@ -26,7 +26,7 @@ DEFECTS = {
 
 
 def test_each_operator_changes_one_place():
-    found = {m.name: m for m in mutations_of(SOURCE, "loop.py", "test_split.py")}
+    found = {m.name: m for m in mutations_of(SOURCE, "loop.py", "copy/test_split.py")}
     assert [*found] == [f"loop.py::copy {name}" for name in DEFECTS]
     for (name, expected), mutation in zip(DEFECTS.items(), found.values(), strict=True):
         text = mutation.text()
@@ -38,9 +38,9 @@ def test_each_operator_changes_one_place():
 
 def test_the_kernels_of_compiled_code_have_its_tests():
     tests = {path.name: tests for path, tests in files().items()}
-    names = {name for name, tests in tests.items() if tests == "test_overloads.py"}
+    names = {name for name, tests in tests.items() if tests == "njit/test_overloads.py"}
     assert names == {"blocks.py", "overload.py", "functions.py"}
-    assert "test_split.py" in tests["plain.py"]
+    assert "copy/test_split.py" in tests["plain.py"]
 
 
 @pytest.mark.parametrize("test", sorted({t for tests in TARGETS.values() for t in tests.split()}))
