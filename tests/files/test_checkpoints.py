@@ -15,6 +15,7 @@ from splitjit import files
 from splitjit._cli.main import main
 from splitjit.files import tiles
 from splitjit.files.checkpoints import index
+from tests.files.folders import change, contents, save
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")
@@ -61,14 +62,6 @@ def load(folder):
         held |= sn.load_file(folder / name)
     assert held.keys() == weights.keys()
     return held
-
-
-def contents(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def forget(part):
@@ -718,10 +711,7 @@ def test_join_does_not_guess(model, tmp_path, capsys, kind):
         files.split_files(model, num_splits=2, **options)
         parts = [tmp_path / "out" / f"rank-{i}" for i in range(2)]
     else:
-        path = tmp_path / f"m.{kind}"
-        (np.savez if kind == "npz" else lambda path, **held: sn.save_file(held, path))(
-            path, a=np.arange(8), norm=np.ones(3)
-        )
+        path = save(tmp_path / f"m.{kind}", a=np.arange(8), norm=np.ones(3))
         parts = files.split_files(path, num_splits=2, tensors=["a"]).targets
     for part in parts:
         forget(part)
@@ -735,11 +725,7 @@ def test_join_does_not_guess(model, tmp_path, capsys, kind):
 def test_a_failed_join_leaves_nothing_behind(model, tmp_path):
     files.split_files(model, num_splits=2, tensors=TENSORS, layout="ranks", out=tmp_path / "out")
     ranks = [tmp_path / "out" / f"rank-{i}" for i in range(2)]
-    path = ranks[1] / "model-1.safetensors"
-    held = sn.load_file(path)
-    held["layers.1.norm.weight"] = held["layers.1.norm.weight"] + 1
-    with safetensors.safe_open(path, "numpy") as opened:
-        sn.save_file(held, path, opened.metadata())
+    change(ranks[1] / "model-1.safetensors", "layers.1.norm.weight")
     refused(tmp_path, ranks, "norm.weight in", tensors=TENSORS, out=tmp_path / "joined")
 
 

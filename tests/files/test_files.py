@@ -20,6 +20,7 @@ from splitjit.files import disk, tiles
 from splitjit.files.checkpoints import operations
 from splitjit.files.formats.base import PlainWriter, Source
 from splitjit.files.formats.npy import Npy
+from tests.files.folders import save
 
 
 @pytest.fixture
@@ -289,7 +290,7 @@ def test_a_target_that_comes_up_meanwhile_is_not_overwritten(tmp_path):
 @pytest.mark.parametrize("size", [1, -1])
 def test_a_source_that_changes_is_refused(tmp_path, monkeypatch, kind, size):
     monkeypatch.setattr(tiles, "TILE", 1000)
-    path = save(tmp_path / f"x.{kind}", np.arange(1 << 16))
+    path = save(tmp_path / f"x.{kind}", x=np.arange(1 << 16))
 
     def change(_):
         with contextlib.suppress(ValueError):
@@ -304,8 +305,8 @@ def test_a_source_that_changes_is_refused(tmp_path, monkeypatch, kind, size):
 @pytest.mark.parametrize("how", ["written", "replaced", "replaced and put back"])
 def test_a_source_whose_times_are_put_back_is_refused(tmp_path, monkeypatch, kind, how):
     monkeypatch.setattr(tiles, "TILE", 1000)
-    path = save(tmp_path / f"x.{kind}", np.arange(1 << 16))
-    other = save(tmp_path / f"other.{kind}", np.arange(1 << 16))
+    path = save(tmp_path / f"x.{kind}", x=np.arange(1 << 16))
+    other = save(tmp_path / f"other.{kind}", x=np.arange(1 << 16))
     before = path.stat()
     planned = files.plan_files([path], num_splits=2, out=tmp_path / "out")
     if how == "replaced and put back":
@@ -330,7 +331,7 @@ def test_a_source_whose_times_are_put_back_is_refused(tmp_path, monkeypatch, kin
 @pytest.mark.parametrize("size", [1 << 12, 1 << 18], ids=["small", "large"])
 @pytest.mark.parametrize("how", ["chmod", "link", "renamed and back"])
 def test_a_change_of_ctime_alone_is_no_change(tmp_path, kind, size, how):
-    path = save(tmp_path / f"x.{kind}", np.arange(size))
+    path = save(tmp_path / f"x.{kind}", x=np.arange(size))
 
     def touch(*_):
         if how == "chmod":
@@ -358,20 +359,10 @@ def test_a_change_of_ctime_alone_is_no_change(tmp_path, kind, size, how):
     files.reshard_files(parts, num_splits=4, out=tmp_path / "4", axis=axis, progress=touch)
 
 
-def save(path, x):
-    if path.suffix == ".npy":
-        np.save(path, x)
-    elif path.suffix == ".npz":
-        np.savez(path, x)
-    else:
-        pytest.importorskip("safetensors.numpy").save_file({"x": x}, path)
-    return path
-
-
 @pytest.mark.parametrize("kind", ["npy", "npz", "safetensors"])
 def test_disk_full(tmp_path, kind):
     resource = pytest.importorskip("resource")
-    path = save(tmp_path / f"x.{kind}", np.arange(1 << 16))
+    path = save(tmp_path / f"x.{kind}", x=np.arange(1 << 16))
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))
     try:
@@ -558,7 +549,7 @@ def test_peak_memory(tmp_path, kind, axis):
         pytest.skip("needs 2 GiB of disk")
     x = np.zeros((1 << 13, 1 << 13), "f4")
     x[::512, ::512] = np.arange(256).reshape(16, 16)
-    save(tmp_path / f"x.{kind}", x)
+    save(tmp_path / f"x.{kind}", x=x)
     commands = [f"split x.{kind} --axis {axis} --num-splits 2"]
     if (kind, axis) == ("npy", 1):
         parts = f"x.0.npy x.1.npy --axis {axis}"
@@ -576,7 +567,7 @@ def load(path):
     if path.suffix == ".safetensors":
         return pytest.importorskip("safetensors.numpy").load_file(path)["x"]
     loaded = np.load(path)
-    return loaded if path.suffix == ".npy" else loaded["arr_0"]
+    return loaded if path.suffix == ".npy" else loaded["x"]
 
 
 # ---- inputs, targets and permissions --------------------------------------------------
@@ -617,7 +608,7 @@ def test_targets_whose_names_differ_only_in_case(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
 def test_parts_have_the_permissions_of_the_input(tmp_path, mode):
-    path = save(tmp_path / "x.npy", np.arange(6))
+    path = save(tmp_path / "x.npy", x=np.arange(6))
     path.chmod(mode)
     for part in split_file(path, num_splits=2):
         assert part.stat().st_mode & 0o777 == mode
@@ -627,7 +618,7 @@ def test_parts_have_the_permissions_of_the_input(tmp_path, mode):
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="only root gives files away")
 def test_parts_have_the_owner_of_the_input(tmp_path):
-    path = save(tmp_path / "x.npy", np.arange(6))
+    path = save(tmp_path / "x.npy", x=np.arange(6))
     os.chown(path, 1234, 2345)
     (part,) = split_file(path, num_splits=1)
     assert (part.stat().st_uid, part.stat().st_gid) == (1234, 2345)
@@ -638,7 +629,7 @@ def test_another_group_gets_no_more_than_all_users(tmp_path, monkeypatch):
     def refused(*_):
         raise PermissionError(1, "Operation not permitted")
 
-    path = save(tmp_path / "x.npy", np.arange(6))
+    path = save(tmp_path / "x.npy", x=np.arange(6))
     path.chmod(0o654)
     os.chown(path, -1, 2345)
     monkeypatch.setattr(os, "fchown", refused)

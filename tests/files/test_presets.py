@@ -6,6 +6,7 @@ input features, the ranks add up what they compute, as an engine does.
 
 import copy
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -177,18 +178,13 @@ def rank_model(model, held, rank, count, attributes, plans, total):
 @torch.no_grad()
 def run(models, inputs):
     """Run the model of each rank in a thread of its own; return the first output of each."""
-    results = [None] * len(models)
 
-    def start(rank):
+    def start(model):
         with torch.no_grad():
-            results[rank] = models[rank](**inputs)[0]
+            return model(**inputs)[0]
 
-    threads = [threading.Thread(target=start, args=(rank,)) for rank in range(len(models))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+    with ThreadPoolExecutor(len(models)) as pool:
+        return list(pool.map(start, models))
 
 
 @pytest.mark.parametrize(

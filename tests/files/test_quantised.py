@@ -8,7 +8,8 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit.files.checkpoints import quantised, tensor_parallel
-from tests.files.test_checkpoints import contents, forget
+from tests.files.folders import contents
+from tests.files.test_checkpoints import forget
 
 st = pytest.importorskip("safetensors.numpy")
 

@@ -18,7 +18,8 @@ from splitjit.files import staging, tiles
 from splitjit.files.checkpoints import index, record
 from splitjit.files.checkpoints.index import MANIFEST
 from splitjit.files.checkpoints.record import KEY
-from tests.files.test_checkpoints import TENSORS, contents, forget, load, model, refused
+from tests.files.folders import change, contents, save
+from tests.files.test_checkpoints import TENSORS, forget, load, model, refused
 
 sn = pytest.importorskip("safetensors.numpy")
 
@@ -50,13 +51,7 @@ def test_a_join_needs_no_patterns(model, tmp_path, rule):
 @pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
 def test_every_rule_and_format(tmp_path, kind, rule):
     a = np.arange(24, dtype="f4").reshape(8, 3)
-    path = tmp_path / f"m.{kind}"
-    if kind == "safetensors":
-        sn.save_file({"a": a, "n": np.ones(3, "f2")}, path)
-    elif kind == "npz":
-        np.savez(path, a=a, n=np.ones(3, "f2"))
-    else:
-        np.save(path, a)
+    path = save(tmp_path / f"m.{kind}", a=a, n=np.ones(3, "f2"))
     patterns = None if kind == "npy" else ["a"]
     done = files.split_files(path, layout="ranks", out=tmp_path / "o", tensors=patterns, **rule)
     parts = sorted((tmp_path / "o").iterdir())
@@ -74,13 +69,7 @@ def test_fine_tunes_with_equal_names_sizes_and_times(tmp_path, kind):
     for name in ("a", "b"):
         path = tmp_path / name / f"m.{kind}"
         path.parent.mkdir()
-        weights = {"w": rng.random((64, 64)), "norm": np.ones(64)}
-        if kind == "safetensors":
-            sn.save_file(weights, path)
-        elif kind == "npz":
-            np.savez(path, **weights)
-        else:
-            np.save(path, weights["w"])
+        save(path, w=rng.random((64, 64)), norm=np.ones(64))
         os.utime(path, (0, 0))
         patterns = None if kind == "npy" else ["w"]
         out = tmp_path / f"{name}.out"
@@ -109,11 +98,7 @@ def test_a_mixture_of_two_splits_is_refused(tmp_path, monkeypatch, kind):
 
     while left == 0:
         for i in range(2):
-            x = np.arange(24.0).reshape(8, 3) + i
-            if kind == "safetensors":
-                sn.save_file({"x": x}, path)
-            else:
-                (np.save if kind == "npy" else np.savez)(path, x)
+            save(path, x=np.arange(24.0).reshape(8, 3) + i)
             with monkeypatch.context() as patch, contextlib.suppress(SystemExit):
                 if i:
                     left = 2 + refusals
@@ -153,12 +138,7 @@ def test_two_hundred_files_come_back_byte_for_byte(tmp_path):
 @pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
 def test_the_parts_depend_on_the_contents_alone(tmp_path, kind):
     """Not on the time of the file, nor on its name in a cache."""
-    path = tmp_path / f"m.{kind}"
-    x = np.arange(1 << 18, dtype="f4")
-    if kind == "safetensors":
-        sn.save_file({"x": x}, path)
-    else:
-        (np.save if kind == "npy" else np.savez)(path, x)
+    path = save(tmp_path / f"m.{kind}", x=np.arange(1 << 18, dtype="f4"))
     made = []
     for name in ("now", "touched", "linked"):
         if name == "touched":
@@ -383,11 +363,7 @@ def test_key_heads_that_several_parts_share(tmp_path, monkeypatch, lengths, axis
         for target in direct.targets:
             assert (out / target.name).read_bytes() == target.read_bytes()
     if count > 2:  # the copies of a head must be equal
-        held = sn.load_file(done.targets[1])
-        held["qkv"] = held["qkv"].copy()
-        held["qkv"].reshape(-1)[-1] += 1
-        with sn.safe_open(done.targets[1], "numpy") as opened:
-            sn.save_file(held, done.targets[1], opened.metadata())
+        change(done.targets[1], "qkv")
         refused(tmp_path, done.targets, "qkv in .* must be equal", out=tmp_path / "k.safetensors")
 
 
@@ -479,11 +455,7 @@ def test_reshard_refuses(model, tmp_path, monkeypatch):
             files.reshard_files(given, out=tmp_path / "new", **rule)
     with pytest.raises(splitjit.SplitError, match="would replace an input"):
         files.reshard_files(parts, num_splits=2, out=tmp_path / "out", force=True)
-    path = parts[1] / "model-1.safetensors"
-    held = sn.load_file(path)
-    held["layers.1.norm.weight"] = held["layers.1.norm.weight"] + 1
-    with sn.safe_open(path, "numpy") as opened:
-        sn.save_file(held, path, opened.metadata())
+    change(parts[1] / "model-1.safetensors", "layers.1.norm.weight")
     before = contents(tmp_path)
     with pytest.raises(splitjit.SplitError, match="norm.weight in .* must be equal"):
         files.reshard_files(parts, num_splits=4, out=tmp_path / "new")

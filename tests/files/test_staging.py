@@ -17,6 +17,7 @@ import pytest
 
 import splitjit
 from splitjit.files import disk, staging
+from tests.files.folders import contents
 
 OLD = {"o/a": b"old a", "o/rank-0/b": b"old b", "o/rank-0/foreign": b"mine", "p/foreign": b"mine"}
 NEW = {"o/a": b"new a", "o/rank-0/b": b"new b", "p/q/c": b"new c"}
@@ -94,15 +95,6 @@ def go_on(file, new, folder):
         copied = opened.copy(source.fileno(), 0, 3)
         assert copied == 3 * hasattr(os, "copy_file_range")
         opened.write(new[copied:])
-
-
-def contents(root, all_files=True):
-    """Return the contents of all files, also or not those of staging folders."""
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file() and (all_files or ".splitjit-" not in str(path))
-    }
 
 
 @pytest.fixture(params=["new", "force"])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from splitjit._cli.main import main
+from tests.files.folders import contents
 
 CALLS = "rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,fsync,fchmod,"
 CALLS += "copy_file_range,fallocate,write,fchown"
@@ -56,15 +57,6 @@ def works():
     return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
 
 
-def contents(folder):
-    """Return the contents of all files but those of staging folders."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and ".splitjit-" not in str(path)
-    }
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not works(), reason="needs strace, and the right to trace")
 @pytest.mark.parametrize(("name", "force", "inject"), CASES)
@@ -75,11 +67,11 @@ def test_every_system_call(tmp_path, monkeypatch, name, force, inject):
         assert main([*COMMANDS["split"], "--quiet"]) == 0
     for path in tmp_path.iterdir():
         os.utime(path, (0, 0))  # the records of parts depend on it
-    old = contents(tmp_path)
+    old = contents(tmp_path, all_files=False)
     if force:
         old |= dict.fromkeys(["x.0.npy", "x.1.npy"] if name == "split" else ["y.npy"], b"old")
     assert main(COMMANDS[name]) == 0
-    new = contents(tmp_path)
+    new = contents(tmp_path, all_files=False)
     arguments = [*COMMANDS[name], "--force"] if force else COMMANDS[name]
 
     def prepare():
@@ -97,11 +89,11 @@ def test_every_system_call(tmp_path, monkeypatch, name, force, inject):
         for when in range(1, count + 1):
             prepare()
             status, _ = traced(tmp_path, arguments, f"{call}:{inject}:when={when}")
-            clean = contents(tmp_path)
+            clean = contents(tmp_path, all_files=False)
             if not status:
                 assert clean == new, (call, when)
             for place, held in clean.items():  # complete, old or new
                 assert held in (old.get(place), new.get(place)), (call, when, place)
             assert clean.keys() >= old.keys()
             assert main([*arguments, "--quiet", "--force"]) == 0
-            assert contents(tmp_path) == new, (call, when)
+            assert contents(tmp_path, all_files=False) == new, (call, when)
