@@ -26,6 +26,16 @@ def word(name):
 def check():
     parts = splitjit.split(x, [300, 724], axis=1)
     assert np.array_equal(parts[0], x[:, :300]) and np.array_equal(parts[1], x[:, 300:])
+
+def run_in_threads(count, work):
+    errors = []
+    threading.excepthook = errors.append
+    started = [threading.Thread(target=work) for _ in range(count)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    assert not errors, errors
 """
 
 # Helpers take part on any machine.

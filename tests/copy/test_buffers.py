@@ -5,7 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -196,21 +196,14 @@ def test_parts_that_do_not_fit_in_memory():
 
 
 def test_threads_share_the_pool():
-    failures = []
-
     def work(seed):
         x = X + seed
         for _ in range(30):
             parts = split(x, 2**18)
-            if not all(part[0] == seed + i * 2**18 for i, part in enumerate(parts)):
-                failures.append(seed)
+            assert all(part[0] == seed + i * 2**18 for i, part in enumerate(parts))
 
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not failures
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
     buffers.POOL.clear()
     assert buffers.POOL.kept == 0
 

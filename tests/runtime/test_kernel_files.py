@@ -93,6 +93,15 @@ def files_in(folder, suffix=""):
     return sorted(file for file in folder.rglob(f"*{suffix}") if file.is_file())
 
 
+@pytest.fixture
+def plain(split, build, tmp_path):
+    """Split, and return the file of the kernel `plain`."""
+    split()
+    build.clear()
+    (file,) = files_in(tmp_path, "plain-*.o")
+    return file
+
+
 def test_a_kernel_is_compiled_once(split, build, tmp_path):
     assert set(split().compiled) == set(build) == {"layouter", "plain", "entry"}
     assert len(files_in(tmp_path)) == 3
@@ -100,13 +109,8 @@ def test_a_kernel_is_compiled_once(split, build, tmp_path):
     assert len(build) == 3
 
 
-def test_numpy_copies_while_another_process_compiles(split, build, tmp_path):
-    split()
-    (kernel,) = files_in(tmp_path, "plain-*.o")
-    kernel.unlink()
-    mark = kernel.with_name(f"{kernel.name}.compiling")
-    mark.touch()
-    build.clear()
+def test_numpy_copies_while_another_process_compiles(split, build, plain):
+    mark = plain.replace(plain.with_name(f"{plain.name}.compiling"))
     assert "plain" not in split()._loaded
     assert not build
     os.utime(mark, (0, 0))  # the process that left it has ended
@@ -116,15 +120,10 @@ def test_numpy_copies_while_another_process_compiles(split, build, tmp_path):
 
 
 @pytest.mark.parametrize("ahead", [2, 3600])
-def test_a_mark_from_the_future_blocks_nothing(ahead, split, build, tmp_path):
+def test_a_mark_from_the_future_blocks_nothing(ahead, split, build, plain):
     """A file server's clock may be ahead of this machine's."""
-    split()
-    (kernel,) = files_in(tmp_path, "plain-*.o")
-    kernel.unlink()
-    mark = kernel.with_name(f"{kernel.name}.compiling")
-    mark.touch()
+    mark = plain.replace(plain.with_name(f"{plain.name}.compiling"))
     os.utime(mark, (time.time() + ahead,) * 2)
-    build.clear()
     assert split()._loaded
     assert build == ["plain"]
 
@@ -154,18 +153,16 @@ def damaged(data):
     ]
 
 
-def test_damaged_files_are_compiled_again(split, build, tmp_path):
-    split()
-    (file,) = files_in(tmp_path, "plain-*.o")
-    whole = file.read_bytes()
+def test_damaged_files_are_compiled_again(split, build, plain):
+    whole = plain.read_bytes()
     damages = damaged(whole)
     assert len(damages) >= 40 or FLIPS < 20
     for data in damages:
         assert data != whole
-        file.write_bytes(data)
+        plain.write_bytes(data)
         build.clear()
         assert split().compiled == build == ["plain"]
-        assert file.read_bytes() == whole
+        assert plain.read_bytes() == whole
 
 
 def foreign(objects):
@@ -198,26 +195,20 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_a_foreign_object_is_never_run(kind, objects, split, build, tmp_path):
+def test_a_foreign_object_is_never_run(kind, objects, split, build, plain):
     """Its hash is right, so only the linker can refuse it."""
-    split()
-    (file,) = files_in(tmp_path, "plain-*.o")
-    whole = file.read_bytes()
-    file.write_bytes(kernel_files._sealed(str(file), foreign(objects)[kind]))
-    build.clear()
+    whole = plain.read_bytes()
+    plain.write_bytes(kernel_files._sealed(str(plain), foreign(objects)[kind]))
     assert split().compiled == build == ["plain"]
-    assert file.read_bytes() == whole
+    assert plain.read_bytes() == whole
 
 
 @pytest.mark.parametrize("name", ["entry-{}.o", "plain-{:.23}g.o"])
-def test_a_renamed_file_is_not_read(name, objects, split, build, tmp_path):
+def test_a_renamed_file_is_not_read(name, objects, split, build, plain):
     """An object of another kernel, or of another digest, is whole but not right."""
-    split()
-    (file,) = files_in(tmp_path, "plain-*.o")
     renamed = name.format(kernel_files._digest())
-    assert renamed != file.name
-    file.write_bytes(kernel_files._sealed(renamed, objects["plain"]))
-    build.clear()
+    assert renamed != plain.name
+    plain.write_bytes(kernel_files._sealed(renamed, objects["plain"]))
     assert split().compiled == build == ["plain"]
 
 

@@ -405,20 +405,13 @@ def test_a_split_while_a_module_is_imported(tmp_path):
 
 def test_eight_threads_that_split_for_the_first_time(tmp_path):
     code = """
-errors = []
-threading.excepthook = errors.append
 barrier = threading.Barrier(8)
 
 def work():
     barrier.wait()
     check()
 
-workers = [threading.Thread(target=work) for _ in range(8)]
-for worker in workers:
-    worker.start()
-for worker in workers:
-    worker.join()
-assert not errors, errors
+run_in_threads(8, work)
 time.sleep(2 * loading._RETRY_AFTER)
 check()
 assert LOADER._loaded and not LOADER._loading

@@ -161,8 +161,6 @@ first.join()
 
 
 THREADS = """
-errors = []
-threading.excepthook = errors.append
 small = np.arange(600).reshape(20, 30)
 
 def work():
@@ -171,12 +169,7 @@ def work():
         parts = splitjit.split(small + i, num_splits=3, axis=1)
         assert np.array_equal(np.concatenate(parts, 1), small + i)
 
-started = [threading.Thread(target=work) for _ in range(8)]
-for thread in started:
-    thread.start()
-for thread in started:
-    thread.join()
-assert not errors, errors
+run_in_threads(8, work)
 assert word("BUSY") == word("ACTIVE") == word("OPEN") == 0
 check()
 """

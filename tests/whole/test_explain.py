@@ -26,6 +26,15 @@ def new_plans():
     splitjit.clear_caches()
 
 
+def assert_refused_alike(split, explain, *arguments, **keywords):
+    """Check that a split and its explanation refuse by the same words."""
+    with pytest.raises(SplitError) as refused:
+        split(*arguments, **keywords)
+    with pytest.raises(type(refused.value)) as explained:
+        explain(*arguments, **keywords)
+    assert str(explained.value) == str(refused.value)
+
+
 def test_views():
     x = np.zeros(LARGE)
     found = explain(x, 100, copy=False)
@@ -203,11 +212,7 @@ def test_dask_splits_in_tasks():
     ],
 )
 def test_it_refuses_what_split_refuses(arguments, keywords):
-    with pytest.raises(SplitError) as refused:
-        split(*arguments, **keywords)
-    with pytest.raises(type(refused.value)) as explained:
-        explain(*arguments, **keywords)
-    assert str(explained.value) == str(refused.value)
+    assert_refused_alike(split, explain, *arguments, **keywords)
 
 
 def test_shared_memory_is_refused():
@@ -244,11 +249,7 @@ def test_a_plan_explains_lazy_arrays():
 )
 def test_a_plan_refuses_what_it_would_not_split(arguments, keywords):
     plan = splitjit.plan_split((4,), 2)
-    with pytest.raises(SplitError) as refused:
-        plan(*arguments, **keywords)
-    with pytest.raises(type(refused.value)) as explained:
-        plan.explain(*arguments, **keywords)
-    assert str(explained.value) == str(refused.value)
+    assert_refused_alike(plan, plan.explain, *arguments, **keywords)
 
 
 def test_a_dict():
@@ -263,11 +264,7 @@ def test_outputs_that_a_masked_array_refuses():
     long = [np.ma.zeros(2), np.ma.zeros(3)]
     shared = [np.ma.array(x.data[:2]), np.ma.zeros(2)]
     for out in (few, plain, long, shared, 3):
-        with pytest.raises(SplitError) as refused:
-            split(x, 2, out=out)
-        with pytest.raises(type(refused.value)) as explained:
-            explain(x, 2, out=out)
-        assert str(explained.value) == str(refused.value)
+        assert_refused_alike(split, explain, x, 2, out=out)
 
 
 def test_outputs_that_a_tensor_refuses():
@@ -282,8 +279,4 @@ def test_outputs_that_a_tensor_refuses():
         (x, [np.zeros(2), np.zeros(2)]),
         (meta, [torch.zeros(2), torch.zeros(2)]),
     ):
-        with pytest.raises(SplitError) as refused:
-            split(source, 2, out=out)
-        with pytest.raises(type(refused.value)) as explained:
-            explain(source, 2, out=out)
-        assert str(explained.value) == str(refused.value)
+        assert_refused_alike(split, explain, source, 2, out=out)
