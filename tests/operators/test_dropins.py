@@ -213,50 +213,24 @@ class Keeper:
         return func.__name__
 
 
-def dates():
-    return pytest.importorskip("pandas").date_range("2020", periods=6, tz="UTC")
-
-
-def index():
-    return pytest.importorskip("pandas").Index([3, 1, 2, 6, 5, 4], name="n")
-
-
-def categories():
-    return pytest.importorskip("pandas").Categorical([*"abcabc"])
-
-
-def data_array():
-    xarray = pytest.importorskip("xarray")
-    return xarray.DataArray(np.arange(6), dims="t", coords={"t": np.arange(6) * 10})
-
-
-def array_of_jax():
-    return pytest.importorskip("jax").numpy.arange(6)
-
-
-def time():
-    return pytest.importorskip("astropy.time").Time(np.arange(6.0) + 60000, format="mjd")
-
-
-def quantity():
-    return np.arange(6.0) * pytest.importorskip("astropy.units").m
-
-
-def measured():
-    return np.arange(6.0) * pytest.importorskip("pint").UnitRegistry().m
-
-
-def sparse():
-    return pytest.importorskip("sparse").COO.from_numpy(np.arange(6))
-
-
-def with_gradient():
-    return pytest.importorskip("torch").arange(6.0).requires_grad_()
-
-
-OBJECTS = [Keeper, dates, index, categories, data_array, array_of_jax, time, quantity, measured,
-           sparse, with_gradient, lambda: np.arange(6).view(np.recarray),
-           lambda: np.ma.masked_less(np.arange(6), 2)]  # fmt: skip
+needs = pytest.importorskip
+OBJECTS = {
+    "Keeper": Keeper,
+    "dates": lambda: needs("pandas").date_range("2020", periods=6, tz="UTC"),
+    "index": lambda: needs("pandas").Index([3, 1, 2, 6, 5, 4], name="n"),
+    "categories": lambda: needs("pandas").Categorical([*"abcabc"]),
+    "data_array": lambda: needs("xarray").DataArray(
+        np.arange(6), dims="t", coords={"t": np.arange(6) * 10}
+    ),
+    "array_of_jax": lambda: needs("jax").numpy.arange(6),
+    "time": lambda: needs("astropy.time").Time(np.arange(6.0) + 60000, format="mjd"),
+    "quantity": lambda: np.arange(6.0) * needs("astropy.units").m,
+    "measured": lambda: np.arange(6.0) * needs("pint").UnitRegistry().m,
+    "sparse": lambda: needs("sparse").COO.from_numpy(np.arange(6)),
+    "with_gradient": lambda: needs("torch").arange(6.0).requires_grad_(),
+    "recarray": lambda: np.arange(6).view(np.recarray),
+    "masked": lambda: np.ma.masked_less(np.arange(6), 2),
+}
 
 
 def values(part):
@@ -266,7 +240,7 @@ def values(part):
 
 
 @pytest.mark.parametrize("name", ["split", "array_split", "hsplit", *WITH_UNSTACK])
-@pytest.mark.parametrize("make", OBJECTS)
+@pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS)
 def test_parts_have_the_class_that_numpy_gives_them(make, name):
     x, arguments = make(), () if name == "unstack" else (2,)
     wanted = outcome(getattr(np, name), x, *arguments)
@@ -282,12 +256,12 @@ def test_parts_have_the_class_that_numpy_gives_them(make, name):
 
 
 def test_labels_units_and_gradients_stay_with_the_parts():
-    _, second = ours.array_split(dates(), 2)
+    _, second = ours.array_split(OBJECTS["dates"](), 2)
     assert str(second.tz) == "UTC"
-    assert ours.split(data_array(), 2)[1].t.values.tolist() == [30, 40, 50]
-    assert all(part.requires_grad for part in ours.split(with_gradient(), 2))
+    assert ours.split(OBJECTS["data_array"](), 2)[1].t.values.tolist() == [30, 40, 50]
+    assert all(part.requires_grad for part in ours.split(OBJECTS["with_gradient"](), 2))
     if WITH_UNSTACK:
-        assert str(ours.unstack(quantity())[2]) == "2.0 m"
+        assert str(ours.unstack(OBJECTS["quantity"]())[2]) == "2.0 m"
 
 
 def test_a_test_of_pandas_itself(monkeypatch):
