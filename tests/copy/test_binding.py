@@ -144,21 +144,16 @@ def test_an_output_that_was_resized_is_refused():
         into(np.ones(600))
 
 
-def _read_only(array):
-    array.flags.writeable = False
-
-
-def _other_shape(array):
-    array.shape = (-1, 2)
-
-
-def _other_dtype(array):
-    array.dtype = "i4"
+CHANGES = {
+    "_read_only": lambda array: array.setflags(write=False),
+    "_other_shape": lambda array: setattr(array, "shape", (-1, 2)),
+    "_other_dtype": lambda array: setattr(array, "dtype", "i4"),
+}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("numbers", [4, 1000])
-@pytest.mark.parametrize("change", [_read_only, _other_shape, _other_dtype])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_an_output_that_was_changed_in_place_is_refused(change, numbers):
     plan = plan_split((numbers, 2 * numbers), num_splits=2, axis=1)
     out = [np.zeros(shape, "f4") for shape in plan.output_shapes]

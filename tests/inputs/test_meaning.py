@@ -64,42 +64,24 @@ class NoUfuncs:
         return np.arange(4.0)
 
 
-def astropy_quantity():
-    return np.arange(4.0) * pytest.importorskip("astropy.units").m
-
-
-def astropy_masked():
-    masked = pytest.importorskip("astropy.utils.masked").Masked
-    return masked(np.arange(4.0), mask=[True, False, True, False])
-
-
-def astropy_column():
-    return pytest.importorskip("astropy.table").MaskedColumn([1.0, 2.0, 3.0, 4.0], unit="m")
-
-
-def unyt_array():
-    return pytest.importorskip("unyt").unyt_array([1.0, 2.0, 3.0, 4.0], "m")
-
-
-def pint_quantity():
-    return np.arange(4.0) * pytest.importorskip("pint").UnitRegistry().m
-
-
-def polars_series():
-    return pytest.importorskip("polars").Series([1.0, 2.0, 3.0, 4.0])
-
-
+needs = pytest.importorskip
 ARRAYS = {
     "unit": lambda: np.arange(4.0).view(Unit),
     "ufunc": lambda: np.arange(4.0).view(Traced),
     "memmap": lambda: np.arange(4.0).view(Mapped),
     "masked": lambda: np.ma.arange(4.0).view(Named),
-    "astropy.Quantity": astropy_quantity,
-    "astropy.Masked": astropy_masked,
-    "astropy.Column": astropy_column,
-    "unyt": unyt_array,
+    "astropy.Quantity": lambda: np.arange(4.0) * needs("astropy.units").m,
+    "astropy.Masked": lambda: needs("astropy.utils.masked").Masked(
+        np.arange(4.0), mask=[True, False, True, False]
+    ),
+    "astropy.Column": lambda: needs("astropy.table").MaskedColumn([1.0, 2.0, 3.0, 4.0], unit="m"),
+    "unyt": lambda: needs("unyt").unyt_array([1.0, 2.0, 3.0, 4.0], "m"),
 }
-DUCKS = {"duck": Duck, "pint": pint_quantity, "polars": polars_series}
+DUCKS = {
+    "duck": Duck,
+    "pint": lambda: np.arange(4.0) * needs("pint").UnitRegistry().m,
+    "polars": lambda: needs("polars").Series([1.0, 2.0, 3.0, 4.0]),
+}
 
 CALLS = {
     "split": lambda x: split(x, 2),
