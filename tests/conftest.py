@@ -13,7 +13,7 @@ from splitjit._abi.kernels import LOOPS
 from splitjit._abi.shared import AT, FEWEST_CHUNKS
 from splitjit._api import split
 from splitjit._copy import copy, copy_layout
-from splitjit._copy.copy import NEW_SHAPES
+from splitjit._copy.copy import use_for_new_shapes
 from splitjit._plan.plan import Plan
 from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER
@@ -162,14 +162,6 @@ def forget_copies(setattr):
     setattr(SplitPlan, "_copy", property(entry_of, put_entry))
 
 
-def use_for_new_shapes():
-    """Let splits of new shapes use every loop."""
-    code = LOADER.load("entry", wait=True)
-    if code is not None:
-        for loop in LOOPS:
-            NEW_SHAPES.use(loop, LOADER.load(loop, wait=True)[loop], code)
-
-
 def send_down(route, monkeypatch):
     """Make every split take one route, independent of its size."""
     take(route, monkeypatch.setattr)
@@ -181,7 +173,7 @@ def take(route, setattr):
     forget_copies(setattr)
     setattr(copy.LOADER, "pays", lambda gain: compiles)
     setattr(split, "is_first", lambda key: route == "new")
-    if route == "new":
+    if route == "new" and all(LOADER.load(name, wait=True) for name in ("core", *LOOPS)):
         use_for_new_shapes()
     setattr(copy_layout, "STREAM_FROM", (stream, stream))
     setattr(threads, "SHARED_FROM", FEWEST_CHUNKS * chunk)

@@ -44,7 +44,7 @@ KERNELS += f"kernels/test_entry.py copy/test_overlap.py {CHUNKS} {MEMORY}"
 TARGETS = {
     # files, relative to the package: their tests, the quickest first; the first pattern counts
     "_kernels/blocks.py": "njit/test_overloads.py",
-    "_kernels/overload*.py": "njit/test_overloads.py",
+    "_kernels/njit_split.py": "njit/test_overloads.py",
     "_kernels/*.py": KERNELS,
     "_copy/layout.py": KERNELS,
     "_abi/columns.py": "copy/test_overlap.py copy/test_outputs.py whole/test_model.py",

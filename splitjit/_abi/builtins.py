@@ -10,10 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from splitjit._abi.kernels import PYTHON_FUNCTIONS
-
-METH_O, METH_FASTCALL = 0x8, 0x80
-"""How Python calls the C function: ``(self, x)``, or ``(self, array of arguments, count)``."""
+from splitjit._abi.kernels import METH_STATIC, PYTHON_FUNCTIONS
 
 
 class _MethodDef(ctypes.Structure):
@@ -32,6 +29,18 @@ _METHODS: dict[tuple[str, int, int], _MethodDef] = {}
 if a thread or a signal handler makes the same function while it is being made."""
 
 
+def function_of(name: str, address: int, flags: int) -> Any:
+    """Return what Python code uses of a C function; see `splitjit._abi.kernels.KERNELS`.
+
+    Its address, or a builtin function. If the function has a record, return a function that makes
+    the builtin function for a given record.
+    """
+    if not flags:
+        return address
+    make = functools.partial(builtin, name, address, flags)
+    return make(None) if flags & METH_STATIC else make
+
+
 def builtin(name: str, address: int, flags: int, owner: Any) -> Callable[..., Any]:
     """Make a builtin function.
 
@@ -41,7 +50,7 @@ def builtin(name: str, address: int, flags: int, owner: Any) -> Callable[..., An
     address : int
         The address of the C function, which returns a new reference, or 0 with an error set.
     flags : int
-        `METH_O` or `METH_FASTCALL`.
+        See `splitjit._abi.kernels.METH_O`.
     owner : object
         The first argument of every call; the function keeps it alive.
     """

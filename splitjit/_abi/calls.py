@@ -99,9 +99,8 @@ class Expected(NamedTuple):
         part.
     none : int
         The address of None, the result of a call that copies nothing.
-    functions : int
-        For arrays of new shapes: the address of the addresses of
-        `splitjit._kernels.layouter.lay_out` and of the loops, in the order of
+    loops : int
+        For arrays of new shapes: the address of the addresses of the loops, in the order of
         `splitjit._abi.kernels.LOOPS`; 0 for loops that are not loaded.
     """
 
@@ -125,7 +124,7 @@ class Expected(NamedTuple):
     shape: int
     sizes: int
     none: int
-    functions: int
+    loops: int
 
 
 class Leases(NamedTuple):
@@ -135,8 +134,8 @@ class Leases(NamedTuple):
     ----------
     array_type, byte, new_array, set_base : int
         As in `Expected`.
-    blocks, give_back : int
-        The addresses of the block record, and of the function that gives a block back.
+    blocks : int
+        The address of the block record.
     error, message : int
         The addresses of the type and of the text of the error if memory runs out.
     """
@@ -146,7 +145,6 @@ class Leases(NamedTuple):
     new_array: int
     set_base: int
     blocks: int
-    give_back: int
     error: int
     message: int
 
@@ -203,15 +201,15 @@ class Functions(NamedTuple):
     ----------
     version : int
         Identifies the code behind the addresses, and the fields of `Call`.
-    measure, parts, into : int
-        The addresses of the functions of `splitjit._kernels.overload`.
+    measure, make_parts, copy_parts : int
+        The addresses of the functions of `splitjit._kernels.njit_split`.
     lay_out : int
         The address of `splitjit._kernels.layouter.lay_out`.
-    plain, stream, deinterleave, transpose : int
-        The addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`.
+    loops : int
+        The address of the loops' addresses, as in `Expected`.
     share, team : int
         The addresses of `splitjit._kernels.team.share` and of the team record.
-    allocate, free_block : int
+    allocate, free_block, clear : int
         The addresses of the functions of `splitjit._kernels.blocks`.
     blocks : int
         The address of the block record.
@@ -225,17 +223,15 @@ class Functions(NamedTuple):
 
     version: int
     measure: int
-    parts: int
-    into: int
+    make_parts: int
+    copy_parts: int
     lay_out: int
-    plain: int
-    stream: int
-    deinterleave: int
-    transpose: int
+    loops: int
     share: int
     team: int
     allocate: int
     free_block: int
+    clear: int
     blocks: int
     numba: int
     stream_short_runs: int

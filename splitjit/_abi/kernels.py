@@ -35,15 +35,28 @@ words."""
 LOOPS = ("plain", "stream", "deinterleave", "transpose")
 """The names of the loops. Each loop is compiled on its own, when a layout first needs it."""
 
-KERNELS = {
-    **{loop: (loop,) for loop in LOOPS},
-    "layouter": ("lay_out", "layout"),
-    "entry": ("into", "place", "fresh", "fresh_checked", "fresh_new", "check", "parts"),
-    "team": ("run", "share", "serve"),
-    "overload": ("measure", "parts", "into"),
-    "blocks": ("allocate", "free_block", "clear", "lease", "give_back"),
+ADDRESS, METH_O, METH_FASTCALL, METH_STATIC = 0x0, 0x8, 0x80, 0x20
+"""How a function is called: by its address; by Python, with ``(self, x)``; or by Python, with
+``(self, array of arguments, count)``. With `METH_STATIC`, ``self`` is 0, else it is a record."""
+
+KERNELS: dict[str, dict[str, dict[str, int]]] = {
+    "core": {
+        "layouter": {"lay_out": ADDRESS, "layout": METH_O | METH_STATIC},
+        "entry": {
+            **dict.fromkeys(("fresh", "fresh_checked", "check"), METH_O),
+            **dict.fromkeys(("fresh_new", "into", "place", "parts_over"), METH_FASTCALL),
+        },
+        "team": {"run": METH_FASTCALL | METH_STATIC, "share": ADDRESS, "serve": ADDRESS},
+        "blocks": {
+            "lease": METH_O,
+            **dict.fromkeys(("allocate", "free_block", "clear", "give_back"), ADDRESS),
+        },
+    },
+    **{loop: {loop: {loop: ADDRESS}} for loop in LOOPS},
+    "njit_split": {"njit_split": dict.fromkeys(("measure", "make_parts", "copy_parts"), ADDRESS)},
 }
-"""The object files, and the C functions in each; a module of `splitjit._kernels` has them."""
+"""The object files, the modules of `splitjit._kernels` in each, and the C functions that these
+modules export, with how each is called."""
 
 PYTHON_FUNCTIONS = (
     "PyCapsule_GetPointer",

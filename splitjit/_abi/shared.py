@@ -8,9 +8,8 @@ MAPPED_FROM = 1 << 19
 """Blocks of at least this size are kept for reuse."""
 
 # The block record, for `splitjit._kernels.blocks`: the most bytes to keep, the bytes that are
-# kept, how many turns slots have had to make room, the address of `clear` once it is loaded, and a
-# slot for each kept block.
-BLOCKS_LIMIT, BLOCKS_KEPT, BLOCKS_EVICTED, BLOCKS_CLEAR, SLOTS_AT = range(5)
+# kept, how many turns slots have had to make room, and a slot for each kept block.
+BLOCKS_LIMIT, BLOCKS_KEPT, BLOCKS_EVICTED, SLOTS_AT = range(4)
 SLOTS = 32
 
 # The team record, which the caller of a copy shares with its helpers: one word every `SPACING`
@@ -22,14 +21,13 @@ SLOTS = 32
 #     loop, chunks, arguments  the job              asked   how many helpers the job wants
 #     core        the caller's core                 helped  chunks that helpers have copied so far
 #     started     helpers that have been started    numbered  helpers that have taken a number
-#     serve       the address of a helper's code    allowed  helpers that may run now
-#     chunk       the bytes of a chunk
+#     allowed     helpers that may run now          chunk    the bytes of a chunk
 #     helpers …   a line for each helper: 1 while it sleeps, then the address of its lock
 
 _Team = namedtuple(
     "_Team",
     "generation open taken active busy loop chunks arguments asked core helped started numbered"
-    " serve allowed chunk helpers",
+    " allowed chunk helpers",
 )
 AT = _Team(*range(len(_Team._fields)))
 SPACING = 128

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import DTypeLike
 
+from splitjit._abi.kernels import KERNELS
 from splitjit._inputs.arrays import as_dtype
-from splitjit._runtime import kernel_files, threads
+from splitjit._runtime import kernel_files
 from splitjit._runtime.loading import LOADER
 from splitjit._runtime.object_loop import assign_loop
 from splitjit.errors import SplitTypeError, pairs
@@ -50,6 +51,6 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     if any(dtype.hasobject for dtype in kinds):
         assign_loop()
     if not all(dtype.hasobject for dtype in kinds):
-        threads.load_all()
-        if LOADER.load("plain") is not None:  # else a fork may have left llvmlite half imported
+        loaded = [LOADER.load(name, wait=True) for name in KERNELS]
+        if any(loaded):  # else a fork may have left llvmlite half imported
             kernel_files.remove(older=True)

@@ -10,7 +10,7 @@ import splitjit
 from splitjit._abi.kernels import KERNELS
 from splitjit._cli.lines import number_of, print_json, printable, say
 from splitjit._cli.report import amount
-from splitjit._runtime import cache_folder, kernel_files
+from splitjit._runtime import kernel_files
 from splitjit._runtime.loading import never_compiles
 
 _FIRST_TIME = (
@@ -45,7 +45,7 @@ def cache(clear: bool, as_json: bool) -> int:
     files = kernel_files.remove(older=False) if clear else kernel_files.files()
     left = kernel_files.files() if clear else {}
     found: list[dict[str, Any]] = []
-    for folder in cache_folder.folders():
+    for folder in kernel_files.folders():
         sizes = [size for path, size in files.items() if os.path.dirname(path) == folder]
         found.append({"path": folder, "files": len(sizes), "bytes": sum(sizes)})
     if as_json:

@@ -20,24 +20,17 @@ from numpy.typing import DTypeLike
 
 from splitjit._abi import structs
 from splitjit._abi.addresses import address_of
-from splitjit._abi.builtins import METH_O, builtin, keep_forever
+from splitjit._abi.builtins import keep_forever
 from splitjit._abi.calls import Leases
 from splitjit._abi.layout_record import ALIGNMENT
-from splitjit._abi.shared import (
-    BLOCKS_CLEAR,
-    BLOCKS_KEPT,
-    BLOCKS_LIMIT,
-    MAPPED_FROM,
-    SLOTS,
-    SLOTS_AT,
-)
+from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, MAPPED_FROM, SLOTS, SLOTS_AT
 from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._copy.layout import BlockLayout, block_layout
 from splitjit._inputs.arrays import as_dtype
 from splitjit._plan.arguments import integer
 from splitjit._plan.cache import PLANS
 from splitjit._plan.plan import Plan
-from splitjit._runtime.loading import LOADER, can_read_arrays
+from splitjit._runtime.loading import NATIVE
 from splitjit.errors import SplitError, pairs
 
 _BYTE = np.dtype(np.uint8)
@@ -220,14 +213,13 @@ class _Pool:
         The address of the block record.
     lease : callable or None
         ``lease(nbytes)`` returns a byte array over a block, the base of all parts in it. The block
-        comes back when the array is freed. None until the kernel is loaded.
+        comes back when the array is freed. None until `load` is called.
     """
 
     def __init__(self, limit: int) -> None:
         self._record = keep_forever((ctypes.c_int64 * (SLOTS_AT + SLOTS))())  # parts may outlive it
         self.address = ctypes.addressof(self._record)
         self.lease: Any = None
-        self._clear: Callable[[int], None] = lambda record: None
         self.set_limit(limit)
 
     @property
@@ -235,28 +227,12 @@ class _Pool:
         """How many bytes are kept."""
         return int(self._record[BLOCKS_KEPT])
 
-    def load(self) -> bool:
-        """Load the functions for blocks; return whether they are loaded."""
+    def load(self) -> None:
+        """Lend blocks from now on. The core is loaded, and compiled code may make arrays."""
         if self.lease is None:
-            functions = LOADER.load("blocks")
-            if functions is not None:
-                self.use(functions)
-        return self.lease is not None
-
-    def use(self, functions: dict[str, int]) -> None:
-        """Use loaded functions, for Python and for users' compiled code."""
-        self._record[BLOCKS_CLEAR] = functions["clear"]
-        self._clear = ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(functions["clear"])
-        if not can_read_arrays():
-            return
-        words = Leases(
-            **makers(),
-            blocks=self.address,
-            give_back=functions["give_back"],
-            error=id(MemoryError),
-            message=id(_NO_MEMORY),
-        )
-        self.lease = builtin("lease", functions["lease"], METH_O, np.array(words, np.int64))
+            error, message = id(MemoryError), id(_NO_MEMORY)
+            words = Leases(**makers(), blocks=self.address, error=error, message=message)
+            self.lease = NATIVE.lease(np.array(words, np.int64))
 
     def set_limit(self, nbytes: int) -> None:
         """Set how many bytes to keep; free all blocks if more are kept."""
@@ -265,8 +241,9 @@ class _Pool:
             self.clear()
 
     def clear(self) -> None:
-        """Free all blocks."""
-        self._clear(self.address)
+        """Free all blocks; there are none before the core is loaded."""
+        if vars(NATIVE):
+            ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(NATIVE.clear)(self.address)
 
 
 POOL = _Pool(_environment_limit())

@@ -11,6 +11,7 @@ of each builtin function is the record, which owns everything that compiled code
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 from collections.abc import Callable
@@ -20,9 +21,7 @@ from typing import Any
 import numpy as np
 
 from splitjit._abi.addresses import address_of
-from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
 from splitjit._abi.calls import EXPECTED, Expected
-from splitjit._abi.kernels import LOOPS
 from splitjit._abi.layout_record import ALIGNMENT, WORD
 from splitjit._copy import buffers, slices
 from splitjit._copy.copy_layout import CopyLayout, lay_out
@@ -31,10 +30,14 @@ from splitjit._copy.outputs import are_plain_and_apart
 from splitjit._plan.cache import MOST_PARTS, keep
 from splitjit._plan.plan import Plan
 from splitjit._runtime import threads
-from splitjit._runtime.loading import LOADER, can_read_arrays, never_compiles
+from splitjit._runtime.loading import (
+    LOADER,
+    LOOPS_AT,
+    NATIVE,
+    can_read_arrays,
+    never_compiles,
+)
 from splitjit._runtime.ways import Ways, ways_of
-
-_FLAGS = {"fresh": METH_O, "fresh_checked": METH_O, "check": METH_O}
 
 _RUN = 6e-9  # extra seconds that NumPy takes per run of contiguous bytes
 _ITEM = 1e-9  # the same per item of a strided source
@@ -57,7 +60,7 @@ def _of_any() -> Expected:
     """Return the fields that are the same for all plans, dtypes and strides; others are 0."""
     nothing = Expected(*[0] * len(Expected._fields))
     known = {"list_type": id(list), "none": id(None), "blocks": buffers.POOL.address}
-    return nothing._replace(**known, **buffers.makers())
+    return nothing._replace(loops=ctypes.addressof(LOOPS_AT), **known, **buffers.makers())
 
 
 class _NewShapes:
@@ -71,24 +74,16 @@ class _NewShapes:
         copied, if it cannot lay out this copy or if the loop is not loaded.
     """
 
-    def __init__(self) -> None:
-        self._record: _Record | None = None
-        self.fresh: Callable[..., list[np.ndarray] | None] = lambda *given: None
-
-    def use(self, loop: str, address: int, code: dict[str, int]) -> None:
-        """Use a loaded loop, and the functions of the kernel "entry"."""
-        if self._record is None:
-            lay_out = LOADER.load("layouter")
-            if lay_out is None:
-                return
-            words = [*_of_any(), lay_out["lay_out"], *[0] * len(LOOPS)]
-            self._record = np.array(words, np.int64).view(_Record)
-            self._record[EXPECTED.functions] = self._record.ctypes.data + WORD * len(EXPECTED)
-            self.fresh = builtin("fresh_new", code["fresh_new"], METH_FASTCALL, self._record)
-        self._record[len(EXPECTED) + 1 + LOOPS.index(loop)] = address
+    fresh: Callable[..., list[np.ndarray] | None] = staticmethod(lambda *given: None)
 
 
 NEW_SHAPES = _NewShapes()
+
+
+@functools.cache
+def use_for_new_shapes() -> None:
+    """Copy arrays of new shapes by compiled code from now on. The core is loaded."""
+    NEW_SHAPES.fresh = NATIVE.fresh_new(np.array(_of_any(), np.int64))
 
 
 def _record(
@@ -149,7 +144,7 @@ class Copy:
     """
 
     __slots__ = (
-        "_check", "_gain", "_has_tried", "_loop", "_parts", "_place", "_split",
+        "_check", "_gain", "_has_tried", "_loop", "_parts_over", "_place", "_split",
         "fresh", "fresh_checked", "into", "layout", "nbytes", "ways",
     )  # fmt: skip
 
@@ -210,46 +205,27 @@ class Copy:
         """Lay out the copy, and use kernels if all that it needs can be loaded now."""
         layout = lay_out(plan, strides, dtype.itemsize)
         functions = None if layout is None else LOADER.load(layout.loop)
-        if layout is None or functions is None or not threads.TEAM.load():
+        if layout is None or functions is None:
             return
-        is_small, loop = threads.is_small(self.nbytes), functions[layout.loop]
-        code = None
-        if len(plan) <= MOST_PARTS and can_read_arrays():
-            code = LOADER.load("entry")
-            if code is None or not (is_small or buffers.POOL.load()):
-                # If another process is compiling one, a later call tries again.
-                if not (LOADER.has_failed("entry") or LOADER.has_failed("blocks")):
-                    return
-                code = None
-        self._loop = loop
+        is_small, self._loop = threads.is_small(self.nbytes), functions[layout.loop]
         if not is_small:
-            self.ways = ways_of(threads.count_ways(), loop, self.nbytes.bit_length())
+            self.ways = ways_of(threads.count_ways(), self._loop, self.nbytes.bit_length())
         self.into = lambda x, outputs: 0
-        if code is not None:
-            self._use(code, plan, dtype, strides, layout)
-            NEW_SHAPES.use(layout.loop, loop, code)
+        if len(plan) <= MOST_PARTS and can_read_arrays():
+            record = _record(plan, dtype, strides, layout, self._loop if is_small else 0)
+            self._use(record, is_small)
+            use_for_new_shapes()
         self.layout = layout
 
-    def _use(
-        self,
-        code: dict[str, int],
-        plan: Plan,
-        dtype: np.dtype,
-        strides: tuple[int, ...],
-        layout: CopyLayout,
-    ) -> None:
+    def _use(self, record: _Record, is_small: bool) -> None:
         """Make the builtin functions that check arrays, and copy small ones."""
-        is_small = threads.is_small(self.nbytes)
-        record = _record(plan, dtype, strides, layout, self._loop if is_small else 0)
-
-        def made(name: str) -> Any:
-            return builtin(name, code[name], _FLAGS.get(name, METH_FASTCALL), record)
-
         if is_small:
-            self.fresh, self.fresh_checked = made("fresh"), made("fresh_checked")
-            self.into = made("into")
+            self.fresh, self.fresh_checked = NATIVE.fresh(record), NATIVE.fresh_checked(record)
+            self.into = NATIVE.into(record)
         else:
-            self._check, self._parts, self._place = made("check"), made("parts"), made("place")
+            buffers.POOL.load()
+            self._check, self._place = NATIVE.check(record), NATIVE.place(record)
+            self._parts_over = NATIVE.parts_over(record)
             self.fresh = self.fresh_checked = self._fresh_large
             self.into = self._into_large
 
@@ -259,7 +235,7 @@ class Copy:
             return None
         parts: list[np.ndarray] = []
         try:
-            parts = self._parts(x, buffers.POOL.lease(layout.block))
+            parts = self._parts_over(x, buffers.POOL.lease(layout.block))
             target: Any = parts.pop()
             source = self._check(x)  # again: a finalizer may have changed `x`
             if not source:

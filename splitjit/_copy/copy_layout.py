@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import addressof
 from typing import Any
 
 import numpy as np
 
 from splitjit._abi.addresses import address_of
-from splitjit._abi.builtins import METH_O, builtin
 from splitjit._abi.calls import LayoutRequest
 from splitjit._abi.kernels import LOOPS
 from splitjit._abi.layout_record import (
@@ -25,7 +24,7 @@ from splitjit._abi.layout_record import (
 )
 from splitjit._plan.plan import Plan
 from splitjit._runtime.cores import cache_bytes
-from splitjit._runtime.loading import LOADER
+from splitjit._runtime.loading import LOADER, NATIVE
 
 _WORD = ctypes.c_int64
 
@@ -113,10 +112,9 @@ def lay_out(
     Returns
     -------
     CopyLayout or None
-        None if the layouter cannot be loaded now.
+        None if compiled code cannot be loaded now.
     """
-    layout = _layouter()
-    if layout is None:
+    if LOADER.load("core") is None:
         return None
     rank, count = len(plan.shape), len(plan)
     record = (_WORD * most_words(rank, count))()
@@ -132,17 +130,4 @@ def lay_out(
         *STREAM_FROM, addressof(record),
     )  # fmt: skip
     words = (_WORD * len(request))(*request)
-    return CopyLayout(record, layout(addressof(words)))
-
-
-_LAYOUTERS: list[Callable[[int], int]] = []
-"""The builtin function of `splitjit._kernels.layouter`, once it is loaded."""
-
-
-def _layouter() -> Callable[[int], int] | None:
-    if not _LAYOUTERS:
-        functions = LOADER.load("layouter")
-        if functions is None:
-            return None
-        _LAYOUTERS.append(builtin("layout", functions["layout"], METH_O, None))
-    return _LAYOUTERS[0]
+    return CopyLayout(record, NATIVE.layout(addressof(words)))

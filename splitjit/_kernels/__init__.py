@@ -3,7 +3,7 @@
 `_runtime` loads these modules as object files, and imports only what compiles them (`build`) and
 the two loops that Numba runs itself (`object_loop`, `numba_threads`). `_kernels` imports `_abi` and
 the rules of `_plan/rules.py`, and nothing else of the package. A loop never raises and never sees a
-Python object: Python code, `entry` or `overload` has checked all addresses, extents and strides.
+Python object: Python code, `entry` or `njit_split` has checked all addresses, extents and strides.
 
 Every module uses `jit` of compiling.py, the intrinsics of intrinsics.py, and the tuples that
 records.py reads from memory; look at these three first. Then a copy passes from top to bottom::
@@ -42,13 +42,13 @@ What Python calls before a copy, or instead of one::
 
 What users' compiled code calls::
 
-    overload.py          checks a `split`, asks the layouter, and shares the copy with the helpers
-      apart.py           finds outputs that share memory
+    njit_split.py        checks a `split`, asks the layouter, and shares the copy with the helpers
     blocks.py            large blocks for parts, kept for reuse
 
-How all of this becomes object files::
+How all of this becomes object files: `layouter`, `entry`, `team` and `blocks` are one, "core". Each
+loop is one, and so is `njit_split`::
 
-    build.py             the functions of each kernel
+    build.py             the functions of each object file
     compiling.py         compiles them, for the processor that _abi/processor.py names
     fit.py               whether the private parts of Numba are as expected
 """

@@ -30,8 +30,18 @@ from splitjit._kernels.c_api import (
     set_error,
 )
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import add_to, exchange, out_of_line, read_word, stored, words_at
+from splitjit._kernels.intrinsics import (
+    add_to,
+    address_of,
+    exchange,
+    out_of_line,
+    read_word,
+    stored,
+    words_at,
+)
 from splitjit._kernels.records import read
+
+_give_back = types.ExternalFunction("give_back", types.intp(types.intp))
 
 _ROOM = 2 * LINE  # for the line before the memory, and to align both
 
@@ -185,7 +195,7 @@ def lease(record, nbytes):
     if not memory:
         set_error(call.error, call.message)
         return 0
-    owner = capsule_of(memory, 0, call.give_back)
+    owner = capsule_of(memory, 0, address_of(_give_back))
     if not owner:
         free_block(memory)
         return 0

@@ -1,4 +1,4 @@
-"""Compile the C functions of a kernel to its object file."""
+"""Compile the functions that a kernel exports to its object file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from importlib import import_module
 from splitjit._abi.kernels import KERNELS
 from splitjit._kernels.compiling import object_code
 
-_MODULES = {name: import_module(f"splitjit._kernels.{name}") for name in KERNELS}
+_FUNCTIONS = {
+    kernel: [
+        getattr(import_module(f"splitjit._kernels.{module}"), name)
+        for module, functions in modules.items()
+        for name in functions
+    ]
+    for kernel, modules in KERNELS.items()
+}
 
 
 def compile_kernel(name):
     """Compile one kernel of `splitjit._abi.kernels.KERNELS`; return its object file."""
-    return object_code([getattr(_MODULES[name], function) for function in KERNELS[name]])
+    return object_code(_FUNCTIONS[name])

@@ -127,8 +127,8 @@ class _Codegen(AOTCPUCodegen):
 
 
 _NEEDLESS = {"inline_closure_likes", "inline_overloads", "nopython_rewrites", "with_lifting"}
-"""Numba's passes for what no kernel has: closures, overloads in Python, array expressions. They
-take a tenth of the time."""
+"""Numba's passes that change no kernel: none has a closure, an overload in Python, or an array
+expression. These passes take a tenth of the time."""
 
 
 class _Pipeline(CompilerBase):

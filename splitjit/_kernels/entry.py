@@ -21,6 +21,7 @@ from splitjit._abi.structs import (
     WRITEABLE,
     NumpyArray,
 )
+from splitjit._kernels.blocks import clear
 from splitjit._kernels.c_api import (
     as_integer,
     clear_error,
@@ -35,7 +36,8 @@ from splitjit._kernels.c_api import (
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import call as call_address
 from splitjit._kernels.intrinsics import greatest, out_of_line, reserve, stored, words_at
-from splitjit._kernels.records import clear_blocks, layout_at, part_at, read
+from splitjit._kernels.layouter import lay_out
+from splitjit._kernels.records import layout_at, part_at, read
 
 _OUTPUT = C_CONTIGUOUS | WRITEABLE  # the flags that outputs must have
 _SHAPE = WORD * MAX_RANK  # bytes
@@ -242,9 +244,8 @@ def fresh_new(record, arguments, count):
     request = LayoutRequest(
         rank, axis, parts, as_integer(given[2]), shape, sizes, 0, 0, _MOST, _MOST, layout
     )
-    functions = words_at(call.functions)  # lay_out, and the loops
-    nbytes = LINE + call_address(functions[0], (stored(request),))
-    loop = functions[1 + words_at(layout)[LOOP]]
+    nbytes = LINE + lay_out(stored(request))
+    loop = words_at(call.loops)[words_at(layout)[LOOP]]
     if loop == 0:
         return _nothing(call)
     expected = stored(call)
@@ -262,7 +263,7 @@ def _new_bytes(call):
     array = new_array(call, call.byte, 1, shape, 0)
     if not array:
         clear_error()
-        clear_blocks(call.blocks)
+        clear(call.blocks)
         array = new_array(call, call.byte, 1, shape, 0)
     return array
 
@@ -301,8 +302,8 @@ def check(record, source):
 
 
 @jit
-def parts(record, arguments, count):
-    """``parts(x, lease)``: make the parts over the memory of a byte array.
+def parts_over(record, arguments, count):
+    """``parts_over(x, lease)``: make the parts over the memory of a byte array.
 
     `x` is as expected. The list has the uninitialized parts, followed by the memory's address.
     """

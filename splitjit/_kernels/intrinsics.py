@@ -136,6 +136,18 @@ def call(builder, function, arguments):
     return builder.call(builder.inttoptr(function, kind.as_pointer()), values)
 
 
+@intrinsic
+def address_of(typingctx, function):
+    """Return the address of a C function of this object file, given as an `ExternalFunction`."""
+    kind = ir.FunctionType(INT64, [INT64])
+
+    def codegen(context, builder, signature, args):
+        symbol = cgutils.get_or_insert_function(builder.module, kind, function.symbol)
+        return builder.ptrtoint(symbol, INT64)
+
+    return types.intp(function), codegen
+
+
 @intrinsic(prefer_literal=True)
 def reserve(typingctx, nbytes, alignment):
     """Reserve memory on the stack of the calling thread, and return its address.

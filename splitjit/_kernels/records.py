@@ -19,9 +19,8 @@ from splitjit._abi.layout_record import (
     TARGET_OFFSET,
     WORD,
 )
-from splitjit._abi.shared import BLOCKS_CLEAR
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import call, words_at
+from splitjit._kernels.intrinsics import words_at
 from splitjit._kernels.llvm import pointer_to
 
 
@@ -84,11 +83,3 @@ def part_at(layout, i):
         words_at(extents),
         words_at(extents + WORD * layout.dims),
     )
-
-
-@jit
-def clear_blocks(record):
-    """Free all blocks that a block record keeps; there are none before `clear` is loaded."""
-    clear = words_at(record)[BLOCKS_CLEAR]
-    if clear:
-        call(clear, (record,))

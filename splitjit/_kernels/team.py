@@ -38,6 +38,8 @@ never freed.
 
 from __future__ import annotations
 
+from numba import types
+
 from splitjit._abi.calls import Arguments
 from splitjit._abi.shared import AT, CHUNKS_PER_THREAD, FEWEST_CHUNKS, MOST_HELPERS, SPACING
 from splitjit._abi.structs import INT_MASK
@@ -54,6 +56,7 @@ from splitjit._kernels.c_api import (
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     add_to,
+    address_of,
     call,
     exchange,
     least,
@@ -68,6 +71,9 @@ from splitjit._kernels.system import core_of_thread, ignore_signals, leave_core,
 _SPIN = 50_000  # nanoseconds that a helper waits awake, about as long as a wake takes
 _RELAXED = 2_000  # looks at ACTIVE before the caller naps between them
 _BACK = 1 << 32  # one chunk from the back, in TAKEN
+
+
+_serve = types.ExternalFunction("serve", types.intp(types.intp))
 
 
 # ---- the helper ----------------------------------------------------------------------------
@@ -173,7 +179,7 @@ def _start_helpers(team, helpers):
     """Start missing helpers; return how many there are, at most `helpers`."""
     started = _read(team, AT.started)
     while started < helpers:
-        thread = start_thread(_read(team, AT.serve), team)
+        thread = start_thread(address_of(_serve), team)
         if thread & INT_MASK == INT_MASK:  # -1, of which Windows returns 32 bits
             return started  # the system allows no more threads now
         started += 1

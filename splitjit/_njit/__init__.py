@@ -26,4 +26,4 @@ def init() -> None:
         fit.check()
         import splitjit._njit.overloads  # noqa: F401
     except Exception as error:  # a private name of Numba is missing
-        LOADER.give_up("overload", error)
+        LOADER.give_up("njit_split", error)

@@ -47,7 +47,7 @@ def make_parts(typing_context, x, axis, *values):
         parts = ListInstance.allocate(context, builder, kind, call.get("count"))
         parts.size = call.get("count")  # the items are null, so that the list can be freed
         call.set("parts", builder.ptrtoint(parts.data, INT64))
-        call.run("parts")
+        call.run("make_parts")
         return call.answer(signature.return_type, parts.value)
 
     return types.Tuple([kind, *_ANSWER])(x, axis, types.StarArgTuple.from_types(values)), generate
@@ -60,7 +60,7 @@ def copy_parts(typing_context, outs, x, axis, *values):
     def generate(context, builder, signature, arguments):
         call = _Call(context, builder, signature.args[1:], arguments[1:], "split_into")
         call.set_parts(signature.args[0], arguments[0])
-        call.run("into")
+        call.run("copy_parts")
         return call.answer(signature.return_type)
 
     return types.Tuple(_ANSWER)(outs, x, axis, types.StarArgTuple.from_types(values)), generate
@@ -134,7 +134,7 @@ class _Call:
     def run(self, function):
         """Call a function of the table, unless something has failed."""
         builder = self._builder
-        if function == "parts":
+        if function == "make_parts":
             is_well = builder.icmp_signed("==", builder.load(self._fault), integer(0))
         else:
             ours = builder.load(self._place(self._table, FUNCTIONS_AT.version))

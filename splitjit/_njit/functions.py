@@ -10,22 +10,21 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+from time import perf_counter
 
 import llvmlite.binding as llvm
 from numba.core.runtime import _nrt_python
 
 from splitjit._abi.calls import FUNCTIONS_AT, Functions
-from splitjit._abi.kernels import LOOPS
+from splitjit._abi.kernels import KERNELS
 from splitjit._copy.buffers import POOL
 from splitjit._copy.copy_layout import STREAM_FROM
 from splitjit._plan.limits import most_parts
 from splitjit._runtime import kernel_files
-from splitjit._runtime.loading import LOADER
+from splitjit._runtime.loading import LOADER, LOOPS_AT, NATIVE
 from splitjit._runtime.threads import TEAM
 
 SYMBOL = "splitjit_functions"
-
-_KERNELS = ("overload", "layouter", "team", "blocks", *LOOPS)
 
 TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
 
@@ -37,7 +36,7 @@ llvm.add_symbol(SYMBOL, ctypes.addressof(TABLE))
 @functools.cache
 def version():
     """Return a number that identifies the kernels."""
-    digest = hashlib.sha256(kernel_files.file_name("overload").encode()).digest()
+    digest = hashlib.sha256(kernel_files.file_name("njit_split").encode()).digest()
     return int.from_bytes(digest[:8], "little", signed=True)
 
 
@@ -45,19 +44,19 @@ def fill_table():
     """Load the functions, or compile them. The calling thread may hold Numba's lock."""
     if TABLE[FUNCTIONS_AT.version]:
         return
-    kernels = {name: LOADER.load_here(name) for name in _KERNELS}
-    TEAM.use(kernels["team"])
-    POOL.use(kernels["blocks"])
+    kernels = {name: LOADER.load_here(name) for name in KERNELS}
+    TEAM.count_cores(perf_counter())
     table = Functions(
         version=version(),
-        **kernels["overload"],
-        lay_out=kernels["layouter"]["lay_out"],
-        **{loop: kernels[loop][loop] for loop in LOOPS},
-        allocate=kernels["blocks"]["allocate"],
-        free_block=kernels["blocks"]["free_block"],
+        **kernels["njit_split"],
+        loops=ctypes.addressof(LOOPS_AT),
+        lay_out=NATIVE.lay_out,
+        allocate=NATIVE.allocate,
+        free_block=NATIVE.free_block,
+        clear=NATIVE.clear,
         blocks=POOL.address,
         numba=ctypes.CFUNCTYPE(ctypes.c_int64)(_nrt_python.c_helpers["get_api"])(),
-        share=kernels["team"]["share"],
+        share=NATIVE.share,
         team=TEAM.address,
         stream_short_runs=STREAM_FROM[0],
         stream_long_runs=STREAM_FROM[1],

@@ -25,8 +25,15 @@ from importlib.util import find_spec
 import numpy as np
 
 from splitjit._abi.processor import processor
-from splitjit._runtime import cache_folder
 from splitjit._runtime.events import debug
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+
+SOURCE = os.path.join(_PACKAGE, "_kernels")
+"""The folder of the kernels' source."""
+
+SHARED_SOURCES = (os.path.join(_PACKAGE, "_abi"), os.path.join(_PACKAGE, "_plan", "rules.py"))
+"""What else decides the code of kernels: a folder, and a file."""
 
 _MAGIC = b"splitjit kernel 1\n"
 _PATIENCE = 60.0
@@ -36,6 +43,30 @@ _NAME = re.compile(
     r"[a-z][a-z0-9_]*-(?P<source>[0-9a-f]{16})(-[0-9a-f]{16}|[0-9a-f]{8})\.o(?P<unfinished>\..+)?"
 )
 """The names of our files; those of earlier versions have one digest of 24 digits."""
+
+
+def folders() -> list[str]:
+    """Return the folders that may hold kernels; the first writable one gets new kernels.
+
+    As in Numba's own cache, that is the one in ``NUMBA_CACHE_DIR`` if that is set. Otherwise,
+    they are the ``__pycache__`` beside the source, and the user's cache folder. A process reads
+    both, because root may have filled the first one for users who cannot write there.
+    """
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return [os.path.join(chosen, "splitjit")]
+    beside = [os.path.join(SOURCE, "__pycache__")] if os.path.isdir(SOURCE) else []
+    users = os.path.join(user_cache(), "splitjit")
+    return beside + [users] * os.path.isabs(users)  # relative if this user has no home
+
+
+def user_cache() -> str:
+    """Return this user's cache folder."""
+    if sys.platform == "win32":
+        return os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Caches")
+    return os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
 
 
 def read(name: str) -> bytes | None:
@@ -106,7 +137,7 @@ def _is_in_use(unfinished: str) -> bool:
 def files() -> dict[str, int]:
     """Return the paths of all our files in the cache folders, and their sizes in bytes."""
     found = {}
-    for folder in cache_folder.folders():
+    for folder in folders():
         with contextlib.suppress(OSError):
             for entry in os.scandir(folder):
                 if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -159,7 +190,7 @@ def file_name(name: str) -> str:
 
 
 def _paths(name: str) -> list[str]:
-    return [os.path.join(folder, file_name(name)) for folder in cache_folder.folders()]
+    return [os.path.join(folder, file_name(name)) for folder in folders()]
 
 
 @functools.cache
@@ -180,7 +211,7 @@ def _source() -> str:
 
 
 def _source_files() -> Iterator[str]:
-    for place in (cache_folder.SOURCE, *cache_folder.SHARED_SOURCES):
+    for place in (SOURCE, *SHARED_SOURCES):
         if place.endswith(".py"):
             yield place
         else:

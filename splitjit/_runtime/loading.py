@@ -11,19 +11,21 @@ child inherits no threads, so it loads kernels only if none can hold what loadin
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import sys
 import time
 from _thread import get_ident  # `threading` takes longer to import
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from splitjit._abi import structs
-from splitjit._abi.builtins import keep_forever, python_functions
-from splitjit._abi.kernels import KERNELS
+from splitjit._abi.builtins import function_of, keep_forever, python_functions
+from splitjit._abi.kernels import KERNELS, LOOPS
 from splitjit._abi.structs import WORKS_WITH
 from splitjit._runtime import kernel_files
 from splitjit._runtime.events import debug, warn
@@ -41,6 +43,13 @@ _SECONDS_TO_LOAD = 0.05
 _SECONDS_IF_IMPORTED = 0.005
 _FEW = 16
 """How many more copies like the current one to expect, so that one large array loads kernels."""
+
+
+NATIVE: Any = SimpleNamespace()
+"""The functions of the kernel "core" as attributes, once it is loaded; see `function_of`."""
+
+LOOPS_AT = keep_forever((ctypes.c_int64 * len(LOOPS))())
+"""The addresses of the loops, which compiled code reads; 0 for those that are not loaded."""
 
 
 class _CannotImport(BlockingIOError):
@@ -64,7 +73,7 @@ class _Loader:
         self._may_load = self._may_child_load = True
         self._has_warned = False
         self._lost = 0.0  # seconds of copies by NumPy that kernels could have made
-        self._loaded: dict[str, dict[str, int]] = {}  # the C functions of each kernel
+        self._loaded: dict[str, dict[str, Any]] = {}  # the functions of each kernel
         self._not_before: dict[str, float] = {}  # when to retry loading a kernel
         self._pauses: dict[str, float] = {}
         # The threads in `load`; the first one loads. A list rather than a lock, because Ctrl-C
@@ -90,8 +99,8 @@ class _Loader:
         """Count a copy by NumPy that kernels could have made."""
         self._lost += seconds
 
-    def load(self, name: str, *, wait: bool = False) -> dict[str, int] | None:
-        """Return the addresses of the C functions of a kernel.
+    def load(self, name: str, *, wait: bool = False) -> dict[str, Any] | None:
+        """Return the functions of a kernel; see `function_of`.
 
         Parameters
         ----------
@@ -103,8 +112,8 @@ class _Loader:
         Returns
         -------
         dict or None
-            None if the kernel cannot be loaded, so that NumPy must copy. If `has_failed`, it never
-            can; otherwise a later call tries again.
+            None if the kernel cannot be loaded, so that NumPy must copy. A later call tries again,
+            unless loading has failed for good.
         """
         functions = self._loaded.get(name)
         if functions is not None or not self._may_try(name, wait):
@@ -127,8 +136,8 @@ class _Loader:
             self._loading.remove(thread)
         return None
 
-    def load_here(self, name: str) -> dict[str, int]:
-        """Return the C functions of a kernel; load them in this thread without waiting for others.
+    def load_here(self, name: str) -> dict[str, Any]:
+        """Return the functions of a kernel; load them in this thread without waiting for others.
 
         Users' compiled code needs them while this thread holds Numba's lock, and another thread
         in `load` may be waiting for that lock. Compiler errors are raised.
@@ -137,12 +146,8 @@ class _Loader:
             self._loaded[name] = self._load(name, wait=True, has_lock=True)
         return self._loaded[name]
 
-    def has_failed(self, name: str) -> bool:
-        """Return whether loading a kernel failed for good, so that only `warmup` tries again."""
-        return self._not_before.get(name) == float("inf")
-
     def give_up(self, name: str, error: Exception) -> None:
-        """Note that a kernel can never be loaded. The log says so, with the releases that work."""
+        """Note that only `warmup` may try to load a kernel again, and warn of it."""
         self._not_before[name] = float("inf")
         self._say(name, error)
 
@@ -169,7 +174,7 @@ class _Loader:
             return False
         return wait or time.monotonic() >= self._not_before.get(name, 0.0)
 
-    def _load(self, name: str, wait: bool, has_lock: bool = False) -> dict[str, int]:
+    def _load(self, name: str, wait: bool, has_lock: bool = False) -> dict[str, Any]:
         began = time.monotonic()
         _llvm()  # first, because the names of object files depend on it
         code = kernel_files.read(name)
@@ -276,16 +281,22 @@ def _is_llvm_free() -> bool:
     return free
 
 
-def _link(name: str, code: bytes) -> dict[str, int]:
+def _link(name: str, code: bytes) -> dict[str, Any]:
     """Link an object into this process for good."""
     llvm = _llvm()
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for symbol, address in python_functions().items():
         library.import_symbol(symbol, address)
-    for function in KERNELS[name]:
+    flags = {key: flags for module in KERNELS[name].values() for key, flags in module.items()}
+    for function in flags:
         library.export_symbol(function)
     linked = keep_forever(library.link(_linker(), f"{name}{time.monotonic_ns()}"))
-    return {function: linked[function] for function in KERNELS[name]}
+    functions = {key: function_of(key, linked[key], flags[key]) for key in flags}
+    if name == "core":
+        vars(NATIVE).update(functions)
+    elif name in LOOPS:
+        LOOPS_AT[LOOPS.index(name)] = functions[name]
+    return functions
 
 
 @functools.cache

@@ -17,15 +17,13 @@ import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
-from splitjit._abi.builtins import METH_FASTCALL, builtin, keep_forever
-from splitjit._abi.kernels import KERNELS
+from splitjit._abi.builtins import keep_forever
 from splitjit._abi.shared import AT, FEWEST_CHUNKS, MOST_HELPERS, SPACING
 from splitjit._runtime.cores import NUMBA_THREADS, describe, usable
-from splitjit._runtime.loading import LOADER
+from splitjit._runtime.loading import NATIVE
 from splitjit._runtime.ways import Ways
 
 _CHUNK = 1 << 17
@@ -75,14 +73,12 @@ def is_small(nbytes: int) -> bool:
 
 
 class _Team:
-    """The team record, and the builtin function that runs loops.
+    """The team record.
 
     Attributes
     ----------
     address : int
         The address of the record; see `splitjit._abi.shared`.
-    run : callable or None
-        `splitjit._kernels.team.run`, once it is loaded.
     cores : int
         How many threads can run at once, until the time `cores_until`.
     """
@@ -92,7 +88,6 @@ class _Team:
         self._memory = keep_forever((ctypes.c_char * nbytes)())  # helpers outlive this object
         self.address = -(-ctypes.addressof(self._memory) // SPACING) * SPACING
         self.chunk = _CHUNK
-        self.run: Any = None
         self.cores, self.cores_until = 1, float("-inf")
 
     def count_cores(self, now: float) -> None:
@@ -113,23 +108,9 @@ class _Team:
         """Return a word of the record."""
         return ctypes.c_int64.from_address(self.address + SPACING * index)
 
-    def load(self, *, wait: bool = False) -> bool:
-        """Load the functions that run loops; return whether they are loaded."""
-        if self.run is None:
-            functions = LOADER.load("team", wait=wait)
-            if functions is not None:
-                self.use(functions)
-        return self.run is not None
-
-    def use(self, functions: dict[str, int]) -> None:
-        """Use loaded functions, for Python and for users' compiled code."""
-        self.word(AT.serve).value = functions["serve"]
-        self.count_cores(perf_counter())
-        self.run = builtin("run", functions["run"], METH_FASTCALL, None)
-
     def after_fork(self) -> None:
         """Forget the helpers, which the child of a fork does not have."""
-        kept = {index: self.word(index).value for index in (AT.serve, AT.allowed, AT.chunk)}
+        kept = {index: self.word(index).value for index in (AT.allowed, AT.chunk)}
         ctypes.memset(self._memory, 0, len(self._memory))
         for index, value in kept.items():
             self.word(index).value = value
@@ -163,17 +144,17 @@ def run_loop(
         _run_on_numba(loop, min(nbytes // TEAM.chunk, most + 1), arguments)
         return
     if not most or ways is None:
-        TEAM.run(TEAM.address, loop, nbytes, most, *arguments)
+        NATIVE.run(TEAM.address, loop, nbytes, most, *arguments)
         return
     began = perf_counter()
     way = ways.choose(began)
-    TEAM.run(TEAM.address, loop, nbytes, (most, 0, min(FEW, most))[way], *arguments)
+    NATIVE.run(TEAM.address, loop, nbytes, (most, 0, min(FEW, most))[way], *arguments)
     ways.took(way, began, perf_counter(), nbytes)
 
 
 def count_ways() -> int:
     """Return how many of the ways of `run_loop` differ on this machine."""
-    return 2 if TEAM.cores <= FEW + 1 else 3
+    return 2 if usable(perf_counter()) <= FEW + 1 else 3
 
 
 def _run_on_numba(loop: int, tasks: int, arguments: tuple[int, int, int, int]) -> None:
@@ -213,10 +194,3 @@ def explain(nbytes: int) -> tuple[int, str]:
     if threads == 1 or _ON_NUMBA:
         return threads, f"limited by {limits.limited_by}"
     return threads, f"the caller and {threads - 1} of its helpers, limited by {limits.limited_by}"
-
-
-def load_all() -> None:
-    """Load the kernels that splits may need."""
-    for name in KERNELS:
-        LOADER.load(name, wait=True)
-    TEAM.load(wait=True)

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from splitjit import SplitError, plan_split, warmup
 from splitjit._abi import builtins, structs
-from splitjit._abi.builtins import METH_FASTCALL, METH_O, builtin
+from splitjit._abi.builtins import builtin
 from splitjit._abi.calls import Expected
+from splitjit._abi.kernels import KERNELS, METH_O
 from splitjit._copy import array_split, buffers, copy
 from splitjit._copy.copy import Copy, copy_of
 from splitjit._runtime import loading, threads
-from splitjit._runtime.loading import LOADER
+from splitjit._runtime.loading import LOADER, NATIVE
 from tests.conftest import forget_copies, needs_kernels, take
 from tests.guarded import guarded
 
@@ -304,7 +305,8 @@ def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, kind, monk
     gc.collect()
     counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
     compiled = copy_of(plan, x)
-    error = defect(compiled, (compiled._parts if kind == "large" else compiled.fresh).__self__)
+    maker = compiled._parts_over if kind == "large" else compiled.fresh
+    error = defect(compiled, maker.__self__)
     leases, take = [], buffers.POOL.lease
 
     def watched(nbytes):
@@ -365,7 +367,7 @@ def test_builtin_functions_that_cannot_be_loaded_at_first_are_asked_for_again(mo
     x = np.arange(24.0).reshape(4, 6)
     load = LOADER.load
     with monkeypatch.context() as patched:  # another process is compiling them
-        patched.setattr(LOADER, "load", lambda name: None if name == "entry" else load(name))
+        patched.setattr(LOADER, "load", lambda name: None if name == "core" else load(name))
         assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
     assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
     assert has_builtins(copy_of(plan, x))
@@ -409,7 +411,7 @@ WRONG = {
     ],
     "check": [(None,), (3,), ([],), (np.ndarray,)],
     "place": [(), (None,), (None, None, np.zeros(99, np.int64)), (1, 2, 3, 4)],
-    "parts": [(), (None,), (1, 2, 3)],
+    "parts_over": [(), (None,), (1, 2, 3)],
 }  # fmt: skip
 
 
@@ -418,11 +420,9 @@ WRONG = {
 def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
     plan = plan_split((4, 6), 2, axis=1)
     x, _ = prepared(plan)
-    made = copy_of(plan, x)
-    code = LOADER.load("entry")
-    record = copy._record(plan, x.dtype, x.strides, made.layout, 0)
-    flags = METH_O if name in ("fresh", "check") else METH_FASTCALL
-    function = builtin(name, code[name], flags, record)
+    record = copy._record(plan, x.dtype, x.strides, copy_of(plan, x).layout, 0)
+    flags = KERNELS["core"]["entry"][name]
+    function = getattr(NATIVE, name)(record)
     counts = [sys.getrefcount(kept) for kept in (x, record, plan)]
     for arguments in WRONG[name]:
         assert not function(*arguments)

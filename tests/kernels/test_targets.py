@@ -4,6 +4,7 @@ LLVM assembles the code of each kernel, as it is optimized here, for systems tha
 hand. An object file is linked only if every undefined symbol of it is found.
 """
 
+import importlib
 import platform
 import runpy
 import struct
@@ -45,7 +46,7 @@ SYSTEMS = {
 def kernels():
     """Return a function that compiles a kernel for a system to an optimized LLVM module."""
     splitjit.warmup(["u1"])  # so that Numba has registered all its symbols
-    from splitjit._kernels import build, compiling, system, team
+    from splitjit._kernels import build, compiling
 
     found = {}
     codegen = compiling._Function.targetdescr.target_context.codegen()
@@ -53,15 +54,19 @@ def kernels():
     def compiled(kernel, target):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())
-            if kernel == "team":
+            if kernel == "core":
                 patch.setattr(sys, "platform", SYSTEMS[system_of(target)][0])
-                other = types.SimpleNamespace(**runpy.run_path(system.__file__))
-                patch.setitem(sys.modules, system.__name__, other)
-                code = runpy.run_path(team.__file__)
+                code = {}
+                for name in ("system", *reversed(KERNELS["core"])):
+                    module = importlib.import_module(f"splitjit._kernels.{name}")
+                    other = runpy.run_path(module.__file__)
+                    patch.setitem(sys.modules, module.__name__, types.SimpleNamespace(**other))
+                    code |= other
                 patch.undo()
                 patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())
                 patch.setattr(platform, "machine", lambda: target.partition("-")[0])
-                return compiling.object_code([code[name] for name in KERNELS["team"]])
+                exported = [name for names in KERNELS["core"].values() for name in names]
+                return compiling.object_code([code[name] for name in exported])
             if kernel not in found:
                 found[kernel] = build.compile_kernel(kernel)
             return found[kernel]
@@ -126,14 +131,14 @@ def undefined_in_macho(data):
 @pytest.mark.parametrize("target", TARGETS)
 def test_all_systems_have_the_symbols(kernels, target):
     frames = set()
-    for kernel in KERNELS.keys() - {"blocks"}:  # this one is Linux's
+    for kernel in KERNELS:
         names = undefined(assemble(kernels(kernel, target), target))
         if "__chkstk" in names:  # LLVM calls it in a function with a frame of more than a page
             frames.add(kernel)
         others = {name.removeprefix("_") if "apple" in target else name for name in names}
         others -= LIBC | {"__chkstk"}
-        if kernel == "team":
-            system = SYSTEMS[system_of(target)][1]
+        if kernel == "core":
+            system = SYSTEMS[system_of(target)][1] | {"PyMem_RawFree", "PyMem_RawMalloc"}
             assert system <= others
             others -= system
         assert others <= {*PYTHON_FUNCTIONS}, kernel

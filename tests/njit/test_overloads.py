@@ -19,9 +19,9 @@ from numpy.lib.stride_tricks import as_strided
 import splitjit
 import splitjit.numpy
 from splitjit import SplitError, SplitTypeError, _njit
+from splitjit._abi.kernels import KERNELS
 from splitjit._abi.shared import SLOTS
 from splitjit._copy import buffers, copy_layout
-from splitjit._njit import functions
 from splitjit._plan.limits import most_parts
 from splitjit._plan.rules import MAX_PARTS
 from splitjit._runtime import loading
@@ -766,7 +766,7 @@ main()
 hits = [sum(function.stats.cache_hits.values()) for function in (middle, sums, thirds)]
 print(hits, sorted(LOADER.compiled), flush=True)
 """
-ALL = str(sorted(["blocks", *functions._KERNELS]))
+ALL = str(sorted(KERNELS))
 
 
 def run_users(folder, *arguments, **environment):
@@ -836,7 +836,7 @@ from splitjit._runtime.loading import LOADER
 
 njit(lambda: 1)()
 with global_compiler_lock:  # as a thread has it that compiles
-    threading.Thread(target=LOADER.load, args=("team",)).start()
+    threading.Thread(target=LOADER.load, args=("core",)).start()
     time.sleep(0.5)
     parts = njit(lambda x: splitjit.split(x, 2))(np.arange(5))
 assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4]]

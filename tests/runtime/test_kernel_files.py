@@ -21,7 +21,7 @@ from splitjit._abi.kernels import KERNELS
 from splitjit._cli.main import main
 from splitjit._cli.report import amount
 from splitjit._copy import array_split, copy, copy_layout
-from splitjit._runtime import cache_folder, kernel_files, loading, threads
+from splitjit._runtime import kernel_files, loading
 from tests.conftest import needs_kernels, take
 from tests.processes import finish, run, start
 
@@ -77,9 +77,8 @@ def split(build, monkeypatch):
 
     def split():
         loader = loading._Loader()
-        for module in (array_split, copy, copy_layout, threads):
+        for module in (array_split, copy, copy_layout):
             monkeypatch.setattr(module, "LOADER", loader)
-        monkeypatch.setattr(copy_layout, "_LAYOUTERS", [])
         take("serial", monkeypatch.setattr)
         x = np.arange(60).reshape(6, 10)
         parts = splitjit.split(x, [3, 7], axis=1)
@@ -103,10 +102,10 @@ def plain(split, build, tmp_path):
 
 
 def test_a_kernel_is_compiled_once(split, build, tmp_path):
-    assert set(split().compiled) == set(build) == {"layouter", "plain", "entry"}
-    assert len(files_in(tmp_path)) == 3
+    assert set(split().compiled) == set(build) == {"core", "plain"}
+    assert len(files_in(tmp_path)) == 2
     assert split()._loaded
-    assert len(build) == 3
+    assert len(build) == 2
 
 
 def test_numpy_copies_while_another_process_compiles(split, build, plain):
@@ -175,7 +174,7 @@ def foreign(objects):
 
     calls = "define void @plain(i64, i64, i64) { call void @f() ret void } declare void @f()"
     return {
-        "another kernel": objects["team"],
+        "another kernel": objects["core"],
         "unknown symbol": assembled(calls.replace("@f", "@no_such_function")),
         "symbol of Numba": assembled(calls.replace("@f", "@NRT_Free")),
         "no symbol": assembled("define void @other() { ret void }"),
@@ -221,10 +220,10 @@ def test_a_kernel_that_cannot_be_compiled(split, build, monkeypatch):
 
     monkeypatch.setattr("splitjit._kernels.build.compile_kernel", fail)
     loader = split()
-    assert build == ["layouter"]
+    assert build == ["core"]
     assert not loader._loaded
-    assert loader.load("layouter") is None
-    assert build == ["layouter"]
+    assert loader.load("core") is None
+    assert build == ["core"]
 
 
 def test_an_object_that_cannot_be_linked_here(split, build, monkeypatch):
@@ -390,8 +389,8 @@ def test_our_settings_end_with_the_compilation(monkeypatch):
 
 def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, monkeypatch):
     """Reproducible builds give all files the same date."""
-    folder = shutil.copytree(cache_folder.SOURCE, tmp_path / "kernels")
-    monkeypatch.setattr(cache_folder, "SOURCE", str(folder))
+    folder = shutil.copytree(kernel_files.SOURCE, tmp_path / "kernels")
+    monkeypatch.setattr(kernel_files, "SOURCE", str(folder))
     digests = set()
     for file in ["plain.py", "runs.py", "rows.py", "build.py"]:
         digests.add(kernel_files._digest.__wrapped__())
@@ -408,32 +407,32 @@ def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, 
 def test_a_frozen_application_has_no_source(split, tmp_path, monkeypatch):
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cache_folder, "user_cache", lambda: str(tmp_path))
-    monkeypatch.setattr(cache_folder, "SOURCE", str(tmp_path / "missing"))
+    monkeypatch.setattr(kernel_files, "user_cache", lambda: str(tmp_path))
+    monkeypatch.setattr(kernel_files, "SOURCE", str(tmp_path / "missing"))
     monkeypatch.setattr(kernel_files, "_digest", kernel_files._digest.__wrapped__)
     assert split().compiled
     assert not split().compiled
     assert not (tmp_path / "missing").exists()
-    assert len(files_in(tmp_path / "splitjit")) == 3
+    assert len(files_in(tmp_path / "splitjit")) == 2
 
 
-def test_the_cache_folders(tmp_path, monkeypatch):
+def test_the_kernel_filess(tmp_path, monkeypatch):
     source, user = tmp_path / "source", tmp_path / "user"
     source.mkdir()
-    monkeypatch.setattr(cache_folder, "SOURCE", str(source))
-    monkeypatch.setattr(cache_folder, "user_cache", lambda: str(user))
+    monkeypatch.setattr(kernel_files, "SOURCE", str(source))
+    monkeypatch.setattr(kernel_files, "user_cache", lambda: str(user))
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
-    assert cache_folder.folders() == [str(source / "__pycache__"), str(user / "splitjit")]
+    assert kernel_files.folders() == [str(source / "__pycache__"), str(user / "splitjit")]
     source.rmdir()
-    assert cache_folder.folders() == [str(user / "splitjit")]
-    monkeypatch.setattr(cache_folder, "user_cache", lambda: "~/.cache")  # of a user without home
-    assert cache_folder.folders() == []
+    assert kernel_files.folders() == [str(user / "splitjit")]
+    monkeypatch.setattr(kernel_files, "user_cache", lambda: "~/.cache")  # of a user without home
+    assert kernel_files.folders() == []
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert cache_folder.folders() == [str(tmp_path / "splitjit")]
+    assert kernel_files.folders() == [str(tmp_path / "splitjit")]
 
 
-def test_no_cache_folder(split, monkeypatch):
-    monkeypatch.setattr(cache_folder, "folders", list)
+def test_no_kernel_files(split, monkeypatch):
+    monkeypatch.setattr(kernel_files, "folders", list)
     assert split().compiled
     assert kernel_files.path("plain") == kernel_files.file_name("plain")
 
@@ -443,9 +442,9 @@ def test_kernels_are_read_from_each_folder_and_written_to_the_first_writable_one
 ):
     folders = [tmp_path / name for name in ("not a folder", "first", "second")]
     folders[0].touch()
-    monkeypatch.setattr(cache_folder, "folders", lambda: [str(folder) for folder in folders])
+    monkeypatch.setattr(kernel_files, "folders", lambda: [str(folder) for folder in folders])
     split()
-    assert len(files_in(folders[1])) == 3
+    assert len(files_in(folders[1])) == 2
     folders[1].rename(folders[2])
     build.clear()
     assert split()._loaded
@@ -485,7 +484,7 @@ def test_an_image_that_root_has_made(where, objects, monkeypatch):
         monkeypatch.setenv("HOME", made)
         source = Path(splitjit.__file__).parent
         package = shutil.copytree(source, Path(made) / source.name)
-        monkeypatch.setattr(cache_folder, "SOURCE", str(package / "_kernels"))
+        monkeypatch.setattr(kernel_files, "SOURCE", str(package / "_kernels"))
         for name in KERNELS:
             kernel_files.write(name, objects[name])
         assert len(files_in(package, f"-{kernel_files._digest()}.o")) == len(KERNELS)
@@ -517,7 +516,7 @@ def test_a_folder_in_place_of_a_file(split, tmp_path):
     for file in files_in(tmp_path):
         file.unlink()
         file.mkdir()
-    assert len(split().compiled) == 3
+    assert len(split().compiled) == 2
     assert not files_in(tmp_path)
 
 
@@ -604,11 +603,11 @@ def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
         shutil.copy(kernel_files.path(name), folder)
     whole = dict.fromkeys(KERNELS, "whole")
     assert warmup_check(tmp_path) == (0, whole)
-    (file,) = folder.glob("overload-*")
+    (file,) = folder.glob("njit_split-*")
     data = file.read_bytes()
     file.write_bytes(data[:-1])
-    (folder / os.path.basename(kernel_files.path("team"))).unlink()
-    compiled_now = dict.fromkeys(("overload", "team"), "missing or damaged, compiled now")
+    (folder / os.path.basename(kernel_files.path("core"))).unlink()
+    compiled_now = dict.fromkeys(("njit_split", "core"), "missing or damaged, compiled now")
     assert warmup_check(tmp_path) == (1, {**whole, **compiled_now})
     assert warmup_check(tmp_path) == (0, whole)
 
@@ -623,7 +622,7 @@ def test_processes_that_start_at_once(tmp_path):
     command = (tmp_path, "-c", SPLIT)
     finish(*[start(*command, **variables) for _ in range(PROCESSES)], timeout=600)
     files = {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
-    assert {file.name.partition("-")[0] for file in files} >= {"plain", "entry", "team"}
+    assert {file.name.partition("-")[0] for file in files} >= {"core", "plain"}
     warm = (tmp_path, "-c", SPLIT + "assert not LOADER.compiled and 'numba' not in sys.modules")
     finish(*[start(*warm, **variables) for _ in range(PROCESSES)])
     assert files == {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}

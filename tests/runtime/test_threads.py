@@ -44,10 +44,10 @@ def run_loop(helpers, chunks, microseconds=1000):
     job = microseconds, counts.ctypes.data, 0 if is_alone else chunks, 0
     threads.TEAM.word(shared.AT.allowed).value = helpers
     nbytes = chunks * threads.TEAM.chunk
-    threads.TEAM.run(threads.TEAM.address, loop.address, nbytes, helpers, *job)
+    loading.NATIVE.run(threads.TEAM.address, loop.address, nbytes, helpers, *job)
     return counts.tolist()
 
-assert threads.TEAM.load(wait=True)
+assert LOADER.load("core", wait=True)
 """
 
 
@@ -408,7 +408,7 @@ from splitjit._kernels.compiling import jit, object_code
 def leave(core):
     system.leave_core(core)
 
-kernels.KERNELS["leave"] = ("leave",)
+kernels.KERNELS["leave"] = {"system": {"leave": kernels.ADDRESS}}
 code = object_code([leave])
 _leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loading._link("leave", code)["leave"])
 core_of_this_thread = ctypes.CDLL(None).sched_getcpu
@@ -438,8 +438,9 @@ team = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(team)
 
 def use_it():
-    functions = [getattr(team, name) for name in kernels.KERNELS["team"]]
-    threads.TEAM.use(loading._link("team", object_code(functions)))
+    kernels.KERNELS["another"] = {"team": kernels.KERNELS["core"]["team"]}
+    functions = [getattr(team, name) for name in kernels.KERNELS["core"]["team"]]
+    vars(loading.NATIVE).update(loading._link("another", object_code(functions)))
 """
 
 

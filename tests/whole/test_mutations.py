@@ -39,7 +39,7 @@ def test_each_operator_changes_one_place():
 def test_the_kernels_of_compiled_code_have_its_tests():
     tests = {path.name: tests for path, tests in files().items()}
     names = {name for name, tests in tests.items() if tests == "njit/test_overloads.py"}
-    assert names == {"blocks.py", "overload.py", "functions.py"}
+    assert names == {"blocks.py", "njit_split.py", "functions.py"}
     assert "copy/test_split.py" in tests["plain.py"]
 
 

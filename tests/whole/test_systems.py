@@ -81,11 +81,11 @@ def test_after_warmup_no_kernel_is_missing(system, tmp_path):
     code = """
         from types import SimpleNamespace
         from splitjit._cli.main import main
-        from splitjit._runtime import kernel_files, threads
+        from splitjit._api import warmup
+        from splitjit._runtime import kernel_files
 
         written = {}
-        threads.LOADER = SimpleNamespace(load=lambda name, wait: written.setdefault(name, b"whole"))
-        threads.TEAM = SimpleNamespace(load=lambda wait: None)
+        warmup.LOADER = SimpleNamespace(load=lambda name, wait: written.setdefault(name, b"whole"))
         kernel_files.read = written.get
         assert main(["warmup", "--check"]) == 1
         assert main(["warmup", "--check"]) == 0

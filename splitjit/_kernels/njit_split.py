@@ -6,6 +6,7 @@ words in memory. So users' code stays small, whatever the rule, rank and dtype.
 
 from __future__ import annotations
 
+from splitjit._abi import columns
 from splitjit._abi.calls import (
     CALL,
     FUNCTIONS_AT,
@@ -18,15 +19,7 @@ from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import LOOP, STREAM, TARGET_OFFSET, WORD, most_words
 from splitjit._abi.shared import MAPPED_FROM, MOST_HELPERS
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
-from splitjit._kernels.apart import (
-    are_apart,
-    are_rows_apart,
-    find_meeting,
-    lowest_at,
-    part_at,
-    sort,
-)
-from splitjit._kernels.compiling import jit
+from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.intrinsics import (
     allocate,
     call,
@@ -40,7 +33,7 @@ from splitjit._kernels.intrinsics import (
     stored,
     words_at,
 )
-from splitjit._kernels.records import clear_blocks, layout_at
+from splitjit._kernels.records import layout_at
 from splitjit._plan import rules
 
 _MOST = (1 << 63) - 1
@@ -51,6 +44,11 @@ _wrap_axis, _check_lengths, _lengths_between = (
 )
 _count_longer, _size_of_part = jit(rules.count_longer), jit(rules.size_of_part)
 _most_words = jit(most_words)
+_columns = jit_all(columns)
+_are_apart, _find_meeting, _are_rows_apart, _lowest_at, _length_at = (
+    _columns[name]
+    for name in ("are_apart", "find_meeting", "are_rows_apart", "lowest_at", "length_at")
+)
 _KINDS = [*rules.PARAMETERS]
 _LENGTHS, _INDICES = _KINDS.index(rules.LENGTHS), _KINDS.index(rules.INDICES)
 
@@ -88,7 +86,7 @@ def _allocate(nbytes, functions):
     """Allocate the memory of a call; free the kept blocks if memory runs out."""
     memory = allocate(nbytes)
     if not memory:
-        clear_blocks(functions[FUNCTIONS_AT.blocks])
+        call(functions[FUNCTIONS_AT.clear], (functions[FUNCTIONS_AT.blocks],))
         memory = allocate(nbytes)
     return memory
 
@@ -205,7 +203,7 @@ def _copy_laid_out(words, functions, target):
     x, record = words_at(words[CALL.x]), _record_of(words)
     header = words_at(record)
     nbytes = x[NUMBA.items] * x[NUMBA.itemsize]
-    loop = functions[FUNCTIONS_AT.plain + header[LOOP]]
+    loop = words_at(functions[FUNCTIONS_AT.loops])[header[LOOP]]
     arguments = stored(Arguments(header[STREAM], target, x[NUMBA.data], record))
     team = functions[FUNCTIONS_AT.team]
     call(functions[FUNCTIONS_AT.share], (team, loop, nbytes, MOST_HELPERS, arguments))
@@ -239,7 +237,7 @@ def _new_block(functions, numba, nbytes):
         return call(numba[MANAGE_MEMORY], (block, functions[FUNCTIONS_AT.free_block]))
     memory = call(numba[ALLOCATE], (nbytes + LINE,))  # with room to align the block
     if not memory:
-        clear_blocks(functions[FUNCTIONS_AT.blocks])
+        call(functions[FUNCTIONS_AT.clear], (functions[FUNCTIONS_AT.blocks],))
         memory = call(numba[ALLOCATE], (nbytes + LINE,))
     return memory
 
@@ -272,7 +270,7 @@ def _write_parts(words, numba, memory, block, is_laid_out):
 
 
 @jit
-def _make_parts(words, functions):
+def _make_and_copy(words, functions):
     """Make the parts in one block, and copy; return -1 if memory runs out."""
     if words[CALL.count] == 0:
         return 0
@@ -292,15 +290,43 @@ def _make_parts(words, functions):
 
 
 @jit
-def parts(address, functions):
+def make_parts(address, functions):
     """Make the parts that `measure` has counted, and copy; return -1 if memory runs out."""
     words = words_at(address)
-    fault = _make_parts(words, words_at(functions))
+    fault = _make_and_copy(words, words_at(functions))
     release(words[CALL.memory])
     return fault
 
 
-# ---- shared memory ---------------------------------------------------------------------------
+# ---- shared memory: see `splitjit._abi.columns` ------------------------------------------
+
+
+@jit
+def _sort(lows, places, count):
+    """Sort arrays by their lowest addresses, by shell sort."""
+    out_of_line()
+    gap = 1
+    while gap < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            low, place, k = lows[i], places[i], i
+            while k >= gap and lows[k - gap] > low:
+                lows[k], places[k] = lows[k - gap], places[k - gap]
+                k -= gap
+            lows[k], places[k] = low, place
+        gap //= 3
+
+
+@jit
+def _part_at(arrays, rank, itemsize, x, count, lows, places):
+    """Return the index of a part whose addresses overlap those of the source, or -1."""
+    low = _lowest_at(arrays, rank, x)
+    end = low + _length_at(arrays, rank, itemsize, x, _MOST)
+    for k in range(count):
+        if low < lows[k] + _length_at(arrays, rank, itemsize, places[k], _MOST) and lows[k] < end:
+            return places[k]
+    return -1
 
 
 @jit
@@ -316,21 +342,21 @@ def _check_apart(words):
     itemsize, count = words_at(words[CALL.x])[NUMBA.itemsize], 0
     for i in range(parts):
         if sizes[i] > 0:
-            if not are_rows_apart(arrays, rank, i * row, -1, itemsize):
+            if not _are_rows_apart(arrays, rank, i * row, -1, itemsize):
                 return _refuse(words, OUTS_FAULT + 4, i, 0, 0)
-            lows[count], places[count] = lowest_at(arrays, rank, i * row), i * row
+            lows[count], places[count] = _lowest_at(arrays, rank, i * row), i * row
             count += 1
-    sort(lows, places, count)
-    if not are_apart(arrays, rank, axis, itemsize, count, lows, places):
-        k = find_meeting(arrays, rank, itemsize, count, lows, places)
+    _sort(lows, places, count)
+    if not _are_apart(arrays, rank, axis, itemsize, count, lows, places):
+        k = _find_meeting(arrays, rank, itemsize, count, lows, places)
         first, second = places[k - 1] // row, places[k] // row
         return _refuse(words, OUTS_FAULT + 3, least(first, second), greatest(first, second), 0)
-    meets = part_at(arrays, rank, itemsize, x, count, lows, places)
+    meets = _part_at(arrays, rank, itemsize, x, count, lows, places)
     if meets < 0:
         return 0
-    lows[count], places[count] = lowest_at(arrays, rank, x), x
-    sort(lows, places, count + 1)
-    if are_apart(arrays, rank, axis, itemsize, count + 1, lows, places):
+    lows[count], places[count] = _lowest_at(arrays, rank, x), x
+    _sort(lows, places, count + 1)
+    if _are_apart(arrays, rank, axis, itemsize, count + 1, lows, places):
         return 0
     return _refuse(words, OUTS_FAULT + 2, meets // row, 0, 0)
 
@@ -357,7 +383,7 @@ def _check_shapes(words):
 
 
 @jit(_nrt=False)
-def into(address, functions):
+def copy_parts(address, functions):
     """Copy to given parts; return 0, or a fault without copying anything."""
     fault = measure(address, functions)
     if fault:
