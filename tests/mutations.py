@@ -46,7 +46,7 @@ TARGETS = {
     "_kernels/blocks.py": "njit/test_overloads.py",
     "_kernels/njit_split.py": "njit/test_overloads.py",
     "_kernels/*.py": KERNELS,
-    "_copy/layout.py": KERNELS,
+    "_copy/buffers.py": KERNELS,
     "_abi/columns.py": "copy/test_overlap.py copy/test_outputs.py whole/test_model.py",
     "_copy/outputs.py": "copy/test_outputs.py copy/test_overlap.py",
     "_njit/functions.py": "njit/test_overloads.py",

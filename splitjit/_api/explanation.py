@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from splitjit._api.adapted import decide, our_refusals
 from splitjit._api.lazy import split_lazily
-from splitjit._api.run import WAYS_OF_TENSORS, torch_pays
-from splitjit._copy import array_split
 from splitjit._copy.copy import WAYS
+from splitjit._copy.decision import decide, our_refusals
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
-from splitjit._inputs.torch.tensors import PLAIN, torch_may_split
-from splitjit._plan.plan import Plan
+from splitjit._inputs.torch import operator
 from splitjit._runtime import threads
 from splitjit._runtime.ways import Ways
 
@@ -121,8 +117,10 @@ def _line(way: dict[str, Any]) -> str:
     return f"{way['name']}: {mean}, {calls} call{'s' * (calls != 1)}{following}"
 
 
-def _listed(ways: Ways, names: Sequence[str], nbytes: int) -> tuple[dict[str, Any], ...]:
-    """Return the ways, for copies of `nbytes` bytes."""
+def _listed(ways: Ways | None, names: Sequence[str], nbytes: int) -> tuple[dict[str, Any], ...]:
+    """Return the ways, for copies of `nbytes` bytes, if there is a choice."""
+    if ways is None or len(ways.means) == 1:
+        return ()
     seconds = [None if mean == float("inf") else mean * nbytes for mean in ways.means]
     return tuple(
         {"name": name, "seconds": mean, "calls": calls, "is_next": i == ways.way}
@@ -135,45 +133,33 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     if is_dask_array(x):
         return Explanation("dask", _REASONS["dask"], len(split_lazily(x, request, out, copy)))
     given = adapt(x)
-    with contextlib.nullcontext() if given.array is not None else our_refusals(given):
-        decision = decide(given, request, out, copy)
-    plan = decision.plan or request.plan_of(given.shape)
-    if decision.strategy == "views":
+    with our_refusals(given):
+        who, plan, copies, _, _, measured = decide(given, request, out, copy)
+    parts = len(plan or request.plan_of(given.shape))
+    if who == "nobody":
         why = "no thread copies"
-        return Explanation("views", _REASONS["views"], len(plan), None, False, 0, why, 0, 0, 0)
-    if decision.strategy == "library":
-        return Explanation("library", _REASONS["library"], len(plan))
-    array = decision.copies[0][0]
+        return Explanation("views", _REASONS["views"], parts, None, False, 0, why, 0, 0, 0)
+    array = copies[0][0] if copies else given.array
+    if array is None:
+        return Explanation("library", _REASONS["library"], parts)
     sizes = array.nbytes, array.nbytes, array.nbytes if out is None else 0
     ways: tuple[dict[str, Any], ...] = ()
-    if _is_for_torch(x, plan, out):
-        key = x.dtype, x.is_contiguous()
-        pays, measured = plan._kept.get(key) or torch_pays(x, plan)
-        if pays:
-            if measured is not None and out is None:
-                ways = _listed(measured, WAYS_OF_TENSORS, array.nbytes)
-            by_torch = _REASONS["torch"], len(plan), None, False, None, "torch decides"
-            return Explanation("library", *by_torch, *sizes, ways)
-    copied, is_compiled, _, layout = array_split.decide_all(plan, decision.copies)[0]
-    if not is_compiled:
+    if who == "operator":
+        if out is None:
+            ways = _listed(measured, operator.WAYS, array.nbytes)
+        by_torch = _REASONS["torch"], parts, None, False, None, "torch decides"
+        return Explanation("library", *by_torch, *sizes, ways)
+    _, copied, layout, _ = copies[0]
+    if layout is None:
         reason = copied.why_numpy()
         strategy = "object loop" if reason == "object loop" else "slices"
         why = "NumPy copies on the thread that calls split"
-        return Explanation(strategy, _REASONS[reason], len(plan), None, False, 1, why, *sizes)
-    layout = layout or copied.layout
-    assert layout is not None
+        return Explanation(strategy, _REASONS[reason], parts, None, False, 1, why, *sizes)
     count, why = threads.explain(array.nbytes)
-    how = _REASONS["compiled"], len(plan), layout.loop, bool(layout.stream), count, why
-    if count > 1 and copied.ways is not None:
+    how = _REASONS["compiled"], parts, layout.loop, bool(layout.stream), count, why
+    if count > 1:
         ways = _listed(copied.ways, WAYS, array.nbytes)
     return Explanation("compiled", *how, *sizes, ways)
-
-
-def _is_for_torch(x: Any, plan: Plan, out: Any) -> bool:
-    """Return whether torch's own operator is a way to split `x`."""
-    with contextlib.suppress(RuntimeError):  # torch refuses the storage
-        return bool(PLAIN) and PLAIN[0](x) and torch_may_split(x, plan, out)
-    return False
 
 
 Explanation.__module__ = "splitjit"

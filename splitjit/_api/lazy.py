@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._api.adapted import by_plan, split_input
+from splitjit._copy.decision import split_input
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.input import Request
+from splitjit._inputs.input import Request, by_plan
 from splitjit._plan.arguments import check_views, normalize_axis
 from splitjit._plan.plan import Plan, values_of_rule
 from splitjit._runtime.threads import one_thread

@@ -8,13 +8,14 @@ from typing import Any, Literal, SupportsIndex, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from splitjit._api.adapted import split_input
 from splitjit._api.protocols import GiveExactlyOneRule, Lists, Part, SupportsSlices
-from splitjit._api.run import split_object, split_plain_tensor
+from splitjit._api.run import split_object
 from splitjit._api.split_plan import by_rule, cached_plan, is_first, recent_plan
-from splitjit._copy import array_split
+from splitjit._copy.buffers import empty_parts
+from splitjit._copy.decision import split_array, split_input, split_new_shape
 from splitjit._inputs.input import Input
-from splitjit._inputs.torch.tensors import PLAIN
+from splitjit._inputs.torch.memory import TORCH
+from splitjit._inputs.torch.operator import split_at_once
 from splitjit._plan.arguments import (
     NOT_GIVEN,
     AnyRules,
@@ -192,15 +193,15 @@ def split(
         if plan is None:
             is_plain = type(axis) is int and out is None and copy is True
             if is_plain and x.nbytes < SHARED_FROM and is_first(key):
-                return array_split.split_new_shape(x, axis, rule)
+                return split_new_shape(x, axis, rule)
             plan = cached_plan(x.shape, axis, rule)
         elif plan._copy is not None and out is None and copy is True:
             parts: list[Any] | None = plan._copy.fresh(x)
             if parts is not None:
                 return parts
-        return array_split.split_array(plan, x, out, copy)
-    if copy is True and PLAIN:
-        tensors = split_plain_tensor(x, out, cached_plan, axis, rule)
+        return split_array(plan, x, out, copy)
+    if copy is True and type(x) in TORCH.kinds:
+        tensors = split_at_once(x, out, empty_parts, cached_plan, axis, rule)
         if tensors is not None:
             return tensors
     return split_object(x, by_rule(axis, rule), out, copy)
@@ -290,7 +291,7 @@ def split_into(
     try:
         rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
         if type(x) is np.ndarray:
-            array_split.split_array(cached_plan(x.shape, axis, rule), x, outs, True)
+            split_array(cached_plan(x.shape, axis, rule), x, outs, True)
         else:
             split_object(x, by_rule(axis, rule), outs, True)
     except SplitError as error:

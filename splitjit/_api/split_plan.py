@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from splitjit._api.adapted import by_plan, check_bound
 from splitjit._api.protocols import GiveExactlyOneRule, Lazy, Part, Scalar, Source, SupportsSlices
-from splitjit._api.run import run_plan
+from splitjit._api.run import split_by_plan
 from splitjit._copy.buffers import empty_parts
-from splitjit._inputs.input import Request
-from splitjit._inputs.torch import tensors
+from splitjit._copy.outputs import check_apart, check_out
+from splitjit._inputs.input import Request, by_plan
+from splitjit._inputs.torch import memory, tensors
 from splitjit._plan.arguments import (
     NOT_GIVEN,
     AnyRules,
@@ -140,7 +140,7 @@ class SplitPlan(Plan):
         [(3, 2), (2, 2)]
         """
         if tensors.is_dtype(dtype):
-            return tensors.empty(self, dtype, empty_parts)
+            return memory.empty(self, dtype, empty_parts)
         return empty_parts(self, dtype)
 
     @overload
@@ -176,7 +176,7 @@ class SplitPlan(Plan):
         SplitError
             If the shape of `x` is not the shape of the plan, or `out` does not fit.
         """
-        return run_plan(self, x, out, copy)
+        return split_by_plan(self, x, out, copy)
 
     def bind(self, out: Sequence[SupportsSlices[Part]]) -> Callable[[Any], list[Part]]:
         """Check outputs now, and return a function that splits arrays into them.
@@ -217,7 +217,7 @@ class SplitPlan(Plan):
         """
         given = sequence(out)  # read once: a second reading may give other arrays
         outputs = out if given is None else list(given)
-        check_bound(self, outputs)
+        _check_bound(self, outputs)
         return functools.partial(self, out=outputs)
 
     def explain(self, x: Any, out: Sequence[Any] | None = None, copy: bool = True) -> Explanation:
@@ -340,6 +340,19 @@ def plan_split(
 
 SplitPlan.__module__ = "splitjit"  # so that pickles name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest skips classes of other modules
+
+
+def _check_bound(plan: Plan, out: Any) -> None:
+    """Refuse outputs to which the parts of no array can be written."""
+    first: Any = out[0] if type(out) is list and out else None
+    if tensors.is_tensor(first):
+        if tensors.tensor_input(first).array is None:
+            return  # torch writes to it, and each call checks it
+        out = tensors.out_arrays(out, first.dtype)[1]
+        first = out[0]
+    is_array = issubclass(type(first), np.ndarray)
+    dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
+    check_apart(check_out(plan, dtype, out).parts, plan.axis)
 
 
 def by_rule(axis: SupportsIndex, rule: Rule) -> Request:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -22,14 +23,13 @@ from splitjit._abi import structs
 from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import keep_forever
 from splitjit._abi.calls import Leases
-from splitjit._abi.layout_record import ALIGNMENT
+from splitjit._abi.layout_record import ALIGNMENT, aligned
 from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, MAPPED_FROM, SLOTS, SLOTS_AT
 from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
-from splitjit._copy.layout import BlockLayout, block_layout
 from splitjit._inputs.arrays import as_dtype
 from splitjit._plan.arguments import integer
-from splitjit._plan.cache import PLANS
-from splitjit._plan.plan import Plan
+from splitjit._plan.cache import PLANS, keep
+from splitjit._plan.plan import Plan, shape_of_part
 from splitjit._runtime.loading import NATIVE
 from splitjit.errors import SplitError, pairs
 
@@ -58,6 +58,43 @@ def retry(make: Callable[..., _Made], *arguments: Any) -> _Made:
     except MemoryError:
         POOL.clear()
     return make(*arguments)  # outside of the handler, whose traceback keeps unfinished parts
+
+
+class BlockLayout(NamedTuple):
+    """The positions of a plan's parts in their block of memory.
+
+    Attributes
+    ----------
+    nbytes : int
+        The length of the block.
+    places : tuple of (tuple of int, int)
+        The shape and the position of each part.
+    """
+
+    nbytes: int
+    places: tuple[tuple[tuple[int, ...], int], ...]
+
+    def parts(self, memory: np.ndarray, dtype: np.dtype, start: int) -> list[np.ndarray]:
+        """Make the parts in a byte array, where the block starts at byte `start`."""
+        parts: list[np.ndarray] = []  # without comprehensions, as in `slices.views`
+        for shape, at in self.places:
+            parts.append(np.ndarray(shape, dtype, memory, start + at))
+        return parts
+
+
+def block_layout(plan: Plan, itemsize: int) -> BlockLayout:
+    """Lay out a plan's parts in a block, each aligned; cached in the plan."""
+    key = "block", itemsize
+    layout: BlockLayout | None = plan._kept.get(key)
+    if layout is None:
+        inner = math.prod(plan.shape[: plan.axis] + plan.shape[plan.axis + 1 :]) * itemsize
+        nbytes, places = 0, []
+        for length in plan.sizes:
+            places.append((shape_of_part(plan, length), nbytes))
+            nbytes += aligned(length * inner)
+        layout = BlockLayout(nbytes, tuple(places))
+        keep(plan._kept, key, layout, len(plan))
+    return layout
 
 
 def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray], int]:

@@ -16,6 +16,7 @@ import functools
 import math
 from collections.abc import Callable
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from splitjit._abi.calls import EXPECTED, Expected
 from splitjit._abi.layout_record import ALIGNMENT, WORD
 from splitjit._copy import buffers, slices
 from splitjit._copy.copy_layout import CopyLayout, lay_out
-from splitjit._copy.layout import block_layout
 from splitjit._copy.outputs import are_plain_and_apart
 from splitjit._plan.cache import MOST_PARTS, keep
 from splitjit._plan.plan import Plan
@@ -63,21 +63,13 @@ def _of_any() -> Expected:
     return nothing._replace(loops=ctypes.addressof(LOOPS_AT), **known, **buffers.makers())
 
 
-class _NewShapes:
-    """Copies small arrays of shapes that were never split before, which have no plan.
+NEW_SHAPES: Any = SimpleNamespace(fresh=lambda *given: None)
+"""Copies small arrays of shapes that were never split before, which have no plan.
 
-    Attributes
-    ----------
-    fresh : callable
-        ``fresh(x, axis, itemsize, *sizes)`` lays out the copy on its stack, copies `x` to new
-        parts in one block, and returns them in a list. The result is None, and nothing is
-        copied, if it cannot lay out this copy or if the loop is not loaded.
-    """
-
-    fresh: Callable[..., list[np.ndarray] | None] = staticmethod(lambda *given: None)
-
-
-NEW_SHAPES = _NewShapes()
+``fresh(x, axis, itemsize, *sizes)`` lays out the copy on its stack, copies `x` to new parts in one
+block, and returns them in a list. The result is None, and nothing is copied, if it cannot lay out
+this copy or if the loop is not loaded.
+"""
 
 
 @functools.cache
@@ -163,6 +155,7 @@ class Copy:
         self.ways: Ways | None = None
         self.fresh = self.fresh_checked = lambda x: None
         self.into = self._into_by_numpy
+        self._place: Any = None  # until large copies have it
 
     # ---- by NumPy ----------------------------------------------------------------------------
 
@@ -256,10 +249,18 @@ class Copy:
             self._run_loop(self._loop, 0, source, layout.stream, address_of(record))
         return source != 0
 
+    def place(self, x: np.ndarray, outputs: list[Any]) -> CopyLayout | None:
+        """Return the layout of a large copy to given arrays, or None if one is not as expected."""
+        layout = self.layout
+        if layout is None or self._place is None:
+            return None
+        placed = layout.copy()
+        return placed if self._place(x, outputs, placed.record) else None
+
     def fresh_without_gil(self, plan: Plan, x: np.ndarray) -> list[np.ndarray] | None:
         """Copy `x` to new parts, as `fresh_checked`, while other Python threads run."""
         assert self.layout is not None
-        parts, address = buffers.allocate_parts(block_layout(plan, x.itemsize), x.dtype)
+        parts, address = buffers.allocate_parts(buffers.block_layout(plan, x.itemsize), x.dtype)
         return parts if self.run(address_of(x), address, self.layout) else None
 
     def run(self, source: int, target: int, layout: CopyLayout) -> bool:

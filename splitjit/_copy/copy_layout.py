@@ -23,28 +23,10 @@ from splitjit._abi.layout_record import (
     most_words,
 )
 from splitjit._plan.plan import Plan
-from splitjit._runtime.cores import cache_bytes
+from splitjit._runtime.cores import STREAM_FROM
 from splitjit._runtime.loading import LOADER, NATIVE
 
 _WORD = ctypes.c_int64
-
-
-def stream_from(cache: int) -> tuple[int, int]:
-    """Return the sizes from which on stores bypass a cache, for short and for long runs.
-
-    With a large L3 cache, ordinary stores of runs from `LONG_RUN` on stay faster up to 2.4 times
-    the size; ordinary stores of shorter runs do not.
-    """
-    return _STREAM_FROM, int(_STREAM_FROM * (2.4 if cache >= _LARGE_CACHE else 1))
-
-
-_STREAM_FROM, _LARGE_CACHE = 15 << 20, 1 << 28
-STREAM_FROM = stream_from(cache_bytes())
-"""The sizes for this machine.
-
-Which stores are faster is not measured where the copy runs: after stores past the cache, ordinary
-ones need four calls to fill it again, and a try of `splitjit._runtime.ways` is only two calls long.
-"""
 
 
 class CopyLayout:
@@ -106,8 +88,8 @@ def lay_out(
         Bytes of an element.
     parts : sequence of ndarray, optional
         The arrays for the parts, already accepted by `check_out`; target offsets are addresses.
-        By default, parts lie in a block, see `splitjit._copy.layout`, and target offsets are
-        relative to its start.
+        By default, parts lie in a block, see `splitjit._copy.buffers.block_layout`, and target
+        offsets are relative to its start.
 
     Returns
     -------

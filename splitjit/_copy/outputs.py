@@ -10,7 +10,7 @@ import numpy as np
 
 from splitjit._abi import columns
 from splitjit._abi.addresses import address_of, addressof, from_buffer, span
-from splitjit._inputs.classes import carries_meaning
+from splitjit._inputs.arrays import carries_meaning
 from splitjit._plan.arguments import sequence
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import OVERLAP_FAULT

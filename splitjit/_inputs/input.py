@@ -9,8 +9,9 @@ import numpy as np
 
 from splitjit._inputs.arrays import refuse_meaning
 from splitjit._plan.arguments import sequence
-from splitjit._plan.plan import Plan, indices_of
-from splitjit._plan.rules import Rule
+from splitjit._plan.plan import Plan, check_shape, indices_of
+from splitjit._plan.rules import LENGTHS, Rule
+from splitjit._runtime.ways import Ways
 from splitjit.errors import SplitTypeError, kind_of
 
 Copies = list[tuple[Any, Any]]
@@ -36,6 +37,16 @@ class Request(NamedTuple):
     plan: Plan | None = None
 
 
+def by_plan(plan: Plan) -> Request:
+    """Return the request of a call to a plan, which refuses any other shape."""
+
+    def plan_of(shape: tuple[int, ...]) -> Plan:
+        check_shape(plan, shape)
+        return plan
+
+    return Request(plan.axis, (LENGTHS, plan.sizes), plan_of, plan)
+
+
 class Input:
     """An object to split. This class handles ndarrays; subclasses override what differs.
 
@@ -47,6 +58,8 @@ class Input:
         The memory of `x`, which kernels read. None if its library makes the parts.
     mask : ndarray or None
         An array split alongside the memory, see `Masked`.
+    library : str
+        What refusals call the library of `x`.
     """
 
     __slots__ = ("array", "x")
@@ -54,6 +67,7 @@ class Input:
     x: Any
     array: np.ndarray | None
     mask: np.ndarray | None = None
+    library = "its library"
 
     def __init__(self, array: np.ndarray) -> None:
         self.x = self.array = array
@@ -72,7 +86,7 @@ class Input:
         """Return the parts as views made by the library of `x`."""
         return [self.x[index] for index in indices_of(plan.axis, plan.sizes)]
 
-    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None = None) -> list[Any]:
         """Convert parts from kernels to arrays of the library of `x`."""
         return parts
 
@@ -82,12 +96,36 @@ class Input:
         given: Any = out if arrays is None else list(arrays)  # `split_array` refuses anything else
         return given, [(self.array, given)]
 
-    def wrote(self, out: list[Any], copies: Copies) -> None:
-        """Tell the library that kernels have written to the arrays of `out`."""
+    def wrote(self, out: list[Any], written: list[list[np.ndarray]]) -> None:
+        """Tell the library that kernels have written to the arrays of `out`, and their masks."""
+
+    def ways(self, plan: Plan, out: Any) -> Ways | None:
+        """Return the ways to use the library's own operator; None if kernels are faster."""
+        return None
+
+    def split_by_operator(
+        self, plan: Plan, out: Any, ways: Ways, new_parts: Callable[..., list[np.ndarray]]
+    ) -> list[Any] | None:
+        """Split by the library's own operator; return None if it fails."""
+        raise NotImplementedError
 
     def made_by_library(self, request: Request, copy: bool) -> list[Any]:
         """Return the parts as copies or views made by the library of `x`."""
         raise NotImplementedError
+
+    def targets_of_library(
+        self, request: Request, out: Any
+    ) -> tuple[list[Any], list[Any], list[np.ndarray]] | None:
+        """Return the arrays of `out`, and the views of `x` that its library writes to them.
+
+        The third item has arrays that overlap as those of `out` and `x` do, `x` last; or it is
+        empty, if nobody knows where they lie. None if the library writes to no array.
+        """
+        return None
+
+    def is_traced(self) -> bool:
+        """Return whether a compiler is tracing this code, which knows no `try`."""
+        return False
 
     def refused(self, error: Exception) -> bool:
         """Return whether an error means that the library refuses `x`."""
@@ -105,7 +143,7 @@ class Masked(Input):
         mask: Any = np.ma.getmask(x)
         self.mask = None if mask is np.ma.nomask else mask
 
-    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None = None) -> list[Any]:
         """Return masked arrays."""
         x, nomask = self.x, [np.ma.nomask] * len(parts)
         masked_array: Any = np.ma.MaskedArray  # NumPy's stubs are too narrow for `mask`
@@ -131,9 +169,9 @@ class Masked(Input):
             copies.append((np.ma.getmaskarray(self.x), masks))
         return list(parts), copies
 
-    def wrote(self, out: list[Any], copies: Copies) -> None:
+    def wrote(self, out: list[Any], written: list[list[np.ndarray]]) -> None:
         """Attach masks to arrays that had none. Hard masks were overwritten like soft ones."""
         if self.mask is not None:
-            for part, mask in zip(out, copies[1][1], strict=True):
+            for part, mask in zip(out, written[1], strict=True):
                 if np.ma.getmask(part) is np.ma.nomask:
                     part.mask = mask

@@ -80,7 +80,7 @@ class Array(Input):
         asarray = self.x.__array_namespace__().asarray
         return [asarray(part, copy=True) for part in parts]
 
-    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None = None) -> list[Any]:
         """Return the parts as arrays of the library."""
         namespace = self.x.__array_namespace__()
         try:

@@ -137,6 +137,13 @@ class Plan:
         object.__setattr__(self, "_copy", None)  # the dataclass is frozen
 
 
+def check_shape(plan: Plan, shape: tuple[Any, ...]) -> None:
+    """Refuse an array whose shape is not the plan's."""
+    if shape != plan.shape:
+        received = [("x", f" of shape {shape}")]
+        raise SplitError.of(received, f"the plan is for shape {plan.shape}")
+
+
 AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 

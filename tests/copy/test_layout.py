@@ -7,7 +7,7 @@ from splitjit import plan_split, warmup
 from splitjit._abi.layout_record import RUN
 from splitjit._copy import copy, copy_layout
 from splitjit._copy.copy_layout import lay_out
-from splitjit._runtime import loading
+from splitjit._runtime import cores, loading
 from tests.conftest import needs_kernels
 
 pytestmark = needs_kernels
@@ -129,7 +129,7 @@ def test_the_loop_for_single_items_past_the_cache(items, dtype, loop, monkeypatc
     ],
 )
 def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
-    monkeypatch.setattr(copy_layout, "STREAM_FROM", copy_layout.stream_from(cache))
+    monkeypatch.setattr(copy_layout, "STREAM_FROM", cores.stream_from(cache))
     plan = plan_split(shape, num_splits=2, axis=1)
     layout = lay_out(plan, (2 * shape[1], 2), 2)
     assert (layout.loop, layout.stream) == ("stream" if streams else "plain", streams)

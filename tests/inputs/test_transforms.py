@@ -302,17 +302,17 @@ def test_a_subclass_makes_its_own_parts():
 
 
 def test_function_modes_leave_the_copy_to_torch():
-    from splitjit._inputs.torch import reach
+    from splitjit._inputs.torch import memory
 
     x = numbers(4, 6)
-    assert reach.reach_of_kernels()(x)
+    assert memory.reach_of_kernels()(x)
     for mode in torch.device("cpu"), torch.device("meta"), torch.overrides.BaseTorchFunctionMode():
         with mode:
-            assert not reach.reach_of_kernels()(x)
+            assert not memory.reach_of_kernels()(x)
             parts = split(x, 3, axis=1)
         assert same(parts, list(torch.split(x, 3, 1)))
     with torch.inference_mode(), torch.autocast("cpu"):
-        assert reach.reach_of_kernels()(x)
+        assert memory.reach_of_kernels()(x)
 
 
 def test_a_mode_sees_the_operators():
@@ -329,10 +329,10 @@ def test_a_mode_sees_the_operators():
 
 
 def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
-    from splitjit._inputs.torch import reach
+    from splitjit._inputs.torch import memory
 
     monkeypatch.delattr(torch._C, "_are_functorch_transforms_active")
-    assert not reach.reach_of_kernels.__wrapped__()(numbers(4))
+    assert not memory.reach_of_kernels.__wrapped__()(numbers(4))
     monkeypatch.setattr(tensors, "reader", lambda: lambda x: None)
     assert same(split(numbers(4), 2), list(torch.split(numbers(4), 2)))
 

@@ -18,7 +18,7 @@ from splitjit._abi import builtins, structs
 from splitjit._abi.builtins import builtin
 from splitjit._abi.calls import Expected
 from splitjit._abi.kernels import KERNELS, METH_O
-from splitjit._copy import array_split, buffers, copy
+from splitjit._copy import buffers, copy, decision
 from splitjit._copy.copy import Copy, copy_of
 from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER, NATIVE
@@ -65,8 +65,8 @@ def count_checks(monkeypatch):
         checks.append(arguments)
         return check(*arguments)
 
-    check = array_split.check_out
-    monkeypatch.setattr(array_split, "check_out", counted)
+    check = decision.check_out
+    monkeypatch.setattr(decision, "check_out", counted)
     return checks
 
 
@@ -348,12 +348,12 @@ def test_copies_are_compiled_when_copies_have_taken_enough(given, monkeypatch):
     plan = plan_split((6,), 2)
     x, out = np.arange(6.0), plan.empty(float) if given else None
     loader = loading._Loader()  # one that has loaded nothing
-    for module in (array_split, copy):
+    for module in (decision, copy):
         monkeypatch.setattr(module, "LOADER", loader)
     monkeypatch.setattr(loading, "_SECONDS_TO_LOAD", 15.0)
     monkeypatch.setattr(loading, "_SECONDS_IF_IMPORTED", 15.0)
     clock = itertools.count(0, 10)
-    for module in (array_split, copy):
+    for module in (decision, copy):
         monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
     compiled = []
     for _ in range(4):

@@ -20,7 +20,7 @@ from splitjit._abi import processor
 from splitjit._abi.kernels import KERNELS
 from splitjit._cli.main import main
 from splitjit._cli.report import amount
-from splitjit._copy import array_split, copy, copy_layout
+from splitjit._copy import copy, copy_layout, decision
 from splitjit._runtime import kernel_files, loading
 from tests.conftest import needs_kernels, take
 from tests.processes import finish, run, start
@@ -33,7 +33,7 @@ FLIPS = int(os.environ.get("SPLITJIT_FLIPS", "20"))
 SPLIT = """
 import sys
 import numpy as np, splitjit
-from splitjit._copy import array_split, copy, copy_layout
+from splitjit._copy import copy, copy_layout, decision
 from splitjit._runtime.loading import LOADER
 
 copy_layout.STREAM_FROM = (1 << 62, 1 << 62)  # by the same loop on all machines
@@ -77,7 +77,7 @@ def split(build, monkeypatch):
 
     def split():
         loader = loading._Loader()
-        for module in (array_split, copy, copy_layout):
+        for module in (decision, copy, copy_layout):
             monkeypatch.setattr(module, "LOADER", loader)
         take("serial", monkeypatch.setattr)
         x = np.arange(60).reshape(6, 10)

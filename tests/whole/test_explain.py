@@ -9,8 +9,8 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, explain, split
-from splitjit._api.run import WAYS_OF_TENSORS
 from splitjit._copy import copy
+from splitjit._inputs.torch.operator import WAYS as WAYS_OF_TENSORS
 from splitjit._runtime import cores, threads
 from splitjit._runtime.ways import Ways
 from tests import processes

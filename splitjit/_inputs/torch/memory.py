@@ -1,4 +1,23 @@
-"""Where torch tensors lie in memory."""
+"""Where torch tensors lie in memory, and which of them kernels may read.
+
+====================================  ==========================================================
+question                              what a kernel would miss
+====================================  ==========================================================
+class other than Tensor, Parameter    a subclass computes in its own way: FakeTensor, DTensor
+``__torch_dispatch__`` mode           ``make_fx`` and FakeTensorMode record each operator
+``__torch_function__`` mode           ``make_fx(pre_dispatch=True)``, user modes, default devices
+functorch transform                   ``vmap``, ``grad``, ``jvp``, ``functionalize``: wrappers,
+                                      whose memory is not their own
+``torch.jit.trace``                   it records each operator: a copy would be a constant
+forward-mode AD level                 a dual tensor has a tangent beside its memory
+``Tensor.numpy`` refuses              gradients, devices, lazy conjugates, quantized tensors
+address 0, but not empty              functional tensors, and storages that were freed
+====================================  ==========================================================
+
+`torch.compiler.is_compiling` comes before all of these, because torch.compile cannot trace them.
+Most of these checks call ``torch._C``: the public functions take longer. If a version
+of torch lacks one, torch makes all parts, which is correct but slower.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +25,63 @@ import contextlib
 import functools
 import sys
 import warnings
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from splitjit._inputs.torch.foreign import shape_of
+from splitjit._plan.plan import Plan
+
+TORCH: Any = SimpleNamespace(kinds=())
+"""What `look_up` has found in torch, once a tensor has been split.
+
+Attributes
+----------
+kinds : tuple of type
+    Tensor and Parameter.
+is_plain : callable
+    Whether torch's own operator may split a tensor of these kinds: kernels reach it, too.
+"""
+
+
+def look_up() -> None:
+    """Look up in torch what each split needs, which costs as much as the checks."""
+    torch = sys.modules["torch"]
+    is_traced, in_reach = torch.compiler.is_dynamo_compiling, reach_of_kernels()
+    TORCH.is_plain = lambda x: not is_traced() and in_reach(x) and x.is_cpu
+    TORCH.kinds = torch.Tensor, torch.nn.Parameter
+
+
+@functools.cache
+def reach_of_kernels() -> Callable[[Any], bool]:
+    """Return a function that tells whether kernels may read a tensor.
+
+    The tensor must also pass ``x.numpy()``, and have an address other than 0.
+    """
+    torch = sys.modules["torch"]
+    forward_ad = torch.autograd.forward_ad
+    try:
+        is_tracing = torch._C._is_tracing
+        in_function_mode = torch._C._is_torch_function_mode_enabled
+        count_dispatch_modes = torch._C._len_torch_dispatch_stack
+        in_functorch = torch._C._are_functorch_transforms_active
+        forward_ad._current_level  # noqa: B018
+    except AttributeError:
+        return lambda _: False
+    plain = torch.Tensor, torch.nn.Parameter
+
+    def in_reach(x: Any) -> bool:
+        return type(x) in plain and not (
+            count_dispatch_modes()
+            or in_functorch()
+            or is_tracing()
+            or forward_ad._current_level >= 0
+            or in_function_mode()
+        )
+
+    return in_reach
 
 
 @functools.cache
@@ -138,3 +208,45 @@ def has_lost_memory(torch: Any, x: Any) -> bool:
 
 _WITH_STORAGES = ("cpu", "cuda", "mps", "xpu")
 """Devices whose tensors keep their memory in a storage. On others it may have 0 bytes."""
+
+
+# ---- new tensors ---------------------------------------------------------------------------
+
+
+def tensors_over(parts: list[np.ndarray], dtype: Any) -> list[Any]:
+    """Return arrays as tensors, viewed as `dtype` unless it is None.
+
+    Each tensor has its own storage, so `torch.save` writes no other part.
+    """
+    from_numpy = sys.modules["torch"].from_numpy
+    if dtype is None:
+        return list(map(from_numpy, parts))
+    return [from_numpy(part).view(dtype) for part in parts]
+
+
+def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
+    """Return new tensors over arrays from `empty_parts`; see `SplitPlan.empty`."""
+    torch = sys.modules["torch"]
+    in_reach = reach_of_kernels()(torch.empty(0, dtype=dtype, device="cpu"))
+    made = new_tensors(plan, dtype, empty_parts) if in_reach else None
+    if made is None:  # FakeTensorMode makes tensors without memory
+        return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
+    return made
+
+
+def new_tensors(
+    plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]
+) -> list[Any] | None:
+    """Return new tensors over arrays from `empty_parts`, or None if NumPy has no such items."""
+    array = _array_dtype(dtype)
+    if array is None:
+        return None
+    return tensors_over(empty_parts(plan, array), dtype if dtype in words() else None)
+
+
+@functools.cache
+def _array_dtype(dtype: Any) -> np.dtype | None:
+    """Return the dtype of arrays over the memory of tensors of a dtype."""
+    item = sys.modules["torch"].empty(0, dtype=dtype, device="cpu")
+    array = array_of(item, words().get(dtype))
+    return None if array is None else array.dtype

@@ -12,6 +12,7 @@ Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -20,15 +21,13 @@ from typing import Any
 import numpy as np
 
 from splitjit._inputs.input import Copies, Input, Request
-from splitjit._inputs.torch import memory
-from splitjit._inputs.torch.foreign import exceeds, shape_of, views_of
-from splitjit._inputs.torch.reach import reach_of_kernels
+from splitjit._inputs.torch import memory, operator
+from splitjit._inputs.torch.foreign import exceeds, is_planned, shape_of, views_of
+from splitjit._inputs.torch.memory import TORCH, look_up, reach_of_kernels
 from splitjit._plan.arguments import sequence
 from splitjit._plan.plan import Plan
+from splitjit._runtime.ways import Ways
 from splitjit.errors import SplitError, SplitTypeError, kind_of
-
-KNOWN: list[type] = []
-"""Tensor and Parameter, once a tensor has been split."""
 
 _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
 """Errors with which torch operators refuse a tensor. Tracers stop a trace with other classes."""
@@ -37,7 +36,7 @@ _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexErro
 def is_tensor(x: object) -> bool:
     """Return whether `x` is a tensor of torch. If torch was never imported, it cannot be one."""
     kind = type(x)
-    return kind in KNOWN or issubclass(kind, getattr(sys.modules.get("torch"), "Tensor", ()))
+    return kind in TORCH.kinds or issubclass(kind, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def is_dtype(dtype: object) -> bool:
@@ -63,6 +62,8 @@ class Tensor(Input):
     """
 
     __slots__ = ("asks_gradient", "word")
+
+    library = "torch"
 
     def __init__(self, x: Any, array: np.ndarray | None = None, word: Any = None) -> None:
         self.x, self.array, self.word, self.asks_gradient = x, array, word, False
@@ -91,16 +92,16 @@ class Tensor(Input):
             parts = [part.clone(memory_format=torch.contiguous_format) for part in parts]
         return parts
 
-    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None) -> list[Any]:
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None = None) -> list[Any]:
         """Return tensors over the memory of the parts."""
-        return _tensors(parts, self.x.dtype if self.word else None)
+        return memory.tensors_over(parts, self.x.dtype if self.word else None)
 
     def targets(self, out: Any) -> tuple[list[Any], Copies]:
         """Return tensors and their memory; refuse anything but CPU tensors of `x`'s dtype."""
         tensors, arrays = out_arrays(out, self.x.dtype)
         return tensors, [(self.array, arrays)]
 
-    def wrote(self, out: list[Any], copies: Copies) -> None:
+    def wrote(self, out: list[Any], written: list[list[np.ndarray]]) -> None:
         """Tell torch about the writes, so that autograd refuses values it has saved."""
         mark_written(out)
 
@@ -108,7 +109,38 @@ class Tensor(Input):
         """Return whether torch refuses the tensor."""
         return type(error) in _OF_TORCH
 
-    def targets_of_torch(self, out: Any) -> list[Any]:
+    def is_traced(self) -> bool:
+        """Return whether torch.compile is tracing."""
+        return self.array is None and is_compiling()
+
+    def ways(self, plan: Plan, out: Any) -> Ways | None:
+        """Return the ways to use torch's own operator; None if kernels are faster."""
+        x = self.x
+        with contextlib.suppress(RuntimeError):  # torch refuses an output
+            if type(x) in TORCH.kinds and TORCH.is_plain(x):
+                return operator.ways_of_operator(x, plan, out)
+        return None
+
+    def split_by_operator(
+        self, plan: Plan, out: Any, ways: Ways, new_parts: Callable[..., list[np.ndarray]]
+    ) -> list[Any] | None:
+        """Split by torch's own operator; return None if there is no memory for it."""
+        with contextlib.suppress(RuntimeError):
+            return operator.split_by_operator(self.x, plan, out, ways, new_parts)
+        return None
+
+    def targets_of_library(
+        self, request: Request, out: Any
+    ) -> tuple[list[Any], list[Any], list[np.ndarray]]:
+        """Return the tensors of `out`, the views that torch writes to them, and their places."""
+        views = self.made_by_library(request, False)
+        tensors = self._targets_of_torch(out)
+        if is_planned(self.shape):
+            return tensors, views, memory.places_of([*tensors, self.x])
+        check_shapes(tensors, views)
+        return tensors, views, []
+
+    def _targets_of_torch(self, out: Any) -> list[Any]:
         """Return the tensors of `out` for torch to write to; refuse those unlike `x`."""
         x, tensors = self.x, _tensors_of(out)
         torch = sys.modules["torch"]
@@ -123,78 +155,6 @@ class Tensor(Input):
                 rule = "a split with out= records no gradient; split without, or under no_grad"
                 raise SplitTypeError.of(received, rule)
         return tensors
-
-
-# ---- torch's own operator ------------------------------------------------------------------
-
-
-PLAIN: list[Callable[[Any], bool]] = []
-"""The function that `_plain` returns, once a tensor has been split."""
-
-
-def _plain() -> Callable[[Any], bool]:
-    """Return a function that tells whether torch's own operator may split a tensor.
-
-    It surely does then what `split` promises, or `split_by_torch` returns None.
-    """
-    is_traced, in_reach = sys.modules["torch"].compiler.is_dynamo_compiling, reach_of_kernels()
-
-    def is_plain(x: Any) -> bool:
-        plain: bool = not is_traced() and in_reach(x) and x.is_cpu
-        return plain
-
-    return is_plain
-
-
-def split_by_torch(x: Any, plan: Plan, out: Any) -> list[Any] | None:
-    """Split a tensor by torch's own operator, or return None if Python must check more."""
-    copy_parts = sys.modules["torch"].split_with_sizes_copy
-    try:
-        if not torch_may_split(x, plan, out):
-            return None
-        if out is None:
-            return list(copy_parts(x, plan.sizes, plan.axis))
-        tensors = list(out)
-        copy_parts(x, plan.sizes, plan.axis, out=tensors)
-        return tensors
-    except RuntimeError:  # torch refuses the storage or the dtype
-        return None
-
-
-def torch_may_split(x: Any, plan: Plan, out: Any) -> bool:
-    """Return whether torch's own operator surely does what `split` promises."""
-    if x.is_conj() or x.is_neg():  # torch does not check whether it lies in its storage
-        return False
-    return out is None or ((type(out) is list or type(out) is tuple) and _surely_fit(x, plan, out))
-
-
-def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
-    """Return whether torch may write the parts of `x` to tensors: it would resize other ones.
-
-    All are contiguous, record no gradient, and lie in address ranges that are apart.
-    """
-    if len(tensors) != len(plan) or x.requires_grad or not x.is_contiguous():
-        return False
-    dtype, start = x.dtype, x.data_ptr()
-    ranges = [(start, start + x.nbytes)]
-    for part, shape in zip(tensors, plan.output_shapes, strict=True):
-        if type(part) not in KNOWN or part.shape != shape or part.dtype is not dtype:
-            return False
-        if part.requires_grad or not part.is_cpu or not part.is_contiguous():
-            return False
-        part._version  # noqa: B018 - a tensor of inference mode has none, and raises
-        start, nbytes = part.data_ptr(), part.nbytes
-        is_whole = part.untyped_storage().nbytes() >= nbytes and not part.storage_offset()
-        if not is_whole and not memory.lies_in_storage(part):
-            return False
-        ranges.append((start, start + nbytes))
-    ranges.sort()
-    end = 0
-    for start, stop in ranges:
-        if start < end:
-            return False
-        end = stop
-    return True
 
 
 # ---- memory ------------------------------------------------------------------------------
@@ -214,7 +174,7 @@ def tensor_input(x: Any) -> Tensor:
     given: Tensor | None = None
     if not x.requires_grad:
         given = read(x)
-    elif type(x) in KNOWN:  # `x.numpy()` would raise, which takes long
+    elif type(x) in TORCH.kinds:  # `x.numpy()` would raise, which takes long
         given = read(x.detach())
         if given is not None and sys.modules["torch"].is_grad_enabled():
             given = Tensor(x)
@@ -232,9 +192,7 @@ def reader() -> Callable[[Any], Tensor | None]:
     Caches torch lookups, which cost as much as the checks.
     """
     word_of, in_reach = memory.words().get, reach_of_kernels()
-    torch = sys.modules["torch"]
-    KNOWN.extend([torch.Tensor, torch.nn.Parameter])
-    PLAIN.append(_plain())
+    look_up()
 
     def read(x: Any) -> Tensor | None:
         if not in_reach(x):
@@ -267,17 +225,6 @@ def _refuse(x: Any, name: str) -> None:
 # ---- parts and outputs -------------------------------------------------------------------
 
 
-def _tensors(parts: list[np.ndarray], dtype: Any) -> list[Any]:
-    """Return arrays as tensors, viewed as `dtype` unless it is None.
-
-    Each tensor has its own storage, so `torch.save` writes no other part.
-    """
-    from_numpy = sys.modules["torch"].from_numpy
-    if dtype is None:
-        return list(map(from_numpy, parts))
-    return [from_numpy(part).view(dtype) for part in parts]
-
-
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
     """Return `out`'s tensors and their memory; refuse all but CPU tensors of a dtype."""
     tensors = _tensors_of(out)
@@ -286,7 +233,7 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
     for i, part in enumerate(tensors):
         _check_kind(part, i, dtype, any_mode)
         # A subclass or a wrapper may have other memory; `tensor_input` has checked all modes.
-        array = memory.array_of(part, word) if type(part) in KNOWN else None
+        array = memory.array_of(part, word) if type(part) in TORCH.kinds else None
         if array is None:
             _refuse(part, f"out[{i}]")
             rule = "must be a CPU tensor that needs no gradient, as x is"
@@ -341,31 +288,3 @@ def check_shapes(tensors: list[Any], views: list[Any]) -> None:
 def mark_written(tensors: Sequence[Any]) -> None:
     """Tell torch about writes to tensors, so that autograd refuses values it has saved."""
     sys.modules["torch"].autograd.graph.increment_version(tensors)
-
-
-def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
-    """Return new tensors over arrays from `empty_parts`; see `SplitPlan.empty`."""
-    torch = sys.modules["torch"]
-    in_reach = reach_of_kernels()(torch.empty(0, dtype=dtype, device="cpu"))
-    made = new_tensors(plan, dtype, empty_parts) if in_reach else None
-    if made is None:  # FakeTensorMode makes tensors without memory
-        return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
-    return made
-
-
-def new_tensors(
-    plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]
-) -> list[Any] | None:
-    """Return new tensors over arrays from `empty_parts`, or None if NumPy has no such items."""
-    array = _array_dtype(dtype)
-    if array is None:
-        return None
-    return _tensors(empty_parts(plan, array), dtype if dtype in memory.words() else None)
-
-
-@functools.cache
-def _array_dtype(dtype: Any) -> np.dtype | None:
-    """Return the dtype of arrays over the memory of tensors of a dtype."""
-    item = sys.modules["torch"].empty(0, dtype=dtype, device="cpu")
-    array = memory.array_of(item, memory.words().get(dtype))
-    return None if array is None else array.dtype

@@ -1,0 +1,252 @@
+"""From an object and a plan to parts: `decide` who copies what to where, and `carry_out` that.
+
+`explain` prints the decision. The plan keeps a `Copy` for each dtype and strides, so later calls
+for plain arrays need a single lookup, and no decision.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any, NamedTuple, SupportsIndex
+
+import numpy as np
+
+from splitjit._abi.addresses import address_of
+from splitjit._copy import slices
+from splitjit._copy.buffers import empty_parts, release_frames, retry
+from splitjit._copy.copy import NEW_SHAPES, Copy, copy_of
+from splitjit._copy.copy_layout import CopyLayout, lay_out
+from splitjit._copy.outputs import Targets, check_apart, check_memory, check_out, check_source
+from splitjit._inputs.input import Input, Request
+from splitjit._inputs.owners import memory
+from splitjit._plan.arguments import check_views, normalize_axis
+from splitjit._plan.limits import most_parts
+from splitjit._plan.plan import Plan, check_shape, sizes_of
+from splitjit._plan.rules import Rule
+from splitjit._runtime.loading import LOADER
+from splitjit._runtime.ways import Ways
+from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
+
+ArrayCopy = tuple[np.ndarray, Copy, CopyLayout | None, Targets | None]
+"""An array to copy, and how arrays like it are copied; the compiled copy, or None if NumPy copies;
+the checked arrays for the parts, or None for new ones."""
+
+
+class Decision(NamedTuple):
+    """How an object will be split. All checks have passed, and nothing has been written.
+
+    Attributes
+    ----------
+    who : str
+        ``"splitjit"`` copies `copies`; the ``"library"`` of the object slices it; its own
+        ``"operator"`` copies; or ``"nobody"`` does, because the parts are views.
+    plan : Plan or None
+        None if the library makes the parts of a shape that has symbols.
+    copies : list of ArrayCopy
+        The memory of the object, and the mask of a masked array.
+    out : list or None
+        The objects that the user gave for the parts.
+    views : list or None
+        The values that the library writes to `out`.
+    ways : Ways or None
+        The ways to use the operator.
+    """
+
+    who: str
+    plan: Plan | None = None
+    copies: list[ArrayCopy] = []  # noqa: RUF012 - never changed
+    out: Any = None
+    views: list[Any] | None = None
+    ways: Ways | None = None
+
+
+def decide(
+    given: Input, request: Request, out: Any, copy: Any, *, by_operator: bool = True
+) -> Decision:
+    """Decide how to split an object; refuse arguments that do not fit.
+
+    Unless `by_operator`, the operator of the object's library has failed.
+    """
+    array = given.array
+    if copy is not True:
+        check_views(out, copy)
+        return Decision("nobody", None if array is None else request.plan_of(array.shape))
+    if array is None:
+        return _decide_for_library(given, request, out)
+    plan = request.plan_of(array.shape)
+    ways = given.ways(plan, out) if by_operator else None
+    if ways is not None:
+        return Decision("operator", plan, out=out, ways=ways)
+    if out is None:
+        sources = [array] if given.mask is None else [array, given.mask]
+        return Decision("splitjit", plan, [decide_array(plan, x, None) for x in sources])
+    out, pairs = given.targets(out)
+    if len(pairs) > 1:  # data and mask may share memory with no other array, either
+        written = [part for x, parts in pairs for part in check_out(plan, x.dtype, parts).parts]
+        check_apart(written, plan.axis)
+        for x, _ in pairs:
+            check_source(x, written)
+    return Decision("splitjit", plan, [decide_array(plan, *pair) for pair in pairs], out)
+
+
+def _decide_for_library(given: Input, request: Request, out: Any) -> Decision:
+    if out is None:
+        return Decision("library")
+    found = given.targets_of_library(request, out)
+    if found is None:  # NumPy reads the values, or refuses
+        return decide(Input(memory(given.x)), request, out, True)
+    targets, views, places = found
+    if places:
+        *parts, x = places
+        plan = request.plan_of(x.shape)
+        check_memory(x, check_out(plan, x.dtype, parts), plan.axis)
+    return Decision("library", out=targets, views=views)
+
+
+def decide_array(plan: Plan, x: np.ndarray, out: Any) -> ArrayCopy:
+    """Decide how to copy an array; refuse an `out` that does not fit or shares memory."""
+    copy = copy_of(plan, x)
+    if out is None:
+        return x, copy, copy.layout if copy.switch(plan, x) else None, None
+    if type(out) is list:
+        layout = copy.place(x, out)  # compiled checks, which refuse what they are not sure of
+        if layout is not None:
+            return x, copy, layout, Targets(out, out)
+    targets = check_out(plan, x.dtype, out)
+    check_memory(x, targets, plan.axis)
+    layout = None
+    if copy.switch(plan, x):
+        layout = lay_out(plan, x.strides, x.itemsize, targets.parts)
+    return x, copy, layout, targets
+
+
+def carry_out(decision: Decision, given: Input, request: Request, began: float) -> list[Any]:
+    """Split an object; return its parts, or what the user gave for them."""
+    who, plan, copies, out, views, ways = decision
+    if plan is None:
+        if views is None:
+            return given.made_by_library(request, who == "library")
+        for target, view in zip(out, views, strict=True):
+            target.copy_(view)
+        return list(out)
+    if who == "nobody":
+        return given.views(plan)
+    if ways is not None:
+        parts = given.split_by_operator(plan, out, ways, empty_parts)
+        if parts is not None:
+            return parts
+        decision = decide(given, request, out, True, by_operator=False)
+        return carry_out(decision, given, request, began)
+    made: list[list[np.ndarray]] = []
+    try:
+        made = [copy_array(plan, each, began) for each in copies]
+        if out is None:
+            return given.wrap(*made)
+    except BaseException as error:
+        made = []
+        release_frames(error)
+        raise
+    given.wrote(out, made)
+    return list(out)
+
+
+def copy_array(plan: Plan, decided: ArrayCopy, began: float) -> list[np.ndarray]:
+    """Copy an array; return new parts, or the arrays that the user gave.
+
+    `began` is when the call began: loading kernels pays once copies by NumPy have taken so long.
+    """
+    x, copy, layout, targets = decided
+    parts: list[np.ndarray] | None = None
+    if targets is None:
+        if layout is not None:
+            # Reading a memory map may wait for a disk; the builtin functions keep the GIL.
+            parts = None if isinstance(x.base, np.memmap) else copy.fresh_checked(x)
+            parts = copy.fresh_without_gil(plan, x) if parts is None else parts
+        if parts is None:
+            parts = retry(slices.fresh, x, plan.axis, plan.sizes)
+    else:
+        parts = targets.given
+        if layout is None or not copy.run(address_of(x), 0, layout):
+            slices.into(x, plan.axis, plan.sizes, targets.parts)
+    if layout is None:
+        copy.count(perf_counter() - began)
+    return parts
+
+
+def split_input(given: Input, request: Request, out: Any = None, copy: Any = True) -> list[Any]:
+    """Split an adapted object."""
+    array = given.array
+    if array is not None and type(given) is Input and not isinstance(array.base, np.memmap):
+        return split_array(request.plan_of(array.shape), array, out, copy)
+    if given.is_traced():
+        return carry_out(decide(given, request, out, copy), given, request, 0.0)
+    began = perf_counter()
+    with our_refusals(given):
+        return carry_out(decide(given, request, out, copy), given, request, began)
+
+
+@contextlib.contextmanager
+def our_refusals(given: Input) -> Iterator[None]:
+    """Turn refusals of the library that makes the parts of an object into ours."""
+    try:
+        yield
+    except Exception as error:
+        if given.array is not None or isinstance(error, SplitError) or not given.refused(error):
+            raise
+        rule = f"{given.library} refuses: {reason(error)}"
+        raise SplitTypeError.of([("x", f" of type {kind_of(given.x)}")], rule) from error
+
+
+# ---- ndarrays ------------------------------------------------------------------------------
+
+
+def split_array(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
+    """Split an array by a plan; see `splitjit.split` for `out` and `copy`."""
+    last: Copy | None = plan._copy
+    if last is not None and copy is True:
+        if out is None:
+            parts: list[np.ndarray] | None = last.fresh(x)
+            if parts is not None:
+                return parts
+        elif type(out) is list or type(out) is tuple:
+            given = out = list(out)
+            if last.into(x, given):
+                return given
+    began = perf_counter()
+    made: list[np.ndarray] = []  # a collection that is due starts here, not after the checks
+    x = x.view()  # a finalizer may change the caller's array at any point, but not this one
+    check_shape(plan, x.shape)
+    if copy is not True:
+        check_views(out, copy)
+        return slices.views(x, plan.axis, plan.sizes)
+    try:
+        decided = decide_array(plan, x, out)
+        made = copy_array(plan, decided, began)
+        if decided[1] is not last:
+            object.__setattr__(plan, "_copy", decided[1])  # plans are frozen
+        return made
+    except BaseException as error:
+        made = []
+        release_frames(error)
+        raise
+
+
+def split_new_shape(x: np.ndarray, axis: SupportsIndex, rule: Rule) -> list[np.ndarray]:
+    """Split a small array of a new shape without a plan, which may never be used again."""
+    began = perf_counter()
+    x = x.view()  # as in `split_array`
+    index = normalize_axis(axis, x.shape)
+    sizes = sizes_of(x.shape, index, rule, most_parts())
+    if x.nbytes and not x.dtype.hasobject:
+        parts: list[np.ndarray] | None = NEW_SHAPES.fresh(x, index, x.itemsize, *sizes)
+        if parts is not None:
+            return parts
+    try:
+        parts = retry(slices.fresh, x, index, sizes)
+        LOADER.count(perf_counter() - began)
+        return parts
+    except BaseException as error:
+        release_frames(error)
+        raise

@@ -1,0 +1,147 @@
+"""Torch's own operator, ``split_with_sizes_copy``, for tensors that kernels split no faster.
+
+It is for small tensors, since adapting one for kernels takes longer than copying it, and for long
+runs and parts, if stores need not bypass the cache: in a torch program, torch's threads are awake,
+and ours are not.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from splitjit._abi.kernels import LONG_RUN
+from splitjit._inputs.torch.memory import TORCH, lies_in_storage, new_tensors
+from splitjit._plan.cache import keep
+from splitjit._plan.plan import Plan
+from splitjit._runtime.cores import STREAM_FROM
+from splitjit._runtime.loading import LOADER
+from splitjit._runtime.threads import SHARED_FROM
+from splitjit._runtime.ways import Ways, ways_of
+
+WAYS = "torch's operator", "torch's operator into memory of splitjit"
+"""Where the operator writes large new parts. Its own memory is fast or slow by what the program
+has freed before: malloc may give memory back to the system after each split."""
+
+_ONE_WAY = Ways(1)
+"""For tensors that are so small that both are as fast."""
+
+_PART_FOR_TORCH = 1 << 17
+"""Bytes from which on torch copies a float32 part on several threads."""
+
+NewParts = Callable[..., list[np.ndarray]]
+
+
+def split_at_once(
+    x: Any, out: Any, new_parts: NewParts, plan_of: Callable[..., Plan], *of: Any
+) -> list[Any] | None:
+    """Split a tensor by the plan ``plan_of(x.shape, *of)``, if the operator is as fast as kernels.
+
+    Return None, and split nothing, if it is not, or if Python must check more. Adapting the tensor,
+    and `Decision`, would take longer than the copy.
+    """
+    try:
+        if not TORCH.is_plain(x):
+            return None
+        plan = plan_of(x.shape, *of)
+        ways = ways_of_operator(x, plan, out)
+        return None if ways is None else split_by_operator(x, plan, out, ways, new_parts)
+    except RuntimeError:  # torch refuses the layout or the storage
+        return None
+
+
+def split_by_operator(x: Any, plan: Plan, out: Any, ways: Ways, new_parts: NewParts) -> list[Any]:
+    """Split a tensor by the operator, which `ways_of_operator` has allowed."""
+    if ways is _ONE_WAY or out is not None or x.requires_grad:
+        return _copy(x, plan, out)
+    began = perf_counter()
+    way = ways.choose(began)
+    parts = _copy(x, plan, new_tensors(plan, x.dtype, new_parts) if way else None)
+    ways.took(way, began, perf_counter(), x.nbytes)
+    return parts
+
+
+def _copy(x: Any, plan: Plan, out: Any) -> list[Any]:
+    copy_parts = sys.modules["torch"].split_with_sizes_copy
+    if out is None:
+        return list(copy_parts(x, plan.sizes, plan.axis))
+    tensors = list(out)
+    copy_parts(x, plan.sizes, plan.axis, out=tensors)
+    return tensors
+
+
+def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
+    """Return the ways to split by the operator, or None if kernels are faster.
+
+    None also if the operator may do anything but what `split` promises.
+    """
+    key = x.dtype, x.is_contiguous()
+    ways: Ways | bool | None = plan._kept.get(key)
+    if ways is None:
+        ways = _ways(x, plan)
+        if x.nbytes < SHARED_FROM or LOADER.pays(0.0):  # else kernels may be loaded later
+            keep(plan._kept, key, ways, len(plan))
+    if isinstance(ways, bool) or x.is_conj() or x.is_neg():  # torch reads these beyond a storage
+        return None
+    is_list = type(out) is list or type(out) is tuple
+    return ways if out is None or (is_list and _surely_fit(x, plan, out)) else None
+
+
+def _ways(x: Any, plan: Plan) -> Ways | bool:
+    """Return the ways for new parts, or False if kernels are faster."""
+    nbytes: int = x.nbytes
+    if not _is_known(x.dtype):
+        return False
+    if nbytes < SHARED_FROM:
+        return _ONE_WAY
+    part = nbytes // len(plan)
+    is_long = part >= _PART_FOR_TORCH and part >= LONG_RUN * math.prod(plan.shape[: plan.axis])
+    if not (is_long and nbytes < STREAM_FROM[1] and x.is_contiguous()):
+        return False
+    return ways_of(len(WAYS), len(plan), nbytes.bit_length()) if LOADER.pays(0.0) else _ONE_WAY
+
+
+@functools.cache
+def _is_known(dtype: Any) -> bool:
+    """Return whether the operator knows a dtype."""
+    torch = sys.modules["torch"]
+    try:
+        torch.split_with_sizes_copy(torch.empty(1, dtype=dtype, device="cpu"), [1])
+        return True
+    except RuntimeError:
+        return False
+
+
+def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
+    """Return whether torch may write the parts of `x` to tensors: it would resize other ones.
+
+    All are contiguous, record no gradient, and lie in address ranges that are apart.
+    """
+    if len(tensors) != len(plan) or x.requires_grad or not x.is_contiguous():
+        return False
+    dtype, start = x.dtype, x.data_ptr()
+    ranges = [(start, start + x.nbytes)]
+    for part, shape in zip(tensors, plan.output_shapes, strict=True):
+        if type(part) not in TORCH.kinds or part.shape != shape or part.dtype is not dtype:
+            return False
+        if part.requires_grad or not part.is_cpu or not part.is_contiguous():
+            return False
+        part._version  # noqa: B018 - a tensor of inference mode has none, and raises
+        start, nbytes = part.data_ptr(), part.nbytes
+        is_whole = part.untyped_storage().nbytes() >= nbytes and not part.storage_offset()
+        if not is_whole and not lies_in_storage(part):
+            return False
+        ranges.append((start, start + nbytes))
+    ranges.sort()
+    end = 0
+    for start, stop in ranges:
+        if start < end:
+            return False
+        end = stop
+    return True
