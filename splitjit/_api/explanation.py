@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -133,7 +134,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     if is_dask_array(x):
         return Explanation("dask", _REASONS["dask"], len(split_lazily(x, request, out, copy)))
     given = adapt(x)
-    with our_refusals(given):
+    with contextlib.nullcontext() if given.array is not None else our_refusals(given):
         who, plan, copies, _, _, measured = decide(given, request, out, copy)
     parts = len(plan or request.plan_of(given.shape))
     if who == "nobody":

@@ -122,7 +122,7 @@ def decide_array(plan: Plan, x: np.ndarray, out: Any) -> ArrayCopy:
     return x, copy, layout, targets
 
 
-def carry_out(decision: Decision, given: Input, request: Request, began: float) -> list[Any]:
+def carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
     """Split an object; return its parts, or what the user gave for them."""
     who, plan, copies, out, views, ways = decision
     if plan is None:
@@ -138,7 +138,8 @@ def carry_out(decision: Decision, given: Input, request: Request, began: float) 
         if parts is not None:
             return parts
         decision = decide(given, request, out, True, by_operator=False)
-        return carry_out(decision, given, request, began)
+        return carry_out(decision, given, request)
+    began = perf_counter()
     made: list[list[np.ndarray]] = []
     try:
         made = [copy_array(plan, each, began) for each in copies]
@@ -180,11 +181,10 @@ def split_input(given: Input, request: Request, out: Any = None, copy: Any = Tru
     array = given.array
     if array is not None and type(given) is Input and not isinstance(array.base, np.memmap):
         return split_array(request.plan_of(array.shape), array, out, copy)
-    if given.is_traced():
-        return carry_out(decide(given, request, out, copy), given, request, 0.0)
-    began = perf_counter()
-    with our_refusals(given):
-        return carry_out(decide(given, request, out, copy), given, request, began)
+    if array is None and not given.is_traced():  # a compiler that traces knows no `with`
+        with our_refusals(given):
+            return carry_out(decide(given, request, out, copy), given, request)
+    return carry_out(decide(given, request, out, copy), given, request)
 
 
 @contextlib.contextmanager
@@ -193,7 +193,7 @@ def our_refusals(given: Input) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if given.array is not None or isinstance(error, SplitError) or not given.refused(error):
+        if isinstance(error, SplitError) or not given.refused(error):
             raise
         rule = f"{given.library} refuses: {reason(error)}"
         raise SplitTypeError.of([("x", f" of type {kind_of(given.x)}")], rule) from error

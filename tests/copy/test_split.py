@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -458,6 +460,21 @@ def test_warmup_leaves_nothing_to_compile():
                     split(x[::2], num_splits=parts, axis=-1)
         split(np.full(10**6, "a", object), 1000)
     assert not recorder.buffer
+
+
+@needs_kernels
+def test_the_first_split_after_warmup_is_compiled():
+    code = """
+import numpy as np, splitjit
+from splitjit._abi import structs
+from splitjit._copy import slices
+splitjit.warmup(["f4"])
+structs.READS_ARRAYS or exit()  # NumPy makes arrays that compiled code cannot read
+slices.fresh = None  # NumPy's way
+parts = splitjit.split(np.arange(12.0).reshape(2, 6), [2, 4], axis=1)
+assert [part.tolist() for part in parts] == [[[0, 1], [6, 7]], [[2, 3, 4, 5], [8, 9, 10, 11]]]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("dtypes", ["float32", 3, ["no dtype"], [object()], ["f4,,"]])

@@ -9,8 +9,11 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, explain, split
-from splitjit._copy import copy
+from splitjit._api.split_plan import by_rule
+from splitjit._copy import copy, decision
+from splitjit._inputs.adapt import adapt
 from splitjit._inputs.torch.operator import WAYS as WAYS_OF_TENSORS
+from splitjit._plan.rules import NUM_SPLITS
 from splitjit._runtime import cores, threads
 from splitjit._runtime.ways import Ways
 from tests import processes
@@ -116,6 +119,45 @@ def test_tensors_that_torch_splits():
     assert found.strategy == "library"
     assert explain(torch.zeros(LARGE).T, num_splits=3).strategy == "compiled"
     assert explain(torch.zeros(2**18, 3), num_splits=3, axis=1).strategy == "compiled"
+
+
+DECIDED = {
+    "small": (lambda torch: torch.zeros(2, 6), "operator"),
+    "short runs": (lambda torch: torch.zeros(2**18, 2), "splitjit"),
+    "a dtype that torch cannot copy": (
+        lambda torch: torch.zeros(2, 6, dtype=torch.uint8).view(torch.uint1),
+        "splitjit",
+    ),
+    "meta": (lambda torch: torch.zeros(2, 6, device="meta"), "library"),
+    "masked": (lambda torch: np.ma.masked_array(np.zeros((2, 6)), True), "splitjit"),
+}
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", DECIDED)
+def test_the_decision_that_is_explained_is_carried_out(name, monkeypatch):
+    torch = pytest.importorskip("torch")
+    from splitjit._inputs.torch import operator
+
+    make, who = DECIDED[name]
+    x = make(torch)
+    splitjit.warmup()
+    did = []
+    for module, function, kind in (
+        (operator, "_copy", "operator"),
+        (decision, "copy_array", "splitjit"),
+        (type(adapt(x)), "made_by_library", "library"),
+    ):
+        real = getattr(module, function)
+        monkeypatch.setattr(
+            module, function, lambda *a, real=real, kind=kind: did.append(kind) or real(*a)
+        )
+    found = decision.decide(adapt(x), by_rule(1, (NUM_SPLITS, 2)), None, True)
+    assert found.who == who
+    assert not did  # nothing is copied before the decision is carried out
+    for _ in range(2):  # the second time by the fast path
+        split(x, num_splits=2, axis=1)
+    assert {*did} == {who}
 
 
 @needs_kernels

@@ -116,10 +116,11 @@ class Tensor(Input):
     def ways(self, plan: Plan, out: Any) -> Ways | None:
         """Return the ways to use torch's own operator; None if kernels are faster."""
         x = self.x
-        with contextlib.suppress(RuntimeError):  # torch refuses an output
-            if type(x) in TORCH.kinds and TORCH.is_plain(x):
-                return operator.ways_of_operator(x, plan, out)
-        return None
+        try:
+            is_plain = type(x) in TORCH.kinds and TORCH.is_plain(x)
+            return operator.ways_of_operator(x, plan, out) if is_plain else None
+        except RuntimeError:  # torch refuses an output
+            return None
 
     def split_by_operator(
         self, plan: Plan, out: Any, ways: Ways, new_parts: Callable[..., list[np.ndarray]]
