@@ -176,7 +176,7 @@ def take(route, setattr):
     if route == "new" and all(LOADER.load(name, wait=True) for name in ("core", *LOOPS)):
         use_for_new_shapes()
     setattr(copy_layout, "STREAM_FROM", (stream, stream))
-    setattr(threads, "SHARED_FROM", FEWEST_CHUNKS * chunk)
+    setattr(threads, "LARGE", FEWEST_CHUNKS * chunk)
     setattr(threads.TEAM, "chunk", chunk)
     setattr(threads, "_allowed", lambda: 2)
     threads.TEAM.word(AT.allowed).value = 1

@@ -250,7 +250,7 @@ def main(route: str, first: int, last: int, log: str) -> None:
         threads.TEAM.word(AT.allowed).value = 1
     else:
         take(route, setattr)
-        buffers.MAPPED_FROM = 1
+        buffers.LARGE = 1
         new_array = guarded_new_array(random.Random(first))
         structs.API[NEW_FROM_DESCR] = ctypes.cast(new_array, ctypes.c_void_p).value
     with open(log, "wb", buffering=0) as file:

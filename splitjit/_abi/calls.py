@@ -209,7 +209,7 @@ class Functions(NamedTuple):
         The address of the loops' addresses, as in `Expected`.
     share, team : int
         The addresses of `splitjit._kernels.team.share` and of the team record.
-    allocate, free_block, clear : int
+    take_block, free_block, clear : int
         The addresses of the functions of `splitjit._kernels.blocks`.
     blocks : int
         The address of the block record.
@@ -229,7 +229,7 @@ class Functions(NamedTuple):
     loops: int
     share: int
     team: int
-    allocate: int
+    take_block: int
     free_block: int
     clear: int
     blocks: int

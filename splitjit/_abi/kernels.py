@@ -41,15 +41,19 @@ ADDRESS, METH_O, METH_FASTCALL, METH_STATIC = 0x0, 0x8, 0x80, 0x20
 
 KERNELS: dict[str, dict[str, dict[str, int]]] = {
     "core": {
-        "layouter": {"lay_out": ADDRESS, "layout": METH_O | METH_STATIC},
+        "layouter": {"lay_out": ADDRESS},
         "entry": {
             **dict.fromkeys(("fresh", "fresh_checked", "check"), METH_O),
             **dict.fromkeys(("fresh_new", "into", "place", "parts_over"), METH_FASTCALL),
         },
-        "team": {"run": METH_FASTCALL | METH_STATIC, "share": ADDRESS, "serve": ADDRESS},
+        "team": {
+            "share": ADDRESS,
+            "share_without_gil": METH_FASTCALL | METH_STATIC,
+            "serve": ADDRESS,
+        },
         "blocks": {
             "lease": METH_O,
-            **dict.fromkeys(("allocate", "free_block", "clear", "give_back"), ADDRESS),
+            **dict.fromkeys(("take_block", "free_block", "clear", "give_back"), ADDRESS),
         },
     },
     **{loop: {loop: {loop: ADDRESS}} for loop in LOOPS},

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-MAPPED_FROM = 1 << 19
-"""Blocks of at least this size are kept for reuse."""
+LARGE = 1 << 19
+"""Bytes from which a copy is large: helpers share it, the block of its parts is kept for reuse, and
+objects are assigned by a compiled loop."""
 
 # The block record, for `splitjit._kernels.blocks`: the most bytes to keep, the bytes that are
 # kept, how many turns slots have had to make room, and a slot for each kept block.

@@ -8,6 +8,7 @@ from typing import Any, Literal, SupportsIndex, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from splitjit._abi.shared import LARGE
 from splitjit._api.protocols import GiveExactlyOneRule, Lists, Part, SupportsSlices
 from splitjit._api.run import split_object
 from splitjit._api.split_plan import by_rule, cached_plan, is_first, recent_plan
@@ -31,7 +32,6 @@ from splitjit._plan.arguments import (
     rule_of,
 )
 from splitjit._plan.rules import Rule
-from splitjit._runtime.threads import SHARED_FROM
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 Splittable = ArrayLike | SupportsSlices[Any]
@@ -192,7 +192,7 @@ def split(
         plan = recent_plan(key) if type(axis) is int else None
         if plan is None:
             is_plain = type(axis) is int and out is None and copy is True
-            if is_plain and x.nbytes < SHARED_FROM and is_first(key):
+            if is_plain and x.nbytes < LARGE and is_first(key):
                 return split_new_shape(x, axis, rule)
             plan = cached_plan(x.shape, axis, rule)
         elif plan._copy is not None and out is None and copy is True:

@@ -221,7 +221,7 @@ def _machine() -> dict[str, str]:
     import llvmlite.binding
     import numba
 
-    limits = cores.describe()
+    limits = cores.limits()
     quota = "" if limits.quota is None else f", quota {limits.quota:g} cores"
     return {
         "splitjit": f"{splitjit.__version__}, {Path(splitjit.__file__).parent}",

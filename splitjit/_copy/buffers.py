@@ -24,7 +24,7 @@ from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import keep_forever
 from splitjit._abi.calls import Leases
 from splitjit._abi.layout_record import ALIGNMENT, aligned
-from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, MAPPED_FROM, SLOTS, SLOTS_AT
+from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, LARGE, SLOTS, SLOTS_AT
 from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._inputs.arrays import as_dtype
 from splitjit._plan.arguments import integer
@@ -120,7 +120,7 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
     MemoryError
         If there is not enough memory.
     """
-    if block.nbytes >= MAPPED_FROM and POOL.lease is not None:
+    if block.nbytes >= LARGE and POOL.lease is not None:
         memory = POOL.lease(block.nbytes)
     else:
         memory = retry(np.empty, block.nbytes + ALIGNMENT, np.uint8)

@@ -24,6 +24,7 @@ import numpy as np
 from splitjit._abi.addresses import address_of
 from splitjit._abi.calls import EXPECTED, Expected
 from splitjit._abi.layout_record import ALIGNMENT, WORD
+from splitjit._abi.shared import LARGE
 from splitjit._copy import buffers, slices
 from splitjit._copy.copy_layout import CopyLayout, lay_out
 from splitjit._copy.outputs import are_plain_and_apart
@@ -314,4 +315,4 @@ def forecast(x: np.ndarray, axis: int, count: int) -> float:
         seconds = math.prod(x.shape[:-1]) * count * _RUN
     else:
         seconds = x.size * _ITEM
-    return seconds + x.nbytes * _BYTE if x.nbytes >= threads.SHARED_FROM else seconds
+    return seconds + x.nbytes * _BYTE if x.nbytes >= LARGE else seconds

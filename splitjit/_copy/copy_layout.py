@@ -27,6 +27,7 @@ from splitjit._runtime.cores import STREAM_FROM
 from splitjit._runtime.loading import LOADER, NATIVE
 
 _WORD = ctypes.c_int64
+_FUNCTION = ctypes.PYFUNCTYPE(_WORD, ctypes.c_ssize_t)
 
 
 class CopyLayout:
@@ -112,4 +113,4 @@ def lay_out(
         *STREAM_FROM, addressof(record),
     )  # fmt: skip
     words = (_WORD * len(request))(*request)
-    return CopyLayout(record, NATIVE.layout(addressof(words)))
+    return CopyLayout(record, _FUNCTION(NATIVE.lay_out)(addressof(words)))

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from splitjit._abi.shared import LARGE
 from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import indices_of
 from splitjit._runtime import object_loop
-
-_OBJECT_LOOP_FROM = 1 << 19
 
 
 def fresh(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
@@ -49,7 +48,7 @@ def into(x: np.ndarray, axis: int, sizes: Shape, parts: Sequence[np.ndarray]) ->
 
 def suits_object_loop(nbytes: int) -> bool:
     """Return whether the object-mode loop copies objects faster than slices."""
-    return nbytes >= _OBJECT_LOOP_FROM
+    return nbytes >= LARGE
 
 
 def views(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:

@@ -32,7 +32,7 @@ from splitjit._kernels.c_api import (
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     add_to,
-    address_of,
+    address_of_function,
     exchange,
     out_of_line,
     read_word,
@@ -115,7 +115,7 @@ def _put(record, slot, memory):
 
 
 @jit
-def allocate(nbytes, record):
+def take_block(nbytes, record):
     """Return the address of memory, aligned to `LINE`, or 0 if memory runs out.
 
     Before memory runs out, all kept blocks are freed.
@@ -191,11 +191,11 @@ def lease(record, nbytes):
     """
     call = read(Leases, words_at(record)[ARRAY.data])
     length = as_integer(nbytes)
-    memory = allocate(length, call.blocks)
+    memory = take_block(length, call.blocks)
     if not memory:
         set_error(call.error, call.message)
         return 0
-    owner = capsule_of(memory, 0, address_of(_give_back))
+    owner = capsule_of(memory, 0, address_of_function(_give_back))
     if not owner:
         free_block(memory)
         return 0

@@ -137,7 +137,7 @@ def call(builder, function, arguments):
 
 
 @intrinsic
-def address_of(typingctx, function):
+def address_of_function(typingctx, function):
     """Return the address of a C function of this object file, given as an `ExternalFunction`."""
     kind = ir.FunctionType(INT64, [INT64])
 

@@ -58,7 +58,6 @@ from splitjit._abi.layout_record import (
     WORD,
     aligned,
 )
-from splitjit._kernels.c_api import as_integer, integer_object
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.dims import RUN_DIM, copy_of, extent_of_dim, merge, target_stride
 from splitjit._kernels.intrinsics import greatest, least, out_of_line, reserve, words_at
@@ -254,9 +253,3 @@ def lay_out(address):
     header[LOOP] = _STREAM if stream and loop == _PLAIN else loop
     header[STREAM] = stream
     return block
-
-
-@jit
-def layout(module, address):
-    """``layout(address)``: `lay_out` for Python."""
-    return integer_object(lay_out(as_integer(address)))

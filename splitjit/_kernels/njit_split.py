@@ -1,7 +1,8 @@
 """`splitjit.split` in users' compiled code; see `splitjit._njit`.
 
 Compiled code fills a `Call` and calls these C functions through a table, `Functions`. Both are
-words in memory. So users' code stays small, whatever the rule, rank and dtype.
+words in memory. So users' code stays small, whatever the rule, rank and dtype. `measure` writes its
+results, and each refusal its values, back to the `Call`.
 """
 
 from __future__ import annotations
@@ -9,20 +10,20 @@ from __future__ import annotations
 from splitjit._abi import columns
 from splitjit._abi.calls import (
     CALL,
-    FUNCTIONS_AT,
     OUTS_FAULT,
     RULE_FAULT,
     Arguments,
+    Call,
+    Functions,
     LayoutRequest,
 )
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import LOOP, STREAM, TARGET_OFFSET, WORD, most_words
-from splitjit._abi.shared import MAPPED_FROM, MOST_HELPERS
+from splitjit._abi.shared import LARGE, MOST_HELPERS
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
 from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.intrinsics import (
     allocate,
-    call,
     copy_bytes,
     greatest,
     integers_at,
@@ -33,7 +34,8 @@ from splitjit._kernels.intrinsics import (
     stored,
     words_at,
 )
-from splitjit._kernels.records import layout_at
+from splitjit._kernels.intrinsics import call as call_address
+from splitjit._kernels.records import layout_at, read
 from splitjit._plan import rules
 
 _MOST = (1 << 63) - 1
@@ -57,16 +59,17 @@ _LENGTHS, _INDICES = _KINDS.index(rules.LENGTHS), _KINDS.index(rules.INDICES)
 
 
 @jit
-def _refuse(words, fault, first, second, third):
-    """Note the values for a fault's text, and return the fault."""
+def _refuse(address, fault, first, second, third):
+    """Note the values for a fault's text in the `Call`, and return the fault."""
+    words = words_at(address)
     words[CALL.first], words[CALL.second], words[CALL.third] = first, second, third
     return fault
 
 
 @jit
-def _row_of(words):
-    """Return the bytes of a Numba array of the call's rank."""
-    return WORD * (NUMBA.shape + 2 * words[CALL.rank])
+def _row_of(rank):
+    """Return the bytes of a Numba array."""
+    return WORD * (NUMBA.shape + 2 * rank)
 
 
 @jit
@@ -76,17 +79,17 @@ def _memory_words(rank, count):
 
 
 @jit
-def _record_of(words):
+def _record_of(call):
     """Return the address of the layout record in the call's memory; see `_memory_words`."""
-    return words[CALL.memory] + WORD * (3 * words[CALL.count] + 2)
+    return call.memory + WORD * (3 * call.count + 2)
 
 
 @jit
-def _allocate(nbytes, functions):
+def _memory_for_call(nbytes, table):
     """Allocate the memory of a call; free the kept blocks if memory runs out."""
     memory = allocate(nbytes)
     if not memory:
-        call(functions[FUNCTIONS_AT.clear], (functions[FUNCTIONS_AT.blocks],))
+        call_address(table.clear, (table.blocks,))
         memory = allocate(nbytes)
     return memory
 
@@ -133,45 +136,42 @@ _chunks = _one_of(*rules.CHUNKED)
 def measure(address, functions):
     """Compute the sizes of the parts; return 0 or a fault, which is negative if memory runs out."""
     out_of_line()
-    words = words_at(address)
-    rank = words[CALL.rank]
-    axis, fault = _wrap_axis(words[CALL.axis], rank)
+    call, table = read(Call, address), read(Functions, functions)
+    axis, fault = _wrap_axis(call.axis, call.rank)
     if fault:
-        return _refuse(words, fault, words[CALL.axis], rank, rank - 1)
-    words[CALL.axis] = axis
-    length = words_at(words[CALL.x])[NUMBA.shape + axis]
-    rule, values, number = words[CALL.rule], words[CALL.values], words[CALL.number]
-    step, width = words[CALL.step], words[CALL.width]
+        return _refuse(address, fault, call.axis, call.rank, call.rank - 1)
+    length = words_at(call.x)[NUMBA.shape + axis]
     value = chunk = 0
-    count = number + (rule == _INDICES)
-    if rule != _LENGTHS and rule != _INDICES:
-        value = _integer_at(values, width)
-        chunk, count, fault = _chunks(rule, value, length)
+    count = call.number + (call.rule == _INDICES)
+    if call.rule != _LENGTHS and call.rule != _INDICES:
+        value = _integer_at(call.values, call.width)
+        chunk, count, fault = _chunks(call.rule, value, length)
         if fault:
-            return _refuse(words, RULE_FAULT + fault, value, length, count)
+            return _refuse(address, RULE_FAULT + fault, value, length, count)
     memory = 0
-    if count <= words_at(functions)[FUNCTIONS_AT.most_parts]:
-        memory = _allocate(WORD * _memory_words(rank, count), words_at(functions))
+    if count <= table.most_parts:
+        memory = _memory_for_call(WORD * _memory_words(call.rank, count), table)
     if not memory:
         return -1
     sizes, order = words_at(memory), words_at(memory + WORD * count)
-    if rule == _LENGTHS or rule == _INDICES:  # noqa: SIM109 - a tuple is slow to compile
-        read = sizes if rule == _LENGTHS else order
-        for i in range(number):
-            read[i] = _integer_at(values + i * step, width)
-        if rule == _LENGTHS:
+    if call.rule == _LENGTHS or call.rule == _INDICES:
+        given = sizes if call.rule == _LENGTHS else order
+        for i in range(call.number):
+            given[i] = _integer_at(call.values + i * call.step, call.width)
+        if call.rule == _LENGTHS:
             value, fault = _check_lengths(integers_at(memory, count), length, _MOST)
         else:
-            cuts = integers_at(memory + WORD * count, number)
+            cuts = integers_at(memory + WORD * count, call.number)
             value, fault = _lengths_between(cuts, length, integers_at(memory, count))
         if fault:
             release(memory)
-            return _refuse(words, RULE_FAULT + fault, value, length, count)
+            return _refuse(address, RULE_FAULT + fault, value, length, count)
     else:
         longer = _count_longer(chunk, count, length)
         for i in range(count):
             sizes[i] = _size_of_part(chunk, longer, i, length)
-    words[CALL.memory], words[CALL.count] = memory, count
+    words = words_at(address)
+    words[CALL.axis], words[CALL.count], words[CALL.memory] = axis, count, memory
     return 0
 
 
@@ -179,48 +179,44 @@ def measure(address, functions):
 
 
 @jit
-def _lay_out(words, functions, are_fresh):
+def _lay_out(call, table, are_fresh):
     """Write the layout record; return the bytes of a block for the parts."""
     out_of_line()
-    x = words[CALL.x]
     request = LayoutRequest(
-        words[CALL.rank], words[CALL.axis], words[CALL.count], words_at(x)[NUMBA.itemsize],
-        x + WORD * NUMBA.shape, words[CALL.memory],
-        0 if are_fresh else words[CALL.parts] + WORD * NUMBA.data, _row_of(words),
-        functions[FUNCTIONS_AT.stream_short_runs], functions[FUNCTIONS_AT.stream_long_runs],
-        _record_of(words),
+        call.rank, call.axis, call.count, words_at(call.x)[NUMBA.itemsize],
+        call.x + WORD * NUMBA.shape, call.memory,
+        0 if are_fresh else call.parts + WORD * NUMBA.data, _row_of(call.rank),
+        table.stream_short_runs, table.stream_long_runs, _record_of(call),
     )  # fmt: skip
-    return call(functions[FUNCTIONS_AT.lay_out], (stored(request),))
+    return call_address(table.lay_out, (stored(request),))
 
 
 @jit
-def _copy_laid_out(words, functions, target):
-    """Run the copy in the layout record, with helpers if they pay.
+def _copy_laid_out(call, table, target):
+    """Copy as the layout record says, with helpers if they pay.
 
     Target offsets are relative to the address `target`.
     """
     out_of_line()
-    x, record = words_at(words[CALL.x]), _record_of(words)
+    x, record = words_at(call.x), _record_of(call)
     header = words_at(record)
     nbytes = x[NUMBA.items] * x[NUMBA.itemsize]
-    loop = words_at(functions[FUNCTIONS_AT.loops])[header[LOOP]]
+    loop = words_at(table.loops)[header[LOOP]]
     arguments = stored(Arguments(header[STREAM], target, x[NUMBA.data], record))
-    team = functions[FUNCTIONS_AT.team]
-    call(functions[FUNCTIONS_AT.share], (team, loop, nbytes, MOST_HELPERS, arguments))
+    call_address(table.share, (table.team, loop, nbytes, MOST_HELPERS, arguments))
 
 
 # ---- fresh parts ---------------------------------------------------------------------------
 
 
 @jit
-def _bytes_of(words):
+def _bytes_of(x, rank):
     """Return the bytes of the source, or -1 if no memory has room for them."""
-    x = words_at(words[CALL.x])
     nbytes = x[NUMBA.itemsize]
-    for d in range(words[CALL.rank]):
+    for d in range(rank):
         if x[NUMBA.shape + d] == 0:
             return 0
-    for d in range(words[CALL.rank]):
+    for d in range(rank):
         if nbytes > _MOST // 2 // x[NUMBA.shape + d]:  # possible for views that repeat an element
             return -1
         nbytes *= x[NUMBA.shape + d]
@@ -228,33 +224,32 @@ def _bytes_of(words):
 
 
 @jit
-def _new_block(functions, numba, nbytes):
+def _new_block(table, nbytes):
     """Return Numba's record of new memory, which has one reference; 0 if memory runs out."""
-    if nbytes >= MAPPED_FROM:
-        block = call(functions[FUNCTIONS_AT.allocate], (nbytes, functions[FUNCTIONS_AT.blocks]))
-        if not block:
-            return 0
-        return call(numba[MANAGE_MEMORY], (block, functions[FUNCTIONS_AT.free_block]))
-    memory = call(numba[ALLOCATE], (nbytes + LINE,))  # with room to align the block
+    numba = words_at(table.numba)
+    if nbytes >= LARGE:
+        block = call_address(table.take_block, (nbytes, table.blocks))
+        return call_address(numba[MANAGE_MEMORY], (block, table.free_block)) if block else 0
+    memory = call_address(numba[ALLOCATE], (nbytes + LINE,))  # with room to align the block
     if not memory:
-        call(functions[FUNCTIONS_AT.clear], (functions[FUNCTIONS_AT.blocks],))
-        memory = call(numba[ALLOCATE], (nbytes + LINE,))
+        call_address(table.clear, (table.blocks,))
+        memory = call_address(numba[ALLOCATE], (nbytes + LINE,))
     return memory
 
 
 @jit
-def _write_parts(words, numba, memory, block, is_laid_out):
+def _write_parts(call, numba, memory, block, is_laid_out):
     """Write the arrays of the parts, which share a block of memory."""
     out_of_line()
-    x, rank, sizes = words_at(words[CALL.x]), words[CALL.rank], words_at(words[CALL.memory])
-    layout = layout_at(_record_of(words))
+    x, rank, sizes = words_at(call.x), call.rank, words_at(call.memory)
+    layout = layout_at(_record_of(call))
     row = layout.rows
-    array = words[CALL.parts]
-    for i in range(words[CALL.count]):
+    array = call.parts
+    for i in range(call.count):
         part = words_at(array)
         items, nbytes = 1, x[NUMBA.itemsize]
         for d in range(rank - 1, -1, -1):
-            extent = sizes[i] if d == words[CALL.axis] else x[NUMBA.shape + d]
+            extent = sizes[i] if d == call.axis else x[NUMBA.shape + d]
             part[NUMBA.shape + d], part[NUMBA.shape + rank + d] = extent, nbytes
             items *= extent
             nbytes *= extent
@@ -265,36 +260,35 @@ def _write_parts(words, numba, memory, block, is_laid_out):
             part[NUMBA.data] += words_at(row)[TARGET_OFFSET]
             row += layout.row
         if i > 0:
-            call(numba[ACQUIRE], (memory,))
-        array += _row_of(words)
+            call_address(numba[ACQUIRE], (memory,))
+        array += _row_of(rank)
 
 
 @jit
-def _make_and_copy(words, functions):
+def _make_and_copy(call, table):
     """Make the parts in one block, and copy; return -1 if memory runs out."""
-    if words[CALL.count] == 0:
+    if call.count == 0:
         return 0
-    nbytes = _bytes_of(words)
+    nbytes = _bytes_of(words_at(call.x), call.rank)
     if nbytes < 0:
         return -1
-    block_bytes = _lay_out(words, functions, True) if nbytes else 0
-    numba = words_at(functions[FUNCTIONS_AT.numba])
-    memory = _new_block(functions, numba, block_bytes)
+    memory = _new_block(table, _lay_out(call, table, True) if nbytes else 0)
     if not memory:
         return -1
-    block = -(-call(numba[GET_DATA], (memory,)) // LINE) * LINE
-    _write_parts(words, numba, memory, block, nbytes > 0)
+    numba = words_at(table.numba)
+    block = -(-call_address(numba[GET_DATA], (memory,)) // LINE) * LINE
+    _write_parts(call, numba, memory, block, nbytes > 0)
     if nbytes:
-        _copy_laid_out(words, functions, block)
+        _copy_laid_out(call, table, block)
     return 0
 
 
 @jit
 def make_parts(address, functions):
     """Make the parts that `measure` has counted, and copy; return -1 if memory runs out."""
-    words = words_at(address)
-    fault = _make_and_copy(words, words_at(functions))
-    release(words[CALL.memory])
+    call = read(Call, address)
+    fault = _make_and_copy(call, read(Functions, functions))
+    release(call.memory)
     return fault
 
 
@@ -330,27 +324,30 @@ def _part_at(arrays, rank, itemsize, x, count, lows, places):
 
 
 @jit
-def _check_apart(words):
-    """Return 0, or a fault if two arrays, or two elements of a part, may share memory."""
+def _check_apart(address, call):
+    """Return 0, or a fault if two arrays, or two elements of a part, may share memory.
+
+    `columns` takes arrays by their index in a table of words. Here the table is all memory from the
+    first part on. The source lies elsewhere, so its index may be negative or beyond the parts.
+    """
     out_of_line()
-    rank, axis, parts = words[CALL.rank], words[CALL.axis], words[CALL.count]
-    memory, row = words[CALL.memory], _row_of(words) // WORD
-    sizes, lows = words_at(memory), words_at(memory + WORD * parts)
-    places = words_at(memory + WORD * (2 * parts + 1))
-    arrays = words_at(words[CALL.parts] + WORD * NUMBA.data)  # shape and strides follow the address
-    x = (words[CALL.x] - words[CALL.parts]) // WORD
-    itemsize, count = words_at(words[CALL.x])[NUMBA.itemsize], 0
+    rank, axis, parts, row = call.rank, call.axis, call.count, _row_of(call.rank) // WORD
+    sizes, lows = words_at(call.memory), words_at(call.memory + WORD * parts)
+    places = words_at(call.memory + WORD * (2 * parts + 1))
+    arrays = words_at(call.parts + WORD * NUMBA.data)  # shape and strides follow the address
+    x = (call.x - call.parts) // WORD
+    itemsize, count = words_at(call.x)[NUMBA.itemsize], 0
     for i in range(parts):
         if sizes[i] > 0:
             if not _are_rows_apart(arrays, rank, i * row, -1, itemsize):
-                return _refuse(words, OUTS_FAULT + 4, i, 0, 0)
+                return _refuse(address, OUTS_FAULT + 4, i, 0, 0)
             lows[count], places[count] = _lowest_at(arrays, rank, i * row), i * row
             count += 1
     _sort(lows, places, count)
     if not _are_apart(arrays, rank, axis, itemsize, count, lows, places):
         k = _find_meeting(arrays, rank, itemsize, count, lows, places)
         first, second = places[k - 1] // row, places[k] // row
-        return _refuse(words, OUTS_FAULT + 3, least(first, second), greatest(first, second), 0)
+        return _refuse(address, OUTS_FAULT + 3, least(first, second), greatest(first, second), 0)
     meets = _part_at(arrays, rank, itemsize, x, count, lows, places)
     if meets < 0:
         return 0
@@ -358,27 +355,25 @@ def _check_apart(words):
     _sort(lows, places, count + 1)
     if _are_apart(arrays, rank, axis, itemsize, count + 1, lows, places):
         return 0
-    return _refuse(words, OUTS_FAULT + 2, meets // row, 0, 0)
+    return _refuse(address, OUTS_FAULT + 2, meets // row, 0, 0)
 
 
 # ---- given parts ---------------------------------------------------------------------------
 
 
 @jit
-def _check_shapes(words):
+def _check_shapes(address, call):
     """Check the number and the shapes of given parts; return 0 or a fault."""
     out_of_line()
-    count, given, rank = words[CALL.count], words[CALL.number_of_parts], words[CALL.rank]
-    if given != count:
-        return _refuse(words, OUTS_FAULT, given, count, 0)
-    sizes, x = words_at(words[CALL.memory]), words_at(words[CALL.x])
-    array = words[CALL.parts]
-    for i in range(count):
-        for d in range(rank):
-            extent = sizes[i] if d == words[CALL.axis] else x[NUMBA.shape + d]
+    if call.number_of_parts != call.count:
+        return _refuse(address, OUTS_FAULT, call.number_of_parts, call.count, 0)
+    sizes, x, array = words_at(call.memory), words_at(call.x), call.parts
+    for i in range(call.count):
+        for d in range(call.rank):
+            extent = sizes[i] if d == call.axis else x[NUMBA.shape + d]
             if words_at(array)[NUMBA.shape + d] != extent:
-                return _refuse(words, OUTS_FAULT + 1, i, 0, 0)
-        array += _row_of(words)
+                return _refuse(address, OUTS_FAULT + 1, i, 0, 0)
+        array += _row_of(call.rank)
     return 0
 
 
@@ -388,13 +383,13 @@ def copy_parts(address, functions):
     fault = measure(address, functions)
     if fault:
         return fault
-    words = words_at(address)
-    fault = _check_shapes(words)
-    x = words_at(words[CALL.x])
+    call, table = read(Call, address), read(Functions, functions)
+    x = words_at(call.x)
+    fault = _check_shapes(address, call)
     if not fault and x[NUMBA.items] != 0 and x[NUMBA.itemsize] != 0:
-        fault = _check_apart(words)
+        fault = _check_apart(address, call)
         if not fault:
-            _lay_out(words, words_at(functions), False)
-            _copy_laid_out(words, words_at(functions), 0)
-    release(words[CALL.memory])
+            _lay_out(call, table, False)
+            _copy_laid_out(call, table, 0)
+    release(call.memory)
     return fault

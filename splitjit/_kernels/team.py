@@ -56,7 +56,7 @@ from splitjit._kernels.c_api import (
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     add_to,
-    address_of,
+    address_of_function,
     call,
     exchange,
     least,
@@ -179,7 +179,7 @@ def _start_helpers(team, helpers):
     """Start missing helpers; return how many there are, at most `helpers`."""
     started = _read(team, AT.started)
     while started < helpers:
-        thread = start_thread(address_of(_serve), team)
+        thread = start_thread(address_of_function(_serve), team)
         if thread & INT_MASK == INT_MASK:  # -1, of which Windows returns 32 bits
             return started  # the system allows no more threads now
         started += 1
@@ -238,8 +238,8 @@ def share(team, loop, nbytes, most, arguments):
 
 
 @jit
-def run(module, arguments, count):
-    """``run(team, loop, nbytes, most, *Arguments)``: `share` for Python, without the GIL."""
+def share_without_gil(module, arguments, count):
+    """``share_without_gil(team, loop, nbytes, most, *Arguments)``: `share`, for Python."""
     given = words_at(arguments)
     team, loop = as_integer(given[0]), as_integer(given[1])
     nbytes, most = as_integer(given[2]), as_integer(given[3])

@@ -43,11 +43,11 @@ def make_parts(typing_context, x, axis, *values):
 
     def generate(context, builder, signature, arguments):
         call = _Call(context, builder, signature.args, arguments, "split")
-        call.run("measure")
+        call.call_function("measure")
         parts = ListInstance.allocate(context, builder, kind, call.get("count"))
         parts.size = call.get("count")  # the items are null, so that the list can be freed
         call.set("parts", builder.ptrtoint(parts.data, INT64))
-        call.run("make_parts")
+        call.call_function("make_parts")
         return call.answer(signature.return_type, parts.value)
 
     return types.Tuple([kind, *_ANSWER])(x, axis, types.StarArgTuple.from_types(values)), generate
@@ -60,7 +60,7 @@ def copy_parts(typing_context, outs, x, axis, *values):
     def generate(context, builder, signature, arguments):
         call = _Call(context, builder, signature.args[1:], arguments[1:], "split_into")
         call.set_parts(signature.args[0], arguments[0])
-        call.run("copy_parts")
+        call.call_function("copy_parts")
         return call.answer(signature.return_type)
 
     return types.Tuple(_ANSWER)(outs, x, axis, types.StarArgTuple.from_types(values)), generate
@@ -131,7 +131,7 @@ class _Call:
             self.set("parts", self._stored(cgutils.pack_array(self._builder, items)))
             self.set("number_of_parts", integer(len(items)))
 
-    def run(self, function):
+    def call_function(self, function):
         """Call a function of the table, unless something has failed."""
         builder = self._builder
         if function == "make_parts":

@@ -51,7 +51,7 @@ def fill_table():
         **kernels["njit_split"],
         loops=ctypes.addressof(LOOPS_AT),
         lay_out=NATIVE.lay_out,
-        allocate=NATIVE.allocate,
+        take_block=NATIVE.take_block,
         free_block=NATIVE.free_block,
         clear=NATIVE.clear,
         blocks=POOL.address,

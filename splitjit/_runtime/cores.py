@@ -78,14 +78,14 @@ def _whole(quota: float | None) -> int:
     return sys.maxsize if quota is None else max(int(quota), 1)
 
 
-def describe() -> Cores:
+def limits() -> Cores:
     """Return the current limits, and the name of the smallest one."""
     count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None)
     numba = numba_limit() if count is None else count()
     counted, here, granted = os.cpu_count() or 1, affinity(), quota()
-    limits = {"cores": counted, "Numba": numba, "affinity": here}
-    limits["quota"] = None if granted is None else _whole(granted)
-    known = {name: limit for name, limit in limits.items() if limit is not None}
+    found = {"cores": counted, "Numba": numba, "affinity": here}
+    found["quota"] = None if granted is None else _whole(granted)
+    known = {name: limit for name, limit in found.items() if limit is not None}
     fewest = min(known.values())
     limited_by = next(name for name, limit in known.items() if limit == fewest)
     return Cores(counted, here, granted, numba, fewest, limited_by)

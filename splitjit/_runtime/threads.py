@@ -21,16 +21,13 @@ from time import perf_counter
 import numpy as np
 
 from splitjit._abi.builtins import keep_forever
-from splitjit._abi.shared import AT, FEWEST_CHUNKS, MOST_HELPERS, SPACING
-from splitjit._runtime.cores import NUMBA_THREADS, describe, usable
+from splitjit._abi.shared import AT, FEWEST_CHUNKS, LARGE, MOST_HELPERS, SPACING
+from splitjit._runtime.cores import NUMBA_THREADS, limits, usable
 from splitjit._runtime.loading import NATIVE
 from splitjit._runtime.ways import Ways
 
-_CHUNK = 1 << 17
+_CHUNK = LARGE // FEWEST_CHUNKS
 """Bytes of a chunk. The caller may have to wait for one that a helper has begun."""
-
-SHARED_FROM = FEWEST_CHUNKS * _CHUNK
-"""Bytes from which a copy is shared with helpers."""
 
 FEW = 3
 """Helpers of the way between none and all."""
@@ -69,7 +66,7 @@ def one_thread() -> Iterator[None]:
 
 def is_small(nbytes: int) -> bool:
     """Return whether a copy is too small for helpers."""
-    return nbytes < SHARED_FROM
+    return nbytes < LARGE
 
 
 class _Team:
@@ -140,15 +137,15 @@ def run_loop(
         Way 0 asks all helpers, way 1 none, and way 2 a few. By default, all are asked.
     """
     most = _allowed() - 1
-    if most and _ON_NUMBA and nbytes >= SHARED_FROM:
+    if most and _ON_NUMBA and nbytes >= LARGE:
         _run_on_numba(loop, min(nbytes // TEAM.chunk, most + 1), arguments)
         return
     if not most or ways is None:
-        NATIVE.run(TEAM.address, loop, nbytes, most, *arguments)
+        NATIVE.share_without_gil(TEAM.address, loop, nbytes, most, *arguments)
         return
     began = perf_counter()
     way = ways.choose(began)
-    NATIVE.run(TEAM.address, loop, nbytes, (most, 0, min(FEW, most))[way], *arguments)
+    NATIVE.share_without_gil(TEAM.address, loop, nbytes, (most, 0, min(FEW, most))[way], *arguments)
     ways.took(way, began, perf_counter(), nbytes)
 
 
@@ -184,13 +181,13 @@ def explain(nbytes: int) -> tuple[int, str]:
         Bytes of all parts.
     """
     if is_small(nbytes):
-        return 1, f"a helper does not pay below {SHARED_FROM} bytes"
+        return 1, f"a helper does not pay below {LARGE} bytes"
     if _alone.get():
         return 1, "this thread runs a Dask task, and Dask uses the other cores"
-    limits = describe()
-    threads, chunks = min(limits.usable, MOST_HELPERS + 1), nbytes // _CHUNK
+    found = limits()
+    threads, chunks = min(found.usable, MOST_HELPERS + 1), nbytes // _CHUNK
     if chunks < threads:
         return chunks, f"a chunk has at least {_CHUNK} bytes"
     if threads == 1 or _ON_NUMBA:
-        return threads, f"limited by {limits.limited_by}"
-    return threads, f"the caller and {threads - 1} of its helpers, limited by {limits.limited_by}"
+        return threads, f"limited by {found.limited_by}"
+    return threads, f"the caller and {threads - 1} of its helpers, limited by {found.limited_by}"

@@ -165,10 +165,10 @@ def test_describe(limits, monkeypatch, affinity, quota, numba, usable, limited_b
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     limits.affinity, limits.quota, limits.numba = affinity, quota, numba
     expected = cores.Cores(16, affinity, quota, numba, usable, limited_by)
-    assert cores.describe() == expected
+    assert cores.limits() == expected
     if numba is not None:  # `numba.set_num_threads` goes before the environment variable
         limits.numba, limits._get_num_threads = 99, lambda: numba
-        assert cores.describe() == expected
+        assert cores.limits() == expected
 
 
 @pytest.mark.parametrize(

@@ -401,7 +401,7 @@ class Memory(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(buffers, "MAPPED_FROM", 1)
+        self.patch.setattr(buffers, "LARGE", 1)
         take("slices" if loading.never_compiles() else "serial", self.patch.setattr)
         self.pool = buffers._Pool(2**16)
         self.pool.load()

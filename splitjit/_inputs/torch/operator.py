@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from splitjit._abi.kernels import LONG_RUN
+from splitjit._abi.shared import LARGE
 from splitjit._inputs.torch.memory import TORCH, lies_in_storage, new_tensors
 from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
 from splitjit._runtime.cores import STREAM_FROM
 from splitjit._runtime.loading import LOADER
-from splitjit._runtime.threads import SHARED_FROM
 from splitjit._runtime.ways import Ways, ways_of
 
 WAYS = "torch's operator", "torch's operator into memory of splitjit"
@@ -85,7 +85,7 @@ def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
     ways: Ways | bool | None = plan._kept.get(key)
     if ways is None:
         ways = _ways(x, plan)
-        if x.nbytes < SHARED_FROM or LOADER.pays(0.0):  # else kernels may be loaded later
+        if x.nbytes < LARGE or LOADER.pays(0.0):  # else kernels may be loaded later
             keep(plan._kept, key, ways, len(plan))
     if isinstance(ways, bool) or x.is_conj() or x.is_neg():  # torch reads these beyond a storage
         return None
@@ -98,7 +98,7 @@ def _ways(x: Any, plan: Plan) -> Ways | bool:
     nbytes: int = x.nbytes
     if not _is_known(x.dtype):
         return False
-    if nbytes < SHARED_FROM:
+    if nbytes < LARGE:
         return _ONE_WAY
     part = nbytes // len(plan)
     is_long = part >= _PART_FOR_TORCH and part >= LONG_RUN * math.prod(plan.shape[: plan.axis])
