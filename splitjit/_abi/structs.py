@@ -1,10 +1,9 @@
 """Where arrays and lists keep their fields in memory, for compiled code that reads them.
 
-The fields of Numba's arrays are verified by `splitjit._kernels.fit`, all others here.
-
 The C structs of arrays and lists, and NumPy's table of C functions, are the same in all
 versions of CPython and NumPy that splitjit supports. This module verifies the versions and
-one array, once, at import. If something differs, no compiled code reads arrays.
+one array, once, at import. If something differs, no compiled code reads arrays. `check_numba`
+verifies the fields of Numba's arrays before anything is compiled.
 
 A later CPython may change its structs. Then even the check could read outside an object
 and crash, so nothing is read in untested versions. A later NumPy cannot change its struct
@@ -57,6 +56,7 @@ API_VERSION, NEW_FROM_DESCR, SET_BASE_OBJECT = 0, 94, 282
 
 # Word offsets in Numba's arrays, from its C struct `arystruct_t`; the strides follow the shape.
 NUMBA = namedtuple("NumbaArray", "memory parent items itemsize data shape")(*range(6))
+_NAMES = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")  # Numba's
 
 # Word offsets in Numba's C struct `NRT_api_functions`: allocate memory, adopt given memory, count
 # another reference to it, return its address.
@@ -118,3 +118,29 @@ READS_ARRAYS = _reads_arrays()
 
 API = _api()
 """The addresses of NumPy's C functions, or None if they may not be called."""
+
+
+def check_numba() -> None:
+    """Refuse a Numba whose arrays lie in memory in another way: nothing may be compiled."""
+    import numba
+
+    if not _has_arrays():
+        raise RuntimeError(f"Numba {numba.__version__} has another struct of arrays")
+
+
+def _has_arrays() -> bool:
+    """Return whether Numba's arrays are five words, the shape, and the strides."""
+    from llvmlite import ir
+    from numba import types
+    from numba.core.datamodel import default_manager
+
+    rank, word = 3, ir.IntType(8 * WORD)
+    model = default_manager.lookup(types.Array(types.int32, rank, "A"))
+    places = [model.get_field_position(name) for name in _NAMES]
+    if model.field_count != len(_NAMES) or places != [*range(len(_NAMES))]:
+        return False
+    *pointers, shape, strides = model.get_value_type().elements
+    extents = ir.ArrayType(word, rank)
+    return [shape, strides] == [extents, extents] and all(
+        kind == word or isinstance(kind, ir.PointerType) for kind in pointers
+    )

@@ -1,7 +1,7 @@
 """The compiled copy loops, and what else runs as machine code.
 
-`_runtime` loads these modules as object files, and imports only what compiles them (`build`) and
-the two loops that Numba runs itself (`object_loop`, `numba_threads`). `_kernels` imports `_abi` and
+`_runtime` loads these modules as object files, and imports only what compiles them (`compiling`)
+and the loop that Numba runs itself (`numba_threads`). `_kernels` imports `_abi` and
 the rules of `_plan/rules.py`, and nothing else of the package. A loop never raises and never sees a
 Python object: Python code, `entry` or `njit_split` has checked all addresses, extents and strides.
 
@@ -37,7 +37,6 @@ records.py reads from memory; look at these three first. Then a copy passes from
 What Python calls before a copy, or instead of one::
 
     entry.py             check and make arrays, and copy small ones; c_api.py has Python's functions
-    object_loop.py       the loop over Python objects
     numba_threads.py     the loops on Numba's threads, if the user chooses them
 
 What users' compiled code calls::
@@ -48,7 +47,5 @@ What users' compiled code calls::
 How all of this becomes object files: `layouter`, `entry`, `team` and `blocks` are one, "core". Each
 loop is one, and so is `njit_split`::
 
-    build.py             the functions of each object file
-    compiling.py         compiles them, for the processor that _abi/processor.py names
-    fit.py               whether the private parts of Numba are as expected
+    compiling.py         compiles the functions that _abi/kernels.py lists for each object file
 """

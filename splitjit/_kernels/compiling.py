@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import types
+from importlib import import_module
 
 from llvmlite import ir
 from numba import intp
 from numba.core import config
 from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUTarget, cpu_target
 from numba.core.runtime import rtsys
 
-from splitjit._abi.processor import processor
-from splitjit._kernels import fit
-
-fit.check()
+from splitjit._abi.kernels import KERNELS, processor
+from splitjit._abi.structs import check_numba
 
 _SETTINGS = {
     "BOUNDSCHECK": None,
@@ -50,19 +46,14 @@ def _own_settings():
     """Hide the user's settings of Numba's compiler: kernels are always the same code.
 
     Other processes use them, too. The caller holds Numba's lock, so that no other thread compiles.
-    The garbage collector rests, because it finds nothing and takes a tenth of the time.
     """
-    collects = gc.isenabled()
     config.reload_config()  # or the first compilation would overwrite our values
     names = [name for name in _SETTINGS if hasattr(config, name)]
     before = {name: getattr(config, name) for name in names}
     try:
-        gc.disable()
         vars(config).update({name: _SETTINGS[name] for name in names})
         yield
     finally:
-        if collects:
-            gc.enable()
         vars(config).update(before)
 
 
@@ -118,28 +109,10 @@ class _Codegen(AOTCPUCodegen):
     _library_class = _Library
 
     def __init__(self):
-        name, self._features = processor()
-        super().__init__("splitjit", name)
+        super().__init__("splitjit", processor()[0])
 
-    def _customize_tm_options(self, options):
-        super()._customize_tm_options(options)
-        options["features"] = self._tm_features = self._features
-
-
-_NEEDLESS = {"inline_closure_likes", "inline_overloads", "nopython_rewrites", "with_lifting"}
-"""Numba's passes that change no kernel: none has a closure, an overload in Python, or an array
-expression. These passes take a tenth of the time."""
-
-
-class _Pipeline(CompilerBase):
-    """Numba's passes, without the needless ones."""
-
-    def define_pipelines(self):
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state).passes
-        kernels = PassManager("kernels")
-        kernels.passes = [given for given in passes if given[0].name() not in _NEEDLESS]
-        kernels.finalize()
-        return [kernels]
+    def _customize_tm_features(self):
+        return processor()[1]
 
 
 class _Target(CPUTarget):
@@ -186,7 +159,7 @@ def jit(function=None, **options):
         return functools.partial(jit, **options)
     flags = {"nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     flags.update(error_model="numpy", **options)
-    return _Function(function, {}, flags, pipeline_class=_Pipeline)
+    return _Function(function, {}, flags)
 
 
 def jit_all(module):
@@ -199,6 +172,18 @@ def jit_all(module):
         if isinstance(function, types.FunctionType):
             scope[name] = jit(types.FunctionType(function.__code__, scope, name))
     return scope
+
+
+def compile_kernel(name: str) -> bytes:
+    """Compile one kernel of `splitjit._abi.kernels.KERNELS`; return its object file."""
+    check_numba()
+    return object_code(
+        [
+            getattr(import_module(f"splitjit._kernels.{module}"), function)
+            for module, functions in KERNELS[name].items()
+            for function in functions
+        ]
+    )
 
 
 def object_code(functions):

@@ -19,11 +19,11 @@ functions.py   the table: the addresses of functions that are compiled only once
 
 def init() -> None:
     """Register the overloads with Numba."""
-    from splitjit._kernels import fit
+    from splitjit._abi.structs import check_numba
     from splitjit._runtime.loading import LOADER
 
     try:
-        fit.check()
+        check_numba()
         import splitjit._njit.overloads  # noqa: F401
     except Exception as error:  # a private name of Numba is missing
         LOADER.give_up("njit_split", error)

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from splitjit._abi.processor import processor
+from splitjit._abi.kernels import processor
 from splitjit._runtime.events import debug
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 from _thread import get_ident  # `threading` takes longer to import
-from collections.abc import Callable
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,10 +50,6 @@ NATIVE: Any = SimpleNamespace()
 
 LOOPS_AT = keep_forever((ctypes.c_int64 * len(LOOPS))())
 """The addresses of the loops, which compiled code reads; 0 for those that are not loaded."""
-
-
-class _CannotImport(BlockingIOError):
-    """llvmlite or Numba cannot be imported now."""
 
 
 class _Loader:
@@ -128,7 +124,7 @@ class _Loader:
             if name not in self._loaded:
                 self._loaded[name] = self._load(name, wait)
             return self._loaded[name]
-        except BlockingIOError as error:  # nothing can be imported, or another process compiles it
+        except (ImportError, BlockingIOError) as error:  # or another process compiles it
             self._put_off(name, error)
         except Exception as error:  # a broken compiler or disk must not fail a split
             self.give_up(name, error)
@@ -155,7 +151,7 @@ class _Loader:
         pause = min(2 * self._pauses.get(name, _RETRY_AFTER / 2), _LONGEST_PAUSE)
         self._pauses[name] = pause
         self._not_before[name] = time.monotonic() + pause
-        if pause >= _WARN_FROM and isinstance(error, _CannotImport):
+        if pause >= _WARN_FROM and isinstance(error, ImportError):
             self._say(name, error)
         else:
             debug("the kernel %s cannot be loaded now: %r", name, error)
@@ -185,7 +181,8 @@ class _Loader:
                 debug("the cached kernel %s cannot be linked: %s", name, error)
         if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
             raise BlockingIOError("a forked child does not compile")
-        compile_kernel = _imported(_compiler)
+        with _importing():
+            from splitjit._kernels.compiling import compile_kernel
         with contextlib.nullcontext() if wait else kernel_files.compiling(name):
             code = compile_kernel(name)
             functions = _link(name, code)
@@ -231,34 +228,23 @@ def never_compiles() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
-def _compiler() -> Callable[[str], bytes]:
-    from splitjit._kernels.build import compile_kernel
-
-    return compile_kernel
-
-
-def _imported(imports: Callable[[], Any]) -> Any:
-    """Run a function that imports modules; raise a `_CannotImport` if that fails now."""
+@contextlib.contextmanager
+def _importing() -> Iterator[None]:
+    """Raise an ImportError, whatever a module raises that cannot be imported now."""
     try:
-        return imports()
+        yield
     except Exception as error:
-        from splitjit._kernels.fit import Misfit  # which imports no Numba
-
-        if isinstance(error, Misfit):
-            raise
-        raise _CannotImport(f"an import failed: {error!r}") from error
+        raise ImportError(f"an import failed: {error!r}") from error
 
 
 @functools.cache
 def _llvm() -> Any:
-    def imports() -> Any:
+    with _importing():
         import llvmlite.binding
 
         if not _is_whole():  # this thread is importing it, and a signal handler runs
             raise ImportError("llvmlite is being imported")
-        return llvmlite.binding
-
-    return _imported(imports)
+    return llvmlite.binding
 
 
 def _is_whole() -> bool:

@@ -1,4 +1,8 @@
-"""The object-mode path: strings and other Python objects."""
+"""The object-mode loop, for strings and other Python objects.
+
+NumPy assigns such elements, because references must be counted. Numba compiles the loop over the
+parts.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,14 @@ def assign_loop() -> Callable[[Iterator[Any]], None] | None:
     """Compile the loop over Python objects; return None if Numba cannot compile now."""
     if never_compiles() or LOADER.is_forked_child:
         return None
-    from splitjit._kernels import object_loop
+    import numba
 
-    loop: Callable[[Iterator[Any]], None] = object_loop.assign_loop()  # type: ignore[no-untyped-call]
+    loop: Callable[[Iterator[Any]], None]
+    loop = numba.jit((numba.types.pyobject,), forceobj=True, looplift=False)(_assign)
     return loop
+
+
+def _assign(pairs: Iterator[Any]) -> None:
+    # From an iterator: Numba would inspect the items of a list, and it does not know all dtypes.
+    for target, part in pairs:
+        target[...] = part

@@ -46,7 +46,7 @@ SYSTEMS = {
 def kernels():
     """Return a function that compiles a kernel for a system to an optimized LLVM module."""
     splitjit.warmup(["u1"])  # so that Numba has registered all its symbols
-    from splitjit._kernels import build, compiling
+    from splitjit._kernels import compiling
 
     found = {}
     codegen = compiling._Function.targetdescr.target_context.codegen()
@@ -68,7 +68,7 @@ def kernels():
                 exported = [name for names in KERNELS["core"].values() for name in names]
                 return compiling.object_code([code[name] for name in exported])
             if kernel not in found:
-                found[kernel] = build.compile_kernel(kernel)
+                found[kernel] = compiling.compile_kernel(kernel)
             return found[kernel]
 
     return compiled

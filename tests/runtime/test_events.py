@@ -22,14 +22,16 @@ def messages(caplog):
 def loader(tmp_path, monkeypatch):
     """Return a loader with an empty cache; what it would compile is no object file."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    importlib.import_module("splitjit._kernels.build")
-    monkeypatch.setattr("splitjit._kernels.build.compile_kernel", lambda name: b"code of " + name)
+    importlib.import_module("splitjit._kernels.compiling")
+    monkeypatch.setattr(
+        "splitjit._kernels.compiling.compile_kernel", lambda name: b"code of " + name
+    )
     return loading._Loader()
 
 
 @needs_kernels
 def test_a_compilation_is_logged_once(loader, messages, monkeypatch):
-    monkeypatch.setattr("splitjit._kernels.build.compile_kernel", lambda name: b"code")
+    monkeypatch.setattr("splitjit._kernels.compiling.compile_kernel", lambda name: b"code")
     monkeypatch.setattr(loading, "_link", lambda *_: {"plain": 1})
     assert loader.load("plain") == loader.load("plain") == {"plain": 1}
     assert [text.split(" in ")[0] for text in messages.messages] == ["compiled plain"]

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit._abi import processor
-from splitjit._abi.kernels import KERNELS
+from splitjit._abi.kernels import KERNELS, processor
 from splitjit._cli.main import main
 from splitjit._cli.report import amount
 from splitjit._copy import copy, copy_layout, decision
@@ -66,8 +65,8 @@ def build(objects, tmp_path, monkeypatch):
         return objects[name]
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    importlib.import_module("splitjit._kernels.build")
-    monkeypatch.setattr("splitjit._kernels.build.compile_kernel", compile_kernel)
+    importlib.import_module("splitjit._kernels.compiling")
+    monkeypatch.setattr("splitjit._kernels.compiling.compile_kernel", compile_kernel)
     return names
 
 
@@ -218,7 +217,7 @@ def test_a_kernel_that_cannot_be_compiled(split, build, monkeypatch):
         build.append(name)
         raise NotImplementedError
 
-    monkeypatch.setattr("splitjit._kernels.build.compile_kernel", fail)
+    monkeypatch.setattr("splitjit._kernels.compiling.compile_kernel", fail)
     loader = split()
     assert build == ["core"]
     assert not loader._loaded
@@ -316,12 +315,12 @@ def test_features_that_a_virtual_machine_lacks_are_never_used(monkeypatch):
     lacks = binding.FeatureMap(avx512f=False, avx2=True, rtm=False)
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: lacks)
     monkeypatch.setenv("NUMBA_CPU_FEATURES", "+sse2")
-    assert processor.processor() == (binding.get_host_cpu_name(), "-avx512f,-rtm,+sse2")
+    assert processor() == (binding.get_host_cpu_name(), "-avx512f,-rtm,+sse2")
     monkeypatch.setenv("NUMBA_CPU_NAME", "haswell")
-    assert processor.processor() == ("haswell", "+sse2")
+    assert processor() == ("haswell", "+sse2")
     monkeypatch.delenv("NUMBA_CPU_FEATURES")
     monkeypatch.setenv("NUMBA_ENABLE_AVX", "0")
-    assert processor.processor() == ("haswell", "-avx2,-avx512f,-rtm")
+    assert processor() == ("haswell", "-avx2,-avx512f,-rtm")
 
 
 def test_code_for_a_generic_processor_runs_on_each_of_its_kind(monkeypatch):
@@ -392,7 +391,7 @@ def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, 
     folder = shutil.copytree(kernel_files.SOURCE, tmp_path / "kernels")
     monkeypatch.setattr(kernel_files, "SOURCE", str(folder))
     digests = set()
-    for file in ["plain.py", "runs.py", "rows.py", "build.py"]:
+    for file in ["plain.py", "runs.py", "rows.py", "compiling.py"]:
         digests.add(kernel_files._digest.__wrapped__())
         status, text = (folder / file).stat(), (folder / file).read_text()
         (folder / file).write_text(text.replace("a", "b", 1))

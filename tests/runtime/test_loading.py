@@ -149,13 +149,19 @@ class Messages(logging.Handler):
 messages = Messages()
 logging.getLogger("splitjit").addHandler(messages)
 large = np.ones((1024, 6144), np.float32)
-tries, compiler = [], loading._compiler
+tries = []
 
-def count():
-    tries.append(1)
-    return compiler()
+class Imports:
+    fail = False
 
-loading._compiler = count
+    def find_spec(self, name, *others):
+        if name == "splitjit._kernels.compiling":
+            tries.append(1)
+            if self.fail:
+                raise AttributeError("partially initialized module 'numba' has no attribute 'core'")
+
+imports = Imports()
+sys.meta_path.insert(0, imports)
 
 def split_often():
     for _ in range(5):
@@ -208,18 +214,14 @@ raise ImportError
     test = f"""
 import threading, time
 {LOGGED}
-def fail():
-    tries.append(1)
-    raise AttributeError("partially initialized module 'numba' has no attribute 'core'")
-
-loading._compiler = fail
+imports.fail = True
 began, end = threading.Event(), threading.Event()
 other = threading.Thread(target=lambda: __import__("numba"), daemon=True)
 other.start()
 began.wait()
 split_often()
 assert len(tries) > 2 and not messages.warnings
-loading._compiler = compiler
+imports.fail = False
 end.set()
 other.join()
 """
@@ -232,7 +234,7 @@ def test_the_log_warns_of_imports_that_fail_and_of_nothing_that_passes(caplog):
         loader._put_off("plain", BlockingIOError("another process compiles it"))
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     for _ in range(20):
-        loader._put_off("stream", loading._CannotImport("no numba"))
+        loader._put_off("stream", ImportError("no numba"))
     (said,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert "no numba" in said.getMessage()
 

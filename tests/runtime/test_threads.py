@@ -430,8 +430,7 @@ assert os.sched_getaffinity(0) == {min(cores)}
 ANOTHER_TEAM = """
 import importlib.util
 from splitjit._kernels import team as original
-from splitjit._kernels.build import object_code
-from splitjit._kernels.compiling import jit
+from splitjit._kernels.compiling import jit, object_code
 
 spec = importlib.util.spec_from_file_location("another_team", original.__file__)
 team = importlib.util.module_from_spec(spec)
