@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from splitjit import SplitPlan
+from splitjit._abi.calls import AT, FEWEST_CHUNKS
 from splitjit._abi.kernels import LOOPS
-from splitjit._abi.shared import AT, FEWEST_CHUNKS
 from splitjit._api import split
 from splitjit._copy import copy, copy_layout
 from splitjit._copy.copy import use_for_new_shapes
@@ -177,7 +177,7 @@ def take(route, setattr):
         use_for_new_shapes()
     setattr(copy_layout, "STREAM_FROM", (stream, stream))
     setattr(threads, "LARGE", FEWEST_CHUNKS * chunk)
-    setattr(threads.TEAM, "chunk", chunk)
+    setattr(threads.TEAM.chunk, "value", chunk)
     setattr(threads, "_allowed", lambda: 2)
     threads.TEAM.word(AT.allowed).value = 1
 

@@ -21,9 +21,8 @@ from numba import types
 
 import splitjit
 from splitjit._abi import structs
-from splitjit._abi.calls import FUNCTIONS_AT
+from splitjit._abi.calls import AT, FUNCTIONS_AT
 from splitjit._abi.kernels import COLLECTED, LINE
-from splitjit._abi.shared import AT
 from splitjit._abi.structs import NEW_FROM_DESCR
 from splitjit._copy import buffers
 from splitjit._njit import functions
@@ -175,7 +174,7 @@ def run(number: int) -> None:
     expected = [x[index].tobytes() for index in plan.slices]
     calls = rng.choice([1, 2]) if CALLS is None else CALLS
     if COMPILED:
-        threads.TEAM.chunk = rng.choice([1, 1 << 62])
+        threads.TEAM.chunk.value = rng.choice([1, 1 << 62])
     if not COMPILED and rng.random() < 0.5:
         buffers.POOL.lease = lambda nbytes: guarded(nbytes, rng.random() < 0.5)
         for _ in range(calls):  # the first call loads the code of small copies

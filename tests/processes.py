@@ -11,7 +11,7 @@ import splitjit
 from splitjit._runtime import loading, threads, ways
 from splitjit._api import split as split_module
 from splitjit._runtime.loading import LOADER
-from splitjit._abi import kernels, shared
+from splitjit._abi import calls as shared, kernels
 
 # Every split of this process is compiled, and asks as many helpers as it may.
 loading._SECONDS_TO_LOAD = loading._SECONDS_IF_IMPORTED = 0.0

@@ -11,6 +11,10 @@ LINE = 64
 PAGE = 1 << 12
 """A page. A store across a page boundary is much slower."""
 
+LARGE = 1 << 19
+"""Bytes from which a copy is large: helpers share it, the block of its parts is kept for reuse, and
+objects are assigned by a compiled loop."""
+
 LONG_RUN = 1 << 9
 """From this length on, ordinary stores of runs pay if a large cache can hold the array; see
 `splitjit._copy.copy_layout.stream_from`."""

@@ -18,7 +18,6 @@ import importlib
 import sys
 from collections import namedtuple
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -29,21 +28,7 @@ from splitjit._abi.layout_record import WORD
 
 OBJECT_TYPE, LIST_LENGTH, LIST_ITEMS = 1, 2, 3
 
-
-class NumpyArray(NamedTuple):
-    """The words of a NumPy array."""
-
-    references: int
-    type: int
-    data: int
-    rank: int
-    shape: int
-    strides: int
-    base: int
-    dtype: int
-    flags: int
-
-
+NumpyArray = namedtuple("NumpyArray", "references type data rank shape strides base dtype flags")
 ARRAY = NumpyArray(*range(9))
 INT_MASK = (1 << 32) - 1
 """The rank and the flags are C ints, which fill half a word."""

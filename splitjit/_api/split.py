@@ -8,7 +8,7 @@ from typing import Any, Literal, SupportsIndex, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from splitjit._abi.shared import LARGE
+from splitjit._abi.kernels import LARGE
 from splitjit._api.protocols import GiveExactlyOneRule, Lists, Part, SupportsSlices
 from splitjit._api.run import split_object
 from splitjit._api.split_plan import by_rule, cached_plan, is_first, recent_plan

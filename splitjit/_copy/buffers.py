@@ -22,9 +22,9 @@ from numpy.typing import DTypeLike
 from splitjit._abi import structs
 from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import keep_forever
-from splitjit._abi.calls import Leases
+from splitjit._abi.calls import BLOCKS_KEPT, BLOCKS_LIMIT, SLOTS, SLOTS_AT, Expected
+from splitjit._abi.kernels import LARGE
 from splitjit._abi.layout_record import ALIGNMENT, aligned
-from splitjit._abi.shared import BLOCKS_KEPT, BLOCKS_LIMIT, LARGE, SLOTS, SLOTS_AT
 from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._inputs.arrays import as_dtype
 from splitjit._plan.arguments import integer
@@ -40,15 +40,18 @@ _DEFAULT_LIMIT = 1 << 28
 _Made = TypeVar("_Made")
 
 
-def makers() -> dict[str, int]:
-    """Return what makes arrays in compiled code, by the fields of `Expected` and `Leases`."""
+def expected(**fields: int) -> Expected:
+    """Return the record of builtin functions that make arrays; other fields than these are 0."""
     api: Any = structs.API
-    return {
-        "array_type": id(np.ndarray),
-        "byte": id(_BYTE),
-        "new_array": api[NEW_FROM_DESCR],
-        "set_base": api[SET_BASE_OBJECT],
-    }
+    return Expected(*[0] * len(Expected._fields))._replace(
+        array_type=id(np.ndarray),
+        byte=id(_BYTE),
+        new_array=api[NEW_FROM_DESCR],
+        set_base=api[SET_BASE_OBJECT],
+        error=id(MemoryError),
+        message=id(_NO_MEMORY),
+        **fields,
+    )
 
 
 def retry(make: Callable[..., _Made], *arguments: Any) -> _Made:
@@ -267,9 +270,7 @@ class _Pool:
     def load(self) -> None:
         """Lend blocks from now on. The core is loaded, and compiled code may make arrays."""
         if self.lease is None:
-            error, message = id(MemoryError), id(_NO_MEMORY)
-            words = Leases(**makers(), blocks=self.address, error=error, message=message)
-            self.lease = NATIVE.lease(np.array(words, np.int64))
+            self.lease = NATIVE.lease(np.array(expected(blocks=self.address), np.int64))
 
     def set_limit(self, nbytes: int) -> None:
         """Set how many bytes to keep; free all blocks if more are kept."""

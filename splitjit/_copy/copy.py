@@ -23,8 +23,8 @@ import numpy as np
 
 from splitjit._abi.addresses import address_of
 from splitjit._abi.calls import EXPECTED, Expected
+from splitjit._abi.kernels import LARGE
 from splitjit._abi.layout_record import ALIGNMENT, WORD
-from splitjit._abi.shared import LARGE
 from splitjit._copy import buffers, slices
 from splitjit._copy.copy_layout import CopyLayout, lay_out
 from splitjit._copy.outputs import are_plain_and_apart
@@ -59,9 +59,8 @@ class _Record(np.ndarray):
 @functools.cache
 def _of_any() -> Expected:
     """Return the fields that are the same for all plans, dtypes and strides; others are 0."""
-    nothing = Expected(*[0] * len(Expected._fields))
     known = {"list_type": id(list), "none": id(None), "blocks": buffers.POOL.address}
-    return nothing._replace(loops=ctypes.addressof(LOOPS_AT), **known, **buffers.makers())
+    return buffers.expected(loops=ctypes.addressof(LOOPS_AT), **known)
 
 
 NEW_SHAPES: Any = SimpleNamespace(fresh=lambda *given: None)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splitjit._abi.shared import LARGE
+from splitjit._abi.kernels import LARGE
 from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import indices_of
 from splitjit._runtime import object_loop

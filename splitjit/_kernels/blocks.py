@@ -15,10 +15,16 @@ import sys
 
 from numba import types
 
-from splitjit._abi.calls import Leases
+from splitjit._abi.calls import (
+    BLOCKS_EVICTED,
+    BLOCKS_KEPT,
+    BLOCKS_LIMIT,
+    SLOTS,
+    SLOTS_AT,
+    Expected,
+)
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import WORD
-from splitjit._abi.shared import BLOCKS_EVICTED, BLOCKS_KEPT, BLOCKS_LIMIT, SLOTS, SLOTS_AT
 from splitjit._abi.structs import ARRAY
 from splitjit._kernels.c_api import (
     as_integer,
@@ -187,9 +193,9 @@ def clear(record):
 def lease(record, nbytes):
     """``lease(nbytes)``: return a byte array over a block, which it gives back when it is freed.
 
-    `record` is an array with the words of `Leases`.
+    `record` is an array with the words of `Expected`.
     """
-    call = read(Leases, words_at(record)[ARRAY.data])
+    call = read(Expected, words_at(record)[ARRAY.data])
     length = as_integer(nbytes)
     memory = take_block(length, call.blocks)
     if not memory:

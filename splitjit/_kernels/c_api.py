@@ -39,7 +39,7 @@ def new_array(api, dtype, rank, shape, data):
 
     Parameters
     ----------
-    api : Expected or Leases
+    api : Expected
         Holds the addresses of NumPy's functions.
     dtype : int
         Address of the dtype.

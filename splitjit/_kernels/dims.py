@@ -7,7 +7,7 @@ the order of their strides in the first part, so that each part is written from 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 from splitjit._abi.layout_record import WORD
 from splitjit._kernels.compiling import jit
@@ -20,46 +20,26 @@ _ITEM = -1  # in place of an axis: the bytes of one item
 _NONE = -1  # in place of a dim: an axis of length 1, which needs no loop
 
 
-class Copy(NamedTuple):
-    """The source and the parts of a split; see `splitjit._abi.calls.LayoutRequest`.
+Copy = namedtuple("Copy", "rank axis count itemsize shape strides sizes inner targets pitch")
+"""The source and the parts of a split; see `splitjit._abi.calls.LayoutRequest`.
 
-    Attributes
-    ----------
-    rank, axis, count, itemsize, targets, pitch : int
-    shape, strides, sizes : pointer
-    inner : pointer
-        The strides of C-contiguous parts; before the split axis, those of a part of length 1.
-    """
+shape, strides, sizes
+    Pointers.
+inner
+    A pointer to the strides of C-contiguous parts; before the split axis, those of a part of
+    length 1.
+"""
 
-    rank: int
-    axis: int
-    count: int
-    itemsize: int
-    shape: Any
-    strides: Any
-    sizes: Any
-    inner: Any
-    targets: int
-    pitch: int
+Dims = namedtuple("Dims", "count of_axis steps")
+"""Which dim each axis belongs to.
 
-
-class Dims(NamedTuple):
-    """Which dim each axis belongs to.
-
-    Attributes
-    ----------
-    count : int
-        The number of dims. They have numbers from 1 on, the innermost first; 0 is the run.
-    of_axis : pointer
-        The dim of each axis.
-    steps : pointer
-        For each dim, its innermost axis, whose strides are those of the dim.
-    """
-
-    count: int
-    of_axis: Any
-    steps: Any
-
+count
+    The number of dims. They have numbers from 1 on, the innermost first; 0 is the run.
+of_axis
+    A pointer to the dim of each axis.
+steps
+    For each dim, its innermost axis, whose strides are those of the dim; a pointer.
+"""
 
 # ---- what is copied --------------------------------------------------------------------------
 
@@ -121,10 +101,8 @@ def _order_axes(copy, order):
 @jit
 def _has_one_item(copy, axis):
     """Return whether an axis has length 1 in all parts."""
-    if axis != copy.axis:
-        return copy.shape[axis] == 1
     for i in range(copy.count):  # noqa: SIM110 - a generator is slow in compiled code
-        if copy.sizes[i] > 1:
+        if _extent(copy, axis, i) > 1:
             return False
     return True
 

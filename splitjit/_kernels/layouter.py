@@ -38,7 +38,7 @@ whose runs are nearest to each other in the source.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
 
 from splitjit._abi.calls import LayoutRequest
 from splitjit._abi.kernels import COLLECTED, INTERLEAVED, LINE, LONG_RUN, LOOPS, TILE
@@ -78,26 +78,18 @@ _aligned = jit(aligned)
 # ---- the loop --------------------------------------------------------------------------------
 
 
-class _Runs(NamedTuple):
-    """What the runs of the parts have in common.
+_Runs = namedtuple("_Runs", "parts shortest longest are_packed are_neighbours")
+"""What the runs of the parts have in common.
 
-    Attributes
-    ----------
-    parts : int
-        The number of parts that are not empty.
-    shortest, longest : int
-        The least and the most bytes of a run.
-    are_packed : bool
-        Whether the runs of each part are adjacent in the part.
-    are_neighbours : bool
-        Whether equal runs of neighbouring parts are adjacent in the source.
-    """
-
-    parts: int
-    shortest: int
-    longest: int
-    are_packed: bool
-    are_neighbours: bool
+parts
+    The number of parts that are not empty.
+shortest, longest
+    The least and the most bytes of a run.
+are_packed
+    Whether the runs of each part are adjacent in the part.
+are_neighbours
+    Whether equal runs of neighbouring parts are adjacent in the source.
+"""
 
 
 @jit

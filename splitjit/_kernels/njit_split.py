@@ -10,6 +10,7 @@ from __future__ import annotations
 from splitjit._abi import columns
 from splitjit._abi.calls import (
     CALL,
+    MOST_HELPERS,
     OUTS_FAULT,
     RULE_FAULT,
     Arguments,
@@ -17,9 +18,8 @@ from splitjit._abi.calls import (
     Functions,
     LayoutRequest,
 )
-from splitjit._abi.kernels import LINE
+from splitjit._abi.kernels import LARGE, LINE
 from splitjit._abi.layout_record import LOOP, STREAM, TARGET_OFFSET, WORD, most_words
-from splitjit._abi.shared import LARGE, MOST_HELPERS
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
 from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.intrinsics import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 from numba import types
 from numba.extending import intrinsic
@@ -23,27 +23,11 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import words_at
 from splitjit._kernels.llvm import pointer_to
 
+Layout = namedtuple("Layout", "dims count runs source_strides rows row")
+"""A layout record's header, a pointer to its strides, the address of its rows, the bytes of one."""
 
-class Layout(NamedTuple):
-    """A layout record's header and strides, the address of its rows, and the bytes of one."""
-
-    dims: int
-    count: int
-    runs: int
-    source_strides: Any
-    rows: int
-    row: int
-
-
-class Part(NamedTuple):
-    """A row of a layout record, with pointers to its extents and strides."""
-
-    source_offset: int
-    target_offset: int
-    run: int
-    nbytes: int
-    extents: Any
-    target_strides: Any
+Part = namedtuple("Part", "source_offset target_offset run nbytes extents target_strides")
+"""A row of a layout record, with pointers to its extents and strides."""
 
 
 @intrinsic

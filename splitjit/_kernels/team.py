@@ -40,8 +40,14 @@ from __future__ import annotations
 
 from numba import types
 
-from splitjit._abi.calls import Arguments
-from splitjit._abi.shared import AT, CHUNKS_PER_THREAD, FEWEST_CHUNKS, MOST_HELPERS, SPACING
+from splitjit._abi.calls import (
+    AT,
+    CHUNKS_PER_THREAD,
+    FEWEST_CHUNKS,
+    MOST_HELPERS,
+    SPACING,
+    Arguments,
+)
 from splitjit._abi.structs import INT_MASK
 from splitjit._kernels.c_api import (
     acquire,

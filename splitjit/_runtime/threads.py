@@ -21,7 +21,8 @@ from time import perf_counter
 import numpy as np
 
 from splitjit._abi.builtins import keep_forever
-from splitjit._abi.shared import AT, FEWEST_CHUNKS, LARGE, MOST_HELPERS, SPACING
+from splitjit._abi.calls import AT, FEWEST_CHUNKS, MOST_HELPERS, SPACING
+from splitjit._abi.kernels import LARGE
 from splitjit._runtime.cores import NUMBA_THREADS, limits, usable
 from splitjit._runtime.loading import NATIVE
 from splitjit._runtime.ways import Ways
@@ -75,7 +76,9 @@ class _Team:
     Attributes
     ----------
     address : int
-        The address of the record; see `splitjit._abi.shared`.
+        The address of the record; see `splitjit._abi.calls`.
+    chunk : c_int64
+        Its word with the bytes of a chunk.
     cores : int
         How many threads can run at once, until the time `cores_until`.
     """
@@ -84,22 +87,14 @@ class _Team:
         nbytes = SPACING * (AT.helpers + MOST_HELPERS + 1)
         self._memory = keep_forever((ctypes.c_char * nbytes)())  # helpers outlive this object
         self.address = -(-ctypes.addressof(self._memory) // SPACING) * SPACING
-        self.chunk = _CHUNK
+        self.chunk = self.word(AT.chunk)
+        self.chunk.value = _CHUNK
         self.cores, self.cores_until = 1, float("-inf")
 
     def count_cores(self, now: float) -> None:
         """Read how many threads can run at once."""
         self.cores, self.cores_until = usable(now), now + _CORES_FOR
         self.word(AT.allowed).value = self.cores - 1
-
-    @property
-    def chunk(self) -> int:
-        """Bytes of a chunk."""
-        return self.word(AT.chunk).value
-
-    @chunk.setter
-    def chunk(self, nbytes: int) -> None:
-        self.word(AT.chunk).value = nbytes
 
     def word(self, index: int) -> ctypes.c_int64:
         """Return a word of the record."""
@@ -138,7 +133,7 @@ def run_loop(
     """
     most = _allowed() - 1
     if most and _ON_NUMBA and nbytes >= LARGE:
-        _run_on_numba(loop, min(nbytes // TEAM.chunk, most + 1), arguments)
+        _run_on_numba(loop, min(nbytes // TEAM.chunk.value, most + 1), arguments)
         return
     if not most or ways is None:
         NATIVE.share_without_gil(TEAM.address, loop, nbytes, most, *arguments)

@@ -13,7 +13,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, split
-from splitjit._abi.shared import SLOTS
+from splitjit._abi.calls import SLOTS
 from splitjit._copy import buffers
 from tests.conftest import needs_kernels
 

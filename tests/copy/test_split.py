@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
+from splitjit._abi.calls import AT
 from splitjit._abi.kernels import INTERLEAVED
-from splitjit._abi.shared import AT
 from splitjit._runtime import threads
 from tests.cases import CASES, REFUSALS
 from tests.conftest import needs_kernels, send_down

@@ -19,8 +19,8 @@ from numpy.lib.stride_tricks import as_strided
 import splitjit
 import splitjit.numpy
 from splitjit import SplitError, SplitTypeError, _njit
+from splitjit._abi.calls import SLOTS
 from splitjit._abi.kernels import KERNELS
-from splitjit._abi.shared import SLOTS
 from splitjit._copy import buffers, copy_layout
 from splitjit._plan.limits import most_parts
 from splitjit._plan.rules import MAX_PARTS

@@ -26,7 +26,7 @@ import numpy as np
 import splitjit
 from splitjit._runtime import threads
 from splitjit._runtime.loading import LOADER
-from splitjit._abi import shared
+from splitjit._abi import calls as shared
 
 def is_imported(name):
     return name in sys.modules

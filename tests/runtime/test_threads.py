@@ -43,7 +43,7 @@ def run_loop(helpers, chunks, microseconds=1000):
     is_alone = word("BUSY")  # one call of the loop is for all chunks
     job = microseconds, counts.ctypes.data, 0 if is_alone else chunks, 0
     threads.TEAM.word(shared.AT.allowed).value = helpers
-    nbytes = chunks * threads.TEAM.chunk
+    nbytes = chunks * threads.TEAM.chunk.value
     loading.NATIVE.share_without_gil(threads.TEAM.address, loop.address, nbytes, helpers, *job)
     return counts.tolist()
 
@@ -512,7 +512,7 @@ for function in (_read, _write, _add):
     setattr(team, function.py_func.__name__, function)
 team.exchange, team.release, team.call = _exchange, _release, _call
 use_it()
-threads.TEAM.chunk, threads.LARGE = 1 << 12, 1 << 14
+threads.TEAM.chunk.value, threads.LARGE = 1 << 12, 1 << 14
 """
 
 # Old outputs are filled with a pattern, which no helper may change any more.

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._abi.kernels import LONG_RUN
-from splitjit._abi.shared import LARGE
+from splitjit._abi.kernels import LARGE, LONG_RUN
 from splitjit._inputs.torch.memory import TORCH, lies_in_storage, new_tensors
 from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
