@@ -134,11 +134,10 @@ def quota(root: str = "/") -> float | None:
     for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
         _, _, group = line.partition(":")
         controllers, _, path = group.partition(":")
-        read = _quota_of_version_1 if controllers else _quota_of_version_2
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
         for folder in _folders(mount, controllers, path):
-            found = read(folder)
-            if found is not None:
-                quotas.append(found)
+            found = _ratio(" ".join([_read(os.path.join(folder, name)) for name in names]))
+            quotas += [] if found is None else [found]
     return min(quotas, default=None)
 
 
@@ -163,15 +162,6 @@ def _folders(mount: str, controllers: str, path: str) -> list[str]:
         if os.path.isdir(at)
         for depth in range(len(names) + 1)
     ]
-
-
-def _quota_of_version_2(folder: str) -> float | None:
-    return _ratio(_read(os.path.join(folder, "cpu.max")))
-
-
-def _quota_of_version_1(folder: str) -> float | None:
-    quota = _read(os.path.join(folder, "cpu.cfs_quota_us"))
-    return _ratio(f"{quota} {_read(os.path.join(folder, 'cpu.cfs_period_us'))}") if quota else None
 
 
 def _read(path: str) -> str:

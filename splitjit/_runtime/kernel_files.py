@@ -32,17 +32,12 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 SOURCE = os.path.join(_PACKAGE, "_kernels")
 """The folder of the kernels' source."""
 
-SHARED_SOURCES = (os.path.join(_PACKAGE, "_abi"), os.path.join(_PACKAGE, "_plan", "rules.py"))
-"""What else decides the code of kernels: a folder, and a file."""
-
 _MAGIC = b"splitjit kernel 1\n"
 _PATIENCE = 60.0
 """Seconds after which an unfinished file counts as left behind by a dead process."""
 
-_NAME = re.compile(
-    r"[a-z][a-z0-9_]*-(?P<source>[0-9a-f]{16})(-[0-9a-f]{16}|[0-9a-f]{8})\.o(?P<unfinished>\..+)?"
-)
-"""The names of our files; those of earlier versions have one digest of 24 digits."""
+_NAME = re.compile(r"[a-z][a-z0-9_]*-(?P<source>[0-9a-f]{16})-[0-9a-f]{16}\.o(?P<unfinished>\..+)?")
+"""The names of our files."""
 
 
 def folders() -> list[str]:
@@ -104,9 +99,8 @@ def write(name: str, code: bytes) -> None:
 def compiling(name: str) -> Iterator[None]:
     """Mark a kernel as being compiled; raise BlockingIOError if another process compiles it."""
     marks = [f"{path}.compiling" for path in _paths(name)]
-    for mark in marks:
-        if _is_in_use(mark):
-            raise BlockingIOError(mark)
+    if any(map(_is_in_use, marks)):
+        raise BlockingIOError(f"another process compiles {name}")
     made = next(filter(_touch, marks), None)  # without a folder for it, there is no cache either
     try:
         yield
@@ -202,21 +196,16 @@ def _source() -> str:
     """Return the digest of the kernels' source."""
     identity = hashlib.sha256()
     try:
-        for path in _source_files():
-            with open(path, "rb") as source:
-                identity.update(source.read())
+        paths = [os.path.join(_PACKAGE, "_plan", "rules.py")]
+        for folder in (SOURCE, os.path.join(_PACKAGE, "_abi")):
+            paths += [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+        for path in paths:
+            if path.endswith(".py"):
+                with open(path, "rb") as source:
+                    identity.update(source.read())
     except OSError:  # a frozen application has no source
         identity.update(str(os.stat(sys.executable).st_mtime_ns).encode())
     return identity.hexdigest()[:16]
-
-
-def _source_files() -> Iterator[str]:
-    for place in (SOURCE, *SHARED_SOURCES):
-        if place.endswith(".py"):
-            yield place
-        else:
-            names = sorted(os.listdir(place))
-            yield from [os.path.join(place, name) for name in names if name.endswith(".py")]
 
 
 def _target() -> str:

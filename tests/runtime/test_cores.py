@@ -161,7 +161,7 @@ def test_limits_are_read_again(limits):
         (2, 2.0, 2, 2, "Numba"),
     ],
 )
-def test_describe(limits, monkeypatch, affinity, quota, numba, usable, limited_by):
+def test_all_limits(limits, monkeypatch, affinity, quota, numba, usable, limited_by):
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     limits.affinity, limits.quota, limits.numba = affinity, quota, numba
     expected = cores.Cores(16, affinity, quota, numba, usable, limited_by)

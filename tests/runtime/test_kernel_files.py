@@ -537,7 +537,6 @@ def test_objects_of_older_versions_are_removed(objects, tmp_path, monkeypatch):
     source = kernel_files._digest().partition("-")[0]
     other = "0123456789abcdef"
     older = [
-        f"copy-{other}01234567.o",
         f"copy-{other}-{other}.o",
         f"parallel-{other}-{other}.o.compiling",
         f"copy-{source}-{other}.o.{other}",
