@@ -117,9 +117,10 @@ def plan_files(
     given = named_rule("plan_files", split, rule)
     from splitjit.files.checkpoints import operations
 
-    which = operations.Which(axis, tensors, tp_plan, config)
-    where = operations.Where(others, layout, name, out, copy_config)
-    planned = operations.plan_split(operations.as_paths(paths), given, which, where)
+    options = operations.Options(
+        axis, tensors, tp_plan, config, out, copy_config, layout, name, others
+    )
+    planned = operations.plan_split(paths, given, options)
     operations.check_targets(planned.targets, force)
     return planned
 
@@ -187,9 +188,10 @@ config, others, layout
     given = named_rule("split_files", split, rule)
     from splitjit.files.checkpoints import operations
 
-    which = operations.Which(axis, tensors, tp_plan, config)
-    where = operations.Where(others, layout, name, out, copy_config)
-    planned = operations.plan_split(operations.as_paths(paths), given, which, where)
+    options = operations.Options(
+        axis, tensors, tp_plan, config, out, copy_config, layout, name, others
+    )
+    planned = operations.plan_split(paths, given, options)
     operations.write(planned, force, progress)
     return planned
 
@@ -254,8 +256,8 @@ def join_files(
     """
     from splitjit.files.checkpoints import operations
 
-    which = operations.Which(axis, tensors, tp_plan, config)
-    joined = operations.plan_join(operations.as_paths(paths), Path(out), which, copy_config)
+    options = operations.Options(axis, tensors, tp_plan, config, out, copy_config)
+    joined = operations.plan_join(paths, options)
     operations.write(joined, force, progress)
     return joined.targets
 
@@ -338,9 +340,8 @@ def reshard_files(
     given = named_rule("reshard_files", split, rule)
     from splitjit.files.checkpoints import operations
 
-    which = operations.Which(axis, tensors, tp_plan, config)
-    where = operations.Where("copy", layout, name, out, copy_config)
-    planned = operations.plan_reshard(operations.as_paths(paths), given, which, where)
+    options = operations.Options(axis, tensors, tp_plan, config, out, copy_config, layout, name)
+    planned = operations.plan_reshard(paths, given, options)
     operations.write(planned, force, progress)
     return planned
 
@@ -379,6 +380,6 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     >>> found["checkpoints"][0]["files"][0]["tensors"]
     [{'name': '', 'dtype': 'float32', 'shape': [4, 6], 'nbytes': 96}]
     """
-    from splitjit.files.checkpoints import described, operations
+    from splitjit.files.checkpoints import described
 
-    return described.describe_files(operations.as_paths(paths))
+    return described.describe_files(paths)

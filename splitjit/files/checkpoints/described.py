@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from splitjit.errors import SplitError
@@ -11,6 +10,7 @@ from splitjit.files.checkpoints import index, record
 from splitjit.files.checkpoints.record import Record
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.places import StrPath
 
 
 def describe(planned: SplitFiles) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def _file(file: FilePlan) -> dict[str, Any]:
     }
 
 
-def describe_files(paths: Sequence[Path]) -> dict[str, Any]:
+def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     """Describe files, indexes and folders, and the split that they are parts of.
 
     Returns

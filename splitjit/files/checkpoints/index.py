@@ -7,6 +7,7 @@ folder. Its ``metadata`` has the size of all their data, ``total_size``.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 from splitjit.errors import SplitError, shorten
 from splitjit.files import formats
 from splitjit.files.formats.base import Tensor, TensorFile
+from splitjit.files.places import StrPath
 
 SUFFIX = ".safetensors.index.json"
 """Suffix of index names."""
@@ -111,9 +113,26 @@ _PART = re.compile(r"(.+)\.(\d+)(\.npy|\.npz|\.safetensors)")
 """The name of a part: the file of which it is a part, its number, and the suffix."""
 
 
-def read_parts(paths: Iterable[Path]) -> list[Checkpoint]:
+def _as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
+    """Return paths as a list; one path is a list of one."""
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
+    for path in given:
+        if isinstance(path, str) and re.match(r"[a-z][a-z0-9+.-]+://", path):
+            rule = "must be a local path; fetch the file first, with the tool of its storage"
+            raise SplitError("files", shorten(path), rule)
+    if not given:
+        raise SplitError("files", "paths=[]", "must name a file")
+    return [Path(path) for path in given]
+
+
+def read_all(paths: StrPath | Iterable[StrPath]) -> list[Checkpoint]:
+    """Read files, indexes and folders."""
+    return [read(path) for path in _as_paths(paths)]
+
+
+def read_parts(paths: StrPath | Iterable[StrPath]) -> list[Checkpoint]:
     """Read files, indexes and folders, of which some hold the parts of a split."""
-    return [read(part) for path in paths for part in _parts_in(path)]
+    return [read(part) for path in _as_paths(paths) for part in _parts_in(path)]
 
 
 def _parts_in(path: Path) -> list[Path]:

@@ -9,24 +9,26 @@ from typing import Any
 from splitjit.errors import SplitError, shorten
 from splitjit.files.checkpoints import index, naming, record
 from splitjit.files.checkpoints.index import Checkpoint
+from splitjit.files.checkpoints.options import Options
 from splitjit.files.checkpoints.record import Record
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Metadata, TensorFile
 from splitjit.files.joined import JoinedFile, JoinedTensor, plan_joined
 from splitjit.files.parts import Chooser
-from splitjit.files.patterns import Choice
 from splitjit.files.places import check_places
 
 
-def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoint:
+def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Checkpoint:
     """Return the checkpoint that parts make up, with a `JoinedFile` for each of its files.
 
     Parameters
     ----------
     given : sequence of Checkpoint
         The parts in order, or in any order if they have records.
-    choose : callable or None
-        How parts without records were split. None if nothing but records says it.
+    choose : callable
+        How parts without records were split.
+    said : bool
+        Whether the user says it.
 
     Raises
     ------
@@ -34,7 +36,7 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
         If the parts do not fit together.
     """
     parts, records = record.order(given)
-    if choose is None and not records:
+    if not records and not said:
         _check_unnamed(given[0])
     _check_inputs(parts)
     holders = [
@@ -52,9 +54,8 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
         tensors = []
         for name in sorted(like.names, key=lambda name: like.verbatim(name).position):
             held = [holder[_key(like, i, name)] for holder in holders]
-            choice = choose(name, like) if choose else Choice("*", 0)
-            said = (own.tensors[name], own.rule) if own else (choice, None)
-            tensors.append(plan_joined(name, held, *said))
+            how = (own.tensors[name], own.rule) if own else (choose(name, like), None)
+            tensors.append(plan_joined(name, held, *how))
         metadata = _metadata(like, tensors, records)
         called = Path(own.file).name if own and own.file else like.path.name
         files.append(JoinedFile(like, metadata, called, tuple(tensors)))
@@ -65,30 +66,15 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser | None) -> Checkpoin
     )
 
 
-def plan_whole(whole: Checkpoint, out: Path, copy_config: bool | None) -> SplitFiles:
+def plan_whole(whole: Checkpoint, options: Options) -> SplitFiles:
     """Plan the join of parts: each whole file is written as its only part.
-
-    Parameters
-    ----------
-    whole : Checkpoint
-        What the parts make up.
-    out : Path
-        The joined file. If the parts are folders or indexes, the folder of the joined
-        files.
-    copy_config : bool or None
-        Whether the folder of the joined files gets the configuration and the tokenizer
-        of the parts. None: if the parts are folders.
-
-    Returns
-    -------
-    SplitFiles
 
     Raises
     ------
     SplitError
         If `out` is not of the kind of the parts, or would replace one of them.
     """
-    first = whole.parts[0]
+    first, out = whole.parts[0], Path(options.out or "")
     _check_out(first, out)
     plans = []
     for file in whole.files:
@@ -99,9 +85,8 @@ def plan_whole(whole: Checkpoint, out: Path, copy_config: bool | None) -> SplitF
         splits = tuple(map(file.plan_of, file.names))
         plans.append(FilePlan(paths, (target,), tuple(tensors), (), file, joined=splits))
     indexes = ((out / whole.index_name, index.dump(whole.index)),) if whole.index else ()
-    copies: list[tuple[Path, Path]] = []
-    if first.is_folder if copy_config is None else copy_config:
-        copies = naming.companions(whole.folders, [out if first.is_folder else out.parent])
+    folder = out if first.is_folder else out.parent
+    copies = naming.companions(whole.folders, [folder], options, first.is_folder)
     joined = SplitFiles(tuple(plans), indexes, (), tuple(copies), operator="join")
     inputs = [file.path for part in whole.parts for file in part.files]
     check_places([([*inputs, *[path for _, path in copies]], joined.targets)])

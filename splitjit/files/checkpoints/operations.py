@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
 from splitjit.errors import SplitError, shorten
 from splitjit.files import patterns, staging
-from splitjit.files.checkpoints import index, sharding
+from splitjit.files.checkpoints import index, joining, sharding
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
-from splitjit.files.checkpoints.naming import Where as Where
+from splitjit.files.checkpoints.options import Options as Options
 from splitjit.files.file_plan import SplitFiles
 from splitjit.files.formats.base import TensorFile
+from splitjit.files.joined import choice_of_parts
 from splitjit.files.parts import Chooser, Progress, write_parts
 from splitjit.files.patterns import Choice
 from splitjit.files.places import StrPath
@@ -30,33 +30,6 @@ from splitjit.files.places import check_targets as check_targets
 
 Check = Callable[[Iterable[TensorFile]], None]
 """Checks that whole files fit the model whose plan is used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Which:
-    """Which tensors are split, and along which axis: the parameters of `plan_files`."""
-
-    axis: int | None
-    tensors: Sequence[str] | None
-    tp_plan: bool
-    config: StrPath | None
-
-    @property
-    def given(self) -> bool:
-        """Whether the user says how the tensors are split."""
-        return self.axis is not None or bool(self.tensors) or self.tp_plan
-
-
-def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
-    """Return paths as a list; one path is a list of one."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
-    for path in given:
-        if isinstance(path, str) and re.match(r"[a-z][a-z0-9+.-]+://", path):
-            rule = "must be a local path; fetch the file first, with the tool of its storage"
-            raise SplitError("files", shorten(path), rule)
-    if not given:
-        raise SplitError("files", "paths=[]", "must name a file")
-    return [Path(path) for path in given]
 
 
 @contextlib.contextmanager
@@ -72,66 +45,59 @@ def _refusing_as(operator: str) -> Iterator[None]:
 
 
 @_refusing_as("split")
-def plan_split(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
+def plan_split(paths: StrPath | Iterable[StrPath], rule: Rule, options: Options) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
-    checkpoints = [index.read(path) for path in paths]
+    checkpoints = index.read_all(paths)
     named = [one for one in checkpoints if any(file.names != ("",) for file in one.files)]
     models = [one for one in named if one.is_folder]
     several = [one for one in named if one.is_folder or len(one.files[0].names) > 1]
-    if several and not which.given:
+    if several and not options.say_how:
         rest = "ranks hold some tensors of a checkpoint whole, such as norms: tp_plan=True splits "
         rest += "it as transformers does, tensors= names those to split, axis= splits them all"
         raise SplitError("split", str(several[0].path), rest)
     kind, value = rule
-    if which.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
+    if options.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
         raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
-    choose, check, notes = _chooser(checkpoints, which, checkpoints[0].folder)
+    choose, check, notes = _chooser(checkpoints, options, checkpoints[0].folder)
     check([file for one in checkpoints for file in one.files])
-    parts = sharding.plan_parts(checkpoints, rule, choose, where)
-    if models and where.out is None and not where.ranks:
+    planned = sharding.plan_parts(checkpoints, rule, choose, options)
+    if models and options.out is None and not options.ranks:
         rest = "the parts would lie among the files of the checkpoint: give out="
         raise SplitError("split", str(models[0].path), rest)
-    return replace(parts, notes=(*notes, *parts.notes))
+    return replace(planned, notes=(*notes, *planned.notes))
 
 
 @_refusing_as("join")
-def plan_join(
-    paths: list[Path], out: Path, which: Which, copy_config: bool | None = None
-) -> SplitFiles:
+def plan_join(paths: StrPath | Iterable[StrPath], options: Options) -> SplitFiles:
     """Plan the join of parts. This does not check whether the joined files exist."""
-    whole, notes = _read_whole(paths, which)
-    from splitjit.files.checkpoints import joining
-
-    return replace(joining.plan_whole(whole, out, copy_config), notes=tuple(notes))
+    whole, notes = _read_whole(paths, options)
+    return replace(joining.plan_whole(whole, options), notes=notes)
 
 
 @_refusing_as("reshard")
-def plan_reshard(paths: list[Path], rule: Rule, which: Which, where: Where) -> SplitFiles:
+def plan_reshard(paths: StrPath | Iterable[StrPath], rule: Rule, options: Options) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
-    whole, notes = _read_whole(paths, which)
-    from splitjit.files.joined import choice_of_parts
+    whole, notes = _read_whole(paths, options)
+    layout = options.layout or ("ranks" if whole.parts[0].is_folder else "files")
+    options = replace(options, layout=layout)
+    planned = sharding.plan_parts([whole], rule, choice_of_parts, options)
+    return replace(planned, notes=notes, operator="reshard")
 
-    layout = where.layout or ("ranks" if whole.parts[0].is_folder else "files")
-    planned = sharding.plan_parts([whole], rule, choice_of_parts, replace(where, layout=layout))
-    return replace(planned, notes=tuple(notes), operator="reshard")
 
-
-def _read_whole(paths: list[Path], which: Which) -> tuple[Checkpoint, list[str]]:
+def _read_whole(
+    paths: StrPath | Iterable[StrPath], options: Options
+) -> tuple[Checkpoint, tuple[str, ...]]:
     """Return the checkpoint that parts make up, and what the user should know about it."""
-    from splitjit.files.checkpoints import joining
-
     parts = index.read_parts(paths)
-    if not which.given:  # the records of the parts say how they were split
-        whole = joining.read_whole(parts, None)
-        silent = "the parts do not say how they were split; they are joined along axis 0"
-        return whole, [*joining.notes_of(parts, whole.parts), *[silent] * (whole.made_of is None)]
     folder = parts[0].folder
-    choose, check, notes = _chooser(parts, which, folder, folder.parent)
-    whole = joining.read_whole(parts, choose)
+    choose, check, notes = _chooser(parts, options, folder, folder.parent)
+    whole = joining.read_whole(parts, choose, options.say_how)
     check(whole.files)
-    if whole.made_of is not None:
+    if whole.made_of is None and not options.say_how:
+        notes.append("the parts do not say how they were split; they are joined along axis 0")
+    if whole.made_of is not None and options.say_how:
         notes.append("the parts say themselves how they were split, and only this counts")
-    return whole, [*notes, *joining.notes_of(parts, whole.parts)]
+    return whole, (*notes, *joining.notes_of(parts, whole.parts))
 
 
 def write(planned: SplitFiles, force: bool, progress: Progress | None = None) -> None:
@@ -195,7 +161,7 @@ def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
 
 
 def _chooser(
-    checkpoints: Sequence[Checkpoint], which: Which, *folders: Path
+    checkpoints: Sequence[Checkpoint], options: Options, *folders: Path
 ) -> tuple[Chooser, Check, list[str]]:
     """Return how to split a named tensor: by patterns, then by the plan of the model.
 
@@ -208,8 +174,8 @@ def _chooser(
     list of str
         What the user should know about the plan.
     """
-    axis = which.axis or 0
-    chosen = [patterns.parse(text, axis) for text in which.tensors or ()]
+    axis = options.axis or 0
+    chosen = [patterns.parse(text, axis) for text in options.tensors or ()]
     names = [name for one in checkpoints for file in one.files for name in file.names]
     patterns.check_matches(chosen, names)
     planned: Mapping[str, Choice] = {}
@@ -219,18 +185,18 @@ def _chooser(
         return next((choice for choice in chosen if choice.matches(name)), None)
 
     def check(files: Iterable[TensorFile]) -> None:
-        if which.tp_plan:
+        if options.tp_plan:
             tensor_parallel.check_shapes(model, planned, by_pattern, _shapes(files))
 
-    if which.tp_plan:
+    if options.tp_plan:
         from splitjit.files.checkpoints import tensor_parallel
 
-        model = tensor_parallel.load(_config(which.config, *folders), names)
+        model = tensor_parallel.load(_config(options.config, *folders), names)
         planned = tensor_parallel.choices(model, names, by_pattern)
         if model.preset:
             preset = f"the preset of splitjit for {model.family} is used"
             notes.append(f"transformers has no plan for {model.model}; {preset}")
-    default = None if chosen or which.tp_plan else Choice("*", axis)
+    default = None if chosen or options.tp_plan else Choice("*", axis)
 
     def choose(name: str, file: TensorFile) -> Choice | None:
         return by_pattern(name) or planned.get(name, default)

@@ -10,7 +10,7 @@ from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError
 from splitjit.files.checkpoints import index, naming
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
-from splitjit.files.checkpoints.naming import Where
+from splitjit.files.checkpoints.options import Options
 from splitjit.files.checkpoints.record import Record, manifest
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit.files.formats.base import TensorFile
@@ -22,7 +22,7 @@ Parts = tuple[TensorFile, list[TensorPlan], tuple[Path, ...]]
 
 
 def plan_parts(
-    checkpoints: Sequence[Checkpoint], rule: Rule, choose: Chooser, where: Where
+    checkpoints: Sequence[Checkpoint], rule: Rule, choose: Chooser, options: Options
 ) -> SplitFiles:
     """Plan the split of checkpoints.
 
@@ -32,7 +32,7 @@ def plan_parts(
         If the rule does not fit a tensor or makes different numbers of parts, or if two
         parts would have the same file name.
     """
-    copied = where.others == "copy"
+    copied = options.others == "copy"
     inputs = [(one, file) for one in checkpoints for file in one.files]
     tensors = [plan_tensors(file, rule, choose, copied) for _, file in inputs]
     count = count_parts([plan for plans in tensors for plan in plans], rule)
@@ -40,16 +40,15 @@ def plan_parts(
         for _, file in inputs:  # if only 0-D tensors match, the first one is refused
             plan_tensors(file, rule, choose, False, scalars=True)
     made_of = checkpoints[0].made_of or index.digest(file for _, file in inputs)
-    recorded = where.ranks or any(file.suffix == ".safetensors" for _, file in inputs)
+    recorded = options.ranks or any(file.suffix == ".safetensors" for _, file in inputs)
     blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
-    files = tuple([_plan_file(group, blank) for group in _groups(inputs, tensors, count, where)])
+    files = tuple([_plan_file(group, blank) for group in _groups(inputs, tensors, count, options)])
     folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
-    with_config = where.ranks if where.copy_config is None else where.copy_config
-    copies = naming.companions(checkpoints[0].folders, folders) if with_config else []
-    indexes = _make_indexes(checkpoints, files, count) if where.ranks else []
+    copies = naming.companions(checkpoints[0].folders, folders, options, options.ranks)
+    indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
     made = [(file.paths, file.targets) for file in files]
     check_places([*made, *[((path,), (target,)) for target, path in copies]])
-    planned = SplitFiles(files, tuple(indexes), (), tuple(copies), int(where.ranks))
+    planned = SplitFiles(files, tuple(indexes), (), tuple(copies), int(options.ranks))
     return replace(planned, warnings=tuple(_warnings(planned, [file for _, file in inputs], count)))
 
 
@@ -57,16 +56,16 @@ def _groups(
     inputs: Sequence[tuple[Checkpoint, TensorFile]],
     tensors: Sequence[Sequence[TensorPlan]],
     count: int,
-    where: Where,
+    options: Options,
 ) -> Iterable[list[Parts]]:
     """Name the parts of each file; group the files whose parts have the same names."""
     groups: dict[object, list[Parts]] = {}
     for (one, file), plans in zip(inputs, tensors, strict=True):
         whole = [replace(p, copies=count) if p.axis is None else p for p in plans]
         targets = tuple(
-            [naming.name_part(where, one, file, i) for i in range(count if whole else 0)]
+            [naming.name_part(options, one, file, i) for i in range(count if whole else 0)]
         )
-        shared = where.name is not None and targets and file.suffix == ".safetensors"
+        shared = options.name is not None and targets and file.suffix == ".safetensors"
         groups.setdefault(targets if shared else file, []).append((file, whole, targets))
     return groups.values()
 
