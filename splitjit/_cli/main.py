@@ -52,14 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser(only=given[0] if given else None).parse_args(given)
     try:
         if arguments.command == "check":
-            from splitjit._cli.cache import announce
-
-            announce()
-            say(
-                "then splitting eight typical arrays, comparing each byte with NumPy's parts, and "
-                "timing both in turn, which takes 5 to 15 s"
-            )
-            from splitjit._cli import check  # after the first line, since this import takes time
+            from splitjit._cli import check
 
             return check.run(arguments.json)
         if arguments.command == "warmup":

@@ -137,11 +137,15 @@ def _describe(tensor: Tensor) -> str:
 def _describe_split(plan: TensorPlan) -> str:
     if plan.axis is None:
         return f"{_describe(plan.tensor)}, copied"
-    runs = itertools.groupby(plan.part_shapes)
-    shapes = ", ".join([f"{len(list(same))} x {shape}" for shape, same in runs])
     fused = f" in {len(plan.sections)} sections" if len(plan.sections) > 1 else ""
     copies = f", {plan.copies} copies of each piece" if plan.copies > 1 else ""
+    shapes = _counted(plan.part_shapes)
     return f"{plan.shape} {plan.dtype}, axis {plan.axis}{fused}, into {shapes}{copies}"
+
+
+def _counted(shapes: Iterable[tuple[int, ...]]) -> str:
+    """Write shapes in turn, with their numbers: ``2 x (3, 4), 1 x (1, 4)``."""
+    return ", ".join([f"{len(list(same))} x {shape}" for shape, same in itertools.groupby(shapes)])
 
 
 def print_info(described: dict[str, Any], tensors: bool) -> None:
@@ -184,12 +188,11 @@ def _split_info(parts: list[dict[str, Any]], tensors: bool) -> Iterator[str]:
     for tensor in itertools.chain(*held):
         shapes.setdefault(tensor["name"], []).append(tuple(tensor["shape"]))
     for tensor in held[0] if tensors else ():
-        runs = itertools.groupby(shapes[tensor["name"]])
-        each = ", ".join([f"{len(list(same))} x {shape}" for shape, same in runs])
         how = "a copy in each part"
         if tensor.get("axis") is not None:
             lengths = " + ".join(map(str, tensor["sections"]))
             how = f"{lengths} along axis {tensor['axis']}"
+        each = _counted(shapes[tensor["name"]])
         yield f"    {tensor['name'] or 'array'}: {tensor['dtype']}, {how}: {each}"
 
 

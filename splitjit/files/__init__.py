@@ -4,9 +4,9 @@ The command ``python -m splitjit`` does the same. Files may be larger than memor
 .safetensors file, an index ``model.safetensors.index.json``, or a folder that has such an index.
 
 A `TensorFile` of `formats` reads a format, and a `FileWriter` writes it. `patterns` choose how
-tensors are split, `file_plan` is a split as data, `parts` plans and writes the parts, `joined`
-presents parts as the file that they came from, and `tiles` moves the bytes. `places` and `staging`
-keep all files whole, by way of `disk`. These modules know nothing of models: `checkpoints` does.
+tensors are split, `file_plan` is a split as data, `parts` plans and writes the parts, and `tiles`
+moves the bytes. `places` and `staging` keep all files whole, by way of `disk`. These modules know
+nothing of models: `checkpoints` does, and its docstring is the path of a command, step by step.
 The public functions call its `operations`, and import it when first used.
 """
 

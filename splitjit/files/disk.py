@@ -22,6 +22,7 @@ _UNSUPPORTED = {
     *(errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK),
     errno.EPERM,  # links on FAT, and containers that forbid a call
     errno.EINVAL,  # links of Windows on exFAT and on network shares, too
+    errno.EINTR,  # a signal ended a reservation, which need not succeed
 }
 """Errors of calls that some systems or file systems lack."""
 
@@ -52,8 +53,7 @@ def fallocate(file: int, size: int) -> None:
         import ctypes
 
         error = ctypes.get_errno()
-        if error != errno.EINTR:  # a signal: the reservation need not succeed
-            raise OSError(error, os.strerror(error))
+        raise OSError(error, os.strerror(error))
 
 
 @functools.cache

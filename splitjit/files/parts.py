@@ -16,7 +16,7 @@ from splitjit.files.file_plan import FilePlan, TensorPlan
 from splitjit.files.formats.base import Tensor, TensorFile
 from splitjit.files.patterns import Choice
 from splitjit.files.staging import Staged
-from splitjit.files.tiles import Readers, divide
+from splitjit.files.tiles import check_ends, divide, open_sources
 
 Chooser = Callable[[str, TensorFile], Choice | None]
 """Returns how to split a named tensor of a file, or None if the tensor is not split."""
@@ -132,8 +132,7 @@ def plan_tensors(
                 plan.runs()
             except SplitError as error:
                 where = f"split {file.path}" + (f", {name}" if name else "")
-                hint = error.hint  # `named` drops it
-                raise type(error)(where, error.received, error.rule, hint=hint) from None
+                raise error.named(where, keeps_hint=True) from None
             plans.append(plan)
         elif copy_others:
             plans.append(TensorPlan(file.verbatim(name), file, None, (), 1))
@@ -164,12 +163,12 @@ def write_parts(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
             one.protect(*inputs)
             parts.append(file.like.create(one, file.part(i), file.metadata(i)))
             stack.callback(parts[-1].close)
-        readers = Readers(stack, [(plan.file, plan.tensor) for plan in file.tensors])
+        opened = open_sources(stack, [(plan.file, plan.tensor) for plan in file.tensors])
         for plan in file.tensors:
             for i, part in enumerate(parts):
                 part.begin(plan.part(i))
-            for group, data in divide(plan, readers.next(plan.file)):
+            for group, data in divide(plan, next(opened[plan.file])):
                 for part in parts[group * plan.copies :][: plan.copies]:
                     part.write(data)
                     count(data.nbytes)
-        readers.check()
+        check_ends(opened)

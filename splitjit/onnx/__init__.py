@@ -12,23 +12,20 @@ from splitjit.onnx.split import Split
 from splitjit.onnx.split_to_sequence import SplitToSequence
 
 if TYPE_CHECKING:
-    from splitjit.onnx.backend import SplitBackend
-    from splitjit.onnx.reference import reference_ops
+    from splitjit.onnx.reference import SplitBackend, reference_ops
 
 __all__ = ["Split", "SplitBackend", "SplitToSequence", "Unknown", "reference_ops"]
-
-_MODULES = {"SplitBackend": "backend", "reference_ops": "reference"}
 
 if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled attribute
 
     def __getattr__(name: str) -> Any:
-        """Import a module that needs the onnx package on first use."""
-        if name not in _MODULES:
+        """Import the module that needs the onnx package on first use."""
+        if name not in ("SplitBackend", "reference_ops"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
         try:
-            return getattr(import_module(f"splitjit.onnx.{_MODULES[name]}"), name)
+            return getattr(import_module("splitjit.onnx.reference"), name)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "onnx":
                 raise

@@ -113,9 +113,7 @@ the axis length 7 must be a multiple of 2
         num_outputs: SupportsIndex | None = None,
         outputs: SupportsIndex | None = None,
     ) -> None:
-        super().__init__(opset, axis, split, num_outputs, outputs)
-
-    def _read(self, axis: Any, split: Any, num_outputs: Any, outputs: Any) -> None:
+        super().__init__(opset)
         version = self._version
         if split is not None and not version.split_attribute:
             rule = "split is an input since Split-13, not an attribute"

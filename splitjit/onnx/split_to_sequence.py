@@ -75,9 +75,7 @@ class SplitToSequence(VersionedOperator):
     def __init__(
         self, *, opset: SupportsIndex = 11, axis: SupportsIndex = 0, keepdims: SupportsIndex = 1
     ) -> None:
-        super().__init__(opset, axis, keepdims)
-
-    def _read(self, axis: Any, keepdims: Any) -> None:
+        super().__init__(opset)
         self._axis = integer("axis", axis)
         self._keepdims = integer("keepdims", keepdims)
         if self._keepdims not in (0, 1):

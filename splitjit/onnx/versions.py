@@ -51,6 +51,8 @@ class Version:
 class VersionedOperator:
     """An ONNX operator in the version that an opset uses.
 
+    Subclasses read the attributes of a node in `__init__`, and set `_axis` and `_rule`.
+
     Parameters
     ----------
     opset : int
@@ -66,14 +68,13 @@ class VersionedOperator:
     _rule: Rule | None
     """The rule of a call without the input `split`, or None if the input is required."""
 
-    def __init__(self, opset: SupportsIndex, *attributes: Any) -> None:
+    def __init__(self, opset: SupportsIndex) -> None:
         self._name = f"ONNX {type(self).__name__}"
         number, first = integer("opset", opset), self._versions[0].since
         if number < first:
             raise SplitError.of(pairs(opset=number), f"opset must be at least {first}")
         self._version = [each for each in self._versions if each.since <= number][-1]
         self._name += f"-{self._version.since}"
-        self._read(*attributes)
 
     def __repr__(self) -> str:
         return f"<{self._name}>"
@@ -82,10 +83,6 @@ class VersionedOperator:
     def since_version(self) -> int:
         """The version in force, as the number of the opset that introduced it."""
         return self._version.since
-
-    def _read(self, *attributes: Any) -> None:
-        """Read the attributes of a node: set `_axis`, `_rule` and what subclasses need."""
-        raise NotImplementedError
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
         """Return the rule that the input `split` gives.

@@ -378,7 +378,7 @@ def test_operators_inside_of_functions(condition, opset, monkeypatch):
     x = np.arange(6, dtype=np.float32)
     feeds = {"x": x, "c": np.array(condition)}
     counted = Counted()
-    monkeypatch.setattr("splitjit.onnx.backend.reference_ops", counted.ops)
+    monkeypatch.setattr("splitjit.onnx.reference.reference_ops", counted.ops)
 
     def run(evaluator):
         before = counted.runs

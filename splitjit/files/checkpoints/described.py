@@ -59,7 +59,9 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     made = []
     for one, known in zip(read, records, strict=True):
         files = [_found(file, known.get(file)) for file in one.files]
-        nbytes, split = sum(file["nbytes"] for file in files), _split(known)
+        nbytes = sum(file["nbytes"] for file in files)
+        said = next((own.dump() for own in known.values()), None)
+        split = said and {key: said[key] for key in ("rank", "count", "rule", "checkpoint")}
         made.append({"path": str(one.path), "files": files, "nbytes": nbytes, "split": split})
     problem = None
     try:
@@ -101,8 +103,3 @@ def _divided(plan: TensorPlan) -> dict[str, Any]:
     sections = [sum(sizes) for sizes in plan.sections]
     shapes = [[*shape] for shape in plan.part_shapes]
     return {**_tensor(plan.tensor), "axis": plan.axis, "sections": sections, "part_shapes": shapes}
-
-
-def _split(own: dict[TensorFile, Record]) -> dict[str, Any] | None:
-    said = next(iter(own.values())).dump() if own else None
-    return {key: said[key] for key in ("rank", "count", "rule", "checkpoint")} if said else None

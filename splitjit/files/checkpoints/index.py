@@ -86,27 +86,28 @@ def read(path: Path) -> Checkpoint:
     OSError
         If a file cannot be read.
     """
-    index = path
+    main = path
     if path.is_dir():
-        found = sorted(path.glob(f"*{SUFFIX}"))
-        single = path / _SINGLE
-        if not found and single.exists():
-            return Checkpoint(path, (formats.read(single),))
-        if not found and (path / MANIFEST).exists():
-            listed = parse_manifest(path / MANIFEST)["files"]
-            return Checkpoint(path, tuple([formats.read(path / name) for name in listed]))
-        if len(found) != 1 and path / NAME not in found:
+        found = _main_files(path)
+        if len(found) != 1:
             held = ", ".join([one.name for one in found[:3]]) or "no index"
-            rule = f"a folder must hold {NAME} or {single.name}; this one holds {held}"
+            rule = f"a folder must hold {NAME} or {_SINGLE}; this one holds {held}"
             raise SplitError("files", str(path), rule, hint="or name the files")
-        index = path / NAME if path / NAME in found else found[0]
-    if not index.name.endswith(SUFFIX):
-        return Checkpoint(path, (formats.read(path),))
-    content = _parse(index)
-    names = sorted({*content["weight_map"].values()})
-    files = tuple([formats.read(index.parent / name) for name in names])
-    _check_files(index, content["weight_map"], files)
-    return Checkpoint(path, files, content, index.name)
+        main = found[0]
+    if main.name.endswith(SUFFIX):
+        content = _parse(main)
+        names = sorted({*content["weight_map"].values()})
+        files = tuple([formats.read(main.parent / name) for name in names])
+        _check_files(main, content["weight_map"], files)
+        return Checkpoint(path, files, content, main.name)
+    listed = parse_manifest(main)["files"] if main == path / MANIFEST else [main.name]
+    return Checkpoint(path, tuple([formats.read(main.with_name(name)) for name in listed]))
+
+
+def _main_files(folder: Path) -> list[Path]:
+    """Return the files that may say what a folder holds, of the first kind that it has."""
+    kinds = (NAME, f"*{SUFFIX}", _SINGLE, MANIFEST)
+    return next((found for kind in kinds if (found := sorted(folder.glob(kind)))), [])
 
 
 _PART = re.compile(r"(.+)\.(\d+)(\.npy|\.npz|\.safetensors)")
@@ -140,9 +141,9 @@ def _parts_in(path: Path) -> list[Path]:
 
     Any other path stands for itself.
     """
-    if not path.is_dir() or _holds_checkpoint(path):
+    if not path.is_dir() or _main_files(path):
         return [path]
-    ranks = [one for one in path.iterdir() if one.is_dir() and _holds_checkpoint(one)]
+    ranks = [one for one in path.iterdir() if one.is_dir() and _main_files(one)]
     return sorted(ranks, key=_by_numbers) or _parts_of_a_file(path) or [path]
 
 
@@ -157,11 +158,6 @@ def _parts_of_a_file(folder: Path) -> list[Path]:
             name = f"{names[0][1]}.{number}{names[0][3]}"
             raise SplitError("files", str(folder), f"it holds parts of one file, but not {name}")
     return [parts[number] for number in sorted(parts)]
-
-
-def _holds_checkpoint(folder: Path) -> bool:
-    names = [_SINGLE, MANIFEST]
-    return any((folder / name).exists() for name in names) or any(folder.glob(f"*{SUFFIX}"))
 
 
 def _by_numbers(path: Path) -> list[tuple[str, int]]:

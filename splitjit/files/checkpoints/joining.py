@@ -1,21 +1,30 @@
-"""Plan the join of parts: in the order of their ranks, file by file, by tensor name."""
+"""Join files: plan how the parts of each tensor are put together, and read them as one file.
+
+Parts are joined in the order of their ranks, file by file, by tensor name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from splitjit._plan.arguments import normalize_axis
+from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SECTIONS, Rule
 from splitjit.errors import SplitError, shorten
 from splitjit.files.checkpoints import index, naming, record
 from splitjit.files.checkpoints.index import Checkpoint
-from splitjit.files.checkpoints.options import Options
+from splitjit.files.checkpoints.naming import Options
 from splitjit.files.checkpoints.record import Record
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
-from splitjit.files.formats.base import Metadata, TensorFile
-from splitjit.files.joined import JoinedFile, JoinedTensor, plan_joined
-from splitjit.files.parts import Chooser
+from splitjit.files.formats.base import FileWriter, Metadata, Source, Tensor, TensorFile
+from splitjit.files.parts import Chooser, plan_tensor
+from splitjit.files.patterns import Choice
 from splitjit.files.places import check_places
+from splitjit.files.staging import Staged
+from splitjit.files.tiles import assemble, check_ends, open_sources
 
 
 def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Checkpoint:
@@ -28,7 +37,8 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Chec
     choose : callable
         How parts without records were split.
     said : bool
-        Whether the user says it.
+        Whether the user says it. If not, each part is one array without a name: it was certainly
+        split, while a tensor with a name may have been copied, and would be doubled.
 
     Raises
     ------
@@ -36,8 +46,11 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Chec
         If the parts do not fit together.
     """
     parts, records = record.order(given)
-    if not records and not said:
-        _check_unnamed(given[0])
+    first, files = parts[0], []
+    if not records and not said and any(any(file.names) for file in first.files):
+        rule = "these parts do not say how they were split: give the patterns or the tp_plan of"
+        rule += " the split, or axis= if each tensor was split along this axis"
+        raise SplitError("join", str(first.path), rule)
     _check_inputs(parts)
     holders = [
         {_key(file, i, name): file for i, file in enumerate(part.files) for name in file.names}
@@ -45,25 +58,22 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Chec
     ]
     for part, holder in zip(parts, holders, strict=True):
         for key in sorted(holders[0].keys() ^ holder.keys()):
-            lacking = part if key in holders[0] else parts[0]
+            lacking = part if key in holders[0] else first
             received = f"{lacking.path} without {shorten(key[1])}"
             raise SplitError("join", received, "all parts must hold the same tensors")
-    first, files = parts[0], []
     for i, like in enumerate(first.files):
-        own = records[0][like] if records else None
+        own = records.get(like)
         tensors = []
         for name in sorted(like.names, key=lambda name: like.verbatim(name).position):
             held = [holder[_key(like, i, name)] for holder in holders]
             how = (own.tensors[name], own.rule) if own else (choose(name, like), None)
-            tensors.append(plan_joined(name, held, *how))
-        metadata = _metadata(like, tensors, records)
-        called = Path(own.file).name if own and own.file else like.path.name
-        files.append(JoinedFile(like, metadata, called, tuple(tensors)))
-    made_of = next(iter(records[0].values())).checkpoint if records else None
-    content = _make_index(first, files)
-    return Checkpoint(
-        first.path, tuple(files), content, first.index_name, made_of, parts=tuple(parts)
-    )
+            tensors.append(_plan_joined(name, held, *how))
+        joined = JoinedFile(like, (own and own.file) or like.path.name, tensors)
+        joined.metadata = _metadata(like, joined.inputs, records)
+        files.append(joined)
+    made_of = next((own.checkpoint for own in records.values()), None)
+    content, name = _make_index(first, files), first.index_name
+    return Checkpoint(first.path, tuple(files), content, name, made_of, parts=tuple(parts))
 
 
 def plan_whole(whole: Checkpoint, options: Options) -> SplitFiles:
@@ -111,38 +121,18 @@ def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:
 
 
 def _metadata(
-    like: TensorFile,
-    tensors: Sequence[JoinedTensor],
-    records: Sequence[Mapping[TensorFile, Record]],
+    like: TensorFile, parts: Iterable[TensorFile], records: Mapping[TensorFile, Record]
 ) -> Metadata:
     """Return the metadata of a joined file, which all parts must share."""
-    known = {file: record for own in records for file, record in own.items()}
 
     def whole(part: TensorFile) -> Metadata:
-        return known[part].detached(part.metadata) if known else part.metadata
+        return records[part].detached(part.metadata) if records else part.metadata
 
-    for part in {file: None for one in tensors for file, _ in one.parts}:
+    for part in parts:
         if whole(part) != whole(like):
             received = f"{like.path} and {part.path}"
             raise SplitError("join", received, "all parts must have the same metadata")
     return whole(like)
-
-
-def _check_unnamed(part: Checkpoint) -> None:
-    """Check that a part is one array without a name, which was certainly split.
-
-    A tensor with a name may have been copied, or split along any axis. A wrong guess
-    would double copied tensors.
-
-    Raises
-    ------
-    SplitError
-        If the part holds tensors by name.
-    """
-    if any(name for file in part.files for name in file.names):
-        rule = "these parts do not say how they were split: give the patterns or the tp_plan of"
-        rule += " the split, or axis= if each tensor was split along this axis"
-        raise SplitError("join", str(part.path), rule)
 
 
 def _check_inputs(parts: Sequence[Checkpoint]) -> None:
@@ -183,3 +173,175 @@ def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any
     return index.make(
         first.index, [(one.path.name, [*map(one.tensor, one.names)]) for one in files]
     )
+
+
+# ---- files that exist only as parts ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedTensor:
+    """A tensor to join.
+
+    Attributes
+    ----------
+    plan : TensorPlan
+        The split of the whole tensor that made the parts.
+    parts : tuple of (TensorFile, Tensor)
+        Each part of the tensor, with its file.
+    """
+
+    plan: TensorPlan
+    parts: tuple[tuple[TensorFile, Tensor], ...]
+
+
+class JoinedFile(TensorFile):
+    """A file that exists only as parts, which are joined while it is read.
+
+    A join is the plan of this file as one part, and resharding splits it. So resharding puts no
+    whole file on disk, and only a few tiles of each tensor are in memory.
+
+    Parameters
+    ----------
+    like : TensorFile
+        The first part of the file. The joined file has its format.
+    name : str
+        The name of the whole file.
+    tensors : sequence of JoinedTensor
+        In the order of their data in the joined file.
+    """
+
+    def __init__(self, like: TensorFile, name: str, tensors: Sequence[JoinedTensor]) -> None:
+        self._like = like
+        self.path = like.path.with_name(name)
+        self.status, self.suffix = like.status, like.suffix
+        self._by_name = {one.plan.name: one for one in tensors}
+        self.names = tuple(self._by_name)
+        self.inputs = tuple(dict.fromkeys([file for one in tensors for file, _ in one.parts]))
+
+    def tensor(self, name: str) -> Tensor:
+        """Return the description of a whole tensor."""
+        return self.plan_of(name).tensor
+
+    def plan_of(self, name: str) -> TensorPlan:
+        """Return the split of a whole tensor that made the parts."""
+        return self._by_name[name].plan
+
+    def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
+        """Open the parts, and yield the data of each tensor."""
+        joined = [self._by_name[tensor.name] for tensor in tensors]
+        with contextlib.ExitStack() as stack:
+            opened = open_sources(stack, [part for one in joined for part in one.parts])
+            for one in joined:
+                parts = [(file.path, next(opened[file])) for file, _ in one.parts]
+                yield Source(assemble(one.plan, parts))
+            check_ends(opened)
+
+    def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
+        """Create a file of the format of the parts."""
+        return self._like.create(file, tensors, metadata)
+
+
+def choice_of_parts(name: str, file: TensorFile) -> Choice | None:
+    """Return how a tensor of a `JoinedFile` was split, but not into how many parts."""
+    assert isinstance(file, JoinedFile)
+    choice = file.plan_of(name).choice
+    return choice and replace(choice, pattern=name, lengths=None, planned=True)
+
+
+# ---- the plan of one tensor --------------------------------------------------------------
+
+
+def _plan_joined(
+    name: str, files: Sequence[TensorFile], choice: Choice | None, rule: Rule | None
+) -> JoinedTensor:
+    """Plan how the parts of one tensor are joined.
+
+    Parameters
+    ----------
+    name : str
+    files : sequence of TensorFile
+        The file of each part.
+    choice : Choice or None
+        How the tensor is split; None if it is copied.
+    rule : Rule or None
+        The rule that the parts record. None if they have no record: then `choice` is the user's.
+
+    Raises
+    ------
+    SplitError
+        If the parts do not fit together.
+    """
+    if choice and rule is None and not choice.applies(files[0], name):
+        choice = None
+    try:
+        tensors = [one.tensor(name) if choice else one.verbatim(name) for one in files]
+        first = tensors[0]
+        if choice:
+            choice = replace(choice, axis=normalize_axis(choice.axis, first.shape))
+        for i, tensor in enumerate(tensors):
+            _check_alike(first, tensor, choice.axis if choice else None, i)
+        plan = TensorPlan(first, files[0], None, (), len(files))
+        if choice:
+            lengths = [tensor.shape[choice.axis] for tensor in tensors]
+            plan = _plan_parts(first, files[0], choice, lengths, rule)
+        plan.runs()
+    except SplitError as error:
+        where = f"join {files[0].path}" + (f", {name}" if name else "")
+        raise error.named(where) from None
+    return JoinedTensor(plan, tuple(zip(files, tensors, strict=True)))
+
+
+def _check_alike(first: Tensor, tensor: Tensor, axis: int | None, i: int) -> None:
+    """Check that part `i` differs from part 0 at most in its length along the axis."""
+
+    def frame(shape: tuple[int, ...]) -> tuple[int, ...]:
+        return shape if axis is None else (*shape[:axis], *shape[axis + 1 :])
+
+    if tensor.dtype != first.dtype or len(tensor.shape) != len(first.shape):
+        rule = "all parts must have the same dtype and as many axes"
+    elif frame(tensor.shape) != frame(first.shape):
+        rest = "; no pattern matches it" if axis is None else f", except along axis {axis}"
+        rule = f"must have the same shape in all parts{rest}"
+    elif tensor.fortran_order != first.fortran_order:
+        rule = "all parts must be in C order, or all in Fortran order"
+    else:
+        return
+    described = [f"part {n} {one.shape} {one.dtype}" for n, one in ((0, first), (i, tensor))]
+    raise SplitError("join", ", ".join(described), rule)
+
+
+def _plan_parts(
+    first: Tensor, file: TensorFile, choice: Choice, lengths: list[int], own: Rule | None
+) -> TensorPlan:
+    """Return the split of a whole tensor into parts of these lengths."""
+    sections = choice.sections or (sum(lengths),)
+    before, after = first.shape[: choice.axis], first.shape[choice.axis + 1 :]
+    whole = replace(first, shape=(*before, sum(sections), *after))
+    refusal = None
+    for rule in _rules(choice, lengths) if own is None else [own]:
+        kind, value = rule
+        chunk = max(value, 1) if kind == CHUNK and isinstance(value, int) else 0
+        if chunk and {-(-length // chunk) for length in sections} != {len(lengths)}:
+            continue  # a stranger's record may ask for more parts than fit in memory
+        try:
+            plan = plan_tensor(whole, file, choice, rule)
+        except SplitError as error:
+            refusal = error
+            continue
+        if [shape[choice.axis] for shape in plan.part_shapes] == lengths:
+            return plan
+    reason = "no rule splits the sections into parts of these lengths"
+    if own is not None:
+        reason = "the record of the parts says otherwise" + (f": {refusal.rule}" if refusal else "")
+    elif choice.lengths is not None:
+        reason = f"must be {list(choice.lengths)}"
+    raise SplitError("join", f"lengths {lengths} of sections {sections}", reason)
+
+
+def _rules(choice: Choice, lengths: list[int]) -> list[Rule]:
+    """Return the rules that could make parts of these lengths."""
+    if choice.sections is None:
+        return [(LENGTHS, tuple(lengths))]
+    by_length = tuple([length // len(choice.sections) for length in lengths])
+    count = len(lengths)
+    return [(NUM_OUTPUTS, count), (NUM_SECTIONS, count), (LENGTHS, by_length)]

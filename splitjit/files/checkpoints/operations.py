@@ -19,10 +19,9 @@ from splitjit.errors import SplitError, shorten
 from splitjit.files import patterns, staging
 from splitjit.files.checkpoints import index, joining, sharding
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
-from splitjit.files.checkpoints.options import Options as Options
+from splitjit.files.checkpoints.naming import Options as Options
 from splitjit.files.file_plan import SplitFiles
 from splitjit.files.formats.base import TensorFile
-from splitjit.files.joined import choice_of_parts
 from splitjit.files.parts import Chooser, Progress, write_parts
 from splitjit.files.patterns import Choice
 from splitjit.files.places import StrPath
@@ -80,7 +79,7 @@ def plan_reshard(paths: StrPath | Iterable[StrPath], rule: Rule, options: Option
     whole, notes = _read_whole(paths, options)
     layout = options.layout or ("ranks" if whole.parts[0].is_folder else "files")
     options = replace(options, layout=layout)
-    planned = sharding.plan_parts([whole], rule, choice_of_parts, options)
+    planned = sharding.plan_parts([whole], rule, joining.choice_of_parts, options)
     return replace(planned, notes=notes, operator="reshard")
 
 

@@ -132,22 +132,19 @@ def read(one: Checkpoint) -> dict[TensorFile, Record]:
         If a record is damaged, if the records of a folder do not agree, or if some of
         its files have no record.
     """
-    listed = {}
-    if one.path.is_dir() and (one.path / MANIFEST).exists():
-        listed = read_manifest(one.path / MANIFEST)
+    path = one.path / MANIFEST
+    listed = read_manifest(path) if path.exists() else {}
     records = {}
     for file in one.files:
-        text = (file.metadata or {}).get(KEY)
-        own = None
+        record, text = listed.get(file.path.name), (file.metadata or {}).get(KEY)
         if text is not None:
             own = _record(file.path, index.parse_json(file.path, "a record of a split", text))
-        known = listed.get(file.path.name)
-        if own and known and replace(own, bare=False, outer=None) != known:
-            raise _damaged(file.path, f"it contradicts {MANIFEST} beside it")
-        record = own or known
-        if record is not None:
-            if record.tensors.keys() != {*file.names}:
-                raise _damaged(file.path, "it names other tensors than the file holds")
+            if record and replace(own, bare=False, outer=None) != record:
+                raise _damaged(file.path, f"it contradicts {MANIFEST} beside it")
+            record = own
+        if record and record.tensors.keys() != {*file.names}:
+            raise _damaged(file.path, "it names other tensors than the file holds")
+        if record:
             records[file] = record
     for first in [*records][:1]:
         for file in one.files:
@@ -158,15 +155,10 @@ def read(one: Checkpoint) -> dict[TensorFile, Record]:
     return records
 
 
-def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], list[dict[TensorFile, Record]]]:
-    """Return the parts in the order of their ranks, with their records.
+def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], dict[TensorFile, Record]]:
+    """Return the parts in the order of their ranks, with the record of each file.
 
-    Returns
-    -------
-    list of Checkpoint
-        The parts as given, if they have no records.
-    list of dict
-        The records of each part, if any.
+    If the parts have no records, they are returned as given.
 
     Raises
     ------
@@ -175,7 +167,7 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], list[dict[Tens
     """
     records = [read(part) for part in parts]
     if not any(records):
-        return [*parts], []
+        return [*parts], {}
     first = records[0]
     by_rank: dict[int, tuple[Checkpoint, dict[TensorFile, Record]]] = {}
     for part, own in zip(parts, records, strict=True):
@@ -194,7 +186,7 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], list[dict[Tens
         rule = f"{', '.join(missing[:8])} missing; give all parts of the split"
         raise SplitError("join", f"{len(parts)} of {count} ranks", rule)
     ranks = [by_rank[rank] for rank in range(count)]
-    return [part for part, _ in ranks], [own for _, own in ranks]
+    return [part for part, _ in ranks], {file: one for _, own in ranks for file, one in own.items()}
 
 
 def _without_ranks(records: dict[TensorFile, Record]) -> list[Record]:

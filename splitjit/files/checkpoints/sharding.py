@@ -10,15 +10,12 @@ from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError
 from splitjit.files.checkpoints import index, naming
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
-from splitjit.files.checkpoints.options import Options
+from splitjit.files.checkpoints.naming import Options
 from splitjit.files.checkpoints.record import Record, manifest
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.parts import Chooser, count_parts, plan_tensors
 from splitjit.files.places import check_places
-
-Parts = tuple[TensorFile, list[TensorPlan], tuple[Path, ...]]
-"""A file, the plans of its tensors, and the paths of its parts."""
 
 
 def plan_parts(
@@ -33,44 +30,39 @@ def plan_parts(
         parts would have the same file name.
     """
     copied = options.others == "copy"
-    inputs = [(one, file) for one in checkpoints for file in one.files]
-    tensors = [plan_tensors(file, rule, choose, copied) for _, file in inputs]
-    count = count_parts([plan for plans in tensors for plan in plans], rule)
+    tensors = {
+        file: plan_tensors(file, rule, choose, copied) for one in checkpoints for file in one.files
+    }
+    count = count_parts([plan for plans in tensors.values() for plan in plans], rule)
     if not count:
-        for _, file in inputs:  # if only 0-D tensors match, the first one is refused
+        for file in tensors:  # if only 0-D tensors match, the first one is refused
             plan_tensors(file, rule, choose, False, scalars=True)
-    made_of = checkpoints[0].made_of or index.digest(file for _, file in inputs)
-    recorded = options.ranks or any(file.suffix == ".safetensors" for _, file in inputs)
+    made_of = checkpoints[0].made_of or index.digest(tensors)
+    recorded = options.ranks or any(file.suffix == ".safetensors" for file in tensors)
     blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
-    files = tuple([_plan_file(group, blank) for group in _groups(inputs, tensors, count, options)])
+    groups: dict[tuple[tuple[Path, ...], TensorFile | None], list[TensorFile]] = {}
+    for one in checkpoints:
+        for file in one.files:
+            held = range(count if tensors[file] else 0)
+            targets = tuple([naming.name_part(options, one, file, i) for i in held])
+            shared = options.name is not None and targets and file.suffix == ".safetensors"
+            groups.setdefault((targets, None if shared else file), []).append(file)
+    files = tuple(
+        [
+            _plan_file(merged, targets, [p for one in merged for p in tensors[one]], blank, count)
+            for (targets, _), merged in groups.items()
+        ]
+    )
     folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
     copies = naming.companions(checkpoints[0].folders, folders, options, options.ranks)
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
     made = [(file.paths, file.targets) for file in files]
     check_places([*made, *[((path,), (target,)) for target, path in copies]])
     planned = SplitFiles(files, tuple(indexes), (), tuple(copies), int(options.ranks))
-    return replace(planned, warnings=tuple(_warnings(planned, [file for _, file in inputs], count)))
+    return replace(planned, warnings=tuple(_warnings(planned, tensors, count)))
 
 
-def _groups(
-    inputs: Sequence[tuple[Checkpoint, TensorFile]],
-    tensors: Sequence[Sequence[TensorPlan]],
-    count: int,
-    options: Options,
-) -> Iterable[list[Parts]]:
-    """Name the parts of each file; group the files whose parts have the same names."""
-    groups: dict[object, list[Parts]] = {}
-    for (one, file), plans in zip(inputs, tensors, strict=True):
-        whole = [replace(p, copies=count) if p.axis is None else p for p in plans]
-        targets = tuple(
-            [naming.name_part(options, one, file, i) for i in range(count if whole else 0)]
-        )
-        shared = options.name is not None and targets and file.suffix == ".safetensors"
-        groups.setdefault(targets if shared else file, []).append((file, whole, targets))
-    return groups.values()
-
-
-def _warnings(planned: SplitFiles, inputs: Sequence[TensorFile], count: int) -> Iterable[str]:
+def _warnings(planned: SplitFiles, inputs: Iterable[TensorFile], count: int) -> Iterable[str]:
     """Say what is odd about a split, although it is possible."""
     plans = [plan for file in planned.files for plan in file.tensors]
     if any(plan.name for plan in plans):
@@ -85,40 +77,41 @@ def _warnings(planned: SplitFiles, inputs: Sequence[TensorFile], count: int) -> 
         yield f"only {share}; each part holds a copy of the rest"
 
 
-def _plan_file(group: Sequence[Parts], blank: Record | None) -> FilePlan:
+def _plan_file(
+    files: Sequence[TensorFile],
+    targets: tuple[Path, ...],
+    tensors: Sequence[TensorPlan],
+    blank: Record | None,
+    count: int,
+) -> FilePlan:
     """Plan the parts of a file, or of .safetensors files whose parts have the same names."""
-    files = [file for file, *_ in group]
-    plans = [plan for _, own, _ in group for plan in own]
+    plans = [replace(plan, copies=count) if plan.axis is None else plan for plan in tensors]
     held = {plan.name for plan in plans}
-    left_out = [name for file in files for name in file.names if name not in held]
+    left_out = tuple([name for file in files for name in file.names if name not in held])
     choices = {
         plan.name: plan.choice and replace(plan.choice, pattern=plan.name, planned=True)
         for plan in plans
     }
-    record = blank and replace(blank, tensors=choices)
-    if len(files) > 1:
-        _check_merged(plans)
-    elif record:
-        record = replace(record, file=files[0].path.name)
+    _check_merged(plans)
+    name = files[0].path.name if len(files) == 1 else None
+    record = blank and replace(blank, tensors=choices, file=name)
     if files[0].suffix == ".safetensors":  # widest first, as the package writes them: aligned
         plans.sort(key=lambda plan: -plan.tensor.bits)
     paths = tuple([read.path for file in files for read in file.inputs])
-    return FilePlan(paths, group[0][2], tuple(plans), tuple(left_out), files[0], record)
+    return FilePlan(paths, targets, tuple(plans), left_out, files[0], record)
 
 
 def _check_merged(plans: list[TensorPlan]) -> None:
     """Check that one file can hold the tensors of several files."""
-    holders: dict[str, Path] = {}
-    first = plans[0].file
+    holders: dict[str, TensorFile] = {}
     for plan in plans:
-        path = plan.file.path
-        if plan.name in holders:
-            received = f"{plan.name} in {holders[plan.name]} and {path}"
+        first, file = plans[0].file, plan.file
+        if holders.setdefault(plan.name, file) is not file:
+            received = f"{plan.name} in {holders[plan.name].path} and {file.path}"
             raise SplitError("split", received, "only one file of a rank may hold a tensor")
-        if plan.file.metadata != first.metadata:
+        if file.metadata != first.metadata:
             rule = "files that are merged must have the same metadata; put {stem} into the name"
-            raise SplitError("split", f"{first.path} and {path}", rule)
-        holders[plan.name] = path
+            raise SplitError("split", f"{first.path} and {file.path}", rule)
 
 
 def _make_indexes(
