@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -52,8 +52,33 @@ Layout = tuple[Feature | None, Feature | None]
 _PACKED = ("qweight", "weight_packed")
 """Suffixes of tensors that stand for a weight."""
 
-_PLAIN: Layout = Feature(0), Feature(1)
-_WHOLE: Layout = None, None
+_COMPRESSED = "compressed-tensors"
+
+_TENSORS = {
+    "fp8": {"weight": "0 1", "weight_scale_inv": "0b 1b", "activation_scale": "- -"},
+    "fbgemm_fp8": {
+        "weight": "0 1",
+        "weight_scale": "0 -",
+        "input_scale": "- -",
+        "input_scale_ub": "- -",
+    },
+    "gptq": {"qweight": "1 0p", "qzeros": "1p 0g", "scales": "1 0g", "g_idx": "- 0"},
+    "awq": {"qweight": "1p 0", "qzeros": "1p 0g", "scales": "1 0g"},
+}
+"""For each tensor of a method, the axes of the output and of the input features, - if it has none.
+
+b: blocks of features share an element, g: groups do, p: an element packs the values of several.
+"""
+
+_FORMATS = {"gptq": ("checkpoint_format", "gptq", "gptq_v2"), "awq": ("version", "gemm")}
+"""The key of a method's format, and the formats whose layouts are known, the default first."""
+
+_SCALES = {"tensor": "- -", "channel": "0 -", "group": "0 1g", "block": "0b 1b"}
+"""The layouts of the scales of compressed-tensors, by strategy."""
+
+_OTHERS = {"weight_shape": "- -", "weight_g_idx": "- 0", "input_scale": "- -"}
+_OTHERS |= {"output_scale": "- -", "input_zero_point": "- -"}
+"""The layouts of its other tensors."""
 
 
 def modules(names: Iterable[str]) -> dict[str, list[str]]:
@@ -103,48 +128,17 @@ def layouts(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | No
     mapping of str to Layout, or None
         None if the layouts of the method are unknown.
     """
-    make = _METHODS.get(str(config.get("quant_method")))
-    return make(config, weight) if make else None
-
-
-def _fp8(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout]:
-    block = config.get("weight_block_size")
-    scale = _blocks(block, "weight_block_size") if block else _WHOLE
-    return {"weight": _PLAIN, "weight_scale_inv": scale, "activation_scale": _WHOLE}
-
-
-def _fbgemm_fp8(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout]:
-    return {
-        "weight": _PLAIN,
-        "weight_scale": (Feature(0), None),
-        "input_scale": _WHOLE,
-        "input_scale_ub": _WHOLE,
-    }
-
-
-def _gptq(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
-    if config.get("checkpoint_format", config.get("format", "gptq")) not in ("gptq", "gptq_v2"):
+    method = str(config.get("quant_method"))
+    if method == _COMPRESSED:
+        return _compressed(config, weight)
+    key, *known = _FORMATS.get(method, ("",))
+    form = str(config.get(key, config.get("format", *known[:1])))
+    if method not in _TENSORS or (known and form.lower() not in known):
         return None
-    bits = config["bits"]
-    groups = None if config.get("desc_act") else _group(config["group_size"], 0)
-    return {
-        "qweight": (Feature(1), _values(bits, 0)),
-        "qzeros": (_values(bits, 1), groups),
-        "scales": (Feature(1), groups),
-        "g_idx": (None, Feature(0)),
-    }
-
-
-def _awq(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
-    if str(config.get("version", config.get("format", "gemm"))).lower() != "gemm":
-        return None
-    packed = _values(config.get("bits", config.get("w_bit")), 1)
-    groups = _group(config.get("group_size", config.get("q_group_size")), 0)
-    return {
-        "qweight": (packed, Feature(0)),
-        "qzeros": (packed, groups),
-        "scales": (Feature(1), groups),
-    }
+    bits = config.get("bits", config.get("w_bit"))
+    group = None if config.get("desc_act") else config.get("group_size", config.get("q_group_size"))
+    blocks = config.get("weight_block_size")
+    return _layouts(_TENSORS[method], bits, group, blocks, "weight_block_size")
 
 
 def _compressed(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
@@ -152,43 +146,53 @@ def _compressed(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] 
     if group is None:
         return None
     scheme, form = group["weights"], group.get("format") or config.get("format")
-    strategy, bits = scheme.get("strategy"), scheme["num_bits"]
-    by_input = None if scheme.get("actorder") else _group(scheme.get("group_size") or -1, 1)
-    scales: dict[str | None, Layout] = {
-        "tensor": _WHOLE,
-        "channel": (Feature(0), None),
-        "group": (Feature(0), by_input),
-        "block": _blocks(scheme.get("block_structure") or [1, 1], "block_structure"),
-    }
-    if strategy not in scales:
+    scale = _SCALES.get(scheme.get("strategy"))
+    if scale is None:
         return None
-    scale = scales[strategy]
-    held = {"weight_scale": scale, "weight_zero_point": scale, "weight_shape": _WHOLE}
-    held |= {"weight_g_idx": (None, Feature(0)), "input_scale": _WHOLE, "output_scale": _WHOLE}
-    held["input_zero_point"] = _WHOLE
+    held = {**_OTHERS, "weight_scale": scale, "weight_zero_point": scale}
     if form == "pack-quantized":
-        held["weight_packed"] = Feature(0), _values(bits, 1)
-        if scale[0]:  # one element packs the zero points of this many rows
-            held["weight_zero_point"] = _values(bits, 0), scale[1]
+        held["weight_packed"] = "0 1p"
+        if scale != "- -":  # one element packs the zero points of this many rows
+            held["weight_zero_point"] = f"0p {scale.split()[1]}"
     elif form in ("float-quantized", "int-quantized", "naive-quantized"):
-        held["weight"] = _PLAIN
+        held["weight"] = "0 1"
     else:
         return None
-    return held
+    size = None if scheme.get("actorder") else scheme.get("group_size")
+    blocks = scheme.get("block_structure") or (1, 1)
+    return _layouts(held, scheme["num_bits"], size, blocks, "block_structure")
 
 
-_METHODS = {
-    "fp8": _fp8,
-    "fbgemm_fp8": _fbgemm_fp8,
-    "gptq": _gptq,
-    "awq": _awq,
-    "compressed-tensors": _compressed,
-}
+def _layouts(
+    table: Mapping[str, str], bits: Any, group: Any, blocks: Sequence[int] | None, why: str
+) -> dict[str, Layout]:
+    """Read a table of layouts, for this number of bits and these sizes of groups and blocks.
+
+    A group of size -1 holds all input features.
+    """
+
+    def feature(word: str) -> Feature | None:
+        if word == "-":
+            return None
+        axis, unit = int(word[0]), word[1:]
+        if unit == "p":
+            return Feature(axis, Fraction(32, int(bits)), f"{bits}-bit values packed into int32")
+        if unit == "g":
+            return Feature(axis, Fraction(group), f"group_size {group}") if grouped else None
+        if unit == "b":
+            return (
+                Feature(axis, Fraction(blocks[axis]), f"{why} {blocks[axis]}") if blocks else None
+            )
+        return Feature(axis)
+
+    grouped = group is not None and int(group) > 0
+    layouts = {name: words.split() for name, words in table.items()}
+    return {name: (feature(out), feature(into)) for name, (out, into) in layouts.items()}
 
 
 def is_known(config: Mapping[str, Any]) -> bool:
     """Return whether the layouts of some tensors of a quantization are known."""
-    return not config or str(config.get("quant_method")) in _METHODS
+    return not config or str(config.get("quant_method")) in (*_TENSORS, _COMPRESSED)
 
 
 def named(config: Mapping[str, Any]) -> str:
@@ -208,20 +212,6 @@ def _group_of(config: Mapping[str, Any], weight: str) -> Mapping[str, Any] | Non
                 return group
     linear = [group for group in groups if "Linear" in group.get("targets", ())]
     return linear[0] if len(linear) == 1 else None
-
-
-def _blocks(sizes: Iterable[int], why: str) -> Layout:
-    made = [Feature(i, Fraction(size), f"{why} {size}") for i, size in enumerate(sizes)]
-    return made[0], made[1]
-
-
-def _group(size: Any, axis: int) -> Feature | None:
-    """Return the axis of the groups; a size of -1 puts all input features in one group."""
-    return Feature(axis, Fraction(size), f"group_size {size}") if int(size) > 0 else None
-
-
-def _values(bits: Any, axis: int) -> Feature:
-    return Feature(axis, Fraction(32, int(bits)), f"{bits}-bit values packed into int32")
 
 
 def follow(
