@@ -265,13 +265,9 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
     x = _array(x)
     if type(x) is np.ndarray and x.ndim > 1:
         try:
-            whole = api.split(x, 1, axis=axis)
+            return tuple([part.squeeze(axis) for part in api.split(x, 1, axis=axis)])
         except SplitError:
             pass
-        else:
-            index = int(axis) % x.ndim
-            shape = x.shape[:index] + x.shape[index + 1 :]
-            return tuple([part.reshape(shape) for part in whole])
     parts: tuple[Any, ...] = (_ORIGINALS["unstack"] or _unstack)(x, axis=axis)
     if isinstance(x, np.ndarray) and x.ndim == 1 and x.dtype == object:
         return parts  # the user's own objects

@@ -11,7 +11,8 @@ from splitjit._cli import report
 from splitjit._cli.lines import print_json, printable
 from splitjit._plan.arguments import rule_of
 from splitjit._plan.rules import NAMES
-from splitjit.files.checkpoints import described, operations
+from splitjit.files.checkpoints import described, naming, operations
+from splitjit.files.places import check_targets
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -35,14 +36,14 @@ def run(arguments: argparse.Namespace) -> None:
         for target in existing:
             print(f"{printable(target)} exists")
     if dry_run:
-        operations.check_targets(planned.targets, arguments.force)
+        check_targets(planned.targets, arguments.force)
 
 
 def _plan(arguments: argparse.Namespace) -> files.SplitFiles:
     """Plan what the command writes."""
     given = vars(arguments)
-    names = [field.name for field in dataclasses.fields(operations.Options)]
-    options = operations.Options(**{name: given[name] for name in names if name in given})
+    names = [field.name for field in dataclasses.fields(naming.Options)]
+    options = naming.Options(**{name: given[name] for name in names if name in given})
     if arguments.command == "join":
         return operations.plan_join(arguments.paths, options)
     rule = rule_of(*[given[name] for name in NAMES])

@@ -19,7 +19,7 @@ from typing import Any, Literal, Unpack
 from splitjit._plan.arguments import OtherRules, named_rule
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.parts import Progress
-from splitjit.files.places import StrPath
+from splitjit.files.places import StrPath, check_targets
 
 __all__ = [
     "FilePlan",
@@ -115,13 +115,11 @@ def plan_files(
     (((4, 3), (4, 3)), ['x.0.npy', 'x.1.npy'])
     """
     given = named_rule("plan_files", split, rule)
-    from splitjit.files.checkpoints import operations
+    from splitjit.files.checkpoints import naming, operations
 
-    options = operations.Options(
-        axis, tensors, tp_plan, config, out, copy_config, layout, name, others
-    )
+    options = naming.Options(axis, tensors, tp_plan, config, out, copy_config, layout, name, others)
     planned = operations.plan_split(paths, given, options)
-    operations.check_targets(planned.targets, force)
+    check_targets(planned.targets, force)
     return planned
 
 
@@ -186,11 +184,9 @@ config, others, layout
     [0 1 2 3 4 5]
     """
     given = named_rule("split_files", split, rule)
-    from splitjit.files.checkpoints import operations
+    from splitjit.files.checkpoints import naming, operations
 
-    options = operations.Options(
-        axis, tensors, tp_plan, config, out, copy_config, layout, name, others
-    )
+    options = naming.Options(axis, tensors, tp_plan, config, out, copy_config, layout, name, others)
     planned = operations.plan_split(paths, given, options)
     operations.write(planned, force, progress)
     return planned
@@ -254,9 +250,9 @@ def join_files(
     --------
     split_files : Split files, with an example.
     """
-    from splitjit.files.checkpoints import operations
+    from splitjit.files.checkpoints import naming, operations
 
-    options = operations.Options(axis, tensors, tp_plan, config, out, copy_config)
+    options = naming.Options(axis, tensors, tp_plan, config, out, copy_config)
     joined = operations.plan_join(paths, options)
     operations.write(joined, force, progress)
     return joined.targets
@@ -338,9 +334,9 @@ def reshard_files(
     ['y.0.npy', 'y.1.npy', 'y.2.npy'] [ 8  9 10 11]
     """
     given = named_rule("reshard_files", split, rule)
-    from splitjit.files.checkpoints import operations
+    from splitjit.files.checkpoints import naming, operations
 
-    options = operations.Options(axis, tensors, tp_plan, config, out, copy_config, layout, name)
+    options = naming.Options(axis, tensors, tp_plan, config, out, copy_config, layout, name)
     planned = operations.plan_reshard(paths, given, options)
     operations.write(planned, force, progress)
     return planned

@@ -125,8 +125,17 @@ the axis length 7 must be a multiple of 2
         self._split = None if split is None else integers("split", split)
         self._num_outputs = _count("num_outputs", num_outputs)
         self._outputs = _count("outputs", outputs)
-        self._rule = self._rule_of_attributes()
-        if not version.split_types:
+        self._rule = None
+        if self._split is not None:
+            self._rule = without_negatives(self._by_lengths(self._split))
+        elif self._num_outputs is not None:
+            if self._outputs is not None and self._num_outputs < self._outputs:
+                given: dict[str, Any] = {"num_outputs": self._num_outputs, "outputs": self._outputs}
+                raise self._refusal("num_outputs must not be less than outputs", **given)
+            self._rule = NUM_OUTPUTS, self._num_outputs
+        elif self._outputs is not None and not version.num_outputs:
+            self._rule = NUM_SPLITS, self._outputs
+        if not version.split_types:  # then the attributes must give the rule
             self._rule_given(None, None)
 
     def __call__(self, input: Source[Part], split: _Lengths | None = None) -> list[Part]:
@@ -193,19 +202,6 @@ the axis length 7 must be a multiple of 2
         [('N', None), ('N', None)]
         """
         return self._infer(input_shape, split)[: self._outputs]
-
-    def _rule_of_attributes(self) -> Rule | None:
-        """Return the rule of a call without the input `split`, or None if it is required."""
-        if self._split is not None:
-            return without_negatives(self._by_lengths(self._split))
-        if self._num_outputs is not None:
-            if self._outputs is not None and self._num_outputs < self._outputs:
-                given: dict[str, Any] = {"num_outputs": self._num_outputs, "outputs": self._outputs}
-                raise self._refusal("num_outputs must not be less than outputs", **given)
-            return NUM_OUTPUTS, self._num_outputs
-        if self._outputs is not None and not self._version.num_outputs:
-            return NUM_SPLITS, self._outputs
-        return None
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
         self._check_input(split)

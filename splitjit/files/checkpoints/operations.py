@@ -7,8 +7,6 @@ plan; `write` carries it out.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +17,12 @@ from splitjit.errors import SplitError, shorten
 from splitjit.files import patterns, staging
 from splitjit.files.checkpoints import index, joining, sharding
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
-from splitjit.files.checkpoints.naming import Options as Options
+from splitjit.files.checkpoints.naming import Options
 from splitjit.files.file_plan import SplitFiles
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.parts import Chooser, Progress, write_parts
 from splitjit.files.patterns import Choice
 from splitjit.files.places import StrPath
-from splitjit.files.places import check_targets as check_targets
 
 Check = Callable[[Iterable[TensorFile]], None]
 """Checks that whole files fit the model whose plan is used."""
@@ -116,8 +113,6 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
     SplitError
         If a file is damaged, or changes while it is read.
     """
-    if not planned.targets:
-        return
     total, written = planned.nbytes, 0
 
     def count(nbytes: int) -> None:
@@ -134,9 +129,8 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
         for path, content in planned.indexes:
             staged[path].write_bytes(content)
         for target, path in planned.copies:
-            with open(path, "rb") as read, staged[target].open() as new:
-                staged[target].protect(os.fstat(read.fileno()))
-                shutil.copyfileobj(read, new)
+            staged[target].protect(path.stat())
+            staged[target].write_bytes(path.read_bytes())
 
 
 def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:

@@ -177,13 +177,11 @@ def _layouts(
         axis, unit = int(word[0]), word[1:]
         if unit == "p":
             return Feature(axis, Fraction(32, int(bits)), f"{bits}-bit values packed into int32")
-        if unit == "g":
-            return Feature(axis, Fraction(group), f"group_size {group}") if grouped else None
-        if unit == "b":
-            return (
-                Feature(axis, Fraction(blocks[axis]), f"{why} {blocks[axis]}") if blocks else None
-            )
-        return Feature(axis)
+        if unit == "g" and grouped:
+            return Feature(axis, Fraction(group), f"group_size {group}")
+        if unit == "b" and blocks:
+            return Feature(axis, Fraction(blocks[axis]), f"{why} {blocks[axis]}")
+        return None if unit else Feature(axis)
 
     grouped = group is not None and int(group) > 0
     layouts = {name: words.split() for name, words in table.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,19 +40,15 @@ def plan_parts(
     made_of = checkpoints[0].made_of or index.digest(tensors)
     recorded = options.ranks or any(file.suffix == ".safetensors" for file in tensors)
     blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
-    groups: dict[tuple[tuple[Path, ...], TensorFile | None], list[TensorFile]] = {}
+    groups: dict[object, list[TensorFile]] = {}  # the files whose parts have the same names
+    targets: dict[TensorFile, tuple[Path, ...]] = {}
     for one in checkpoints:
         for file in one.files:
-            held = range(count if tensors[file] else 0)
-            targets = tuple([naming.name_part(options, one, file, i) for i in held])
-            shared = options.name is not None and targets and file.suffix == ".safetensors"
-            groups.setdefault((targets, None if shared else file), []).append(file)
-    files = tuple(
-        [
-            _plan_file(merged, targets, [p for one in merged for p in tensors[one]], blank, count)
-            for (targets, _), merged in groups.items()
-        ]
-    )
+            ranks = range(count if tensors[file] else 0)
+            targets[file] = tuple([naming.name_part(options, one, file, i) for i in ranks])
+            shared = options.name is not None and targets[file] and file.suffix == ".safetensors"
+            groups.setdefault(targets[file] if shared else file, []).append(file)
+    files = tuple([_plan_file(own, targets[own[0]], tensors, blank) for own in groups.values()])
     folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
     copies = naming.companions(checkpoints[0].folders, folders, options, options.ranks)
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
@@ -80,12 +76,12 @@ def _warnings(planned: SplitFiles, inputs: Iterable[TensorFile], count: int) -> 
 def _plan_file(
     files: Sequence[TensorFile],
     targets: tuple[Path, ...],
-    tensors: Sequence[TensorPlan],
+    tensors: Mapping[TensorFile, Sequence[TensorPlan]],
     blank: Record | None,
-    count: int,
 ) -> FilePlan:
     """Plan the parts of a file, or of .safetensors files whose parts have the same names."""
-    plans = [replace(plan, copies=count) if plan.axis is None else plan for plan in tensors]
+    plans = [plan for file in files for plan in tensors[file]]
+    plans = [replace(one, copies=len(targets)) if one.axis is None else one for one in plans]
     held = {plan.name for plan in plans}
     left_out = tuple([name for file in files for name in file.names if name not in held])
     choices = {

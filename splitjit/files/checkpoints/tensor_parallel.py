@@ -82,7 +82,7 @@ class ModelPlan:
         The numbers of heads and of key-value heads, 0 without attention: those of the model under
         "", and those of modules that have their own numbers, such as ``layers.3`` or CLIP's vision
         model.
-    tied : tuple of str
+    tied : sequence of str
         Parameters that share their data with another one. A checkpoint may lack them.
     origins : dict of str to (list, list)
         For each tensor of the checkpoint, the parameters that transformers makes of it,
@@ -97,7 +97,7 @@ class ModelPlan:
     family: str
     styles: Mapping[str, tuple[str, list[int]]]
     heads: Mapping[str, tuple[int, int]]
-    tied: tuple[str, ...] = ()
+    tied: Sequence[str] = ()
     origins: Mapping[str, tuple[list[str], list[list[Any]]]] = field(default_factory=dict)
     quantization: Mapping[str, Any] | None = None
     preset: bool = False
@@ -149,14 +149,12 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
         raise SplitError("files", str(file), f"no tensor-parallel plan: {lines[-1]}")
     plan: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     parameters = plan.pop("parameters")
-    if not plan["styles"]:
-        plan["preset"] = True
-        plan["styles"] = presets.styles(plan["family"], parameters)
-    if not plan["styles"]:
+    styles = plan["styles"] or presets.styles(plan["family"], parameters)
+    if not styles:
         reason = presets.REASONS.get(plan["family"])
         rest = f"the plan of {plan['model']} names no tensor" + (f": {reason}" if reason else "")
         raise SplitError("files", str(file), f"{rest}; give patterns")
-    return ModelPlan(**{**plan, "tied": tuple(plan["tied"])})
+    return ModelPlan(**{**plan, "styles": styles, "preset": not plan["styles"]})
 
 
 def choices(
