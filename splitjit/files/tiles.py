@@ -177,6 +177,9 @@ class _Columns:
     pieces : list of (slice, list of (int, slice))
         For each run, its columns in a row, and the groups that hold it, with its columns
         in their parts.
+    held : list of list of (int, slice)
+        For each group, the columns in a row of the runs that it holds, each with the first
+        group that holds it.
     widths : list of int
         The length of a row of the parts of each group.
     """
@@ -185,13 +188,16 @@ class _Columns:
         self.rows, runs = plan.runs()
         self.element = np.dtype((np.void, max(1, plan.tensor.bits // 8)))
         self.pieces: list[tuple[slice, list[tuple[int, slice]]]] = []
+        self.held: list[list[tuple[int, slice]]] = [[] for _ in range(plan.groups)]
         self.widths, self.width = [0] * plan.groups, 0
         for groups, nbytes in runs:
-            width, held = nbytes // self.element.itemsize, []
+            width = nbytes // self.element.itemsize
+            piece, holders = slice(self.width, self.width + width), []
             for group in groups:
-                held.append((group, slice(self.widths[group], self.widths[group] + width)))
+                holders.append((group, slice(self.widths[group], self.widths[group] + width)))
+                self.held[group].append((groups[0], piece))
                 self.widths[group] += width
-            self.pieces.append((slice(self.width, self.width + width), held))
+            self.pieces.append((piece, holders))
             self.width += width
         tile = min(MOST * TILE, max(TILE, plan.groups * TILE // 32))
         self.most = min(self.rows, max(1, tile // (self.width * self.element.itemsize)))
@@ -210,14 +216,11 @@ class _Columns:
         int or None
             The first group whose part differs from this one.
         """
-        held = []
-        for piece, holders in self.pieces:
-            if group in dict(holders):
-                (first, _), whole = holders[0], tile[:, piece]
-                held.append((first, whole, whole if first == group else np.empty_like(whole)))
-        _split(part.reshape(len(tile), -1), [out for *_, out in held])
-        for first, whole, out in held:
-            if out is not whole and out.tobytes() != whole.tobytes():
+        held = [(first, tile[:, piece]) for first, piece in self.held[group]]
+        out = [whole if first == group else np.empty_like(whole) for first, whole in held]
+        _split(part.reshape(len(tile), -1), out)
+        for (first, whole), own in zip(held, out, strict=True):
+            if own is not whole and own.tobytes() != whole.tobytes():
                 return first
         return None
 
