@@ -1,7 +1,16 @@
-"""Write, change and read the files of a test."""
+"""Write, change, split, join and compare the files of a test."""
+
+import contextlib
+import shutil
 
 import numpy as np
 import pytest
+
+import splitjit
+from splitjit import files
+
+TENSORS = ["*.qkv.weight=0:8,4,4", "*.qkv.bias=0:8,4,4", "*.o.weight=1"]
+"""How the tensors of the fixture `model` are split."""
 
 
 def save(path, **tensors):
@@ -22,6 +31,37 @@ def contents(folder, all_files=True):
         for path in sorted(folder.rglob("*"))
         if path.is_file() and (all_files or ".splitjit-" not in str(path))
     }
+
+
+@contextlib.contextmanager
+def refused(folder, message, error=splitjit.SplitError):
+    """Check that a block raises an error, and changes nothing below a folder."""
+
+    def found():
+        return sorted(folder.rglob("*")), contents(folder)
+
+    before = found()
+    with pytest.raises(error, match=message) as raised:
+        yield raised
+    assert found() == before
+
+
+def shard(path, out, patterns=TENSORS, **rule):
+    """Split a checkpoint; return the folders of the ranks."""
+    files.split_files(path, tensors=patterns, layout="ranks", out=out, **rule)
+    return sorted(out.iterdir())
+
+
+def assert_joined(parts, whole, **options):
+    """Join parts beside the whole file or folder, and check that each byte comes back."""
+    joined = whole.with_name(f"joined{whole.suffix}")
+    files.join_files(parts, joined, **options)
+    if whole.is_dir():
+        assert contents(joined) == contents(whole)
+        shutil.rmtree(joined)
+    else:
+        assert joined.read_bytes() == whole.read_bytes()
+        joined.unlink()
 
 
 def change(path, name):

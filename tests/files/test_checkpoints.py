@@ -15,43 +15,12 @@ from splitjit import files
 from splitjit._cli.main import main
 from splitjit.files import tiles
 from splitjit.files.checkpoints import index
-from tests.files.folders import change, contents, save
+from tests.files.folders import TENSORS, assert_joined, change, contents, refused, save, shard
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")
 
 INDEX = "model.safetensors.index.json"
-TENSORS = ["*.qkv.weight=0:8,4,4", "*.qkv.bias=0:8,4,4", "*.o.weight=1"]
-
-
-def layer(i, rng):
-    return {
-        f"layers.{i}.qkv.weight": rng.normal(size=(16, 8)).astype("f4"),
-        f"layers.{i}.qkv.bias": rng.normal(size=16).astype("f2"),
-        f"layers.{i}.o.weight": rng.normal(size=(8, 8)).astype("f4"),
-        f"layers.{i}.norm.weight": np.ones(8, "f4"),
-        f"layers.{i}.scale": np.array(i, "f4"),
-    }
-
-
-@pytest.fixture
-def model(tmp_path):
-    """Write a checkpoint of two files with an index, as transformers writes it."""
-    folder = tmp_path / "model"
-    folder.mkdir()
-    rng = np.random.default_rng(3)
-    names, total, count = {}, 0, 0
-    for i in range(2):
-        tensors = layer(i, rng)
-        name = f"model-{i}.safetensors"
-        sn.save_file(tensors, folder / name, {"format": "pt", "b": "2", "a": "1"})
-        names |= dict.fromkeys(tensors, name)
-        total += sum(x.nbytes for x in tensors.values())
-        count += sum(x.size for x in tensors.values())
-    metadata = {"total_parameters": count, "total_size": total}
-    content = {"metadata": metadata, "weight_map": dict(sorted(names.items()))}
-    (folder / INDEX).write_text(json.dumps(content, indent=2) + "\n")
-    return folder
 
 
 def load(folder):
@@ -110,9 +79,7 @@ def test_ranks(model, tmp_path, given, tile, monkeypatch):
         metadata = json.loads((folder / INDEX).read_text())["metadata"]
         assert metadata["total_size"] == sum(x.nbytes for x in held.values())
         assert metadata["total_parameters"] == sum(x.size for x in whole.values())
-    ranks = [out / "rank-0", out / "rank-1"]
-    files.join_files(ranks, tmp_path / "joined", tensors=TENSORS)
-    assert contents(tmp_path / "joined") == contents(model)
+    assert_joined(sorted(out.iterdir()), model, tensors=TENSORS)
 
 
 def test_rank_folders_beside_the_checkpoint_and_a_folder_without_an_index(model):
@@ -137,7 +104,7 @@ def test_ranks_of_npy_and_npz(tmp_path):
     assert [path.name for path, _ in planned.indexes] == ["splitjit.json"] * 2
     np.testing.assert_array_equal(np.load(tmp_path / "o/rank-1/x.npy"), x[2:])
     assert np.load(tmp_path / "o/rank-1/y.npz")["b"] == 1
-    files.join_files([tmp_path / "o/rank-0", tmp_path / "o/rank-1"], tmp_path / "j")
+    files.join_files(sorted((tmp_path / "o").iterdir()), tmp_path / "j")
     assert contents(tmp_path / "j") == {path.name: path.read_bytes() for path in paths}
 
 
@@ -199,19 +166,14 @@ BAD_NAMES = [
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_bad_names(model, name):
-    before = contents(model.parent)
-    with pytest.raises(splitjit.SplitError, match="name="):
+    with refused(model.parent, "name="):
         files.split_files(model, num_splits=2, tensors=TENSORS, name=name)
-    assert contents(model.parent) == before
 
 
 def test_files_may_have_different_metadata(model, tmp_path):
     tensors = sn.load_file(model / "model-1.safetensors")
     sn.save_file(tensors, model / "model-1.safetensors")
-    files.split_files(model, num_splits=2, tensors=TENSORS, layout="ranks", out=tmp_path / "out")
-    ranks = [tmp_path / "out" / f"rank-{i}" for i in range(2)]
-    files.join_files(ranks, tmp_path / "joined", tensors=TENSORS)
-    assert contents(tmp_path / "joined") == contents(model)
+    assert_joined(shard(model, tmp_path / "out", num_splits=2), model, tensors=TENSORS)
 
 
 def test_metadata_of_merged_files_must_be_equal(model):
@@ -301,10 +263,8 @@ def test_bad_indexes(tmp_path, content, call):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / INDEX).write_bytes(content)
-    before = contents(tmp_path)
-    with pytest.raises(splitjit.SplitError, match=r"index\.json: not an index"):
+    with refused(tmp_path, r"index\.json: not an index"):
         call(folder)
-    assert contents(tmp_path) == before
 
 
 def test_an_index_that_is_too_long(tmp_path, monkeypatch):
@@ -316,9 +276,9 @@ def test_an_index_that_is_too_long(tmp_path, monkeypatch):
 
 def test_an_index_that_names_missing_files(model, tmp_path, capsys):
     (model / "model-1.safetensors").unlink()
-    before = contents(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"model-1\.safetensors"):
+    with refused(tmp_path, r"model-1\.safetensors", FileNotFoundError):
         files.split_files(model, num_splits=2, tensors=TENSORS)
+    before = contents(tmp_path)
     assert main(["split", str(model), "--num-splits", "2"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert contents(tmp_path) == before
@@ -407,9 +367,7 @@ def test_sections(tmp_path, monkeypatch, rule, tile, axis, order):
     expected = [np.concatenate(pieces, axis) for pieces in zip(*cut, strict=True)]
     for target, part in zip(done.targets, expected, strict=True):
         np.testing.assert_array_equal(np.load(target)["x"], part, strict=True)
-    joined = tmp_path / "joined.npz"
-    files.join_files(done.targets, joined, tensors=[pattern])
-    assert joined.read_bytes() == (tmp_path / "x.npz").read_bytes()
+    assert_joined(done.targets, tmp_path / "x.npz", tensors=[pattern])
 
 
 @pytest.mark.parametrize("lengths", ["3,5", "3,-1"])
@@ -421,8 +379,7 @@ def test_lengths_of_one_tensor(tmp_path, lengths):
     parts = [np.load(target) for target in done.targets]
     assert [part["a"].shape for part in parts] == [(3, 2), (5, 2)]
     assert [part["b"].shape for part in parts] == [(4,), (4,)]
-    files.join_files(done.targets, tmp_path / "j.npz", tensors=patterns)
-    assert (tmp_path / "j.npz").read_bytes() == (tmp_path / "m.npz").read_bytes()
+    assert_joined(done.targets, tmp_path / "m.npz", tensors=patterns)
     with pytest.raises(splitjit.SplitError, match=r"lengths \[3, 5\]"):
         files.join_files(done.targets, tmp_path / "k.npz", tensors=["a=0/5,3", "b"])
 
@@ -455,9 +412,8 @@ def test_a_pattern_that_matches_nothing_shows_the_nearest_names(tmp_path):
 @pytest.mark.parametrize(("pattern", "message"), BAD_PATTERNS)
 def test_bad_patterns(tmp_path, pattern, message):
     np.savez(tmp_path / "m.npz", a=np.zeros((8, 2)), b=np.zeros(8))
-    with pytest.raises(splitjit.SplitError, match=message):
+    with refused(tmp_path, message):
         files.split_files(tmp_path / "m.npz", num_splits=2, tensors=[pattern, "b"])
-    assert [path.name for path in tmp_path.iterdir()] == ["m.npz"]
 
 
 def test_sections_with_other_numbers_of_parts(tmp_path):
@@ -625,15 +581,10 @@ def test_join_npy(tmp_path, capsys, axis, order):
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_join_npz(tmp_path, save):
     save(tmp_path / "x.npz", a=np.arange(24).reshape(4, 6), b=np.float32(2), c=np.arange(4))
-    before = (tmp_path / "x.npz").read_bytes()
-    targets = files.split_files(tmp_path / "x.npz", num_splits=2, axis=0).targets
-    files.join_files(targets, tmp_path / "j.npz", axis=0)
-    assert (tmp_path / "j.npz").read_bytes() == before
-    targets = files.split_files(
-        tmp_path / "x.npz", num_splits=2, tensors=["a=1"], force=True
-    ).targets
-    files.join_files(targets, tmp_path / "j.npz", tensors=["a=1"], force=True)
-    assert (tmp_path / "j.npz").read_bytes() == before
+    path = tmp_path / "x.npz"
+    assert_joined(files.split_files(path, num_splits=2, axis=0).targets, path, axis=0)
+    targets = files.split_files(path, num_splits=2, tensors=["a=1"], force=True).targets
+    assert_joined(targets, path, tensors=["a=1"])
 
 
 def test_join_of_unaligned_order(tmp_path):
@@ -649,16 +600,13 @@ def test_join_of_unaligned_order(tmp_path):
     path = tmp_path / "m.safetensors"
     path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(range(10)))
     targets = files.split_files(path, num_splits=2, tensors=["[ab]"]).targets
-    files.join_files(targets, tmp_path / "j.safetensors", tensors=["[ab]"])
-    assert (tmp_path / "j.safetensors").read_bytes() == path.read_bytes()
+    assert_joined(targets, path, tensors=["[ab]"])
 
 
-def refused(tmp_path, parts, message, **options):
+def join_refused(tmp_path, parts, message, **options):
     out = options.pop("out", tmp_path / f"out{Path(parts[0]).suffix}")
-    before = contents(tmp_path)
-    with pytest.raises((splitjit.SplitError, OSError), match=message):
+    with refused(tmp_path, message, (splitjit.SplitError, OSError)):
         files.join_files(parts, out, **options)
-    assert contents(tmp_path) == before
 
 
 def test_join_refuses_parts_that_do_not_fit(tmp_path):
@@ -675,18 +623,18 @@ def test_join_refuses_parts_that_do_not_fit(tmp_path):
         np.save(path[name], x)
     np.savez(tmp_path / "z.npz", a=arrays["a"])
     a = path["a"]
-    refused(tmp_path, [a, path["b"]], "same shape in all parts, except along axis 0")
-    refused(tmp_path, [a, path["c"]], "same dtype")
-    refused(tmp_path, [a, path["d"]], "as many axes")
-    refused(tmp_path, [a, path["f"]], "C order")
-    refused(tmp_path, [a, a], "joined with itself")
-    refused(tmp_path, [a, path["b"]], "axis must be in", axis=2)
-    refused(tmp_path, [path["s"], path["d"]], "rank 0")
-    refused(tmp_path, [a, tmp_path / "z.npz"], "same format")
-    refused(tmp_path, [a, path["b"]], r"must end in \.npy", axis=1, out=tmp_path / "x.npz")
-    refused(tmp_path, [a, path["b"]], "would replace an input", axis=1, out=a, force=True)
-    refused(tmp_path, [a, path["b"]], "is a directory", axis=1, out=tmp_path)
-    refused(tmp_path, [a, tmp_path / "none.npy"], "No such file")
+    join_refused(tmp_path, [a, path["b"]], "same shape in all parts, except along axis 0")
+    join_refused(tmp_path, [a, path["c"]], "same dtype")
+    join_refused(tmp_path, [a, path["d"]], "as many axes")
+    join_refused(tmp_path, [a, path["f"]], "C order")
+    join_refused(tmp_path, [a, a], "joined with itself")
+    join_refused(tmp_path, [a, path["b"]], "axis must be in", axis=2)
+    join_refused(tmp_path, [path["s"], path["d"]], "rank 0")
+    join_refused(tmp_path, [a, tmp_path / "z.npz"], "same format")
+    join_refused(tmp_path, [a, path["b"]], r"must end in \.npy", axis=1, out=tmp_path / "x.npz")
+    join_refused(tmp_path, [a, path["b"]], "would replace an input", axis=1, out=a, force=True)
+    join_refused(tmp_path, [a, path["b"]], "is a directory", axis=1, out=tmp_path)
+    join_refused(tmp_path, [a, tmp_path / "none.npy"], "No such file")
 
 
 def test_join_refuses_tensors_that_are_not_equal(tmp_path):
@@ -694,39 +642,36 @@ def test_join_refuses_tensors_that_are_not_equal(tmp_path):
         tensors = {"a": np.full(4, i, "f4"), "norm": np.full(3, i, "f4")}
         sn.save_file(tensors, tmp_path / f"{i}.safetensors")
     parts = [tmp_path / f"{i}.safetensors" for i in range(2)]
-    refused(tmp_path, parts, r"norm in .*0\.safetensors.*must be equal", tensors=["a"])
+    join_refused(tmp_path, parts, r"norm in .*0\.safetensors.*must be equal", tensors=["a"])
     sn.save_file({"a": np.zeros(4, "f4")}, parts[1])
-    refused(tmp_path, parts, "1.safetensors without 'norm'", tensors=["a"])
+    join_refused(tmp_path, parts, "1.safetensors without 'norm'", tensors=["a"])
     sn.save_file(tensors, parts[1], {"format": "pt"})
-    refused(tmp_path, parts, "same metadata", tensors=["a"])
+    join_refused(tmp_path, parts, "same metadata", tensors=["a"])
     sn.save_file({**tensors, "a": np.zeros(3, "f4")}, parts[1])
-    refused(tmp_path, parts, "no rule splits the sections", tensors=["a=0:4,4", "norm"])
+    join_refused(tmp_path, parts, "no rule splits the sections", tensors=["a=0:4,4", "norm"])
 
 
 @pytest.mark.parametrize("kind", ["ranks", "safetensors", "npz"])
 def test_join_does_not_guess(model, tmp_path, capsys, kind):
     """Without patterns, a join would double each copied tensor."""
     if kind == "ranks":
-        options = {"layout": "ranks", "out": tmp_path / "out", "tensors": TENSORS}
-        files.split_files(model, num_splits=2, **options)
-        parts = [tmp_path / "out" / f"rank-{i}" for i in range(2)]
+        parts = shard(model, tmp_path / "out", num_splits=2)
     else:
         path = save(tmp_path / f"m.{kind}", a=np.arange(8), norm=np.ones(3))
         parts = files.split_files(path, num_splits=2, tensors=["a"]).targets
     for part in parts:
         forget(part)
     out = tmp_path / f"joined.{kind}"
-    refused(tmp_path, parts, "do not say how they were split", out=out)
+    join_refused(tmp_path, parts, "do not say how they were split", out=out)
     assert main(["join", *map(str, parts), "--out", str(out)]) == 2
     assert "patterns" in capsys.readouterr().err
     files.join_files(parts, out, tensors=TENSORS if kind == "ranks" else ["a"])
 
 
 def test_a_failed_join_leaves_nothing_behind(model, tmp_path):
-    files.split_files(model, num_splits=2, tensors=TENSORS, layout="ranks", out=tmp_path / "out")
-    ranks = [tmp_path / "out" / f"rank-{i}" for i in range(2)]
+    ranks = shard(model, tmp_path / "out", num_splits=2)
     change(ranks[1] / "model-1.safetensors", "layers.1.norm.weight")
-    refused(tmp_path, ranks, "norm.weight in", tensors=TENSORS, out=tmp_path / "joined")
+    join_refused(tmp_path, ranks, "norm.weight in", tensors=TENSORS, out=tmp_path / "joined")
 
 
 # ---- the module -----------------------------------------------------------------------
