@@ -202,8 +202,6 @@ def run(number: int) -> None:
     assert memory.tobytes() == before, "wrote to x"
 
 
-# ---- compiled code ----------------------------------------------------------------------
-
 COMPILED = False
 CALLS = None
 """How often each case is copied; None: once or twice. A helper that was woken comes in time for a
@@ -232,9 +230,6 @@ def split_compiled(plan: splitjit.SplitPlan, x: np.ndarray, parts: list[np.ndarr
     whole = (None,) * more
     outs = tuple(part.view(dtype)[whole] for part in parts)
     compiled(dtype)(x.view(dtype)[whole], outs, plan.sizes, plan.axis + more)
-
-
-# -----------------------------------------------------------------------------------------
 
 
 def main(route: str, first: int, last: int, log: str) -> None:

@@ -28,9 +28,6 @@ def check(condition):
         raise Refused
 
 
-# ---- values -----------------------------------------------------------------------------
-
-
 def integer(value):
     check(type(value) is not bool)
     try:
@@ -78,9 +75,6 @@ def integer_input(value, chars, ranks):
     value = np.asarray(array(value))
     check(value.ndim in ranks and value.dtype.char in chars)
     return value.tolist()
-
-
-# ---- the rules --------------------------------------------------------------------------
 
 
 def sizes_of(
@@ -176,9 +170,6 @@ def plan_split(shape, split=None, axis=0, **rules):
     axis = axis_of(axis, len(shape))
     sizes = sizes_of(shape[axis], split, **rules)
     return [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
-
-
-# ---- the operators ----------------------------------------------------------------------
 
 
 def version_of(opset, versions):

@@ -77,8 +77,6 @@ class Mutation(NamedTuple):
     tests: str
 
 
-# ---- the operators --------------------------------------------------------------------
-
 SWAPS = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
     **{ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
@@ -194,9 +192,6 @@ def mutations(package: Path = ROOT / "splitjit") -> list[Mutation]:
             path.read_text("utf-8"), path.relative_to(package).as_posix(), tests
         )
     ]
-
-
-# ---- running --------------------------------------------------------------------------
 
 
 def test(folder: Path, tests: str) -> str:

@@ -40,8 +40,6 @@ from numba import objmode, prange
 from tests.neighbours import add_one, add_two, bump, refused
 """
 
-# ---- what the functions use ---------------------------------------------------------------
-
 
 class PythonCounter:
     """Counts the calls of its methods in `log`."""
@@ -112,8 +110,6 @@ def seed(n):
 def draw():
     return np.random.random()  # noqa: NPY002
 
-
-# ---- statements ---------------------------------------------------------------------------
 
 EFFECTS = [  # only calls and operators: Numba may remove them where it removes dead code
     "np.random.random()",

@@ -217,9 +217,6 @@ def test_arrays_with_the_array_api(case, write):
     assert memory.tolist() == [*range(48)]
 
 
-# ---- storages that were shrunk -----------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", ["kernels", "conjugate", "subclass", "gradient"])
 def test_a_tensor_must_lie_in_its_storage(way):
     torch = pytest.importorskip("torch")

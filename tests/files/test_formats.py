@@ -34,9 +34,6 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-# ---- .npy -----------------------------------------------------------------------------
-
-
 def npy_bytes(header, data=b"", version=1):
     length = len(header).to_bytes(2 if version == 1 else 4, "little")
     return b"\x93NUMPY" + bytes([version, 0]) + length + header + data
@@ -114,9 +111,6 @@ def test_no_header_is_written_that_numpy_refuses(tmp_path):
     tensor = Tensor("", (4,), dtype, 8 * dtype.itemsize)
     with pytest.raises(ValueError, match="Header info length"):
         make_header(tensor)
-
-
-# ---- .npz -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -244,8 +238,6 @@ def test_a_damaged_member_is_refused_when_it_is_split(tmp_path):
         split_file(tmp_path / "x.npz", num_splits=2)
     assert names(tmp_path) == ["x.npz"]
 
-
-# ---- .safetensors ---------------------------------------------------------------------
 
 BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "BF16": 16, "U16": 16, "F8_E4M3": 8, "BOOL": 8}
 

@@ -301,9 +301,6 @@ def test_parts_of_parts(model, tmp_path):
     assert contents(tmp_path / "outer") == before
 
 
-# ---- heads ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("tile", [1, 64, 1 << 23])
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 @pytest.mark.parametrize("axis", [0, 1])
@@ -373,9 +370,6 @@ def test_one_part_is_a_copy_although_heads_do_not_fit(tmp_path, rule):
         files.reshard_files([part.parent], num_splits=2, out=tmp_path / "again")
 
 
-# ---- reshard --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("tile", [1, 40, 1 << 23])
 @pytest.mark.parametrize(("before", "after"), [(2, 4), (4, 2), (4, 1), (1, 4), (2, 2)])
 def test_reshard_equals_a_split_of_the_whole(model, tmp_path, monkeypatch, before, after, tile):
@@ -431,9 +425,6 @@ def test_reshard_refuses(model, tmp_path, monkeypatch):
     change(parts[1] / "model-1.safetensors", "layers.1.norm.weight")
     with refused(tmp_path, "norm.weight in .* must be equal"):
         files.reshard_files(parts, num_splits=4, out=tmp_path / "new")
-
-
-# ---- hostile records -------------------------------------------------------------------
 
 
 def records_of(part):

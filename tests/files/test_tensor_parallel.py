@@ -338,8 +338,6 @@ def test_the_style_of_a_parameter():
     assert ask_transformers.style_of("layers.1.q2.bias", plan) is None
 
 
-# ---- names of published checkpoints ----------------------------------------------------
-
 CONVERTED = [
     ([["MergeModulelist", 0], ["Concatenate", 1]], 1, [4, 8, 6], 1, (4, 4), (0, None)),
     ([["MergeModulelist", 0]], 1, [4, 8, 6], 2, None, (1, None)),

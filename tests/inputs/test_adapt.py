@@ -10,8 +10,6 @@ from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._runtime import threads
 from tests.conftest import needs_kernels, send_down
 
-# ---- masked arrays ----------------------------------------------------------------------
-
 
 def masked(dtype="f8", nomask=False, hard=False, shape=(4, 6)):
     """Return a masked array with an unusual fill value."""
@@ -117,9 +115,6 @@ def test_masked_outputs_refused():
         plan_split(x.shape, 3, axis=1).bind([np.zeros((4, 3)), np.zeros((4, 3))])(x)
 
 
-# ---- objects with labels ----------------------------------------------------------------
-
-
 def test_objects_of_pandas_are_refused():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": [1, 2], "b": [3, 4]})
@@ -157,9 +152,6 @@ def test_objects_of_xarray_are_refused_and_not_computed():
     assert split(eager.data, 2)[1].tolist() == [2, 3]
 
 
-# ---- JAX --------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def jax():
     return pytest.importorskip("jax")
@@ -194,9 +186,6 @@ def test_unfinished_arrays_of_jax_are_awaited(jax):
     for _ in range(10):
         x = x @ x / 1000
     assert all((np.asarray(part) == 1).all() for part in split(x, 500))
-
-
-# ---- all others -------------------------------------------------------------------------
 
 
 def test_arrays_of_pyarrow():

@@ -35,9 +35,6 @@ def same(parts, others):
     )
 
 
-# ---- transforms of JAX ------------------------------------------------------------------
-
-
 @pytest.fixture
 def jax():
     return pytest.importorskip("jax")
@@ -144,9 +141,6 @@ for place, devices in ((first, {first}), (second, {second}), (rows, {first, seco
 @pytest.mark.slow
 def test_arrays_of_jax_stay_on_their_devices(jax, tmp_path):
     processes.run(tmp_path, DEVICES, XLA_FLAGS="--xla_force_host_platform_device_count=2")
-
-
-# ---- the Array API ----------------------------------------------------------------------
 
 
 @rules

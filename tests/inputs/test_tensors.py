@@ -328,9 +328,6 @@ def test_a_part_costs_no_more_than_what_torch_needs_to_make_it():
     assert memory.words()[torch.bfloat16] is torch.int16
 
 
-# ---- small tensors, which torch's own operator splits ------------------------------------
-
-
 @pytest.fixture
 def again():
     """Return a function that splits by torch's operator alone, or returns None."""
@@ -356,9 +353,6 @@ def test_small_tensors_are_split_by_torch(again, dtype):
         parts[0].zero_()
         assert same(parts[1], expected[1])
         assert [sys.getrefcount(part) for part in (parts[0], out[0])] == [4, 4]
-
-
-# ---- large tensors, split by kernels or by torch -------------------------------------------
 
 
 @pytest.mark.parametrize("way", [0, 1])

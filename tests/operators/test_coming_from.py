@@ -17,9 +17,8 @@ import pytest
 import splitjit
 from splitjit import SplitError, plan_split, split
 
-# ---- NumPy: function, shape, its arguments, the rule -------------------------------------
-
 EQUAL = [
+    # function of NumPy, shape, its arguments, the rule
     (np.split, (10,), (2,), {"num_splits": 2}),
     (np.hsplit, (4,), (2,), {"num_splits": 2, "axis": 0}),
     (np.hsplit, (2, 4), (2,), {"num_splits": 2, "axis": 1}),
@@ -60,8 +59,6 @@ def test_refusals_of_numpy(function, shape, arguments, rule):
     with pytest.raises(SplitError):
         split(x, **rule)
 
-
-# ---- `array_split` of NumPy, and `tensor_split` of torch ---------------------------------
 
 SHAPES = [(0,), (10,), (10, 0), (0, 10), (2, 10), (4, 10), (12, 3)]
 AXES = [(shape, axis) for shape in SHAPES for axis in range(-len(shape), len(shape))]
@@ -148,9 +145,6 @@ def test_chunk_of_torch(shape, count, axis, sizes):
     x = np.arange(math.prod(shape)).reshape(shape)
     expected = torch.chunk(torch.from_numpy(x), count, axis)
     assert_equal(split(x, chunk, axis=axis), [part.numpy() for part in expected])
-
-
-# ---- the page for users of other libraries ----------------------------------------------
 
 
 def test_counterparts_of_other_calls():

@@ -32,9 +32,6 @@ def check_parts(parts, x):
         assert not np.shares_memory(part, x)
 
 
-# ---- versions ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("opsets", "version"),
     [
@@ -93,8 +90,6 @@ def test_what_a_version_does_not_have_is_refused(opset, split, num_outputs, spli
         with pytest.raises(SplitError, match=rf"ONNX Split-{opset}: split=\[2, 4\]: "):
             Split(opset=opset, **with_outputs)(SIX, lengths)
 
-
-# ---- types ------------------------------------------------------------------------------
 
 FLOATS = {"tensor(float16)", "tensor(float)", "tensor(double)"}
 TYPES = [
@@ -160,9 +155,6 @@ def test_strings(dtype):
     for parts in (Split(opset=2, outputs=2)(x), SplitToSequence()(x, 2)):
         check_parts(parts, x)
         assert lists(parts) == [["", "ab"], ["ÄÖ", "日本"]]
-
-
-# ---- rules without a case in docs/tools/conformance.py -----------------------------------
 
 
 @pytest.mark.parametrize("opset", [2, 11])
@@ -240,8 +232,6 @@ def test_split_to_sequence_takes_int32_and_int64(kind):
     assert lists(SplitToSequence()(SIX, [kind(2), kind(4)])) == [[1, 2], [3, 4, 5, 6]]
 
 
-# ---- shapes -----------------------------------------------------------------------------
-
 SHAPES = [
     ("known", Split(num_outputs=2), [7, 3], None, [(4, 3), (3, 3)]),
     ("5 into 4", Split(num_outputs=4), [5], None, [(2,), (2,), (1,), (0,)]),
@@ -307,9 +297,6 @@ def test_infer_shapes_names_the_shape_it_was_given():
         Split(axis=1).infer_shapes(["N", 7], [2, 4])
 
 
-# ---- hostile values ---------------------------------------------------------------------
-
-
 class Raising:
     def __array__(self, *_, **__):
         raise RuntimeError("no array")
@@ -369,8 +356,6 @@ def test_hostile_axes_end_in_a_named_refusal(kind, axis):
         operator(SIX)
 
 
-# ---- the examples of the specifications --------------------------------------------------
-
 TWELVE = np.arange(1, 13, dtype=np.float32).reshape(2, 6)
 HALVES = [[[1, 2, 3], [7, 8, 9]], [[4, 5, 6], [10, 11, 12]]]
 UNEVEN = [[[1, 2], [7, 8]], [[3, 4, 5, 6], [9, 10, 11, 12]]]
@@ -414,9 +399,6 @@ def test_example_of_the_specification(operator, x, split, expected):
     check_parts(parts, x)
     assert lists(parts) == expected
     assert operator.infer_shapes(x.shape, split) == [part.shape for part in parts]
-
-
-# ---- imports ----------------------------------------------------------------------------
 
 
 def run_python(code):

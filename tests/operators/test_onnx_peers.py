@@ -147,9 +147,6 @@ def as_parts(node, results):
     return results if node.op == "Split" else results[0]
 
 
-# ---- versions -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("operator", [Split, SplitToSequence])
 def test_the_newest_version_is_that_of_onnx(operator):
     """Fail when onnx publishes a version that splitjit does not have."""
@@ -160,9 +157,6 @@ def test_the_newest_version_is_that_of_onnx(operator):
     assert onnx.defs.get_schema(name, "").since_version == newest
 
 
-# ---- onnx.reference -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", TENSOR_TYPES)
 @OF_EACH_TYPE
 @given(node=nodes())
@@ -171,8 +165,6 @@ def test_onnx_reference(name, node):
     evaluator = ReferenceEvaluator(node.model(kind_of(name)))
     check_equal(node.run(x), as_parts(node, evaluator.run(None, {"x": x})))
 
-
-# ---- ONNX Runtime -------------------------------------------------------------------------
 
 TYPES_OF_ORT_SEQUENCES = {
     f"tensor({name})" for name in ("float16", "float", "double", "int32", "int64", "string", "bool")
@@ -247,9 +239,6 @@ def vars_of_errors(onnxruntime):
     return state.Fail, state.InvalidArgument, state.RuntimeException
 
 
-# ---- OpenVINO's ONNX frontend ---------------------------------------------------------------
-
-
 # If the input holds strings, OpenVINO returns the first chunk as every output. It has no complex
 # types.
 OPENVINO_TYPES = [name for name in TENSOR_TYPES if name not in {*COMPLEX, "tensor(string)"}]
@@ -275,9 +264,6 @@ def test_openvino_frontend(name, node):
     model = core.read_model(node.model(kind, through=through).SerializeToString())
     results = core.compile_model(model, "CPU")({"x": x})
     check_equal(node.run(x), [results[i] for i in range(node.outputs)])
-
-
-# ---- shape inference ------------------------------------------------------------------------
 
 
 def shapes_inferred(node, shape):

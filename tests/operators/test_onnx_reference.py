@@ -168,9 +168,6 @@ def test_official_larger_model_by_reference_ops(official, name):
     assert 0 < counted.runs <= splits_in(model.graph)  # only one branch of an If runs
 
 
-# ---- models of our own --------------------------------------------------------------------
-
-
 def make_model(nodes, outputs, opset, dtype=TensorProto.FLOAT, constants=()):
     graph = helper.make_graph(
         nodes,
@@ -296,9 +293,6 @@ def test_backend_devices():
     assert not SplitBackend.supports_device("CUDA")
 
 
-# ---- a real model -------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # raised by torch.onnx
 @pytest.mark.filterwarnings("ignore:.*:FutureWarning")
@@ -353,8 +347,6 @@ def test_reference_ops_are_named_as_onnx_looks_them_up():
     assert [op.__name__ for op in splitjit.onnx.reference_ops] == ["Split", "SplitToSequence"]
     assert all(op.op_domain == "" for op in reference_ops)
 
-
-# ---- local functions ----------------------------------------------------------------------
 
 FUNCTIONS = """
 <ir_version: 10, opset_import: ["": 18, "local": 1]>

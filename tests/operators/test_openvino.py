@@ -20,9 +20,6 @@ def lists(parts):
     return [part.tolist() for part in parts]
 
 
-# ---- rules --------------------------------------------------------------------------------
-
-
 def test_split_example_of_the_specification():
     data = np.zeros((6, 12, 10, 24), np.float32)
     parts = Split(num_splits=3)(data, np.int64(1))
@@ -134,8 +131,6 @@ def test_data_of_any_type_strings_too(dtype):
     assert lists(VariadicSplit()(data, [0], [1, -1])) == rows
 
 
-# ---- shapes -------------------------------------------------------------------------------
-
 SHAPES = [
     (Split(num_splits=2), ["N", 4], (1,), [("N", 2)] * 2),
     (Split(num_splits=2), ["N", 4], (0,), [(None, 4)] * 2),
@@ -161,8 +156,6 @@ def test_infer_shapes_refuses():
     with pytest.raises(SplitError, match=r"VariadicSplit-1: split_lengths=.*at least 0"):
         VariadicSplit().infer_shapes(["N", 4], 0, [-5, -1])
 
-
-# ---- OpenVINO -----------------------------------------------------------------------------
 
 # OpenVINO takes no arrays of bfloat16 or 4-bit types from Python. Its parts of strings are wrong,
 # see docs/conformance.md.

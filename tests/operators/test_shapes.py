@@ -263,8 +263,6 @@ def test_refusals(call, message):
     assert message in str(refusal.value)
 
 
-# ---- intervals ----------------------------------------------------------------------------
-
 RULES = st.one_of(
     st.tuples(st.sampled_from([CHUNK, NUM_OUTPUTS, NUM_SPLITS, NUM_SECTIONS]), st.integers(1, 7)),
     st.tuples(st.just(LENGTHS), st.lists(st.integers(-1, 4), min_size=1, max_size=4).map(tuple)),
@@ -295,9 +293,6 @@ def test_intervals_are_those_of_all_axis_lengths(rule, low, width):
     if width is None:  # only parts that grow with the axis are longer than 7
         expected = [(low, math.inf if high > 7 else high) for low, high in expected]
     assert [as_bounds(dim) for (dim,) in found] == expected
-
-
-# ---- onnx ---------------------------------------------------------------------------------
 
 
 @given(data=st.data())
@@ -338,9 +333,6 @@ def test_the_inference_of_onnx_with_inputs_of_unknown_value(data):
                     assert dim == theirs.dim_value
                 elif theirs.dim_param and not theirs.dim_param.startswith("unk__"):
                     assert dim == theirs.dim_param
-
-
-# ---- OpenVINO -----------------------------------------------------------------------------
 
 
 DIMS = st.one_of(

@@ -52,9 +52,6 @@ def clear():
     splitjit.clear_caches()
 
 
-# ---- plans ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "rule", [{"num_splits": 10**7}, {"num_outputs": 10**7}, {"split": 1}], ids=str
 )
@@ -338,7 +335,6 @@ def test_clear_caches_frees_the_blocks_of_dropped_parts():
     assert POOL.kept == 0
 
 
-# ---- refusals in compiled code -------------------------------------------------------------
 # njit/test_overloads.py measures what a refusal keeps: the arrays that compiled callers hold.
 
 REFUSALS = """

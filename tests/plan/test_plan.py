@@ -330,9 +330,6 @@ def test_split_into_has_the_hints_of_split():
     assert [part.tolist() for part in out] == [[0, 1], [2, 3, 4, 5]]
 
 
-# ---- iterating ---------------------------------------------------------------------------
-
-
 def test_a_plan_yields_offsets_and_sizes():
     for plan in (splitjit.plan_split((2, 7), [3, 0, 4], axis=1), splitjit.plan_split((100,), 1)):
         pairs = list(plan)

@@ -103,8 +103,6 @@ assert not LOADER._loaded and not is_imported("llvmlite") and not is_imported("n
     run(tmp_path, IMPORTS + code, NUMBA_DISABLE_JIT=value)
 
 
-# ---- threads -----------------------------------------------------------------------------
-
 CORES = """
 threads.usable = lambda now: 2
 large = np.ones((1024, 6144), np.float32)
@@ -129,8 +127,6 @@ assert threads.TEAM.word(shared.AT.started).value == 0
 """
     run(tmp_path, IMPORTS + CORES + code)
 
-
-# ---- what fails --------------------------------------------------------------------------
 
 LOGGED = """
 import logging
@@ -326,9 +322,6 @@ def in_child():
 """
     child = CHILD.replace("function=check", "function")
     run(tmp_path, IMPORTS + CORES + child + code + "child(in_child)")
-
-
-# ---- signals and threads -----------------------------------------------------------------
 
 
 @needs_signals

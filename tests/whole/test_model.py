@@ -26,8 +26,6 @@ from tests.conftest import take
 from tests.copy.test_split import random_array
 from tests.hostile import HOSTILE, foreign
 
-# ---- the functions that are called ------------------------------------------------------
-
 
 def run_plan(x, split=None, out=None, copy=True, **rules):
     plan = plan_split(np.shape(x), split, **rules)
@@ -63,9 +61,6 @@ def call(name, values):
 def infer(name, values, shape):
     made, inputs = make(name, values)
     return made.infer_shapes(shape, *inputs[1:])
-
-
-# ---- outcomes of calls ------------------------------------------------------------------
 
 
 def outcome(function, *args, name=None, **values):
@@ -112,8 +107,6 @@ def expected_shapes(name, values, shape):
     dtype = split.dtype if isinstance(split, np.ndarray) and split.dtype.char in "ed" else "f4"
     return outcome(reference, **{**values, inputs[0]: np.broadcast_to(np.zeros((), dtype), shape)})
 
-
-# ---- one hostile value ------------------------------------------------------------------
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 VALID = [
@@ -217,8 +210,6 @@ def test_what_is_a_sequence_is_read_once():
     assert openvino.VariadicSplit().infer_shapes(Fickle(["N"]), 0, Fickle([2, 4])) == [(2,), (4,)]
     assert [part.size for part in Split(opset=1)(X[:, 0], Fickle([2.0, 4]))] == [2, 4]
 
-
-# ---- random calls -----------------------------------------------------------------------
 
 DTYPES = [
     "f2", "f4", "f4", ">f4", ">f8", "?", "i8", "u1", "c16", "g", "S3", ">U2", "T", object, "M8[s]",
@@ -388,9 +379,6 @@ def test_out_is_taken_where_no_byte_is_anothers(data):
         assert all(map(operator.is_, ours, out))
     else:
         assert bits(memory) == before
-
-
-# ---- memory -----------------------------------------------------------------------------
 
 
 class Memory(RuleBasedStateMachine):

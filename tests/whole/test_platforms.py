@@ -95,8 +95,6 @@ def check_operators():
             assert [part.tolist() for part in parts] == halves
 
 
-# ---- free-threaded builds -----------------------------------------------------------------
-
 # Eight threads split at once: through the same plan and through many, into fresh memory, which the
 # pool lends and takes back, and into existing arrays. Each thread also checks and frees parts that
 # another thread made, and all caches are cleared meanwhile.

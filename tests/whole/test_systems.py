@@ -36,9 +36,6 @@ def start_on(system, code, folder):
     )  # fmt: skip
 
 
-# ---- memory ------------------------------------------------------------------------------
-
-
 class Kernel32:
     """The part of Windows that reports the memory: 8 GiB, or that the call has failed."""
 
@@ -70,8 +67,6 @@ def test_the_number_of_parts_has_a_limit_if_the_system_does_not_report_its_memor
     assert limits._limit_on_parts() == 10**6
 
 
-# ---- kernels -----------------------------------------------------------------------------
-
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="simulates others on Linux only")
 
 
@@ -93,9 +88,6 @@ def test_after_warmup_no_kernel_is_missing(system, tmp_path):
     process = start_on(system, code, tmp_path)
     _, errors = process.communicate()
     assert process.returncode == 0, errors
-
-
-# ---- files -------------------------------------------------------------------------------
 
 
 REFUSED = [
