@@ -41,8 +41,13 @@ def run(*arguments, cwd=None, encoding="utf-8"):
 
 
 @pytest.fixture
-def x(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch):
+    """Run the test in a folder of its own."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def x(here):
     x = np.arange(24, dtype="f4").reshape(4, 6)
     np.save("x.npy", x)
     return x
@@ -52,55 +57,65 @@ def names(folder="."):
     return sorted(path.name for path in Path(folder).iterdir())
 
 
-def status_of(arguments):
-    """Run the command in this process, and return its exit status."""
-    try:
-        return main(arguments)
-    except SystemExit as ended:  # raised by argparse
-        return ended.code
+@pytest.fixture
+def cli(capsys):
+    """Return a function that runs the command in this process, and returns what it prints."""
+
+    def run(line, *arguments, status=0):
+        capsys.readouterr()
+        try:
+            ended = main([*line.split(), *arguments])
+        except SystemExit as error:  # raised by argparse
+            ended = error.code
+        assert ended == status
+        return capsys.readouterr()
+
+    return run
 
 
-def assert_refused(capsys, arguments, message):
+def assert_refused(cli, line, message):
     """Check that the command ends by one line on stderr, and writes nothing."""
     before = names()
-    assert status_of(arguments) == 2
-    printed = capsys.readouterr()
+    printed = cli(line, status=2)
     assert message in printed.err
     assert re.fullmatch(r"python -m splitjit[^\n]*\n", printed.err)
     assert printed.out == ""
     assert names() == before
 
 
+def parts_of(stem, count):
+    return [np.load(f"{stem}.{i}.npy") for i in range(count)]
+
+
 # ---- split ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("rule", "keyword"),
-    [
-        (["--num-outputs", "4"], {"num_outputs": 4}),
-        (["--num-splits", "3"], {"num_splits": 3}),
-        (["--split", "2,4"], {"split": [2, 4]}),
-        (["--split", "2, 4"], {"split": [2, 4]}),
-        (["--split", "4"], {"split": 4}),
-        (["--split", "6,"], {"split": [6]}),
-        (["--split", "0,6,0"], {"split": [0, 6, 0]}),
-        (["--num-sections", "4"], {"num_sections": 4}),
-        (["--indices", "2,4"], {"indices": [2, 4]}),
-        (["--indices", "5"], {"indices": [5]}),
-        (["--indices=-4,99"], {"indices": [-4, 99]}),
-    ],
-)
+RULES = [
+    (["--num-outputs", "4"], {"num_outputs": 4}),
+    (["--num-splits", "3"], {"num_splits": 3}),
+    (["--split", "2,4"], {"split": [2, 4]}),
+    (["--split", "2, 4"], {"split": [2, 4]}),
+    (["--split", "4"], {"split": 4}),
+    (["--split", "6,"], {"split": [6]}),
+    (["--split", "0,6,0"], {"split": [0, 6, 0]}),
+    (["--num-sections", "4"], {"num_sections": 4}),
+    (["--indices", "2,4"], {"indices": [2, 4]}),
+    (["--indices", "5"], {"indices": [5]}),
+    (["--indices=-4,99"], {"indices": [-4, 99]}),
+]
+
+
+@pytest.mark.parametrize(("rule", "keyword"), RULES)
 @pytest.mark.parametrize("axis", ["1", "-1"])
-def test_split(x, capsys, rule, keyword, axis):
-    assert main(["split", "x.npy", "--axis", axis, *rule]) == 0
+def test_split(x, cli, rule, keyword, axis):
+    out, err = cli(f"split x.npy --axis {axis}", *rule)
     expected = splitjit.split(x, axis=1, **keyword)
     assert names() == sorted(["x.npy", *[f"x.{i}.npy" for i in range(len(expected))]])
-    for i, part in enumerate(expected):
-        np.testing.assert_array_equal(np.load(f"x.{i}.npy"), part, strict=True)
-    printed = capsys.readouterr()
-    assert printed.err == ""
-    assert printed.out.splitlines()[0] == "x.npy: (4, 6) float32, 96 bytes"
-    assert len(printed.out.splitlines()) == 1 + len(expected)
+    for part, right in zip(parts_of("x", len(expected)), expected, strict=True):
+        np.testing.assert_array_equal(part, right, strict=True)
+    assert err == ""
+    assert out.splitlines()[0] == "x.npy: (4, 6) float32, 96 bytes"
+    assert len(out.splitlines()) == 1 + len(expected)
 
 
 def test_split_as_a_user_runs_it(x, tmp_path):
@@ -113,79 +128,73 @@ def test_split_as_a_user_runs_it(x, tmp_path):
     np.testing.assert_array_equal(np.load("a/b/x.1.npy"), x[2:], strict=True)
 
 
-def test_dry_run_writes_nothing(x, capsys):
-    main(["split", "x.npy", "--split", "3", "--out", "out", "--dry-run"])
-    dry = capsys.readouterr().out
+def test_dry_run_writes_nothing(x, cli):
+    dry = cli("split x.npy --split 3 --out out --dry-run").out
     assert names() == ["x.npy"]
-    main(["split", "x.npy", "--split", "3", "--out", "out"])
-    assert capsys.readouterr().out == dry
+    assert cli("split x.npy --split 3 --out out").out == dry
 
 
-def test_force(x, capsys):
-    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+def test_force(x, cli):
+    cli("split x.npy --num-splits 2")
     np.save("x.npy", -x)
-    capsys.readouterr()
     for dry_run in [[], ["--dry-run"]]:
-        assert main(["split", "x.npy", "--num-splits", "2", *dry_run]) == 2
-        said = capsys.readouterr()
-        assert "x.0.npy exists; --force overwrites it" in said.err
-        assert said.out.endswith("x.0.npy exists\nx.1.npy exists\n" if dry_run else "")
-        assert ("x.1.npy: (2, " in said.out) is bool(dry_run)
+        out, err = cli("split x.npy --num-splits 2", *dry_run, status=2)
+        assert "x.0.npy exists; --force overwrites it" in err
+        assert out.endswith("x.0.npy exists\nx.1.npy exists\n" if dry_run else "")
+        assert ("x.1.npy: (2, " in out) is bool(dry_run)
     np.testing.assert_array_equal(np.load("x.0.npy"), x[:2])
-    assert main(["split", "x.npy", "--num-splits", "2", "--force"]) == 0
+    cli("split x.npy --num-splits 2 --force")
     np.testing.assert_array_equal(np.load("x.0.npy"), -x[:2])
 
 
-def test_one_length_is_the_rest(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_one_length_is_the_rest(here, cli):
     np.save("y.npy", np.arange(10))
-    assert main(["split", "y.npy", "--split=2,-1,3"]) == 0
-    assert [len(np.load(f"y.{i}.npy")) for i in range(3)] == [2, 5, 3]
+    cli("split y.npy --split=2,-1,3")
+    assert [len(part) for part in parts_of("y", 3)] == [2, 5, 3]
     safetensors = pytest.importorskip("safetensors.numpy")
     safetensors.save_file({"a": np.arange(20.0).reshape(10, 2), "b": np.ones(4)}, "m.safetensors")
-    options = ["--tensor", "a=0/3,-1", "--tensor", "b=0", "--num-splits", "2"]
-    assert main(["split", "m.safetensors", *options]) == 0
+    cli("split m.safetensors --tensor a=0/3,-1 --tensor b=0 --num-splits 2")
     lengths = [len(safetensors.load_file(f"m.{i}.safetensors")["a"]) for i in range(2)]
     assert lengths == [3, 7]
-    assert main(["join", "m.0.safetensors", "m.1.safetensors", "--out", "j.safetensors"]) == 0
+    cli("join m.0.safetensors m.1.safetensors --out j.safetensors")
     assert Path("j.safetensors").read_bytes() == Path("m.safetensors").read_bytes()
 
 
 REFUSED = [
-    (["x.npy", "--num-splits", "3"], "must be a multiple of 3"),
-    (["x.npy", "--num-outputs", "0"], "must be at least 1"),
-    (["x.npy", "--split", "1,2"], "must sum to the axis length 4"),
-    (["x.npy", "--split=5,-1"], "at most the axis length 4, not to 5"),
-    (["x.npy", "--split", "-1"], "must be at least 1"),
-    (["x.npy", "--axis", "2", "--num-splits", "2"], "axis must be in"),
-    (["none.npy", "--num-splits", "2"], "none.npy does not exist"),
-    (["text.npy", "--num-splits", "2"], "not a .npy file"),
-    (["cut.npy", "--num-splits", "2"], "not a .npy file"),
-    (["long.npy", "--num-splits", "2"], "Header info length"),  # NumPy's message has two lines
-    (["objects.npy", "--num-splits", "2"], "Python objects"),
-    (["scalar.npy", "--num-splits", "2"], "rank 0"),
-    (["x.npy", "--num-splits", "2", "--out", "text.npy"], "text.npy"),
-    (["x.npy", "--indices", "3,1"], "indices must not descend, but 1 cuts before"),
-    (["x.npy", "--num-sections", "0"], "--num-sections must be at least 1"),
-    (["x.npy", "--indices", "2", "--num-sections", "2"], "not allowed with"),
-    (["x.npy", "--indices", "2.5"], "must be an integer, or integers"),
-    (["x.npy"], "required"),
-    (["x.npy", "--split", "2", "--num-splits", "2"], "not allowed with"),
-    (["x.npy", "--split", "two"], "must be an integer, or integers"),
-    (["x.npy", "--split", "2,,2"], "must be an integer, or integers"),
-    (["x.npy", "--split", "2.0"], "must be an integer, or integers"),
-    (["x.npy", "--split", ","], "must be an integer, or integers"),
+    ("x.npy --num-splits 3", "must be a multiple of 3"),
+    ("x.npy --num-outputs 0", "must be at least 1"),
+    ("x.npy --split 1,2", "must sum to the axis length 4"),
+    ("x.npy --split=5,-1", "at most the axis length 4, not to 5"),
+    ("x.npy --split -1", "must be at least 1"),
+    ("x.npy --axis 2 --num-splits 2", "axis must be in"),
+    ("none.npy --num-splits 2", "none.npy does not exist"),
+    ("text.npy --num-splits 2", "not a .npy file"),
+    ("cut.npy --num-splits 2", "not a .npy file"),
+    ("long.npy --num-splits 2", "Header info length"),  # NumPy's message has two lines
+    ("objects.npy --num-splits 2", "Python objects"),
+    ("scalar.npy --num-splits 2", "rank 0"),
+    ("x.npy --num-splits 2 --out text.npy", "text.npy"),
+    ("x.npy --indices 3,1", "indices must not descend, but 1 cuts before"),
+    ("x.npy --num-sections 0", "--num-sections must be at least 1"),
+    ("x.npy --indices 2 --num-sections 2", "not allowed with"),
+    ("x.npy --indices 2.5", "must be an integer, or integers"),
+    ("x.npy", "required"),
+    ("x.npy --split 2 --num-splits 2", "not allowed with"),
+    ("x.npy --split two", "must be an integer, or integers"),
+    ("x.npy --split 2,,2", "must be an integer, or integers"),
+    ("x.npy --split 2.0", "must be an integer, or integers"),
+    ("x.npy --split ,", "must be an integer, or integers"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=lambda value: str(value)[:40])
-def test_refusals_are_one_line_and_write_nothing(x, capsys, arguments, message):
+def test_refusals_are_one_line_and_write_nothing(x, cli, arguments, message):
     Path("text.npy").write_text("no array\nat all\n")
     Path("cut.npy").write_bytes(Path("x.npy").read_bytes()[:-1])
     Path("long.npy").write_bytes(b"\x93NUMPY\1\0" + (20_000).to_bytes(2, "little") + b" " * 20_000)
     np.save("objects.npy", np.array([{}, "a"], object))
     np.save("scalar.npy", np.float32(1))
-    assert_refused(capsys, ["split", *arguments], message)
+    assert_refused(cli, f"split {arguments}", message)
 
 
 @pytest.mark.parametrize("arguments", [["x.npy", "--split", "9,"], ["no.npy", "--split", "9"], []])
@@ -197,22 +206,17 @@ def test_refusals_as_a_user_meets_them(x, tmp_path, arguments):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
-    [(["--help"], "usage"), (["split", "--help"], "@128"), (["check", "--help"], "usage")],
+    ("line", "says"), [("--help", "usage"), ("split --help", "@128"), ("check --help", "usage")]
 )
-def test_help(capsys, arguments, says):
-    assert status_of(arguments) == 0
-    printed = capsys.readouterr().out
+def test_help(cli, line, says):
+    printed = cli(line).out
     assert "usage: python -m splitjit" in printed
     assert says in printed
 
 
 MESSAGES = [
     ("split x.npy --num-outputs 0", "split x.npy: --num-outputs 0, axis 0, shape (4, 6): "),
-    (
-        "split x.npy --num-splits 3",
-        "of 3; --num-sections 3 makes parts whose lengths differ by one",
-    ),
+    ("split x.npy --num-splits 3", "3; --num-sections 3 makes parts whose lengths differ by one"),
     ("split x.npy --indices 3,1", "split x.npy: --indices 3,1, axis 0, shape (4, 6): "),
     ("split x.npy --split 1,2", "pass them as --indices in ascending order"),
     ("split x.npy --split 1 --axis 7", "split x.npy: axis 7, shape (4, 6): axis must be in"),
@@ -225,10 +229,7 @@ MESSAGES = [
     ("split --wrong", "split: unrecognized argument: --wrong "),
     ("join x.npy --wrong", "join: unrecognized argument: --wrong "),
     ("--wrong", "unrecognized argument: --wrong "),
-    (
-        "split x.npy --split 2 2",
-        "arguments: 2; numbers need commas between them, as in --split 2,3",
-    ),
+    ("split x.npy --split 2 2", "arguments: 2; numbers need commas between them, as in --split 2,"),
     ("split x.npy", "one of the arguments --split --num-outputs "),
     ("join x.npy", "the following arguments are required: --out "),
     ("split x.npy --num-splits two --wrong", "unrecognized argument: --wrong "),
@@ -250,37 +251,33 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), MESSAGES)
-def test_messages_speak_of_the_command(x, capsys, arguments, message):
+@pytest.mark.parametrize(("line", "message"), MESSAGES)
+def test_messages_speak_of_the_command(x, cli, line, message):
     np.savez("m.npz", a=np.ones((4, 6)))
     Path("text.txt").write_text("hello")
     Path("m.pt").write_text("hello")
-    assert status_of(arguments.split()) == 2
-    printed = capsys.readouterr().err
+    printed = cli(line, status=2).err
     assert message in printed
     assert not re.search(r"num_|=\d|tp_plan|Errno|files:", printed)
 
 
-def test_a_file_whose_name_is_like_a_parameter(x, capsys):
+def test_a_file_whose_name_is_like_a_parameter(x, cli):
     Path("a split=2.npy").write_text("hello")
-    assert main(["info", "a split=2.npy"]) == 2
-    assert "splitjit: a split=2.npy: not a" in capsys.readouterr().err
+    assert "splitjit: a split=2.npy: not a" in cli("info", "a split=2.npy", status=2).err
 
 
-def test_one_tensor_is_one_tensor(x, capsys):
+def test_one_tensor_is_one_tensor(x, cli):
     np.savez("m.npz", a=np.ones((4, 6)))
-    assert main(["split", "m.npz", "--num-splits", "2"]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == [
+    assert cli("split m.npz --num-splits 2").out.splitlines()[:2] == [
         "m.npz: 1 of 1 tensor split",
         "m.0.npz: 1 tensor, 96 bytes",
     ]
-    assert main(["join", "m.0.npz", "m.1.npz", "--axis=0", "--out=j.npz", "--dry-run"]) == 0
-    assert capsys.readouterr().out.startswith("j.npz: 1 tensor, 192 bytes of data\n")
+    planned = cli("join m.0.npz m.1.npz --axis=0 --out=j.npz --dry-run").out
+    assert planned.startswith("j.npz: 1 tensor, 192 bytes of data\n")
 
 
-def test_version(capsys):
-    assert status_of(["--version"]) == 0
-    assert capsys.readouterr().out == f"splitjit {splitjit.__version__}\n"
+def test_version(cli):
+    assert cli("--version").out == f"splitjit {splitjit.__version__}\n"
 
 
 def test_the_console_script(x, tmp_path):
@@ -300,9 +297,8 @@ def test_the_console_script(x, tmp_path):
 
 
 @pytest.fixture
-def checkpoint(tmp_path, monkeypatch):
+def checkpoint(here):
     """Make a checkpoint as an .npz archive: the command handles all formats alike."""
-    monkeypatch.chdir(tmp_path)
     arrays = {
         "0.q": np.arange(24, dtype="f4").reshape(6, 4),
         "0.o": np.arange(24, dtype="f2").reshape(4, 6),
@@ -312,17 +308,17 @@ def checkpoint(tmp_path, monkeypatch):
     return arrays
 
 
-ROWS_AND_COLUMNS = ["--num-splits", "2", "--tensor", "*.q", "--tensor", "*.o=1"]
+SPLIT = "split m.npz --num-splits 2 --tensor *.q --tensor *.o=1"
+RANKS = f"{SPLIT} --layout=ranks"
 
 
-def test_checkpoint(checkpoint, capsys):
-    assert main(["split", "m.npz", *ROWS_AND_COLUMNS]) == 0
+def test_checkpoint(checkpoint, cli):
+    printed = cli(SPLIT).out
     for i in range(2):
         part = np.load(f"m.{i}.npz")
         np.testing.assert_array_equal(part["0.q"], checkpoint["0.q"][3 * i :][:3], strict=True)
         np.testing.assert_array_equal(part["0.o"], checkpoint["0.o"][:, 3 * i :][:, :3])
         np.testing.assert_array_equal(part["norm"], checkpoint["norm"], strict=True)
-    printed = capsys.readouterr().out
     assert printed.splitlines() == [
         "m.npz: 2 of 3 tensors split, 1 copied",
         "m.0.npz: 3 tensors, 220 bytes",
@@ -331,55 +327,52 @@ def test_checkpoint(checkpoint, capsys):
     ]
 
 
-@pytest.mark.parametrize(
-    ("split", "copied", "share"),
-    [
-        (100_000, ["b"], "more than 99%"),
-        (12_800, ["b"], "99%"),
-        (2, ["b", "c", "d", "e"], "less than 1%"),
-        (2, ["b"], "2%"),
-    ],
-)
-def test_a_share_is_not_rounded_to_all_or_nothing(checkpoint, capsys, split, copied, share):
+SHARES = [
+    (100_000, "b", "more than 99%"),
+    (12_800, "b", "99%"),
+    (2, "bcde", "less than 1%"),
+    (2, "b", "2%"),
+]
+
+
+@pytest.mark.parametrize(("split", "copied", "share"), SHARES)
+def test_a_share_is_not_rounded_to_all_or_nothing(checkpoint, cli, split, copied, share):
     empty = dict.fromkeys(copied, np.zeros(0, "i1"))  # a header of 128 bytes
     np.savez("n.npz", a=np.zeros(split, "i1"), **empty)
-    assert main(["split", "n.npz", "--num-splits=2", "--tensor=a"]) == 0
-    printed = capsys.readouterr()
-    assert f"\n{share} of the bytes are split" in printed.out
-    assert not printed.err or f"only {share} of the bytes are split" in printed.err
+    out, err = cli("split n.npz --num-splits=2 --tensor=a")
+    assert f"\n{share} of the bytes are split" in out
+    assert not err or f"only {share} of the bytes are split" in err
 
 
-def test_axis_is_that_of_patterns_without_one(checkpoint):
-    assert main(["split", "m.npz", "--split", "1,3", "--axis", "-1", "--tensor", "*q"]) == 0
+def test_axis_is_that_of_patterns_without_one(checkpoint, cli):
+    cli("split m.npz --split 1,3 --axis -1 --tensor *q")
     np.testing.assert_array_equal(np.load("m.0.npz")["0.q"], checkpoint["0.q"][:, :1])
 
 
-def test_others_are_skipped_on_demand(checkpoint, capsys):
-    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--others", "skip"]) == 0
+def test_others_are_skipped_on_demand(checkpoint, cli):
+    assert "m.npz: 2 of 3 tensors split, 1 left out" in cli(f"{SPLIT} --others skip").out
     assert list(np.load("m.1.npz")) == ["0.q", "0.o"]
-    assert "m.npz: 2 of 3 tensors split, 1 left out" in capsys.readouterr().out
 
 
-def test_a_report_names_no_others_if_there_are_none(checkpoint, capsys):
+def test_a_report_names_no_others_if_there_are_none(checkpoint, cli):
     np.savez("all.npz", a=np.ones(4), b=np.zeros(2))
-    assert main(["split", "all.npz", "--num-splits", "2", "--axis", "0"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "all.npz: 2 of 2 tensors split"
+    printed = cli("split all.npz --num-splits 2 --axis 0").out
+    assert printed.splitlines()[0] == "all.npz: 2 of 2 tensors split"
 
 
 @pytest.mark.parametrize("others", ["copy", "skip"])
-def test_dry_run_names_every_tensor(checkpoint, capsys, others):
-    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--dry-run", "--others", others]) == 0
-    assert names() == ["m.npz"]
-    assert capsys.readouterr().out.splitlines()[1:4] == [
+def test_dry_run_names_every_tensor(checkpoint, cli, others):
+    assert cli(f"{SPLIT} --dry-run --others {others}").out.splitlines()[1:4] == [
         "  0.q: (6, 4) float32, axis 0, into 2 x (3, 4)",
         "  0.o: (4, 6) float16, axis 1, into 2 x (4, 3)",
         "  norm: (148,) bytes, 148 bytes, copied" if others == "copy" else "  norm: left out",
     ]
+    assert names() == ["m.npz"]
 
 
 def test_output_that_is_not_read_to_its_end(checkpoint, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "splitjit", "split", "m.npz", *ROWS_AND_COLUMNS, "--others=skip"],
+        [sys.executable, "-m", "splitjit", *SPLIT.split(), "--others=skip"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -392,59 +385,54 @@ def test_output_that_is_not_read_to_its_end(checkpoint, tmp_path):
     assert names() == ["m.0.npz", "m.1.npz", "m.npz"]
 
 
-def test_dry_run_names_unlike_shapes(checkpoint, capsys):
-    main(["split", "m.npz", "--num-outputs", "4", "--tensor", "0.q", "--dry-run"])
+def test_dry_run_names_unlike_shapes(checkpoint, cli):
+    printed = cli("split m.npz --num-outputs 4 --tensor 0.q --dry-run").out
     line = "  0.q: (6, 4) float32, axis 0, into 3 x (2, 4), 1 x (0, 4)"
-    assert capsys.readouterr().out.splitlines()[1] == line
+    assert printed.splitlines()[1] == line
 
 
-def test_names_cannot_steer_a_terminal(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_names_cannot_steer_a_terminal(here, cli):
     np.savez("m.npz", **{"\x1b[2J\na": np.ones((2, 4)), "名": np.ones(2)})
-    assert main(["split", "m.npz", "--num-splits", "2", "--axis=0", "--dry-run"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].startswith(r"  \x1b[2J\na: (2, 4)")
-    assert main(["split", "m.npz", "--num-splits", "3", "--axis=0"]) == 2
-    assert r"split m.npz, \x1b[2J a: " in capsys.readouterr().err
+    printed = cli("split m.npz --num-splits 2 --axis=0 --dry-run").out
+    assert printed.splitlines()[1].startswith(r"  \x1b[2J\na: (2, 4)")
+    assert r"split m.npz, \x1b[2J a: " in cli("split m.npz --num-splits 3 --axis=0", status=2).err
     ended = run("split", "m.npz", "--num-splits", "2", "--axis=0", "--dry-run", encoding="ascii")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert r"  \u540d: (2,)" in ended.stdout
 
 
-def test_several_files(x, checkpoint, capsys):
-    assert main(["split", "x.npy", "m.npz", "--num-splits", "2", "--tensor", "0.?"]) == 0
+def test_several_files(x, checkpoint, cli):
+    printed = cli("split x.npy m.npz --num-splits 2 --tensor 0.?").out
     assert names() == ["m.0.npz", "m.1.npz", "m.npz", "x.0.npy", "x.1.npy", "x.npy"]
     np.testing.assert_array_equal(np.load("x.1.npy"), x, strict=True)
-    assert "x.1.npy: (4, 6) float32, 96 bytes" in capsys.readouterr().out
-    assert main(["split", "x.npy", "m.npz", *ROWS_AND_COLUMNS, "--others=skip", "--force"]) == 0
-    assert "x.npy: 0 of 1 tensor split, 1 left out" in capsys.readouterr().out
+    assert "x.1.npy: (4, 6) float32, 96 bytes" in printed
+    printed = cli(SPLIT.replace("m.npz", "x.npy m.npz"), "--others=skip", "--force").out
+    assert "x.npy: 0 of 1 tensor split, 1 left out" in printed
 
 
-def test_names_with_an_equals_sign(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_names_with_an_equals_sign(here, cli):
     np.savez("m.npz", **{"a=b": np.ones((2, 4)), "c=1": np.ones((2, 4))})
-    arguments = ["--num-splits", "2", "--tensor", "a=b", "--tensor", "c=1=1"]
-    assert main(["split", "m.npz", *arguments]) == 0
+    cli("split m.npz --num-splits 2 --tensor a=b --tensor c=1=1")
     part = np.load("m.0.npz")
     assert (part["a=b"].shape, part["c=1"].shape) == ((1, 4), (2, 2))
 
 
 CHECKPOINT_REFUSED = [
-    (["--tensor", "none"], "pattern 'none'"),
-    (["--tensor", "*"], "split m.npz, norm"),
-    (["--tensor", "*=2"], "axis must be in"),
-    (["--others", "some"], "invalid choice"),
+    ("--tensor none", "pattern 'none'"),
+    ("--tensor *", "split m.npz, norm"),
+    ("--tensor *=2", "axis must be in"),
+    ("--others some", "invalid choice"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), CHECKPOINT_REFUSED)
-def test_refusals_of_checkpoints(checkpoint, capsys, arguments, message):
-    assert_refused(capsys, ["split", "m.npz", "--num-splits", "2", *arguments], message)
+@pytest.mark.parametrize(("options", "message"), CHECKPOINT_REFUSED)
+def test_refusals_of_checkpoints(checkpoint, cli, options, message):
+    assert_refused(cli, f"split m.npz --num-splits 2 {options}", message)
     assert names() == ["m.npz"]
 
 
-def test_examples_of_the_help_are_commands(capsys):
-    assert status_of(["split", "--help"]) == 0
-    text = capsys.readouterr().out.replace("\\\n", " ")
+def test_examples_of_the_help_are_commands(cli):
+    text = cli("split --help").out.replace("\\\n", " ")
     examples = re.findall(r"^ +python -m splitjit (.*)", text, re.M)
     assert len(examples) == 5
     for example in examples:
@@ -469,56 +457,52 @@ def at_once(monkeypatch):
 LINES = r"(python -m splitjit: \d+% of 96 bytes written in \d+ s\n)+"
 
 
-def test_a_bar_on_a_terminal(x, at_once, monkeypatch):
+def test_a_bar_on_a_terminal(x, at_once, cli, monkeypatch):
     pytest.importorskip("tqdm")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    cli("split x.npy --num-splits 2")
     assert "0%|" in sys.stderr.getvalue()
     assert "B/s" in sys.stderr.getvalue()
     assert not re.search(LINES, sys.stderr.getvalue())
 
 
-def test_lines_without_tqdm(x, at_once, monkeypatch):
+def test_lines_without_tqdm(x, at_once, cli, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    cli("split x.npy --num-splits 2")
     assert re.fullmatch(LINES, sys.stderr.getvalue())
     assert " 100% of" in sys.stderr.getvalue()
 
 
-def test_lines_without_a_terminal(x, at_once, capsys):
-    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
-    assert re.fullmatch(LINES, capsys.readouterr().err)
+def test_lines_without_a_terminal(x, at_once, cli):
+    assert re.fullmatch(LINES, cli("split x.npy --num-splits 2").err)
 
 
-def test_lines_that_nobody_reads(x, at_once, monkeypatch):
+def test_lines_that_nobody_reads(x, at_once, cli, monkeypatch):
     class Closed(io.StringIO):
         def write(self, text):
             raise BrokenPipeError
 
     monkeypatch.setattr(sys, "stderr", Closed())
-    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    cli("split x.npy --num-splits 2")
     assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_quiet(x, at_once, monkeypatch, capsys, terminal):
+def test_quiet(x, at_once, monkeypatch, cli, terminal):
     if terminal:
         monkeypatch.setattr(sys, "stderr", Terminal())
-    assert main(["split", "x.npy", "--num-splits", "2", "--quiet"]) == 0
-    assert capsys.readouterr() == ("", "")
+    assert cli("split x.npy --num-splits 2 --quiet") == ("", "")
     assert not terminal or sys.stderr.getvalue() == ""
-    assert main(["split", "x.npy", "--num-splits", "2", "--quiet"]) == 2
-    assert "exists" in (sys.stderr.getvalue() if terminal else capsys.readouterr().err)
+    err = cli("split x.npy --num-splits 2 --quiet", status=2).err
+    assert "exists" in (sys.stderr.getvalue() if terminal else err)
 
 
-def test_a_missing_package_is_one_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_missing_package_is_one_line(here, cli, monkeypatch):
     Path("m.safetensors").write_bytes(b"\2\0\0\0\0\0\0\0{}")
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    assert main(["split", "m.safetensors", "--num-splits", "2"]) == 2
     line = r"python -m splitjit: .*pip install safetensors\n"
-    assert re.fullmatch(line, capsys.readouterr().err)
+    assert re.fullmatch(line, cli("split m.safetensors --num-splits 2", status=2).err)
 
 
 # ---- interruptions --------------------------------------------------------------------
@@ -596,21 +580,21 @@ def test_nohup_is_obeyed(half_way):
 
 
 @POSIX
-def test_killed_and_given_again(half_way, x, capsys):
+def test_killed_and_given_again(half_way, x, cli):
     process = half_way()
     process.kill()
     process.communicate()
     assert re.fullmatch(r"\.splitjit-\w+ x\.npy", " ".join(names()))
     left = names()[0]
-    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    cli("split x.npy --num-splits 2")
     assert names() == [left, "x.0.npy", "x.1.npy", "x.npy"]
     np.testing.assert_array_equal(np.load("x.0.npy"), x[:2], strict=True)
 
 
 @POSIX
-def test_the_first_of_two_commands_that_ends_wins(half_way, x):
+def test_the_first_of_two_commands_that_ends_wins(half_way, x, cli):
     process = half_way()
-    assert main(["split", "x.npy", "--num-splits", "2"]) == 0
+    cli("split x.npy --num-splits 2")
     assert process.poll() is None
     printed = process.communicate("go on")
     assert process.returncode == 2
@@ -618,13 +602,13 @@ def test_the_first_of_two_commands_that_ends_wins(half_way, x):
     assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
 
 
-def test_an_interrupt_after_all_files_are_written(x, capsys, monkeypatch):
+def test_an_interrupt_after_all_files_are_written(x, cli, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt(signal.SIGTERM)
 
     monkeypatch.setattr(report, "print_report", interrupt)
-    assert main(["split", "x.npy", "--num-splits", "2"]) == 128 + signal.SIGTERM
-    assert "interrupted; all files are complete" in capsys.readouterr().err
+    printed = cli("split x.npy --num-splits 2", status=128 + signal.SIGTERM)
+    assert "interrupted; all files are complete" in printed.err
     assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
 
 
@@ -667,15 +651,13 @@ def small(monkeypatch):
 
 
 @pytest.mark.slow
-def test_check_passes(small, capsys):
-    assert main(["check"]) == 0
-    assert re.search(r"Every part equals .* took [\d.]+ s", capsys.readouterr().out)
+def test_check_passes(small, cli):
+    assert re.search(r"Every part equals .* took [\d.]+ s", cli("check").out)
 
 
 @pytest.mark.slow
-def test_check_prints_json(small, capsys):
-    assert main(["check", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_check_prints_json(small, cli):
+    found = json.loads(cli("check --json").out)
     assert found["ok"]
     assert found["seconds"] > 0
     assert found["machine"]["numpy"] == np.__version__
@@ -683,9 +665,8 @@ def test_check_prints_json(small, capsys):
     assert all(workload["seconds"]["fresh"] > 0 for workload in found["workloads"])
 
 
-def test_warmup(capsys):
-    assert main(["warmup"]) == 0
-    assert re.fullmatch(r"All kernels are .* this took [\d.]+ s\.\n", capsys.readouterr().out)
+def test_warmup(cli):
+    assert re.fullmatch(r"All kernels are .* this took [\d.]+ s\.\n", cli("warmup").out)
 
 
 def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
@@ -701,7 +682,7 @@ def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
 
 
 @needs_kernels
-def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
+def test_check_sees_a_wrong_kernel(small, monkeypatch, cli):
     copy = threads.run_loop
 
     def shifted(place, nbytes, arguments, ways):
@@ -709,9 +690,7 @@ def test_check_sees_a_wrong_kernel(small, monkeypatch, capsys):
         copy(place, nbytes, (stream, target, source + 1, layout), ways)
 
     monkeypatch.setattr(threads, "run_loop", shifted)
-    assert main(["check"]) == 1
-    printed = capsys.readouterr().out
-    found = dict(re.findall(r"^(\w+) .* (ok|WRONG) ", printed, re.M))
+    found = dict(re.findall(r"^(\w+) .* (ok|WRONG) ", cli("check", status=1).out, re.M))
     assert [found["strings"], found["kernels"]] == ["ok", "WRONG"]
 
 
@@ -754,72 +733,58 @@ def test_check_wants_the_same_objects():
 # ---- info and JSON --------------------------------------------------------------------
 
 
-def test_info_of_an_array(x, capsys):
-    assert main(["info", "x.npy"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+def test_info_of_an_array(x, cli):
+    assert cli("info x.npy").out.splitlines() == [
         "x.npy: 1 tensor, 96 bytes",
         "    array: (4, 6) float32, 96 bytes",
     ]
-    assert main(["info", "x.npy", "--json"]) == 0
-    (one,) = json.loads(capsys.readouterr().out)["checkpoints"]
+    (one,) = json.loads(cli("info x.npy --json").out)["checkpoints"]
     assert one["files"][0]["tensors"][0]["shape"] == [4, 6]
-    assert main(["info", "no.npy"]) == 2
+    cli("info no.npy", status=2)
 
 
-def test_info_of_parts(checkpoint, capsys):
-    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--layout=ranks", "--quiet"]) == 0
-    capsys.readouterr()
-    assert main(["info", "rank-1", "rank-0"]) == 0
-    printed = capsys.readouterr().out
-    assert (
-        printed
-        == """\
-all 2 parts of one split by --num-splits 2: 3 tensors, 184 bytes
-  rank-1: rank 1, 92 bytes
-  rank-0: rank 0, 92 bytes
-"""
-    )
-    assert main(["info", ".", "--tensors"]) == 0
-    printed = capsys.readouterr().out
+def test_info_of_parts(checkpoint, cli):
+    cli(f"{RANKS} --quiet")
+    assert cli("info rank-1 rank-0").out.splitlines() == [
+        "all 2 parts of one split by --num-splits 2: 3 tensors, 184 bytes",
+        "  rank-1: rank 1, 92 bytes",
+        "  rank-0: rank 0, 92 bytes",
+    ]
+    printed = cli("info . --tensors").out
     assert "    0.o: float16, 6 along axis 1: 2 x (4, 3)\n" in printed
     assert re.search(r"    norm: float\d+, a copy in each part: 2 x \(5,\)\n", printed)
-    assert main(["info", "rank-0", "m.npz"]) == 0
-    assert "not all parts of one split" in capsys.readouterr().err
-    assert main(["info", "rank-0", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    assert "not all parts of one split" in cli("info rank-0 m.npz").err
+    found = json.loads(cli("info rank-0 --json").out)
     assert found["complete"] is False
     assert "rank 1 missing" in found["problem"]
     assert found["checkpoints"][0]["split"]["rule"] == {"num_splits": 2}
 
 
-def test_a_flat_folder_of_parts(x, capsys):
+def test_a_flat_folder_of_parts(x, cli):
     os.mkdir("o")
-    assert main(["split", "x.npy", "--split=1", "--out=o", "--quiet"]) == 0
-    assert main(["info", "o"]) == 0
-    assert capsys.readouterr().out.count("1 tensor, 24 bytes") == 4 == len(x)
-    assert main(["join", "o", "--axis=0", "--out=j.npy", "--quiet"]) == 0
+    cli("split x.npy --split=1 --out=o --quiet")
+    assert cli("info o").out.count("1 tensor, 24 bytes") == 4 == len(x)
+    cli("join o --axis=0 --out=j.npy --quiet")
     np.testing.assert_array_equal(np.load("j.npy"), x)
     os.remove("o/x.1.npy")
-    assert main(["join", "o", "--axis=0", "--out=k.npy"]) == 2
-    assert "it holds parts of one file, but not x.1.npy" in capsys.readouterr().err
+    refused = cli("join o --axis=0 --out=k.npy", status=2).err
+    assert "it holds parts of one file, but not x.1.npy" in refused
     np.save("o/y.0.npy", x)
-    assert main(["join", "o", "--axis=0", "--out=k.npy"]) == 2
-    assert "a folder must hold" in capsys.readouterr().err
+    assert "a folder must hold" in cli("join o --axis=0 --out=k.npy", status=2).err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "meant"),
-    [
-        (["split", "x.npy", "--num_splits", "2"], "--num-splits"),
-        (["split", "x.npy", "--num-splits", "2", "--aixs", "1"], "--axis"),
-        (["join", "x.npy", "--forse"], "--force"),
-        (["split", "x.npy", "--split", "2", "--others", "copi"], "copy"),
-        (["jion", "x.npy"], "join"),
-    ],
-)
-def test_the_nearest_option_is_named(x, capsys, arguments, meant):
-    assert status_of(arguments) == 2
-    assert f"; did you mean {meant}? (see --help)\n" in capsys.readouterr().err
+MISSPELT = [
+    ("split x.npy --num_splits 2", "--num-splits"),
+    ("split x.npy --num-splits 2 --aixs 1", "--axis"),
+    ("join x.npy --forse", "--force"),
+    ("split x.npy --split 2 --others copi", "copy"),
+    ("jion x.npy", "join"),
+]
+
+
+@pytest.mark.parametrize(("line", "meant"), MISSPELT)
+def test_the_nearest_option_is_named(x, cli, line, meant):
+    assert f"; did you mean {meant}? (see --help)\n" in cli(line, status=2).err
 
 
 def test_functions_speak_of_parameters(x):
@@ -831,10 +796,9 @@ def test_functions_speak_of_parameters(x):
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_json(checkpoint, capsys, dry_run):
+def test_json(checkpoint, cli, dry_run):
     more = ["--json", *["--dry-run"] * dry_run]
-    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--layout=ranks", "--out=o", *more]) == 0
-    planned = json.loads(capsys.readouterr().out)
+    planned = json.loads(cli(f"{RANKS} --out=o", *more).out)
     (file,) = planned["files"]
     assert planned["dry_run"] is dry_run
     assert [part["nbytes"] for part in file["parts"]] == [220, 220]
@@ -842,70 +806,60 @@ def test_json(checkpoint, capsys, dry_run):
     assert all(Path(part["path"]).exists() is not dry_run for part in file["parts"])
     if dry_run:
         return
-    parts = ["o/rank-1", "o/rank-0"]
-    assert main(["join", *parts, "--out=j", *more]) == 0
-    joined = json.loads(capsys.readouterr().out)
+    joined = json.loads(cli("join o/rank-1 o/rank-0 --out=j", *more).out)
     assert joined["files"][0]["tensors"][0]["shape"] == [6, 4]
     assert "order of their ranks" in joined["notes"][0]
-    assert main(["reshard", *parts, "--num-splits=1", "--out=r", *more]) == 0
-    resharded = json.loads(capsys.readouterr().out)
+    resharded = json.loads(cli("reshard o/rank-1 o/rank-0 --num-splits=1 --out=r", *more).out)
     assert resharded["files"][0]["parts"][0]["nbytes"] == 292
     assert "order of their ranks" in resharded["notes"][0]
 
 
-def test_a_join_says_that_it_assumes_axis_0(x, capsys):
-    assert main(["split", "x.npy", "--num-splits=2", "--axis=1", "--quiet"]) == 0
+def test_a_join_says_that_it_assumes_axis_0(x, cli):
+    cli("split x.npy --num-splits=2 --axis=1 --quiet")
     for axis, note in ([], "they are joined along axis 0"), (["--axis=1"], ""):
-        assert main(["join", "x.0.npy", "x.1.npy", "--out=j.npy", "--force", *axis]) == 0
-        printed = capsys.readouterr().err
+        printed = cli("join x.0.npy x.1.npy --out=j.npy --force", *axis).err
         assert note in printed
         assert bool(printed) == bool(note)
 
 
-def test_parts_that_are_folders_are_joined_in_a_folder(checkpoint, capsys):
-    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--layout=ranks", "--quiet"]) == 0
-    assert main(["join", "rank-0", "rank-1", "--out=j.npz"]) == 2
-    assert "must name a folder" in capsys.readouterr().err
+def test_parts_that_are_folders_are_joined_in_a_folder(checkpoint, cli):
+    cli(f"{RANKS} --quiet")
+    assert "must name a folder" in cli("join rank-0 rank-1 --out=j.npz", status=2).err
     assert not Path("j.npz").exists()
 
 
-def test_dry_runs_of_join_and_reshard(checkpoint, capsys):
-    assert main(["split", "m.npz", *ROWS_AND_COLUMNS, "--layout=ranks", "--quiet"]) == 0
+def test_dry_runs_of_join_and_reshard(checkpoint, cli):
+    cli(f"{RANKS} --quiet")
     before = names()
-    assert main(["join", "rank-0", "rank-1", "--out=j", "--dry-run"]) == 0
-    assert "  0.q: (6, 4) float32, 96 bytes, axis 0, from 2 parts" in capsys.readouterr().out
-    assert main(["reshard", "rank-0", "rank-1", "--num-splits=1", "--out=r", "--dry-run"]) == 0
-    assert "0.q: (6, 4) float32, axis 0, into 1 x (6, 4)" in capsys.readouterr().out
+    join = "join rank-0 rank-1 --out=j --dry-run"
+    assert "  0.q: (6, 4) float32, 96 bytes, axis 0, from 2 parts" in cli(join).out
+    printed = cli("reshard rank-0 rank-1 --num-splits=1 --out=r --dry-run").out
+    assert "0.q: (6, 4) float32, axis 0, into 1 x (6, 4)" in printed
     assert names() == before
     Path("j").mkdir()
     Path("j/m.npz").touch()
-    assert main(["join", "rank-0", "rank-1", "--out=j", "--dry-run"]) == 2
+    cli(join, status=2)
 
 
-def test_many_parts_are_summed_up(x, capsys):
-    assert main(["split", "x.npy", "--split", "1", "--axis=1", "--name={rank:02d}.npy"]) == 0
-    assert "05.npy: (4, 1) float32" in capsys.readouterr().out
+def test_many_parts_are_summed_up(x, cli):
+    printed = cli("split x.npy --split 1 --axis=1 --name={rank:02d}.npy").out
+    assert "05.npy: (4, 1) float32" in printed
     for more in ([], ["-v"]):
         np.save("y.npy", np.arange(40))
-        assert main(["split", "y.npy", "--split", "1", "--force", *more]) == 0
-        printed = capsys.readouterr().out
+        printed = cli("split y.npy --split 1 --force", *more).out
         assert ("y.39.npy" in printed) == bool(more)
         assert ("40 files" in printed) != bool(more)
 
 
 @pytest.mark.parametrize("name", ["m.pt", "m.bin", "m.gguf", "s3://bucket/m.safetensors"])
-def test_files_of_other_formats(tmp_path, monkeypatch, capsys, name):
-    monkeypatch.chdir(tmp_path)
+def test_files_of_other_formats(here, cli, name):
     if "//" not in name:
         Path(name).touch()
-    for arguments in (["split", name, "--num-splits=2"], ["info", name]):
-        assert main(arguments) == 2
-        expected = "must be a local path" if "//" in name else "and save them with safetensors"
-        assert expected in capsys.readouterr().err
+    expected = "must be a local path" if "//" in name else "and save them with safetensors"
+    for line in (f"split {name} --num-splits=2", f"info {name}"):
+        assert expected in cli(line, status=2).err
 
 
-def test_a_file_without_tensors(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_file_without_tensors(here, cli):
     np.savez("m.npz")
-    assert main(["split", "m.npz", "--num-splits=2"]) == 0
-    assert "m.npz is empty: it holds no tensor" in capsys.readouterr().err
+    assert "m.npz is empty: it holds no tensor" in cli("split m.npz --num-splits=2").err
