@@ -2,7 +2,9 @@
 
 import os
 import re
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,9 @@ ROUTES = {
 
 
 needs_kernels = pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def forget_copies(setattr):

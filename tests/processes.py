@@ -74,6 +74,16 @@ signal.signal(signal.SIGALRM, handler)
 """
 
 
+def python(*arguments, cwd=None, timeout=300, **variables):
+    """Run Python with environment variables, check its exit status, and return what it prints."""
+    ended = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd, env={**os.environ, **variables}, capture_output=True, text=True, timeout=timeout,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
 def start(folder, *arguments, **variables):
     """Start Python in a folder, with environment variables; it can import modules of the folder."""
     settings = {"NUMBA_NUM_THREADS": "2", "NUMBA_DISABLE_JIT": "0"}

@@ -15,7 +15,8 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, split
 from splitjit._abi.calls import SLOTS
 from splitjit._copy import buffers
-from tests.conftest import needs_kernels
+from tests.conftest import needs_fork, needs_kernels
+from tests.processes import python
 
 pytestmark = needs_kernels  # without kernels, NumPy allocates the parts
 
@@ -234,7 +235,7 @@ def test_a_sum_of_lengths_that_overflows_is_refused(length):
             split(x, num_sections=count)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@needs_fork
 def test_a_forked_child_does_not_write_to_its_parents_parts():
     code = """
 import numpy as np, os, splitjit
@@ -249,7 +250,7 @@ if child == 0:
 os.waitpid(child, 0)
 assert np.array_equal(np.concatenate(kept), x)
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python("-c", code)
 
 
 def test_parts_are_ordinary_arrays():
@@ -288,4 +289,4 @@ most = 2**20 * numba.get_num_threads()
 assert with_out <= most, with_out
 assert fresh <= most + 2**20, fresh  # the freed parts of `out` left room for these
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python("-c", code)

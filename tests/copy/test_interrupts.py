@@ -1,7 +1,6 @@
 """An interrupted split keeps no memory, even if its traceback is kept, as IPython does."""
 
 import gc
-import subprocess
 import sys
 import tracemalloc
 import weakref
@@ -11,7 +10,8 @@ import pytest
 
 import splitjit
 from splitjit._copy import buffers
-from tests.conftest import needs_kernels, send_down
+from tests.conftest import needs_kernels, on_linux, send_down
+from tests.processes import python
 
 X = np.ones((512, 1024))  # 4 MB
 MASKED = np.ma.masked_equal(X, 0)
@@ -151,10 +151,6 @@ print((resident() - before) / x.nbytes)
 
 
 @needs_kernels
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@on_linux
 def test_twenty_interrupts_keep_no_block():
-    ended = subprocess.run(
-        [sys.executable, "-c", TWENTY], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert float(ended.stdout) < 1
+    assert float(python("-c", TWENTY)) < 1

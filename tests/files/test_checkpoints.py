@@ -3,8 +3,6 @@
 import json
 import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -675,16 +673,6 @@ def test_a_failed_join_leaves_nothing_behind(model, tmp_path):
 
 
 # ---- the module -----------------------------------------------------------------------
-
-
-def test_the_module_is_imported_only_when_it_is_used():
-    code = (
-        "import sys, splitjit\n"
-        "assert 'splitjit.files' not in sys.modules\n"
-        "assert callable(splitjit.files.split_files)\n"
-        "assert {'torch', 'transformers', 'safetensors'}.isdisjoint(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_plan_files_is_what_a_dry_run_shows(model, capsys):

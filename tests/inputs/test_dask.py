@@ -3,8 +3,6 @@
 import collections
 import inspect
 import math
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -14,9 +12,9 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, openvino, plan_split, split
-from tests import processes
 from tests.cases import CASES, RANDOM_CASES, REFUSALS, random_cases
 from tests.conftest import take
+from tests.processes import python
 
 da = pytest.importorskip("dask.array")
 
@@ -300,11 +298,6 @@ def test_chunks_of_other_types():
     assert first.compute().mask.tolist() == [False, False, True]
 
 
-def run(code):
-    """Run Python code in a separate process."""
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
-
-
 def test_split_of_the_module_takes_what_split_takes():
     x = np.arange(12).reshape(2, 6)
     lazy = da.from_array(x, chunks=4)
@@ -325,39 +318,33 @@ def test_split_of_the_module_takes_what_split_takes():
 
 
 def test_the_module_is_imported_when_it_is_first_used():
-    run(
-        "import sys, splitjit\n"
-        "assert 'splitjit.dask' not in sys.modules\n"
-        "import numpy\n"
-        "split = splitjit.dask.split\n"
-        "import dask.array\n"
-        "assert [len(part) for part in split(dask.array.ones(5), 3)] == [3, 2]"
-    )
-
-
-def test_dask_is_imported_by_those_who_use_it():
-    run(
-        "import sys, splitjit\n"
-        "splitjit.split([1, 2], 1), splitjit.plan_split((2,), 1)([1, 2])\n"
-        "assert 'dask' not in sys.modules"
-    )
+    code = """
+import sys, splitjit
+assert 'splitjit.dask' not in sys.modules
+import numpy
+split = splitjit.dask.split
+import dask.array
+assert [len(part) for part in split(dask.array.ones(5), 3)] == [3, 2]
+"""
+    python("-W", "error", "-c", code)
 
 
 @pytest.mark.skipif(not hasattr(da, "array_expr_enabled"), reason="this Dask has no query planning")
 def test_query_planning_is_refused():
-    run(
-        "import dask\n"
-        "dask.config.set({'array.query-planning': True})\n"
-        "import dask.array, splitjit\n"
-        "x = dask.array.ones(4, chunks=3)\n"
-        "assert [a.compute().shape for a in splitjit.split(x, 2, copy=False)] == [(2,), (2,)]\n"
-        "try:\n"
-        "    splitjit.split(x, 2)\n"
-        "except splitjit.SplitError as error:\n"
-        "    assert 'array.query-planning must be off' in str(error)\n"
-        "else:\n"
-        "    raise SystemExit('the split was not refused')\n"
-    )
+    code = """
+import dask
+dask.config.set({'array.query-planning': True})
+import dask.array, splitjit
+x = dask.array.ones(4, chunks=3)
+assert [a.compute().shape for a in splitjit.split(x, 2, copy=False)] == [(2,), (2,)]
+try:
+    splitjit.split(x, 2)
+except splitjit.SplitError as error:
+    assert 'array.query-planning must be off' in str(error)
+else:
+    raise SystemExit('the split was not refused')
+"""
+    python("-W", "error", "-c", code)
 
 
 @pytest.mark.slow
@@ -387,11 +374,11 @@ def test_operators_take_the_array_that_it_computes():
     assert [part.tolist() for part in parts] == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_without_dask_the_import_names_the_package(tmp_path):
-    code = (
-        "import sys; sys.modules['dask.array'] = sys.modules['dask'] = None\n"
-        "try: import splitjit.dask\n"
-        "except ImportError as error: assert str(error).endswith('pip install dask'), error\n"
-        "else: raise AssertionError"
-    )
-    processes.run(tmp_path, code)
+def test_without_dask_the_import_names_the_package():
+    code = """
+import sys; sys.modules["dask.array"] = sys.modules["dask"] = None
+try: import splitjit.dask
+except ImportError as error: assert str(error).endswith("pip install dask"), error
+else: raise AssertionError
+"""
+    python("-c", code)

@@ -12,6 +12,7 @@ import pytest
 
 from splitjit._abi import structs
 from tests.conftest import needs_kernels
+from tests.processes import python
 
 pytestmark = [
     needs_kernels,
@@ -22,6 +23,7 @@ LOOP = """
 import gc, os, threading
 import numpy as np
 import splitjit
+from tests.processes import python
 
 SIZE = {size}
 splitjit.warmup(["f4"])
@@ -157,6 +159,4 @@ print("done")
 
 
 def test_a_compiled_call_owns_all_that_it_reads():
-    command = [sys.executable, "-X", "faulthandler", "-c", OWNERS]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr[-3000:]
+    assert python("-X", "faulthandler", "-c", OWNERS) == "done\n"

@@ -1,9 +1,7 @@
 """The object file of a kernel has its C functions, and needs only symbols that processes have."""
 
-import os
 import shutil
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import splitjit
 from splitjit._abi.kernels import KERNELS, PYTHON_FUNCTIONS
 from splitjit._runtime import kernel_files
 from tests.conftest import needs_kernels
+from tests.processes import python
 
 pytestmark = needs_kernels
 
@@ -94,5 +93,4 @@ for stream_from in (0, 1 << 62):
         for part, index in zip(plan(x), plan.slices, strict=True):
             assert part.tobytes() == x[index].tobytes()
 """
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
+    python("-c", code, cwd=tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))

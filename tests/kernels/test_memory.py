@@ -7,20 +7,16 @@ per route. A case depends only on its number, and runs alone by
 """
 
 import os
-import signal
 import subprocess
 import sys
 
 import pytest
 
-from tests.conftest import ROUTES, needs_kernels
+from tests.conftest import ROUTES, needs_kernels, needs_signals
+from tests.processes import python
 
 COMPILED = ["compiled", "compiled-streamed"]
 CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "200"))
-
-
-def run_alone(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
@@ -36,13 +32,13 @@ def run_alone(code):
 def test_nothing_outside_of_a_buffer_is_touched(route, tmp_path):
     log = tmp_path / "case"
     first = 10**6 * [*ROUTES, *COMPILED].index(route)
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.guarded", route, str(first), str(first + CASES), str(log)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, f"{route} {log.read_text().strip()}: {result.stderr}"
+    try:
+        helped = int(python("-m", "tests.guarded", route, first, first + CASES, log))
+    except AssertionError as error:
+        error.add_note(f"{route} {log.read_text().strip()}")
+        raise
     assert int(log.read_text()) == first + CASES - 1
-    assert (int(result.stdout) > CASES // 20) == route.startswith(("parallel", "compiled"))
+    assert (helped > CASES // 20) == route.startswith(("parallel", "compiled"))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs mprotect")
@@ -57,16 +53,17 @@ import ctypes
 print("alive", flush=True)
 ctypes.string_at(address, 1)
 """
-    result = run_alone(code)
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.stdout == "alive\n"
     assert result.returncode < 0
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
+@needs_signals
 def test_an_interrupted_split_leaves_the_process_sound():
     """Many interrupts arrive: before, during and after the copy."""
-    result = run_alone("""
+    code = """
 import numpy as np, random, signal, splitjit
 
 def interrupt(*_):
@@ -90,15 +87,14 @@ for _ in range(60):
     assert all(np.array_equal(part, x[:, 2 * i : 2 * i + 2]) for i, part in enumerate(parts))
     assert all(np.array_equal(part, x[:, 3 * i : 3 * i + 3]) for i, part in enumerate(kept))
 print(interrupts)
-""")
-    assert result.returncode == 0, result.stderr
-    assert int(result.stdout) > 50
+"""
+    assert int(python("-c", code)) > 50
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on address space")
 def test_parts_that_do_not_fit_are_refused_before_anything_is_touched():
-    result = run_alone("""
+    code = """
 import numpy as np, resource, splitjit
 splitjit.warmup()  # with the limit below, nothing could be imported or compiled
 x = np.arange(1 << 22, dtype=np.float64)
@@ -124,8 +120,8 @@ resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
 assert np.array_equal(np.concatenate(kept), x)
 assert np.array_equal(x, np.arange(1 << 22))
 print("sound")
-""")
-    assert (result.returncode, result.stdout) == (0, "sound\n"), result.stderr
+"""
+    assert python("-c", code) == "sound\n"
 
 
 LAST_MEMORY = {
@@ -147,7 +143,7 @@ LAST_MEMORY = {
 @pytest.mark.parametrize("call", LAST_MEMORY)
 def test_idle_blocks_are_freed_before_memory_runs_out(call):
     fill = call.startswith(("small", "objects", "empty"))
-    result = run_alone(f"""
+    code = f"""
 import contextlib, numba, numpy as np, resource, splitjit
 from splitjit._copy.buffers import POOL
 
@@ -176,5 +172,5 @@ assert POOL.kept == 0
 assert len(parts) == {1 << 20 if call.startswith("many") else 2}
 held.clear()
 print("split")
-""")
-    assert (result.returncode, result.stdout) == (0, "split\n"), result.stderr
+"""
+    assert python("-c", code) == "split\n"

@@ -8,8 +8,6 @@ are compared in separate processes, because compiled code is never freed.
 """
 
 import os
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
@@ -19,6 +17,7 @@ from numba import njit, typed
 import splitjit
 from splitjit._runtime import loading
 from tests import neighbours
+from tests.processes import python
 
 pytestmark = [
     pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled"),
@@ -115,7 +114,7 @@ from splitjit import _njit
 _njit.init()
 assert state() == before
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python("-c", code)
 
 
 @pytest.mark.parametrize("first", range(0, FUNCTIONS, 50))
@@ -123,10 +122,6 @@ def test_generated_functions_keep_their_meaning(first):
     # 50 functions take up to a minute, far less than the timeout of a test.
     last = min(first + 50, FUNCTIONS)
     # Without optimization by LLVM, which sees no statements, functions compile four times as fast.
-    environment = {**os.environ, "NUMBA_OPT": "0", "NUMBA_NUM_THREADS": "1"}
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.neighbours", str(first), str(last)],
-        env=environment, stdout=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout
-    assert result.stdout.startswith(f"{last - first} functions, 0 differ")
+    settings = {"NUMBA_OPT": "0", "NUMBA_NUM_THREADS": "1"}
+    printed = python("-m", "tests.neighbours", first, last, **settings)
+    assert printed.startswith(f"{last - first} functions, 0 differ")

@@ -2,11 +2,9 @@
 
 import collections
 import contextlib
-import os
 import pickle
 import random
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -26,7 +24,9 @@ from splitjit._plan.limits import most_parts
 from splitjit._plan.rules import MAX_PARTS
 from splitjit._runtime import loading
 from tests.cases import RANDOM_CASES, random_cases
+from tests.conftest import needs_fork
 from tests.guarded import split_compiled
+from tests.processes import python
 
 pytestmark = [
     pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled"),
@@ -738,11 +738,8 @@ def run_users(folder, *arguments, **environment):
     compiled of splitjit."""
     if not (folder / "users.py").exists():  # a newer file would have no cached code
         (folder / "users.py").write_text(USERS)
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", folder / "users.py", *arguments],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), **environment},
-        stdout=subprocess.PIPE, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
+    cache = {"NUMBA_CACHE_DIR": str(folder / "cache")}
+    return python("-W", "ignore", folder / "users.py", *arguments, **cache, **environment).strip()
 
 
 @pytest.mark.long
@@ -778,13 +775,11 @@ def test_cached_code_while_splitjit_is_not_installed(tmp_path):
     script = tmp_path / "halves.py"
     script.write_text(NOT_INSTALLED)
     for hits, *arguments in [0], [1, "not_installed"]:
-        command = [sys.executable, script, *arguments]
-        result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        assert result.stdout == f"[[0, 1], [2, 3]] {hits}\n"
+        assert python(script, *arguments) == f"[[0, 1], [2, 3]] {hits}\n"
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 def test_in_forked_children(tmp_path):
     for hits, compiled in ([0, 0, 0], ALL), ([1, 1, 1], "[]"):
         assert run_users(tmp_path, IN_CHILD="1") == f"{hits} {compiled}"
@@ -805,8 +800,7 @@ with global_compiler_lock:  # as a thread has it that compiles
     parts = njit(lambda x: splitjit.split(x, 2))(np.arange(5))
 assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4]]
 """
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)
+    python("-c", code, NUMBA_CACHE_DIR=str(tmp_path), timeout=120)
 
 
 @pytest.mark.slow
@@ -965,7 +959,7 @@ for forget in (splitjit.clear_caches, lambda: splitjit.set_buffer_limit(0)):
     forget()
     assert POOL.kept == 0
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python("-c", code)
 
 
 def test_a_kept_block_is_reused_for_at_least_half_of_its_size(kept):

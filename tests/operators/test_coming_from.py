@@ -8,14 +8,13 @@ and indices are compared with both libraries.
 import importlib.util
 import itertools
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import splitjit
 from splitjit import SplitError, plan_split, split
+from tests.processes import python
 
 EQUAL = [
     # function of NumPy, shape, its arguments, the rule
@@ -180,4 +179,4 @@ for parts, expected in [
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="needs JAX")
 def test_counterparts_of_jax():
     """In a process of its own, because JAX warns if a process that has imported it forks."""
-    subprocess.run([sys.executable, "-c", JAX], check=True)
+    python("-c", JAX)

@@ -4,7 +4,6 @@ import array
 import collections
 import ctypes
 import importlib
-import subprocess
 import sys
 
 import numpy as np
@@ -196,9 +195,7 @@ def test_the_tests_of_numpy_itself(monkeypatch):
     assert count > 20
 
 
-def test_no_library_is_imported():
-    code = "import sys, splitjit.numpy; sys.exit(bool({'torch', 'numba'} & sys.modules.keys()))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_the_modules_are_public():
     assert {"numpy", "torch"} <= set(dir(splitjit))
     assert importlib.import_module("splitjit.numpy") is splitjit.numpy
 

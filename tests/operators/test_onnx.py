@@ -1,8 +1,6 @@
 """ONNX Split and SplitToSequence: versions, types, rules, shapes and refusals."""
 
 import re
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +12,7 @@ from splitjit._tensor_types import TENSOR_TYPES
 from splitjit.errors import shorten
 from splitjit.onnx import Split, SplitToSequence
 from tests.cases import tensor_dtype
+from tests.processes import python
 
 SIX = np.arange(1, 7, dtype=np.float32)
 
@@ -401,18 +400,8 @@ def test_example_of_the_specification(operator, x, split, expected):
     assert operator.infer_shapes(x.shape, split) == [part.shape for part in parts]
 
 
-def run_python(code):
-    command = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def test_operators_are_reachable_and_import_neither_onnx_nor_numba():
+def test_operators_are_reachable():
     assert splitjit.onnx.Split.__module__ == "splitjit.onnx.split"
-    heavy = "[m for m in ('onnx', 'numba', 'ml_dtypes', 'openvino') if m in sys.modules]"
-    code = f"import sys, splitjit; splitjit.onnx.Split, splitjit.openvino.Split; print({heavy})"
-    assert run_python(code) == "[]"
-    code = "import sys, splitjit; print([m for m in sys.modules if m.startswith('splitjit.o')])"
-    assert "splitjit.onnx" not in run_python(code)
 
 
 def test_without_the_onnx_package_only_what_needs_it_is_missing():
@@ -427,7 +416,7 @@ for name in ("reference_ops", "SplitBackend"):
     except ImportError as error:
         print(error, end=" ")
 """
-    assert run_python(code) == (
+    assert python("-W", "error", "-c", code).strip() == (
         "[array([1.]), array([2.])] "
         "splitjit.onnx.reference_ops needs the onnx package: pip install onnx "
         "splitjit.onnx.SplitBackend needs the onnx package: pip install onnx"

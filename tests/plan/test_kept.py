@@ -1,8 +1,6 @@
 """What splitjit keeps for later calls is limited, and refusals keep nothing."""
 
 import gc
-import subprocess
-import sys
 import tracemalloc
 import types
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +12,14 @@ import splitjit
 from splitjit import SplitPlan, plan_split
 from splitjit._plan.cache import MOST_PARTS, PLANS
 from splitjit._runtime import loading
+from tests.conftest import on_linux
+from tests.processes import python
 
 MEASURE = """
 import gc, os
 import numpy as np
 import splitjit
+from tests.processes import python
 
 def resident():
     gc.collect()
@@ -34,15 +35,10 @@ def growth(call, times, warm=20):
     return (resident() - before) / 1e6
 """
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
 
 def assert_grows_little(code):
     """Run code in a process of its own; `growth` in it measures megabytes."""
-    result = subprocess.run(
-        [sys.executable, "-c", MEASURE + code], capture_output=True, text=True, check=True
-    )
-    assert float(result.stdout) < 50, result.stdout
+    assert float(python("-c", MEASURE + code)) < 50
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +134,7 @@ def test_plans_of_lengths_and_chunks_are_equal_if_their_sizes_are(lengths):
     assert plan != lengths
 
 
-@linux
+@on_linux
 @pytest.mark.slow
 def test_ten_thousand_distinct_plans():
     assert_grows_little("""
@@ -152,7 +148,7 @@ print(growth(call, 10_000))
 """)
 
 
-@linux
+@on_linux
 @pytest.mark.slow
 def test_a_thousand_plans_of_a_thousand_parts():
     assert_grows_little("""
@@ -162,7 +158,7 @@ print(growth(call, 1000))
 """)
 
 
-@linux
+@on_linux
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("use", "plans"),
@@ -183,7 +179,7 @@ print(growth(call, {plans}, warm=1))
 """)
 
 
-@linux
+@on_linux
 @pytest.mark.slow
 def test_lists_of_a_million_lengths():
     assert_grows_little("""
@@ -355,7 +351,7 @@ def call(i):
 """
 
 
-@linux
+@on_linux
 @pytest.mark.slow
 @pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled")
 def test_refusals_that_compiled_code_catches():

@@ -7,8 +7,6 @@ import inspect
 import pickle
 import pickletools
 import re
-import subprocess
-import sys
 import typing
 
 import numpy as np
@@ -20,6 +18,7 @@ import splitjit
 from splitjit import SplitError, SplitPlan, SplitTypeError, plan_split
 from splitjit.errors import describe, shorten
 from tests.cases import CASES, EXACT, REFUSALS
+from tests.processes import python
 
 shapes = st.lists(st.integers(0, 50), min_size=1, max_size=5).map(tuple)
 
@@ -238,27 +237,17 @@ def test_repr_shows_axis_sizes_and_shapes():
     assert len(repr(plan_split((10**5,), 1))) < 300
 
 
-def test_importing_the_package_imports_no_numba():
-    code = (
-        "import sys, splitjit, numpy as np\n"
-        "splitjit.split(np.arange(6), 2); splitjit.plan_split((6,), 2)\n"
-        "splitjit.split(np.arange(10**6), 2**18, copy=False)\n"
-        "assert 'numba' not in sys.modules and 'onnx' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_dir_lists_the_public_names_alone():
-    code = (
-        "import sys, splitjit\n"
-        "submodules = ['dask', 'files', 'numpy', 'onnx', 'openvino', 'torch']\n"
-        "names = dir(splitjit)\n"
-        "assert not {f'splitjit.{name}' for name in submodules} & {*sys.modules}\n"
-        "assert names == sorted([*splitjit.__all__, *submodules]), names\n"
-        "splitjit.onnx, splitjit.openvino\n"
-        "assert dir(splitjit) == names"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    code = """
+import sys, splitjit
+submodules = ["dask", "files", "numpy", "onnx", "openvino", "torch"]
+names = dir(splitjit)
+assert not {f"splitjit.{name}" for name in submodules} & {*sys.modules}
+assert names == sorted([*splitjit.__all__, *submodules]), names
+splitjit.onnx, splitjit.openvino
+assert dir(splitjit) == names
+"""
+    python("-c", code)
 
 
 X = np.zeros((2, 6))

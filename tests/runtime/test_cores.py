@@ -6,9 +6,8 @@ import sys
 import pytest
 
 from splitjit._runtime import cores
+from tests.conftest import on_linux
 from tests.processes import SPLIT, run
-
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone has these")
 
 
 @pytest.fixture
@@ -31,6 +30,11 @@ def tree(tmp_path):
 V1 = "4:memory:/box\n3:cpu,cpuacct:/box/inner\n1:name=systemd:/other\n"
 
 
+def limited(group, quota, period=100_000):
+    """Return the files of a control group of version 1."""
+    return {f"{group}/cpu.cfs_quota_us": f"{quota}\n", f"{group}/cpu.cfs_period_us": f"{period}\n"}
+
+
 @pytest.mark.parametrize(
     ("groups", "files", "quota"),
     [
@@ -46,26 +50,10 @@ V1 = "4:memory:/box\n3:cpu,cpuacct:/box/inner\n1:name=systemd:/other\n"
         ("0::/a:b\n", {"a:b/cpu.max": "200000 100000\n"}, 2.0),
         ("1:name=systemd:/\n0::/\n", {"unified/cpu.max": "100000 50000\n"}, 2.0),
         # version 1
-        (V1, {"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "1"}, None),
-        (
-            V1,
-            {
-                "cpu/box/inner/cpu.cfs_quota_us": "250000\n",
-                "cpu/box/inner/cpu.cfs_period_us": "100000\n",
-            },
-            2.5,
-        ),
-        (
-            V1,
-            {
-                "cpu,cpuacct/box/cpu.cfs_quota_us": "100000\n",
-                "cpu,cpuacct/box/cpu.cfs_period_us": "100000\n",
-                "cpu,cpuacct/box/inner/cpu.cfs_quota_us": "-1\n",
-                "cpu,cpuacct/box/inner/cpu.cfs_period_us": "100000\n",
-            },
-            1.0,
-        ),
-        (V1, {"memory/box/cpu.cfs_quota_us": "1", "memory/box/cpu.cfs_period_us": "1"}, None),
+        (V1, limited("cpu,cpuacct", -1, 1), None),
+        (V1, limited("cpu/box/inner", 250_000), 2.5),
+        (V1, limited("cpu,cpuacct/box", 100_000) | limited("cpu,cpuacct/box/inner", -1), 1.0),
+        (V1, limited("memory/box", 1, 1), None),
         (V1, {"cpu/box/cpu.cfs_quota_us": "100000\n"}, None),
         # garbage
         ("", {"cpu.max": "100000 100000"}, None),
@@ -188,13 +176,13 @@ def test_systems_without_affinity(monkeypatch):
     assert cores.affinity() == 1
 
 
-@linux
+@on_linux
 def test_this_system():
     assert cores.quota() is None or cores.quota() > 0
 
 
 @pytest.mark.slow
-@linux
+@on_linux
 def test_an_affinity_that_was_narrowed_after_the_first_split(tmp_path):
     code = """
 from splitjit._runtime import threads

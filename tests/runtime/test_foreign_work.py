@@ -4,18 +4,14 @@
 """
 
 import os
-import signal
 
 import pytest
 
+from tests.conftest import needs_fork, needs_signals
 from tests.processes import CHILD, HANDLER, SPLIT, run
 
 REPEATS = int(os.environ.get("SPLITJIT_REPEATS", "1"))
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-needs_signals = pytest.mark.skipif(
-    not hasattr(signal, "setitimer"), reason="needs signal.setitimer"
-)
 
 # Foreign work that another thread does: it imports Numba, and then compiles until the end.
 FOREIGN = """

@@ -7,12 +7,10 @@ import os
 
 import pytest
 
+from tests.conftest import needs_fork
 from tests.processes import CHILD, SPLIT, TWO_CORES, run
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"),
-]
+pytestmark = [pytest.mark.slow, needs_fork]
 
 COUNT = int(os.environ.get("SPLITJIT_FORKS", "100"))
 

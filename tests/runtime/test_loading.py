@@ -3,22 +3,14 @@
 Each case runs in a process of its own, in which nothing is loaded yet.
 """
 
-import os
-import signal
-
 import numpy as np
 import pytest
 
 from splitjit._runtime import loading
-from tests.conftest import needs_kernels
+from tests.conftest import needs_fork, needs_kernels, needs_signals
 from tests.processes import CHILD, SPLIT, run
 
 pytestmark = needs_kernels
-
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-needs_signals = pytest.mark.skipif(
-    not hasattr(signal, "setitimer"), reason="needs signal.setitimer"
-)
 
 IMPORTS = """
 import sys

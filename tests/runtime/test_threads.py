@@ -5,22 +5,16 @@ that are late at one step of the protocol.
 """
 
 import os
-import signal
 import sys
 
 import pytest
 
-from tests.conftest import needs_kernels
+from tests.conftest import needs_kernels, needs_signals, on_linux
 from tests.processes import CHILD, HANDLER, SPLIT, TWO_CORES, run
 
 SECONDS = float(os.environ.get("SPLITJIT_SECONDS", "0.3"))
 
 pytestmark = needs_kernels
-
-needs_signals = pytest.mark.skipif(
-    not hasattr(signal, "setitimer"), reason="needs signal.setitimer"
-)
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 # A loop whose chunks take a moment, so that helpers certainly come. It counts each chunk, and gives
 # a wrong number if the job has other chunks. Its `Arguments`: microseconds, counts, chunks.

@@ -1,7 +1,6 @@
 """`explain` says how a split would run, and copies nothing."""
 
 import os
-import subprocess
 import sys
 
 import numpy as np
@@ -16,8 +15,8 @@ from splitjit._inputs.torch.operator import WAYS as WAYS_OF_TENSORS
 from splitjit._plan.rules import NUM_SPLITS
 from splitjit._runtime import cores, threads
 from splitjit._runtime.ways import Ways
-from tests import processes
-from tests.conftest import needs_kernels
+from tests.conftest import needs_fork, needs_kernels
+from tests.processes import python, run
 
 LARGE = (1024, 768)  # 3 MB of float32
 
@@ -201,8 +200,7 @@ def test_without_compiler_numpy_copies():
         "import numpy as np, splitjit;"
         "print(splitjit.explain(np.zeros((1024, 768)), num_splits=3, axis=1))"
     )
-    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    printed = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
+    printed = python("-c", code, NUMBA_DISABLE_JIT="1")
     assert printed.startswith("strategy  slices: NumPy copies, because Numba compiles nothing")
 
 
@@ -223,9 +221,9 @@ finally:
 
 
 @needs_kernels
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@needs_fork
 def test_a_forked_child_that_must_not_compile(tmp_path):
-    processes.run(tmp_path, FORKED, NUMBA_CACHE_DIR=str(tmp_path))
+    run(tmp_path, FORKED, NUMBA_CACHE_DIR=str(tmp_path))
 
 
 def test_a_library_makes_its_own_parts():

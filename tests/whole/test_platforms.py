@@ -16,6 +16,7 @@ from splitjit import openvino, plan_split, split
 from splitjit.onnx import Split, SplitToSequence
 from tests.conftest import ROUTES, send_down
 from tests.copy.test_split import LAYOUTS, assert_parts, random_array, same_bits
+from tests.processes import python
 
 SETTINGS = {
     "x86-64 without AVX": {"CPU_NAME": "generic"},
@@ -39,10 +40,7 @@ for name, value in {settings}.items():
 test_platforms.check_splits()
 test_platforms.check_operators()
 """
-    result = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **settings}, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
+    python("-c", code, **settings)
 
 
 DTYPES = ["u1", "<u2", ">f4", "c16", "V3", ">U4", [("a", "u1"), ("b", ">f8")]]
@@ -140,18 +138,18 @@ def free_threaded_pythons():
     code = "import numba, sysconfig; assert sysconfig.get_config_var('Py_GIL_DISABLED')"
     found = [sys.executable, *map(shutil.which, ("python3.13t", "python3.14t", "python3.15t"))]
     return [
-        python
-        for python in dict.fromkeys(filter(None, found))
-        if not subprocess.run([python, "-c", code], capture_output=True).returncode
+        program
+        for program in dict.fromkeys(filter(None, found))
+        if not subprocess.run([program, "-c", code], capture_output=True).returncode
     ]
 
 
-def run_threads(python, gil=None):
+def run_threads(program, gil=None):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     if gil is not None:
         environment["PYTHON_GIL"] = str(int(gil))
     result = subprocess.run(
-        [python, "-c", f"GIL = {gil}\n{THREADS}"], env=environment, capture_output=True, text=True
+        [program, "-c", f"GIL = {gil}\n{THREADS}"], env=environment, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
 
@@ -167,5 +165,5 @@ def test_threads_on_a_free_threaded_python(gil):
     pythons = free_threaded_pythons()
     if not pythons:
         pytest.skip("no free-threaded Python with Numba was found")
-    for python in pythons:
-        run_threads(python, gil)
+    for program in pythons:
+        run_threads(program, gil)
