@@ -92,6 +92,16 @@ CASES = [
     Case((7, 3), {"num_sections": np.int8(1), "axis": -2}, (7,)),
 ]
 
+# One value of each rule, for an axis of length 6.
+OF_SIX = {
+    "lengths": {"split": [1, 0, 5]},
+    "rest": {"split": [1, -1, 2]},
+    "chunk": {"split": 4},
+    "num_outputs": {"num_outputs": 4},
+    "num_splits": {"num_splits": 3},
+    "indices": {"indices": [1, -2, 10**30]},
+    "num_sections": {"num_sections": 4},
+}
 # Lengths that need exact integer arithmetic. Arrays of these lengths do not fit in memory.
 EXACT = [
     Case((2**24 + 1,), {"num_outputs": 2}, (8388609, 8388608)),

@@ -1,5 +1,6 @@
 """Fixtures that make small arrays take each route, and the choice of long tests."""
 
+import importlib.util
 import os
 import re
 import signal
@@ -10,11 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import splitjit
 from splitjit import SplitPlan
 from splitjit._abi.calls import AT, FEWEST_CHUNKS
 from splitjit._abi.kernels import LOOPS
 from splitjit._api import split
-from splitjit._copy import copy, copy_layout
+from splitjit._copy import buffers, copy, copy_layout
 from splitjit._copy.copy import use_for_new_shapes
 from splitjit._plan.plan import Plan
 from splitjit._runtime import loading, threads
@@ -141,6 +143,30 @@ needs_kernels = pytest.mark.skipif(loading.never_compiles(), reason="nothing is 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def load_module(file):
+    """Import a file that is in no package."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def new_pool(limit):
+    """Return a pool that keeps at most so many bytes, and is ready."""
+    LOADER.load("core", wait=True)
+    pool = buffers._Pool(limit)
+    pool.load()
+    return pool
+
+
+@pytest.fixture
+def new_plans():
+    """Forget the plans of other tests, and those of this one."""
+    splitjit.clear_caches()
+    yield
+    splitjit.clear_caches()
 
 
 def forget_copies(setattr):

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import importlib.util
 import io
 import random
 import re
@@ -32,6 +31,8 @@ import numpy as np
 from numba import njit, typed, types
 from numba.core.errors import NumbaWarning
 from numba.experimental import jitclass
+
+from tests.conftest import load_module
 
 HEADER = """
 import numpy as np
@@ -346,10 +347,7 @@ def main(first: int, last: int, seconds: float = float("inf")) -> int:
             function = Function(number)
             path = Path(folder, f"function_{number}.py")
             path.write_text(HEADER + function.source(0) + function.source(1))
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[path.stem] = module  # code loaded from a cache may import it
-            spec.loader.exec_module(module)
+            module = load_module(path)  # code loaded from a cache may import it by its name
             seen[function.kind] += 1
             try:
                 check(function, module)

@@ -1,8 +1,11 @@
 """Run splits in separate processes, so that an abort or a hang there does not stop the tests."""
 
+import contextlib
 import os
 import subprocess
 import sys
+
+import pytest
 
 SPLIT = """
 import os, signal, sys, threading, time
@@ -72,6 +75,19 @@ def handler(*_):
 
 signal.signal(signal.SIGALRM, handler)
 """
+
+
+@contextlib.contextmanager
+def limited(name, number):
+    """Run a block with a lower limit of the system."""
+    resource = pytest.importorskip("resource")
+    kind = getattr(resource, name)
+    limits = resource.getrlimit(kind)
+    resource.setrlimit(kind, (number, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(kind, limits)
 
 
 def python(*arguments, cwd=None, timeout=300, **variables):

@@ -15,7 +15,7 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, split
 from splitjit._abi.calls import SLOTS
 from splitjit._copy import buffers
-from tests.conftest import needs_fork, needs_kernels
+from tests.conftest import needs_fork, needs_kernels, new_pool
 from tests.processes import python
 
 pytestmark = needs_kernels  # without kernels, NumPy allocates the parts
@@ -28,12 +28,6 @@ X = np.arange(2**20, dtype=np.int32)
 def _empty_pool(monkeypatch):
     splitjit.warmup(["u1"])
     monkeypatch.setattr(buffers, "POOL", new_pool(2**28))
-
-
-def new_pool(limit):
-    pool = buffers._Pool(limit)
-    pool.load()
-    return pool
 
 
 def block_of(parts):

@@ -10,7 +10,7 @@ import pytest
 
 import splitjit
 from splitjit._copy import buffers
-from tests.conftest import needs_kernels, on_linux, send_down
+from tests.conftest import needs_kernels, new_pool, on_linux, send_down
 from tests.processes import python
 
 X = np.ones((512, 1024))  # 4 MB
@@ -70,8 +70,7 @@ def interrupt(call, n):
 @pytest.mark.parametrize("name", SPLITS)
 def test_no_interrupt_keeps_a_part(name, route, monkeypatch):
     send_down(route, monkeypatch)
-    pool = buffers._Pool(0)
-    pool.load()
+    pool = new_pool(0)
     monkeypatch.setattr(buffers, "POOL", pool)
     leases, take = [], pool.lease
 

@@ -1,20 +1,17 @@
 """The cases in which implementations disagree: what splitjit does, and the page that lists them."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import load_module
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "tools" / "conformance.py"
 
 if not SCRIPT.exists():
     pytest.skip("needs docs/ beside tests/", allow_module_level=True)
 
-spec = importlib.util.spec_from_file_location("conformance", SCRIPT)
-conformance = importlib.util.module_from_spec(spec)
-sys.modules["conformance"] = conformance  # dataclasses look up their module here
-spec.loader.exec_module(conformance)
+conformance = load_module(SCRIPT)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The examples of the documentation run, and print the output that the pages show."""
 
 import doctest
-import importlib.util
 import re
 import shlex
 from importlib import import_module
@@ -12,6 +11,7 @@ import pytest
 
 from splitjit._cli.main import main
 from splitjit._cli.parser import make_parser
+from tests.conftest import load_module
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -86,8 +86,7 @@ def test_the_reference_in_the_repository_describes_what_the_site_lists():
     for module in ("sphinx", "torch", "onnx", "dask.array"):
         pytest.importorskip(module)
     file = ROOT / "docs" / "tools" / "reference.py"
-    spec = importlib.util.spec_from_file_location("reference", file)
-    spec.loader.exec_module(reference := importlib.util.module_from_spec(spec))
+    reference = load_module(file)
     text = reference.PAGE.read_text("utf-8")
     assert reference.written(text) == text, f"python {file.relative_to(ROOT)} writes it"
 

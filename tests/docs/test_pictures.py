@@ -1,7 +1,6 @@
 """Tables and pictures of the README show what the package does."""
 
 import ast
-import importlib.util
 import re
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import splitjit
 from benchmarks import harness
 from splitjit._plan.rules import PARAMETERS
+from tests.conftest import load_module
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs" / "tools" / "pictures.py"
@@ -18,14 +18,7 @@ if not SCRIPT.exists():
     pytest.skip("needs docs/ beside tests/", allow_module_level=True)
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, SCRIPT.with_stem(name))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-pictures, thumbnails = load("pictures"), load("thumbnails")
+pictures, thumbnails = load_module(SCRIPT), load_module(SCRIPT.with_stem("thumbnails"))
 
 
 def test_the_table_of_rules_shows_what_the_rules_give():

@@ -21,6 +21,7 @@ from splitjit.files.checkpoints import operations
 from splitjit.files.formats.base import PlainWriter, Source
 from splitjit.files.formats.npy import Npy
 from tests.files.folders import assert_joined, refused, save
+from tests.processes import limited
 
 
 @pytest.fixture
@@ -132,19 +133,6 @@ def test_tiles(tmp_path, monkeypatch, shape, tile, order, rng):
         folder = tmp_path / str(axis)
         paths = split_file(tmp_path / "x.npy", sizes, axis=axis, out=folder)
         assert_parts(x, paths, sizes, axis=axis)
-
-
-@contextlib.contextmanager
-def limited(name, number):
-    """Run a block with a lower limit of the system."""
-    resource = pytest.importorskip("resource")
-    kind = getattr(resource, name)
-    limits = resource.getrlimit(kind)
-    resource.setrlimit(kind, (number, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(kind, limits)
 
 
 def test_more_parts_than_file_descriptors(tmp_path):

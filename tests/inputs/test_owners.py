@@ -6,16 +6,8 @@ import pytest
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from tests import processes
+from tests.cases import OF_SIX as RULES
 
-RULES = {
-    "lengths": {"split": [1, 0, 5]},
-    "rest": {"split": [1, -1, 2]},
-    "chunk": {"split": 4},
-    "num_outputs": {"num_outputs": 4},
-    "num_splits": {"num_splits": 3},
-    "indices": {"indices": [1, -2]},
-    "num_sections": {"num_sections": 4},
-}
 rules = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 
 

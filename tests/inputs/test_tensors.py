@@ -16,6 +16,7 @@ from splitjit._inputs.torch import memory, operator
 from splitjit._inputs.torch.operator import split_at_once
 from splitjit._runtime.loading import LOADER
 from splitjit._runtime.ways import Ways
+from tests.conftest import new_pool
 
 torch = pytest.importorskip("torch")
 
@@ -123,8 +124,7 @@ def test_blocks_return_to_the_pool(monkeypatch):
     from splitjit._copy import buffers
 
     splitjit.warmup(["f4"])
-    pool = buffers._Pool(2**28)
-    pool.load()
+    pool = new_pool(2**28)
     monkeypatch.setattr(buffers, "POOL", pool)
     parts = split(torch.ones(1 << 20, 2), 1, axis=1)
     last = parts.pop()[5:]

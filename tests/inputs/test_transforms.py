@@ -7,21 +7,13 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._inputs.torch import tensors
 from tests import processes
+from tests.cases import OF_SIX as RULES
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
 IS_OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6)
 forward_ad = torch.autograd.forward_ad
 
-RULES = {
-    "lengths": {"split": [1, 0, 5]},
-    "rest": {"split": [1, -1, 2]},
-    "chunk": {"split": 4},
-    "num_outputs": {"num_outputs": 4},
-    "num_splits": {"num_splits": 3},
-    "indices": {"indices": [1, -2, 10**30]},
-    "num_sections": {"num_sections": 4},
-}
 rules = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 
 

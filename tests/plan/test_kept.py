@@ -41,11 +41,7 @@ def assert_grows_little(code):
     assert float(python("-c", MEASURE + code)) < 50
 
 
-@pytest.fixture(autouse=True)
-def clear():
-    splitjit.clear_caches()
-    yield
-    splitjit.clear_caches()
+pytestmark = pytest.mark.usefixtures("new_plans")
 
 
 @pytest.mark.parametrize(

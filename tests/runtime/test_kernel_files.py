@@ -22,7 +22,7 @@ from splitjit._cli.report import amount
 from splitjit._copy import copy, copy_layout, decision
 from splitjit._runtime import kernel_files, loading
 from tests.conftest import needs_kernels, take
-from tests.processes import finish, run, start
+from tests.processes import finish, limited, run, start
 
 pytestmark = needs_kernels
 
@@ -89,6 +89,12 @@ def split(build, monkeypatch):
 
 def files_in(folder, suffix=""):
     return sorted(file for file in folder.rglob(f"*{suffix}") if file.is_file())
+
+
+@pytest.fixture
+def digest():
+    """Return the function that computes the digest in the names of files, each time anew."""
+    return kernel_files._digest.__wrapped__
 
 
 @pytest.fixture
@@ -163,40 +169,39 @@ def test_damaged_files_are_compiled_again(split, build, plain):
         assert plain.read_bytes() == whole
 
 
-def foreign(objects):
-    """Return other objects than the kernel's: other code, and what cannot be linked."""
+def assembled(source):
+    """Return the object file of code in LLVM's language."""
     from llvmlite import binding
 
-    def assembled(source):
-        target = binding.Target.from_default_triple().create_target_machine()
-        return target.emit_object(binding.parse_assembly(source))
-
-    calls = "define void @plain(i64, i64, i64) { call void @f() ret void } declare void @f()"
-    return {
-        "another kernel": objects["core"],
-        "unknown symbol": assembled(calls.replace("@f", "@no_such_function")),
-        "symbol of Numba": assembled(calls.replace("@f", "@NRT_Free")),
-        "no symbol": assembled("define void @other() { ret void }"),
-        "private symbol": assembled("define internal void @plain() { ret void }"),
-        "no object": b"text",
-        "empty object": b"",
-        "noise": random.Random(0).randbytes(8000),
-        "half": objects["plain"][:4000],
-        "zeros": bytes(8000),
-    }
+    target = binding.Target.from_default_triple().create_target_machine()
+    return target.emit_object(binding.parse_assembly(source))
 
 
-FOREIGN = [
-    *("another kernel", "unknown symbol", "symbol of Numba", "no symbol", "private symbol"),
-    *("no object", "empty object", "noise", "half", "zeros"),
-]
+def calling(name):
+    code = "define void @plain(i64, i64, i64) { call void @f() ret void } declare void @f()"
+    return assembled(code.replace("@f", name))
+
+
+FOREIGN = {
+    # other code, and what cannot be linked, in place of the kernel
+    "another kernel": lambda objects: objects["core"],
+    "unknown symbol": lambda objects: calling("@no_such_function"),
+    "symbol of Numba": lambda objects: calling("@NRT_Free"),
+    "no symbol": lambda objects: assembled("define void @other() { ret void }"),
+    "private symbol": lambda objects: assembled("define internal void @plain() { ret void }"),
+    "no object": lambda objects: b"text",
+    "empty object": lambda objects: b"",
+    "noise": lambda objects: random.Random(0).randbytes(8000),
+    "half": lambda objects: objects["plain"][:4000],
+    "zeros": lambda objects: bytes(8000),
+}
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_a_foreign_object_is_never_run(kind, objects, split, build, plain):
     """Its hash is right, so only the linker can refuse it."""
     whole = plain.read_bytes()
-    plain.write_bytes(kernel_files._sealed(str(plain), foreign(objects)[kind]))
+    plain.write_bytes(kernel_files._sealed(str(plain), FOREIGN[kind](objects)))
     assert split().compiled == build == ["plain"]
     assert plain.read_bytes() == whole
 
@@ -251,11 +256,10 @@ another_numba = importlib.util.spec_from_loader("numba", None, origin="")
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_versions_and_processors_share_no_file(change, tmp_path, monkeypatch):
+def test_versions_and_processors_share_no_file(change, digest, tmp_path, monkeypatch):
     """Machines of a cluster, and several versions of Python, may share one cache folder."""
     (tmp_path / "_version.py").write_text("another version")  # which shares this llvmlite
     another_numba.origin = str(tmp_path / "__init__.py")
-    digest = kernel_files._digest.__wrapped__
     before = digest()
     assert digest() == before
     monkeypatch.setattr(*CHANGES[change])
@@ -299,9 +303,8 @@ print(hashlib.sha256(kernel_files.read("plain")).hexdigest(), file=open("digest"
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="features of x86")
 @pytest.mark.parametrize(("name", "value"), OTHER_TARGETS)
-def test_other_targets_have_other_names(name, value, monkeypatch):
+def test_other_targets_have_other_names(name, value, digest, monkeypatch):
     """Else a process of another setting would die of SIGILL."""
-    digest = kernel_files._digest.__wrapped__
     before = digest()
     monkeypatch.setenv(name, value)
     assert digest() != before
@@ -323,8 +326,7 @@ def test_features_that_a_virtual_machine_lacks_are_never_used(monkeypatch):
     assert processor() == ("haswell", "-avx2,-avx512f,-rtm")
 
 
-def test_code_for_a_generic_processor_runs_on_each_of_its_kind(monkeypatch):
-    digest = kernel_files._digest.__wrapped__
+def test_code_for_a_generic_processor_runs_on_each_of_its_kind(digest, monkeypatch):
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
     before = digest()
     monkeypatch.setattr(*CHANGES["processor"])
@@ -348,12 +350,9 @@ def test_processes_of_other_targets_share_no_kernel(name, value, tmp_path):
 def settings_of_code():
     together = {f"NUMBA_{name}": value for name, value in OTHER_CODE.items()}
     yield pytest.param(together, id="all")
-    for name in ("OPT", "DEBUGINFO"):
-        yield pytest.param({f"NUMBA_{name}": OTHER_CODE[name]}, id=name, marks=pytest.mark.slow)
-    for name in OTHER_CODE:
-        if name not in ("OPT", "DEBUGINFO"):
-            setting = {f"NUMBA_{name}": OTHER_CODE[name]}
-            yield pytest.param(setting, id=name, marks=pytest.mark.long)
+    for name, value in OTHER_CODE.items():
+        mark = pytest.mark.slow if name in ("OPT", "DEBUGINFO") else pytest.mark.long
+        yield pytest.param({f"NUMBA_{name}": value}, id=name, marks=mark)
 
 
 def compiled_under(folder, **settings):
@@ -386,13 +385,15 @@ def test_our_settings_end_with_the_compilation(monkeypatch):
     assert {*OTHER_CODE} - {"DEBUGINFO"} == {*compiling._SETTINGS} - {"DEBUGINFO_DEFAULT"}
 
 
-def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, monkeypatch):
+def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(
+    digest, tmp_path, monkeypatch
+):
     """Reproducible builds give all files the same date."""
     folder = shutil.copytree(kernel_files.SOURCE, tmp_path / "kernels")
     monkeypatch.setattr(kernel_files, "SOURCE", str(folder))
     digests = set()
     for file in ["plain.py", "runs.py", "rows.py", "compiling.py"]:
-        digests.add(kernel_files._digest.__wrapped__())
+        digests.add(digest())
         status, text = (folder / file).stat(), (folder / file).read_text()
         (folder / file).write_text(text.replace("a", "b", 1))
         os.utime(folder / file, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -403,12 +404,12 @@ def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(tmp_path, 
 # ---- folders -----------------------------------------------------------------------------
 
 
-def test_a_frozen_application_has_no_source(split, tmp_path, monkeypatch):
+def test_a_frozen_application_has_no_source(split, digest, tmp_path, monkeypatch):
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(kernel_files, "user_cache", lambda: str(tmp_path))
     monkeypatch.setattr(kernel_files, "SOURCE", str(tmp_path / "missing"))
-    monkeypatch.setattr(kernel_files, "_digest", kernel_files._digest.__wrapped__)
+    monkeypatch.setattr(kernel_files, "_digest", digest)
     assert split().compiled
     assert not split().compiled
     assert not (tmp_path / "missing").exists()
@@ -520,13 +521,8 @@ def test_a_folder_in_place_of_a_file(split, tmp_path):
 
 
 def test_a_full_disk(split, tmp_path):
-    resource = pytest.importorskip("resource")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
+    with limited("RLIMIT_FSIZE", 1000):
         assert split().compiled
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not files_in(tmp_path)
 
 

@@ -1,6 +1,6 @@
 """Workers carry out orders and end; results are summarized, saved and read back unchanged."""
 
-import importlib.util
+import importlib
 import itertools
 import json
 import os
@@ -32,12 +32,9 @@ from benchmarks.contenders import Case, allocate
 from benchmarks.harness import ROOT, Result, Worker, busy_programs
 from benchmarks.landscape import Cell, Found
 from benchmarks.suites import history
+from tests.conftest import load_module
 
-SCRIPT = ROOT / "docs" / "tools" / "asv_pages.py"
-SPEC = importlib.util.spec_from_file_location("asv_pages", SCRIPT)
-asv_pages = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(asv_pages)
-
+asv_pages = load_module(ROOT / "docs" / "tools" / "asv_pages.py")
 CASE = Case((20, 12), 1, (4,) * 3)
 MS = 1_000_000  # nanoseconds
 

@@ -21,11 +21,7 @@ from tests.processes import python, run
 LARGE = (1024, 768)  # 3 MB of float32
 
 
-@pytest.fixture(autouse=True)
-def new_plans():
-    splitjit.clear_caches()
-    yield
-    splitjit.clear_caches()
+pytestmark = pytest.mark.usefixtures("new_plans")
 
 
 def assert_refused_alike(split, explain, *arguments, **keywords):

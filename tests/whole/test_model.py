@@ -22,7 +22,7 @@ from splitjit._copy import buffers
 from splitjit._runtime import loading
 from splitjit.onnx import Split, SplitToSequence
 from tests import model
-from tests.conftest import take
+from tests.conftest import new_pool, take
 from tests.copy.test_split import random_array
 from tests.hostile import HOSTILE, foreign
 
@@ -391,8 +391,7 @@ class Memory(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(buffers, "LARGE", 1)
         take("slices" if loading.never_compiles() else "serial", self.patch.setattr)
-        self.pool = buffers._Pool(2**16)
-        self.pool.load()
+        self.pool = new_pool(2**16)
         self.patch.setattr(buffers, "POOL", self.pool)
         self.boxes = []
         self.count = 0
