@@ -130,22 +130,13 @@ class Refusal:
         return re.sub(" at 0x[0-9a-f]+", "", describe(shape=self.shape, **self.rule))
 
 
+TABLE, FLOATS = np.array([[2, 4]]), np.array([2.0, 4.0])
 REFUSALS = [
     # exactly one rule
     Refusal((6,), {}, SplitError, "no rule: exactly one of"),
     Refusal((6,), {"split": 2, "num_outputs": 3}, SplitError, "split=2, num_outputs=3.*exactly"),
-    Refusal(
-        (6,),
-        {"num_splits": 3, "num_outputs": 3},
-        SplitError,
-        "num_splits=3: exactly one",
-    ),
-    Refusal(
-        (6,),
-        {"num_splits": 3, "indices": [3]},
-        SplitError,
-        r"indices=\[3\]: exactly one",
-    ),
+    Refusal((6,), {"num_splits": 3, "num_outputs": 3}, SplitError, "num_splits=3: exactly one"),
+    Refusal((6,), {"num_splits": 3, "indices": [3]}, SplitError, r"indices=\[3\]: exactly one"),
     Refusal((6,), {"split": [3, 3], "indices": []}, SplitError, r"indices=\[\]: exactly one"),
     Refusal((6,), {"indices": [3], "num_sections": 2}, SplitError, "num_sections=2: exactly one"),
     Refusal((6,), {"split": 3, "num_sections": 2}, SplitError, "num_sections=2: exactly one"),
@@ -225,13 +216,13 @@ REFUSALS = [
     Refusal((6,), {"split": [[2, 4]]}, SplitTypeError, "must be an integer, a sequence"),
     Refusal(
         (6,),
-        {"split": np.array([[2, 4]])},
+        {"split": TABLE},
         SplitTypeError,
         r"split=array of int64, shape \(1, 2\), \[\[2 4\]\]: must be an integer, a sequence",
     ),
     Refusal(
         (6,),
-        {"split": np.array([2.0, 4.0])},
+        {"split": FLOATS},
         SplitTypeError,
         r"split=array of float64, \[2\. 4\.\]: must be an integer, a sequence of integers",
     ),

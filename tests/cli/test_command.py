@@ -216,7 +216,10 @@ def test_help(cli, line, says):
 
 MESSAGES = [
     ("split x.npy --num-outputs 0", "split x.npy: --num-outputs 0, axis 0, shape (4, 6): "),
-    ("split x.npy --num-splits 3", "3; --num-sections 3 makes parts whose lengths differ by one"),
+    (
+        "split x.npy --num-splits 3",
+        "of 3; --num-sections 3 makes parts whose lengths differ by one",
+    ),
     ("split x.npy --indices 3,1", "split x.npy: --indices 3,1, axis 0, shape (4, 6): "),
     ("split x.npy --split 1,2", "pass them as --indices in ascending order"),
     ("split x.npy --split 1 --axis 7", "split x.npy: axis 7, shape (4, 6): axis must be in"),
@@ -229,7 +232,10 @@ MESSAGES = [
     ("split --wrong", "split: unrecognized argument: --wrong "),
     ("join x.npy --wrong", "join: unrecognized argument: --wrong "),
     ("--wrong", "unrecognized argument: --wrong "),
-    ("split x.npy --split 2 2", "arguments: 2; numbers need commas between them, as in --split 2,"),
+    (
+        "split x.npy --split 2 2",
+        "arguments: 2; numbers need commas between them, as in --split 2,3",
+    ),
     ("split x.npy", "one of the arguments --split --num-outputs "),
     ("join x.npy", "the following arguments are required: --out "),
     ("split x.npy --num-splits two --wrong", "unrecognized argument: --wrong "),

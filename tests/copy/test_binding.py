@@ -117,21 +117,18 @@ def test_a_source_that_shares_memory_with_an_output_is_refused():
             into(x)
 
 
-@pytest.mark.parametrize("out", [[], [np.zeros(3)], [np.zeros(3), np.zeros(2)], None, 7])
-def test_outputs_refused(out):
-    with pytest.raises(SplitError, match="^split: out"):
+BLOCK = np.zeros(6)
+REFUSED = [
+    *[(out, SplitError, "out") for out in ([], [BLOCK[:3]], [np.zeros(3), np.zeros(2)], None, 7)],
+    ([foreign(dtype=property(fail))] * 2, SplitTypeError, r"out\[0\] of type Foreign"),
+    ([BLOCK[:3], BLOCK[2:5]], SplitError, r"out\[0\] and out\[1\]: must not share memory"),
+]
+
+
+@pytest.mark.parametrize(("out", "error", "says"), REFUSED)
+def test_outputs_refused(out, error, says):
+    with pytest.raises(error, match=f"^split: {says}"):
         plan_split((6,), 3).bind(out)
-
-
-def test_outputs_of_foreign_classes_are_refused():
-    with pytest.raises(SplitTypeError, match=r"^split: out\[0\] of type Foreign"):
-        plan_split((6,), 3).bind([foreign(dtype=property(fail))] * 2)
-
-
-def test_outputs_that_share_memory_are_refused():
-    block = np.zeros(6)
-    with pytest.raises(SplitError, match=r"out\[0\] and out\[1\]: must not share memory"):
-        plan_split((6,), 3).bind([block[:3], block[2:5]])
 
 
 def test_an_output_that_was_resized_is_refused():

@@ -87,6 +87,11 @@ def read_only():
 
 memory = np.zeros(64)
 
+
+def shared_by_itself(*strides):
+    return [np.zeros((2, 2)), as_strided(memory, (2, 4), strides)]
+
+
 REFUSED = [
     ([np.zeros((2, 2))], SplitError, "out of 1 arrays: .*each of 2 parts"),
     ([*fitting(), np.zeros((2, 0))], SplitError, "out of 3 arrays"),
@@ -110,13 +115,13 @@ REFUSED = [
         r"out\[0\] and out\[1\]: must not share",
     ),
     (
-        [np.zeros((2, 2)), as_strided(memory, (2, 4), (0, 8))],
+        shared_by_itself(0, 8),
         SplitError,
         r"out\[1\] of strides \(0, 8\): its elements must not share memory",
     ),
-    ([np.zeros((2, 2)), as_strided(memory, (2, 4), (16, 8))], SplitError, "its elements must not"),
-    ([np.zeros((2, 2)), as_strided(memory, (2, 4), (80, 4))], SplitError, "its elements must not"),
-    ([np.zeros((2, 2)), as_strided(memory, (2, 4), (80, 7))], SplitError, "its elements must not"),
+    (shared_by_itself(16, 8), SplitError, "its elements must not"),
+    (shared_by_itself(80, 4), SplitError, "its elements must not"),
+    (shared_by_itself(80, 7), SplitError, "its elements must not"),
 ]
 
 
