@@ -224,14 +224,16 @@ def _machine() -> dict[str, str]:
     import llvmlite.binding
     import numba
 
-    limits = cores.limits()
-    quota = "" if limits.quota is None else f", quota {limits.quota:g} cores"
+    limits, granted = cores.limits(), cores.quota()
+    limited_by, usable = next(iter(limits.items()))
+    quota = "" if granted is None else f", quota {granted:g} cores"
+    numba_threads = "no limit" if limits["Numba"] == sys.maxsize else limits["Numba"]
     return {
         "splitjit": f"{splitjit.__version__}, {Path(splitjit.__file__).parent}",
         "numba": numba.__version__,
         "numpy": np.__version__,
         "python": f"{platform.python_version()}, {platform.platform()}",
         "CPU": f"{llvmlite.binding.get_host_cpu_name()}, {os.cpu_count()} cores",
-        "threads": f"{limits.usable}, limited by {limits.limited_by}: {limits.counted} cores, "
-        f"affinity {limits.affinity}{quota}, Numba {limits.numba_threads or 'no limit'}",
+        "threads": f"{usable}, limited by {limited_by}: {limits['cores']} cores, "
+        f"affinity {limits['affinity']}{quota}, Numba {numba_threads}",
     }

@@ -13,40 +13,11 @@ import contextlib
 import functools
 import os
 import sys
-from typing import NamedTuple
 
 NUMBA_THREADS = "numba.np.ufunc.parallel"
 """Numba's module with ``_get_num_threads``, which exists once the program has started Numba's
 threads, as ``numba.set_num_threads`` does. The public ``numba.get_num_threads`` would start them.
 """
-
-
-class Cores(NamedTuple):
-    """The limits on the number of threads that copy.
-
-    Attributes
-    ----------
-    counted : int
-        Cores of the machine, from `os.cpu_count`.
-    affinity : int
-        Cores that this process may run on now.
-    quota : float or None
-        Cores' worth of time granted by the control groups; None if unlimited.
-    numba_threads : int or None
-        The limit for Numba's threads; None if there is none.
-    usable : int
-        The smallest limit. The quota is rounded down, but to at least 1.
-    limited_by : str
-        The name of the smallest limit: ``"cores"``, ``"Numba"``, ``"affinity"`` or
-        ``"quota"``; the first of these on a tie.
-    """
-
-    counted: int
-    affinity: int
-    quota: float | None
-    numba_threads: int | None
-    usable: int
-    limited_by: str
 
 
 def usable(now: float) -> int:
@@ -63,8 +34,7 @@ def usable(now: float) -> int:
         The number of cores in the affinity mask, or a smaller limit: the quota, or that of
         Numba's threads; at least 1.
     """
-    limit = numba_limit()
-    return min(affinity(), _whole(_quota_at(int(now))), sys.maxsize if limit is None else limit)
+    return min(affinity(), _whole(_quota_at(int(now))), numba_limit())
 
 
 @functools.lru_cache(1)  # reading its files takes long
@@ -78,27 +48,26 @@ def _whole(quota: float | None) -> int:
     return sys.maxsize if quota is None else max(int(quota), 1)
 
 
-def limits() -> Cores:
-    """Return the current limits, and the name of the smallest one."""
-    count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None)
-    numba = numba_limit() if count is None else count()
-    counted, here, granted = os.cpu_count() or 1, affinity(), quota()
-    found = {"cores": counted, "Numba": numba, "affinity": here}
-    found["quota"] = None if granted is None else _whole(granted)
-    known = {name: limit for name, limit in found.items() if limit is not None}
-    fewest = min(known.values())
-    limited_by = next(name for name, limit in known.items() if limit == fewest)
-    return Cores(counted, here, granted, numba, fewest, limited_by)
+def limits() -> dict[str, int]:
+    """Return the limits on threads that copy by name, the smallest first.
+
+    The names are ``"cores"``, ``"Numba"``, ``"affinity"`` and ``"quota"``, in this order on a tie.
+    A limit that is not set is `sys.maxsize`.
+    """
+    count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None) or numba_limit
+    found = {"cores": os.cpu_count() or 1, "Numba": count(), "affinity": affinity()}
+    found["quota"] = _whole(quota())
+    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def numba_limit() -> int | None:
+def numba_limit() -> int:
     """Return NUMBA_NUM_THREADS, by Numba's configuration if the program has imported Numba."""
     config = getattr(sys.modules.get("numba"), "config", None)
     try:
         given = getattr(config, "NUMBA_NUM_THREADS", None) or os.environ["NUMBA_NUM_THREADS"]
         return max(int(given), 1)
     except (KeyError, ValueError):
-        return None
+        return sys.maxsize
 
 
 def affinity() -> int:

@@ -269,8 +269,7 @@ def _is_llvm_free() -> bool:
 
 def _link(name: str, code: bytes) -> dict[str, Any]:
     """Link an object into this process for good."""
-    llvm = _llvm()
-    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    library = _llvm().JITLibraryBuilder().add_object_img(code).add_current_process()
     for symbol, address in python_functions().items():
         library.import_symbol(symbol, address)
     flags = {key: flags for module in KERNELS[name].values() for key, flags in module.items()}

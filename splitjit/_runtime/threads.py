@@ -179,10 +179,10 @@ def explain(nbytes: int) -> tuple[int, str]:
         return 1, f"a helper does not pay below {LARGE} bytes"
     if _alone.get():
         return 1, "this thread runs a Dask task, and Dask uses the other cores"
-    found = limits()
-    threads, chunks = min(found.usable, MOST_HELPERS + 1), nbytes // _CHUNK
+    limited_by, most = next(iter(limits().items()))
+    threads, chunks = min(most, MOST_HELPERS + 1), nbytes // _CHUNK
     if chunks < threads:
         return chunks, f"a chunk has at least {_CHUNK} bytes"
     if threads == 1 or _ON_NUMBA:
-        return threads, f"limited by {found.limited_by}"
-    return threads, f"the caller and {threads - 1} of its helpers, limited by {found.limited_by}"
+        return threads, f"limited by {limited_by}"
+    return threads, f"the caller and {threads - 1} of its helpers, limited by {limited_by}"

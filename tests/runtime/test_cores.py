@@ -103,7 +103,7 @@ def limits(monkeypatch):
     limits = Limits()
     monkeypatch.setattr(cores, "affinity", lambda: limits.affinity)
     monkeypatch.setattr(cores, "quota", limits.read)
-    monkeypatch.setattr(cores, "numba_limit", lambda: limits.numba)
+    monkeypatch.setattr(cores, "numba_limit", lambda: limits.numba or sys.maxsize)
     monkeypatch.setitem(sys.modules, cores.NUMBA_THREADS, limits)
     cores._quota_at.cache_clear()
     yield limits
@@ -152,15 +152,15 @@ def test_limits_are_read_again(limits):
 def test_all_limits(limits, monkeypatch, affinity, quota, numba, usable, limited_by):
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     limits.affinity, limits.quota, limits.numba = affinity, quota, numba
-    expected = cores.Cores(16, affinity, quota, numba, usable, limited_by)
-    assert cores.limits() == expected
+    assert next(iter(cores.limits().items())) == (limited_by, usable)
     if numba is not None:  # `numba.set_num_threads` goes before the environment variable
         limits.numba, limits._get_num_threads = 99, lambda: numba
-        assert cores.limits() == expected
+        assert next(iter(cores.limits().items())) == (limited_by, usable)
 
 
 @pytest.mark.parametrize(
-    ("given", "limit"), [(None, None), ("3", 3), ("0", 1), ("-2", 1), ("", None), ("four", None)]
+    ("given", "limit"),
+    [(None, sys.maxsize), ("3", 3), ("0", 1), ("-2", 1), ("", sys.maxsize), ("four", sys.maxsize)],
 )
 def test_the_environment_limits_numba(monkeypatch, given, limit):
     monkeypatch.setitem(sys.modules, "numba", None)

@@ -177,7 +177,7 @@ def test_how_many_threads(shape, affinity, threads, reason, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(cores, "affinity", lambda: affinity)
     monkeypatch.setattr(cores, "quota", lambda: None)
-    monkeypatch.setattr(cores, "numba_limit", lambda: None)
+    monkeypatch.setattr(cores, "numba_limit", lambda: sys.maxsize)
     monkeypatch.delitem(sys.modules, cores.NUMBA_THREADS, raising=False)
     found = explain(np.zeros(shape, np.float32), num_splits=2, axis=1)
     assert (found.threads, found.threads_reason) == (threads, reason)
