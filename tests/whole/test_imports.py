@@ -17,7 +17,7 @@ from tests.processes import python
 PACKAGE = Path(splitjit.__file__).parent
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+MAP = ROOT / "docs" / "architecture.md"
 
 ORDER = (
     "errors", "_plan", "_abi", "_kernels", "_runtime", "_inputs", "_copy", "_api", "splitjit",
@@ -167,7 +167,7 @@ def test_a_module_is_read_in_one_sitting(module):
 
 def paths_of_the_map():
     """Return the paths in the first column of the table of modules."""
-    text = CONTRIBUTING.read_text(encoding="utf-8")
+    text = MAP.read_text(encoding="utf-8")
     table = text.partition("<!-- modules -->\n")[2].partition("<!-- end of modules -->")[0]
     paths = []
     for line in table.splitlines()[2:]:
