@@ -87,7 +87,8 @@ def divide(plan: TensorPlan, source: Source) -> Iterator[tuple[int, Data]]:
     for tile in columns.tiles():
         count = len(tile)
         source.take(tile.reshape(-1).view(np.uint8))
-        _split(tile, [parts[first][:count, own] for _, ((first, own), *_) in columns.pieces])
+        out = [parts[first][:count, own] for _, ((first, own), *_) in columns.pieces]
+        split(tile, [one.shape[1] for one in out], axis=1, out=out)
         for piece, (_, *others) in columns.pieces:
             for group, own in others:
                 parts[group][:count, own] = tile[:, piece]
@@ -177,9 +178,9 @@ class _Columns:
     pieces : list of (slice, list of (int, slice))
         For each run, its columns in a row, and the groups that hold it, with its columns
         in their parts.
-    held : list of list of (int, slice)
-        For each group, the columns in a row of the runs that it holds, each with the first
-        group that holds it.
+    held : list of list of (int, slice, slice)
+        For each run that a group holds: the first group that holds it, its columns in a row,
+        and in the part.
     widths : list of int
         The length of a row of the parts of each group.
     """
@@ -188,14 +189,15 @@ class _Columns:
         self.rows, runs = plan.runs()
         self.element = np.dtype((np.void, max(1, plan.tensor.bits // 8)))
         self.pieces: list[tuple[slice, list[tuple[int, slice]]]] = []
-        self.held: list[list[tuple[int, slice]]] = [[] for _ in range(plan.groups)]
+        self.held: list[list[tuple[int, slice, slice]]] = [[] for _ in range(plan.groups)]
         self.widths, self.width = [0] * plan.groups, 0
         for groups, nbytes in runs:
             width = nbytes // self.element.itemsize
             piece, holders = slice(self.width, self.width + width), []
             for group in groups:
-                holders.append((group, slice(self.widths[group], self.widths[group] + width)))
-                self.held[group].append((groups[0], piece))
+                own = slice(self.widths[group], self.widths[group] + width)
+                holders.append((group, own))
+                self.held[group].append((groups[0], piece, own))
                 self.widths[group] += width
             self.pieces.append((piece, holders))
             self.width += width
@@ -216,15 +218,10 @@ class _Columns:
         int or None
             The first group whose part differs from this one.
         """
-        held = [(first, tile[:, piece]) for first, piece in self.held[group]]
-        out = [whole if first == group else np.empty_like(whole) for first, whole in held]
-        _split(part.reshape(len(tile), -1), out)
-        for (first, whole), own in zip(held, out, strict=True):
-            if own is not whole and own.tobytes() != whole.tobytes():
+        part = part.reshape(len(tile), -1)
+        for first, piece, own in self.held[group]:
+            if first == group:
+                tile[:, piece] = part[:, own]
+            elif tile[:, piece].tobytes() != part[:, own].tobytes():
                 return first
         return None
-
-
-def _split(tile: np.ndarray, out: list[np.ndarray]) -> None:
-    """Copy the columns of a tile into arrays of the same total width."""
-    split(tile, [one.shape[1] for one in out], axis=1, out=out)
