@@ -33,6 +33,9 @@ from splitjit.files.formats.base import TILE, Data, Source, Tensor, TensorFile
 MOST = 4
 """The longest tile, for long rows and for many parts, in units of `TILE`."""
 
+LONG = 128
+"""Mean run length, in bytes, from which NumPy copies faster than kernels that must be loaded."""
+
 RUN = 1 << 23
 """The most bytes that the system copies at a time."""
 
@@ -87,10 +90,11 @@ def divide(plan: TensorPlan, source: Source) -> Iterator[tuple[int, Data]]:
     for tile in columns.tiles():
         count = len(tile)
         source.take(tile.reshape(-1).view(np.uint8))
-        out = [parts[first][:count, own] for _, ((first, own), *_) in columns.pieces]
-        split(tile, [one.shape[1] for one in out], axis=1, out=out)
-        for piece, (_, *others) in columns.pieces:
-            for group, own in others:
+        if not columns.are_long:
+            out = [parts[first][:count, own] for _, ((first, own), *_) in columns.pieces]
+            split(tile, [one.shape[1] for one in out], axis=1, out=out)
+        for piece, holders in columns.pieces:
+            for group, own in holders if columns.are_long else holders[1:]:
                 parts[group][:count, own] = tile[:, piece]
         yield from enumerate([part[:count] for part in parts])
 
@@ -181,6 +185,8 @@ class _Columns:
     held : list of list of (int, slice, slice)
         For each run that a group holds: the first group that holds it, its columns in a row,
         and in the part.
+    are_long : bool
+        Whether NumPy copies the runs.
     widths : list of int
         The length of a row of the parts of each group.
     """
@@ -201,6 +207,7 @@ class _Columns:
                 self.widths[group] += width
             self.pieces.append((piece, holders))
             self.width += width
+        self.are_long = self.width * self.element.itemsize >= LONG * len(runs)
         tile = min(MOST * TILE, max(TILE, plan.groups * TILE // 32))
         self.most = min(self.rows, max(1, tile // (self.width * self.element.itemsize)))
 
