@@ -22,7 +22,7 @@ from numba import types
 import splitjit
 from splitjit._abi import structs
 from splitjit._abi.calls import AT, FUNCTIONS_AT
-from splitjit._abi.kernels import COLLECTED, LINE
+from splitjit._abi.kernels import LINE
 from splitjit._abi.structs import NEW_FROM_DESCR
 from splitjit._copy import buffers
 from splitjit._njit import functions
@@ -94,7 +94,7 @@ def sizes_of(rng: random.Random, parts: int, longest: int) -> list[int]:
 def draw(rng: random.Random):
     """Draw a shape, its axis and sizes, an item size, and the order and steps of strides."""
     kind = rng.choice(
-        ["rows", "long rows", "collected", "deinterleave", "single", "lines", "heads", "any", "one"]
+        ["rows", "long rows", "deinterleave", "single", "lines", "heads", "any", "one"]
     )
     item = rng.choice([1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 12, 16, 16, 20, 24])
     steps = [1, 1, 1, 1]
@@ -103,16 +103,10 @@ def draw(rng: random.Random):
         sizes = sizes_of(rng, rng.randint(1, 70), max(1, rng.choice([8, 40, 300]) // item))
         shape = [max(1, budget // (sum(sizes) * item or 1)), sum(sizes)]
         axis, order = 1, [1, 0]
-    elif kind == "long rows":  # runs of 64 to 700 bytes
-        sizes = [rng.randint(-(-64 // item), 700 // item) for _ in range(rng.randint(1, 12))]
+    elif kind == "long rows":  # runs of 64 to 4000 bytes
+        most = rng.choice([700, 4000])
+        sizes = [rng.randint(-(-64 // item), most // item) for _ in range(rng.randint(1, 12))]
         shape, axis, order = [max(1, budget // (sum(sizes) * item)), sum(sizes)], 1, [1, 0]
-    elif kind == "collected":  # runs of 4 to 24 bytes, and some long ones
-        item = rng.choice([4, 4, 8])
-        runs = [run // item for run in (*COLLECTED, 64) if run % item == 0]
-        sizes = [*rng.choices(runs, k=rng.randint(0, 11)), rng.choice([3, 3, *runs])]
-        rows = max(1, budget // (sum(sizes) * item))
-        rows -= rng.choice([0, rows % 16])  # often, a group could end with the last row
-        shape, axis, order = [rows, sum(sizes)], 1, [1, 0]
     elif kind == "deinterleave":
         n, item = rng.choice([2, 3, 4, 8]), rng.choice([1, 2, 4])
         shape, sizes, axis, order = [rng.randint(1, budget // (n * item)), n], [1] * n, 1, [1, 0]

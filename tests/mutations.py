@@ -4,7 +4,7 @@
 names all of them. A defect is an operator of this script at a place in a function: a comparison
 that includes its bound, a sum that is a difference, a number greater by one, a statement left out.
 So the functions may change without a change here. ``python -m tests.mutations NAME…`` tries those
-whose names begin with a NAME, such as ``_kernels/rows.py::stream_rows``.
+whose names begin with a NAME, such as ``_kernels/runs.py::stream_runs``.
 
 The tests of a defect must end by a failure, a signal or the time limit; else it has survived. Some
 survivors are no defects: they change only the speed, or the order of writes. The rest needs a test.

@@ -33,10 +33,6 @@ INTERLEAVED = tuple(
 )
 """The numbers of parts and the item sizes for which the deinterleave loop has code."""
 
-COLLECTED = (4, 8, 12, 16, 24)
-"""The lengths of short runs that `splitjit._kernels.rows` has code for: 1 or 3 power-of-two
-words."""
-
 LOOPS = ("plain", "stream", "deinterleave", "transpose")
 """The names of the loops. Each loop is compiled on its own, when a layout first needs it."""
 

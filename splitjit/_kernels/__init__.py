@@ -23,15 +23,13 @@ records.py reads from memory; look at these three first. Then a copy passes from
     deinterleave.py      small items of the parts that are interleaved in the source
     transpose.py         runs that are adjacent in a part but far apart in the source, piece by
                          piece; bands.py cuts these pieces
-            │  evenly spaced runs, rows or pieces
+            │  evenly spaced runs, or pieces
             ▼
-    rows.py              contiguous rows, with stores that bypass the cache
-    tiles.py             pieces of transposed sources: tiles in registers, or item by item
     runs.py              evenly spaced runs: ordinary stores, or stores that bypass the cache
+    tiles.py             pieces of transposed sources: tiles in registers, or run by run
             │
             ▼
-    variants.py          the innermost loops, with a variant for each word size; those of tiles and
-                         squares are in tile_variants.py
+    variants.py          the innermost loops, with a variant for each word size
     llvm.py              LLVM loads and stores; intrinsics.py offers them to compiled functions
 
 What Python calls before a copy, or instead of one::

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from splitjit._abi.kernels import LINE, TILE
+from splitjit._abi.kernels import LINE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import greatest, least, out_of_line
 from splitjit._kernels.records import part_at
@@ -12,11 +12,10 @@ from splitjit._kernels.tiles import has_tiles
 
 STRIP = 1 << 7
 """Source bytes of a strip per step; also the most lines of a strip."""
-LONG = 2 * TILE
-"""Longer runs are gathered; lines of shorter ones are written item by item."""
+ROOM = 1 << 15
+"""Bytes of a piece, and of the buffer for one: a larger one would leave the L1 cache."""
 
 _BROAD_STRIP = 1 << 10  # bytes of a strip, if runs are a cache line or longer
-_LEAST = 4 * LINE  # minimum bytes per line of a piece
 _TILED = 4  # in the cache, tiles of larger items are no faster than single items …
 _CONFLICT = 1 << 9  # … unless steps are a multiple of this apart, and so share few cache sets
 
@@ -44,6 +43,8 @@ class Band(NamedTuple):
         Whether pieces are written straight to the parts, without gathering in the buffer.
     coincide : bool
         Whether all lines start at the same offset within a cache line.
+    tiled : bool
+        Whether pieces are written in tiles.
     pieces : int
         The number of strips, times batches, times indices into the outer dims.
     """
@@ -57,13 +58,8 @@ class Band(NamedTuple):
     again: int
     direct: bool
     coincide: bool
+    tiled: bool
     pieces: int
-
-
-@jit
-def suits_tiles(run, step):
-    """Return whether tiles are faster than single items if stores do not bypass the cache."""
-    return run <= _TILED or step % _CONFLICT == 0
 
 
 @jit
@@ -99,8 +95,11 @@ def _offset_from_line(call, layout, first, end):
 
 
 @jit
-def band_at(call, layout, first, room):
-    """Return the band that starts with part `first`; a piece has at most `room` bytes."""
+def band_at(call, layout, first, stage):
+    """Return the band that starts with part `first`.
+
+    `stage` is the address of the buffer, or 0 if stores do not bypass the cache.
+    """
     out_of_line()
     dims = layout.dims
     end = _end_of_band(layout, first)
@@ -112,30 +111,25 @@ def band_at(call, layout, first, room):
     coincide = offset >= 0 and offset % run == 0 and LINE % run == 0
     step = layout.source_strides[dims - 1]
     tiled = has_tiles(run, layout.source_strides[dims - 2], lines)
-    if call.stream:
-        direct = coincide and tiled
-    else:
-        direct = run < LONG
-        tiled = tiled and suits_tiles(run, step)
-    early = offset // run if coincide and (direct or call.stream) else 0
-    again = -(-LINE // run) if call.stream and not coincide else 0
-    width = greatest((STRIP if run < LINE else _BROAD_STRIP) // run, 1)
+    tiled = tiled and (stage != 0 or run <= _TILED or step % _CONFLICT == 0)
+    direct = stage == 0 or (coincide and tiled)
+    early = offset // run if coincide else 0
+    again = 0 if direct or coincide else -(-LINE // run)
+    width = least(greatest((STRIP if run < LINE else _BROAD_STRIP) // run, 1), lines)
     if direct and tiled:
         width = least(STRIP, lines)
-        batch = room // (width * run)
+        batch = ROOM // (width * run)
     elif direct:  # the cache lines of all steps of a line must stay in the L1 cache
-        batch = room // 2 // least(abs(step), LINE)
-        width = least(greatest(room // (least(batch, steps) * run), width), least(STRIP, lines))
+        batch = ROOM // 2 // least(abs(step), LINE)
+        width = least(greatest(ROOM // (least(batch, steps) * run), width), least(STRIP, lines))
     else:
-        width = least(least(width, lines), room // _LEAST)
-        batch = room // (width * run) - again
-    if direct:
-        batch = greatest(batch - batch % (LINE // run), LINE // run)
-    elif batch > LINE:
-        batch -= batch % LINE
+        batch = ROOM // (width * run) - again
+    whole = greatest(LINE // run, 1) if direct else LINE
+    if batch > whole:
+        batch -= batch % whole
     outer = part.nbytes // (run * steps * part.extents[dims - 2])
     pieces = outer * -(-lines // width) * -(-(steps + early) // batch)
-    return Band(first, end, lines, width, batch, early, again, direct, coincide, pieces)
+    return Band(first, end, lines, width, batch, early, again, direct, coincide, tiled, pieces)
 
 
 @jit

@@ -23,8 +23,6 @@ from splitjit._kernels.llvm import (
     move_word,
     pointer_to,
     prefetch_line,
-    shuffled,
-    store,
 )
 
 
@@ -48,25 +46,6 @@ def stream_line(builder, target, source):
 
 
 @instruction
-def merge_line(builder, target, before, after, begun):
-    """Merge two lines: the first `begun` bytes from the address `before`, the rest from `after`.
-
-    The store bypasses the cache, so the target must be aligned to `LINE`.
-    """
-    line = ir.VectorType(BYTE, LINE)
-    old, new = (
-        builder.load(pointer_to(builder, address, line), align=1) for address in (before, after)
-    )
-    places = ir.Constant(line, list(range(LINE)))
-    begun = builder.insert_element(
-        ir.Constant(line, ir.Undefined), builder.trunc(begun, BYTE), ir.Constant(INT32, 0)
-    )
-    is_old = builder.icmp_unsigned("<", places, shuffled(builder, begun, begun, [0] * LINE))
-    merged = builder.select(is_old, old, new)
-    store(builder, merged, pointer_to(builder, target, line), LINE, True)
-
-
-@instruction
 def prefetch(builder, address):
     """Fetch a cache line into the L2 cache; an address outside any buffer does no harm."""
     prefetch_line(builder, address)
@@ -76,12 +55,6 @@ def prefetch(builder, address):
 def prefetch_to_write(builder, address):
     """Fetch a cache line into this core's L1 cache alone, because it will be written."""
     prefetch_line(builder, address, write=1, locality=3)
-
-
-@instruction
-def trailing_zeros(builder, value):
-    """Return the number of trailing zero bits of a positive integer."""
-    return builder.cttz(value, ir.Constant(ir.IntType(1), 1))
 
 
 @instruction

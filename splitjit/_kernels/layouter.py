@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from splitjit._abi.calls import LayoutRequest
-from splitjit._abi.kernels import COLLECTED, INTERLEAVED, LINE, LONG_RUN, LOOPS, TILE
+from splitjit._abi.kernels import INTERLEAVED, LINE, LONG_RUN, LOOPS, TILE
 from splitjit._abi.layout_record import (
     COUNT,
     DIMS,
@@ -67,7 +67,6 @@ _PLAIN, _STREAM, _DEINTERLEAVE, _TRANSPOSE = range(len(LOOPS))
 
 _SHORT = 1 << 10  # longer runs are read equally fast in any order
 _MANY = 3  # with fewer parts of single items, copying part by part is faster
-_FEW_ITEMS = 7  # in large arrays, collecting lines of fewer items beats transposing tiles
 
 _ROOM = WORD * (MAX_RANK + 1)
 
@@ -122,8 +121,8 @@ def _nearest(copy, dims):
 
 
 @jit
-def _loop_for(copy, dims, runs, is_large):
-    """Choose the loop; `is_large` says whether stores of short runs bypass the cache."""
+def _loop_for(copy, dims, runs):
+    """Choose the loop; `lay_out` replaces the plain loop by the stream loop for large arrays."""
     if not runs.are_packed:
         return _PLAIN
     run, step = runs.shortest, copy.strides[dims.steps[1]]
@@ -140,8 +139,6 @@ def _loop_for(copy, dims, runs, is_large):
     # Rows shorter than the vector of a transposed tile are copied faster part by part.
     is_word = run <= TILE and run & (run - 1) == 0
     if not is_word or runs.parts < _MANY or step < TILE:
-        return _PLAIN
-    if is_large and run in COLLECTED and runs.parts < _FEW_ITEMS:
         return _PLAIN
     return _TRANSPOSE
 
@@ -233,7 +230,7 @@ def lay_out(address):
     for axis in range(copy.rank):
         nbytes *= copy.shape[axis]
     stream_from = request.stream_short_runs
-    loop = _loop_for(copy, dims, runs, nbytes >= stream_from)
+    loop = _loop_for(copy, dims, runs)
     if runs.shortest >= LONG_RUN:
         stream_from = request.stream_long_runs
     stream = 1 if nbytes >= stream_from else 0

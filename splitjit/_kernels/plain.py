@@ -1,89 +1,67 @@
 """The plain loop: runs of each part, one after another.
 
-If all parts have the same number of runs, as when an inner axis is split, and
-there are at least 32 for each task, a task copies the same runs of every part,
-one block of the source at a time. So each task reads its share of the source
-once, in order::
+A task copies an equal share of each part, in blocks: one block of every part, then the next block
+of every part. If an inner axis is split, the blocks of all parts lie side by side in the source.
+Then each task reads its share of the source once, in order::
 
     source rows    | part 0 | part 1 |   part 2   |   <- block 0, task 0
                    | part 0 | part 1 |   part 2   |   <- block 1, task 0
-                   | part 0 | part 1 |   part 2   |   <- block 0, task 1
-
-Otherwise a task copies an equal share of all bytes, part after part, and a cut
-between two tasks may lie at any cache line of a part.
+                   | part 0 | part 1 |   part 2   |   <- block 2, task 1
 
 `splitjit._kernels.stream` copies large arrays in the same way, with stores that bypass the cache.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import BLOCK, LINE, PAGE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import greatest, least
 from splitjit._kernels.records import layout_at, part_at, read
-from splitjit._kernels.runs import Runs, move_runs
+from splitjit._kernels.runs import move_runs
 
-_ROWS_PER_TASK = 32  # with fewer rows, tasks of whole rows would be uneven
+_ROWS = 32  # with fewer runs in a block, blocks of whole runs would be uneven
 
 
-class Share(NamedTuple):
-    """The share of a copy that one task makes.
+@jit
+def blocks_of(layout, tasks):
+    """Return the blocks of a task, and the bytes of all parts.
 
-    Attributes
-    ----------
-    by_rows : bool
-        Whether shares are cut by rows rather than bytes. A row is one run of each part.
-    row : int
-        Bytes of a row.
-    first, last : int
-        The rows, or the bytes of all parts together: [first, last).
-    block : int
-        How many of them to copy to each part in turn.
+    For many parts, a block holds a page of each if possible.
     """
-
-    by_rows: bool
-    row: int
-    first: int
-    last: int
-    block: int
-
-
-@jit
-def share_of(layout, task, tasks):
-    """Return the share of a task."""
-    row = total = 0
+    nbytes = 0
     for p in range(layout.count):
-        part = part_at(layout, p)
-        row += part.run
-        total += part.nbytes
-    runs = layout.runs
-    by_rows = runs >= _ROWS_PER_TASK * tasks or (runs > 0 and tasks == 1)
-    length = runs if by_rows else total
-    first, last = length * task // tasks, length * (task + 1) // tasks
-    block = greatest(last - first, 1)
-    if by_rows:  # for many parts, a block holds a page of each if possible
-        block = greatest(
-            least(greatest(BLOCK, layout.count * PAGE), 2 * BLOCK) // greatest(row, 1), 1
-        )
-    return Share(by_rows, row, first, last, block)
+        nbytes += part_at(layout, p).nbytes
+    block = least(greatest(BLOCK, layout.count * PAGE), 2 * BLOCK)
+    return greatest(nbytes // tasks // block, 1), nbytes
 
 
 @jit
-def cut_at_line(position, part, target):
-    """Round a cut within a part down to a cache line of the target; keep the part's ends."""
-    if position >= part.nbytes:
+def start_of(block, blocks, part, target, at_line):
+    """Return the byte of a part at which one of its blocks begins.
+
+    This is the start of a run or, if runs are long or `at_line` is true, of a cache line of the
+    target.
+    """
+    size = -(-part.nbytes // blocks)
+    if size >= _ROWS * part.run:
+        size += -size % part.run
+    else:
+        at_line = True
+    start = block * size
+    if start >= part.nbytes:
         return part.nbytes
-    return greatest(position - (target + part.target_offset + position) % LINE, 0)
+    if at_line:
+        return greatest(start - (target + part.target_offset + start) % LINE, 0)
+    return start
 
 
 @jit
 def runs_at(call, layout, part, first, last):
     """Return the evenly spaced runs at the start of the bytes [first, last) of a part.
 
-    If the range begins or ends within a run, that piece of a run is returned alone.
+    These are the arguments of `move_runs`. If the range begins or ends within a run, that piece of
+    a run is returned alone.
     """
     inner = layout.dims - 1
     run = part.run
@@ -104,18 +82,17 @@ def runs_at(call, layout, part, first, last):
     length, count = run, least(left, (last - first) // run)
     if offset or count == 0:  # a piece of a run
         length, count = least(run - offset, last - first), 1
-    target_step, source_step = part.target_strides[inner], layout.source_strides[inner]
-    return Runs(target, source, length, count, target_step, source_step)
+    return target, source, length, count, part.target_strides[inner], layout.source_strides[inner]
 
 
 @jit
-def copy_range(call, layout, part, first, last):
-    """Copy the bytes [first, last) of a part."""
+def copy_range(call, layout, part, first, last, move):
+    """Copy the bytes [first, last) of a part; `move` is `move_runs`, or a function like it."""
     while first < last:
         target, source, run, count, target_step, source_step = runs_at(
             call, layout, part, first, last
         )
-        move_runs(target, source, run, count, target_step, source_step)
+        move(target, source, run, count, target_step, source_step)
         first += run * count
 
 
@@ -124,15 +101,10 @@ def plain(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = read(Arguments, arguments)
     layout = layout_at(call.layout)
-    by_rows, _, first, last, block = share_of(layout, task, tasks)
-    for i in range(first, last, block):
-        j = least(i + block, last)
-        start = 0
+    blocks, _ = blocks_of(layout, tasks)
+    for block in range(task * blocks, (task + 1) * blocks):
         for p in range(layout.count):
             part = part_at(layout, p)
-            a, b = i * part.run, j * part.run
-            if not by_rows:
-                a = cut_at_line(i - start, part, call.target)
-                b = cut_at_line(j - start, part, call.target)
-            copy_range(call, layout, part, a, b)
-            start += part.nbytes
+            first = start_of(block, tasks * blocks, part, call.target, False)
+            last = start_of(block + 1, tasks * blocks, part, call.target, False)
+            copy_range(call, layout, part, first, last, move_runs)

@@ -1,69 +1,94 @@
 """The loop for large arrays: the plain loop with stores that bypass the cache.
 
-It cuts a copy as `splitjit._kernels.plain` does, but rows, too, only at cache lines of the parts:
-both sides of another cut would need ordinary stores. Contiguous rows with suitable runs are copied
-as `splitjit._kernels.rows` describes, other rows one block at a time.
+An ordinary store first reads the cache line that it overwrites. A streaming (non-temporal) store
+does not, so a large copy moves two bytes instead of three per source byte. Streaming stores write
+full, aligned lines. Writing a line in two pieces costs an ordinary store and a long wait, so blocks
+begin at cache lines of the parts, and short runs are gathered in a staging buffer in the L1 cache::
+
+    source   |-run-|        |-run-|        |-run-|
+    buffer   |-run-|-run-|-run-|
+             | line  | line  |                        full lines are streamed to the part
 """
 
 from __future__ import annotations
 
 from splitjit._abi.calls import Arguments
+from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import fence, least
-from splitjit._kernels.plain import cut_at_line, runs_at, share_of
-from splitjit._kernels.records import layout_at, part_at, read
-from splitjit._kernels.rows import stream_rows, suits_rows
-from splitjit._kernels.runs import (
-    close_stream,
-    open_stream,
-    put_runs,
-    staging_buffer,
-    stream_runs,
+from splitjit._kernels.intrinsics import (
+    copy_bytes,
+    fence,
+    greatest,
+    least,
+    move_line,
+    prefetch,
+    reserve,
+    stream_line,
 )
+from splitjit._kernels.plain import blocks_of, copy_range, runs_at, start_of
+from splitjit._kernels.records import layout_at, part_at, read
+from splitjit._kernels.runs import move_runs, stream_runs
+
+_BATCH = 1 << 9  # bytes gathered at a time, so that fetching, gathering and storing overlap
+_FAR = 1 << 9  # the hardware prefetcher does not follow larger steps between runs
+_LONG = 1 << 10  # longer runs are streamed directly: few of their lines are partial
 
 
 @jit
-def has_no_gaps(dims, part):
-    """Return whether the runs of a part follow each other without gaps in the target."""
+def _has_gaps(dims, part):
+    """Return whether there are gaps between the runs of a part in the target."""
     step = part.run
     for d in range(dims - 1, -1, -1):
         if part.target_strides[d] != step and part.extents[d] != 1:
-            return False
+            return True
         step *= part.extents[d]
-    return True
+    return False
 
 
 @jit
-def stream_range(call, layout, part, in_lines, stage, ahead, first, last):
-    """Copy the bytes [first, last) of a part.
+def _prefetch_runs(ahead, n, run, source, source_step):
+    """Prefetch `n` runs at `ahead`, or if that is 0, the `n` runs after those at `source`."""
+    if ahead:
+        for k in range(ahead, ahead + n * run, LINE):
+            prefetch(k)
+    elif abs(source_step) >= _FAR:
+        for i in range(n):
+            start = source + (n + i) * source_step
+            for k in range(start, start + run, LINE):
+                prefetch(k)
 
-    Parameters
-    ----------
-    call : Arguments
-    layout : Layout
-    part : Part
-    in_lines : bool
-        Whether to stream full cache lines; the target must have no gaps.
-    stage : int
-        Address of a staging buffer.
-    ahead : int
-        Address from which to prefetch the next runs, or 0 if they are not contiguous.
-    first, last : int
-        Positions in the bytes of the part.
+
+@jit
+def _gather_range(call, layout, part, stage, ahead, first, last):
+    """Copy the bytes [first, last) of a part without gaps, by way of a staging buffer.
+
+    `ahead` is the address from which to prefetch, or 0 if the runs of all parts are not contiguous.
     """
-    stream = open_stream(call.target + part.target_offset + first)
+    line = call.target + part.target_offset + first
+    head = least(-line % LINE, last - first)
+    copy_range(call, layout, part, first, first + head, move_runs)
+    line += head
+    first += head
+    fill = 0  # bytes of the next line that the buffer holds
     while first < last:
-        runs = runs_at(call, layout, part, first, last)
-        length = runs.run * runs.count
-        if in_lines:
-            stream = stream_runs(stage, stream, ahead, runs)
+        _, source, run, count, _, source_step = runs_at(call, layout, part, first, last)
+        first += run * count
+        while count > 0:
+            n = least(greatest(_BATCH // run, 1), count)
+            _prefetch_runs(ahead, n, run, source, source_step)
             if ahead:
-                ahead += length
-        else:
-            put_runs(runs)
-        first += length
-    if in_lines:
-        close_stream(stage, stream)
+                ahead += n * run
+            move_runs(stage + fill, source, run, n, run, source_step)
+            fill += n * run
+            full = fill // LINE * LINE
+            for k in range(0, full, LINE):
+                stream_line(line + k, stage + k)
+            move_line(stage, stage + full)
+            line += full
+            fill -= full
+            source += n * source_step
+            count -= n
+    copy_bytes(line, stage, fill)
 
 
 @jit
@@ -71,30 +96,28 @@ def stream(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = read(Arguments, arguments)
     layout = layout_at(call.layout)
-    stage = staging_buffer()
-    in_lines = True
+    stage = reserve(PAGE, PAGE)  # no larger, because the stack of a thread may have only 32 KB
+    blocks, nbytes = blocks_of(layout, tasks)
+    row = 0
     for p in range(layout.count):
-        in_lines = in_lines and has_no_gaps(layout.dims, part_at(layout, p))
-    by_rows, row, first, last, block = share_of(layout, task, tasks)
-    if in_lines and by_rows and suits_rows(call, layout, row):
-        stream_rows(call, layout, row, first, last)
-        fence()
-        return
-    # If the rows are contiguous, prefetch them one block ahead, in order: each part
+        row += part_at(layout, p).run
+    # If the runs of all parts are contiguous, prefetch them one block ahead, in order: each part
     # reads them in strides that the hardware prefetcher does not predict.
-    contiguous = by_rows and layout.dims == 1 and layout.source_strides[0] == row
-    begin = call.source + part_at(layout, 0).source_offset
-    for i in range(first, last, block):
-        j = least(i + block, last)
-        ahead = begin + j * row if contiguous and j + block <= last else 0
-        start = 0
+    ahead = 0
+    if layout.runs and layout.dims == 1 and layout.source_strides[0] == row:
+        ahead = call.source + part_at(layout, 0).source_offset
+        ahead += nbytes // (tasks * blocks) * (task * blocks + 1)
+    for block in range(task * blocks, (task + 1) * blocks):
         for p in range(layout.count):
             part = part_at(layout, p)
-            a, b = (i * part.run, j * part.run) if by_rows else (i - start, j - start)
-            if in_lines or not by_rows:
-                a, b = cut_at_line(a, part, call.target), cut_at_line(b, part, call.target)
-            stream_range(call, layout, part, in_lines, stage, ahead, a, b)
+            first = start_of(block, tasks * blocks, part, call.target, True)
+            last = start_of(block + 1, tasks * blocks, part, call.target, True)
+            if part.run > _LONG:
+                copy_range(call, layout, part, first, last, stream_runs)
+            elif _has_gaps(layout.dims, part):
+                copy_range(call, layout, part, first, last, move_runs)
+            else:
+                _gather_range(call, layout, part, stage, ahead, first, last)
             if ahead:
-                ahead += b - a
-            start += part.nbytes
+                ahead += last - first
     fence()

@@ -1,4 +1,4 @@
-"""Write the pieces of a transposed source: in tiles, in squares, or item by item.
+"""Write the pieces of a transposed source: in tiles, in squares, or run by run.
 
 A *tile* is read as steps of `TILE` bytes, transposed in registers, and written as whole cache
 lines. A *square* is smaller: its lines have `TILE` bytes, too. So squares suit parts whose
@@ -10,18 +10,34 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from splitjit._abi.kernels import LINE, TILE
-from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import least, out_of_line
-from splitjit._kernels.tile_variants import transpose_squares, transpose_tiles, write_words
+from llvmlite import ir
+from numba.core import cgutils
 
+from splitjit._abi.kernels import LINE, TILE
+from splitjit._abi.layout_record import WORD
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.intrinsics import least, out_of_line, words_at
+from splitjit._kernels.llvm import (
+    INT64,
+    instruction,
+    integer,
+    opaque,
+    pointer_to,
+    prefetch_line,
+    shuffled,
+    store,
+)
+from splitjit._kernels.runs import move_runs
+from splitjit._kernels.variants import loop, move_words, variants, word_variants
+
+_SIZES = [1 << bit for bit in range(TILE.bit_length())]  # item sizes that tiles transpose
 _NEAR = 1 << 15  # source bytes that stay in the L1 cache
 _TILES = 4  # tiles written to the same lines before other lines take their turn
 _FEW_STEPS = 8  # fewer steps are written step by step, more of them line by line
 
 
-class Strip(NamedTuple):
-    """A piece to copy, one batch of a strip: its first run, its size, and its byte steps."""
+class Piece(NamedTuple):
+    """Runs to copy: run i of line k is read at ``source + k * line + i * step``."""
 
     source: int
     run: int
@@ -31,6 +47,163 @@ class Strip(NamedTuple):
     step: int
 
 
+@instruction
+def _write_words(builder, table, offset, piece, by_steps):
+    """Write the runs of a piece one by one, with ordinary stores: by steps, or by lines.
+
+    Run i of line k is written to the address in word k of the table, plus ``offset + i * run``. A
+    run has less than ``2 * TILE`` bytes.
+    """
+    source, run, lines, steps, line, step = cgutils.unpack_tuple(builder, piece)
+    for nbytes, starts in word_variants(builder, run, TILE):
+        with builder.if_else(by_steps) as (by_step, by_line):
+            with (
+                by_step,
+                loop(builder, steps, [offset, source], [run, step]) as (place, first),
+                loop(builder, lines, [integer(0), first], [integer(1), line]) as (k, at),
+            ):
+                move_words(builder, _line_at(builder, table, k, place), at, starts, nbytes)
+            with (
+                by_line,
+                loop(builder, lines, [integer(0), source], [integer(1), line]) as (k, first),
+            ):
+                to = _line_at(builder, table, k, offset)
+                size = integer(nbytes) if len(starts) == 1 else run
+                with loop(builder, steps, [to, first], [size, step]) as (to, at):
+                    move_words(builder, to, at, starts, nbytes)
+
+
+@instruction
+def _transpose_squares(builder, table, offset, piece):
+    """Transpose the squares of a piece: `TILE` bytes of each step become `TILE` bytes of each line.
+
+    A square has ``TILE // itemsize`` lines and steps. The piece has at least that many of both; the
+    last squares repeat lines or steps. Line k is written to the address in word k of the table,
+    plus `offset`. All addresses may have any alignment.
+    """
+    source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, piece)
+    for size in variants(builder, _SIZES[:-1], itemsize):  # one item of TILE is no square
+        side = integer(TILE // size)
+        with cgutils.for_range_slice(builder, integer(0), lines, side) as (k, _):
+            k = _least(builder, k, builder.sub(lines, side))
+            column = builder.add(source, builder.mul(k, integer(size)))
+            with cgutils.for_range_slice(builder, integer(0), steps, side) as (i, _):
+                i = _least(builder, i, builder.sub(steps, side))
+                place = builder.add(offset, builder.mul(i, integer(size)))
+                start = builder.add(column, builder.mul(i, step))
+                for n, line in enumerate(_transposed(builder, size, 1, start, step)):
+                    target = _line_at(builder, table, builder.add(k, integer(n)), place)
+                    target = pointer_to(builder, target, line.type)
+                    store(builder, line, target, TILE, False)
+
+
+@instruction
+def _transpose_tiles(builder, table, offset, ahead, piece, block, stream):
+    """Transpose the tiles of a piece: `TILE` bytes of each step become whole cache lines.
+
+    A tile has ``LINE // itemsize`` steps and ``TILE // itemsize`` lines. The piece has at least
+    that many lines; the last tiles repeat lines, but do not write them again. The steps are a
+    multiple of a tile's steps. Line k is written to the address in word k of the table, plus
+    `offset`. With `stream`, these addresses must be multiples of `LINE`, and the stores bypass the
+    cache.
+
+    ``LINE // TILE`` tiles share cache lines of the source. They follow each other, after `block`
+    steps each, and prefetch an equal share of these lines from the address `ahead`.
+    """
+    source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, piece)
+    is_streamed = builder.icmp_signed("!=", stream, integer(0))
+    for size in variants(builder, _SIZES, itemsize):
+        # Steps and lines of a tile, which prefetches as many steps as it has lines. The tiles that
+        # share cache lines have as many lines together as a tile has steps.
+        tile, width = integer(LINE // size), integer(TILE // size)
+        with (
+            cgutils.for_range_slice(builder, integer(0), lines, tile) as (first, _),
+            cgutils.for_range_slice(builder, integer(0), steps, block) as (start, _),
+        ):
+            count = builder.udiv(_least(builder, builder.sub(steps, start), block), tile)
+            begin = builder.add(source, builder.mul(start, step))
+            place = builder.add(offset, builder.mul(start, integer(size)))
+            shift = builder.add(builder.mul(start, step), builder.mul(first, integer(size)))
+            strides = [integer(LINE), builder.mul(step, tile), builder.mul(step, width)]
+            fetch = cgutils.alloca_once_value(builder, builder.add(ahead, shift))
+            end = _least(builder, builder.add(first, tile), lines)
+            with cgutils.for_range_slice(builder, first, end, width) as (k, _):
+                line = _least(builder, k, builder.sub(lines, width))
+                skip = builder.sub(k, line)
+                words = builder.add(table, builder.mul(line, integer(WORD)))
+                column = builder.add(begin, builder.mul(line, integer(size)))
+                values = [place, column, builder.load(fetch)]
+                with loop(builder, count, values, strides) as (to, at, near):
+                    # LLVM would compute the addresses of the next tile's steps early, in more
+                    # registers than there are, which makes the loop slower.
+                    at = opaque(builder, at)
+                    for i in range(TILE // size):
+                        prefetch_line(builder, builder.add(near, builder.mul(step, integer(i))))
+                    rows = _transposed(builder, size, LINE // TILE, at, step)
+                    _store_lines(builder, rows, words, to, skip, is_streamed)
+                fetched = builder.mul(count, strides[-1])
+                builder.store(builder.add(builder.load(fetch), fetched), fetch)
+
+
+def _line_at(builder, table, line, offset):
+    """Return the address in word `line` of a table, plus an offset."""
+    place = builder.add(table, builder.mul(line, integer(WORD)))
+    return builder.add(builder.load(pointer_to(builder, place, INT64)), offset)
+
+
+def _least(builder, a, b):
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
+
+
+def _store_lines(builder, lines, table, offset, skip, is_streamed):
+    """Store all lines of a tile but the first `skip`; `is_streamed` is an LLVM boolean."""
+    with builder.if_else(is_streamed) as branches:
+        for branch, past_cache in zip(branches, (True, False), strict=True):
+            with branch:
+                for k, line in enumerate(lines):
+                    with builder.if_then(builder.icmp_signed(">=", integer(k), skip)):
+                        target = _line_at(builder, table, integer(k), offset)
+                        store(
+                            builder, line, pointer_to(builder, target, line.type), LINE, past_cache
+                        )
+
+
+def _transposed(builder, itemsize, lanes, source, source_step):
+    """Load a tile and return its lines. Vectors have lanes of `TILE` bytes, with n steps each."""
+    n = TILE // itemsize
+    item = min(itemsize, WORD)
+    items = TILE // item
+    lane = ir.VectorType(ir.IntType(8 * item), items)
+    rows = []
+    for first in range(n):
+        steps = [builder.mul(source_step, integer(first + n * k)) for k in range(lanes)]
+        starts = [pointer_to(builder, builder.add(source, step), lane) for step in steps]
+        rows.append(_joined(builder, [builder.load(start, align=1) for start in starts]))
+    # Each of log2(n) rounds interleaves row i with row i + n / 2 in each lane.
+    pairs = [i // 2 + i % 2 * items * lanes for i in range(items)]
+    halves = [
+        [k * items + half + place for k in range(lanes) for place in pairs] for half in (0, n // 2)
+    ]
+    for _ in range(n.bit_length() - 1):
+        rows = [
+            shuffled(builder, rows[i], rows[i + n // 2], places)
+            for i in range(n // 2)
+            for places in halves
+        ]
+    return rows
+
+
+def _joined(builder, vectors):
+    """Join vectors, two at a time."""
+    while len(vectors) > 1:
+        places = list(range(2 * vectors[0].type.count))
+        vectors = [
+            shuffled(builder, a, b, places)
+            for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+        ]
+    return vectors[0]
+
+
 @jit
 def has_tiles(run, line, lines):
     """Return whether lines are adjacent power-of-two items, and enough to fill a tile."""
@@ -38,36 +211,60 @@ def has_tiles(run, line, lines):
 
 
 @jit
-def write_tiles(stream, table, offset, ahead, strip):
-    """Write the steps of a piece that fill whole tiles; return their number.
+def _steps_of(piece, first, last):
+    """Return the steps [first, last) of a piece."""
+    source = piece.source + first * piece.step
+    return Piece(source, piece.run, piece.lines, last - first, piece.line, piece.step)
 
-    Line k is written to the address in word k of the table, plus `offset`. If `stream`, this must
-    be a multiple of `LINE`. The loop prefetches from the address `ahead`, in the piece's steps.
-    """
+
+@jit
+def _write_tiles(stream, table, offset, ahead, piece):
+    """Write the steps of a piece that fill whole tiles; return their number."""
     out_of_line()
-    run, lines, steps, step = strip.run, strip.lines, strip.steps, strip.step
-    if not has_tiles(run, strip.line, lines):
+    run = piece.run
+    if not has_tiles(run, piece.line, piece.lines):
         return 0
     tile = LINE // run  # steps of a tile
-    done = steps - steps % tile
+    done = piece.steps - piece.steps % tile
     # A block is read once for each tile that shares its lines, so it must stay in the L1 cache.
-    is_near = abs(step) * tile * _TILES <= _NEAR
+    is_near = abs(piece.step) * tile * _TILES <= _NEAR
     block = (_TILES if is_near else 1) * tile
-    whole = Strip(strip.source, run, lines, done, strip.line, step)
-    transpose_tiles(table, offset, ahead, whole, block, stream)
+    _transpose_tiles(table, offset, ahead, _steps_of(piece, 0, done), block, stream)
     return done
 
 
 @jit
-def write_items(table, offset, strip):
-    """Write a piece of short runs with ordinary stores.
-
-    Line k is written to the address in word k of the table, plus `offset`.
-    """
+def _write_items(table, offset, piece):
+    """Write a piece with ordinary stores."""
     out_of_line()
-    run, lines, steps, line = strip.run, strip.lines, strip.steps, strip.line
+    run, lines, steps = piece.run, piece.lines, piece.steps
     side = TILE // run  # steps and lines of a square
-    if side > 1 and TILE % run == 0 and line == run and lines >= side and steps >= side:
-        transpose_squares(table, offset, strip)
+    if run >= 2 * TILE:
+        for k in range(lines):
+            target, source = words_at(table)[k] + offset, piece.source + k * piece.line
+            move_runs(target, source, run, steps, run, piece.step)
+    elif side > 1 and TILE % run == 0 and piece.line == run and lines >= side and steps >= side:
+        _transpose_squares(table, offset, piece)
     else:
-        write_words(table, offset, strip, steps < least(lines, _FEW_STEPS))
+        _write_words(table, offset, piece, steps < least(lines, _FEW_STEPS))
+
+
+@jit
+def write_piece(tiled, stream, table, offset, skew, ahead, piece):
+    """Write a piece: if `tiled`, whole tiles, and the items before and after them.
+
+    Line k is written to the address in word k of the table, plus `offset`. The first cache line of
+    each target begins after `skew` bytes. If `stream`, this holds for all lines, and stores of
+    tiles bypass the cache. The loop prefetches from the address `ahead`, in the piece's steps.
+    """
+    run, steps = piece.run, piece.steps
+    head = done = 0
+    if tiled:
+        head = least(skew // run, steps)
+        rest = _steps_of(piece, head, steps)
+        fetched = ahead + head * piece.step
+        done = head + _write_tiles(stream, table, offset + head * run, fetched, rest)
+    if head:
+        _write_items(table, offset, _steps_of(piece, 0, head))
+    if done < steps:
+        _write_items(table, offset + done * run, _steps_of(piece, done, steps))

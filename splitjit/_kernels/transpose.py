@@ -14,8 +14,8 @@ a *band*. A band is cut into *strips* of lines, and a strip into *batches* of
 steps. A task copies one batch of one strip, a *piece*, at a time, so that the
 loop reads and writes whole cache lines on both sides:
 
-- If stores do not bypass the cache, short runs are written straight to the parts. If they
-  are adjacent items, *tiles* of the piece, or smaller squares, are transposed in registers.
+- If stores do not bypass the cache, pieces are written straight to the parts, as
+  `splitjit._kernels.tiles` describes.
 - If stores bypass the cache, they must fill cache lines. So tiles are written to the parts only
   if the cache lines of all parts begin at the same steps.
 - Otherwise the task gathers the piece in a buffer on the heap, and then writes
@@ -27,7 +27,7 @@ from __future__ import annotations
 from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._abi.layout_record import WORD
-from splitjit._kernels.bands import LONG, STRIP, band_at, line_of_strip, suits_tiles
+from splitjit._kernels.bands import ROOM, STRIP, band_at, line_of_strip
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.intrinsics import (
     allocate,
@@ -40,59 +40,19 @@ from splitjit._kernels.intrinsics import (
     words_at,
 )
 from splitjit._kernels.records import layout_at, part_at, read
-from splitjit._kernels.runs import STAGE, move_runs, put_bytes, staging_buffer
-from splitjit._kernels.tiles import Strip, write_items, write_tiles
+from splitjit._kernels.runs import stream_runs
+from splitjit._kernels.tiles import Piece, write_piece
 
-_ROOM = 1 << 15  # bytes of the buffer for a piece: a larger one would leave the L1 cache
-_SPARE = 2 * LINE  # after the piece, because the last line is moved as a whole
 _TABLES = 2 * STRIP * WORD  # the addresses of the lines of a strip, in the parts and in the buffer
 
 
 @jit
-def _write_piece(stream, targets, offset, skew, ahead, strip):
-    """Write a piece to its parts: whole tiles, and the items before and after them.
-
-    The first cache line of each target begins after `skew` bytes.
-    """
-    run, lines, steps, step = strip.run, strip.lines, strip.steps, strip.step
-    head = done = 0
-    if stream or suits_tiles(run, step):
-        head = least(skew // run, steps)
-        rest = Strip(strip.source + head * step, run, lines, steps - head, strip.line, step)
-        done = head + write_tiles(stream, targets, offset + head * run, ahead + head * step, rest)
-    if head:
-        write_items(targets, offset, Strip(strip.source, run, lines, head, strip.line, step))
-    if done < steps:
-        source = strip.source + done * step
-        rest = Strip(source, run, lines, steps - done, strip.line, step)
-        write_items(targets, offset + done * run, rest)
-
-
-@jit
-def _gather(stage, pitch, table, ahead, strip):
-    """Gather a piece: line k starts at ``stage + k * pitch``, which is word k of the table.
-
-    The loop prefetches from the address `ahead`, in the piece's byte steps.
-    """
-    run, lines = strip.run, strip.lines
-    done = write_tiles(0, table, 0, ahead, strip)
-    if 0 < done < strip.steps:  # the last tile repeats steps of the tile before it
-        start = strip.steps - LINE // run
-        source = strip.source + start * strip.step
-        last = Strip(source, run, lines, LINE // run, strip.line, strip.step)
-        done = start + write_tiles(0, table, start * run, ahead + start * strip.step, last)
-    stage += done * run
-    source = strip.source + done * strip.step
-    steps = strip.steps - done
-    if lines * run < LINE:
-        for k in range(lines):
-            move_runs(stage + k * pitch, source + k * strip.line, run, steps, run, strip.step)
-    else:
-        ahead += done * strip.step
-        for i in range(steps):
-            for k in range(0, lines * run, LINE):
-                prefetch(ahead + i * strip.step + k)
-            move_runs(stage + i * run, source + i * strip.step, run, lines, pitch, strip.line)
+def _prefetch_piece(ahead, piece):
+    """Prefetch a piece whose runs are shorter than the step from one to the next."""
+    if piece.run < LINE <= abs(piece.step):
+        for i in range(piece.steps):
+            for k in range(0, piece.lines * piece.run, LINE):
+                prefetch(ahead + i * piece.step + k)
 
 
 @jit
@@ -162,31 +122,22 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
         ahead = source + width * source_line  # prefetch the next piece
         if strip + 1 == strips:
             ahead = source - strip * band.width * source_line + (end - gathered) * source_step
-        taken = Strip(source, run, width, end - gathered, source_line, source_step)
+        taken = Piece(source, run, width, end - gathered, source_line, source_step)
         if band.direct:
             skew = -(words_at(targets)[0] + start * run) % LINE if band.coincide else 0
-            _write_piece(call.stream, targets, start * run, skew, ahead, taken)
+            write_piece(band.tiled, stage != 0, targets, start * run, skew, ahead, taken)
         else:
-            _gather(stage, pitch, staged, ahead, taken)
+            if not band.tiled:
+                _prefetch_piece(ahead, taken)
+            write_piece(band.tiled, False, staged, 0, 0, ahead, taken)
             for k in range(width):
                 target = words_at(targets)[k]
                 a, b = start * run, end * run
                 if band.again:
                     a = greatest(a - (target + a) % LINE, 0)
                     b -= (target + b) % LINE if end < steps else 0
-                put_bytes(call.stream, target + a, stage + k * pitch + a - gathered * run, b - a)
+                stream_runs(target + a, stage + k * pitch + a - gathered * run, b - a, 1, 0, 0)
         strip = strip + 1 if strip + 1 < strips else 0
-
-
-@jit
-def _gathers(call, layout):
-    """Return whether some pieces may be gathered in the buffer."""
-    if call.stream:
-        return True
-    longest = 0
-    for p in range(layout.count):
-        longest = greatest(longest, part_at(layout, p).run)
-    return longest >= LONG
 
 
 @jit
@@ -194,22 +145,18 @@ def transpose(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = read(Arguments, arguments)
     layout = layout_at(call.layout)
-    memory, stage, room = 0, 0, _ROOM
-    if _gathers(call, layout):
-        # On the heap, because stacks may have only 32 KB. If memory runs out, pieces are smaller.
-        memory = allocate(_ROOM + _SPARE + PAGE)
-        stage, room = staging_buffer(), STAGE - _SPARE
-        if memory:
-            stage, room = memory + -memory % PAGE, _ROOM
+    # On the heap, because stacks may have only 32 KB. If memory runs out, ordinary stores copy.
+    memory = allocate(ROOM + PAGE) if call.stream else 0
+    stage = memory + -memory % PAGE
     targets = reserve(_TABLES, LINE)
     total = p = 0
     while p < layout.count:
-        band = band_at(call, layout, p, room)
+        band = band_at(call, layout, p, stage)
         total += band.pieces
         p = band.end
     start = p = 0
     while p < layout.count:
-        band = band_at(call, layout, p, room)
+        band = band_at(call, layout, p, stage)
         first = least(greatest(total * task // tasks - start, 0), band.pieces)
         last = least(greatest(total * (task + 1) // tasks - start, 0), band.pieces)
         if first < last:
@@ -217,5 +164,5 @@ def transpose(task, tasks, arguments):
         start += band.pieces
         p = band.end
     release(memory)
-    if call.stream:
+    if stage:
         fence()

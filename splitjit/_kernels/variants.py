@@ -11,21 +11,8 @@ import contextlib
 from llvmlite import ir
 from numba.core import cgutils
 
-from splitjit._abi.kernels import COLLECTED, INTERLEAVED, LINE
-from splitjit._abi.layout_record import WORD
-from splitjit._kernels.llvm import (
-    INT32,
-    INT64,
-    instruction,
-    integer,
-    move_word,
-    pointer_to,
-    prefetch_line,
-    shuffled,
-    store,
-)
-
-_AHEAD = 1 << 12  # how many bytes ahead of a load of interleaved items to prefetch
+from splitjit._abi.kernels import LINE
+from splitjit._kernels.llvm import instruction, integer, move_word
 
 
 def variants(builder, keys, key):
@@ -89,102 +76,3 @@ def copy_words(builder, target, source, run, count, target_step, source_step):
     for nbytes, starts in word_variants(builder, run, LINE // 2):
         with loop(builder, count, [target, source], steps) as (to, at):
             move_words(builder, to, at, starts, nbytes)
-
-
-@instruction
-def collect_runs(builder, target, source, run, count, step):
-    """Copy groups of runs that are `step` bytes apart, with stores that bypass the cache.
-
-    A group is the smallest number of runs that fills whole cache lines. The length of a run is one
-    of `COLLECTED`. The target must be a multiple of `LINE`. The code also reads fewer than `run`
-    bytes past the last run.
-    """
-    for nbytes in variants(builder, COLLECTED, run):
-        word = nbytes & -nbytes  # the largest power of two that divides a run
-        group, lines = LINE // word, nbytes // word
-        places = [builder.mul(step, integer(i)) for i in range(group + 1)]
-        strides = [integer(lines * LINE), places[-1]]
-        with loop(builder, count, [target, source], strides) as (to, at):
-            starts = [builder.add(at, place) for place in places[:-1]]
-            for i, line in enumerate(_collected(builder, starts, word, lines)):
-                place = pointer_to(builder, builder.add(to, integer(i * LINE)), line.type)
-                store(builder, line, place, LINE, True)
-
-
-def _collected(builder, starts, nbytes, words):
-    """Return the cache lines that runs of 1 or 3 words of `nbytes` bytes at `starts` fill."""
-    word = ir.IntType(8 * nbytes) if nbytes <= WORD else ir.VectorType(INT64, nbytes // WORD)
-    items = LINE // nbytes
-    if words == 3:
-        # Each vector holds some runs, with the word after each run. A line needs two vectors.
-        four = ir.VectorType(word, 4)
-        runs = [builder.load(pointer_to(builder, start, four), align=1) for start in starts]
-        n = items // 4
-        vectors = [joined(builder, runs[i : i + n]) for i in range(0, items, n)]
-        lines = []
-        for k in range(words):
-            places = [i // 3 * 4 + i % 3 - k * items for i in range(k * items, (k + 1) * items)]
-            lines.append(shuffled(builder, vectors[k], vectors[k + 1], places))
-        return lines
-    loads = [builder.load(pointer_to(builder, start, word), align=1) for start in starts]
-    if nbytes > WORD:
-        return [joined(builder, loads)]
-    line = ir.Constant(ir.VectorType(word, items), ir.Undefined)
-    for i, load in enumerate(loads):
-        line = builder.insert_element(line, load, ir.Constant(INT32, i))
-    return [line]
-
-
-def joined(builder, vectors):
-    """Join vectors, two at a time."""
-    while len(vectors) > 1:
-        places = list(range(2 * vectors[0].type.count))
-        vectors = [
-            shuffled(builder, a, b, places)
-            for a, b in zip(vectors[::2], vectors[1::2], strict=True)
-        ]
-    return vectors[0]
-
-
-@instruction
-def deinterleave_lines(builder, kind, targets, step, offset, source, count, stream):
-    """Copy the next `count` cache lines of each part out of interleaved items.
-
-    The source holds ``a0 b0 c0 a1 b1 c1 …``: the parts take its items in turn.
-    `kind` is the number of parts and the item size. The address to which part i
-    is written is the word at ``targets + i * step``, plus `offset`. If `stream`,
-    these addresses must be multiples of `LINE`, and the stores bypass the cache.
-    Return `count`, or 0 if `kind` is not in `INTERLEAVED`.
-    """
-    parts, itemsize = cgutils.unpack_tuple(builder, kind)
-    kinds = {(n << 8) + size: (n, size) for n, size in INTERLEAVED}
-    copied = cgutils.alloca_once_value(builder, integer(0))
-    for key in variants(builder, kinds, builder.add(builder.shl(parts, integer(8)), itemsize)):
-        with builder.if_else(stream) as branches:
-            for branch, past_cache in zip(branches, (True, False), strict=True):
-                with branch, cgutils.for_range(builder, count) as lines:
-                    whole = builder.mul(lines.index, integer(LINE))
-                    start = builder.add(source, builder.mul(whole, parts))
-                    line = builder.add(offset, whole)
-                    kind = kinds[key]
-                    _deinterleave_line(builder, kind, targets, step, line, start, past_cache)
-        builder.store(count, copied)
-    return builder.load(copied)
-
-
-def _deinterleave_line(builder, kind, targets, step, offset, source, stream):
-    """Copy a line of each part: one load, then one shuffle and one store per part."""
-    parts, itemsize = kind
-    for k in range(parts):
-        prefetch_line(builder, builder.add(source, integer(_AHEAD + k * LINE)))
-    items = LINE // itemsize
-    whole = ir.VectorType(ir.IntType(8 * itemsize), parts * items)
-    line = ir.VectorType(ir.IntType(8 * itemsize), items)
-    value = builder.load(pointer_to(builder, source, whole), align=1)
-    for part in range(parts):
-        places = [part + parts * i for i in range(items)]
-        taken = shuffled(builder, value, ir.Constant(whole, ir.Undefined), places)
-        target = builder.load(pointer_to(builder, targets, INT64))
-        target = pointer_to(builder, builder.add(target, offset), line)
-        store(builder, taken, target, LINE, stream)
-        targets = builder.add(targets, step)

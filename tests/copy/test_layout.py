@@ -99,24 +99,6 @@ def test_the_loop_suits_the_strides(x, sizes, loop):
 
 
 @pytest.mark.parametrize(
-    ("items", "dtype", "loop"),
-    [
-        (5, "float32", "stream"),
-        (6, "complex128", "stream"),
-        (7, "float32", "transpose"),
-        (5, "V16", "stream"),
-        (6, "V2", "stream"),
-        (16, "uint8", "transpose"),
-    ],
-)
-def test_the_loop_for_single_items_past_the_cache(items, dtype, loop, monkeypatch):
-    monkeypatch.setattr(copy_layout, "STREAM_FROM", (0, 0))
-    x = np.zeros((20, items), dtype)
-    plan = plan_split(x.shape, [1] * items, axis=1)
-    assert lay_out(plan, x.strides, x.itemsize).loop == loop
-
-
-@pytest.mark.parametrize(
     ("cache", "shape", "streams"),
     [
         (0, (2048, 6144), True),  # 25 MB, runs of 6 KB

@@ -28,8 +28,8 @@ pytestmark = [
 TARGETS = ["x86_64-pc-windows-msvc", "x86_64-apple-darwin", "arm64-apple-darwin"]
 
 LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
-FRAMES = {"stream", "deinterleave", "transpose"}
-"""The loops with a staging buffer of several pages on the stack."""
+FRAMES = {"stream"}
+"""The loops with more than a page on the stack."""
 
 
 SYSTEMS = {

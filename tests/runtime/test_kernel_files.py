@@ -392,7 +392,7 @@ def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(
     folder = shutil.copytree(kernel_files.SOURCE, tmp_path / "kernels")
     monkeypatch.setattr(kernel_files, "SOURCE", str(folder))
     digests = set()
-    for file in ["plain.py", "runs.py", "rows.py", "compiling.py"]:
+    for file in ["plain.py", "runs.py", "tiles.py", "compiling.py"]:
         digests.add(digest())
         status, text = (folder / file).stat(), (folder / file).read_text()
         (folder / file).write_text(text.replace("a", "b", 1))
