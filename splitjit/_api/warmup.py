@@ -11,7 +11,7 @@ from splitjit._abi.kernels import KERNELS
 from splitjit._copy.copy import use_for_new_shapes
 from splitjit._inputs.arrays import as_dtype
 from splitjit._runtime import kernel_files
-from splitjit._runtime.loading import LOADER, can_read_arrays
+from splitjit._runtime.loading import LOADER, NATIVE, can_read_arrays
 from splitjit._runtime.object_loop import assign_loop
 from splitjit.errors import SplitTypeError, pairs
 
@@ -55,5 +55,5 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         loaded = [LOADER.load(name, wait=True) for name in KERNELS]
         if any(loaded):  # else a fork may have left llvmlite half imported
             kernel_files.remove(older=True)
-        if all(loaded) and can_read_arrays():
+        if vars(NATIVE) and can_read_arrays():
             use_for_new_shapes()
