@@ -12,6 +12,7 @@ from splitjit import files
 from splitjit._cli.main import main
 from splitjit.files import patterns
 from splitjit.files.checkpoints import ask_transformers, tensor_parallel
+from tests.files.folders import refused
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5.0")
@@ -99,17 +100,11 @@ def shards(out, count):
 
 def rank_model(model, held, count, key_value_heads):
     """Make the model of one rank, which has a share of the heads and of the features."""
-    config = type(model.config)(
-        **{
-            **model.config.to_dict(),
-            "num_attention_heads": model.config.num_attention_heads // count,
-            "num_key_value_heads": key_value_heads,
-            "intermediate_size": model.config.intermediate_size // count,
-            "vocab_size": model.config.vocab_size // count,
-            "pad_token_id": None,
-            "tie_word_embeddings": False,
-        }
-    )
+    sizes = model.config.to_dict()
+    for name in ("num_attention_heads", "intermediate_size", "vocab_size"):
+        sizes[name] //= count
+    sizes |= {"num_key_value_heads": key_value_heads, "pad_token_id": None}
+    config = type(model.config)(**{**sizes, "tie_word_embeddings": False})
     config._attn_implementation = "eager"
     own = type(model)(config).eval()
     held = dict(held)
@@ -133,12 +128,8 @@ def forward(models):
         layers = [own.model.layers[i] for own in models]
         normed = layers[0].input_layernorm(hidden)
         angles = models[0].model.rotary_emb(hidden, positions)
-        hidden = hidden + sum(
-            layer.self_attn(hidden_states=normed, position_embeddings=angles, attention_mask=mask)[
-                0
-            ]
-            for layer in layers
-        )
+        given = {"hidden_states": normed, "position_embeddings": angles, "attention_mask": mask}
+        hidden = hidden + sum(layer.self_attn(**given)[0] for layer in layers)
         normed = layers[0].post_attention_layernorm(hidden)
         hidden = hidden + sum(layer.mlp(normed) for layer in layers)
     hidden = models[0].model.norm(hidden)
@@ -248,10 +239,8 @@ def test_key_value_heads_are_replicated(tmp_path):
 )
 def test_heads_are_not_cut(tmp_path, count, sizes, message):
     make("Qwen2", tmp_path / "model", **sizes)
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(splitjit.SplitError, match=message):
+    with refused(tmp_path, message):
         files.split_files(tmp_path / "model", num_splits=count, tp_plan=True)
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 @LARGE
@@ -482,7 +471,5 @@ def test_a_quantised_checkpoint(tmp_path):
             expected = held[name] if "norm" in name else held[name].chunk(2, axis)[rank]
             assert torch.equal(own[name].float(), expected.float())
     assert_joined(out, folder, 2, "--tp-plan", "--config", str(folder))
-    with pytest.raises(
-        splitjit.SplitError, match=r"k_proj\S*: .*its 2 blocks of 32 .*into 4 parts"
-    ):
+    with refused(tmp_path, r"k_proj\S*: .*its 2 blocks of 32 .*into 4 parts"):
         files.plan_files(folder, num_splits=4, tp_plan=True)

@@ -36,6 +36,14 @@ def start_on(system, code, folder):
     )  # fmt: skip
 
 
+def run_on(*arguments):
+    """Run Python to its end, and return what it prints to stderr."""
+    process = start_on(*arguments)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return errors
+
+
 class Kernel32:
     """The part of Windows that reports the memory: 8 GiB, or that the call has failed."""
 
@@ -85,9 +93,7 @@ def test_after_warmup_no_kernel_is_missing(system, tmp_path):
         assert main(["warmup", "--check"]) == 1
         assert main(["warmup", "--check"]) == 0
     """
-    process = start_on(system, code, tmp_path)
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
+    run_on(system, code, tmp_path)
 
 
 REFUSED = [
@@ -177,7 +183,5 @@ def test_a_file_that_is_open_is_kept_on_windows(tmp_path):
             assert main([*command, "--force"]) == 0
             assert [*np.load("x.0.npy"), *np.load("x.1.npy")] == [*x]
     """
-    process = start_on("windows", code, tmp_path)
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
+    errors = run_on("windows", code, tmp_path)
     assert errors.count("The process cannot access the file") == 2
