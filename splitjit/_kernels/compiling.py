@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import types
 from importlib import import_module
 
@@ -17,7 +18,9 @@ from llvmlite import ir
 from numba import intp
 from numba.core import config
 from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUTarget, cpu_target
 from numba.core.runtime import rtsys
@@ -46,14 +49,19 @@ def _own_settings():
     """Hide the user's settings of Numba's compiler: kernels are always the same code.
 
     Other processes use them, too. The caller holds Numba's lock, so that no other thread compiles.
+    The garbage collector rests, because it would find nothing.
     """
+    collects = gc.isenabled()
     config.reload_config()  # or the first compilation would overwrite our values
     names = [name for name in _SETTINGS if hasattr(config, name)]
     before = {name: getattr(config, name) for name in names}
     try:
+        gc.disable()
         vars(config).update({name: _SETTINGS[name] for name in names})
         yield
     finally:
+        if collects:
+            gc.enable()
         vars(config).update(before)
 
 
@@ -115,6 +123,22 @@ class _Codegen(AOTCPUCodegen):
         return processor()[1]
 
 
+_NEEDLESS = {"inline_closure_likes", "inline_overloads", "nopython_rewrites", "with_lifting"}
+"""Numba's passes that change no kernel: none has a closure, an overload in Python, or an array
+expression."""
+
+
+class _Pipeline(CompilerBase):
+    """Numba's passes, without the needless ones."""
+
+    def define_pipelines(self):
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state).passes
+        kernels = PassManager("kernels")
+        kernels.passes = [given for given in passes if given[0].name() not in _NEEDLESS]
+        kernels.finalize()
+        return [kernels]
+
+
 class _Target(CPUTarget):
     """Numba's CPU target, with our code generator."""
 
@@ -159,7 +183,7 @@ def jit(function=None, **options):
         return functools.partial(jit, **options)
     flags = {"nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     flags.update(error_model="numpy", **options)
-    return _Function(function, {}, flags)
+    return _Function(function, {}, flags, pipeline_class=_Pipeline)
 
 
 def jit_all(module):
