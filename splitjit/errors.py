@@ -241,7 +241,7 @@ the axis length 7 must be a multiple of 2; num_outputs=2 allows a shorter last p
         self.rule = rule
         self._received = [("", received)] if isinstance(received, str) else received
         self._hint = ("", hint) if isinstance(hint, str) else hint
-        super().__init__(operator, self.received, rule)
+        self.args = operator, self.received, rule  # torch.compile cannot trace `super().__init__`
 
     @classmethod
     def of(cls, received: Sequence[Named], rule: str, hint: str | Named = "") -> Self:

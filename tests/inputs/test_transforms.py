@@ -686,6 +686,12 @@ def test_refusals_of_compiled_functions():
     compiled = torch.compile(lambda x: split(x * 2, [1, 2], axis=1), backend="eager")
     with pytest.raises(SplitError, match=r"lengths must sum to the axis length 6, not to 3"):
         compiled(numbers(4, 6))
+    layer = torch.nn.Linear(6, 6)  # in a graph of its own, torch traces the refusal
+    compiled = torch.compile(
+        lambda x: split(layer(x), [1, 2], axis=1), backend="eager", fullgraph=True
+    )
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"SplitError\(.*, not to 3'"):
+        compiled(numbers(4, 6))
 
 
 def into(x, lengths):
