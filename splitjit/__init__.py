@@ -10,8 +10,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from splitjit._api.split import split, split_into
-from splitjit._api.split_plan import SplitPlan, plan_split
+from splitjit._api.split import plan_split, split, split_into
+from splitjit._api.split_plan import SplitPlan
 from splitjit._copy.buffers import clear_caches, set_buffer_limit
 from splitjit.errors import SplitError, SplitTypeError
 

@@ -1,4 +1,4 @@
-"""`split` and `split_into`: from arguments to a rule, to a plan, to parts."""
+"""`split`, `split_into` and `plan_split`: from arguments to a rule, to a plan, to parts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit._abi.kernels import LARGE
-from splitjit._api.protocols import GiveExactlyOneRule, Lists, Part, SupportsSlices
-from splitjit._api.run import split_object
-from splitjit._api.split_plan import by_rule, cached_plan, is_first, recent_plan
+from splitjit._api.protocols import GiveExactlyOneRule, Part, Source, SupportsSlices
+from splitjit._api.split_plan import (
+    SplitPlan,
+    by_rule,
+    cached_plan,
+    is_first,
+    recent_plan,
+    split_object,
+)
 from splitjit._copy.buffers import empty_parts
 from splitjit._copy.decision import split_array, split_input, split_new_shape
 from splitjit._inputs.input import Input
@@ -30,12 +36,14 @@ from splitjit._plan.arguments import (
     hide_traps,
     refuse_call,
     rule_of,
+    shape_of,
 )
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 Splittable = ArrayLike | SupportsSlices[Any]
 Outs = Sequence[SupportsSlices[Any]]
+Extents = Sequence[SupportsIndex]
 
 # One overload per rule, so that type checkers report a missing rule, or several: then only the last
 # overload is left, and they print the name of its type. Parts have the type of a slice of `x`, or
@@ -44,24 +52,16 @@ Outs = Sequence[SupportsSlices[Any]]
 
 @overload
 def split(
-    x: SupportsSlices[Part] | Lists, split: Lengths, axis: SupportsIndex = 0, *, copy: bool = True
+    x: Source[Part], split: Lengths, axis: SupportsIndex = 0, *, copy: bool = True
 ) -> list[Part]: ...
 @overload
-def split(
-    x: SupportsSlices[Part] | Lists, *, copy: bool = True, **by: Unpack[Outputs]
-) -> list[Part]: ...
+def split(x: Source[Part], *, copy: bool = True, **by: Unpack[Outputs]) -> list[Part]: ...
 @overload
-def split(
-    x: SupportsSlices[Part] | Lists, *, copy: bool = True, **by: Unpack[Splits]
-) -> list[Part]: ...
+def split(x: Source[Part], *, copy: bool = True, **by: Unpack[Splits]) -> list[Part]: ...
 @overload
-def split(
-    x: SupportsSlices[Part] | Lists, *, copy: bool = True, **by: Unpack[Cuts]
-) -> list[Part]: ...
+def split(x: Source[Part], *, copy: bool = True, **by: Unpack[Cuts]) -> list[Part]: ...
 @overload
-def split(
-    x: SupportsSlices[Part] | Lists, *, copy: bool = True, **by: Unpack[Sections]
-) -> list[Part]: ...
+def split(x: Source[Part], *, copy: bool = True, **by: Unpack[Sections]) -> list[Part]: ...
 @overload
 def split(
     x: Splittable,
@@ -300,3 +300,79 @@ def split_into(
             rule = "x is the array to split, and outs are the arrays for its parts"
             raise SplitTypeError("split_into", received, rule) from None
         raise error.named("split_into", keeps_hint=True, out="outs") from None
+
+
+@overload
+def plan_split(shape: Extents, split: Lengths, axis: SupportsIndex = 0) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Outputs]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Splits]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Cuts]) -> SplitPlan: ...
+@overload
+def plan_split(shape: Extents, **by: Unpack[Sections]) -> SplitPlan: ...
+@overload
+def plan_split(shape: GiveExactlyOneRule, **by: Unpack[AnyRules]) -> SplitPlan: ...
+@hide_traps
+def plan_split(
+    shape: Any,
+    split: Lengths | None = None,
+    axis: SupportsIndex = 0,
+    by_position: Any = NOT_GIVEN,
+    num_outputs: SupportsIndex | None = None,
+    num_splits: SupportsIndex | None = None,
+    indices: Indices | None = None,
+    num_sections: SupportsIndex | None = None,
+    **unknown: Any,
+) -> SplitPlan:
+    """Plan the split of an axis by exactly one rule.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape of the arrays to split, rank 1 or more.
+    split : sequence of int, 1-D integer array, int or 0-D integer array, optional
+        The length of each part, or one length for all parts; see `split`.
+    axis : int, default 0
+        The axis along which to split, in ``[-rank, rank - 1]``.
+    num_outputs, num_splits, indices, num_sections : optional
+        The other rules, see `split`. Exactly one rule is given.
+
+    Returns
+    -------
+    SplitPlan
+        Frozen and hashable. Plans are cached: equal calls share one plan.
+
+    Raises
+    ------
+    SplitError
+        If a value is out of range, the lengths do not sum to the axis length,
+        the indices descend, or not exactly one rule is given.
+    SplitTypeError
+        If a value is not an integer. bool and float are not integers here.
+    MemoryError
+        If the plan would not fit into half of the memory.
+
+    See Also
+    --------
+    split : Plan and split in one call.
+
+    Examples
+    --------
+    >>> import splitjit
+    >>> splitjit.plan_split((16, 2304), [768, 768, 768], axis=-1).offsets
+    (0, 768, 1536)
+    >>> splitjit.plan_split((7,), 3).sizes
+    (3, 3, 1)
+    >>> splitjit.plan_split((5,), num_outputs=4).sizes
+    (2, 2, 1, 0)
+    >>> splitjit.plan_split((6,), num_sections=4).sizes
+    (2, 2, 1, 1)
+    >>> splitjit.plan_split((6,), indices=[1, -2]).sizes
+    (1, 3, 2)
+    """
+    if by_position is not NOT_GIVEN or unknown:
+        refuse_call("plan_split", by_position, unknown, "shape")
+    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
+    return cached_plan(shape_of(shape), axis, rule)

@@ -1,37 +1,25 @@
-"""`SplitPlan` and `plan_split`: plans with public methods. Equal calls share one plan."""
+"""`SplitPlan`: a plan with public methods. Equal calls share one plan."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from splitjit._api.protocols import GiveExactlyOneRule, Lazy, Part, Scalar, Source, SupportsSlices
-from splitjit._api.run import split_by_plan
+from splitjit._api.protocols import Lazy, Part, Scalar, Source, SupportsSlices
 from splitjit._copy.buffers import empty_parts
+from splitjit._copy.decision import split_array, split_input
 from splitjit._copy.outputs import check_apart, check_out
+from splitjit._inputs.adapt import adapt
+from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request, by_plan
 from splitjit._inputs.torch import memory, tensors
-from splitjit._plan.arguments import (
-    NOT_GIVEN,
-    AnyRules,
-    Cuts,
-    Indices,
-    Lengths,
-    Outputs,
-    Sections,
-    Shape,
-    Splits,
-    hide_traps,
-    integer,
-    refuse_call,
-    rule_of,
-    sequence,
-    shape_of,
-)
+from splitjit._inputs.torch.memory import TORCH
+from splitjit._inputs.torch.operator import split_at_once
+from splitjit._plan.arguments import Shape, integer, sequence
 from splitjit._plan.cache import PLANS
 from splitjit._plan.plan import Plan, plan_by_rule
 from splitjit._plan.rules import Rule
@@ -176,7 +164,14 @@ class SplitPlan(Plan):
         SplitError
             If the shape of `x` is not the shape of the plan, or `out` does not fit.
         """
-        return split_by_plan(self, x, out, copy)
+        if type(x) is np.ndarray:
+            return split_array(self, x, out, copy)
+        request = by_plan(self)
+        if copy is True and type(x) in TORCH.kinds:
+            parts = split_at_once(x, out, empty_parts, request.plan_of)
+            if parts is not None:
+                return parts
+        return split_object(x, request, out, copy)
 
     def bind(self, out: Sequence[SupportsSlices[Part]]) -> Callable[[Any], list[Part]]:
         """Check outputs now, and return a function that splits arrays into them.
@@ -259,85 +254,6 @@ class SplitPlan(Plan):
         return explain_object(x, by_plan(self), out, copy)
 
 
-Extents = Sequence[SupportsIndex]
-
-
-@overload
-def plan_split(shape: Extents, split: Lengths, axis: SupportsIndex = 0) -> SplitPlan: ...
-@overload
-def plan_split(shape: Extents, **by: Unpack[Outputs]) -> SplitPlan: ...
-@overload
-def plan_split(shape: Extents, **by: Unpack[Splits]) -> SplitPlan: ...
-@overload
-def plan_split(shape: Extents, **by: Unpack[Cuts]) -> SplitPlan: ...
-@overload
-def plan_split(shape: Extents, **by: Unpack[Sections]) -> SplitPlan: ...
-@overload
-def plan_split(shape: GiveExactlyOneRule, **by: Unpack[AnyRules]) -> SplitPlan: ...
-@hide_traps
-def plan_split(
-    shape: Any,
-    split: Lengths | None = None,
-    axis: SupportsIndex = 0,
-    by_position: Any = NOT_GIVEN,
-    num_outputs: SupportsIndex | None = None,
-    num_splits: SupportsIndex | None = None,
-    indices: Indices | None = None,
-    num_sections: SupportsIndex | None = None,
-    **unknown: Any,
-) -> SplitPlan:
-    """Plan the split of an axis by exactly one rule.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of the arrays to split, rank 1 or more.
-    split : sequence of int, 1-D integer array, int or 0-D integer array, optional
-        The length of each part, or one length for all parts; see `split`.
-    axis : int, default 0
-        The axis along which to split, in ``[-rank, rank - 1]``.
-    num_outputs, num_splits, indices, num_sections : optional
-        The other rules, see `split`. Exactly one rule is given.
-
-    Returns
-    -------
-    SplitPlan
-        Frozen and hashable. Plans are cached: equal calls share one plan.
-
-    Raises
-    ------
-    SplitError
-        If a value is out of range, the lengths do not sum to the axis length,
-        the indices descend, or not exactly one rule is given.
-    SplitTypeError
-        If a value is not an integer. bool and float are not integers here.
-    MemoryError
-        If the plan would not fit into half of the memory.
-
-    See Also
-    --------
-    split : Plan and split in one call.
-
-    Examples
-    --------
-    >>> import splitjit
-    >>> splitjit.plan_split((16, 2304), [768, 768, 768], axis=-1).offsets
-    (0, 768, 1536)
-    >>> splitjit.plan_split((7,), 3).sizes
-    (3, 3, 1)
-    >>> splitjit.plan_split((5,), num_outputs=4).sizes
-    (2, 2, 1, 0)
-    >>> splitjit.plan_split((6,), num_sections=4).sizes
-    (2, 2, 1, 1)
-    >>> splitjit.plan_split((6,), indices=[1, -2]).sizes
-    (1, 3, 2)
-    """
-    if by_position is not NOT_GIVEN or unknown:
-        refuse_call("plan_split", by_position, unknown, "shape")
-    rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-    return cached_plan(shape_of(shape), axis, rule)
-
-
 SplitPlan.__module__ = "splitjit"  # so that pickles name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest skips classes of other modules
 
@@ -373,3 +289,12 @@ def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
         plan = plan_by_rule(SplitPlan, tuple(shape), axis, rule)
         PLANS.add(key, plan)
     return plan
+
+
+def split_object(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
+    """Split an object that is not a plain ndarray."""
+    if is_dask_array(x):
+        from splitjit._api.lazy import split_lazily  # most programs never need it
+
+        return split_lazily(x, request, out, copy)
+    return split_input(adapt(x), request, out, copy)
