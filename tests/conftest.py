@@ -16,7 +16,7 @@ from splitjit import SplitPlan
 from splitjit._abi.calls import AT, FEWEST_CHUNKS
 from splitjit._abi.kernels import LOOPS
 from splitjit._api import split
-from splitjit._copy import buffers, copy, copy_layout
+from splitjit._copy import buffers, copy
 from splitjit._copy.copy import use_for_new_shapes
 from splitjit._plan.plan import Plan
 from splitjit._runtime import loading, threads
@@ -206,7 +206,7 @@ def take(route, setattr):
     setattr(split, "is_first", lambda key: route == "new")
     if route == "new" and all(LOADER.load(name, wait=True) for name in ("core", *LOOPS)):
         use_for_new_shapes()
-    setattr(copy_layout, "STREAM_FROM", (stream, stream))
+    setattr(copy, "STREAM_FROM", (stream, stream))
     setattr(threads, "LARGE", FEWEST_CHUNKS * chunk)
     setattr(threads.TEAM.chunk, "value", chunk)
     setattr(threads, "_allowed", lambda: 2)

@@ -20,8 +20,7 @@ from splitjit._inputs.torch import memory, tensors
 from splitjit._inputs.torch.memory import TORCH
 from splitjit._inputs.torch.operator import split_at_once
 from splitjit._plan.arguments import Shape, integer, sequence
-from splitjit._plan.cache import PLANS
-from splitjit._plan.plan import Plan, plan_by_rule
+from splitjit._plan.plan import PLANS, Plan, plan_by_rule
 from splitjit._plan.rules import Rule
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What a copy is: from a plan and an array to parts.
 
 `decision` says who copies what to where, and carries it out. A `Copy` (copy.py) copies by `slices`
-of NumPy until it pays to load kernels. `copy_layout` says where each byte goes, `outputs` checks
-the arrays of ``out``, and `buffers` lends memory to parts. `_api` and `_njit` call these modules.
+of NumPy until it pays to load kernels. `outputs` checks the arrays of ``out``, and `buffers` lends
+memory to parts. `_api` and `_njit` call these modules.
 """

@@ -28,8 +28,7 @@ from splitjit._abi.layout_record import ALIGNMENT, aligned
 from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._inputs.arrays import as_dtype
 from splitjit._plan.arguments import integer
-from splitjit._plan.cache import PLANS, keep
-from splitjit._plan.plan import Plan, shape_of_part
+from splitjit._plan.plan import PLANS, Plan, shape_of_part
 from splitjit._runtime.loading import NATIVE
 from splitjit.errors import SplitError, pairs
 
@@ -96,7 +95,7 @@ def block_layout(plan: Plan, itemsize: int) -> BlockLayout:
             places.append((shape_of_part(plan, length), nbytes))
             nbytes += aligned(length * inner)
         layout = BlockLayout(nbytes, tuple(places))
-        keep(plan._kept, key, layout, len(plan))
+        plan._keep(key, layout)
     return layout
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from ctypes import addressof
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
@@ -22,27 +23,98 @@ from typing import Any
 import numpy as np
 
 from splitjit._abi.addresses import address_of
-from splitjit._abi.calls import EXPECTED, Expected
-from splitjit._abi.kernels import LARGE
-from splitjit._abi.layout_record import ALIGNMENT, WORD
+from splitjit._abi.calls import EXPECTED, Expected, LayoutRequest
+from splitjit._abi.kernels import LARGE, LOOPS
+from splitjit._abi.layout_record import ALIGNMENT, LOOP, STREAM, WORD, most_words
 from splitjit._copy import buffers, slices
-from splitjit._copy.copy_layout import CopyLayout, lay_out
 from splitjit._copy.outputs import are_plain_and_apart
-from splitjit._plan.cache import MOST_PARTS, keep
-from splitjit._plan.plan import Plan
+from splitjit._plan.plan import MOST_PARTS, Plan
 from splitjit._runtime import threads
-from splitjit._runtime.loading import (
-    LOADER,
-    LOOPS_AT,
-    NATIVE,
-    can_read_arrays,
-    never_compiles,
-)
+from splitjit._runtime.cores import STREAM_FROM
+from splitjit._runtime.loading import LOADER, LOOPS_AT, NATIVE, can_read_arrays, never_compiles
 from splitjit._runtime.ways import Ways, ways_of
 
 _RUN = 6e-9  # extra seconds that NumPy takes per run of contiguous bytes
 _ITEM = 1e-9  # the same per item of a strided source
 _BYTE = 2e-10  # the same per byte, if several threads share the copy
+
+
+_WORD = ctypes.c_int64
+_FUNCTION = ctypes.PYFUNCTYPE(_WORD, ctypes.c_ssize_t)
+
+
+class CopyLayout:
+    """A copy, in as few dims as the strides of both sides allow.
+
+    Attributes
+    ----------
+    record : ndarray of int64
+        The layout record, see `splitjit._abi.layout_record`; `splitjit._kernels.layouter` wrote it.
+    address : int
+        The address of the record, valid while this object exists.
+    loop : str
+        The loop that copies, one of `splitjit._abi.kernels.LOOPS`.
+    stream : int
+        1 if stores of full cache lines bypass the cache, because the array is large.
+    block : int
+        The bytes of a block for the parts.
+    """
+
+    __slots__ = ("address", "block", "loop", "record", "stream")
+
+    def __init__(self, memory: Any, block: int) -> None:
+        self.record: np.ndarray = np.frombuffer(memory, np.int64)
+        self.address = addressof(memory)
+        self.loop, self.stream, self.block = LOOPS[memory[LOOP]], memory[STREAM], block
+
+    def copy(self) -> CopyLayout:
+        """Return an equal layout with its own record."""
+        return CopyLayout((_WORD * self.record.size).from_buffer_copy(self.record.data), self.block)
+
+
+def lay_out(
+    plan: Plan,
+    strides: tuple[int, ...],
+    itemsize: int,
+    parts: Sequence[np.ndarray] | None = None,
+) -> CopyLayout | None:
+    """Lay out the copy of an array that has elements.
+
+    Parameters
+    ----------
+    plan : Plan
+        A plan of the source's shape.
+    strides : tuple of int
+        The source's strides in bytes.
+    itemsize : int
+        Bytes of an element.
+    parts : sequence of ndarray, optional
+        The arrays for the parts, already accepted by `check_out`; target offsets are addresses.
+        By default, parts lie in a block, see `splitjit._copy.buffers.block_layout`, and target
+        offsets are relative to its start.
+
+    Returns
+    -------
+    CopyLayout or None
+        None if compiled code cannot be loaded now.
+    """
+    if LOADER.load("core") is None:
+        return None
+    rank, count = len(plan.shape), len(plan)
+    record = (_WORD * most_words(rank, count))()
+    given = [*plan.shape, *strides, *plan.sizes]
+    for part in parts or ():
+        given += [address_of(part), *part.shape, *part.strides]
+    tables = (_WORD * len(given))(*given)
+    shape = addressof(tables)
+    sizes = shape + WORD * 2 * rank
+    request = LayoutRequest(
+        rank, plan.axis, count, itemsize, shape, sizes,
+        0 if parts is None else sizes + WORD * count, WORD * (1 + 2 * rank),
+        *STREAM_FROM, addressof(record),
+    )  # fmt: skip
+    words = (_WORD * len(request))(*request)
+    return CopyLayout(record, _FUNCTION(NATIVE.lay_out)(addressof(words)))
 
 
 class _Record(np.ndarray):
@@ -60,7 +132,7 @@ class _Record(np.ndarray):
 def _of_any() -> Expected:
     """Return the fields that are the same for all plans, dtypes and strides; others are 0."""
     known = {"list_type": id(list), "none": id(None), "blocks": buffers.POOL.address}
-    return buffers.expected(loops=ctypes.addressof(LOOPS_AT), **known)
+    return buffers.expected(loops=addressof(LOOPS_AT), **known)
 
 
 NEW_SHAPES: Any = SimpleNamespace(fresh=lambda *given: None)
@@ -299,7 +371,7 @@ def copy_of(plan: Plan, x: np.ndarray) -> Copy:
     if copy is None:
         copy = Copy(plan, x)
         if x.dtype.kind != "T":  # a StringDType owns its array's text, which the plan would keep
-            keep(plan._kept, key, copy, len(plan))
+            plan._keep(key, copy)
     return copy
 
 

@@ -16,11 +16,10 @@ import numpy as np
 from splitjit._abi.addresses import address_of
 from splitjit._copy import slices
 from splitjit._copy.buffers import empty_parts, release_frames, retry
-from splitjit._copy.copy import NEW_SHAPES, Copy, copy_of
-from splitjit._copy.copy_layout import CopyLayout, lay_out
+from splitjit._copy.copy import NEW_SHAPES, Copy, CopyLayout, copy_of, lay_out
 from splitjit._copy.outputs import Targets, check_apart, check_memory, check_out, check_source
+from splitjit._inputs.adapt import memory
 from splitjit._inputs.input import Input, Request
-from splitjit._inputs.owners import memory
 from splitjit._plan.arguments import check_views, normalize_axis
 from splitjit._plan.limits import most_parts
 from splitjit._plan.plan import Plan, check_shape, sizes_of

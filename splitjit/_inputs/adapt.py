@@ -6,7 +6,7 @@ class          adapts                                   parts
 `Input`        ndarrays, and what NumPy can convert     ndarrays
 `Masked`       masked arrays                            masked arrays
 `Tensor`       torch tensors                            tensors, see `tensors.py`
-`Array`        JAX and other Array API arrays           arrays of the library, see `owners.py`
+`Array`        JAX and other Array API arrays           arrays of the library
 =============  =======================================  ==========================================
 
 Labelled and lazy objects are refused.
@@ -14,14 +14,16 @@ Labelled and lazy objects are refused.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from splitjit._inputs.arrays import as_array, is_dask_array, refuse_meaning
-from splitjit._inputs.input import Input, Masked
-from splitjit._inputs.owners import Array, is_array
+from splitjit._inputs.input import Input, Masked, Request
 from splitjit._inputs.torch.tensors import is_tensor, tensor_input
+from splitjit._plan.arguments import normalize_axis
+from splitjit._plan.plan import Plan
 from splitjit.errors import SplitTypeError, kind_of
 
 _LABELLED = {
@@ -54,7 +56,7 @@ def adapt(x: Any) -> Input:
         refuse_meaning(x)
         return Masked(x) if issubclass(kind, np.ma.MaskedArray) else Input(as_array(x))
     _refuse_labelled(x)
-    if is_array(x):
+    if hasattr(kind, "__array_namespace__"):
         return Array(x)
     refuse_meaning(x)
     array = as_array(x)
@@ -78,3 +80,76 @@ def _refuse_labelled(x: Any) -> None:
         else:
             continue
         raise SplitTypeError.of([("x", f" of type {kind_of(x)}")], rule)
+
+
+# ---- arrays of JAX and other libraries with the Array API ----------------------------------
+
+
+def memory(x: Any) -> np.ndarray:
+    """Return an ndarray: a view through DLPack if the library allows it, else the values."""
+    try:
+        return np.from_dlpack(x)
+    except Exception:  # DLPack lacks the dtype or device, or a foreign class raises anything
+        return as_array(x)
+
+
+def _is_of_jax(x: object) -> bool:
+    return isinstance(x, getattr(sys.modules.get("jax"), "Array", ()))
+
+
+def _memory_is_plain(x: Any) -> bool:
+    """Return whether kernels may read an array, and DLPack may return parts to its device.
+
+    Only JAX qualifies: other arrays may be on a device, or carry more than values.
+    """
+    if not _is_of_jax(x) or not hasattr(type(x), "__dlpack_device__"):  # a tracer has no memory
+        return False
+    try:
+        return bool(x.devices() == {sys.modules["jax"].devices("cpu")[0]}) and not x.weak_type
+    except RuntimeError:  # a deleted array, or no CPU device
+        return False
+
+
+class Array(Input):
+    """An Array API array. JAX arrays are immutable, so `out` takes ndarrays.
+
+    Kernels copy JAX arrays on the first CPU device. JAX itself splits tracers, arrays on other or
+    several devices, and weakly typed arrays, whose dtype DLPack would make strong. Other libraries
+    slice and copy, so that the parts stay on the array's device and keep what its class adds to
+    the values.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, x: Any) -> None:
+        self.x, self.array = x, memory(x) if _memory_is_plain(x) else None
+
+    def views(self, plan: Plan) -> list[Any]:
+        """Return the library's slices."""
+        split = getattr(sys.modules["jax"].lax, "split", None) if _is_of_jax(self.x) else None
+        if split is not None and len(plan):
+            return list(split(self.x, plan.sizes, plan.axis))
+        return super().views(plan)
+
+    def made_by_library(self, request: Request, copy: bool) -> list[Any]:
+        """Return slices, or copies of them. JAX arrays are immutable and need no copy."""
+        shape = self.shape
+        if request.plan is None:  # a rule needs one dim; a plan checks all of them
+            index = normalize_axis(request.axis, shape)
+            if type(shape[index]) is not int:  # `jax.export` has symbols for unknown dims
+                rule = "the length of the axis must be known"
+                raise SplitTypeError.of([("x", f" of shape {shape}")], rule)
+            shape = tuple([n if type(n) is int else 1 for n in shape])
+        parts = self.views(request.plan_of(shape))
+        if not copy or _is_of_jax(self.x):
+            return parts
+        asarray = self.x.__array_namespace__().asarray
+        return [asarray(part, copy=True) for part in parts]
+
+    def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None = None) -> list[Any]:
+        """Return the parts as arrays of the library."""
+        namespace = self.x.__array_namespace__()
+        try:
+            return list(map(namespace.from_dlpack, parts))
+        except (RuntimeError, BufferError, TypeError):
+            return list(map(namespace.asarray, parts))

@@ -18,7 +18,7 @@ from numba.core.runtime import _nrt_python
 from splitjit._abi.calls import FUNCTIONS_AT, Functions
 from splitjit._abi.kernels import KERNELS
 from splitjit._copy.buffers import POOL
-from splitjit._copy.copy_layout import STREAM_FROM
+from splitjit._copy.copy import STREAM_FROM
 from splitjit._plan.limits import most_parts
 from splitjit._runtime import kernel_files
 from splitjit._runtime.loading import LOADER, LOOPS_AT, NATIVE

@@ -76,15 +76,15 @@ def test_a_kind_added_to_the_table_works(tmp_path):
     table.write_text(changed)
     code = """
 import numpy as np, splitjit
-from splitjit._copy import copy_layout
-from splitjit._copy.copy_layout import lay_out
+from splitjit._copy import copy
+from splitjit._copy.copy import lay_out
 
 splitjit.warmup(["u1"])
 
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no copies
 splitjit.SplitPlan._copy = property(lambda plan: None, lambda plan, compiled: None)
 for stream_from in (0, 1 << 62):
-    copy_layout.STREAM_FROM = (stream_from, stream_from)
+    copy.STREAM_FROM = (stream_from, stream_from)
     for itemsize in (1, 2, 4):
         x = np.random.default_rng(0).integers(0, 256, (9973, 5 * itemsize), np.uint8)
         x = x.view(f"V{itemsize}")

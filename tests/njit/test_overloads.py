@@ -19,7 +19,7 @@ import splitjit.numpy
 from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._abi.calls import SLOTS
 from splitjit._abi.kernels import KERNELS
-from splitjit._copy import buffers, copy_layout
+from splitjit._copy import buffers, copy
 from splitjit._plan.limits import most_parts
 from splitjit._plan.rules import MAX_PARTS
 from splitjit._runtime import loading
@@ -254,7 +254,7 @@ def test_any_dtype_rank_and_layout(x):
 def test_large_arrays_are_streamed(shape):
     """Long, short and very short runs; blocks end at any row."""
     x = np.arange(np.prod(shape), dtype=np.float64).view(np.int64).reshape(shape)
-    assert x.nbytes > copy_layout.STREAM_FROM[0]
+    assert x.nbytes > copy.STREAM_FROM[0]
     sizes = np.array([1, shape[1] - 3, 2])
     expected = splitjit.split(x, sizes, axis=1)
     assert_same(by_split(x, sizes, 1), expected)

@@ -19,7 +19,7 @@ import splitjit
 from splitjit._abi.kernels import KERNELS, processor
 from splitjit._cli.main import main
 from splitjit._cli.report import amount
-from splitjit._copy import copy, copy_layout, decision
+from splitjit._copy import copy, decision
 from splitjit._runtime import kernel_files, loading
 from tests.conftest import needs_kernels, take
 from tests.processes import finish, limited, run, start
@@ -32,10 +32,10 @@ FLIPS = int(os.environ.get("SPLITJIT_FLIPS", "20"))
 SPLIT = """
 import sys
 import numpy as np, splitjit
-from splitjit._copy import copy, copy_layout, decision
+from splitjit._copy import copy, decision
 from splitjit._runtime.loading import LOADER
 
-copy_layout.STREAM_FROM = (1 << 62, 1 << 62)  # by the same loop on all machines
+copy.STREAM_FROM = (1 << 62, 1 << 62)  # by the same loop on all machines
 
 def check():
     x = np.arange(2**22, dtype=np.int32).reshape(1024, -1)  # 16 MB, which loads kernels
@@ -76,7 +76,7 @@ def split(build, monkeypatch):
 
     def split():
         loader = loading._Loader()
-        for module in (decision, copy, copy_layout):
+        for module in (decision, copy):
             monkeypatch.setattr(module, "LOADER", loader)
         take("serial", monkeypatch.setattr)
         x = np.arange(60).reshape(6, 10)

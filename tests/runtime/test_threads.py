@@ -358,14 +358,14 @@ for _ in range(3):
 # Each loop copies by stores that bypass the cache, in a thread with a small stack and in a helper.
 SMALL_STACKS = """
 import faulthandler
-from splitjit._copy import copy_layout
-from splitjit._copy.copy_layout import lay_out
+from splitjit._copy import copy
+from splitjit._copy.copy import lay_out
 
 faulthandler.enable()
 splitjit.warmup(["u1"])
 splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no copies
 splitjit.SplitPlan._copy = property(lambda plan: None, lambda plan, compiled: None)
-copy_layout.STREAM_FROM = (0, 0)
+copy.STREAM_FROM = (0, 0)
 
 def split():
     loops = set()

@@ -121,10 +121,10 @@ import numba
 import numpy as np
 import splitjit
 from numba.core import cgutils
-from splitjit._copy import copy_layout
+from splitjit._copy import copy
 from splitjit._runtime.loading import LOADER
 
-copy_layout.STREAM_FROM = 0, 0  # the plain loop, for arrays that fit the cache, needs no such name
+copy.STREAM_FROM = 0, 0  # the plain loop, for arrays that fit the cache, needs no such name
 
 class Messages(logging.Handler):
     def emit(self, record):

@@ -18,7 +18,6 @@ import numpy as np
 
 from splitjit._abi.kernels import LARGE, LONG_RUN
 from splitjit._inputs.torch.memory import TORCH, lies_in_storage, new_tensors
-from splitjit._plan.cache import keep
 from splitjit._plan.plan import Plan
 from splitjit._runtime.cores import STREAM_FROM
 from splitjit._runtime.loading import LOADER
@@ -85,7 +84,7 @@ def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
     if ways is None:
         ways = _ways(x, plan)
         if x.nbytes < LARGE or LOADER.pays(0.0):  # else kernels may be loaded later
-            keep(plan._kept, key, ways, len(plan))
+            plan._keep(key, ways)
     if isinstance(ways, bool) or x.is_conj() or x.is_neg():  # torch reads these beyond a storage
         return None
     is_list = type(out) is list or type(out) is tuple
