@@ -325,7 +325,7 @@ def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
 
     monkeypatch.delattr(torch._C, "_are_functorch_transforms_active")
     assert not memory.reach_of_kernels.__wrapped__()(numbers(4))
-    monkeypatch.setattr(tensors, "reader", lambda: lambda x: None)
+    monkeypatch.setattr(tensors, "_read", lambda x: None)
     assert same(split(numbers(4), 2), list(torch.split(numbers(4), 2)))
 
 

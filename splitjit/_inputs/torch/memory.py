@@ -46,6 +46,7 @@ is_plain : callable
 """
 
 
+@functools.cache
 def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]

@@ -13,7 +13,6 @@ Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -171,12 +170,12 @@ def tensor_input(x: Any) -> Tensor:
     """
     if is_compiling():
         return Tensor(x)
-    read = reader()
+    look_up()
     given: Tensor | None = None
     if not x.requires_grad:
-        given = read(x)
+        given = _read(x)
     elif type(x) in TORCH.kinds:  # `x.numpy()` would raise, which takes long
-        given = read(x.detach())
+        given = _read(x.detach())
         if given is not None and sys.modules["torch"].is_grad_enabled():
             given = Tensor(x)
             given.asks_gradient = True
@@ -186,23 +185,13 @@ def tensor_input(x: Any) -> Tensor:
     return given
 
 
-@functools.cache
-def reader() -> Callable[[Any], Tensor | None]:
-    """Return a function that adapts a tensor, or returns None if kernels cannot reach it.
-
-    Caches torch lookups, which cost as much as the checks.
-    """
-    word_of, in_reach = memory.words().get, reach_of_kernels()
-    look_up()
-
-    def read(x: Any) -> Tensor | None:
-        if not in_reach(x):
-            return None
-        word = word_of(x.dtype)
-        array = memory.array_of(x, word)
-        return None if array is None else Tensor(x, array, word)
-
-    return read
+def _read(x: Any) -> Tensor | None:
+    """Adapt a tensor, or return None if kernels cannot reach it."""
+    if not reach_of_kernels()(x):
+        return None
+    word = memory.words().get(x.dtype)
+    array = memory.array_of(x, word)
+    return None if array is None else Tensor(x, array, word)
 
 
 def _refuse(x: Any, name: str) -> None:
