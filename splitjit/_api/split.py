@@ -18,7 +18,7 @@ from splitjit._api.split_plan import (
     recent_plan,
     split_object,
 )
-from splitjit._copy.buffers import empty_parts
+from splitjit._copy.buffers import empty_parts, release_frames
 from splitjit._copy.decision import split_array, split_input, split_new_shape
 from splitjit._inputs.input import Input
 from splitjit._inputs.torch.memory import TORCH
@@ -188,18 +188,22 @@ def split(
     if type(x) is np.ndarray:
         # The starts of `cached_plan` and `split_array`, inlined: calls would slow tiny
         # splits. A shape that was never split may never come again, so it first gets no plan.
-        key = x.shape, axis, rule
-        plan = recent_plan(key) if type(axis) is int else None
-        if plan is None:
-            is_plain = type(axis) is int and out is None and copy is True
-            if is_plain and x.nbytes < LARGE and is_first(key):
-                return split_new_shape(x, axis, rule)
-            plan = cached_plan(x.shape, axis, rule)
-        elif plan._copy is not None and out is None and copy is True:
-            parts: list[Any] | None = plan._copy.fresh(x)
-            if parts is not None:
-                return parts
-        return split_array(plan, x, out, copy)
+        try:
+            key = x.shape, axis, rule
+            plan = recent_plan(key) if type(axis) is int else None
+            if plan is None:
+                is_plain = type(axis) is int and out is None and copy is True
+                if is_plain and x.nbytes < LARGE and is_first(key):
+                    return split_new_shape(x, axis, rule)
+                plan = cached_plan(x.shape, axis, rule)
+            elif plan._copy is not None and out is None and copy is True:
+                parts: list[Any] | None = plan._copy.fresh(x)
+                if parts is not None:
+                    return parts
+            return split_array(plan, x, out, copy)
+        except BaseException as error:
+            release_frames(error)
+            raise
     if copy is True and type(x) in TORCH.kinds:
         tensors = split_at_once(x, out, empty_parts, cached_plan, axis, rule)
         if tensors is not None:

@@ -19,7 +19,7 @@ from splitjit._inputs.input import Request, by_plan
 from splitjit._inputs.torch import memory, tensors
 from splitjit._inputs.torch.memory import TORCH
 from splitjit._inputs.torch.operator import split_at_once
-from splitjit._plan.arguments import Shape, integer, sequence
+from splitjit._plan.arguments import Shape, integer, listed
 from splitjit._plan.plan import PLANS, Plan, plan_by_rule
 from splitjit._plan.rules import Rule
 
@@ -209,8 +209,7 @@ class SplitPlan(Plan):
         array([[1., 1., 1.],
                [1., 1., 1.]])
         """
-        given = sequence(out)  # read once: a second reading may give other arrays
-        outputs = out if given is None else list(given)
+        outputs = listed(out)
         _check_bound(self, outputs)
         return functools.partial(self, out=outputs)
 
@@ -267,7 +266,7 @@ def _check_bound(plan: Plan, out: Any) -> None:
         first = out[0]
     is_array = issubclass(type(first), np.ndarray)
     dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
-    check_apart(check_out(plan, dtype, out).parts, plan.axis)
+    check_apart(check_out(plan, dtype, out), plan.axis)
 
 
 def by_rule(axis: SupportsIndex, rule: Rule) -> Request:

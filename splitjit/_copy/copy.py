@@ -100,7 +100,7 @@ def lay_out(
     """
     if LOADER.load("core") is None:
         return None
-    rank, count = len(plan.shape), len(plan)
+    rank, count = len(plan.shape), len(plan.sizes)
     record = (_WORD * most_words(rank, count))()
     given = [*plan.shape, *strides, *plan.sizes]
     for part in parts or ():
@@ -160,7 +160,7 @@ def _record(
         dtype=id(dtype),
         rank=len(plan.shape),
         axis=plan.axis,
-        count=len(plan),
+        count=len(plan.sizes),
         start=sum([step for step in steps if step < 0]),
         stop=sum([step for step in steps if step > 0]) + dtype.itemsize,
         stream=layout.stream,
@@ -220,7 +220,7 @@ class Copy:
         self.nbytes = math.prod(plan.shape) * x.itemsize
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
         can_compile = self.nbytes > 0 and not x.dtype.hasobject
-        self._gain = forecast(x, plan.axis, len(plan)) if can_compile else None
+        self._gain = forecast(x, plan.axis, len(plan.sizes)) if can_compile else None
         self._split = plan.shape, plan.axis, plan.sizes, plan.output_shapes
         self._has_tried = False  # to load kernels
         self.layout: CopyLayout | None = None
@@ -276,7 +276,7 @@ class Copy:
         if not is_small:
             self.ways = ways_of(threads.count_ways(), self._loop, self.nbytes.bit_length())
         self.into = lambda x, outputs: 0
-        if len(plan) <= MOST_PARTS and can_read_arrays():
+        if len(plan.sizes) <= MOST_PARTS and can_read_arrays():
             record = _record(plan, dtype, strides, layout, self._loop if is_small else 0)
             self._use(record, is_small)
             use_for_new_shapes()
@@ -298,19 +298,13 @@ class Copy:
         layout = self.layout
         if layout is None or not self._check(x):
             return None
-        parts: list[np.ndarray] = []
-        try:
-            parts = self._parts_over(x, buffers.POOL.lease(layout.block))
-            target: Any = parts.pop()
-            source = self._check(x)  # again: a finalizer may have changed `x`
-            if not source:
-                return None
-            self._run_loop(self._loop, target, source, layout.stream, layout.address)
-            return parts
-        except BaseException as error:
-            parts = []
-            buffers.release_frames(error)
-            raise
+        parts: list[Any] = self._parts_over(x, buffers.POOL.lease(layout.block))
+        target = parts.pop()
+        source = self._check(x)  # again: a finalizer may have changed `x`
+        if not source:
+            return None
+        self._run_loop(self._loop, target, source, layout.stream, layout.address)
+        return parts
 
     def _into_large(self, x: Any, outputs: list[Any]) -> bool:
         layout = self.layout

@@ -17,10 +17,10 @@ from splitjit._abi.addresses import address_of
 from splitjit._copy import slices
 from splitjit._copy.buffers import empty_parts, release_frames, retry
 from splitjit._copy.copy import NEW_SHAPES, Copy, CopyLayout, copy_of, lay_out
-from splitjit._copy.outputs import Targets, check_apart, check_memory, check_out, check_source
+from splitjit._copy.outputs import check_apart, check_memory, check_out, check_source
 from splitjit._inputs.adapt import memory
 from splitjit._inputs.input import Input, Request
-from splitjit._plan.arguments import check_views, normalize_axis
+from splitjit._plan.arguments import check_views, listed, normalize_axis
 from splitjit._plan.limits import most_parts
 from splitjit._plan.plan import Plan, check_shape, sizes_of
 from splitjit._plan.rules import Rule
@@ -28,7 +28,7 @@ from splitjit._runtime.loading import LOADER
 from splitjit._runtime.ways import Ways
 from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
 
-ArrayCopy = tuple[np.ndarray, Copy, CopyLayout | None, Targets | None]
+ArrayCopy = tuple[np.ndarray, Copy, CopyLayout | None, list[np.ndarray] | None]
 """An array to copy, and how arrays like it are copied; the compiled copy, or None if NumPy copies;
 the checked arrays for the parts, or None for new ones."""
 
@@ -83,7 +83,7 @@ def decide(
         return Decision("splitjit", plan, [decide_array(plan, x, None) for x in sources])
     out, pairs = given.targets(out)
     if len(pairs) > 1:  # data and mask may share memory with no other array, either
-        written = [part for x, parts in pairs for part in check_out(plan, x.dtype, parts).parts]
+        written = [part for x, parts in pairs for part in check_out(plan, x.dtype, parts)]
         check_apart(written, plan.axis)
         for x, _ in pairs:
             check_source(x, written)
@@ -112,13 +112,13 @@ def decide_array(plan: Plan, x: np.ndarray, out: Any) -> ArrayCopy:
     if type(out) is list:
         layout = copy.place(x, out)  # compiled checks, which refuse what they are not sure of
         if layout is not None:
-            return x, copy, layout, Targets(out, out)
-    targets = check_out(plan, x.dtype, out)
-    check_memory(x, targets, plan.axis)
+            return x, copy, layout, out
+    parts = check_out(plan, x.dtype, out)
+    check_memory(x, parts, plan.axis)
     layout = None
     if copy.switch(plan, x):
-        layout = lay_out(plan, x.strides, x.itemsize, targets.parts)
-    return x, copy, layout, targets
+        layout = lay_out(plan, x.strides, x.itemsize, parts)
+    return x, copy, layout, parts
 
 
 def carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
@@ -153,23 +153,20 @@ def carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
 
 
 def copy_array(plan: Plan, decided: ArrayCopy, began: float) -> list[np.ndarray]:
-    """Copy an array; return new parts, or the arrays that the user gave.
+    """Copy an array; return new parts, or the memory of the arrays that the user gave.
 
     `began` is when the call began: loading kernels pays once copies by NumPy have taken so long.
     """
-    x, copy, layout, targets = decided
-    parts: list[np.ndarray] | None = None
-    if targets is None:
+    x, copy, layout, parts = decided
+    if parts is None:
         if layout is not None:
             # Reading a memory map may wait for a disk; the builtin functions keep the GIL.
             parts = None if isinstance(x.base, np.memmap) else copy.fresh_checked(x)
             parts = copy.fresh_without_gil(plan, x) if parts is None else parts
         if parts is None:
             parts = retry(slices.fresh, x, plan.axis, plan.sizes)
-    else:
-        parts = targets.given
-        if layout is None or not copy.run(address_of(x), 0, layout):
-            slices.into(x, plan.axis, plan.sizes, targets.parts)
+    elif layout is None or not copy.run(address_of(x), 0, layout):
+        slices.into(x, plan.axis, plan.sizes, parts)
     if layout is None:
         copy.count(perf_counter() - began)
     return parts
@@ -204,30 +201,31 @@ def our_refusals(given: Input) -> Iterator[None]:
 def split_array(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarray]:
     """Split an array by a plan; see `splitjit.split` for `out` and `copy`."""
     last: Copy | None = plan._copy
-    if last is not None and copy is True:
-        if out is None:
-            parts: list[np.ndarray] | None = last.fresh(x)
-            if parts is not None:
-                return parts
-        elif type(out) is list or type(out) is tuple:
-            given = out = list(out)
-            if last.into(x, given):
-                return given
-    began = perf_counter()
-    made: list[np.ndarray] = []  # a collection that is due starts here, not after the checks
-    x = x.view()  # a finalizer may change the caller's array at any point, but not this one
-    check_shape(plan, x.shape)
-    if copy is not True:
-        check_views(out, copy)
-        return slices.views(x, plan.axis, plan.sizes)
+    parts: list[np.ndarray] | None = None
     try:
+        if out is not None:
+            out = list(out) if type(out) is list or type(out) is tuple else listed(out)
+        if last is not None and copy is True:
+            if out is None:
+                parts = last.fresh(x)
+                if parts is not None:
+                    return parts
+            elif type(out) is list and last.into(x, out):
+                return out
+        began = perf_counter()
+        parts = []  # a collection that is due starts here, not after the checks
+        x = x.view()  # a finalizer may change the caller's array at any point, but not this one
+        check_shape(plan, x.shape)
+        if copy is not True:
+            check_views(out, copy)
+            return slices.views(x, plan.axis, plan.sizes)
         decided = decide_array(plan, x, out)
-        made = copy_array(plan, decided, began)
+        parts = copy_array(plan, decided, began)
         if decided[1] is not last:
             object.__setattr__(plan, "_copy", decided[1])  # plans are frozen
-        return made
+        return parts if out is None else out
     except BaseException as error:
-        made = []
+        parts = None
         release_frames(error)
         raise
 
@@ -242,10 +240,6 @@ def split_new_shape(x: np.ndarray, axis: SupportsIndex, rule: Rule) -> list[np.n
         parts: list[np.ndarray] | None = NEW_SHAPES.fresh(x, index, x.itemsize, *sizes)
         if parts is not None:
             return parts
-    try:
-        parts = retry(slices.fresh, x, index, sizes)
-        LOADER.count(perf_counter() - began)
-        return parts
-    except BaseException as error:
-        release_frames(error)
-        raise
+    parts = retry(slices.fresh, x, index, sizes)
+    LOADER.count(perf_counter() - began)
+    return parts

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from splitjit._abi import columns
 from splitjit._abi.addresses import address_of, addressof, from_buffer, span
 from splitjit._inputs.arrays import carries_meaning
-from splitjit._plan.arguments import sequence
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import OVERLAP_FAULT
 from splitjit.errors import SplitError, SplitTypeError, kind_of
@@ -21,26 +20,8 @@ _MOST_WORK = 10**6
 _shape, _dtype, _nbytes = map(operator.attrgetter, ("shape", "dtype", "nbytes"))
 
 
-class Targets(NamedTuple):
-    """Checked arrays for the parts of a plan; made by `check_out`.
-
-    Attributes
-    ----------
-    given : list of ndarray
-        The arrays as the user passed them.
-    parts : list of ndarray
-        The same memory as base-class arrays, whose attributes no subclass overrides.
-    starts : list of int or None
-        Their addresses, if all of them are C-contiguous.
-    """
-
-    given: list[np.ndarray]
-    parts: list[np.ndarray]
-    starts: list[int] | None = None
-
-
-def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
-    """Return the arrays of `out`; refuse an `out` that does not fit the plan and the dtype.
+def check_out(plan: Plan, dtype: np.dtype, out: Any) -> list[np.ndarray]:
+    """Refuse outputs that do not fit the plan and the dtype.
 
     Shared memory is not checked here: `check_apart` finds arrays that share memory
     with each other, `check_source` those that share memory with the source.
@@ -51,29 +32,45 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> Targets:
         The plan of the split.
     dtype : dtype
         The dtype of the array to split.
-    out : sequence of ndarray
+    out : list of ndarray
         One writeable array per part, with the part's shape and `dtype`, whose
         elements do not overlap.
 
     Returns
     -------
-    Targets
+    list of ndarray
+        The same memory as base-class arrays, whose attributes no subclass overrides.
 
     Raises
     ------
     SplitError, SplitTypeError
         If one of these rules is broken.
     """
-    given = sequence(out)  # only once: a sequence may give other arrays next time
-    if given is None:
+    if type(out) is not list:
         received = [("out", f" of type {kind_of(out)}")]
         hint = ("pass list(out)", "") if issubclass(type(out), np.ndarray) else ""
         raise SplitTypeError.of(received, "must be a sequence of ndarrays", hint)
-    starts = _starts_of(plan.output_shapes, dtype, given)
-    if starts is not None:
-        parts = list(given)
-        return Targets(parts, parts, starts)
-    return _check_other_out(plan, dtype, given)
+    if _starts_of(plan.output_shapes, dtype, out) is not None:
+        return out
+    for i, part in enumerate(out):
+        if not issubclass(type(part), np.ndarray):
+            received = [(f"out[{i}]", f" of type {kind_of(part)}")]
+            hint = (f"pass out[{i}]", ".numpy()") if hasattr(type(part), "numpy") else ""
+            raise SplitTypeError.of(received, "out must be a sequence of ndarrays", hint)
+    if len(out) != len(plan.sizes):
+        rule = f"must have an array for each of {len(plan)} parts"
+        raise SplitError.of([("out", f" of {len(out)} arrays")], rule)
+    for i, part in enumerate(out):
+        if carries_meaning(type(part)):
+            rule = f"its class adds more to it than values; pass np.asarray(out[{i}])"
+            raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule)
+    parts = [np.asarray(part) for part in out]
+    for i, (part, shape) in enumerate(zip(parts, plan.output_shapes, strict=True)):
+        if part.shape != shape or part.dtype != dtype or not part.flags.writeable:
+            raise _refused_part(i, part, shape, dtype, plan.axis)
+        if not (part.flags.c_contiguous or part.size == 0) and overlaps_itself(part):
+            raise SplitError.of([(f"out[{i}]", f" of strides {part.strides}")], OVERLAP_FAULT)
+    return parts
 
 
 def _starts_of(
@@ -93,29 +90,6 @@ def _starts_of(
         return list(map(addressof, map(from_buffer, given)))
     except (TypeError, ValueError):  # read-only, strided, empty or foreign dtype
         return None
-
-
-def _check_other_out(plan: Plan, dtype: np.dtype, given: tuple[Any, ...]) -> Targets:
-    """Check outputs of any strides and any class, and refuse those that do not fit."""
-    for i, part in enumerate(given):
-        if not issubclass(type(part), np.ndarray):
-            received = [(f"out[{i}]", f" of type {kind_of(part)}")]
-            hint = (f"pass out[{i}]", ".numpy()") if hasattr(type(part), "numpy") else ""
-            raise SplitTypeError.of(received, "out must be a sequence of ndarrays", hint)
-    if len(given) != len(plan.sizes):
-        rule = f"must have an array for each of {len(plan)} parts"
-        raise SplitError.of([("out", f" of {len(given)} arrays")], rule)
-    for i, part in enumerate(given):
-        if carries_meaning(type(part)):
-            rule = f"its class adds more to it than values; pass np.asarray(out[{i}])"
-            raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule)
-    parts = [np.asarray(part) for part in given]
-    for i, (part, shape) in enumerate(zip(parts, plan.output_shapes, strict=True)):
-        if part.shape != shape or part.dtype != dtype or not part.flags.writeable:
-            raise _refused_part(i, part, shape, dtype, plan.axis)
-        if not (part.flags.c_contiguous or part.size == 0) and overlaps_itself(part):
-            raise SplitError.of([(f"out[{i}]", f" of strides {part.strides}")], OVERLAP_FAULT)
-    return Targets(list(given), parts)
 
 
 def _refused_part(
@@ -139,14 +113,13 @@ def are_plain_and_apart(
 ) -> bool:
     """Return whether `check_out` and `check_memory` surely accept outputs; False means unsure."""
     starts = _starts_of(shapes, x.dtype, given)
-    return starts is not None and _are_ranges_apart(_ranges(starts, given), x)
+    if starts is None:
+        return False
+    stops = map(operator.add, starts, map(_nbytes, given))
+    return _are_ranges_apart(zip(starts, stops, strict=True), x)
 
 
-def _ranges(starts: list[int], parts: Sequence[np.ndarray]) -> list[tuple[int, int]]:
-    return list(zip(starts, map(operator.add, starts, map(_nbytes, parts)), strict=True))
-
-
-def _are_ranges_apart(ranges: list[tuple[int, int]], x: np.ndarray) -> bool:
+def _are_ranges_apart(ranges: Iterable[tuple[int, int]], x: np.ndarray) -> bool:
     """Return whether no address ranges of outputs meet each other or `x`."""
     end = 0
     for start, stop in sorted([*ranges, span(x)]):
@@ -156,11 +129,9 @@ def _are_ranges_apart(ranges: list[tuple[int, int]], x: np.ndarray) -> bool:
     return True
 
 
-def check_memory(x: np.ndarray, targets: Targets, axis: int) -> None:
-    """Refuse targets of a split of `x` that share an element with each other or with `x`."""
-    parts, starts = targets.parts, targets.starts
-    ranges = list(map(span, parts)) if starts is None else _ranges(starts, parts)
-    if not _are_ranges_apart(ranges, x):
+def check_memory(x: np.ndarray, parts: list[np.ndarray], axis: int) -> None:
+    """Refuse parts of a split of `x` that share an element with each other or with `x`."""
+    if not _are_ranges_apart(map(span, parts), x):
         check_apart(parts, axis)
         check_source(x, parts)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from splitjit._inputs.arrays import refuse_meaning
-from splitjit._plan.arguments import sequence
+from splitjit._plan.arguments import listed, sequence
 from splitjit._plan.plan import Plan, check_shape, indices_of
 from splitjit._plan.rules import LENGTHS, Rule
 from splitjit._runtime.ways import Ways
@@ -92,8 +92,7 @@ class Input:
 
     def targets(self, out: Any) -> tuple[list[Any], Copies]:
         """Return the arrays of `out`, and what to copy; refuse arrays unlike `x`."""
-        arrays = sequence(out)
-        given: Any = out if arrays is None else list(arrays)  # `split_array` refuses anything else
+        given = listed(out)
         return given, [(self.array, given)]
 
     def wrote(self, out: list[Any], written: list[list[np.ndarray]]) -> None:

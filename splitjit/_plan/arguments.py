@@ -232,6 +232,15 @@ def check_views(out: Any, copy: Any) -> None:
         raise SplitError.of([("copy=False and out", "")], "views are not written to out")
 
 
+def listed(out: Any) -> Any:
+    """Return the arrays of `out` in a new list; `check_out` refuses anything else.
+
+    A sequence is read only once, because it may give other arrays next time.
+    """
+    given = sequence(out)
+    return out if given is None else list(given)
+
+
 # ---- integers ----------------------------------------------------------------------------
 
 
