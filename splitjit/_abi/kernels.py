@@ -17,7 +17,7 @@ objects are assigned by a compiled loop."""
 
 LONG_RUN = 1 << 9
 """From this length on, ordinary stores of runs pay if a large cache can hold the array; see
-`splitjit._copy.copy_layout.stream_from`."""
+`splitjit._runtime.cores.stream_from`."""
 
 TILE = 16
 """Bytes of each step of a tile, which the transpose loop turns into cache lines."""
