@@ -4,7 +4,7 @@
 names all of them. A defect is an operator of this script at a place in a function: a comparison
 that includes its bound, a sum that is a difference, a number greater by one, a statement left out.
 So the functions may change without a change here. ``python -m tests.mutations NAME…`` tries those
-whose names begin with a NAME, such as ``_kernels/runs.py::stream_runs``.
+whose names begin with a NAME, such as ``_kernels/loops/runs.py::stream_runs``.
 
 The tests of a defect must end by a failure, a signal or the time limit; else it has survived. Some
 survivors are no defects: they change only the speed, or the order of writes. The rest needs a test.
@@ -43,9 +43,9 @@ KERNELS = "kernels/test_team.py copy/test_layout.py copy/test_split.py copy/test
 KERNELS += f"kernels/test_entry.py copy/test_overlap.py {CHUNKS} {MEMORY}"
 TARGETS = {
     # files, relative to the package: their tests, the quickest first; the first pattern counts
-    "_kernels/blocks.py": "njit/test_overloads.py",
+    "_kernels/core/blocks.py": "njit/test_overloads.py",
     "_kernels/njit_split.py": "njit/test_overloads.py",
-    "_kernels/*.py": KERNELS,
+    "_kernels/**/*.py": KERNELS,
     "_copy/buffers.py": KERNELS,
     "_abi/columns.py": "copy/test_overlap.py copy/test_outputs.py whole/test_model.py",
     "_copy/outputs.py": "copy/test_outputs.py copy/test_overlap.py",

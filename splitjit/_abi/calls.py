@@ -128,13 +128,13 @@ version
 measure, make_parts, copy_parts
     The addresses of the functions of `splitjit._kernels.njit_split`.
 lay_out
-    The address of `splitjit._kernels.layouter.lay_out`.
+    The address of `splitjit._kernels.core.layouter.lay_out`.
 loops
     The address of the loops' addresses, as in `Expected`.
 share, team
-    The addresses of `splitjit._kernels.team.share` and of the team record.
+    The addresses of `splitjit._kernels.core.team.share` and of the team record.
 take_block, free_block, clear
-    The addresses of the functions of `splitjit._kernels.blocks`.
+    The addresses of the functions of `splitjit._kernels.core.blocks`.
 blocks
     The address of the block record.
 numba
@@ -154,7 +154,7 @@ OUTS_FAULT = 1 + RULE_FAULT + max(max(texts) for texts in FAULTS.values())
 """Faults in compiled code: 1 is a fault of the axis, 2 and up of the rule, 7 and up of the
 outputs."""
 
-# The block record, for `splitjit._kernels.blocks`: the most bytes to keep, the bytes that are
+# The block record, for `splitjit._kernels.core.blocks`: the most bytes to keep, the bytes that are
 # kept, how many turns slots have had to make room, and a slot for each kept block.
 BLOCKS_LIMIT, BLOCKS_KEPT, BLOCKS_EVICTED, SLOTS_AT = range(4)
 SLOTS = 32

@@ -42,22 +42,22 @@ ADDRESS, METH_O, METH_FASTCALL, METH_STATIC = 0x0, 0x8, 0x80, 0x20
 
 KERNELS: dict[str, dict[str, dict[str, int]]] = {
     "core": {
-        "layouter": {"lay_out": ADDRESS},
-        "entry": {
+        "core.layouter": {"lay_out": ADDRESS},
+        "core.entry": {
             **dict.fromkeys(("fresh", "fresh_checked", "check"), METH_O),
             **dict.fromkeys(("fresh_new", "into", "place", "parts_over"), METH_FASTCALL),
         },
-        "team": {
+        "core.team": {
             "share": ADDRESS,
             "share_without_gil": METH_FASTCALL | METH_STATIC,
             "serve": ADDRESS,
         },
-        "blocks": {
+        "core.blocks": {
             "lease": METH_O,
             **dict.fromkeys(("take_block", "free_block", "clear", "give_back"), ADDRESS),
         },
     },
-    **{loop: {loop: {loop: ADDRESS}} for loop in LOOPS},
+    **{loop: {f"loops.{loop}": {loop: ADDRESS}} for loop in LOOPS},
     "njit_split": {"njit_split": dict.fromkeys(("measure", "make_parts", "copy_parts"), ADDRESS)},
 }
 """The object files, the modules of `splitjit._kernels` in each, and the C functions that these

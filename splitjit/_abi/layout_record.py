@@ -1,8 +1,8 @@
 """The layout record: what a loop has to do, in words.
 
-`splitjit._kernels.layouter` writes it, for Python and for users' compiled code.
-`splitjit._kernels.entry` writes only the targets of outputs, and `splitjit._kernels.records` reads
-it. Numbers are bytes unless a comment says otherwise.
+`splitjit._kernels.core.layouter` writes it, for Python and for users' compiled code.
+`splitjit._kernels.core.entry` writes only the targets of outputs, and
+`splitjit._kernels.ir.records` reads it. Numbers are bytes unless a comment says otherwise.
 """
 
 from __future__ import annotations

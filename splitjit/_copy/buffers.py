@@ -239,7 +239,7 @@ def _environment_limit() -> int:
 
 
 class _Pool:
-    """The large blocks that no part uses, which wait for reuse; see `splitjit._kernels.blocks`.
+    """The large blocks that no part uses, kept for reuse; see `splitjit._kernels.core.blocks`.
 
     Parameters
     ----------

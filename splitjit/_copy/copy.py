@@ -1,7 +1,7 @@
 """How arrays of one plan, dtype and strides are copied: by NumPy at first, and then by kernels.
 
 For small arrays, checks in Python take much longer than the copy, because each array attribute is
-a Python object. The builtin functions of `splitjit._kernels.entry` read array and list fields
+a Python object. The builtin functions of `splitjit._kernels.core.entry` read array and list fields
 straight from memory, and make arrays through NumPy's C API. If an array is not as expected, they
 copy nothing, and Python decides.
 
@@ -49,7 +49,7 @@ class CopyLayout:
     Attributes
     ----------
     record : ndarray of int64
-        The layout record, see `splitjit._abi.layout_record`; `splitjit._kernels.layouter` wrote it.
+        The layout record, see `splitjit._abi.layout_record`; `splitjit._kernels.core.layouter` wrote it.
     address : int
         The address of the record, valid while this object exists.
     loop : str

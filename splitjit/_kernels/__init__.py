@@ -5,9 +5,10 @@ and the loop that Numba runs itself (`numba_threads`). `_kernels` imports `_abi`
 the rules of `_plan/rules.py`, and nothing else of the package. A loop never raises and never sees a
 Python object: Python code, `entry` or `njit_split` has checked all addresses, extents and strides.
 
-Every module uses `jit` of compiling.py, the intrinsics of intrinsics.py, and the tuples that
-records.py reads from memory; look at these three first. Then a copy passes from top to bottom::
+Every module uses `jit` of compiling.py, the intrinsics of ir/intrinsics.py, and the tuples that
+ir/records.py reads from memory; look at these three first. Then a copy passes from top to bottom::
 
+    core/
     layouter.py          from shapes and strides to a layout record: dims (dims.py), and the loop
             │  layout record
             ▼
@@ -18,6 +19,7 @@ records.py reads from memory; look at these three first. Then a copy passes from
     team.py              the caller and its helpers take chunks, and call a loop for each
             │  task, tasks, arguments
             ▼
+    loops/
     plain.py             runs of bytes, one after another
     stream.py            the same for large arrays, with stores that bypass the cache
     deinterleave.py      small items of the parts that are interleaved in the source
@@ -29,18 +31,19 @@ records.py reads from memory; look at these three first. Then a copy passes from
     tiles.py             pieces of transposed sources: tiles in registers, or run by run
             │
             ▼
+    ir/
     variants.py          the innermost loops, with a variant for each word size
     llvm.py              LLVM loads and stores; intrinsics.py offers them to compiled functions
 
 What Python calls before a copy, or instead of one::
 
-    entry.py             check and make arrays, and copy small ones; c_api.py has Python's functions
+    core/entry.py        check and make arrays, and copy small ones; c_api.py has Python's functions
     numba_threads.py     the loops on Numba's threads, if the user chooses them
 
 What users' compiled code calls::
 
     njit_split.py        checks a `split`, asks the layouter, and shares the copy with the helpers
-    blocks.py            large blocks for parts, kept for reuse
+    core/blocks.py       large blocks for parts, kept for reuse
 
 How all of this becomes object files: `layouter`, `entry`, `team` and `blocks` are one, "core". Each
 loop is one, and so is `njit_split`::

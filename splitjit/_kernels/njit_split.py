@@ -22,7 +22,7 @@ from splitjit._abi.kernels import LARGE, LINE
 from splitjit._abi.layout_record import LOOP, STREAM, TARGET_OFFSET, WORD, most_words
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
 from splitjit._kernels.compiling import jit, jit_all
-from splitjit._kernels.intrinsics import (
+from splitjit._kernels.ir.intrinsics import (
     allocate,
     copy_bytes,
     greatest,
@@ -34,8 +34,8 @@ from splitjit._kernels.intrinsics import (
     stored,
     words_at,
 )
-from splitjit._kernels.intrinsics import call as call_address
-from splitjit._kernels.records import layout_at, read
+from splitjit._kernels.ir.intrinsics import call as call_address
+from splitjit._kernels.ir.records import layout_at, read
 from splitjit._plan import rules
 
 _MOST = (1 << 63) - 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import njit, prange
 
-from splitjit._kernels.intrinsics import call
+from splitjit._kernels.ir.intrinsics import call
 
 
 @njit(parallel=True, nogil=True, cache=True)

@@ -198,7 +198,8 @@ def _source() -> str:
     try:
         paths = [os.path.join(_PACKAGE, "_plan", "rules.py")]
         for folder in (SOURCE, os.path.join(_PACKAGE, "_abi")):
-            paths += [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+            for inside, _, names in sorted(os.walk(folder)):
+                paths += [os.path.join(inside, name) for name in sorted(names)]
         for path in paths:
             if path.endswith(".py"):
                 with open(path, "rb") as source:

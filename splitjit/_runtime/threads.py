@@ -1,6 +1,6 @@
 """How many threads copy: the caller, and helpers if they pay.
 
-`splitjit._kernels.team` is the compiled side: helpers are threads that a caller does not wait
+`splitjit._kernels.core.team` is the compiled side: helpers are threads that a caller does not wait
 for, so a copy never depends on other programs, pools or threads. This module counts the helpers
 that may run now, and owns the memory that callers and helpers share.
 

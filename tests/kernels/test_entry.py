@@ -421,7 +421,7 @@ def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
     plan = plan_split((4, 6), 2, axis=1)
     x, _ = prepared(plan)
     record = copy._record(plan, x.dtype, x.strides, copy_of(plan, x).layout, 0)
-    flags = KERNELS["core"]["entry"][name]
+    flags = KERNELS["core"]["core.entry"][name]
     function = getattr(NATIVE, name)(record)
     counts = [sys.getrefcount(kept) for kept in (x, record, plan)]
     for arguments in WRONG[name]:

@@ -21,7 +21,7 @@ SYSTEM = {
     *("sched_getaffinity", "sched_getcpu", "sched_setaffinity"),
     *("madvise", "mmap", "munmap"),
 }
-"""What `splitjit._kernels.team` and `blocks` call on Linux."""
+"""What `splitjit._kernels.core.team` and `blocks` call on Linux."""
 
 
 def symbols(data):

@@ -39,7 +39,7 @@ SYSTEMS = {
         {"clock_gettime", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"},
     ),
 }
-"""What `splitjit._kernels.system` calls on each system."""
+"""What `splitjit._kernels.core.system` calls on each system."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def kernels():
             if kernel == "core":
                 patch.setattr(sys, "platform", SYSTEMS[system_of(target)][0])
                 code = {}
-                for name in ("system", *reversed(KERNELS["core"])):
+                for name in ("core.system", *reversed(KERNELS["core"])):
                     module = importlib.import_module(f"splitjit._kernels.{name}")
                     other = runpy.run_path(module.__file__)
                     patch.setitem(sys.modules, module.__name__, types.SimpleNamespace(**other))

@@ -1,4 +1,4 @@
-"""The protocol of `splitjit._kernels.team`: all orders in which a caller and two helpers may step.
+"""The protocol of `_kernels/core/team.py`: all orders in which a caller and two helpers may step.
 
 The caller wakes the first helper, which wakes the second one. (In the code, each wakes two.) Each
 step reads or writes one word, as in the code. `check` tries every interleaving, and returns
@@ -292,7 +292,9 @@ def step_of(call):
 
 @pytest.mark.parametrize("name", CODE)
 def test_the_code_has_this_order(name):
-    source = Path(splitjit.__file__).with_name("_kernels").joinpath("team.py").read_text("utf-8")
+    source = (
+        Path(splitjit.__file__).with_name("_kernels").joinpath("core/team.py").read_text("utf-8")
+    )
     (function,) = [node for node in ast.parse(source).body if getattr(node, "name", "") == name]
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     calls.sort(key=lambda node: (node.lineno, node.col_offset))

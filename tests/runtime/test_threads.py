@@ -22,7 +22,7 @@ SLOW_LOOP = """
 import ctypes
 import numba
 from numba import types
-from splitjit._kernels.intrinsics import add_to, words_at
+from splitjit._kernels.ir.intrinsics import add_to, words_at
 
 usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 
@@ -395,14 +395,14 @@ def test_small_stacks(tmp_path):
 def test_a_thread_that_leaves_its_core_keeps_its_affinity(tmp_path):
     code = """
 import ctypes
-from splitjit._kernels import system
+from splitjit._kernels.core import system
 from splitjit._kernels.compiling import jit, object_code
 
 @jit
 def leave(core):
     system.leave_core(core)
 
-kernels.KERNELS["leave"] = {"system": {"leave": kernels.ADDRESS}}
+kernels.KERNELS["leave"] = {"core.system": {"leave": kernels.ADDRESS}}
 code = object_code([leave])
 _leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loading._link("leave", code)["leave"])
 core_of_this_thread = ctypes.CDLL(None).sched_getcpu
@@ -423,7 +423,7 @@ assert os.sched_getaffinity(0) == {min(cores)}
 # The team's code once more, which a test changes before it is compiled.
 ANOTHER_TEAM = """
 import importlib.util
-from splitjit._kernels import team as original
+from splitjit._kernels.core import team as original
 from splitjit._kernels.compiling import jit, object_code
 
 spec = importlib.util.spec_from_file_location("another_team", original.__file__)
@@ -431,8 +431,9 @@ team = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(team)
 
 def use_it():
-    kernels.KERNELS["another"] = {"team": kernels.KERNELS["core"]["team"]}
-    functions = [getattr(team, name) for name in kernels.KERNELS["core"]["team"]]
+    exported = kernels.KERNELS["core"]["core.team"]
+    kernels.KERNELS["another"] = {"core.team": exported}
+    functions = [getattr(team, name) for name in exported]
     vars(loading.NATIVE).update(loading._link("another", object_code(functions)))
 """
 
@@ -458,7 +459,7 @@ DELAYED = """
 DELAYS = np.zeros(shared.AT.helpers + 4, np.int64)
 MARK, CHUNK, ODDS, RANDOM = range(shared.AT.helpers, shared.AT.helpers + 4)
 ADDRESS = DELAYS.ctypes.data
-from splitjit._kernels.system import usleep
+from splitjit._kernels.core.system import usleep
 
 release = team.release
 read_word, exchange, add_to = team.read_word, team.exchange, team.add_to

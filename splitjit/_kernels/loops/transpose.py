@@ -15,7 +15,7 @@ steps. A task copies one batch of one strip, a *piece*, at a time, so that the
 loop reads and writes whole cache lines on both sides:
 
 - If stores do not bypass the cache, pieces are written straight to the parts, as
-  `splitjit._kernels.tiles` describes.
+  `splitjit._kernels.loops.tiles` describes.
 - If stores bypass the cache, they must fill cache lines. So tiles are written to the parts only
   if the cache lines of all parts begin at the same steps.
 - Otherwise the task gathers the piece in a buffer on the heap, and then writes
@@ -27,9 +27,8 @@ from __future__ import annotations
 from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._abi.layout_record import WORD
-from splitjit._kernels.bands import ROOM, STRIP, band_at, line_of_strip
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import (
+from splitjit._kernels.ir.intrinsics import (
     allocate,
     fence,
     greatest,
@@ -39,9 +38,10 @@ from splitjit._kernels.intrinsics import (
     reserve,
     words_at,
 )
-from splitjit._kernels.records import layout_at, part_at, read
-from splitjit._kernels.runs import stream_runs
-from splitjit._kernels.tiles import Piece, write_piece
+from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.loops.bands import ROOM, STRIP, band_at, line_of_strip
+from splitjit._kernels.loops.runs import stream_runs
+from splitjit._kernels.loops.tiles import Piece, write_piece
 
 _TABLES = 2 * STRIP * WORD  # the addresses of the lines of a strip, in the parts and in the buffer
 

@@ -1,4 +1,4 @@
-"""From the axes of arrays to the dims of a copy; the drawing is in `splitjit._kernels.layouter`.
+"""From the axes of arrays to the dims of a copy; the drawing is in `layouter`.
 
 Axes merge into one dim if a step along the outer axis is as long as all of the inner axis, in the
 source and in every part. Axes that are contiguous on both sides make up the run. Axes are taken in
@@ -11,7 +11,7 @@ from collections import namedtuple
 
 from splitjit._abi.layout_record import WORD
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import out_of_line, words_at
+from splitjit._kernels.ir.intrinsics import out_of_line, words_at
 
 RUN_DIM = 0
 """The number of the run, where others are numbers of dims."""

@@ -49,7 +49,8 @@ from splitjit._abi.calls import (
     Arguments,
 )
 from splitjit._abi.structs import INT_MASK
-from splitjit._kernels.c_api import (
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.core.c_api import (
     acquire,
     as_integer,
     integer_object,
@@ -59,8 +60,8 @@ from splitjit._kernels.c_api import (
     start_thread,
     take_gil,
 )
-from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import (
+from splitjit._kernels.core.system import core_of_thread, ignore_signals, leave_core, nap, now
+from splitjit._kernels.ir.intrinsics import (
     add_to,
     address_of_function,
     call,
@@ -72,7 +73,6 @@ from splitjit._kernels.intrinsics import (
     stored,
     words_at,
 )
-from splitjit._kernels.system import core_of_thread, ignore_signals, leave_core, nap, now
 
 _SPIN = 50_000  # nanoseconds that a helper waits awake, about as long as a wake takes
 _RELAXED = 2_000  # looks at ACTIVE before the caller naps between them

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from splitjit._abi.kernels import LINE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import (
+from splitjit._kernels.ir.intrinsics import (
     copy_bytes,
     least,
     move_line,
@@ -18,7 +18,7 @@ from splitjit._kernels.intrinsics import (
     prefetch_to_write,
     stream_line,
 )
-from splitjit._kernels.variants import copy_words
+from splitjit._kernels.ir.variants import copy_words
 
 _AHEAD = 1 << 9  # bytes between an ordinary store and the line that is prefetched to write
 

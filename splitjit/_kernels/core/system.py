@@ -9,7 +9,7 @@ from numba import types
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import WORD
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import reserve, words_at
+from splitjit._kernels.ir.intrinsics import reserve, words_at
 
 _NAP = 20  # microseconds; the system adds about 50
 _ON_LINUX, _ON_WINDOWS = sys.platform == "linux", sys.platform == "win32"

@@ -23,7 +23,7 @@ last axis::
 - All parts have the same dims, but extents and target strides of their own. The source strides are
   the same for all parts. A part that starts later along the split axis has a *source offset*.
 
-`splitjit._kernels.dims` finds runs and dims; then this module chooses the loop. If the source is
+`dims` finds runs and dims; then this module chooses the loop. If the source is
 transposed, the runs that lie side by side in a part are far apart in the source, and other runs lie
 between them::
 
@@ -59,9 +59,9 @@ from splitjit._abi.layout_record import (
     aligned,
 )
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.dims import RUN_DIM, copy_of, extent_of_dim, merge, target_stride
-from splitjit._kernels.intrinsics import greatest, least, out_of_line, reserve, words_at
-from splitjit._kernels.records import read
+from splitjit._kernels.core.dims import RUN_DIM, copy_of, extent_of_dim, merge, target_stride
+from splitjit._kernels.ir.intrinsics import greatest, least, out_of_line, reserve, words_at
+from splitjit._kernels.ir.records import read
 
 _PLAIN, _STREAM, _DEINTERLEAVE, _TRANSPOSE = range(len(LOOPS))
 

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from splitjit._abi.kernels import LINE
-from splitjit._kernels.llvm import instruction, integer, move_word
+from splitjit._kernels.ir.llvm import instruction, integer, move_word
 
 
 def variants(builder, keys, key):

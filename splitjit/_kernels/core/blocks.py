@@ -26,7 +26,8 @@ from splitjit._abi.calls import (
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import WORD
 from splitjit._abi.structs import ARRAY
-from splitjit._kernels.c_api import (
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.core.c_api import (
     as_integer,
     capsule_of,
     decrement,
@@ -35,8 +36,7 @@ from splitjit._kernels.c_api import (
     set_base,
     set_error,
 )
-from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import (
+from splitjit._kernels.ir.intrinsics import (
     add_to,
     address_of_function,
     exchange,
@@ -45,7 +45,7 @@ from splitjit._kernels.intrinsics import (
     stored,
     words_at,
 )
-from splitjit._kernels.records import read
+from splitjit._kernels.ir.records import read
 
 _give_back = types.ExternalFunction("give_back", types.intp(types.intp))
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import (
+from splitjit._kernels.ir.intrinsics import (
     copy_bytes,
     fence,
     greatest,
@@ -25,9 +25,9 @@ from splitjit._kernels.intrinsics import (
     reserve,
     stream_line,
 )
-from splitjit._kernels.plain import blocks_of, copy_range, runs_at, start_of
-from splitjit._kernels.records import layout_at, part_at, read
-from splitjit._kernels.runs import move_runs, stream_runs
+from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.loops.plain import blocks_of, copy_range, runs_at, start_of
+from splitjit._kernels.loops.runs import move_runs, stream_runs
 
 _BATCH = 1 << 9  # bytes gathered at a time, so that fetching, gathering and storing overlap
 _FAR = 1 << 9  # the hardware prefetcher does not follow larger steps between runs

@@ -16,8 +16,8 @@ from numba.core import cgutils
 from splitjit._abi.kernels import LINE, TILE
 from splitjit._abi.layout_record import WORD
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import least, out_of_line, words_at
-from splitjit._kernels.llvm import (
+from splitjit._kernels.ir.intrinsics import least, out_of_line, words_at
+from splitjit._kernels.ir.llvm import (
     INT64,
     instruction,
     integer,
@@ -27,8 +27,8 @@ from splitjit._kernels.llvm import (
     shuffled,
     store,
 )
-from splitjit._kernels.runs import move_runs
-from splitjit._kernels.variants import loop, move_words, variants, word_variants
+from splitjit._kernels.ir.variants import loop, move_words, variants, word_variants
+from splitjit._kernels.loops.runs import move_runs
 
 _SIZES = [1 << bit for bit in range(TILE.bit_length())]  # item sizes that tiles transpose
 _NEAR = 1 << 15  # source bytes that stay in the L1 cache

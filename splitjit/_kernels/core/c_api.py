@@ -10,7 +10,7 @@ from numba import types
 
 from splitjit._abi.structs import ALIGNED, C_CONTIGUOUS, INT_MASK, WRITEABLE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import call
+from splitjit._kernels.ir.intrinsics import call
 
 _WORD = types.intp
 

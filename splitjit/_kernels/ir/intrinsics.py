@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import WORD
-from splitjit._kernels.llvm import (
+from splitjit._kernels.ir.llvm import (
     BYTE,
     INT32,
     INT64,

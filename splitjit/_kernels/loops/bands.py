@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from splitjit._abi.kernels import LINE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import greatest, least, out_of_line
-from splitjit._kernels.records import part_at
-from splitjit._kernels.tiles import has_tiles
+from splitjit._kernels.ir.intrinsics import greatest, least, out_of_line
+from splitjit._kernels.ir.records import part_at
+from splitjit._kernels.loops.tiles import has_tiles
 
 STRIP = 1 << 7
 """Source bytes of a strip per step; also the most lines of a strip."""

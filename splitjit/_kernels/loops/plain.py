@@ -8,7 +8,7 @@ Then each task reads its share of the source once, in order::
                    | part 0 | part 1 |   part 2   |   <- block 1, task 0
                    | part 0 | part 1 |   part 2   |   <- block 2, task 1
 
-`splitjit._kernels.stream` copies large arrays in the same way, with stores that bypass the cache.
+`stream` copies large arrays in the same way, with stores that bypass the cache.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from __future__ import annotations
 from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import BLOCK, LINE, PAGE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import greatest, least
-from splitjit._kernels.records import layout_at, part_at, read
-from splitjit._kernels.runs import move_runs
+from splitjit._kernels.ir.intrinsics import greatest, least
+from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.loops.runs import move_runs
 
 _ROWS = 32  # with fewer runs in a block, blocks of whole runs would be uneven
 

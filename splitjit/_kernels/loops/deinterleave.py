@@ -23,8 +23,8 @@ from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import INTERLEAVED, LINE
 from splitjit._abi.layout_record import TARGET_OFFSET, WORD
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import fence, least
-from splitjit._kernels.llvm import (
+from splitjit._kernels.ir.intrinsics import fence, least
+from splitjit._kernels.ir.llvm import (
     INT64,
     instruction,
     integer,
@@ -33,9 +33,9 @@ from splitjit._kernels.llvm import (
     shuffled,
     store,
 )
-from splitjit._kernels.records import layout_at, part_at, read
-from splitjit._kernels.runs import move_runs
-from splitjit._kernels.variants import variants
+from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.ir.variants import variants
+from splitjit._kernels.loops.runs import move_runs
 
 _AHEAD = 1 << 12  # how many bytes ahead of a load to prefetch
 

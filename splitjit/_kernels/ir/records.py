@@ -20,8 +20,8 @@ from splitjit._abi.layout_record import (
     WORD,
 )
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import words_at
-from splitjit._kernels.llvm import pointer_to
+from splitjit._kernels.ir.intrinsics import words_at
+from splitjit._kernels.ir.llvm import pointer_to
 
 Layout = namedtuple("Layout", "dims count runs source_strides rows row")
 """A layout record's header, a pointer to its strides, the address of its rows, the bytes of one."""

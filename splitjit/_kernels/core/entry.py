@@ -21,8 +21,9 @@ from splitjit._abi.structs import (
     WRITEABLE,
     NumpyArray,
 )
-from splitjit._kernels.blocks import clear
-from splitjit._kernels.c_api import (
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.core.blocks import clear
+from splitjit._kernels.core.c_api import (
     as_integer,
     clear_error,
     decrement,
@@ -33,11 +34,10 @@ from splitjit._kernels.c_api import (
     set_base,
     set_item,
 )
-from splitjit._kernels.compiling import jit
-from splitjit._kernels.intrinsics import call as call_address
-from splitjit._kernels.intrinsics import greatest, out_of_line, reserve, stored, words_at
-from splitjit._kernels.layouter import lay_out
-from splitjit._kernels.records import layout_at, part_at, read
+from splitjit._kernels.core.layouter import lay_out
+from splitjit._kernels.ir.intrinsics import call as call_address
+from splitjit._kernels.ir.intrinsics import greatest, out_of_line, reserve, stored, words_at
+from splitjit._kernels.ir.records import layout_at, part_at, read
 
 _OUTPUT = C_CONTIGUOUS | WRITEABLE  # the flags that outputs must have
 _SHAPE = WORD * MAX_RANK  # bytes
