@@ -156,7 +156,8 @@ outputs."""
 
 # The block record, for `splitjit._kernels.core.blocks`: the most bytes to keep, the bytes that are
 # kept, how many turns slots have had to make room, and a slot for each kept block.
-BLOCKS_LIMIT, BLOCKS_KEPT, BLOCKS_EVICTED, SLOTS_AT = range(4)
+_Blocks = namedtuple("_Blocks", "limit kept evicted slots")
+BLOCKS = _Blocks(*range(4))
 SLOTS = 32
 
 # The team record, which the caller of a copy shares with its helpers: one word every `SPACING`

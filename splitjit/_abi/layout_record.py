@@ -7,42 +7,44 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import Any
 
 # The layout record is an array of 8-byte words:
 #
-#     word  0              DIMS     number of dims, the same for all parts
-#           1              COUNT    number of non-empty parts
-#           2              RUNS     runs of each part if all have equally many, else 0
-#           3              LOOP     the index of the loop in `splitjit._abi.kernels.LOOPS`
-#           4              STREAM   1 if stores of full cache lines bypass the cache, else 0
+#     word  0              dims     number of dims, the same for all parts
+#           1              count    number of non-empty parts
+#           2              runs     runs of each part if all have equally many, else 0
+#           3              loop     the index of the loop in `splitjit._abi.kernels.LOOPS`
+#           4              stream   1 if stores of full cache lines bypass the cache, else 0
 #           5 …            the source strides, one for each dim, outermost dim first
-#           5 + DIMS …     one row for each part:
-#                              SOURCE_OFFSET     where the part starts in the source
-#                              TARGET_OFFSET     where the part starts in the target
-#                              RUN               bytes of a run
-#                              NBYTES            bytes of the part
+#           5 + dims …     one row for each part:
+#                              source_offset     where the part starts in the source
+#                              target_offset     where the part starts in the target
+#                              run               bytes of a run
+#                              nbytes            bytes of the part
 #                              the extents of the part, one for each dim
 #                              the target strides of the part, one for each dim
 #
 # Each part is a loop nest over `extents` around runs of bytes that are contiguous on both
-# sides. Byte b of a part is byte b % RUN of its run b // RUN:
+# sides. Byte b of a part is byte b % run of its run b // run:
 #
 #     for i in range(extents[0]): for j in range(extents[1]): …
-#         copy RUN bytes  from  source + SOURCE_OFFSET + i * source_strides[0] + …
-#                         to    target + TARGET_OFFSET + i * target_strides[0] + …
+#         copy run bytes  from  source + source_offset + i * source_strides[0] + …
+#                         to    target + target_offset + i * target_strides[0] + …
 
 WORD = 8
-DIMS, COUNT, RUNS, LOOP, STREAM = range(5)
-HEADER = 5  # words before the source strides
-SOURCE_OFFSET, TARGET_OFFSET, RUN, NBYTES = range(4)
-FIXED = 4  # words of a row before its extents
+
+Header = namedtuple("Header", "dims count runs loop stream")
+Row = namedtuple("Row", "source_offset target_offset run nbytes")
+HEADER, ROW = Header(*range(5)), Row(*range(4))
+"""The index of each word: before the source strides, and in a row before its extents."""
 
 
 def most_words(rank: int, count: int) -> int:
     """Return the most words of the layout record for arrays of a rank, split into `count` parts."""
     dims = rank + 1  # the transpose loop needs two dims, even for an array of rank 1
-    return HEADER + dims + count * (FIXED + 2 * dims)
+    return len(HEADER) + dims + count * (len(ROW) + 2 * dims)
 
 
 MAX_RANK = 64

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 from splitjit._abi import structs
 from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import keep_forever
-from splitjit._abi.calls import BLOCKS_KEPT, BLOCKS_LIMIT, SLOTS, SLOTS_AT, Expected
+from splitjit._abi.calls import BLOCKS, SLOTS, Expected
 from splitjit._abi.kernels import LARGE
 from splitjit._abi.layout_record import ALIGNMENT, aligned
 from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
@@ -256,7 +256,8 @@ class _Pool:
     """
 
     def __init__(self, limit: int) -> None:
-        self._record = keep_forever((ctypes.c_int64 * (SLOTS_AT + SLOTS))())  # parts may outlive it
+        words = ctypes.c_int64 * (BLOCKS.slots + SLOTS)
+        self._record = keep_forever(words())  # parts may outlive this object
         self.address = ctypes.addressof(self._record)
         self.lease: Any = None
         self.set_limit(limit)
@@ -264,7 +265,7 @@ class _Pool:
     @property
     def kept(self) -> int:
         """How many bytes are kept."""
-        return int(self._record[BLOCKS_KEPT])
+        return int(self._record[BLOCKS.kept])
 
     def load(self) -> None:
         """Lend blocks from now on. The core is loaded, and compiled code may make arrays."""
@@ -273,7 +274,7 @@ class _Pool:
 
     def set_limit(self, nbytes: int) -> None:
         """Set how many bytes to keep; free all blocks if more are kept."""
-        self._record[BLOCKS_LIMIT] = min(nbytes, sys.maxsize)
+        self._record[BLOCKS.limit] = min(nbytes, sys.maxsize)
         if self.kept > nbytes:
             self.clear()
 

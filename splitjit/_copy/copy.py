@@ -25,7 +25,7 @@ import numpy as np
 from splitjit._abi.addresses import address_of
 from splitjit._abi.calls import EXPECTED, Expected, LayoutRequest
 from splitjit._abi.kernels import LARGE, LOOPS
-from splitjit._abi.layout_record import ALIGNMENT, LOOP, STREAM, WORD, most_words
+from splitjit._abi.layout_record import ALIGNMENT, HEADER, WORD, most_words
 from splitjit._copy import buffers, slices
 from splitjit._copy.outputs import are_plain_and_apart
 from splitjit._plan.plan import MOST_PARTS, Plan
@@ -49,7 +49,7 @@ class CopyLayout:
     Attributes
     ----------
     record : ndarray of int64
-        The layout record, see `splitjit._abi.layout_record`; `splitjit._kernels.core.layouter` wrote it.
+        The layout record, see `splitjit._abi.layout_record`, which the layouter wrote.
     address : int
         The address of the record, valid while this object exists.
     loop : str
@@ -65,7 +65,11 @@ class CopyLayout:
     def __init__(self, memory: Any, block: int) -> None:
         self.record: np.ndarray = np.frombuffer(memory, np.int64)
         self.address = addressof(memory)
-        self.loop, self.stream, self.block = LOOPS[memory[LOOP]], memory[STREAM], block
+        self.loop, self.stream, self.block = (
+            LOOPS[memory[HEADER.loop]],
+            memory[HEADER.stream],
+            block,
+        )
 
     def copy(self) -> CopyLayout:
         """Return an equal layout with its own record."""

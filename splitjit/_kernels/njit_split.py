@@ -19,7 +19,7 @@ from splitjit._abi.calls import (
     LayoutRequest,
 )
 from splitjit._abi.kernels import LARGE, LINE
-from splitjit._abi.layout_record import LOOP, STREAM, TARGET_OFFSET, WORD, most_words
+from splitjit._abi.layout_record import ROW, WORD, Header, most_words
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
 from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.ir.intrinsics import (
@@ -199,10 +199,10 @@ def _copy_laid_out(call, table, target):
     """
     out_of_line()
     x, record = words_at(call.x), _record_of(call)
-    header = words_at(record)
+    header = read(Header, record)
     nbytes = x[NUMBA.items] * x[NUMBA.itemsize]
-    loop = words_at(table.loops)[header[LOOP]]
-    arguments = stored(Arguments(header[STREAM], target, x[NUMBA.data], record))
+    loop = words_at(table.loops)[header.loop]
+    arguments = stored(Arguments(header.stream, target, x[NUMBA.data], record))
     call_address(table.share, (table.team, loop, nbytes, MOST_HELPERS, arguments))
 
 
@@ -257,7 +257,7 @@ def _write_parts(call, numba, memory, block, is_laid_out):
         part[NUMBA.items], part[NUMBA.itemsize] = items, x[NUMBA.itemsize]
         part[NUMBA.data] = block
         if is_laid_out and sizes[i]:  # the layout has no row for an empty part
-            part[NUMBA.data] += words_at(row)[TARGET_OFFSET]
+            part[NUMBA.data] += words_at(row)[ROW.target_offset]
             row += layout.row
         if i > 0:
             call_address(numba[ACQUIRE], (memory,))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splitjit import plan_split, warmup
-from splitjit._abi.layout_record import COUNT, DIMS, FIXED, HEADER, RUN
+from splitjit._abi.layout_record import HEADER, ROW
 from splitjit._copy import copy
 from splitjit._copy.copy import lay_out
 from splitjit._runtime import cores, loading
@@ -41,9 +41,9 @@ CASES = [
 
 def runs_and_strides(layout):
     """Return the bytes of a run of each part, and the strides between runs of the source."""
-    dims, count = layout.record[[DIMS, COUNT]].tolist()
-    strides, rows = np.split(layout.record[HEADER:], [dims])
-    return rows[RUN :: FIXED + 2 * dims][:count].tolist(), strides.tolist()
+    dims, count = layout.record[[HEADER.dims, HEADER.count]].tolist()
+    strides, rows = np.split(layout.record[len(HEADER) :], [dims])
+    return rows[ROW.run :: len(ROW) + 2 * dims][:count].tolist(), strides.tolist()
 
 
 @pytest.mark.parametrize(

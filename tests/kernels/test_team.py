@@ -283,11 +283,15 @@ CODE = {
 STEPS = {step.split()[0] for steps in CODE.values() for step in steps}
 
 
+def name_of(call):
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
 def step_of(call):
     """Return a call as `CODE` writes it: the function, the word, and a constant value."""
     texts = [ast.unparse(argument) for argument in call.args]
     known = [text for text in texts if text[:3] == "AT." or text in ("_BACK", "-1", "0", "1")]
-    return " ".join([call.func.id, *known]).replace("AT.", "")
+    return " ".join([name_of(call), *known]).replace("AT.", "")
 
 
 @pytest.mark.parametrize("name", CODE)
@@ -298,5 +302,5 @@ def test_the_code_has_this_order(name):
     (function,) = [node for node in ast.parse(source).body if getattr(node, "name", "") == name]
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     calls.sort(key=lambda node: (node.lineno, node.col_offset))
-    steps = [step_of(node) for node in calls if getattr(node.func, "id", "") in STEPS]
+    steps = [step_of(node) for node in calls if name_of(node) in STEPS]
     assert steps == CODE[name]

@@ -15,27 +15,12 @@ import sys
 
 from numba import types
 
-from splitjit._abi.calls import (
-    BLOCKS_EVICTED,
-    BLOCKS_KEPT,
-    BLOCKS_LIMIT,
-    SLOTS,
-    SLOTS_AT,
-    Expected,
-)
+from splitjit._abi.calls import BLOCKS, SLOTS, Expected
 from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import WORD
 from splitjit._abi.structs import ARRAY
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.core.c_api import (
-    as_integer,
-    capsule_of,
-    decrement,
-    memory_of,
-    new_array,
-    set_base,
-    set_error,
-)
+from splitjit._kernels.core import c_api
 from splitjit._kernels.ir.intrinsics import (
     add_to,
     address_of_function,
@@ -89,7 +74,7 @@ def _line_of(memory):
 @jit
 def _slot(record, i):
     """Return the address of a slot."""
-    return record + WORD * (SLOTS_AT + i)
+    return record + WORD * (BLOCKS.slots + i)
 
 
 @jit
@@ -103,7 +88,7 @@ def _take(record, nbytes):
         if memory:
             size = _line_of(memory)[0]
             if nbytes <= size <= 2 * nbytes:
-                add_to(record + WORD * BLOCKS_KEPT, -size)
+                add_to(record + WORD * BLOCKS.kept, -size)
                 return memory
             _put(record, slot, memory)
     return 0
@@ -116,7 +101,7 @@ def _put(record, slot, memory):
     before = exchange(slot, memory)
     if before:
         line = _line_of(before)
-        add_to(record + WORD * BLOCKS_KEPT, -line[0])
+        add_to(record + WORD * BLOCKS.kept, -line[0])
         _unmap(line[2], line[0] + _ROOM)
 
 
@@ -146,7 +131,7 @@ def take_block(nbytes, record):
 def free_block(memory):
     """Keep a block for reuse, and free others while more is kept than the limit allows."""
     size, record = _line_of(memory)[0], _line_of(memory)[1]
-    kept, limit = record + WORD * BLOCKS_KEPT, record + WORD * BLOCKS_LIMIT
+    kept, limit = record + WORD * BLOCKS.kept, record + WORD * BLOCKS.limit
     own = _slot_to_fill(record)
     add_to(kept, size)
     _put(record, own, memory)
@@ -176,7 +161,7 @@ def _slot_to_empty(record):
 
     All slots take turns. So a block that nobody needs any more is freed at some point.
     """
-    return _slot(record, add_to(record + WORD * BLOCKS_EVICTED, 1) % SLOTS)
+    return _slot(record, add_to(record + WORD * BLOCKS.evicted, 1) % SLOTS)
 
 
 @jit
@@ -196,25 +181,25 @@ def lease(record, nbytes):
     `record` is an array with the words of `Expected`.
     """
     call = read(Expected, words_at(record)[ARRAY.data])
-    length = as_integer(nbytes)
+    length = c_api.as_integer(nbytes)
     memory = take_block(length, call.blocks)
     if not memory:
-        set_error(call.error, call.message)
+        c_api.set_error(call.error, call.message)
         return 0
-    owner = capsule_of(memory, 0, address_of_function(_give_back))
+    owner = c_api.capsule_of(memory, 0, address_of_function(_give_back))
     if not owner:
         free_block(memory)
         return 0
-    array = new_array(call, call.byte, 1, stored((length,)), memory)
-    if array and not set_base(call, array, owner):
-        decrement(array)
+    array = c_api.new_array(call, call.byte, 1, stored((length,)), memory)
+    if array and not c_api.set_base(call, array, owner):
+        c_api.decrement(array)
         array = 0
-    decrement(owner)  # the array has its own reference
+    c_api.decrement(owner)  # the array has its own reference
     return array
 
 
 @jit
 def give_back(owner):
     """Free the block of a capsule, as Python frees the capsule."""
-    free_block(memory_of(owner, 0))
+    free_block(c_api.memory_of(owner, 0))
     return 0

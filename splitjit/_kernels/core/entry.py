@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from splitjit._abi.calls import EXPECTED, Arguments, Expected, LayoutRequest
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import LOOP, MAX_RANK, TARGET_OFFSET, WORD, most_words
+from splitjit._abi.layout_record import HEADER, MAX_RANK, ROW, WORD, most_words
 from splitjit._abi.structs import (
     ARRAY,
     C_CONTIGUOUS,
@@ -22,18 +22,8 @@ from splitjit._abi.structs import (
     NumpyArray,
 )
 from splitjit._kernels.compiling import jit
+from splitjit._kernels.core import c_api
 from splitjit._kernels.core.blocks import clear
-from splitjit._kernels.core.c_api import (
-    as_integer,
-    clear_error,
-    decrement,
-    increment,
-    integer_object,
-    new_array,
-    new_list,
-    set_base,
-    set_item,
-)
 from splitjit._kernels.core.layouter import lay_out
 from splitjit._kernels.ir.intrinsics import call as call_address
 from splitjit._kernels.ir.intrinsics import greatest, out_of_line, reserve, stored, words_at
@@ -104,7 +94,7 @@ def _fit(call, source, outputs, layout):
                 return False
         if sizes[i] == 0:  # the layout has no row for it
             continue
-        words_at(row)[TARGET_OFFSET] = part.data
+        words_at(row)[ROW.target_offset] = part.data
         row += record.row
     return _are_apart(record, x.data + call.start, x.data + call.stop)
 
@@ -154,7 +144,7 @@ def into(record, arguments, count):
     if data:
         arguments = stored(Arguments(call.stream, 0, data, call.into))
         call_address(call.loop, (0, 1, arguments))
-    return integer_object(data != 0)
+    return c_api.integer_object(data != 0)
 
 
 @jit
@@ -165,13 +155,13 @@ def place(record, arguments, count):
     """
     call, given = read(Expected, _data_of(record)), words_at(arguments)
     data = _place(call, _data_of(given[2]), given[0], given[1]) if count == 3 else 0
-    return integer_object(data)
+    return c_api.integer_object(data)
 
 
 @jit
 def _nothing(call):
     """Return None, for a copy that was not made."""
-    increment(call.none)
+    c_api.increment(call.none)
     return call.none
 
 
@@ -188,23 +178,23 @@ def _fresh(expected, source, is_checked):
     if not is_checked and not _is_expected(call, source):
         return _nothing(call)
     dtype = words_at(source)[ARRAY.dtype]
-    increment(dtype)
+    c_api.increment(dtype)
     memory = _new_bytes(call)
     parts = 0
     block = 0
     if memory:
         block = -(-words_at(memory)[ARRAY.data] // LINE) * LINE
-        parts = _parts_of(call, dtype, memory, block, new_list(call.count))
-        decrement(memory)  # each part has its own reference
+        parts = _parts_of(call, dtype, memory, block, c_api.new_list(call.count))
+        c_api.decrement(memory)  # each part has its own reference
     if parts:
         if _is_as(call, source, dtype):
             data = words_at(source)[ARRAY.data]
             arguments = stored(Arguments(call.stream, block, data, call.fresh))
             call_address(call.loop, (0, 1, arguments))
         else:
-            decrement(parts)
+            c_api.decrement(parts)
             parts = _nothing(call)
-    decrement(dtype)
+    c_api.decrement(dtype)
     return parts
 
 
@@ -232,7 +222,7 @@ def fresh_new(record, arguments, count):
     """
     call, given, parts = read(Expected, _data_of(record)), words_at(arguments), count - 3
     x = read(NumpyArray, given[0])
-    rank, axis = x.rank & INT_MASK, as_integer(given[1])
+    rank, axis = x.rank & INT_MASK, c_api.as_integer(given[1])
     if rank > _NEW_RANK or parts > _NEW_PARTS:
         return _nothing(call)
     shape, layout = reserve(_NEW_EXTENTS, WORD), reserve(_NEW_LAYOUT, WORD)
@@ -240,12 +230,12 @@ def fresh_new(record, arguments, count):
     for d in range(rank):
         extents[d], extents[rank + d] = words_at(x.shape)[d], words_at(x.strides)[d]
     for i in range(parts):
-        words_at(sizes)[i] = as_integer(given[3 + i])
+        words_at(sizes)[i] = c_api.as_integer(given[3 + i])
     request = LayoutRequest(
-        rank, axis, parts, as_integer(given[2]), shape, sizes, 0, 0, _MOST, _MOST, layout
+        rank, axis, parts, c_api.as_integer(given[2]), shape, sizes, 0, 0, _MOST, _MOST, layout
     )
     nbytes = LINE + lay_out(stored(request))
-    loop = words_at(call.loops)[words_at(layout)[LOOP]]
+    loop = words_at(call.loops)[words_at(layout)[HEADER.loop]]
     if loop == 0:
         return _nothing(call)
     expected = stored(call)
@@ -260,11 +250,11 @@ def fresh_new(record, arguments, count):
 def _new_bytes(call):
     """Make a byte array, in which small parts lie; free the kept blocks if memory runs out."""
     shape = stored((call.nbytes,))
-    array = new_array(call, call.byte, 1, shape, 0)
+    array = c_api.new_array(call, call.byte, 1, shape, 0)
     if not array:
-        clear_error()
+        c_api.clear_error()
         clear(call.blocks)
-        array = new_array(call, call.byte, 1, shape, 0)
+        array = c_api.new_array(call, call.byte, 1, shape, 0)
     return array
 
 
@@ -283,12 +273,12 @@ def _parts_of(call, dtype, memory, block, parts):
         extents[call.axis] = sizes[i]
         data = block
         if sizes[i]:  # the layout has no row for an empty part
-            data += words_at(row)[TARGET_OFFSET]
+            data += words_at(row)[ROW.target_offset]
             row += layout.row
-        part = new_array(call, dtype, call.rank, shape, data)
-        set_item(parts, i, part)  # on error, the list drops the part
-        if not part or not set_base(call, part, memory):
-            decrement(parts)
+        part = c_api.new_array(call, dtype, call.rank, shape, data)
+        c_api.set_item(parts, i, part)  # on error, the list drops the part
+        if not part or not c_api.set_base(call, part, memory):
+            c_api.decrement(parts)
             return 0
     return parts
 
@@ -297,8 +287,8 @@ def _parts_of(call, dtype, memory, block, parts):
 def check(record, source):
     """``check(x)``: return the address of the first element, or 0 if `x` is not as expected."""
     if not _is_expected(read(Expected, _data_of(record)), source):
-        return integer_object(0)
-    return integer_object(words_at(source)[ARRAY.data])
+        return c_api.integer_object(0)
+    return c_api.integer_object(words_at(source)[ARRAY.data])
 
 
 @jit
@@ -309,17 +299,17 @@ def parts_over(record, arguments, count):
     """
     call = read(Expected, _data_of(record))
     if count != 2:
-        return new_list(0)
+        return c_api.new_list(0)
     source, lease = words_at(arguments)[0], words_at(arguments)[1]
     dtype = words_at(source)[ARRAY.dtype]
-    increment(dtype)  # a finalizer may give the source another dtype
+    c_api.increment(dtype)  # a finalizer may give the source another dtype
     block, made = _data_of(lease), 0
-    address = integer_object(block)
+    address = c_api.integer_object(block)
     if address:
-        made = _parts_of(call, dtype, lease, block, new_list(call.count + 1))
+        made = _parts_of(call, dtype, lease, block, c_api.new_list(call.count + 1))
         if made:
-            set_item(made, call.count, address)
+            c_api.set_item(made, call.count, address)
         else:
-            decrement(address)
-    decrement(dtype)
+            c_api.decrement(address)
+    c_api.decrement(dtype)
     return made

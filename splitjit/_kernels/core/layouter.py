@@ -42,22 +42,7 @@ from collections import namedtuple
 
 from splitjit._abi.calls import LayoutRequest
 from splitjit._abi.kernels import INTERLEAVED, LINE, LONG_RUN, LOOPS, TILE
-from splitjit._abi.layout_record import (
-    COUNT,
-    DIMS,
-    FIXED,
-    HEADER,
-    LOOP,
-    MAX_RANK,
-    NBYTES,
-    RUN,
-    RUNS,
-    SOURCE_OFFSET,
-    STREAM,
-    TARGET_OFFSET,
-    WORD,
-    aligned,
-)
+from splitjit._abi.layout_record import HEADER, MAX_RANK, ROW, WORD, aligned
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core.dims import RUN_DIM, copy_of, extent_of_dim, merge, target_stride
 from splitjit._kernels.ir.intrinsics import greatest, least, out_of_line, reserve, words_at
@@ -172,7 +157,7 @@ def _write_row(copy, dims, columns, width, part, row):
     """Write the row of a part, all but its offsets; return the number of runs."""
     out_of_line()
     fields = words_at(row)
-    extents, strides = words_at(row + WORD * FIXED), words_at(row + WORD * (FIXED + width))
+    extents, strides = words_at(row + WORD * len(ROW)), words_at(row + WORD * (len(ROW) + width))
     run, runs = copy.itemsize * extent_of_dim(copy, dims, RUN_DIM, part), 1
     for k in range(width):
         dim = columns[k]
@@ -181,35 +166,35 @@ def _write_row(copy, dims, columns, width, part, row):
             extents[k] = extent_of_dim(copy, dims, dim, part)
             strides[k] = target_stride(copy, dims.steps[dim], part)
         runs *= extents[k]
-    fields[RUN], fields[NBYTES] = run, run * runs
+    fields[ROW.run], fields[ROW.nbytes] = run, run * runs
     return runs
 
 
 @jit
 def _write(copy, dims, columns, width, record):
     """Write the source strides and the rows; return the bytes of a block for the parts."""
-    source_strides = words_at(record + WORD * HEADER)
+    source_strides = words_at(record + WORD * len(HEADER))
     for k in range(width):
         source_strides[k] = 0
         if columns[k] != RUN_DIM:
             source_strides[k] = copy.strides[dims.steps[columns[k]]]
-    row = record + WORD * (HEADER + width)
+    row = record + WORD * (len(HEADER) + width)
     source_offset = place = parts = runs = 0
     for i in range(copy.count):
         if copy.sizes[i] == 0:
             continue
         runs_here = _write_row(copy, dims, columns, width, i, row)
         fields = words_at(row)
-        fields[SOURCE_OFFSET], fields[TARGET_OFFSET] = source_offset, place
+        fields[ROW.source_offset], fields[ROW.target_offset] = source_offset, place
         if copy.targets:
-            fields[TARGET_OFFSET] = words_at(copy.targets + i * copy.pitch)[0]
+            fields[ROW.target_offset] = words_at(copy.targets + i * copy.pitch)[0]
         source_offset += copy.sizes[i] * copy.strides[copy.axis]
-        place += _aligned(fields[NBYTES])
+        place += _aligned(fields[ROW.nbytes])
         runs = runs_here if parts == 0 or runs == runs_here else 0
-        row += WORD * (FIXED + 2 * width)
+        row += WORD * (len(ROW) + 2 * width)
         parts += 1
     header = words_at(record)
-    header[DIMS], header[COUNT], header[RUNS] = width, parts, runs
+    header[HEADER.dims], header[HEADER.count], header[HEADER.runs] = width, parts, runs
     return place
 
 
@@ -237,8 +222,8 @@ def lay_out(address):
     width = _order_dims(copy, dims, loop, columns)
     block = _write(copy, dims, columns, width, request.record)
     if loop == _TRANSPOSE and dims.count == 1:  # its lines are the single runs of the parts
-        words_at(request.record)[HEADER] = runs.shortest
+        words_at(request.record)[len(HEADER)] = runs.shortest
     header = words_at(request.record)
-    header[LOOP] = _STREAM if stream and loop == _PLAIN else loop
-    header[STREAM] = stream
+    header[HEADER.loop] = _STREAM if stream and loop == _PLAIN else loop
+    header[HEADER.stream] = stream
     return block

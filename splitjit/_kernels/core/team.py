@@ -50,16 +50,7 @@ from splitjit._abi.calls import (
 )
 from splitjit._abi.structs import INT_MASK
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.core.c_api import (
-    acquire,
-    as_integer,
-    integer_object,
-    new_lock,
-    release,
-    release_gil,
-    start_thread,
-    take_gil,
-)
+from splitjit._kernels.core import c_api
 from splitjit._kernels.core.system import core_of_thread, ignore_signals, leave_core, nap, now
 from splitjit._kernels.ir.intrinsics import (
     add_to,
@@ -138,7 +129,7 @@ def _sleep_until_woken(team, line, lock, seen):
     exchange(line, 1)
     # A caller that has cleared the mark has released the lock, or is about to.
     if _read(team, AT.generation) == seen or exchange(line, 0) == 0:
-        acquire(lock, 1)
+        c_api.acquire(lock, 1)
 
 
 @jit
@@ -147,7 +138,7 @@ def _wake(team, first, asked):
     for number in range(first, least(first + 2, asked)):
         line = team + SPACING * (AT.helpers + number)
         if read_word(line) and exchange(line, 0):
-            release(words_at(line)[1])
+            c_api.release(words_at(line)[1])
 
 
 @jit
@@ -156,8 +147,8 @@ def serve(team):
     ignore_signals()
     number = _add(team, AT.numbered, 1)
     line = team + SPACING * (AT.helpers + number)
-    lock = new_lock()
-    acquire(lock, 1)
+    lock = c_api.new_lock()
+    c_api.acquire(lock, 1)
     words_at(line)[1] = lock
     seen = 0
     while True:
@@ -185,7 +176,7 @@ def _start_helpers(team, helpers):
     """Start missing helpers; return how many there are, at most `helpers`."""
     started = _read(team, AT.started)
     while started < helpers:
-        thread = start_thread(address_of_function(_serve), team)
+        thread = c_api.start_thread(address_of_function(_serve), team)
         if thread & INT_MASK == INT_MASK:  # -1, of which Windows returns 32 bits
             return started  # the system allows no more threads now
         started += 1
@@ -247,11 +238,11 @@ def share(team, loop, nbytes, most, arguments):
 def share_without_gil(module, arguments, count):
     """``share_without_gil(team, loop, nbytes, most, *Arguments)``: `share`, for Python."""
     given = words_at(arguments)
-    team, loop = as_integer(given[0]), as_integer(given[1])
-    nbytes, most = as_integer(given[2]), as_integer(given[3])
-    stream, target = as_integer(given[4]), as_integer(given[5])
-    source, layout = as_integer(given[6]), as_integer(given[7])
-    state = release_gil()
+    team, loop = c_api.as_integer(given[0]), c_api.as_integer(given[1])
+    nbytes, most = c_api.as_integer(given[2]), c_api.as_integer(given[3])
+    stream, target = c_api.as_integer(given[4]), c_api.as_integer(given[5])
+    source, layout = c_api.as_integer(given[6]), c_api.as_integer(given[7])
+    state = c_api.release_gil()
     share(team, loop, nbytes, most, stored(Arguments(stream, target, source, layout)))
-    take_gil(state)
-    return integer_object(1)
+    c_api.take_gil(state)
+    return c_api.integer_object(1)

@@ -7,18 +7,7 @@ from collections import namedtuple
 from numba import types
 from numba.extending import intrinsic
 
-from splitjit._abi.layout_record import (
-    COUNT,
-    DIMS,
-    FIXED,
-    HEADER,
-    NBYTES,
-    RUN,
-    RUNS,
-    SOURCE_OFFSET,
-    TARGET_OFFSET,
-    WORD,
-)
+from splitjit._abi.layout_record import HEADER, ROW, WORD, Header, Row
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import words_at
 from splitjit._kernels.ir.llvm import pointer_to
@@ -45,25 +34,19 @@ def read(typingctx, fields, address):
 @jit
 def layout_at(address):
     """Read the header of the record at an address."""
-    words = words_at(address)
-    strides = address + WORD * HEADER
-    dims = words[DIMS]
-    rows = strides + WORD * dims
-    row = WORD * (FIXED + 2 * dims)
-    return Layout(dims, words[COUNT], words[RUNS], words_at(strides), rows, row)
+    header, strides = read(Header, address), address + WORD * len(HEADER)
+    rows = strides + WORD * header.dims
+    row = WORD * (len(ROW) + 2 * header.dims)
+    return Layout(header.dims, header.count, header.runs, words_at(strides), rows, row)
 
 
 @jit
 def part_at(layout, i):
     """Read row `i` of the record."""
     address = layout.rows + i * layout.row
-    row = words_at(address)
-    extents = address + WORD * FIXED
+    row, extents = read(Row, address), address + WORD * len(ROW)
+    strides = extents + WORD * layout.dims
     return Part(
-        row[SOURCE_OFFSET],
-        row[TARGET_OFFSET],
-        row[RUN],
-        row[NBYTES],
-        words_at(extents),
-        words_at(extents + WORD * layout.dims),
-    )
+        row.source_offset, row.target_offset, row.run, row.nbytes,
+        words_at(extents), words_at(strides),
+    )  # fmt: skip

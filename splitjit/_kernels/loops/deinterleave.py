@@ -21,7 +21,7 @@ from numba.core import cgutils
 
 from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import INTERLEAVED, LINE
-from splitjit._abi.layout_record import TARGET_OFFSET, WORD
+from splitjit._abi.layout_record import ROW, WORD
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import fence, least
 from splitjit._kernels.ir.llvm import (
@@ -112,7 +112,7 @@ def deinterleave(task, tasks, arguments):
         first += head
     count = (last - first) * part.run // LINE
     source = call.source + part.source_offset + first * layout.source_strides[0]
-    targets, offset = layout.rows + WORD * TARGET_OFFSET, call.target + first * part.run
+    targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * part.run
     _deinterleave_lines(layout.count, part.run, targets, layout.row, offset, source, count, stream)
     _copy_items(call, layout, first + count * LINE // part.run, last)
     if stream:
