@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
 
@@ -98,39 +99,22 @@ def quota(root: str = "/") -> float | None:
     float or None
         The quota divided by the period; None if there is no quota.
     """
-    quotas = []
     mount = os.path.join(root, "sys/fs/cgroup")
+    quotas = []
     for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
-        _, _, group = line.partition(":")
-        controllers, _, path = group.partition(":")
-        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
-        for folder in _folders(mount, controllers, path):
-            found = _ratio(" ".join([_read(os.path.join(folder, name)) for name in names]))
-            quotas += [] if found is None else [found]
-    return min(quotas, default=None)
-
-
-def _folders(mount: str, controllers: str, path: str) -> list[str]:
-    """Return the folders of a group and its ancestors.
-
-    In a container, `path` may be valid only outside it. The container's group is then the
-    mount itself.
-    """
-    if not controllers:
-        mounts = {mount, os.path.join(mount, "unified")}
-    elif "cpu" in controllers.split(","):
-        mounts = {os.path.join(mount, name) for name in (controllers, "cpu")}
-    else:
-        return []
-    names = [name for name in path.split("/") if name]
-    if ".." in names:
-        names = []
-    return [
-        os.path.join(at, *names[:depth])
-        for at in mounts
-        if os.path.isdir(at)
-        for depth in range(len(names) + 1)
-    ]
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if not controllers:
+            mounts, names = ("", "unified"), ["cpu.max"]
+        elif "cpu" in controllers.split(","):
+            mounts, names = (controllers, "cpu"), ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        else:
+            continue
+        # In a container, the path may be valid only outside it. The group is then the mount.
+        groups = itertools.accumulate(path.split("/"), os.path.join)
+        for folder in itertools.product(mounts, groups):
+            texts = [_read(os.path.join(mount, *folder, name)) for name in names]
+            quotas.append(_ratio(" ".join(texts)))
+    return min(filter(None, quotas), default=None)
 
 
 def _read(path: str) -> str:
