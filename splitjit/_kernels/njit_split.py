@@ -25,9 +25,7 @@ from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.ir.intrinsics import (
     allocate,
     copy_bytes,
-    greatest,
     integers_at,
-    least,
     out_of_line,
     release,
     reserve,
@@ -347,7 +345,7 @@ def _check_apart(address, call):
     if not _are_apart(arrays, rank, axis, itemsize, count, lows, places):
         k = _find_meeting(arrays, rank, itemsize, count, lows, places)
         first, second = places[k - 1] // row, places[k] // row
-        return _refuse(address, OUTS_FAULT + 3, least(first, second), greatest(first, second), 0)
+        return _refuse(address, OUTS_FAULT + 3, min(first, second), max(first, second), 0)
     meets = _part_at(arrays, rank, itemsize, x, count, lows, places)
     if meets < 0:
         return 0

@@ -26,7 +26,7 @@ from splitjit._kernels.core import c_api
 from splitjit._kernels.core.blocks import clear
 from splitjit._kernels.core.layouter import lay_out
 from splitjit._kernels.ir.intrinsics import call as call_address
-from splitjit._kernels.ir.intrinsics import greatest, out_of_line, reserve, stored, words_at
+from splitjit._kernels.ir.intrinsics import out_of_line, reserve, stored, words_at
 from splitjit._kernels.ir.records import layout_at, part_at, read
 
 _OUTPUT = C_CONTIGUOUS | WRITEABLE  # the flags that outputs must have
@@ -118,7 +118,7 @@ def _are_apart(layout, start, stop):
             other = part_at(layout, j)
             if low < other.target_offset + other.nbytes and other.target_offset < end:
                 return False
-        highest = greatest(highest, end)
+        highest = max(highest, end)
     return True
 
 

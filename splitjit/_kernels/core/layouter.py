@@ -45,7 +45,7 @@ from splitjit._abi.kernels import INTERLEAVED, LINE, LONG_RUN, LOOPS, TILE
 from splitjit._abi.layout_record import HEADER, MAX_RANK, ROW, WORD, aligned
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core.dims import RUN_DIM, copy_of, extent_of_dim, merge, target_stride
-from splitjit._kernels.ir.intrinsics import greatest, least, out_of_line, reserve, words_at
+from splitjit._kernels.ir.intrinsics import out_of_line, reserve, words_at
 from splitjit._kernels.ir.records import read
 
 _PLAIN, _STREAM, _DEINTERLEAVE, _TRANSPOSE = range(len(LOOPS))
@@ -87,7 +87,7 @@ def _runs_of(copy, dims):
             continue
         run = copy.itemsize * extent_of_dim(copy, dims, RUN_DIM, i)
         parts += 1
-        shortest, longest = least(shortest, run), greatest(longest, run)
+        shortest, longest = min(shortest, run), max(longest, run)
         if dims.count > 0 and target_stride(copy, dims.steps[1], i) != run:
             are_packed = False
         if copy.sizes[i] * copy.strides[copy.axis] != run:

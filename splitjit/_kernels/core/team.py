@@ -57,7 +57,6 @@ from splitjit._kernels.ir.intrinsics import (
     address_of_function,
     call,
     exchange,
-    least,
     out_of_line,
     read_word,
     relax,
@@ -135,7 +134,7 @@ def _sleep_until_woken(team, line, lock, seen):
 @jit
 def _wake(team, first, asked):
     """Wake two helpers that sleep, `first` and the next one, if the job asks for them."""
-    for number in range(first, least(first + 2, asked)):
+    for number in range(first, min(first + 2, asked)):
         line = team + SPACING * (AT.helpers + number)
         if read_word(line) and exchange(line, 0):
             c_api.release(words_at(line)[1])
@@ -224,10 +223,10 @@ def share(team, loop, nbytes, most, arguments):
         The most helpers to ask. A job asks no more than may run now, and one fewer than it has
         chunks, since the caller takes a chunk, too.
     """
-    helpers = least(least(most, _read(team, AT.allowed)), MOST_HELPERS)
-    chunks = least(nbytes // _read(team, AT.chunk), CHUNKS_PER_THREAD * (helpers + 1))
+    helpers = min(min(most, _read(team, AT.allowed)), MOST_HELPERS)
+    chunks = min(nbytes // _read(team, AT.chunk), CHUNKS_PER_THREAD * (helpers + 1))
     if helpers > 0 and chunks >= FEWEST_CHUNKS and _write(team, AT.busy, 1) == 0:
-        _copy_with_helpers(team, loop, least(helpers, chunks - 1), chunks, arguments)
+        _copy_with_helpers(team, loop, min(helpers, chunks - 1), chunks, arguments)
         _write(team, AT.busy, 0)
     else:
         call(loop, (0, 1, arguments))

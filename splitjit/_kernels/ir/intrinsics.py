@@ -57,18 +57,6 @@ def prefetch_to_write(builder, address):
     prefetch_line(builder, address, write=1, locality=3)
 
 
-@instruction
-def least(builder, a, b):
-    """Return the smaller integer. Numba compiles `min` slowly."""
-    return builder.select(builder.icmp_signed("<", a, b), a, b)
-
-
-@instruction
-def greatest(builder, a, b):
-    """Return the larger integer."""
-    return builder.select(builder.icmp_signed(">", a, b), a, b)
-
-
 @intrinsic
 def words_at(typingctx, address):
     """Return a pointer to 8-byte integers."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from splitjit._abi.kernels import LINE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import greatest, least, out_of_line
+from splitjit._kernels.ir.intrinsics import out_of_line
 from splitjit._kernels.ir.records import part_at
 from splitjit._kernels.loops.tiles import has_tiles
 
@@ -115,16 +115,16 @@ def band_at(call, layout, first, stage):
     direct = stage == 0 or (coincide and tiled)
     early = offset // run if coincide else 0
     again = 0 if direct or coincide else -(-LINE // run)
-    width = least(greatest((STRIP if run < LINE else _BROAD_STRIP) // run, 1), lines)
+    width = min(max((STRIP if run < LINE else _BROAD_STRIP) // run, 1), lines)
     if direct and tiled:
-        width = least(STRIP, lines)
+        width = min(STRIP, lines)
         batch = ROOM // (width * run)
     elif direct:  # the cache lines of all steps of a line must stay in the L1 cache
-        batch = ROOM // 2 // least(abs(step), LINE)
-        width = least(greatest(ROOM // (least(batch, steps) * run), width), least(STRIP, lines))
+        batch = ROOM // 2 // min(abs(step), LINE)
+        width = min(max(ROOM // (min(batch, steps) * run), width), min(STRIP, lines))
     else:
         batch = ROOM // (width * run) - again
-    whole = greatest(LINE // run, 1) if direct else LINE
+    whole = max(LINE // run, 1) if direct else LINE
     if batch > whole:
         batch -= batch % whole
     outer = part.nbytes // (run * steps * part.extents[dims - 2])

@@ -23,7 +23,7 @@ from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import INTERLEAVED, LINE
 from splitjit._abi.layout_record import ROW, WORD
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import fence, least
+from splitjit._kernels.ir.intrinsics import fence
 from splitjit._kernels.ir.llvm import (
     INT64,
     instruction,
@@ -107,7 +107,7 @@ def deinterleave(task, tasks, arguments):
     skew = -(call.target + part.target_offset + first * part.run) % LINE
     stream = call.stream != 0 and skew % part.run == 0 and _lines_coincide(layout)
     if stream:  # the items before the first cache line are copied one by one
-        head = least(skew // part.run, last - first)
+        head = min(skew // part.run, last - first)
         _copy_items(call, layout, first, first + head)
         first += head
     count = (last - first) * part.run // LINE

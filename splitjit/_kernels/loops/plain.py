@@ -16,7 +16,6 @@ from __future__ import annotations
 from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import BLOCK, LINE, PAGE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import greatest, least
 from splitjit._kernels.ir.records import layout_at, part_at, read
 from splitjit._kernels.loops.runs import move_runs
 
@@ -32,8 +31,8 @@ def blocks_of(layout, tasks):
     nbytes = 0
     for p in range(layout.count):
         nbytes += part_at(layout, p).nbytes
-    block = least(greatest(BLOCK, layout.count * PAGE), 2 * BLOCK)
-    return greatest(nbytes // tasks // block, 1), nbytes
+    block = min(max(BLOCK, layout.count * PAGE), 2 * BLOCK)
+    return max(nbytes // tasks // block, 1), nbytes
 
 
 @jit
@@ -52,7 +51,7 @@ def start_of(block, blocks, part, target, at_line):
     if start >= part.nbytes:
         return part.nbytes
     if at_line:
-        return greatest(start - (target + part.target_offset + start) % LINE, 0)
+        return max(start - (target + part.target_offset + start) % LINE, 0)
     return start
 
 
@@ -79,9 +78,9 @@ def runs_at(call, layout, part, first, last):
         if d == inner:
             left -= i
         rest = outer
-    length, count = run, least(left, (last - first) // run)
+    length, count = run, min(left, (last - first) // run)
     if offset or count == 0:  # a piece of a run
-        length, count = least(run - offset, last - first), 1
+        length, count = min(run - offset, last - first), 1
     return target, source, length, count, part.target_strides[inner], layout.source_strides[inner]
 
 

@@ -12,7 +12,6 @@ from splitjit._abi.kernels import LINE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
     copy_bytes,
-    least,
     move_line,
     out_of_line,
     prefetch_to_write,
@@ -45,7 +44,7 @@ def stream_runs(target, source, run, count, target_step, source_step):
     """Copy runs: full lines with stores that bypass the cache, partial lines with ordinary ones."""
     out_of_line()
     for _ in range(count):
-        head = least(-target % LINE, run)
+        head = min(-target % LINE, run)
         tail = head + (run - head) // LINE * LINE
         if head:
             copy_bytes(target, source, head)

@@ -18,8 +18,6 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
     copy_bytes,
     fence,
-    greatest,
-    least,
     move_line,
     prefetch,
     reserve,
@@ -65,7 +63,7 @@ def _gather_range(call, layout, part, stage, ahead, first, last):
     `ahead` is the address from which to prefetch, or 0 if the runs of all parts are not contiguous.
     """
     line = call.target + part.target_offset + first
-    head = least(-line % LINE, last - first)
+    head = min(-line % LINE, last - first)
     copy_range(call, layout, part, first, first + head, move_runs)
     line += head
     first += head
@@ -74,7 +72,7 @@ def _gather_range(call, layout, part, stage, ahead, first, last):
         _, source, run, count, _, source_step = runs_at(call, layout, part, first, last)
         first += run * count
         while count > 0:
-            n = least(greatest(_BATCH // run, 1), count)
+            n = min(max(_BATCH // run, 1), count)
             _prefetch_runs(ahead, n, run, source, source_step)
             if ahead:
                 ahead += n * run

@@ -16,7 +16,7 @@ from numba.core import cgutils
 from splitjit._abi.kernels import LINE, TILE
 from splitjit._abi.layout_record import WORD
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import least, out_of_line, words_at
+from splitjit._kernels.ir.intrinsics import out_of_line, words_at
 from splitjit._kernels.ir.llvm import (
     INT64,
     instruction,
@@ -246,7 +246,7 @@ def _write_items(table, offset, piece):
     elif side > 1 and TILE % run == 0 and piece.line == run and lines >= side and steps >= side:
         _transpose_squares(table, offset, piece)
     else:
-        _write_words(table, offset, piece, steps < least(lines, _FEW_STEPS))
+        _write_words(table, offset, piece, steps < min(lines, _FEW_STEPS))
 
 
 @jit
@@ -260,7 +260,7 @@ def write_piece(tiled, stream, table, offset, skew, ahead, piece):
     run, steps = piece.run, piece.steps
     head = done = 0
     if tiled:
-        head = least(skew // run, steps)
+        head = min(skew // run, steps)
         rest = _steps_of(piece, head, steps)
         fetched = ahead + head * piece.step
         done = head + _write_tiles(stream, table, offset + head * run, fetched, rest)

@@ -31,8 +31,6 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
     allocate,
     fence,
-    greatest,
-    least,
     prefetch,
     release,
     reserve,
@@ -79,7 +77,7 @@ def _find_targets(call, layout, band, targets, index, p, line, width):
         apart = part.target_strides[dims - 2]
         target = call.target + part.target_offset + line * apart
         target += _outer_offset(index, dims, part.extents, part.target_strides)
-        n = least(width - k, part.extents[dims - 2] - line)
+        n = min(width - k, part.extents[dims - 2] - line)
         for _ in range(n):
             words_at(targets)[k] = target
             target += apart
@@ -111,10 +109,10 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
     for piece in range(first, last):
         index = piece // strips // batches
         start = piece // strips % batches * band.batch - band.early
-        end = least(start + band.batch, steps)
-        start = greatest(start, 0)
-        gathered = greatest(start - band.again, 0)
-        width = least(band.width, band.lines - strip * band.width)
+        end = min(start + band.batch, steps)
+        start = max(start, 0)
+        gathered = max(start - band.again, 0)
+        width = min(band.width, band.lines - strip * band.width)
         source = origin + strip * band.width * source_line + gathered * source_step
         source += _outer_offset(index, dims, part.extents, layout.source_strides)
         if strips > 1 or dims > 2 or piece == first:  # else the targets are the same
@@ -134,7 +132,7 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
                 target = words_at(targets)[k]
                 a, b = start * run, end * run
                 if band.again:
-                    a = greatest(a - (target + a) % LINE, 0)
+                    a = max(a - (target + a) % LINE, 0)
                     b -= (target + b) % LINE if end < steps else 0
                 stream_runs(target + a, stage + k * pitch + a - gathered * run, b - a, 1, 0, 0)
         strip = strip + 1 if strip + 1 < strips else 0
@@ -157,8 +155,8 @@ def transpose(task, tasks, arguments):
     start = p = 0
     while p < layout.count:
         band = band_at(call, layout, p, stage)
-        first = least(greatest(total * task // tasks - start, 0), band.pieces)
-        last = least(greatest(total * (task + 1) // tasks - start, 0), band.pieces)
+        first = min(max(total * task // tasks - start, 0), band.pieces)
+        last = min(max(total * (task + 1) // tasks - start, 0), band.pieces)
         if first < last:
             _copy_pieces(call, layout, stage, targets, band, first, last)
         start += band.pieces
