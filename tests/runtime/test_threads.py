@@ -459,9 +459,10 @@ DELAYED = """
 DELAYS = np.zeros(shared.AT.helpers + 4, np.int64)
 MARK, CHUNK, ODDS, RANDOM = range(shared.AT.helpers, shared.AT.helpers + 4)
 ADDRESS = DELAYS.ctypes.data
+import types
 from splitjit._kernels.core.system import usleep
 
-release = team.release
+release = team.c_api.release
 read_word, exchange, add_to = team.read_word, team.exchange, team.add_to
 call, words_at, SPACING = team.call, team.words_at, shared.SPACING
 
@@ -505,7 +506,10 @@ def _call(loop, arguments):
 
 for function in (_read, _write, _add):
     setattr(team, function.py_func.__name__, function)
-team.exchange, team.release, team.call = _exchange, _release, _call
+team.exchange, team.call = _exchange, _call
+c_api = types.ModuleType("c_api")
+vars(c_api).update({**vars(team.c_api), "release": _release})
+team.c_api = c_api
 use_it()
 threads.TEAM.chunk.value, threads.LARGE = 1 << 12, 1 << 14
 """

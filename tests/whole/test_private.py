@@ -38,6 +38,8 @@ MAY_DIFFER = np.intp(0).nbytes != 8 or not getattr(sys, "_is_gil_enabled", lambd
 NAMES = {
     "numba.core.cgutils": "alloca_once alloca_once_value as_bool_bit for_range for_range_slice "
     "get_or_insert_function pack_array raw_memcpy unpack_tuple",
+    "numba.core.compiler": "CompilerBase DefaultPassBuilder.define_nopython_pipeline",
+    "numba.core.compiler_machinery": "PassManager.finalize",
     "numba.core.codegen": "AOTCPUCodegen._customize_tm_features "
     "AOTCodeLibrary._optimize_final_module CodeLibrary.finalize",
     "numba.core.compiler_lock": "global_compiler_lock.__enter__",
