@@ -2,7 +2,7 @@
 
 `layout_record` has the words that a loop reads, `calls` those of builtin functions, of users'
 compiled code and of threads. `structs` says where arrays keep their fields, and `kernels` names all
-kernels and the sizes for which they have code. `columns` runs on both sides; `addresses` and
-`builtins` are for Python alone. Every package but the planner may call these modules; nothing here
+kernels and the sizes for which they have code. `columns` runs on both sides, and
+`builtins` is for Python alone. Every package but the planner may call these modules; nothing here
 knows what a user passed.
 """

@@ -9,10 +9,10 @@ from numpy.typing import DTypeLike
 
 from splitjit._abi.kernels import KERNELS
 from splitjit._copy.copy import use_for_new_shapes
+from splitjit._copy.slices import assign_loop
 from splitjit._inputs.arrays import as_dtype
 from splitjit._runtime import kernel_files
 from splitjit._runtime.loading import LOADER, NATIVE, can_read_arrays
-from splitjit._runtime.object_loop import assign_loop
 from splitjit.errors import SplitTypeError, pairs
 
 

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 from numpy.typing import DTypeLike
 
 from splitjit._abi import structs
-from splitjit._abi.addresses import address_of
 from splitjit._abi.builtins import keep_forever
 from splitjit._abi.calls import BLOCKS, SLOTS, Expected
 from splitjit._abi.kernels import LARGE
@@ -37,6 +37,31 @@ _NO_MEMORY = "splitjit: not enough memory for the parts"
 _DEFAULT_LIMIT = 1 << 28
 
 _Made = TypeVar("_Made")
+
+
+addressof: Any = ctypes.addressof
+from_buffer: Any = ctypes.c_char.from_buffer
+"""Fails unless the array is writeable and C-contiguous, and buffers support its dtype."""
+
+
+def address_of(array: np.ndarray) -> int:
+    """Return the address of an array's first element."""
+    try:  # faster than `array.ctypes.data`
+        address: int = addressof(from_buffer(array))
+        return address
+    except (TypeError, ValueError, BufferError):  # read-only, strided, empty or foreign dtype
+        return array.ctypes.data
+
+
+def span(array: np.ndarray) -> tuple[int, int]:
+    """Return the start and stop of the address range that an array occupies."""
+    try:  # as in `address_of`; byte_bounds takes longer
+        start: int = addressof(from_buffer(array))
+    except (TypeError, ValueError, BufferError):
+        if not array.flags.c_contiguous:
+            return byte_bounds(array)
+        start = array.ctypes.data
+    return start, start + array.nbytes
 
 
 def expected(**fields: int) -> Expected:

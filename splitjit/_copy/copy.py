@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._abi.addresses import address_of
 from splitjit._abi.calls import EXPECTED, Expected, LayoutRequest
 from splitjit._abi.kernels import LARGE, LOOPS
 from splitjit._abi.layout_record import ALIGNMENT, HEADER, WORD, most_words
 from splitjit._copy import buffers, slices
+from splitjit._copy.buffers import address_of
 from splitjit._copy.outputs import are_plain_and_apart
 from splitjit._plan.plan import MOST_PARTS, Plan
 from splitjit._runtime import threads

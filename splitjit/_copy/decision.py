@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from splitjit._abi.addresses import address_of
 from splitjit._copy import slices
-from splitjit._copy.buffers import empty_parts, release_frames, retry
+from splitjit._copy.buffers import address_of, empty_parts, release_frames, retry
 from splitjit._copy.copy import NEW_SHAPES, Copy, CopyLayout, copy_of, lay_out
 from splitjit._copy.outputs import check_apart, check_memory, check_out, check_source
 from splitjit._inputs.adapt import memory

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from splitjit._abi import columns
-from splitjit._abi.addresses import address_of, addressof, from_buffer, span
+from splitjit._copy.buffers import address_of, addressof, from_buffer, span
 from splitjit._inputs.arrays import carries_meaning
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import OVERLAP_FAULT

@@ -1,20 +1,24 @@
 """Copy with NumPy, slice by slice.
 
 This is for small arrays, Python objects, arrays of shapes that were never split before, and
-arrays of any size if no kernel can be loaded.
+arrays of any size if no kernel can be loaded. NumPy assigns strings and other Python objects,
+because references must be counted; Numba compiles the loop over the parts.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from splitjit._abi.kernels import LARGE
 from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import indices_of
-from splitjit._runtime import object_loop
+from splitjit._runtime.loading import LOADER, never_compiles
 
 
 def fresh(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
@@ -38,7 +42,7 @@ def into(x: np.ndarray, axis: int, sizes: Shape, parts: Sequence[np.ndarray]) ->
     """Copy `x` to given arrays without checking them."""
     dtype = x.dtype
     if dtype.hasobject:
-        if suits_object_loop(x.nbytes) and object_loop.assign(parts, views(x, axis, sizes)):
+        if suits_object_loop(x.nbytes) and assign(parts, views(x, axis, sizes)):
             return
     elif dtype.names is not None and dtype.itemsize:
         x, parts = x.view(_bits(dtype)), [part.view(_bits(dtype)) for part in parts]
@@ -71,3 +75,46 @@ def _bits(dtype: np.dtype) -> np.dtype:
     NumPy would copy them field by field, and lose the bits between fields.
     """
     return np.dtype((np.void, dtype.itemsize))
+
+
+# ---- the object-mode loop ------------------------------------------------------------------
+
+
+def assign(targets: Sequence[np.ndarray], parts: Sequence[np.ndarray]) -> bool:
+    """Assign each part to its target with the compiled loop, if the program uses Numba.
+
+    Parameters
+    ----------
+    targets, parts : sequence of ndarray
+        Equally many, with equal shapes and dtypes.
+
+    Returns
+    -------
+    bool
+        False, and nothing is assigned, if the loop is not compiled.
+    """
+    if not assign_loop.cache_info().currsize and not hasattr(sys.modules.get("numba"), "prange"):
+        return False
+    loop = assign_loop()
+    if loop is None:
+        return False
+    loop(zip(targets, parts, strict=True))
+    return True
+
+
+@functools.cache
+def assign_loop() -> Callable[[Iterator[Any]], None] | None:
+    """Compile the loop over Python objects; return None if Numba cannot compile now."""
+    if never_compiles() or LOADER.is_forked_child:
+        return None
+    import numba
+
+    loop: Callable[[Iterator[Any]], None]
+    loop = numba.jit((numba.types.pyobject,), forceobj=True, looplift=False)(_assign)
+    return loop
+
+
+def _assign(pairs: Iterator[Any]) -> None:
+    # From an iterator: Numba would inspect the items of a list, and it does not know all dtypes.
+    for target, part in pairs:
+        target[...] = part
