@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from splitjit._abi.kernels import KERNELS
-from splitjit._copy.copy import use_for_new_shapes
+from splitjit._copy import copy
 from splitjit._copy.slices import assign_loop
 from splitjit._inputs.arrays import as_dtype
 from splitjit._runtime import kernel_files
@@ -56,4 +56,4 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         if any(loaded):  # else a fork may have left llvmlite half imported
             kernel_files.remove(older=True)
         if vars(NATIVE) and can_read_arrays():
-            use_for_new_shapes()
+            copy.use_for_new_shapes()

@@ -65,11 +65,8 @@ class CopyLayout:
     def __init__(self, memory: Any, block: int) -> None:
         self.record: np.ndarray = np.frombuffer(memory, np.int64)
         self.address = addressof(memory)
-        self.loop, self.stream, self.block = (
-            LOOPS[memory[HEADER.loop]],
-            memory[HEADER.stream],
-            block,
-        )
+        self.loop, self.stream = LOOPS[memory[HEADER.loop]], memory[HEADER.stream]
+        self.block = block
 
     def copy(self) -> CopyLayout:
         """Return an equal layout with its own record."""

@@ -81,12 +81,15 @@ def decide(
         sources = [array] if given.mask is None else [array, given.mask]
         return Decision("splitjit", plan, [decide_array(plan, x, None) for x in sources])
     out, pairs = given.targets(out)
-    if len(pairs) > 1:  # data and mask may share memory with no other array, either
-        written = [part for x, parts in pairs for part in check_out(plan, x.dtype, parts)]
-        check_apart(written, plan.axis)
-        for x, _ in pairs:
-            check_source(x, written)
-    return Decision("splitjit", plan, [decide_array(plan, *pair) for pair in pairs], out)
+    if len(pairs) == 1:
+        return Decision("splitjit", plan, [decide_array(plan, *pairs[0])], out)
+    checked = [(x, check_out(plan, x.dtype, parts)) for x, parts in pairs]
+    written = [part for _, parts in checked for part in parts]
+    check_apart(written, plan.axis)  # data and mask may share memory with no other array, either
+    for x, _ in checked:
+        check_source(x, written)
+    copies = [_laid_out(plan, x, copy_of(plan, x), parts) for x, parts in checked]
+    return Decision("splitjit", plan, copies, out)
 
 
 def _decide_for_library(given: Input, request: Request, out: Any) -> Decision:
@@ -114,6 +117,11 @@ def decide_array(plan: Plan, x: np.ndarray, out: Any) -> ArrayCopy:
             return x, copy, layout, out
     parts = check_out(plan, x.dtype, out)
     check_memory(x, parts, plan.axis)
+    return _laid_out(plan, x, copy, parts)
+
+
+def _laid_out(plan: Plan, x: np.ndarray, copy: Copy, parts: list[np.ndarray]) -> ArrayCopy:
+    """Decide how to copy an array to parts that have passed all checks."""
     layout = None
     if copy.switch(plan, x):
         layout = lay_out(plan, x.strides, x.itemsize, parts)

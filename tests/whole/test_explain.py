@@ -139,7 +139,7 @@ def test_the_decision_that_is_explained_is_carried_out(name, monkeypatch):
     splitjit.warmup()
     did = []
     for module, function, kind in (
-        (operator, "_copy", "operator"),
+        (operator, "copy", "operator"),
         (decision, "copy_array", "splitjit"),
         (type(adapt(x)), "made_by_library", "library"),
     ):

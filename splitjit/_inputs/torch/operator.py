@@ -28,7 +28,7 @@ WAYS = "torch's operator", "torch's operator into memory of splitjit"
 has freed before: malloc may give memory back to the system after each split."""
 
 _ONE_WAY = Ways(1)
-"""For tensors that are so small that both are as fast."""
+"""For small tensors, and for large ones while kernels are not loaded: torch's own memory."""
 
 _PART_FOR_TORCH = 1 << 17
 """Bytes from which on torch copies a float32 part on several threads."""
@@ -57,15 +57,16 @@ def split_at_once(
 def split_by_operator(x: Any, plan: Plan, out: Any, ways: Ways, new_parts: NewParts) -> list[Any]:
     """Split a tensor by the operator, which `ways_of_operator` has allowed."""
     if ways is _ONE_WAY or out is not None or x.requires_grad:
-        return _copy(x, plan, out)
+        return copy(x, plan, out)
     began = perf_counter()
     way = ways.choose(began)
-    parts = _copy(x, plan, new_tensors(plan, x.dtype, new_parts) if way else None)
+    parts = copy(x, plan, new_tensors(plan, x.dtype, new_parts) if way else None)
     ways.took(way, began, perf_counter(), x.nbytes)
     return parts
 
 
-def _copy(x: Any, plan: Plan, out: Any) -> list[Any]:
+def copy(x: Any, plan: Plan, out: Any) -> list[Any]:
+    """Copy to tensors that fit, or to new ones."""
     copy_parts = sys.modules["torch"].split_with_sizes_copy
     if out is None:
         return list(copy_parts(x, plan.sizes, plan.axis))

@@ -84,8 +84,7 @@ class Tensor(Input):
         """
         torch = sys.modules["torch"]
         if copy and self.asks_gradient:
-            plan = request.plan_of(self.shape)
-            return list(torch.split_with_sizes_copy(self.x, plan.sizes, plan.axis))
+            return operator.copy(self.x, request.plan_of(self.shape), None)
         parts = views_of(self.x, request)
         if copy:
             parts = [part.clone(memory_format=torch.contiguous_format) for part in parts]
