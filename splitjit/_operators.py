@@ -183,7 +183,7 @@ def _rule_of_input(types: Set[str], ranks: Collection[int]) -> str:
 def infer_shapes(
     shape: Sequence[Dim] | Unknown,
     axis: SupportsIndex | Unknown,
-    rule: Rule | tuple[str, Unknown],
+    rule: Rule | tuple[int, Unknown],
 ) -> list[InferredShape]:
     """Return the shapes of the parts of a tensor that may have unknown dims.
 
@@ -250,7 +250,7 @@ def _along(
     return dims[index], lambda size: (*dims[:index], size, *dims[index + 1 :])
 
 
-def _sizes(length: Dim, rule: Rule | tuple[str, Unknown]) -> Sequence[Dim | EllipsisType]:
+def _sizes(length: Dim, rule: Rule | tuple[int, Unknown]) -> Sequence[Dim | EllipsisType]:
     """Return the length of each part, and an Ellipsis if there may be any number of parts."""
     kind, value = rule
     low, high = _bounds(length)

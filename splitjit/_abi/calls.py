@@ -150,7 +150,7 @@ EXPECTED = Expected(*range(len(Expected._fields)))
 """The index of each field."""
 
 RULE_FAULT = 1
-OUTS_FAULT = 1 + RULE_FAULT + max(max(texts) for texts in FAULTS.values())
+OUTS_FAULT = 1 + RULE_FAULT + max(max(texts) for texts in FAULTS)
 """Faults in compiled code: 1 is a fault of the axis, 2 and up of the rule, 7 and up of the
 outputs."""
 

@@ -11,15 +11,14 @@ rows: their steps are equal in all slices, and each step is longer than all that
 slices whose columns are apart share no byte.
 
 An array is a few integers: the address of its first item, its extents, its strides. They lie in
-`words`, a list or the memory of Numba's arrays, from the index `at`. This module imports nothing of
-the package.
+`words`, a list or the memory of Numba's arrays, from the index `at`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-_MOST = (1 << 63) - 1
+from splitjit._abi.layout_record import MOST
 
 
 def lowest_at(words: Any, rank: int, at: int) -> int:
@@ -70,7 +69,7 @@ def are_rows_apart(words: Any, rank: int, at: int, column: int, width: int) -> b
 def find_meeting(words: Any, rank: int, itemsize: int, count: int, lows: Any, places: Any) -> int:
     """Return which array begins before the end of the one before it, or 0; see `are_apart`."""
     for k in range(1, count):
-        if lows[k] < lows[k - 1] + length_at(words, rank, itemsize, places[k - 1], _MOST):
+        if lows[k] < lows[k - 1] + length_at(words, rank, itemsize, places[k - 1], MOST):
             return k
     return 0
 

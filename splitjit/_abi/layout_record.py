@@ -35,6 +35,9 @@ from typing import Any
 
 WORD = 8
 
+MOST = (1 << 63) - 1
+"""The largest number in a word."""
+
 Header = namedtuple("Header", "dims count runs loop stream")
 Row = namedtuple("Row", "source_offset target_offset run nbytes")
 HEADER, ROW = Header(*range(5)), Row(*range(4))

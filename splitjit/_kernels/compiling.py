@@ -187,15 +187,14 @@ def jit(function=None, **options):
 
 
 def jit_all(module):
-    """Make the functions of a module, which Python calls too, callable from kernels.
-
-    Return their names and the compiled functions, which call each other.
-    """
-    scope = {**vars(module)}
+    """Return a copy of a module that Python uses, too, whose functions kernels can call."""
+    copied = types.ModuleType(module.__name__)
+    vars(copied).update(vars(module))
     for name, function in vars(module).items():
         if isinstance(function, types.FunctionType):
-            scope[name] = jit(types.FunctionType(function.__code__, scope, name))
-    return scope
+            ours = types.FunctionType(function.__code__, vars(copied), name)
+            setattr(copied, name, jit(ours, _nrt=False))
+    return copied
 
 
 def compile_kernel(name: str) -> bytes:

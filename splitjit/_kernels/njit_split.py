@@ -19,7 +19,7 @@ from splitjit._abi.calls import (
     LayoutRequest,
 )
 from splitjit._abi.kernels import LARGE, LINE
-from splitjit._abi.layout_record import ROW, WORD, Header, most_words
+from splitjit._abi.layout_record import MOST, ROW, WORD, Header, most_words
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
 from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.ir.intrinsics import (
@@ -36,21 +36,8 @@ from splitjit._kernels.ir.intrinsics import call as call_address
 from splitjit._kernels.ir.records import layout_at, read
 from splitjit._plan import rules
 
-_MOST = (1 << 63) - 1
-
-_wrap_axis, _check_lengths, _lengths_between = (
-    jit(function, _nrt=False)
-    for function in (rules.wrap_axis, rules.check_lengths, rules.lengths_between)
-)
-_count_longer, _size_of_part = jit(rules.count_longer), jit(rules.size_of_part)
+columns, rules = jit_all(columns), jit_all(rules)
 _most_words = jit(most_words)
-_columns = jit_all(columns)
-_are_apart, _find_meeting, _are_rows_apart, _lowest_at, _length_at = (
-    _columns[name]
-    for name in ("are_apart", "find_meeting", "are_rows_apart", "lowest_at", "length_at")
-)
-_KINDS = [*rules.PARAMETERS]
-_LENGTHS, _INDICES = _KINDS.index(rules.LENGTHS), _KINDS.index(rules.INDICES)
 
 
 # ---- the memory of a call --------------------------------------------------------------------
@@ -107,27 +94,9 @@ def _integer_at(address, width):
     copy_bytes(word, address, nbytes)
     n = words_at(word)[0]
     if width < 0:
-        return _MOST if n < 0 else n
+        return MOST if n < 0 else n
     unused = 8 * (WORD - nbytes)
     return (n << unused) >> unused
-
-
-def _one_of(kind, *others):
-    """Make the function that applies one of these rules; `rule` is the number of its kind."""
-    number, apply = _KINDS.index(kind), jit(rules.CHUNKED[kind], _nrt=False)
-    if not others:
-        return jit(lambda rule, value, length: apply(value, length))
-    apply_other = _one_of(*others)
-
-    def chunks(rule, value, length):
-        if rule == number:
-            return apply(value, length)
-        return apply_other(rule, value, length)
-
-    return jit(chunks)
-
-
-_chunks = _one_of(*rules.CHUNKED)
 
 
 @jit(_nrt=False)
@@ -135,15 +104,15 @@ def measure(address, functions):
     """Compute the sizes of the parts; return 0 or a fault, which is negative if memory runs out."""
     out_of_line()
     call, table = read(Call, address), read(Functions, functions)
-    axis, fault = _wrap_axis(call.axis, call.rank)
+    axis, fault = rules.wrap_axis(call.axis, call.rank)
     if fault:
         return _refuse(address, fault, call.axis, call.rank, call.rank - 1)
     length = words_at(call.x)[NUMBA.shape + axis]
     value = chunk = 0
-    count = call.number + (call.rule == _INDICES)
-    if call.rule != _LENGTHS and call.rule != _INDICES:
+    count = call.number + (call.rule == rules.INDICES)
+    if call.rule != rules.LENGTHS and call.rule != rules.INDICES:
         value = _integer_at(call.values, call.width)
-        chunk, count, fault = _chunks(call.rule, value, length)
+        chunk, count, fault = rules.chunks(call.rule, value, length)
         if fault:
             return _refuse(address, RULE_FAULT + fault, value, length, count)
     memory = 0
@@ -152,22 +121,22 @@ def measure(address, functions):
     if not memory:
         return -1
     sizes, order = words_at(memory), words_at(memory + WORD * count)
-    if call.rule == _LENGTHS or call.rule == _INDICES:
-        given = sizes if call.rule == _LENGTHS else order
+    if call.rule == rules.LENGTHS or call.rule == rules.INDICES:
+        given = sizes if call.rule == rules.LENGTHS else order
         for i in range(call.number):
             given[i] = _integer_at(call.values + i * call.step, call.width)
-        if call.rule == _LENGTHS:
-            value, fault = _check_lengths(integers_at(memory, count), length, _MOST)
+        if call.rule == rules.LENGTHS:
+            value, fault = rules.check_lengths(integers_at(memory, count), length, MOST)
         else:
             cuts = integers_at(memory + WORD * count, call.number)
-            value, fault = _lengths_between(cuts, length, integers_at(memory, count))
+            value, fault = rules.lengths_between(cuts, length, integers_at(memory, count))
         if fault:
             release(memory)
             return _refuse(address, RULE_FAULT + fault, value, length, count)
     else:
-        longer = _count_longer(chunk, count, length)
+        longer = rules.count_longer(chunk, count, length)
         for i in range(count):
-            sizes[i] = _size_of_part(chunk, longer, i, length)
+            sizes[i] = rules.size_of_part(chunk, longer, i, length)
     words = words_at(address)
     words[CALL.axis], words[CALL.count], words[CALL.memory] = axis, count, memory
     return 0
@@ -215,7 +184,7 @@ def _bytes_of(x, rank):
         if x[NUMBA.shape + d] == 0:
             return 0
     for d in range(rank):
-        if nbytes > _MOST // 2 // x[NUMBA.shape + d]:  # possible for views that repeat an element
+        if nbytes > MOST // 2 // x[NUMBA.shape + d]:  # possible for views that repeat an element
             return -1
         nbytes *= x[NUMBA.shape + d]
     return nbytes
@@ -313,10 +282,11 @@ def _sort(lows, places, count):
 @jit
 def _part_at(arrays, rank, itemsize, x, count, lows, places):
     """Return the index of a part whose addresses overlap those of the source, or -1."""
-    low = _lowest_at(arrays, rank, x)
-    end = low + _length_at(arrays, rank, itemsize, x, _MOST)
+    low = columns.lowest_at(arrays, rank, x)
+    end = low + columns.length_at(arrays, rank, itemsize, x, MOST)
     for k in range(count):
-        if low < lows[k] + _length_at(arrays, rank, itemsize, places[k], _MOST) and lows[k] < end:
+        stop = lows[k] + columns.length_at(arrays, rank, itemsize, places[k], MOST)
+        if low < stop and lows[k] < end:
             return places[k]
     return -1
 
@@ -337,21 +307,21 @@ def _check_apart(address, call):
     itemsize, count = words_at(call.x)[NUMBA.itemsize], 0
     for i in range(parts):
         if sizes[i] > 0:
-            if not _are_rows_apart(arrays, rank, i * row, -1, itemsize):
+            if not columns.are_rows_apart(arrays, rank, i * row, -1, itemsize):
                 return _refuse(address, OUTS_FAULT + 4, i, 0, 0)
-            lows[count], places[count] = _lowest_at(arrays, rank, i * row), i * row
+            lows[count], places[count] = columns.lowest_at(arrays, rank, i * row), i * row
             count += 1
     _sort(lows, places, count)
-    if not _are_apart(arrays, rank, axis, itemsize, count, lows, places):
-        k = _find_meeting(arrays, rank, itemsize, count, lows, places)
+    if not columns.are_apart(arrays, rank, axis, itemsize, count, lows, places):
+        k = columns.find_meeting(arrays, rank, itemsize, count, lows, places)
         first, second = places[k - 1] // row, places[k] // row
         return _refuse(address, OUTS_FAULT + 3, min(first, second), max(first, second), 0)
     meets = _part_at(arrays, rank, itemsize, x, count, lows, places)
     if meets < 0:
         return 0
-    lows[count], places[count] = _lowest_at(arrays, rank, x), x
+    lows[count], places[count] = columns.lowest_at(arrays, rank, x), x
     _sort(lows, places, count + 1)
-    if _are_apart(arrays, rank, axis, itemsize, count + 1, lows, places):
+    if columns.are_apart(arrays, rank, axis, itemsize, count + 1, lows, places):
         return 0
     return _refuse(address, OUTS_FAULT + 2, meets // row, 0, 0)
 

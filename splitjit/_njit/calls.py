@@ -25,10 +25,8 @@ from splitjit._njit.rules import (
     kind_of_rule,
     without_none,
 )
-from splitjit._plan import rules
 
 INT64 = ir.IntType(64)
-_KINDS = [*rules.PARAMETERS]
 _ANSWER = [types.intp] * 4  # 0 or a fault, and three numbers for its text
 
 
@@ -97,7 +95,7 @@ class _Call:
         for zero in ("count", "first", "second", "third"):
             self.set(zero, integer(0))
         rule = kind_of_rule(operator, *value_kinds)
-        self.set("rule", integer(_KINDS.index(rule)))
+        self.set("rule", integer(rule))
         values = cgutils.unpack_tuple(builder, values)
         for kind, value in zip(value_kinds, values, strict=True):
             if is_given(kind):

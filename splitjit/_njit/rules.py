@@ -87,7 +87,7 @@ def kind_of_rule(operator, *values):
     if parameter != "split":
         if not is_integer(value):
             refuse(operator, **given, rule=f"{parameter} must be an integer")
-        return parameter
+        return rules.PARAMETERS.index(parameter)
     is_scalar = isinstance(value, types.Array) and value.ndim == 0 and is_integer(value.dtype)
     if is_integer(value) or is_scalar:
         return rules.CHUNK

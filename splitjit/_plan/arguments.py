@@ -21,6 +21,7 @@ from splitjit._plan.rules import (
     NAMES,
     NUM_SPLITS,
     ONE_RULE,
+    PARAMETERS,
     Rule,
     wrap_axis,
 )
@@ -122,7 +123,7 @@ def rule_of(
         return _lengths_or_chunk(value)
     if name == "indices":
         return INDICES, integers(name, value, _KINDS_OF_INDICES)
-    return name, integer(name, value)
+    return PARAMETERS.index(name), integer(name, value)
 
 
 def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> Rule:

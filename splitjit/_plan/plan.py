@@ -14,7 +14,6 @@ from typing import Any, SupportsIndex, TypeVar
 from splitjit._plan.arguments import Shape, integers, normalize_axis, shape_of
 from splitjit._plan.limits import most_parts
 from splitjit._plan.rules import (
-    CHUNKED,
     FAULTS,
     HINTS,
     INDICES,
@@ -26,6 +25,7 @@ from splitjit._plan.rules import (
     WRONG_LENGTH,
     Rule,
     check_lengths,
+    chunks,
     lengths_between,
     lengths_of_chunks,
 )
@@ -208,7 +208,7 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
             fault = TOO_MANY
     else:
         number = value
-        chunk, count, fault = CHUNKED[kind](value, length)
+        chunk, count, fault = chunks(kind, value, length)
     if fault:
         numbers = [shorten(n) for n in (number, length, count)]
         text, hint = FAULTS[kind][fault], _hint(shape, axis, rule, fault, number)
@@ -235,7 +235,7 @@ def _hint(shape: Shape, axis: int, rule: Rule, fault: int, number: int) -> str:
     return HINTS.get((kind, fault, number)) or HINTS.get((kind, fault), "")
 
 
-def values_of_rule(shape: Any, axis: Any, rule: tuple[str, Any]) -> dict[str, Any]:
+def values_of_rule(shape: Any, axis: Any, rule: tuple[int, Any]) -> dict[str, Any]:
     """Return the values that a refusal names."""
     kind, value = rule
     return {PARAMETERS[kind]: value, "axis": axis, "shape": shape}

@@ -9,33 +9,25 @@ neither raises an error nor builds text. It returns a *fault*, which is 0 or a k
 rule                      value                    function
 ========================  =======================  ===============================
 ``split=[a, b, …]``       length of each part      `check_lengths`
-``split=k``               length of a part         `by_chunk`
-``num_outputs=n``         number of parts          `by_num_outputs`
-``num_splits=n``          number of parts          `by_num_splits`
 ``indices=[i, j, …]``     where to cut             `lengths_between`
-``num_sections=n``        number of parts          `by_num_sections`
+``split=k``               length of a part         `chunks`
+``num_outputs=n``         number of parts          `chunks`
+``num_splits=n``          number of parts          `chunks`
+``num_sections=n``        number of parts          `chunks`
 ========================  =======================  ===============================
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import MutableSequence, Sequence
 
-LENGTHS, CHUNK, NUM_OUTPUTS, NUM_SPLITS = "lengths", "chunk", "num_outputs", "num_splits"
-INDICES, NUM_SECTIONS = "indices", "num_sections"
-"""The kinds of rules."""
-
-PARAMETERS = {
-    LENGTHS: "split",
-    CHUNK: "split",
-    NUM_OUTPUTS: "num_outputs",
-    NUM_SPLITS: "num_splits",
-    INDICES: "indices",
-    NUM_SECTIONS: "num_sections",
-}
+PARAMETERS = "split", "split", "num_outputs", "num_splits", "indices", "num_sections"
 """The public parameter that gives each kind of rule."""
 
-NAMES = tuple(dict.fromkeys(PARAMETERS.values()))
+LENGTHS, CHUNK, NUM_OUTPUTS, NUM_SPLITS, INDICES, NUM_SECTIONS = range(len(PARAMETERS))
+"""The kinds of rules: the index of each in `PARAMETERS`."""
+
+NAMES = tuple(dict.fromkeys(PARAMETERS))
 """The parameters in the order in which functions take them."""
 
 ONE_RULE = f"exactly one of {', '.join(NAMES)} must be given"
@@ -44,7 +36,7 @@ MAX_PARTS = 2**31 - 1
 """The largest number of outputs that the ONNX schemas of Split allow."""
 
 
-Rule = tuple[str, int | tuple[int, ...]]
+Rule = tuple[int, int | tuple[int, ...]]
 """The kind of a rule, and its value as plain integers.
 
 This is a plain tuple, because every call makes one as part of a cache key. A NamedTuple
@@ -58,13 +50,13 @@ WRONG_VALUE, TOO_MANY, WRONG_LENGTH, NO_REST, SEVERAL_RESTS = range(1, 6)
 """The value is out of range; there are too many parts; the value does not fit the axis length;
 the lengths beside a -1 leave no rest; several lengths are -1."""
 
-FAULTS = {
-    kind: {
+FAULTS = [
+    {
         WRONG_VALUE: f"{parameter} must be at least 1",
         TOO_MANY: f"{{2}} parts are more than the {MAX_PARTS} that a split may have",
     }
-    for kind, parameter in PARAMETERS.items()
-}
+    for parameter in PARAMETERS
+]
 FAULTS[LENGTHS] |= {
     WRONG_VALUE: "lengths must be at least 0, not {0}",
     WRONG_LENGTH: "lengths must sum to the axis length {1}, not to {0}",
@@ -83,7 +75,7 @@ For indices, ``{0}`` is the index of a `WRONG_VALUE`.
 
 _INDICES_INSTEAD = "if these are indices to cut at, pass them as indices= in ascending order"
 
-HINTS: dict[tuple[str | int, ...], str] = {
+HINTS: dict[tuple[int, ...], str] = {
     (NUM_SPLITS, WRONG_LENGTH): "num_outputs={0} allows a shorter last part",
     (LENGTHS, WRONG_LENGTH): _INDICES_INSTEAD,
     (LENGTHS, WRONG_VALUE): _INDICES_INSTEAD,
@@ -153,51 +145,24 @@ def lengths_between(
 
 
 # ---- chunks: parts of equal length, except some of them ----------------------------------
-#
-# Each rule returns the length of a chunk, the number of parts, and 0 or a fault. If the
-# chunks together are longer than the axis, the last ones are clamped to it. If they are
-# shorter, the first ones are longer by one.
 
 
-def by_chunk(chunk: int, length: int) -> tuple[int, int, int]:
-    """Cut into parts of a given length; an axis of length 0 has no parts."""
-    if chunk < 1:
+def chunks(kind: int, value: int, length: int) -> tuple[int, int, int]:
+    """Return the length of a chunk, the number of parts, and 0 or a fault.
+
+    If the chunks together are longer than the axis, the last ones are clamped to it. If they are
+    shorter, the first ones are longer by one.
+    """
+    if value < 1:
         return 0, 0, WRONG_VALUE
-    count = length // chunk + (length % chunk != 0)
+    if kind == NUM_SPLITS and length % value != 0:
+        return 0, value, WRONG_LENGTH
+    whole, above = length // value, length // value + (length % value != 0)
+    if kind == CHUNK:
+        chunk, count = value, above
+    else:
+        chunk, count = above if kind == NUM_OUTPUTS else whole, value
     return chunk, count, TOO_MANY if count > MAX_PARTS else 0
-
-
-def by_num_outputs(count: int, length: int) -> tuple[int, int, int]:
-    """Cut into n parts of ceil(length / n)."""
-    if count < 1:
-        return 0, count, WRONG_VALUE
-    chunk = length // count + (length % count != 0)
-    return chunk, count, TOO_MANY if count > MAX_PARTS else 0
-
-
-def by_num_splits(count: int, length: int) -> tuple[int, int, int]:
-    """Cut into n equal parts."""
-    if count < 1:
-        return 0, count, WRONG_VALUE
-    if length % count != 0:
-        return 0, count, WRONG_LENGTH
-    return length // count, count, TOO_MANY if count > MAX_PARTS else 0
-
-
-def by_num_sections(count: int, length: int) -> tuple[int, int, int]:
-    """Cut into n parts whose lengths differ by at most one."""
-    if count < 1:
-        return 0, count, WRONG_VALUE
-    return length // count, count, TOO_MANY if count > MAX_PARTS else 0
-
-
-CHUNKED: dict[str, Callable[[int, int], tuple[int, int, int]]] = {
-    CHUNK: by_chunk,
-    NUM_OUTPUTS: by_num_outputs,
-    NUM_SPLITS: by_num_splits,
-    NUM_SECTIONS: by_num_sections,
-}
-"""The function of each rule whose parts are chunks."""
 
 
 def count_longer(chunk: int, count: int, length: int) -> int:

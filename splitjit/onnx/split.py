@@ -213,7 +213,7 @@ the axis length 7 must be a multiple of 2
             raise self._unequal(lengths)
         return self._by_lengths(lengths)
 
-    def _rule_at_run_time(self, split: Unknown) -> tuple[str, Unknown] | Rule:
+    def _rule_at_run_time(self, split: Unknown) -> tuple[int, Unknown] | Rule:
         self._check_input(split)
         if self._split is not None:  # Split-1: the input equals the attribute
             if split.length not in (None, len(self._split)):

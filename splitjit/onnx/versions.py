@@ -91,7 +91,7 @@ class VersionedOperator:
         """
         raise NotImplementedError
 
-    def _rule_at_run_time(self, split: Unknown) -> tuple[str, Unknown] | Rule:
+    def _rule_at_run_time(self, split: Unknown) -> tuple[int, Unknown] | Rule:
         """Return the rule that the input `split` gives if its value is unknown."""
         return LENGTHS, split
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from splitjit._abi.calls import EXPECTED, Arguments, Expected, LayoutRequest
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import HEADER, MAX_RANK, ROW, WORD, most_words
+from splitjit._abi.layout_record import HEADER, MAX_RANK, MOST, ROW, WORD, most_words
 from splitjit._abi.structs import (
     ARRAY,
     C_CONTIGUOUS,
@@ -31,7 +31,6 @@ from splitjit._kernels.ir.records import layout_at, part_at, read
 
 _OUTPUT = C_CONTIGUOUS | WRITEABLE  # the flags that outputs must have
 _SHAPE = WORD * MAX_RANK  # bytes
-_MOST = (1 << 63) - 1
 _MOST_COMPARED = 512
 """An output is compared with up to this many outputs before it; later ones must be in order."""
 
@@ -232,7 +231,7 @@ def fresh_new(record, arguments, count):
     for i in range(parts):
         words_at(sizes)[i] = c_api.as_integer(given[3 + i])
     request = LayoutRequest(
-        rank, axis, parts, c_api.as_integer(given[2]), shape, sizes, 0, 0, _MOST, _MOST, layout
+        rank, axis, parts, c_api.as_integer(given[2]), shape, sizes, 0, 0, MOST, MOST, layout
     )
     nbytes = LINE + lay_out(stored(request))
     loop = words_at(call.loops)[words_at(layout)[HEADER.loop]]

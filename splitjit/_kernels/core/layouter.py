@@ -42,7 +42,7 @@ from collections import namedtuple
 
 from splitjit._abi.calls import LayoutRequest
 from splitjit._abi.kernels import INTERLEAVED, LINE, LONG_RUN, LOOPS, TILE
-from splitjit._abi.layout_record import HEADER, MAX_RANK, ROW, WORD, aligned
+from splitjit._abi.layout_record import HEADER, MAX_RANK, MOST, ROW, WORD, aligned
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core.dims import RUN_DIM, copy_of, extent_of_dim, merge, target_stride
 from splitjit._kernels.ir.intrinsics import out_of_line, reserve, words_at
@@ -55,7 +55,6 @@ _MANY = 3  # with fewer parts of single items, copying part by part is faster
 
 _ROOM = WORD * (MAX_RANK + 1)
 
-_MOST = (1 << 63) - 1
 _aligned = jit(aligned)
 
 
@@ -80,7 +79,7 @@ are_neighbours
 def _runs_of(copy, dims):
     out_of_line()
     parts = longest = 0
-    shortest = _MOST
+    shortest = MOST
     are_packed, are_neighbours = dims.count > 0, True
     for i in range(copy.count):
         if copy.sizes[i] == 0:
