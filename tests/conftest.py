@@ -17,7 +17,7 @@ from splitjit._abi.calls import AT, FEWEST_CHUNKS
 from splitjit._abi.kernels import LOOPS
 from splitjit._api import split
 from splitjit._copy import buffers, copy
-from splitjit._copy.copy import use_for_new_shapes
+from splitjit._copy.copy import use_builtins
 from splitjit._plan.plan import Plan
 from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER
@@ -205,7 +205,7 @@ def take(route, setattr):
     setattr(copy.LOADER, "pays", lambda gain: compiles)
     setattr(split, "is_first", lambda key: route == "new")
     if route == "new" and all(LOADER.load(name, wait=True) for name in ("core", *LOOPS)):
-        use_for_new_shapes()
+        use_builtins()
     setattr(copy, "STREAM_FROM", (stream, stream))
     setattr(threads, "LARGE", FEWEST_CHUNKS * chunk)
     setattr(threads.TEAM.chunk, "value", chunk)

@@ -48,7 +48,7 @@ record
 Expected = namedtuple(
     "Expected",
     "array_type list_type dtype rank axis count start stop stream loop fresh into nbytes "
-    "blocks byte new_array set_base shape sizes none loops error message",
+    "blocks byte new_array set_base shape sizes none loops error message team",
 )
 """What the builtin functions of a `Copy` expect of arrays, and what they need to make them.
 
@@ -61,15 +61,15 @@ start, stop
 stream
     See `Arguments.stream`.
 loop
-    The address of the loop, or 0 if Python code copies.
+    The address of the loop.
 fresh
     The address of the layout record of fresh parts. Target offsets are relative to the
     start of their block.
 into
-    The address of a layout record to which `into` writes the outputs' addresses. No other
-    thread runs while a call uses it.
+    The address of a layout record for outputs. `into` writes their addresses to it, and no other
+    thread runs meanwhile; `into_large` writes them to a copy.
 nbytes
-    The bytes of memory for small fresh parts, with room to align the block.
+    The bytes of memory for fresh parts. Those of small ones have room to align the block.
 blocks, byte
     The addresses of the block record, and of NumPy's uint8 dtype.
 new_array, set_base
@@ -84,6 +84,8 @@ loops
     `splitjit._abi.kernels.LOOPS`; 0 for loops that are not loaded.
 error, message
     The addresses of the type and of the text of the error if memory for large parts runs out.
+team
+    For large arrays: the address of the team record; else 0.
 """
 
 Call = namedtuple(

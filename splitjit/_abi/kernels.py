@@ -44,8 +44,8 @@ KERNELS: dict[str, dict[str, dict[str, int]]] = {
     "core": {
         "core.layouter": {"lay_out": ADDRESS},
         "core.entry": {
-            **dict.fromkeys(("fresh", "fresh_checked", "check"), METH_O),
-            **dict.fromkeys(("fresh_new", "into", "place", "parts_over"), METH_FASTCALL),
+            "fresh": METH_O,
+            **dict.fromkeys(("fresh_large", "fresh_new", "into", "into_large"), METH_FASTCALL),
         },
         "core.team": {
             "share": ADDRESS,

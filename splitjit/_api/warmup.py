@@ -12,7 +12,7 @@ from splitjit._copy import copy
 from splitjit._copy.slices import assign_loop
 from splitjit._inputs.arrays import as_dtype
 from splitjit._runtime import kernel_files
-from splitjit._runtime.loading import LOADER, NATIVE, can_read_arrays
+from splitjit._runtime.loading import LOADER, NATIVE
 from splitjit.errors import SplitTypeError, pairs
 
 
@@ -55,5 +55,5 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         loaded = [LOADER.load(name, wait=True) for name in KERNELS]
         if any(loaded):  # else a fork may have left llvmlite half imported
             kernel_files.remove(older=True)
-        if vars(NATIVE) and can_read_arrays():
-            copy.use_for_new_shapes()
+        if vars(NATIVE):
+            copy.use_builtins()

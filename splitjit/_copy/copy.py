@@ -146,17 +146,21 @@ this copy or if the loop is not loaded.
 
 
 @functools.cache
-def use_for_new_shapes() -> None:
-    """Copy arrays of new shapes by compiled code from now on. The core is loaded."""
+def use_builtins() -> bool:
+    """Use builtin functions from now on, if they can read arrays here. The core is loaded."""
+    if not can_read_arrays():
+        return False
     NEW_SHAPES.fresh = NATIVE.fresh_new(np.array(_of_any(), np.int64))
+    buffers.POOL.load()
+    return True
 
 
 def _record(
-    plan: Plan, dtype: np.dtype, strides: tuple[int, ...], layout: CopyLayout, loop: int
+    plan: Plan, dtype: np.dtype, strides: tuple[int, ...], layout: CopyLayout, loop: int, team: int
 ) -> _Record:
-    """Write what builtin functions expect of arrays; `loop` is 0 for large copies."""
+    """Write what builtin functions expect of arrays. `team` is 0 for small copies."""
     steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
-    outputs = layout.copy() if loop else layout  # large copies have one each
+    outputs = layout.copy()
     expected = _of_any()._replace(
         dtype=id(dtype),
         rank=len(plan.shape),
@@ -168,7 +172,8 @@ def _record(
         loop=loop,
         fresh=layout.address,
         into=outputs.address,
-        nbytes=layout.block + ALIGNMENT if loop else 0,  # large parts lie in a block
+        nbytes=layout.block if team else layout.block + ALIGNMENT,
+        team=team,
     )
     record = np.array([*expected, *plan.shape, *strides, *plan.sizes], np.int64).view(_Record)
     shape = record.ctypes.data + WORD * len(expected)
@@ -195,8 +200,6 @@ class Copy:
         ``fresh(x)`` copies `x` to new parts in one block, each aligned to a cache line, and returns
         them in a list. It returns None, and copies nothing, if `x` is not as expected or if
         compiled code is not used yet.
-    fresh_checked : callable
-        The same for an array known to have the expected shape and strides, and an equal dtype.
     into : callable
         ``into(x, outputs)`` copies `x` to the arrays of the list `outputs`, and returns whether it
         did. If an array is not as expected, or if two arrays may share memory, it copies nothing.
@@ -209,12 +212,10 @@ class Copy:
     """
 
     __slots__ = (
-        "_check", "_gain", "_has_tried", "_loop", "_parts_over", "_place", "_split",
-        "fresh", "fresh_checked", "into", "layout", "nbytes", "ways",
+        "_gain", "_has_tried", "_split", "fresh", "into", "layout", "nbytes", "ways",
     )  # fmt: skip
 
     fresh: Callable[[Any], list[np.ndarray] | None]
-    fresh_checked: Callable[[np.ndarray], list[np.ndarray] | None]
     into: Callable[[Any, list[Any]], int]
 
     def __init__(self, plan: Plan, x: np.ndarray) -> None:
@@ -226,9 +227,8 @@ class Copy:
         self._has_tried = False  # to load kernels
         self.layout: CopyLayout | None = None
         self.ways: Ways | None = None
-        self.fresh = self.fresh_checked = lambda x: None
+        self.fresh = lambda x: None
         self.into = self._into_by_numpy
-        self._place: Any = None  # until large copies have it
 
     # ---- by NumPy ----------------------------------------------------------------------------
 
@@ -273,65 +273,29 @@ class Copy:
         functions = None if layout is None else LOADER.load(layout.loop)
         if layout is None or functions is None:
             return
-        is_small, self._loop = threads.is_small(self.nbytes), functions[layout.loop]
-        if not is_small:
-            self.ways = ways_of(threads.count_ways(), self._loop, self.nbytes.bit_length())
         self.into = lambda x, outputs: 0
-        if len(plan.sizes) <= MOST_PARTS and can_read_arrays():
-            record = _record(plan, dtype, strides, layout, self._loop if is_small else 0)
-            self._use(record, is_small)
-            use_for_new_shapes()
+        loop, is_small = functions[layout.loop], threads.is_small(self.nbytes)
+        if not is_small:
+            self.ways = ways_of(threads.count_ways(), loop, self.nbytes.bit_length())
+        if len(plan.sizes) <= MOST_PARTS and use_builtins():
+            team = 0 if is_small else threads.TEAM.address
+            record = _record(plan, dtype, strides, layout, loop, team)
+            if is_small:
+                self.fresh, self.into = NATIVE.fresh(record), NATIVE.into(record)
+            elif not threads.ON_NUMBA:
+                fresh, into = NATIVE.fresh_large(record), NATIVE.into_large(record)
+                self.fresh = threads.shared(fresh, self.nbytes, self.ways)
+                self.into = threads.shared(into, self.nbytes, self.ways)
         self.layout = layout
 
-    def _use(self, record: _Record, is_small: bool) -> None:
-        """Make the builtin functions that check arrays, and copy small ones."""
-        if is_small:
-            self.fresh, self.fresh_checked = NATIVE.fresh(record), NATIVE.fresh_checked(record)
-            self.into = NATIVE.into(record)
-        else:
-            buffers.POOL.load()
-            self._check, self._place = NATIVE.check(record), NATIVE.place(record)
-            self._parts_over = NATIVE.parts_over(record)
-            self.fresh = self.fresh_checked = self._fresh_large
-            self.into = self._into_large
-
-    def _fresh_large(self, x: Any) -> list[np.ndarray] | None:
-        layout = self.layout
-        if layout is None or not self._check(x):
-            return None
-        parts: list[Any] = self._parts_over(x, buffers.POOL.lease(layout.block))
-        target = parts.pop()
-        source = self._check(x)  # again: a finalizer may have changed `x`
-        if not source:
-            return None
-        self._run_loop(self._loop, target, source, layout.stream, layout.address)
-        return parts
-
-    def _into_large(self, x: Any, outputs: list[Any]) -> bool:
-        layout = self.layout
-        assert layout is not None
-        record = layout.record.copy()  # concurrent calls need one each
-        source: int = self._place(x, outputs, record)
-        if source:
-            self._run_loop(self._loop, 0, source, layout.stream, address_of(record))
-        return source != 0
-
-    def place(self, x: np.ndarray, outputs: list[Any]) -> CopyLayout | None:
-        """Return the layout of a large copy to given arrays, or None if one is not as expected."""
-        layout = self.layout
-        if layout is None or self._place is None:
-            return None
-        placed = layout.copy()
-        return placed if self._place(x, outputs, placed.record) else None
-
     def fresh_without_gil(self, plan: Plan, x: np.ndarray) -> list[np.ndarray] | None:
-        """Copy `x` to new parts, as `fresh_checked`, while other Python threads run."""
+        """Copy `x` to new parts while other Python threads run."""
         assert self.layout is not None
         parts, address = buffers.allocate_parts(buffers.block_layout(plan, x.itemsize), x.dtype)
-        return parts if self.run(address_of(x), address, self.layout) else None
+        return parts if self.copy_as(address_of(x), address, self.layout) else None
 
-    def run(self, source: int, target: int, layout: CopyLayout) -> bool:
-        """Copy on as many threads as pay.
+    def copy_as(self, source: int, target: int, layout: CopyLayout) -> bool:
+        """Copy as a layout says, on as many threads as pay.
 
         Parameters
         ----------
@@ -349,11 +313,9 @@ class Copy:
         functions = LOADER.load(layout.loop)  # some outputs may have gaps
         if functions is None:
             return False
-        self._run_loop(functions[layout.loop], target, source, layout.stream, layout.address)
+        arguments = layout.stream, target, source, layout.address
+        threads.run_loop(functions[layout.loop], self.nbytes, arguments, self.ways)
         return True
-
-    def _run_loop(self, loop: int, target: int, source: int, stream: int, layout: int) -> None:
-        threads.run_loop(loop, self.nbytes, (stream, target, source, layout), self.ways)
 
 
 def copy_of(plan: Plan, x: np.ndarray) -> Copy:

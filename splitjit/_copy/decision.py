@@ -20,7 +20,7 @@ from splitjit._copy.outputs import check_apart, check_memory, check_out, check_s
 from splitjit._inputs.adapt import memory
 from splitjit._inputs.input import Input, Request
 from splitjit._plan.arguments import check_views, listed, normalize_axis
-from splitjit._plan.limits import most_parts
+from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.plan import Plan, check_shape, sizes_of
 from splitjit._plan.rules import Rule
 from splitjit._runtime.loading import LOADER
@@ -111,10 +111,6 @@ def decide_array(plan: Plan, x: np.ndarray, out: Any) -> ArrayCopy:
     copy = copy_of(plan, x)
     if out is None:
         return x, copy, copy.layout if copy.switch(plan, x) else None, None
-    if type(out) is list:
-        layout = copy.place(x, out)  # compiled checks, which refuse what they are not sure of
-        if layout is not None:
-            return x, copy, layout, out
     parts = check_out(plan, x.dtype, out)
     check_memory(x, parts, plan.axis)
     return _laid_out(plan, x, copy, parts)
@@ -168,11 +164,11 @@ def copy_array(plan: Plan, decided: ArrayCopy, began: float) -> list[np.ndarray]
     if parts is None:
         if layout is not None:
             # Reading a memory map may wait for a disk; the builtin functions keep the GIL.
-            parts = None if isinstance(x.base, np.memmap) else copy.fresh_checked(x)
+            parts = None if isinstance(x.base, np.memmap) else copy.fresh(x)
             parts = copy.fresh_without_gil(plan, x) if parts is None else parts
         if parts is None:
             parts = retry(slices.fresh, x, plan.axis, plan.sizes)
-    elif layout is None or not copy.run(address_of(x), 0, layout):
+    elif layout is None or not copy.copy_as(address_of(x), 0, layout):
         slices.into(x, plan.axis, plan.sizes, parts)
     if layout is None:
         copy.count(perf_counter() - began)
@@ -222,7 +218,8 @@ def split_array(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
         began = perf_counter()
         parts = []  # a collection that is due starts here, not after the checks
         x = x.view()  # a finalizer may change the caller's array at any point, but not this one
-        check_shape(plan, x.shape)
+        if x.shape != plan.shape:
+            check_shape(plan, x.shape)
         if copy is not True:
             check_views(out, copy)
             return slices.views(x, plan.axis, plan.sizes)
@@ -242,7 +239,7 @@ def split_new_shape(x: np.ndarray, axis: SupportsIndex, rule: Rule) -> list[np.n
     began = perf_counter()
     x = x.view()  # as in `split_array`
     index = normalize_axis(axis, x.shape)
-    sizes = sizes_of(x.shape, index, rule, most_parts())
+    sizes = sizes_of(x.shape, index, rule, MOST_IN_MEMORY)
     if x.nbytes and not x.dtype.hasobject:
         parts: list[np.ndarray] | None = NEW_SHAPES.fresh(x, index, x.itemsize, *sizes)
         if parts is not None:

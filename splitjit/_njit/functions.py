@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-from time import perf_counter
 
 import llvmlite.binding as llvm
 from numba.core.runtime import _nrt_python
@@ -19,7 +18,7 @@ from splitjit._abi.calls import FUNCTIONS_AT, Functions
 from splitjit._abi.kernels import KERNELS
 from splitjit._copy.buffers import POOL
 from splitjit._copy.copy import STREAM_FROM
-from splitjit._plan.limits import most_parts
+from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._runtime import kernel_files
 from splitjit._runtime.loading import LOADER, LOOPS_AT, NATIVE
 from splitjit._runtime.threads import TEAM
@@ -45,7 +44,7 @@ def fill_table():
     if TABLE[FUNCTIONS_AT.version]:
         return
     kernels = {name: LOADER.load_here(name) for name in KERNELS}
-    TEAM.count_cores(perf_counter())
+    TEAM.count_cores()
     table = Functions(
         version=version(),
         **kernels["njit_split"],
@@ -60,7 +59,7 @@ def fill_table():
         team=TEAM.address,
         stream_short_runs=STREAM_FROM[0],
         stream_long_runs=STREAM_FROM[1],
-        most_parts=most_parts(),
+        most_parts=MOST_IN_MEMORY,
     )
     TABLE[:] = table
 

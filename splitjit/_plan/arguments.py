@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, TypeVar
 
-from splitjit._plan.limits import most_parts
+from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.rules import (
     AXIS_FAULT,
     CHUNK,
@@ -293,7 +293,7 @@ def sequence(values: Any, arrays: bool = False) -> tuple[Any, ...] | None:
             values = values.tolist() if kind in "iu" else None
         if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
             return None
-        if len(values) > most_parts():
+        if len(values) > MOST_IN_MEMORY:
             raise MemoryError(f"split: {shorten(values)}: not enough memory for a plan")
         return tuple(values)
     except MemoryError:

@@ -25,12 +25,8 @@ def _limit_on_parts() -> int:
     return max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
 
 
-_MOST_PARTS = _limit_on_parts()
+MOST_IN_MEMORY = _limit_on_parts()
+"""The most parts allowed: enough to fill half of memory, but at least a million.
 
-
-def most_parts() -> int:
-    """Return the most parts allowed: enough to fill half of memory, but at least a million.
-
-    Beyond that, the system could kill the process.
-    """
-    return _MOST_PARTS
+Beyond that, the system could kill the process.
+"""

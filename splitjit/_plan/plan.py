@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, SupportsIndex, TypeVar
 
 from splitjit._plan.arguments import Shape, integers, normalize_axis, shape_of
-from splitjit._plan.limits import most_parts
+from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.rules import (
     FAULTS,
     HINTS,
@@ -174,7 +174,7 @@ def plan_by_rule(kind: type[AnyPlan], shape: Shape, axis: SupportsIndex, rule: R
     """Plan the split of a shape of plain integers by a rule."""
     index = normalize_axis(axis, shape)
     plan = object.__new__(kind)  # no second check of the values
-    plan._set(shape, index, sizes_of(shape, index, rule, most_parts()))
+    plan._set(shape, index, sizes_of(shape, index, rule, MOST_IN_MEMORY))
     return plan
 
 

@@ -14,9 +14,10 @@ import ctypes
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def _is_on_numba() -> bool:
     return value == "numba"
 
 
-_ON_NUMBA = _is_on_numba()
+ON_NUMBA = _is_on_numba()
 
 _alone = ContextVar("splitjit copies on the calling thread alone", default=False)
 
@@ -91,10 +92,13 @@ class _Team:
         self.chunk.value = _CHUNK
         self.cores, self.cores_until = 1, float("-inf")
 
-    def count_cores(self, now: float) -> None:
-        """Read how many threads can run at once."""
-        self.cores, self.cores_until = usable(now), now + _CORES_FOR
-        self.word(AT.allowed).value = self.cores - 1
+    def count_cores(self) -> int:
+        """Return how many threads can run at once, which may have been read just before."""
+        now = perf_counter()
+        if now >= self.cores_until:
+            self.cores, self.cores_until = usable(now), now + _CORES_FOR
+            self.word(AT.allowed).value = self.cores - 1
+        return self.cores
 
     def word(self, index: int) -> ctypes.c_int64:
         """Return a word of the record."""
@@ -114,6 +118,39 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=TEAM.after_fork)
 
 
+def shared(function: Callable[..., Any], nbytes: int, ways: Ways | None) -> Callable[..., Any]:
+    """Return a function that copies with the helpers that pay now.
+
+    Parameters
+    ----------
+    function : callable
+        Copies, with as many helpers as its first argument says; its result is false if it has
+        copied nothing.
+    nbytes : int
+        Bytes of all parts.
+    ways : Ways or None
+        Way 0 asks all helpers, way 1 none, and way 2 a few. None asks all.
+
+    Returns
+    -------
+    callable
+        Takes the other arguments of the function, and returns its result.
+    """
+
+    def copy(*arguments: Any) -> Any:
+        most = _allowed() - 1
+        if not most or ways is None:
+            return function(most, *arguments)
+        began = perf_counter()
+        way = ways.choose(began)
+        result = function((most, 0, min(FEW, most))[way], *arguments)
+        if result:
+            ways.took(way, began, perf_counter(), nbytes)
+        return result
+
+    return copy
+
+
 def run_loop(
     loop: int, nbytes: int, arguments: tuple[int, int, int, int], ways: Ways | None = None
 ) -> None:
@@ -129,24 +166,18 @@ def run_loop(
         The fields of `splitjit._abi.calls.Arguments`. The caller has checked them, and
         keeps the memory that they point to alive until this function returns.
     ways : Ways, optional
-        Way 0 asks all helpers, way 1 none, and way 2 a few. By default, all are asked.
+        See `shared`.
     """
-    most = _allowed() - 1
-    if most and _ON_NUMBA and nbytes >= LARGE:
-        _run_on_numba(loop, min(nbytes // TEAM.chunk.value, most + 1), arguments)
+    threads = _allowed()
+    if ON_NUMBA and nbytes >= LARGE and threads > 1:
+        _run_on_numba(loop, min(nbytes // TEAM.chunk.value, threads), arguments)
         return
-    if not most or ways is None:
-        NATIVE.share_without_gil(TEAM.address, loop, nbytes, most, *arguments)
-        return
-    began = perf_counter()
-    way = ways.choose(began)
-    NATIVE.share_without_gil(TEAM.address, loop, nbytes, (most, 0, min(FEW, most))[way], *arguments)
-    ways.took(way, began, perf_counter(), nbytes)
+    shared(NATIVE.share_without_gil, nbytes, ways)(TEAM.address, loop, nbytes, *arguments)
 
 
 def count_ways() -> int:
-    """Return how many of the ways of `run_loop` differ on this machine."""
-    return 2 if usable(perf_counter()) <= FEW + 1 else 3
+    """Return how many of the ways of `shared` differ on this machine."""
+    return 2 if TEAM.count_cores() <= FEW + 1 else 3
 
 
 def _run_on_numba(loop: int, tasks: int, arguments: tuple[int, int, int, int]) -> None:
@@ -160,11 +191,9 @@ def _allowed() -> int:
     """Return how many threads may copy now."""
     if _alone.get():
         return 1
-    now = perf_counter()
-    if now >= TEAM.cores_until:
-        TEAM.count_cores(now)
+    cores = TEAM.cores if perf_counter() < TEAM.cores_until else TEAM.count_cores()
     count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None)
-    return TEAM.cores if count is None else min(count(), TEAM.cores)
+    return cores if count is None else min(count(), cores)
 
 
 def explain(nbytes: int) -> tuple[int, str]:
@@ -183,6 +212,6 @@ def explain(nbytes: int) -> tuple[int, str]:
     threads, chunks = min(most, MOST_HELPERS + 1), nbytes // _CHUNK
     if chunks < threads:
         return chunks, f"a chunk has at least {_CHUNK} bytes"
-    if threads == 1 or _ON_NUMBA:
+    if threads == 1 or ON_NUMBA:
         return threads, f"limited by {limited_by}"
     return threads, f"the caller and {threads - 1} of its helpers, limited by {limited_by}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from splitjit._plan.arguments import Shape, normalize_axis
-from splitjit._plan.limits import most_parts
+from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.plan import sizes_of
 from splitjit._plan.rules import CHUNK, INDICES, LENGTHS, Rule
 from splitjit.errors import SplitError
@@ -38,7 +38,7 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
     """
     if choice.lengths is not None:
         rule = (LENGTHS, choice.lengths)
-    shape, axis, most = tensor.shape, normalize_axis(choice.axis, tensor.shape), most_parts()
+    shape, axis, most = tensor.shape, normalize_axis(choice.axis, tensor.shape), MOST_IN_MEMORY
     whole = sizes_of(shape, axis, (LENGTHS, choice.sections or shape[axis : axis + 1]), most)
     sections = []
     for length, head in zip(whole, choice.heads, strict=True):

@@ -688,14 +688,24 @@ def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
 
 
 @needs_kernels
-def test_check_sees_a_wrong_kernel(small, monkeypatch, cli):
-    copy = threads.run_loop
+def test_check_sees_a_wrong_kernel(small, monkeypatch, cli, request):
+    shared = threads.shared
+    request.addfinalizer(splitjit.clear_caches)
 
-    def shifted(place, nbytes, arguments, ways):
-        stream, target, source, layout = arguments
-        copy(place, nbytes, (stream, target, source + 1, layout), ways)
+    def wrong(function, nbytes, ways):
+        copy = shared(function, nbytes, ways)
 
-    monkeypatch.setattr(threads, "run_loop", shifted)
+        def copy_wrongly(*arguments):
+            result = copy(*arguments)
+            for parts in (result, arguments[-1]):
+                if isinstance(parts, list):
+                    one_bit(parts)
+            return result
+
+        return copy_wrongly
+
+    monkeypatch.setattr(threads, "shared", wrong)
+    splitjit.clear_caches()  # plans keep their copies
     found = dict(re.findall(r"^(\w+) .* (ok|WRONG) ", cli("check", status=1).out, re.M))
     assert [found["strings"], found["kernels"]] == ["ok", "WRONG"]
 

@@ -158,7 +158,8 @@ def test_one_thread_a_piece(monkeypatch):
     allowed = threads._allowed
     take("parallel", monkeypatch.setattr)
     monkeypatch.setattr(threads, "usable", lambda now: 2)
-    threads.TEAM.count_cores(float("-inf"))
+    monkeypatch.setattr(threads.TEAM, "cores_until", float("-inf"))
+    threads.TEAM.count_cores()
     seen = []
     monkeypatch.setattr(threads, "_allowed", lambda: seen.append(allowed()) or seen[-1])
     parts = split(da.ones((3000, 400), chunks=(1000, 400)), num_splits=4, axis=1)

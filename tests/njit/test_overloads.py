@@ -20,7 +20,7 @@ from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._abi.calls import SLOTS
 from splitjit._abi.kernels import KERNELS
 from splitjit._copy import buffers, copy
-from splitjit._plan.limits import most_parts
+from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.rules import MAX_PARTS
 from splitjit._runtime import loading
 from tests.cases import RANDOM_CASES, random_cases
@@ -177,7 +177,7 @@ def test_more_parts_than_there_may_be():
 
 
 @pytest.mark.long
-@pytest.mark.skipif(most_parts() >= MAX_PARTS, reason="there is memory for all")
+@pytest.mark.skipif(MOST_IN_MEMORY >= MAX_PARTS, reason="there is memory for all")
 def test_more_parts_than_there_is_memory_for():
     with pytest.raises(MemoryError, match="not enough memory for so many"):
         by_num_outputs(X, MAX_PARTS, 1)

@@ -38,7 +38,7 @@ def run_loop(helpers, chunks, microseconds=1000):
     job = microseconds, counts.ctypes.data, 0 if is_alone else chunks, 0
     threads.TEAM.word(shared.AT.allowed).value = helpers
     nbytes = chunks * threads.TEAM.chunk.value
-    loading.NATIVE.share_without_gil(threads.TEAM.address, loop.address, nbytes, helpers, *job)
+    loading.NATIVE.share_without_gil(helpers, threads.TEAM.address, loop.address, nbytes, *job)
     return counts.tolist()
 
 assert LOADER.load("core", wait=True)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from splitjit._inputs.input import Request
 from splitjit._plan.arguments import normalize_axis
-from splitjit._plan.limits import most_parts
+from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.plan import sizes_of
 from splitjit._plan.rules import (
     CHUNK,
@@ -101,7 +101,7 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
         return torch.chunk(x, value, axis)  # so that no item is lost
     is_fixed = not tracing or not length or (to_slices and kind == CHUNK)
     if is_fixed and not torch.compiler.is_dynamo_compiling() and type(length) is int:
-        sizes = list(sizes_of((length,), 0, rule, most_parts()))
+        sizes = list(sizes_of((length,), 0, rule, MOST_IN_MEMORY))
         return torch.split_with_sizes(x, sizes, axis)
     traced = x.shape[axis]
     if kind == INDICES:

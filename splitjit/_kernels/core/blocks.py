@@ -180,9 +180,13 @@ def lease(record, nbytes):
 
     `record` is an array with the words of `Expected`.
     """
-    call = read(Expected, words_at(record)[ARRAY.data])
-    length = c_api.as_integer(nbytes)
-    memory = take_block(length, call.blocks)
+    return leased(read(Expected, words_at(record)[ARRAY.data]), c_api.as_integer(nbytes))
+
+
+@jit
+def leased(call, nbytes):
+    """Return a byte array over a block; see `lease`."""
+    memory = take_block(nbytes, call.blocks)
     if not memory:
         c_api.set_error(call.error, call.message)
         return 0
@@ -190,7 +194,7 @@ def lease(record, nbytes):
     if not owner:
         free_block(memory)
         return 0
-    array = c_api.new_array(call, call.byte, 1, stored((length,)), memory)
+    array = c_api.new_array(call, call.byte, 1, stored((nbytes,)), memory)
     if array and not c_api.set_base(call, array, owner):
         c_api.decrement(array)
         array = 0

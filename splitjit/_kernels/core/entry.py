@@ -1,7 +1,7 @@
-"""Python builtins that check NumPy arrays, make them, and copy small ones.
+"""Python builtins that check NumPy arrays, make them, and copy.
 
 Python calls these C functions with the global interpreter lock (GIL) held, so no other thread
-changes an object meanwhile. They read arrays and lists directly in memory;
+changes an object while they check it. They read arrays and lists directly in memory;
 `splitjit._abi.structs` lists the fields. `record` is the function's ``self``: an array with the
 words of `Expected`, which keeps everything that they point to alive.
 """
@@ -23,10 +23,19 @@ from splitjit._abi.structs import (
 )
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api
-from splitjit._kernels.core.blocks import clear
+from splitjit._kernels.core.blocks import clear, leased
 from splitjit._kernels.core.layouter import lay_out
+from splitjit._kernels.core.team import share
+from splitjit._kernels.ir.intrinsics import (
+    allocate,
+    copy_bytes,
+    out_of_line,
+    release,
+    reserve,
+    stored,
+    words_at,
+)
 from splitjit._kernels.ir.intrinsics import call as call_address
-from splitjit._kernels.ir.intrinsics import out_of_line, reserve, stored, words_at
 from splitjit._kernels.ir.records import layout_at, part_at, read
 
 _OUTPUT = C_CONTIGUOUS | WRITEABLE  # the flags that outputs must have
@@ -37,6 +46,7 @@ _MOST_COMPARED = 512
 _NEW_RANK, _NEW_PARTS = 5, 16  # the most for which `fresh_new` has room in a page of the stack
 _NEW_EXTENTS = WORD * (2 * _NEW_RANK + _NEW_PARTS)
 _NEW_LAYOUT = WORD * most_words(_NEW_RANK, _NEW_PARTS)
+most_words = jit(most_words)
 
 
 @jit
@@ -122,39 +132,52 @@ def _are_apart(layout, start, stop):
 
 
 @jit
-def _place(call, layout, source, outputs):
-    """Check a source and a list of outputs; write the outputs' addresses to the record `layout`.
+def _copy(call, most, target, source, layout):
+    """Copy as a layout record says. If the copy is large, other Python threads run meanwhile."""
+    arguments = stored(Arguments(call.stream, target, source, layout))
+    if call.team:
+        state = c_api.release_gil()
+        share(call.team, call.loop, call.nbytes, most, arguments)
+        c_api.take_gil(state)
+    else:
+        call_address(call.loop, (0, 1, arguments))
 
-    Return the address of the source's first element, or 0 if an array is not as expected or two
-    arrays share memory.
+
+@jit
+def _into(call, most, source, outputs, layout):
+    """Copy an array to the arrays of a list, whose addresses are written to the record `layout`.
+
+    Return 1, or 0 if an array is not as expected or two arrays share memory.
     """
+    out_of_line()
     if words_at(outputs)[OBJECT_TYPE] != call.list_type:
         return 0
     if not _is_expected(call, source) or not _fit(call, source, outputs, layout):
         return 0
-    return words_at(source)[ARRAY.data]
+    _copy(call, most, 0, words_at(source)[ARRAY.data], layout)
+    return 1
 
 
 @jit
 def into(record, arguments, count):
     """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it cannot."""
     call, given = read(Expected, _data_of(record)), words_at(arguments)
-    data = _place(call, call.into, given[0], given[1]) if count == 2 else 0
-    if data:
-        arguments = stored(Arguments(call.stream, 0, data, call.into))
-        call_address(call.loop, (0, 1, arguments))
-    return c_api.integer_object(data != 0)
+    done = _into(call, 0, given[0], given[1], call.into) if count == 2 else 0
+    return c_api.integer_object(done)
 
 
 @jit
-def place(record, arguments, count):
-    """``place(x, outputs, layout)``: write the addresses of outputs to the array `layout`.
-
-    Return the address of the first element of `x`, or 0 if the arrays do not fit.
-    """
-    call, given = read(Expected, _data_of(record)), words_at(arguments)
-    data = _place(call, _data_of(given[2]), given[0], given[1]) if count == 3 else 0
-    return c_api.integer_object(data)
+def into_large(record, arguments, count):
+    """``into_large(most, x, outputs)``: `into` with at most so many helpers."""
+    call, given, done = read(Expected, _data_of(record)), words_at(arguments), 0
+    if count == 3:
+        nbytes = WORD * most_words(call.rank, call.count)
+        layout = allocate(nbytes)  # calls at the same time need one each
+        if layout:
+            copy_bytes(layout, call.into, nbytes)
+            done = _into(call, c_api.as_integer(given[0]), given[1], given[2], layout)
+            release(layout)
+    return c_api.integer_object(done)
 
 
 @jit
@@ -165,7 +188,7 @@ def _nothing(call):
 
 
 @jit
-def _fresh(expected, source, is_checked):
+def _fresh(expected, most, source):
     """Copy an array to new parts in one block of memory, and return them in a list.
 
     The result is None if nothing has been copied; 0 means that Python has set an error. Objects
@@ -174,11 +197,9 @@ def _fresh(expected, source, is_checked):
     """
     out_of_line()
     call = read(Expected, expected)
-    if not is_checked and not _is_expected(call, source):
-        return _nothing(call)
     dtype = words_at(source)[ARRAY.dtype]
     c_api.increment(dtype)
-    memory = _new_bytes(call)
+    memory = leased(call, call.nbytes) if call.team else _new_bytes(call)
     parts = 0
     block = 0
     if memory:
@@ -187,9 +208,7 @@ def _fresh(expected, source, is_checked):
         c_api.decrement(memory)  # each part has its own reference
     if parts:
         if _is_as(call, source, dtype):
-            data = words_at(source)[ARRAY.data]
-            arguments = stored(Arguments(call.stream, block, data, call.fresh))
-            call_address(call.loop, (0, 1, arguments))
+            _copy(call, most, block, words_at(source)[ARRAY.data], call.fresh)
         else:
             c_api.decrement(parts)
             parts = _nothing(call)
@@ -198,18 +217,24 @@ def _fresh(expected, source, is_checked):
 
 
 @jit
-def fresh(record, source):
-    """``fresh(x)``: copy `x` to new parts; return None if `x` is not as expected."""
-    return _fresh(_data_of(record), source, False)
+def _fresh_if_expected(expected, most, source):
+    call = read(Expected, expected)
+    return _fresh(expected, most, source) if _is_expected(call, source) else _nothing(call)
 
 
 @jit
-def fresh_checked(record, source):
-    """``fresh_checked(x)``: the same for an array of the expected shape, strides and item size.
+def fresh(record, source):
+    """``fresh(x)``: copy `x` to new parts; return None if `x` is not as expected."""
+    return _fresh_if_expected(_data_of(record), 0, source)
 
-    Its dtype may be another object, equal to the expected one.
-    """
-    return _fresh(_data_of(record), source, True)
+
+@jit
+def fresh_large(record, arguments, count):
+    """``fresh_large(most, x)``: `fresh` with at most so many helpers."""
+    expected, given = _data_of(record), words_at(arguments)
+    if count != 2:
+        return _nothing(read(Expected, expected))
+    return _fresh_if_expected(expected, c_api.as_integer(given[0]), given[1])
 
 
 @jit
@@ -242,7 +267,7 @@ def fresh_new(record, arguments, count):
     words[EXPECTED.dtype], words[EXPECTED.rank], words[EXPECTED.axis] = x.dtype, rank, axis
     words[EXPECTED.count], words[EXPECTED.shape], words[EXPECTED.sizes] = parts, shape, sizes
     words[EXPECTED.fresh], words[EXPECTED.nbytes], words[EXPECTED.loop] = layout, nbytes, loop
-    return _fresh(expected, given[0], True)
+    return _fresh(expected, 0, given[0])
 
 
 @jit
@@ -280,35 +305,3 @@ def _parts_of(call, dtype, memory, block, parts):
             c_api.decrement(parts)
             return 0
     return parts
-
-
-@jit
-def check(record, source):
-    """``check(x)``: return the address of the first element, or 0 if `x` is not as expected."""
-    if not _is_expected(read(Expected, _data_of(record)), source):
-        return c_api.integer_object(0)
-    return c_api.integer_object(words_at(source)[ARRAY.data])
-
-
-@jit
-def parts_over(record, arguments, count):
-    """``parts_over(x, lease)``: make the parts over the memory of a byte array.
-
-    `x` is as expected. The list has the uninitialized parts, followed by the memory's address.
-    """
-    call = read(Expected, _data_of(record))
-    if count != 2:
-        return c_api.new_list(0)
-    source, lease = words_at(arguments)[0], words_at(arguments)[1]
-    dtype = words_at(source)[ARRAY.dtype]
-    c_api.increment(dtype)  # a finalizer may give the source another dtype
-    block, made = _data_of(lease), 0
-    address = c_api.integer_object(block)
-    if address:
-        made = _parts_of(call, dtype, lease, block, c_api.new_list(call.count + 1))
-        if made:
-            c_api.set_item(made, call.count, address)
-        else:
-            c_api.decrement(address)
-    c_api.decrement(dtype)
-    return made

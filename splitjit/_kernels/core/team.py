@@ -235,10 +235,10 @@ def share(team, loop, nbytes, most, arguments):
 
 @jit
 def share_without_gil(module, arguments, count):
-    """``share_without_gil(team, loop, nbytes, most, *Arguments)``: `share`, for Python."""
+    """``share_without_gil(most, team, loop, nbytes, *Arguments)``: `share`, for Python."""
     given = words_at(arguments)
-    team, loop = c_api.as_integer(given[0]), c_api.as_integer(given[1])
-    nbytes, most = c_api.as_integer(given[2]), c_api.as_integer(given[3])
+    most, team = c_api.as_integer(given[0]), c_api.as_integer(given[1])
+    loop, nbytes = c_api.as_integer(given[2]), c_api.as_integer(given[3])
     stream, target = c_api.as_integer(given[4]), c_api.as_integer(given[5])
     source, layout = c_api.as_integer(given[6]), c_api.as_integer(given[7])
     state = c_api.release_gil()
