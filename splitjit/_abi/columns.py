@@ -16,9 +16,20 @@ An array is a few integers: the address of its first item, its extents, its stri
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from splitjit._abi.layout_record import MOST
+
+
+def are_ranges_apart(ranges: Iterable[tuple[int, int]]) -> bool:
+    """Return whether no address ranges meet."""
+    end = 0
+    for start, stop in sorted(ranges):
+        if start < end:
+            return False
+        end = stop
+    return True
 
 
 def lowest_at(words: Any, rank: int, at: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,22 +116,12 @@ def are_plain_and_apart(
     if starts is None:
         return False
     stops = map(operator.add, starts, map(_nbytes, given))
-    return _are_ranges_apart(zip(starts, stops, strict=True), x)
-
-
-def _are_ranges_apart(ranges: Iterable[tuple[int, int]], x: np.ndarray) -> bool:
-    """Return whether no address ranges of outputs meet each other or `x`."""
-    end = 0
-    for start, stop in sorted([*ranges, span(x)]):
-        if start < end:
-            return False
-        end = stop
-    return True
+    return columns.are_ranges_apart([*zip(starts, stops, strict=True), span(x)])
 
 
 def check_memory(x: np.ndarray, parts: list[np.ndarray], axis: int) -> None:
     """Refuse parts of a split of `x` that share an element with each other or with `x`."""
-    if not _are_ranges_apart(map(span, parts), x):
+    if not columns.are_ranges_apart(map(span, [*parts, x])):
         check_apart(parts, axis)
         check_source(x, parts)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from splitjit._abi.columns import are_ranges_apart
 from splitjit._abi.kernels import LARGE, LONG_RUN
 from splitjit._inputs.torch.memory import TORCH, lies_in_storage, new_tensors
 from splitjit._plan.plan import Plan
@@ -137,10 +138,4 @@ def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
         if not is_whole and not lies_in_storage(part):
             return False
         ranges.append((start, start + nbytes))
-    ranges.sort()
-    end = 0
-    for start, stop in ranges:
-        if start < end:
-            return False
-        end = stop
-    return True
+    return are_ranges_apart(ranges)
