@@ -153,11 +153,17 @@ def load_module(file):
     return module
 
 
-def new_pool(limit):
-    """Return a pool that keeps at most so many bytes, and is ready."""
+def new_pool(limit, setattr=None):
+    """Return a pool that keeps at most so many bytes, and is ready.
+
+    With `setattr`, that of a monkeypatch, all later copies use it.
+    """
     LOADER.load("core", wait=True)
     pool = buffers._Pool(limit)
     pool.load()
+    if setattr is not None:
+        setattr(buffers, "POOL", pool)
+        forget_copies(setattr)
     return pool
 
 

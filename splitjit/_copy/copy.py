@@ -132,8 +132,7 @@ class _Record(np.ndarray):
 @functools.cache
 def _of_any() -> Expected:
     """Return the fields that are the same for all plans, dtypes and strides; others are 0."""
-    known = {"list_type": id(list), "none": id(None), "blocks": buffers.POOL.address}
-    return buffers.expected(loops=addressof(LOOPS_AT), **known)
+    return buffers.expected(list_type=id(list), none=id(None), loops=addressof(LOOPS_AT))
 
 
 NEW_SHAPES: Any = SimpleNamespace(fresh=lambda *given: None)
@@ -150,7 +149,8 @@ def use_builtins() -> bool:
     """Use builtin functions from now on, if they can read arrays here. The core is loaded."""
     if not can_read_arrays():
         return False
-    NEW_SHAPES.fresh = NATIVE.fresh_new(np.array(_of_any(), np.int64))
+    expected = _of_any()._replace(blocks=buffers.POOL.address)
+    NEW_SHAPES.fresh = NATIVE.fresh_new(np.array(expected, np.int64))
     buffers.POOL.load()
     return True
 
@@ -172,6 +172,7 @@ def _record(
         loop=loop,
         fresh=layout.address,
         into=outputs.address,
+        blocks=buffers.POOL.address,
         nbytes=layout.block if team else layout.block + ALIGNMENT,
         team=team,
     )

@@ -14,7 +14,7 @@ import pytest
 import splitjit
 from splitjit import SplitError, SplitTypeError, split
 from splitjit._abi.calls import SLOTS
-from splitjit._copy import buffers, copy
+from splitjit._copy import buffers
 from tests.conftest import needs_fork, needs_kernels, new_pool
 from tests.processes import python
 
@@ -27,11 +27,7 @@ X = np.arange(2**20, dtype=np.int32)
 @pytest.fixture(autouse=True)
 def _empty_pool(monkeypatch):
     splitjit.warmup(["u1"])
-    monkeypatch.setattr(buffers, "POOL", new_pool(2**28))
-    monkeypatch.setattr(copy, "_of_any", copy._of_any.__wrapped__)  # it has the pool's address
-    splitjit.clear_caches()
-    yield
-    splitjit.clear_caches()
+    new_pool(2**28, monkeypatch.setattr)
 
 
 def block_of(parts):

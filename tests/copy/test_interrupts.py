@@ -3,13 +3,11 @@
 import gc
 import sys
 import tracemalloc
-import weakref
 
 import numpy as np
 import pytest
 
 import splitjit
-from splitjit._copy import buffers
 from tests.conftest import needs_kernels, new_pool, on_linux, send_down
 from tests.processes import python
 
@@ -70,23 +68,12 @@ def interrupt(call, n):
 @pytest.mark.parametrize("name", SPLITS)
 def test_no_interrupt_keeps_a_part(name, route, monkeypatch):
     send_down(route, monkeypatch)
-    pool = new_pool(0)
-    monkeypatch.setattr(buffers, "POOL", pool)
-    leases, take = [], pool.lease
-
-    def watched(nbytes):
-        try:
-            lease = take(nbytes)
-            leases.append(weakref.ref(lease))
-            return lease
-        finally:
-            lease = None  # tracebacks keep this frame
-
-    monkeypatch.setattr(pool, "lease", watched)
+    pool = new_pool(1 << 40, monkeypatch.setattr)
     call = SPLITS[name]
     for _ in range(3):
         call()
     gc.collect()
+    idle = pool.kept  # all blocks
     tracemalloc.start()
     errors = []
     for n in range(1, 2000):
@@ -96,7 +83,7 @@ def test_no_interrupt_keeps_a_part(name, route, monkeypatch):
             break
         errors.append(error)
         frames = traceback_of(error)
-        assert not [lease for lease in leases if lease() is not None], frames
+        assert pool.kept >= idle, frames
         assert tracemalloc.get_traced_memory()[0] - before < X.nbytes // 8, frames
     tracemalloc.stop()
     assert len(errors) > 2

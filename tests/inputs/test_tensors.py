@@ -121,11 +121,8 @@ def test_no_reference_is_left(kind):
 
 
 def test_blocks_return_to_the_pool(monkeypatch):
-    from splitjit._copy import buffers
-
     splitjit.warmup(["f4"])
-    pool = new_pool(2**28)
-    monkeypatch.setattr(buffers, "POOL", pool)
+    pool = new_pool(2**28, monkeypatch.setattr)
     parts = split(torch.ones(1 << 20, 2), 1, axis=1)
     last = parts.pop()[5:]
     del parts

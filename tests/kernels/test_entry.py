@@ -41,6 +41,7 @@ def kind(request, monkeypatch):
     if not structs.READS_ARRAYS:
         pytest.skip("arrays and lists lie otherwise in memory here")
     take("parallel" if request.param == "large" else "serial", monkeypatch.setattr)
+    monkeypatch.setattr(copy, "use_builtins", copy.use_builtins.__wrapped__)  # asks each time
     return request.param
 
 

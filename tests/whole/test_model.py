@@ -391,8 +391,7 @@ class Memory(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(buffers, "LARGE", 1)
         take("slices" if loading.never_compiles() else "serial", self.patch.setattr)
-        self.pool = new_pool(2**16)
-        self.patch.setattr(buffers, "POOL", self.pool)
+        self.pool = new_pool(2**16, self.patch.setattr)
         self.boxes = []
         self.count = 0
         self.limit_of_pool = 2**16
