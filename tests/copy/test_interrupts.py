@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import splitjit
+from splitjit._plan.plan import PLANS
 from tests.conftest import needs_kernels, new_pool, on_linux, send_down
 from tests.processes import python
 
@@ -26,7 +27,7 @@ SPLITS = {
     "plan": lambda: PLAN(X),
     "rows": lambda: splitjit.split(X, 100),
     "middle": lambda: splitjit.split(X.reshape(1, 512, 1024), 100, axis=1),
-    "new shape": lambda: (splitjit.clear_caches(), splitjit.split(X, num_splits=4, axis=1)),
+    "new shape": lambda: (PLANS.clear(), splitjit.split(X, num_splits=4, axis=1)),
     "records": lambda: splitjit.split(X.view([("a", "f4"), ("b", "i4")]), 128, axis=1),
     "masked": lambda: splitjit.split(MASKED, num_splits=4, axis=1),
     "memoryview": lambda: splitjit.split(memoryview(X), num_splits=4, axis=1),
