@@ -130,7 +130,6 @@ def main() -> None:
         seconds=(0.8, "length of a turn"),
     ).parse_args()  # fmt: skip
     options.contender += [BEFORE] * bool(options.before)
-
     machine = harness.describe()
     results = [result for name in options.situation for result in measure(name, options)]
     harness.finish(options, machine, tables(results), results)

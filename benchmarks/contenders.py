@@ -384,7 +384,6 @@ def _plain_copy(name, case, x, out, threads):
     if copy is None:
         raise NotImplementedError("no streaming stores on this processor")
     copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    copy.restype = None
     block = np.full_like(x, 0)
     arguments = (block.ctypes.data, x.ctypes.data, x.nbytes, threads)
     return lambda keep=(block, x): copy(*arguments)  # `arguments` has only the addresses

@@ -165,9 +165,7 @@ def _map(panel, found: list[Found]) -> None:
 
 def main() -> None:
     """Measure the selected cells, then list valleys and draw maps."""
-    parser = harness.parser(
-        __doc__, outputs=[*OUTPUTS], rounds=(5, "bursts of each contender in a cell")
-    )
+    parser = harness.parser(__doc__, outputs=[*OUTPUTS], rounds=(5, "bursts in a cell"))
     add = parser.add_argument
     add("--run", nargs="+", type=parse_size, default=RUNS, metavar="SIZE")
     add("--parts", nargs="+", type=int, default=PARTS, metavar="N")

@@ -21,8 +21,6 @@ from benchmarks.documentation import filled
 from benchmarks.harness import ROOT, time_text
 
 PAGE = ROOT / "docs" / "architecture.md"
-
-
 GIVEN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 MECHANISMS = {given["name"]: given for given in GIVEN["mechanism"]}
 

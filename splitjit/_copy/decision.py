@@ -163,7 +163,8 @@ def copy_array(plan: Plan, decided: ArrayCopy, began: float) -> list[np.ndarray]
     x, copy, layout, parts = decided
     if parts is None:
         if layout is not None:
-            # Reading a memory map may wait for a disk; the builtin functions keep the GIL.
+            # Reading a memory map may wait for a disk; the builtin function for small arrays keeps
+            # the GIL.
             parts = None if isinstance(x.base, np.memmap) else copy.fresh(x)
             parts = copy.fresh_without_gil(plan, x) if parts is None else parts
         if parts is None:
