@@ -16,7 +16,7 @@ from splitjit.files.file_plan import FilePlan, TensorPlan
 from splitjit.files.formats.base import Tensor, TensorFile
 from splitjit.files.patterns import Choice
 from splitjit.files.staging import Staged
-from splitjit.files.tiles import check_ends, divide, open_sources
+from splitjit.files.tiles import divide, open_sources
 
 Chooser = Callable[[str, TensorFile], Choice | None]
 """Returns how to split a named tensor of a file, or None if the tensor is not split."""
@@ -163,7 +163,8 @@ def write_parts(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
             one.protect(*inputs)
             parts.append(file.like.create(one, file.part(i), file.metadata(i)))
             stack.callback(parts[-1].close)
-        opened = open_sources(stack, [(plan.file, plan.tensor) for plan in file.tensors])
+        tensors = [(plan.file, plan.tensor) for plan in file.tensors]
+        opened = stack.enter_context(open_sources(tensors))
         for plan in file.tensors:
             for i, part in enumerate(parts):
                 part.begin(plan.part(i))
@@ -171,4 +172,3 @@ def write_parts(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
                 for part in parts[group * plan.copies :][: plan.copies]:
                     part.write(data)
                     count(data.nbytes)
-        check_ends(opened)

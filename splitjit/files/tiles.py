@@ -40,35 +40,34 @@ RUN = 1 << 23
 """The most bytes that the system copies at a time."""
 
 
+@contextlib.contextmanager
 def open_sources(
-    stack: contextlib.ExitStack, tensors: Iterable[tuple[TensorFile, Tensor]]
-) -> dict[TensorFile, Generator[Source]]:
-    """Open files, which are read tensor by tensor; `stack` closes them.
+    tensors: Iterable[tuple[TensorFile, Tensor]],
+) -> Iterator[dict[TensorFile, Generator[Source]]]:
+    """Open files, which are read tensor by tensor in the ``with`` block.
+
+    At its end, check the ends of all files, and that no file was changed while it was read.
 
     Parameters
     ----------
-    stack : ExitStack
     tensors : iterable of (TensorFile, Tensor)
         The tensors in the order in which each file is read.
 
-    Returns
-    -------
+    Yields
+    ------
     dict of TensorFile to generator of Source
-        For each file, the data of its tensors. `check_ends` checks the file after the last one.
+        For each file, the data of its tensors.
     """
     wanted: dict[TensorFile, list[Tensor]] = {}
     for file, tensor in tensors:
         wanted.setdefault(file, []).append(tensor)
-    return {
-        file: stack.enter_context(contextlib.closing(file.sources(held)))
-        for file, held in wanted.items()
-    }
-
-
-def check_ends(opened: dict[TensorFile, Generator[Source]]) -> None:
-    """Check the ends of all files, and that no file was changed while it was read."""
-    for sources in opened.values():
-        next(sources, None)
+    opened = {file: file.sources(held) for file, held in wanted.items()}
+    with contextlib.ExitStack() as stack:
+        for sources in opened.values():
+            stack.enter_context(contextlib.closing(sources))
+        yield opened
+        for sources in opened.values():
+            next(sources, None)
 
 
 def divide(plan: TensorPlan, source: Source) -> Iterator[tuple[int, Data]]:
@@ -86,17 +85,15 @@ def divide(plan: TensorPlan, source: Source) -> Iterator[tuple[int, Data]]:
                     yield group, data
         return
     columns = _Columns(plan)
-    parts = [np.empty((columns.most, width), columns.element) for width in columns.widths]
-    for tile in columns.tiles():
-        count = len(tile)
+    for tile, parts in columns.tiles():
         source.take(tile.reshape(-1).view(np.uint8))
         if not columns.are_long:
-            out = [parts[first][:count, own] for _, ((first, own), *_) in columns.pieces]
+            out = [parts[first][:, own] for _, ((first, own), *_) in columns.pieces]
             split(tile, [one.shape[1] for one in out], axis=1, out=out)
         for piece, holders in columns.pieces:
             for group, own in holders if columns.are_long else holders[1:]:
-                parts[group][:count, own] = tile[:, piece]
-        yield from enumerate([part[:count] for part in parts])
+                parts[group][:, own] = tile[:, piece]
+        yield from enumerate(parts)
 
 
 def assemble(plan: TensorPlan, sources: Sequence[tuple[Path, Source]]) -> Iterator[Data]:
@@ -120,42 +117,40 @@ def assemble(plan: TensorPlan, sources: Sequence[tuple[Path, Source]]) -> Iterat
     """
     buffers = np.empty((2, MOST * TILE), np.uint8)
 
-    def differ(first: int, second: int) -> SplitError:
-        received = f"{plan.name or 'the array'} in {sources[first][0]} and {sources[second][0]}"
-        return SplitError("join", received, "a tensor that was copied must be equal in all parts")
+    def check_equal(first: int, held: np.ndarray, second: int, other: np.ndarray) -> None:
+        if held.tobytes() != other.tobytes():
+            received = f"{plan.name or 'the array'} in {sources[first][0]} and {sources[second][0]}"
+            rule = "a tensor that was copied must be equal in all parts"
+            raise SplitError("join", received, rule)
 
-    def take(parts: Sequence[int], nbytes: int) -> np.ndarray:
-        """Return the next bytes of parts that must be equal."""
-        data = sources[parts[0]][1].take(buffers[0, :nbytes])
-        for part in parts[1:]:
-            if not np.array_equal(sources[part][1].take(buffers[1, :nbytes]), data):
-                raise differ(parts[0], part)
-        return data
-
-    def parts_of(groups: Iterable[int]) -> list[int]:
-        return [group * plan.copies + i for group in groups for i in range(plan.copies)]
+    def take(groups: Iterable[int], buffer: np.ndarray) -> np.ndarray:
+        """Fill a buffer with the next bytes of groups whose parts must all be equal."""
+        first, *others = [group * plan.copies + i for group in groups for i in range(plan.copies)]
+        sources[first][1].take(buffer)
+        for part in others:
+            check_equal(first, buffer, part, sources[part][1].take(buffers[1, : buffer.nbytes]))
+        return buffer
 
     runs = _long_runs(plan)
     if runs is not None:
         for groups, width in runs:
-            parts = parts_of(groups)
             while width:
-                if len(parts) > 1:
-                    data: Data = take(parts, min(width, TILE))
+                if len(groups) * plan.copies > 1:
+                    data: Data = take(groups, buffers[0, : min(width, TILE)])
                 else:
-                    data = sources[parts[0]][1].next(min(width, RUN))
+                    data = sources[groups[0]][1].next(min(width, RUN))
                 width -= data.nbytes
                 yield data
         return
     columns = _Columns(plan)
-    for tile in columns.tiles():
-        for group, width in enumerate(columns.widths):
-            if width:
-                own = parts_of([group])
-                held = take(own, len(tile) * width * columns.element.itemsize)
-                first = columns.join(tile, held.view(columns.element), group)
-                if first is not None:
-                    raise differ(first * plan.copies, own[0])
+    for tile, parts in columns.tiles():
+        for group, part in enumerate(parts):
+            take([group], part.reshape(-1).view(np.uint8))
+        for piece, ((first, own), *others) in columns.pieces:
+            held = parts[first][:, own]
+            tile[:, piece] = held
+            for group, other in others:
+                check_equal(first * plan.copies, held, group * plan.copies, parts[group][:, other])
         yield tile
 
 
@@ -182,9 +177,6 @@ class _Columns:
     pieces : list of (slice, list of (int, slice))
         For each run, its columns in a row, and the groups that hold it, with its columns
         in their parts.
-    held : list of list of (int, slice, slice)
-        For each run that a group holds: the first group that holds it, its columns in a row,
-        and in the part.
     are_long : bool
         Whether NumPy copies the runs.
     widths : list of int
@@ -195,7 +187,6 @@ class _Columns:
         self.rows, runs = plan.runs()
         self.element = np.dtype((np.void, max(1, plan.tensor.bits // 8)))
         self.pieces: list[tuple[slice, list[tuple[int, slice]]]] = []
-        self.held: list[list[tuple[int, slice, slice]]] = [[] for _ in range(plan.groups)]
         self.widths, self.width = [0] * plan.groups, 0
         for groups, nbytes in runs:
             width = nbytes // self.element.itemsize
@@ -203,7 +194,6 @@ class _Columns:
             for group in groups:
                 own = slice(self.widths[group], self.widths[group] + width)
                 holders.append((group, own))
-                self.held[group].append((groups[0], piece, own))
                 self.widths[group] += width
             self.pieces.append((piece, holders))
             self.width += width
@@ -211,24 +201,10 @@ class _Columns:
         tile = min(MOST * TILE, max(TILE, plan.groups * TILE // 32))
         self.most = min(self.rows, max(1, tile // (self.width * self.element.itemsize)))
 
-    def tiles(self) -> Iterator[np.ndarray]:
-        """Yield an array for the next rows, until all rows are complete."""
-        tile = np.empty((self.most, self.width), self.element)
+    def tiles(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """Yield arrays for the next rows, whole and of each group, until all are complete."""
+        widths = self.width, *self.widths
+        tile, *parts = [np.empty((self.most, width), self.element) for width in widths]
         for start in range(0, self.rows, self.most):
-            yield tile[: self.rows - start]
-
-    def join(self, tile: np.ndarray, part: np.ndarray, group: int) -> int | None:
-        """Copy the runs of a part into a tile; compare those that an earlier part has copied.
-
-        Returns
-        -------
-        int or None
-            The first group whose part differs from this one.
-        """
-        part = part.reshape(len(tile), -1)
-        for first, piece, own in self.held[group]:
-            if first == group:
-                tile[:, piece] = part[:, own]
-            elif tile[:, piece].tobytes() != part[:, own].tobytes():
-                return first
-        return None
+            count = self.rows - start
+            yield tile[:count], [part[:count] for part in parts]

@@ -5,7 +5,6 @@ Parts are joined in the order of their ranks, file by file, by tensor name.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from splitjit.files.parts import Chooser, plan_tensor
 from splitjit.files.patterns import Choice
 from splitjit.files.places import check_places
 from splitjit.files.staging import Staged
-from splitjit.files.tiles import assemble, check_ends, open_sources
+from splitjit.files.tiles import assemble, open_sources
 
 
 def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Checkpoint:
@@ -229,12 +228,10 @@ class JoinedFile(TensorFile):
     def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
         """Open the parts, and yield the data of each tensor."""
         joined = [self._by_name[tensor.name] for tensor in tensors]
-        with contextlib.ExitStack() as stack:
-            opened = open_sources(stack, [part for one in joined for part in one.parts])
+        with open_sources([part for one in joined for part in one.parts]) as opened:
             for one in joined:
                 parts = [(file.path, next(opened[file])) for file, _ in one.parts]
                 yield Source(assemble(one.plan, parts))
-            check_ends(opened)
 
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file of the format of the parts."""
