@@ -173,15 +173,7 @@ def fill(room: memoryview, stream: IO[bytes], path: Path) -> None:
 
 
 class FileWriter:
-    """A file to write. It is complete once it is closed.
-
-    Parameters
-    ----------
-    file : Staged
-    """
-
-    def __init__(self, file: Staged) -> None:
-        self._file = file
+    """A file to write. It is complete once it is closed."""
 
     def begin(self, tensor: Tensor) -> None:
         """Begin the next tensor, whose data `write` then appends."""
@@ -219,7 +211,7 @@ class PlainWriter(FileWriter):
     """
 
     def __init__(self, file: Staged, header: bytes, nbytes: int) -> None:
-        super().__init__(file)
+        self._file = file
         file.write_bytes(header)
         self._end = len(header)
         if nbytes >= _LARGE:

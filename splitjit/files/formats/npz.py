@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -96,17 +97,15 @@ class Npz(TensorFile):
 
 class _ZipWriter(FileWriter):
     def __init__(self, file: Staged, infos: dict[str, zipfile.ZipInfo]) -> None:
-        super().__init__(file)
         import zipfile
 
         self._infos = infos
         self._opened = file.open()
         self._archive = zipfile.ZipFile(self._opened, "w")
-        self._member: IO[bytes] | None = None
+        self._member: IO[bytes] = io.BytesIO()  # before the first member, nothing is open
 
     def begin(self, tensor: Tensor) -> None:
-        if self._member is not None:
-            self._member.close()
+        self._member.close()
         original = self._infos[tensor.name]
         info = type(original)(original.filename, original.date_time)
         info.compress_type = original.compress_type
@@ -116,11 +115,9 @@ class _ZipWriter(FileWriter):
             self._member.write(make_header(tensor))
 
     def write(self, data: Data) -> None:
-        assert self._member is not None
         for array in arrays(data):
             self._member.write(array.data)
 
     def close(self) -> None:
         with self._opened, self._archive:
-            if self._member is not None:
-                self._member.close()
+            self._member.close()
