@@ -165,7 +165,7 @@ def _by_numbers(path: Path) -> list[tuple[str, int]]:
     return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", path.name)]
 
 
-def parse_json(path: Path, what: str, text: str | None = None) -> dict[str, Any]:
+def parse_json(path: Path, what: str, text: str | bytes | None = None) -> dict[str, Any]:
     """Parse a JSON object, from a file or from a text in it.
 
     Parameters
@@ -173,7 +173,7 @@ def parse_json(path: Path, what: str, text: str | None = None) -> dict[str, Any]
     path : Path
     what : str
         What the file or the text should be, for the refusal.
-    text : str, optional
+    text : str or bytes, optional
         By default, the content of the file.
 
     Raises
@@ -181,15 +181,14 @@ def parse_json(path: Path, what: str, text: str | None = None) -> dict[str, Any]
     SplitError
         If this is not a JSON object.
     """
-    given: str | bytes | None = text
-    if given is None:
+    if text is None:
         formats.check_regular(path)
         with open(path, "rb") as file:
-            given = file.read(_MOST + 1)
-    if len(given) > _MOST:
+            text = file.read(_MOST + 1)
+    if len(text) > _MOST:
         raise _refusal(path, what, f"it has more than {_MOST} bytes")
     try:
-        content = json.loads(given)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _refusal(path, what, str(error)) from error
     if not isinstance(content, dict):

@@ -93,13 +93,9 @@ class Record:
         whole = {key: value for key, value in metadata.items() if key != KEY or self.outer}
         return {**whole, KEY: self.outer} if self.outer else whole
 
-    @property
-    def split(self) -> tuple[str, int, int, Rule]:
-        """What all files of one rank share."""
-        return self.checkpoint, self.rank, self.count, self.rule
-
 
 def _dump_split(record: Record) -> dict[str, Any]:
+    """Return what the records of all files of one rank share."""
     kind, value = record.rule
     shared = {key: getattr(record, key) for key in ("checkpoint", "rank", "count")}
     return {"version": VERSION, **shared, "rule": {PARAMETERS[kind]: value}}
@@ -150,7 +146,7 @@ def read(one: Checkpoint) -> dict[TensorFile, Record]:
         for file in one.files:
             if file not in records:
                 raise _damaged(file.path, f"it has none, unlike {first.path}")
-            if records[file].split != records[first].split:
+            if _dump_split(records[file]) != _dump_split(records[first]):
                 raise _damaged(file.path, f"it is of another rank or split than {first.path}")
     return records
 
@@ -176,7 +172,8 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], dict[TensorFil
             raise SplitError("join", received, "only one of them says how it was split")
         if _without_ranks(own) != _without_ranks(first):
             raise SplitError("join", received, "they are parts of two different splits")
-        _, rank, count, _ = next(iter(own.values())).split
+        one = next(iter(own.values()))
+        rank, count = one.rank, one.count
         if rank in by_rank:
             received = f"{by_rank[rank][0].path} and {part.path}"
             raise SplitError("join", received, f"both are rank {rank} of {count}")
