@@ -64,7 +64,14 @@ def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
     for note in [*planned.notes, *[f"warning: {warning}" for warning in planned.warnings]]:
         say(note)
     lines = _joined_lines if planned.operator == "join" else _split_lines
-    _print(lines(planned, dry_run, listed))
+    for file in planned.files:
+        _print(lines(file, dry_run, listed))
+    _print(_last_lines(planned, listed))
+    several = len(planned.targets) > 1 and any(len(file.tensors) > 1 for file in planned.files)
+    if several and planned.operator != "join":
+        each = planned.nbytes / max(len(file.targets) for file in planned.files)
+        share = percent(planned.share_split)
+        print(f"{share} of the bytes are split; each part holds {amount(each)}")
 
 
 def _print(lines: Iterable[str]) -> None:
@@ -72,17 +79,7 @@ def _print(lines: Iterable[str]) -> None:
         print(printable(line))
 
 
-def _split_lines(planned: SplitFiles, dry_run: bool, listed: bool) -> Iterator[str]:
-    for file in planned.files:
-        yield from _file_lines(file, dry_run, listed)
-    yield from _last_lines(planned, listed)
-    if len(planned.targets) > 1 and any(len(file.tensors) > 1 for file in planned.files):
-        each = planned.nbytes / max(len(file.targets) for file in planned.files)
-        share = percent(planned.share_split)
-        yield f"{share} of the bytes are split; each part holds {amount(each)}"
-
-
-def _file_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
+def _split_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
     paths, targets = ", ".join(map(str, file.paths)), file.targets if listed else ()
     if [plan.name for plan in file.tensors] == [""]:
         (plan,) = file.tensors
@@ -104,12 +101,9 @@ def _file_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
         yield f"{target}: {held}, {amount(file.part_nbytes(i))}"
 
 
-def _joined_lines(joined: SplitFiles, dry_run: bool, listed: bool) -> Iterator[str]:
-    for file in joined.files if listed else ():
-        (target,) = file.targets
-        if not dry_run:
-            yield f"{target}: {amount(target.stat().st_size)}"
-            continue
+def _joined_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
+    (target,) = file.targets
+    if dry_run:
         whole = file.part(0)
         count = f"{number_of(len(whole), 'tensor')}, " if whole[0].name else ""
         yield f"{target}: {count}{amount(file.part_nbytes(0))} of data"
@@ -117,7 +111,8 @@ def _joined_lines(joined: SplitFiles, dry_run: bool, listed: bool) -> Iterator[s
             split = f"axis {plan.axis}, from {number_of(plan.count, 'part')}"
             how = "equal in all parts" if plan.axis is None else split
             yield f"  {plan.name or 'array'}: {_describe(plan.tensor)}, {how}"
-    yield from _last_lines(joined, listed)
+    elif listed:
+        yield f"{target}: {amount(target.stat().st_size)}"
 
 
 def _last_lines(planned: SplitFiles, listed: bool) -> Iterator[str]:
