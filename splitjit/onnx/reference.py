@@ -11,9 +11,8 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-import splitjit.onnx.split
-import splitjit.onnx.split_to_sequence
 from splitjit.errors import SplitError
+from splitjit.onnx import split, split_to_sequence
 
 
 class _SplitRun(OpRun):
@@ -39,9 +38,8 @@ class Split(_SplitRun):
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[np.ndarray, ...]:
         # One operator per run: within a function, attributes may change between runs.
-        operator = splitjit.onnx.split.Split(
-            opset=self.run_params["opsets"][self.domain], outputs=len(self.output), **attributes
-        )
+        opset = self.run_params["opsets"][self.domain]
+        operator = split.Split(opset=opset, outputs=len(self.output), **attributes)
         return tuple(operator(*inputs))
 
 
@@ -49,10 +47,8 @@ class SplitToSequence(_SplitRun):
     """ONNX SplitToSequence, all versions."""
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[list[np.ndarray]]:
-        operator = splitjit.onnx.split_to_sequence.SplitToSequence(
-            opset=self.run_params["opsets"][self.domain], **attributes
-        )
-        return (operator(*inputs),)
+        opset = self.run_params["opsets"][self.domain]
+        return (split_to_sequence.SplitToSequence(opset=opset, **attributes)(*inputs),)
 
 
 reference_ops: list[type[OpRun]] = [Split, SplitToSequence]
