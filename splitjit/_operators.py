@@ -181,7 +181,7 @@ def _rule_of_input(types: Set[str], ranks: Collection[int]) -> str:
 
 
 def infer_shapes(
-    shape: Sequence[Dim] | Unknown,
+    shape: Any,
     axis: SupportsIndex | Unknown,
     rule: Rule | tuple[int, Unknown],
 ) -> list[InferredShape]:
@@ -190,7 +190,8 @@ def infer_shapes(
     Parameters
     ----------
     shape : sequence of int, str, tuple or None, or Unknown
-        Extents. A name, an interval or None stands for an unknown extent.
+        Extents. A name, an interval or None stands for an unknown extent. An
+        ``openvino.PartialShape`` is accepted, too.
     axis : int or Unknown
         The axis along which to split.
     rule : Rule
@@ -323,11 +324,13 @@ def _decisive_lengths(rule: Rule, first: int, high: float) -> list[int]:
     return [n for n in lengths if first <= n <= high]
 
 
-def _dims(shape: Sequence[Dim] | Unknown) -> SymbolicShape | Unknown:
+def _dims(shape: Any) -> SymbolicShape | Unknown:
     """Return a shape as a tuple of dims, the known dims as plain integers.
 
-    A shape of unknown rank stays `Unknown`.
+    A shape of unknown rank is `Unknown`.
     """
+    if _is_of_openvino(shape, "PartialShape"):
+        shape = list(shape) if shape.rank.is_static else Unknown()
     if type(shape) is Unknown:
         return shape if shape.length is None else (None,) * shape.length
     given = sequence(shape)
@@ -343,7 +346,7 @@ def _dims(shape: Sequence[Dim] | Unknown) -> SymbolicShape | Unknown:
 def _dim(dim: Any, shape: tuple[Any, ...]) -> Dim:
     if dim is None or issubclass(type(dim), str):
         return dim  # type: ignore[no-any-return]
-    if is_of_openvino(dim, "Dimension"):
+    if _is_of_openvino(dim, "Dimension"):
         dim = dim.get_min_length(), dim.get_max_length()
     rule = "a dim must be an integer, a name, an interval or None"
     if type(dim) is not tuple or len(dim) != 2:
@@ -355,7 +358,7 @@ def _dim(dim: Any, shape: tuple[Any, ...]) -> Dim:
     return _interval(low, high)
 
 
-def is_of_openvino(value: Any, name: str) -> bool:
+def _is_of_openvino(value: Any, name: str) -> bool:
     """Return whether a value has a class of OpenVINO, which need not be installed."""
     kind = type(value)
     return kind.__name__ == name and str(kind.__module__).startswith("openvino")

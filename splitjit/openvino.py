@@ -16,7 +16,6 @@ from splitjit._operators import (
     count_attribute,
     infer_shapes,
     integer_input,
-    is_of_openvino,
     refusing_as,
 )
 from splitjit._plan.arguments import Lengths
@@ -133,7 +132,7 @@ class Split:
         >>> split.infer_shapes([6, 12], Unknown())
         [(None, None), (None, None), (None, None)]
         """
-        return infer_shapes(_plain(input_shape), _axis(axis, 0), (NUM_SPLITS, self._num_splits))
+        return infer_shapes(input_shape, _axis(axis, 0), (NUM_SPLITS, self._num_splits))
 
 
 @refusing_as("OpenVINO VariadicSplit-1", x="data", split="split_lengths")
@@ -236,14 +235,7 @@ class VariadicSplit:
         lengths: Any = split_lengths
         if type(lengths) is not Unknown:
             lengths = _lengths(lengths)
-        return infer_shapes(_plain(input_shape), _axis(axis, 0, 1), (LENGTHS, lengths))
-
-
-def _plain(shape: Any) -> Any:
-    """Return an ``openvino.PartialShape`` as a list of dims, and other shapes unchanged."""
-    if not is_of_openvino(shape, "PartialShape"):
-        return shape
-    return list(shape) if shape.rank.is_static else Unknown()
+        return infer_shapes(input_shape, _axis(axis, 0, 1), (LENGTHS, lengths))
 
 
 def _axis(axis: Any, *ranks: int) -> Any:
