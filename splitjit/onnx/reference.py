@@ -135,12 +135,11 @@ class SplitBackend(Backend):
             The outputs of the node, except the outputs that the node omits.
         """
         super().run_node(node, inputs, device, outputs_info, **kwargs)
-        graph = onnx.helper.make_graph(
-            [node],
-            "node",
-            [onnx.ValueInfoProto(name=name) for name in node.input if name],
-            [onnx.ValueInfoProto(name=name) for name in node.output if name],
-        )
+        inputs_of, outputs_of = [
+            [onnx.ValueInfoProto(name=name) for name in names if name]
+            for names in (node.input, node.output)
+        ]
+        graph = onnx.helper.make_graph([node], "node", inputs_of, outputs_of)
         opset = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
         return SplitBackendRep(_Evaluator(graph, opsets={node.domain: opset})).run(inputs)
 
