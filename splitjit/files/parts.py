@@ -109,11 +109,7 @@ def _copies(choice: Choice, sections: Shape, pieces: list[int], rule: Rule) -> i
 
 
 def plan_tensors(
-    file: TensorFile,
-    rule: Rule,
-    choose: Chooser,
-    copy_others: bool,
-    scalars: bool = False,
+    file: TensorFile, rule: Rule, choose: Chooser, copy_others: bool, scalars: bool = False
 ) -> list[TensorPlan]:
     """Plan the parts of the tensors of a file; `scalars` also plans those that cannot be split.
 

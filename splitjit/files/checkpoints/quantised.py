@@ -261,19 +261,13 @@ def follow(
 
 def _scaled(name: str, choice: Choice, feature: Feature, unit: int, block: str) -> Choice:
     """Return the choice for a tensor whose axis counts blocks of features."""
+    followed = replace(choice, pattern=name, axis=feature.axis)
     if unit == 1:
-        return replace(choice, pattern=name, axis=feature.axis)
+        return followed
     lengths = choice.sections or ()
     if any(length % unit for length in lengths):  # only a single part is whole
         lengths, unit = (sum(lengths),), sum(lengths)
         block = f"sections of {unit} features that are not whole {block}"
     sections = tuple([math.ceil(length / feature.per) for length in lengths]) or None
-    return replace(
-        choice,
-        pattern=name,
-        axis=feature.axis,
-        sections=sections,
-        head=math.ceil(unit / feature.per),
-        shared=choice.shared and unit == choice.head,
-        block=block,
-    )
+    head, shared = math.ceil(unit / feature.per), choice.shared and unit == choice.head
+    return replace(followed, sections=sections, head=head, shared=shared, block=block)

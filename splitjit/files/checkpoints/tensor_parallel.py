@@ -124,10 +124,8 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
     """
     file = config / "config.json" if config.is_dir() else config
     if not file.is_file():
-        rule = (
-            "does not exist, and the plan of a model needs its config.json; config gives its path"
-        )
-        raise SplitError("files", str(file), rule)
+        needs = "the plan of a model needs its config.json; config gives its path"
+        raise SplitError("files", str(file), f"does not exist, and {needs}")
     # -P keeps the modules beside the script from hiding packages of the same names.
     command = [sys.executable, "-P", ask_transformers.__file__, str(file.absolute())]
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONIOENCODING": "utf-8"}
@@ -230,8 +228,7 @@ def _choice_of(
     if len(whole) < 2 and not known.bias:
         return None
     axis = max(len(whole) + known.axis, 0) if known.axis < 0 else known.axis
-    count_of = known.sections
-    sections = (whole[axis] // count_of,) * count_of if count_of > 1 else None
+    sections = (whole[axis] // known.sections,) * known.sections if known.sections > 1 else None
     head, shared = _head(plan, target, style, whole[axis])
     choice = Choice(name, axis, sections, None, head, shared and not operations, planned=True)
     if operations:
