@@ -104,8 +104,8 @@ def _split_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
 def _joined_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
     (target,) = file.targets
     if dry_run:
-        whole = file.part(0)
-        count = f"{number_of(len(whole), 'tensor')}, " if whole[0].name else ""
+        named = [plan.name for plan in file.tensors] != [""]
+        count = f"{number_of(len(file.tensors), 'tensor')}, " if named else ""
         yield f"{target}: {count}{amount(file.part_nbytes(0))} of data"
         for plan in file.joined:
             split = f"axis {plan.axis}, from {number_of(plan.count, 'part')}"

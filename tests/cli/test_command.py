@@ -879,3 +879,6 @@ def test_files_of_other_formats(here, cli, name):
 def test_a_file_without_tensors(here, cli):
     np.savez("m.npz")
     assert "m.npz is empty: it holds no tensor" in cli("split m.npz --num-splits=2").err
+    np.savez("n.npz")
+    line = "join m.npz n.npz --axis=0 --out=o.npz --dry-run"
+    assert "o.npz: 0 tensors, 0 bytes of data" in cli(line).out

@@ -6,7 +6,7 @@ Parts are joined in the order of their ranks, file by file, by tensor name.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import FileWriter, Metadata, Source, Tensor, TensorFile
 from splitjit.files.parts import Chooser, plan_tensor
 from splitjit.files.patterns import Choice
-from splitjit.files.places import check_places
 from splitjit.files.staging import Staged
 from splitjit.files.tiles import assemble, open_sources
 
@@ -93,13 +92,8 @@ def plan_whole(whole: Checkpoint, options: Options) -> SplitFiles:
         paths = tuple([part.path for part in file.inputs])
         splits = tuple(map(file.plan_of, file.names))
         plans.append(FilePlan(paths, (target,), tuple(tensors), (), file, joined=splits))
-    indexes = ((out / whole.index_name, index.dump(whole.index)),) if whole.index else ()
-    folder = out if first.is_folder else out.parent
-    copies = naming.companions(whole.folders, [folder], options, first.is_folder)
-    joined = SplitFiles(tuple(plans), indexes, (), tuple(copies), operator="join")
-    inputs = [file.path for part in whole.parts for file in part.files]
-    check_places([([*inputs, *[path for _, path in copies]], joined.targets)])
-    return joined
+    indexes = [(out / whole.index_name, index.dump(whole.index))] if whole.index else []
+    return naming.plan_writes(whole, plans, indexes, options, first.is_folder)
 
 
 def notes_of(given: Sequence[Checkpoint], parts: Sequence[Checkpoint]) -> tuple[str, ...]:
@@ -177,20 +171,8 @@ def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any
 # ---- files that exist only as parts ------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedTensor:
-    """A tensor to join.
-
-    Attributes
-    ----------
-    plan : TensorPlan
-        The split of the whole tensor that made the parts.
-    parts : tuple of (TensorFile, Tensor)
-        Each part of the tensor, with its file.
-    """
-
-    plan: TensorPlan
-    parts: tuple[tuple[TensorFile, Tensor], ...]
+JoinedTensor = tuple[TensorPlan, Sequence[tuple[TensorFile, Tensor]]]
+"""The split of a whole tensor that made its parts, and each part with its file."""
 
 
 class JoinedFile(TensorFile):
@@ -213,9 +195,10 @@ class JoinedFile(TensorFile):
         self._like = like
         self.path = like.path.with_name(name)
         self.status, self.suffix = like.status, like.suffix
-        self._by_name = {one.plan.name: one for one in tensors}
+        self._by_name = {plan.name: (plan, parts) for plan, parts in tensors}
         self.names = tuple(self._by_name)
-        self.inputs = tuple(dict.fromkeys([file for one in tensors for file, _ in one.parts]))
+        files = [file for _, parts in tensors for file, _ in parts]
+        self.inputs = tuple(dict.fromkeys([like, *files]))
 
     def tensor(self, name: str) -> Tensor:
         """Return the description of a whole tensor."""
@@ -223,15 +206,15 @@ class JoinedFile(TensorFile):
 
     def plan_of(self, name: str) -> TensorPlan:
         """Return the split of a whole tensor that made the parts."""
-        return self._by_name[name].plan
+        return self._by_name[name][0]
 
     def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
         """Open the parts, and yield the data of each tensor."""
         joined = [self._by_name[tensor.name] for tensor in tensors]
-        with open_sources([part for one in joined for part in one.parts]) as opened:
-            for one in joined:
-                parts = [(file.path, next(opened[file])) for file, _ in one.parts]
-                yield Source(assemble(one.plan, parts))
+        with open_sources([part for _, parts in joined for part in parts]) as opened:
+            for plan, parts in joined:
+                held = [(file.path, next(opened[file])) for file, _ in parts]
+                yield Source(assemble(plan, held))
 
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file of the format of the parts."""
@@ -285,7 +268,7 @@ def _plan_joined(
     except SplitError as error:
         where = f"join {files[0].path}" + (f", {name}" if name else "")
         raise error.named(where) from None
-    return JoinedTensor(plan, tuple(zip(files, tensors, strict=True)))
+    return plan, [*zip(files, tensors, strict=True)]
 
 
 def _check_alike(first: Tensor, tensor: Tensor, axis: int | None, i: int) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from splitjit.errors import SplitError, shorten
 from splitjit.files.checkpoints.index import Checkpoint
+from splitjit.files.file_plan import FilePlan, SplitFiles
 from splitjit.files.formats.base import TensorFile
-from splitjit.files.places import StrPath
+from splitjit.files.places import StrPath, check_places
 
 _FIELD = re.compile(r"\{(?:rank|part)(?::0?[1-9]d?)?\}|\{stem\}")
 """A field of a name; a number may have a format, such as ``{rank:02d}``."""
@@ -67,28 +68,39 @@ class Options:
         return self.layout == "ranks"
 
 
-def companions(
-    folders: Sequence[Path], targets: Sequence[Path], options: Options, default: bool
-) -> list[tuple[Path, Path]]:
-    """Return the copies of configurations for each target folder, and their sources.
+def plan_writes(
+    one: Checkpoint,
+    files: Sequence[FilePlan],
+    indexes: Sequence[tuple[Path, bytes]],
+    options: Options,
+    to_folders: bool,
+) -> SplitFiles:
+    """Return the plan of all files to write, with copies of configurations for their folders.
 
-    There are none if the options say so, or if they say nothing and `default` is False.
+    There are no copies if the options say so, or if they say nothing and `to_folders` is False.
 
     Raises
     ------
     SplitError
-        If two folders hold different files of the same name.
+        If two folders hold different files of the same name, if two new files have the same
+        place, or if one replaces an input.
     """
     found: list[Path] = []
-    wanted = default if options.copy_config is None else options.copy_config
+    wanted = to_folders if options.copy_config is None else options.copy_config
     for name in _NAMES if wanted else ():
-        held = [folder / name for folder in folders if (folder / name).is_file()]
+        held = [folder / name for folder in one.folders if (folder / name).is_file()]
         for other in held[1:]:
             if other.read_bytes() != held[0].read_bytes():
                 rule = "must be alike in all parts; copy_config=False leaves out such files"
                 raise SplitError("join", f"{held[0]} and {other}", rule)
         found += held[:1]
-    return [(target / path.name, path) for target in targets for path in found]
+    folders = dict.fromkeys([path.parent for file in files for path in file.targets])
+    copies = tuple([(folder / path.name, path) for folder in folders for path in found])
+    made = [(file.paths, file.targets) for file in files]
+    made += [((path,), (target,)) for target, path in copies]
+    inputs = tuple([file.path for part in one.parts for file in part.files])
+    check_places([*made, (inputs, ())])
+    return SplitFiles(tuple(files), tuple(indexes), (), copies, int(options.ranks))
 
 
 def name_part(options: Options, one: Checkpoint, file: TensorFile, rank: int) -> Path:
@@ -100,12 +112,8 @@ def name_part(options: Options, one: Checkpoint, file: TensorFile, rank: int) ->
         If the name does not have the suffix of the file.
     """
     template = options.name or ("{stem}{suffix}" if options.ranks else "{stem}.{rank}{suffix}")
-    made = template.format(
-        rank=rank,
-        part=one.files.index(file),
-        stem=file.path.name.removesuffix(file.suffix),
-        suffix=file.suffix,
-    )
+    part, stem = one.files.index(file), file.path.name.removesuffix(file.suffix)
+    made = template.format(rank=rank, part=part, stem=stem, suffix=file.suffix)
     if not made.endswith(file.suffix):
         rule = f"the parts of {file.path} must have a name that ends in {file.suffix}"
         raise SplitError("files", f"name={options.name!r}", rule)

@@ -67,7 +67,7 @@ def plan_split(paths: StrPath | Iterable[StrPath], rule: Rule, options: Options)
 def plan_join(paths: StrPath | Iterable[StrPath], options: Options) -> SplitFiles:
     """Plan the join of parts. This does not check whether the joined files exist."""
     whole, notes = _read_whole(paths, options)
-    return replace(joining.plan_whole(whole, options), notes=notes)
+    return replace(joining.plan_whole(whole, options), notes=notes, operator="join")
 
 
 @_refusing_as("reshard")

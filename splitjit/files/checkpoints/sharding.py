@@ -15,7 +15,6 @@ from splitjit.files.checkpoints.record import Record, manifest
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.parts import Chooser, count_parts, plan_tensors
-from splitjit.files.places import check_places
 
 
 def plan_parts(
@@ -48,13 +47,9 @@ def plan_parts(
             targets[file] = tuple([naming.name_part(options, one, file, i) for i in ranks])
             shared = options.name is not None and targets[file] and file.suffix == ".safetensors"
             groups.setdefault(targets[file] if shared else file, []).append(file)
-    files = tuple([_plan_file(own, targets[own[0]], tensors, blank) for own in groups.values()])
-    folders = list(dict.fromkeys(path.parent for file in files for path in file.targets))
-    copies = naming.companions(checkpoints[0].folders, folders, options, options.ranks)
+    files = [_plan_file(own, targets[own[0]], tensors, blank) for own in groups.values()]
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
-    made = [(file.paths, file.targets) for file in files]
-    check_places([*made, *[((path,), (target,)) for target, path in copies]])
-    planned = SplitFiles(files, tuple(indexes), (), tuple(copies), int(options.ranks))
+    planned = naming.plan_writes(checkpoints[0], files, indexes, options, options.ranks)
     return replace(planned, warnings=tuple(_warnings(planned, tensors, count)))
 
 
@@ -84,10 +79,7 @@ def _plan_file(
     plans = [replace(one, copies=len(targets)) if one.axis is None else one for one in plans]
     held = {plan.name for plan in plans}
     left_out = tuple([name for file in files for name in file.names if name not in held])
-    choices = {
-        plan.name: plan.choice and replace(plan.choice, pattern=plan.name, planned=True)
-        for plan in plans
-    }
+    choices = {plan.name: plan.choice for plan in plans}
     _check_merged(plans)
     name = files[0].path.name if len(files) == 1 else None
     record = blank and replace(blank, tensors=choices, file=name)
