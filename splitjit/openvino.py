@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, SupportsIndex
 
+from splitjit import _operators as operators
 from splitjit._api.protocols import Part, Source
 from splitjit._api.split import split_by_rule
 from splitjit._inputs.adapt import adapt
-from splitjit._operators import (
-    INTEGERS,
-    Dim,
-    InferredShape,
-    Unknown,
-    count_attribute,
-    infer_shapes,
-    integer_input,
-    refusing_as,
-)
+from splitjit._operators import INTEGERS, Dim, InferredShape, Unknown
 from splitjit._plan.arguments import Lengths
 from splitjit._plan.rules import LENGTHS, NUM_SPLITS
 from splitjit.errors import SplitError, pairs
@@ -36,7 +28,7 @@ _Axis = SupportsIndex | Unknown
 _Shape = Sequence[Dim] | Unknown | _PartialShape
 
 
-@refusing_as("OpenVINO Split-1", x="data")
+@operators.refusing_as("OpenVINO Split-1", x="data")
 class Split:
     """Split a tensor into equal parts, as OpenVINO Split-1 does.
 
@@ -69,7 +61,7 @@ class Split:
     __slots__ = ("_num_splits",)
 
     def __init__(self, *, num_splits: SupportsIndex) -> None:
-        self._num_splits = count_attribute("num_splits", num_splits)
+        self._num_splits = operators.count_attribute("num_splits", num_splits)
 
     def __call__(self, data: Source[Part], axis: SupportsIndex) -> list[Part]:
         """Split a tensor.
@@ -132,10 +124,10 @@ class Split:
         >>> split.infer_shapes([6, 12], Unknown())
         [(None, None), (None, None), (None, None)]
         """
-        return infer_shapes(input_shape, _axis(axis, 0), (NUM_SPLITS, self._num_splits))
+        return operators.infer_shapes(input_shape, _axis(axis, 0), (NUM_SPLITS, self._num_splits))
 
 
-@refusing_as("OpenVINO VariadicSplit-1", x="data", split="split_lengths")
+@operators.refusing_as("OpenVINO VariadicSplit-1", x="data", split="split_lengths")
 class VariadicSplit:
     """Split a tensor into parts of given lengths, as OpenVINO VariadicSplit-1 does.
 
@@ -235,14 +227,14 @@ class VariadicSplit:
         lengths: Any = split_lengths
         if type(lengths) is not Unknown:
             lengths = _lengths(lengths)
-        return infer_shapes(input_shape, _axis(axis, 0, 1), (LENGTHS, lengths))
+        return operators.infer_shapes(input_shape, _axis(axis, 0, 1), (LENGTHS, lengths))
 
 
 def _axis(axis: Any, *ranks: int) -> Any:
     """Return an axis given by an array of one of these ranks as an integer, or `Unknown`."""
     if type(axis) is Unknown:
         return axis
-    axis = integer_input("axis", axis, INTEGERS, ranks)
+    axis = operators.integer_input("axis", axis, INTEGERS, ranks)
     if isinstance(axis, int):
         return axis
     if len(axis) != 1:
@@ -251,4 +243,4 @@ def _axis(axis: Any, *ranks: int) -> Any:
 
 
 def _lengths(split_lengths: Any) -> tuple[int, ...]:
-    return tuple(integer_input("split", split_lengths, INTEGERS, (1,)))
+    return tuple(operators.integer_input("split", split_lengths, INTEGERS, (1,)))

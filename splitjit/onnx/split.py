@@ -9,27 +9,14 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
+from splitjit import _operators as operators
 from splitjit._api.protocols import Part, Source
-from splitjit._operators import (
-    Dim,
-    InferredShape,
-    Unknown,
-    array_input,
-    count_attribute,
-    integer_input,
-    refusing_as,
-)
+from splitjit._operators import Dim, InferredShape, Unknown
 from splitjit._plan.arguments import Lengths, integer, integers, rule_of, sequence
 from splitjit._plan.rules import LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
 from splitjit.errors import SplitError, describe
-from splitjit.onnx.versions import (
-    ALL,
-    ALL_BUT_BFLOAT16,
-    FLOATS,
-    Version,
-    VersionedOperator,
-    without_negatives,
-)
+from splitjit.onnx import versions
+from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
 
 _Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
 """The type of the input `split`. In Split-1, it holds floats."""
@@ -37,7 +24,7 @@ _Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
 _INT64 = frozenset({"tensor(int64)"})
 
 
-@refusing_as("ONNX Split", x="input", num_splits="outputs")
+@operators.refusing_as("ONNX Split", x="input", num_splits="outputs")
 class Split(VersionedOperator):
     """Split a tensor into the outputs of a node, as ONNX Split does.
 
@@ -127,7 +114,7 @@ the axis length 7 must be a multiple of 2
         self._outputs = _count("outputs", outputs)
         self._rule = None
         if self._split is not None:
-            self._rule = without_negatives(self._by_lengths(self._split))
+            self._rule = versions.without_negatives(self._by_lengths(self._split))
         elif self._num_outputs is not None:
             if self._outputs is not None and self._num_outputs < self._outputs:
                 given: dict[str, Any] = {"num_outputs": self._num_outputs, "outputs": self._outputs}
@@ -207,7 +194,7 @@ the axis length 7 must be a multiple of 2
         self._check_input(split)
         types = self._version.split_types
         if not self._version.split_attribute:
-            return self._by_lengths(integer_input("split", split, types, (1,)))
+            return self._by_lengths(operators.integer_input("split", split, types, (1,)))
         lengths = _float_lengths(split, {kind} if kind else types)
         if self._split not in (None, lengths):
             raise self._unequal(lengths)
@@ -247,14 +234,14 @@ the axis length 7 must be a multiple of 2
 
 
 def _count(name: str, value: Any) -> int | None:
-    return None if value is None else count_attribute(name, value)
+    return None if value is None else operators.count_attribute(name, value)
 
 
 def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
     """Return the lengths of Split-1, in which whole floats become integers."""
     given = sequence(split) if issubclass(type(split), (list, tuple)) else None
     if given is None:
-        given = array_input("split", split, types, (1,))
+        given = operators.array_input("split", split, types, (1,))
     return integers("split", [_whole(n) for n in given], "must be finite whole numbers")
 
 

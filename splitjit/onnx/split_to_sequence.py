@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
+from splitjit import _operators as operators
 from splitjit._api.protocols import Part, Source
-from splitjit._operators import (
-    Dim,
-    InferredShape,
-    SymbolicShape,
-    Unknown,
-    integer_input,
-    refusing_as,
-)
+from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown
 from splitjit._plan.arguments import Lengths, integer, rule_of
 from splitjit._plan.rules import CHUNK, Rule
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOperator
@@ -21,7 +15,7 @@ from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, Version, VersionedOper
 _INTEGERS = frozenset({"tensor(int32)", "tensor(int64)"})
 
 
-@refusing_as("ONNX SplitToSequence", x="input", num_splits="outputs")
+@operators.refusing_as("ONNX SplitToSequence", x="input", num_splits="outputs")
 class SplitToSequence(VersionedOperator):
     """Split a tensor into a sequence of tensors, as ONNX SplitToSequence does.
 
@@ -158,4 +152,4 @@ class SplitToSequence(VersionedOperator):
         return shape[:axis] + shape[axis + 1 :]
 
     def _rule_of(self, split: Any, kind: str | None) -> Rule:
-        return rule_of(integer_input("split", split, self._version.split_types, (0, 1)))
+        return rule_of(operators.integer_input("split", split, self._version.split_types, (0, 1)))

@@ -69,12 +69,11 @@ class VersionedOperator:
     """The rule of a call without the input `split`, or None if the input is required."""
 
     def __init__(self, opset: SupportsIndex) -> None:
-        self._name = f"ONNX {type(self).__name__}"
         number, first = integer("opset", opset), self._versions[0].since
         if number < first:
             raise SplitError.of(pairs(opset=number), f"opset must be at least {first}")
         self._version = [each for each in self._versions if each.since <= number][-1]
-        self._name += f"-{self._version.since}"
+        self._name = f"ONNX {type(self).__name__}-{self._version.since}"
 
     def __repr__(self) -> str:
         return f"<{self._name}>"
