@@ -24,9 +24,6 @@ Chooser = Callable[[str, TensorFile], Choice | None]
 Progress = Callable[[int, int], object]
 """Called with the number of bytes written so far, and the total."""
 
-Count = Callable[[int], object]
-"""Called with the number of bytes written since the last call."""
-
 
 def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) -> TensorPlan:
     """Plan the parts of one tensor.
@@ -150,8 +147,8 @@ def count_parts(plans: list[TensorPlan], rule: Rule) -> int:
     return next(iter(counts), 0)
 
 
-def write_parts(file: FilePlan, staged: Sequence[Staged], count: Count) -> None:
-    """Write the parts of one file."""
+def write_parts(file: FilePlan, staged: Sequence[Staged], count: Callable[[int], object]) -> None:
+    """Write the parts of one file; call `count` with the bytes written since the last call."""
     with contextlib.ExitStack() as stack:
         parts = []
         inputs = [read.status for plan in file.tensors for read in plan.file.inputs]

@@ -10,18 +10,8 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from splitjit.errors import SplitError
-from splitjit.files.formats.base import (
-    TILE,
-    Data,
-    FileWriter,
-    Metadata,
-    Source,
-    Tensor,
-    TensorFile,
-    arrays,
-    fill,
-    refusal,
-)
+from splitjit.files.formats import base
+from splitjit.files.formats.base import Data, FileWriter, Metadata, Source, Tensor, TensorFile
 from splitjit.files.formats.npy import Npy, make_header, read_header
 from splitjit.files.staging import Staged
 
@@ -58,7 +48,7 @@ class Npz(TensorFile):
         tensor = self._tensors[name]
         if isinstance(tensor, Tensor):
             return tensor
-        raise refusal(self.path / self._infos[name].filename, Npy.suffix, tensor) from tensor
+        raise base.refusal(self.path / self._infos[name].filename, Npy.suffix, tensor) from tensor
 
     def verbatim(self, name: str) -> Tensor:
         """Describe a whole member, .npy header included, as bytes."""
@@ -78,16 +68,16 @@ class Npz(TensorFile):
                     member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
                     yield Source(self._read(member, tensor.nbytes))
                     try:  # the checksum is checked at the end of the member
-                        while member.read(TILE):
+                        while member.read(base.TILE):
                             pass
                     except zipfile.BadZipFile as error:
                         raise SplitError("split", str(self.path), f"damaged: {error}") from error
 
     def _read(self, member: IO[bytes], nbytes: int) -> Iterator[np.ndarray]:
-        buffer = np.empty(min(nbytes, TILE), np.uint8)
-        for start in range(0, nbytes, TILE):
+        buffer = np.empty(min(nbytes, base.TILE), np.uint8)
+        for start in range(0, nbytes, base.TILE):
             piece = buffer[: nbytes - start]
-            fill(piece.data, member, self.path)
+            base.fill(piece.data, member, self.path)
             yield piece
 
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
@@ -115,7 +105,7 @@ class _ZipWriter(FileWriter):
             self._member.write(make_header(tensor))
 
     def write(self, data: Data) -> None:
-        for array in arrays(data):
+        for array in base.arrays(data):
             self._member.write(array.data)
 
     def close(self) -> None:
