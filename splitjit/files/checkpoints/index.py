@@ -66,11 +66,6 @@ class Checkpoint:
         return self.path if self.path.is_dir() else self.path.parent
 
     @property
-    def folders(self) -> list[Path]:
-        """The folders of the parts that make up this checkpoint, or else its own."""
-        return list(dict.fromkeys([part.folder for part in self.parts or (self,)]))
-
-    @property
     def is_folder(self) -> bool:
         """Whether this is a folder, or an index that stands for one."""
         return self.index is not None or self.path.is_dir()

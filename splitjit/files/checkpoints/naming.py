@@ -87,8 +87,9 @@ def plan_writes(
     """
     found: list[Path] = []
     wanted = to_folders if options.copy_config is None else options.copy_config
+    sources = dict.fromkeys([part.folder for part in one.parts or (one,)])
     for name in _NAMES if wanted else ():
-        held = [folder / name for folder in one.folders if (folder / name).is_file()]
+        held = [folder / name for folder in sources if (folder / name).is_file()]
         for other in held[1:]:
             if other.read_bytes() != held[0].read_bytes():
                 rule = "must be alike in all parts; copy_config=False leaves out such files"

@@ -24,9 +24,6 @@ from splitjit.files.parts import Chooser, Progress, write_parts
 from splitjit.files.patterns import Choice
 from splitjit.files.places import StrPath
 
-Check = Callable[[Iterable[TensorFile]], None]
-"""Checks that whole files fit the model whose plan is used."""
-
 
 @contextlib.contextmanager
 def _refusing_as(operator: str) -> Iterator[None]:
@@ -155,7 +152,7 @@ def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
 
 def _chooser(
     checkpoints: Sequence[Checkpoint], options: Options, *folders: Path
-) -> tuple[Chooser, Check, list[str]]:
+) -> tuple[Chooser, Callable[[Iterable[TensorFile]], None], list[str]]:
     """Return how to split a named tensor: by patterns, then by the plan of the model.
 
     Returns
