@@ -8,7 +8,8 @@ import sys
 import pytest
 
 SPLIT = """
-import os, signal, sys, threading, time
+import contextlib, os, signal, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import splitjit
 from splitjit._runtime import loading, threads, ways
@@ -30,15 +31,31 @@ def check():
     parts = splitjit.split(x, [300, 724], axis=1)
     assert np.array_equal(parts[0], x[:, :300]) and np.array_equal(parts[1], x[:, 300:])
 
+def check_loads():
+    time.sleep(2 * loading._RETRY_AFTER)
+    check()
+    assert LOADER._loaded
+
 def run_in_threads(count, work):
-    errors = []
-    threading.excepthook = errors.append
-    started = [threading.Thread(target=work) for _ in range(count)]
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join()
-    assert not errors, errors
+    with ThreadPoolExecutor(count) as pool:
+        for ended in [pool.submit(work) for _ in range(count)]:
+            ended.result()
+
+@contextlib.contextmanager
+def beside(count, work):  # threads repeat the work until the block ends
+    end = threading.Event()
+
+    def repeat():
+        while not end.is_set():
+            work()
+
+    with ThreadPoolExecutor(count) as pool:
+        repeated = [pool.submit(repeat) for _ in range(count)]
+        try:
+            yield
+        finally:
+            end.set()
+    assert not any(repeat.exception() for repeat in repeated), repeated
 """
 
 # Helpers take part on any machine.
@@ -47,6 +64,33 @@ from splitjit._runtime import cores
 
 cores.affinity = lambda: 2
 cores.quota = lambda: None
+"""
+
+# Calls a function with the name of each module that Python looks for, but not inside of itself.
+ON_IMPORT = """
+import sys, threading, types
+
+def on_import(function):
+    inside = set()
+
+    def find_spec(name, *_):
+        thread = threading.get_ident()
+        if thread not in inside:
+            inside.add(thread)
+            try:
+                function(name)
+            finally:
+                inside.remove(thread)
+
+    sys.meta_path.insert(0, types.SimpleNamespace(find_spec=find_spec))
+"""
+
+# A module that Numba imports, in place of yaml: the import stays unfinished until the end.
+YAML = """
+import __main__
+__main__.started.set()
+__main__.end.wait()
+raise ImportError
 """
 
 # Runs a function in a forked child, and checks that it succeeds.
@@ -100,30 +144,9 @@ def python(*arguments, cwd=None, timeout=300, **variables):
     return ended.stdout
 
 
-def start(folder, *arguments, **variables):
-    """Start Python in a folder, with environment variables; it can import modules of the folder."""
-    settings = {"NUMBA_NUM_THREADS": "2", "NUMBA_DISABLE_JIT": "0"}
-    environment = {**os.environ, **settings, **variables}
-    return subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=folder, env=environment, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def finish(*processes, timeout=100):
-    """Wait for processes to end, and check that each exit status is 0."""
-    try:
-        errors = [process.communicate(timeout=timeout)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.stderr.close()
-            process.wait()
-    assert not any(process.returncode for process in processes), "\n".join(errors)
-
-
-def run(folder, code, *, timeout=100, **options):
-    """Run code as a script in a folder, and check that it succeeds; `start` takes the options."""
+def run(folder, code, *, timeout=100, **variables):
+    """Run code as a script in a folder, whose modules it can import."""
     script = folder / "script.py"
     script.write_text(code)
-    finish(start(folder, script, **options), timeout=timeout)
+    settings = {"NUMBA_NUM_THREADS": "2", "NUMBA_DISABLE_JIT": "0", **variables}
+    python(script, cwd=folder, timeout=timeout, **settings)

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from tests.conftest import needs_fork, needs_signals
-from tests.processes import CHILD, HANDLER, SPLIT, run
+from tests.processes import CHILD, HANDLER, ON_IMPORT, SPLIT, YAML, run
 
 REPEATS = int(os.environ.get("SPLITJIT_REPEATS", "1"))
 
@@ -18,28 +18,13 @@ FOREIGN = """
 def work():
     import numba
     started.set()
-    while not end.is_set():
-        numba.njit(lambda a: np.sin(a).sum() + np.sort(a)[0])(x[0])
+    numba.njit(lambda a: np.sin(a).sum() + np.sort(a)[0])(x[0])
 
-started, end = threading.Event(), threading.Event()
-foreign = threading.Thread(target=work, daemon=True)
-
-def finish():
-    end.set()
-    foreign.join()
-    time.sleep(2 * loading._RETRY_AFTER)
-    check()
-    assert LOADER._loaded and "core" in LOADER._loaded
+started = threading.Event()
 """
 
-# Foreign work that sleeps, so that no other work disturbs the clock: in the import of Numba, which
-# imports this module yaml, and with the compiler's lock.
-YAML = """
-import __main__
-__main__.started.set()
-__main__.end.wait()
-raise ImportError
-"""
+# Foreign work that sleeps, so that no other work disturbs the clock: in the import of Numba, and
+# with the compiler's lock.
 SLEEPING = """
 def work():
     from numba.core.compiler_lock import global_compiler_lock
@@ -72,19 +57,20 @@ assert "core" in LOADER._loaded
 FORKS = """
 import multiprocessing
 
-foreign.start()
-for _ in range(10):
-    child()
-    time.sleep(0.05)
-started.wait()
-for _ in range(5):
-    child()
-    child(splitjit.warmup)
-    time.sleep(0.05)
-with multiprocessing.get_context("fork").Pool(2, signal.alarm, (60,)) as pool:
-    for result in [pool.apply_async(check) for _ in range(6)]:
-        result.get()
-finish()
+with beside(1, work):
+    for _ in range(10):
+        child()
+        time.sleep(0.05)
+    started.wait()
+    for _ in range(5):
+        child()
+        child(splitjit.warmup)
+        time.sleep(0.05)
+    with multiprocessing.get_context("fork").Pool(2, signal.alarm, (60,)) as pool:
+        for result in [pool.apply_async(check) for _ in range(6)]:
+            result.get()
+check_loads()
+assert "core" in LOADER._loaded
 child()
 """
 
@@ -96,16 +82,11 @@ def split():
         if len(LOADER._loaded) == loaded and not LOADER._loading:
             times.append(time.perf_counter() - began)
 
-times, errors = [], []
-threading.excepthook = errors.append
-foreign.start()
-splitters = [threading.Thread(target=split) for _ in range(2)]
-for thread in splitters:
-    thread.start()
-for thread in splitters:
-    thread.join()
-finish()
-assert not errors, errors
+times = []
+with beside(1, work):
+    run_in_threads(2, split)
+check_loads()
+assert "core" in LOADER._loaded
 assert sorted(times)[len(times) // 2] < 0.05
 """
 
@@ -119,39 +100,32 @@ for _ in range(3):
     numba.njit(lambda a: np.sin(a).sum() + np.sort(a)[0])(x[0])
 signal.setitimer(signal.ITIMER_REAL, 0)
 assert handled > 10
-time.sleep(2 * loading._RETRY_AFTER)
-check()
-assert LOADER._loaded
+check_loads()
 """
 )
 
 # What such a handler does, at each import of a module, and in each compilation.
 NESTED = """
-class Finder:
-    nested = False
-    count = 0
+count = 0
 
-    def find_spec(name, *_):
-        if not Finder.nested:
-            Finder.nested = True
-            check()
-            splitjit.warmup(["u1"])
-            Finder.nested = False
-            Finder.count += 1
+def split(name):
+    global count
+    check()
+    splitjit.warmup(["u1"])
+    count += 1
 
-sys.meta_path.insert(0, Finder)
+on_import(split)
 import ctypes.util, llvmlite.binding
 import numba
 del sys.meta_path[0]
-assert Finder.count
-time.sleep(2 * loading._RETRY_AFTER)
-check()
-assert LOADER._loaded and "core" in LOADER._loaded
+assert count
+check_loads()
+assert "core" in LOADER._loaded
 
 from numba.extending import overload
 @overload(check)
 def check_while_numba_compiles():
-    Finder.find_spec("a compilation")
+    split("a compilation")
     return lambda: None
 numba.njit(lambda: check())()
 """
@@ -186,7 +160,10 @@ def test_nobody_waits(during, tmp_path):
 
 @pytest.mark.slow
 def test_half_made_modules(tmp_path):
-    run(tmp_path, SPLIT + NESTED)
+    run(tmp_path, SPLIT + ON_IMPORT + NESTED)
+
+
+WAITING = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
 
 
 @needs_fork
@@ -194,13 +171,9 @@ def test_half_made_modules(tmp_path):
     ("before", "loads"),
     [
         ("", True),
-        ("threading.Thread(target=threading.Event().wait, daemon=True).start()", False),
+        (WAITING, False),
         ("import llvmlite.binding", True),
-        (
-            "import llvmlite.binding\n"
-            "threading.Thread(target=threading.Event().wait, daemon=True).start()",
-            True,
-        ),
+        (f"import llvmlite.binding\n{WAITING}", True),
     ],
 )
 def test_a_child_loads_if_no_thread_can_be_importing_at_the_fork(before, loads, tmp_path):
@@ -303,8 +276,6 @@ started.wait()
 child(split)
 end.set()
 busy.join()
-time.sleep(2 * loading._RETRY_AFTER)
-check()
-assert LOADER._loaded
+check_loads()
 """
     run(tmp_path, SPLIT + CHILD.replace("alarm(60)", "alarm(20)") + code, timeout=60)

@@ -31,26 +31,16 @@ for _ in range(2):
     child(generation)
     check()
 
-def work():
-    while not done:
-        check()
-
 def fork():
     for _ in range(4):
         child()
 
-done = []
-workers = [threading.Thread(target=work) for _ in range(2)]
-for worker in workers:
-    worker.start()
-fork()
-forker = threading.Thread(target=fork)
-forker.start()
-while forker.is_alive():
-    check()
-done.append(True)
-for thread in [forker, *workers]:
-    thread.join()
+with beside(2, check):
+    fork()
+    forker = threading.Thread(target=fork)
+    forker.start()
+    while forker.is_alive():
+        check()
 check()
 
 context = multiprocessing.get_context("fork")
@@ -82,27 +72,15 @@ child()
 WHILE_ANOTHER_THREAD_COMPILES = """
 import numba
 
-def work():
-    while not done:
-        numba.njit(lambda a: np.sin(a).sum())(x[0])
-
 check()
-done = []
-thread = threading.Thread(target=work)
-thread.start()
-for _ in range(10):
-    child()
-done.append(True)
-thread.join()
+with beside(1, lambda: numba.njit(lambda a: np.sin(a).sum())(x[0])):
+    for _ in range(10):
+        child()
 """
 
 # Threads of this process copy all the time, with helpers or alone. Each child starts helpers
 # of its own; every tenth child waits until one of them has copied.
 BESIDE_COPIES = """
-def work():
-    while not done:
-        check()
-
 def in_child():
     assert word("STARTED") == word("HELPED") == word("ACTIVE") == word("BUSY") == 0
     check()
@@ -113,15 +91,9 @@ def in_child():
         check()
 
 check()
-done = []
-workers = [threading.Thread(target=work) for _ in range(2)]
-for worker in workers:
-    worker.start()
-for i in range(COUNT):
-    child(in_child)
-done.append(True)
-for worker in workers:
-    worker.join()
+with beside(2, check):
+    for i in range(COUNT):
+        child(in_child)
 check()
 """
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,29 +22,22 @@ from splitjit._cli.main import main
 from splitjit._cli.report import amount
 from splitjit._copy import copy, decision
 from splitjit._runtime import kernel_files, loading
+from tests import processes
 from tests.conftest import needs_kernels, take
-from tests.processes import finish, limited, run, start
+from tests.processes import limited, python, run
 
 pytestmark = needs_kernels
 
 PROCESSES = int(os.environ.get("SPLITJIT_PROCESSES", "16"))
 FLIPS = int(os.environ.get("SPLITJIT_FLIPS", "20"))
 
-SPLIT = """
-import sys
-import numpy as np, splitjit
-from splitjit._copy import copy, decision
-from splitjit._runtime.loading import LOADER
+READY = f"""
+{processes.SPLIT}
+from splitjit._copy import copy
 
 copy.STREAM_FROM = (1 << 62, 1 << 62)  # by the same loop on all machines
-
-def check():
-    x = np.arange(2**22, dtype=np.int32).reshape(1024, -1)  # 16 MB, which loads kernels
-    parts = splitjit.split(x, [1000, 3096], axis=1)
-    assert np.array_equal(parts[0], x[:, :1000]) and np.array_equal(parts[1], x[:, 1000:])
-
-check()
 """
+SPLIT = READY + "check()\n"
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +83,16 @@ def split(build, monkeypatch):
 
 def files_in(folder, suffix=""):
     return sorted(file for file in folder.rglob(f"*{suffix}") if file.is_file())
+
+
+@pytest.fixture
+def full(objects, tmp_path):
+    """Return a cache folder that has all kernels; it is not used yet."""
+    folder = tmp_path / "full" / "splitjit"
+    folder.mkdir(parents=True)
+    for name in KERNELS:
+        shutil.copy(kernel_files.path(name), folder)
+    return folder
 
 
 @pytest.fixture
@@ -277,17 +281,10 @@ OTHER_TARGETS = [
 ]
 OTHER_CODE = {
     # settings of Numba that would change the code of kernels
-    "BOUNDSCHECK": "1",
-    "DEBUGINFO": "1",
-    "DEBUG_ARRAY_OPT_RUNTIME": "1",
-    "DEBUG_JIT": "1",
-    "DEBUG_NRT": "1",
-    "EXTEND_VARIABLE_LIFETIMES": "1",
+    **dict.fromkeys(["BOUNDSCHECK", "DEBUGINFO", "DEBUG_ARRAY_OPT_RUNTIME", "DEBUG_JIT"], "1"),
+    **dict.fromkeys(["DEBUG_NRT", "EXTEND_VARIABLE_LIFETIMES", "SLP_VECTORIZE"], "1"),
+    **dict.fromkeys(["LLVM_REFPRUNE_PASS", "LOOP_VECTORIZE", "OPT"], "0"),
     "LLVM_REFPRUNE_FLAGS": "",
-    "LLVM_REFPRUNE_PASS": "0",
-    "LOOP_VECTORIZE": "0",
-    "OPT": "0",
-    "SLP_VECTORIZE": "1",
 }
 
 COMPILE = """
@@ -489,18 +486,16 @@ def test_an_image_that_root_has_made(where, objects, monkeypatch):
             kernel_files.write(name, objects[name])
         assert len(files_in(package, f"-{kernel_files._digest()}.o")) == len(KERNELS)
         code = f"""
-import os, sys
+import sys
 sys.path.insert(0, {made!r})
 {SPLIT}
 assert splitjit.__file__.startswith({made!r}) and not os.access({made!r}, os.W_OK)
 assert LOADER._loaded and not LOADER.compiled and "numba" not in sys.modules
 """
-        if shutil.which(ELSEWHERE[where][0]) is None:
-            pytest.skip("needs util-linux")
-        if subprocess.run([*ELSEWHERE[where], "true"], capture_output=True, check=False).returncode:
-            pytest.skip("root is not allowed to do this here")
-        command = [*ELSEWHERE[where], sys.executable, "-c", code]
-        ended = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+        command, options = ELSEWHERE[where], {"cwd": "/", "capture_output": True, "text": True}
+        if not shutil.which(command[0]) or subprocess.run([*command, "true"], **options).returncode:
+            pytest.skip("needs util-linux, and a root that is allowed to do this")
+        ended = subprocess.run([*command, sys.executable, "-c", code], **options)
         assert not ended.returncode, ended.stderr
 
 
@@ -530,8 +525,7 @@ def test_objects_of_older_versions_are_removed(objects, tmp_path, monkeypatch):
     """Not those for other processors, nor those of processes that are writing just now."""
     folder = tmp_path / "splitjit"
     folder.mkdir()
-    source = kernel_files._digest().partition("-")[0]
-    other = "0123456789abcdef"
+    source, other = kernel_files._digest().partition("-")[0], "0123456789abcdef"
     older = [
         f"copy-{other}-{other}.o",
         f"parallel-{other}-{other}.o.compiling",
@@ -551,23 +545,19 @@ def test_objects_of_older_versions_are_removed(objects, tmp_path, monkeypatch):
     assert {file.name for file in files_in(folder)} == {*kept}
 
 
-def test_the_command_cache(objects, tmp_path, monkeypatch, capsys):
-    for name in KERNELS:
-        target = tmp_path / "splitjit" / kernel_files.file_name(name)
-        target.parent.mkdir(exist_ok=True)
-        shutil.copy(kernel_files.path(name), target)
-    (tmp_path / "splitjit" / "notes.txt").touch()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    nbytes = sum(file.stat().st_size for file in files_in(tmp_path))
-    row = {"path": str(tmp_path / "splitjit"), "files": len(KERNELS), "bytes": nbytes}
+def test_the_command_cache(full, monkeypatch, capsys):
+    nbytes = sum(file.stat().st_size for file in files_in(full))
+    (full / "notes.txt").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(full.parent))
+    row = {"path": str(full), "files": len(KERNELS), "bytes": nbytes}
     assert main(["cache", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"cleared": False, "folders": [row]}
     assert main(["cache", "--clear"]) == 0
     said = capsys.readouterr().out
-    assert said == f"{row['path']}: removed {row['files']} files, {amount(nbytes)}\n"
-    assert [file.name for file in files_in(tmp_path)] == ["notes.txt"]
+    assert said == f"{full}: removed {len(KERNELS)} files, {amount(nbytes)}\n"
+    assert [file.name for file in files_in(full)] == ["notes.txt"]
     assert main(["cache"]) == 0
-    assert capsys.readouterr().out == f"{row['path']}: 0 files, 0 bytes\n"
+    assert capsys.readouterr().out == f"{full}: 0 files, 0 bytes\n"
 
 
 def test_the_command_warmup_speaks_of_the_first_time_only_then(build, capsys, monkeypatch):
@@ -590,20 +580,16 @@ def warmup_check(folder):
 
 
 @pytest.mark.long
-def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
-    folder = tmp_path / "splitjit"
-    folder.mkdir()
-    for name in KERNELS:
-        shutil.copy(kernel_files.path(name), folder)
+def test_the_command_says_whether_each_object_is_whole(full):
     whole = dict.fromkeys(KERNELS, "whole")
-    assert warmup_check(tmp_path) == (0, whole)
-    (file,) = folder.glob("njit_split-*")
-    data = file.read_bytes()
-    file.write_bytes(data[:-1])
-    (folder / os.path.basename(kernel_files.path("core"))).unlink()
+    assert warmup_check(full.parent) == (0, whole)
+    (file,) = full.glob("njit_split-*")
+    file.write_bytes(file.read_bytes()[:-1])
+    (file,) = full.glob("core-*")
+    file.unlink()
     compiled_now = dict.fromkeys(("njit_split", "core"), "missing or damaged, compiled now")
-    assert warmup_check(tmp_path) == (1, {**whole, **compiled_now})
-    assert warmup_check(tmp_path) == (0, whole)
+    assert warmup_check(full.parent) == (1, {**whole, **compiled_now})
+    assert warmup_check(full.parent) == (0, whole)
 
 
 # ---- processes ---------------------------------------------------------------------------
@@ -612,30 +598,32 @@ def test_the_command_says_whether_each_object_is_whole(objects, tmp_path):
 @pytest.mark.long
 def test_processes_that_start_at_once(tmp_path):
     """On an empty cache, one of them compiles, or a few at the same time; the last rename wins."""
-    variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    command = (tmp_path, "-c", SPLIT)
-    finish(*[start(*command, **variables) for _ in range(PROCESSES)], timeout=600)
+
+    def at_once(code):
+        cache = str(tmp_path / "cache")
+        with ThreadPoolExecutor(PROCESSES) as pool:
+            codes = [code] * PROCESSES
+            list(
+                pool.map(lambda code: python("-c", code, timeout=600, NUMBA_CACHE_DIR=cache), codes)
+            )
+
+    at_once(SPLIT)
     files = {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
     assert {file.name.partition("-")[0] for file in files} >= {"core", "plain"}
-    warm = (tmp_path, "-c", SPLIT + "assert not LOADER.compiled and 'numba' not in sys.modules")
-    finish(*[start(*warm, **variables) for _ in range(PROCESSES)])
+    at_once(SPLIT + "assert not LOADER.compiled and 'numba' not in sys.modules")
     assert files == {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
 
 
 @pytest.mark.slow
-def test_a_damaged_kernel_in_a_new_process(tmp_path):
-    cache = tmp_path / "cache" / "splitjit"
-    cache.mkdir(parents=True)
-    for name in KERNELS:
-        shutil.copy(kernel_files.path(name), cache)
-    (file,) = cache.glob("plain-*")
+def test_a_damaged_kernel_in_a_new_process(full, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(full.parent)}
+    (file,) = full.glob("plain-*")
     whole = file.read_bytes()
     for data in (whole[:-1], kernel_files._sealed(str(file), b"no object")):
         file.write_bytes(data)
-        code = SPLIT + "assert LOADER.compiled == ['plain']"
-        run(tmp_path, code, NUMBA_CACHE_DIR=str(cache.parent))
+        run(tmp_path, SPLIT + "assert LOADER.compiled == ['plain']", **cache)
         assert file.read_bytes()[:18] == whole[:18]
-        run(tmp_path, SPLIT + "assert not LOADER.compiled", NUMBA_CACHE_DIR=str(cache.parent))
+        run(tmp_path, SPLIT + "assert not LOADER.compiled", **cache)
 
 
 @pytest.mark.long
@@ -653,11 +641,11 @@ def test_an_upgrade(tmp_path):
     assert changed != text, "the quoted line has changed"
     file.write_text(changed)
     os.utime(file, ns=(date, date))
-    code = SPLIT.replace("\ncheck()", """
+    code = """
 try:
     check()
 except AssertionError:
     sys.exit()
 sys.exit("the old kernel was run")
-""")  # fmt: skip
-    run(tmp_path, code, **variables)
+"""
+    run(tmp_path, READY + code, **variables)

@@ -8,7 +8,7 @@ import pytest
 
 from splitjit._runtime import loading
 from tests.conftest import needs_fork, needs_kernels, needs_signals
-from tests.processes import CHILD, SPLIT, run
+from tests.processes import CHILD, ON_IMPORT, SPLIT, YAML, run
 
 pytestmark = needs_kernels
 
@@ -120,42 +120,37 @@ assert threads.TEAM.word(shared.AT.started).value == 0
     run(tmp_path, IMPORTS + CORES + code)
 
 
-LOGGED = """
+LOGGED = (
+    ON_IMPORT
+    + """
 import logging
 from splitjit._runtime import loading
 from splitjit._abi.kernels import LOOPS
 
-class Messages(logging.Handler):
-    def __init__(self):
-        super().__init__()
-        self.warnings = []
-
+class Warnings(logging.Handler):
     def emit(self, record):
-        if record.levelno >= logging.WARNING:
-            self.warnings.append(record.getMessage())
+        warnings.append(record.getMessage())
 
-messages = Messages()
-logging.getLogger("splitjit").addHandler(messages)
+warnings = []
+logging.getLogger("splitjit").addHandler(Warnings(logging.WARNING))
 large = np.ones((1024, 6144), np.float32)
 tries = []
 
-class Imports:
-    fail = False
+def fail(name):
+    if name == "splitjit._kernels.compiling":
+        tries.append(1)
+        if fails:
+            raise AttributeError("partially initialized module 'numba' has no attribute 'core'")
 
-    def find_spec(self, name, *others):
-        if name == "splitjit._kernels.compiling":
-            tries.append(1)
-            if self.fail:
-                raise AttributeError("partially initialized module 'numba' has no attribute 'core'")
-
-imports = Imports()
-sys.meta_path.insert(0, imports)
+fails = False
+on_import(fail)
 
 def split_often():
     for _ in range(5):
         check(large, 3)
         time.sleep(2 * loading._RETRY_AFTER)
 """
+)
 
 FAILURES = {
     # what is wrong with Numba: what the log says
@@ -181,11 +176,11 @@ def most():
     return 1 + math.log2(1 + (time.monotonic() - began) / loading._RETRY_AFTER)
 
 split_often()
-assert 2 <= len(tries) <= most() and len(messages.warnings) <= 1, len(tries)
+assert 2 <= len(tries) <= most() and len(warnings) <= 1, len(tries)
 time.sleep(8 * loading._RETRY_AFTER)
 split_often()
 assert len(tries) <= most(), len(tries)
-(said,) = messages.warnings
+(said,) = warnings
 assert {FAILURES[code]!r} in said and "Numba 0.61 to " in said, said
 """
     run(tmp_path, IMPORTS + test, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
@@ -193,23 +188,18 @@ assert {FAILURES[code]!r} in said and "Numba 0.61 to " in said, said
 
 def test_a_numba_that_another_thread_is_importing_is_tried_again(tmp_path):
     """Python lets both threads go on if each waits for a module of the other."""
-    (tmp_path / "yaml.py").write_text("""
-import __main__
-__main__.began.set()
-__main__.end.wait()
-raise ImportError
-""")
+    (tmp_path / "yaml.py").write_text(YAML)
     test = f"""
 import threading, time
 {LOGGED}
-imports.fail = True
-began, end = threading.Event(), threading.Event()
+fails = True
+started, end = threading.Event(), threading.Event()
 other = threading.Thread(target=lambda: __import__("numba"), daemon=True)
 other.start()
-began.wait()
+started.wait()
 split_often()
-assert len(tries) > 2 and not messages.warnings
-imports.fail = False
+assert len(tries) > 2 and not warnings
+fails = False
 end.set()
 other.join()
 """
@@ -234,38 +224,33 @@ def test_ctrl_c_while_llvmlite_is_imported(tmp_path):
 import os, signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-class Finder:
-    def find_spec(name, *_):
-        if name == "llvmlite.binding.ffi":
-            sys.meta_path.remove(Finder)
-            os.kill(os.getpid(), signal.SIGINT)
-            for _ in range(20):
-                time.sleep(0.001)
+def interrupt(name):
+    if name == "llvmlite.binding.ffi":
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(20):
+            time.sleep(0.001)
 
-sys.meta_path.insert(0, Finder)
+on_import(interrupt)
 try:
     check(np.ones((1024, 6144), np.float32), 3)
 except KeyboardInterrupt:
     pass
 else:
     sys.exit("the interrupt is lost")
+del sys.meta_path[0]
 check(np.ones((1024, 6144), np.float32), 3)
 assert LOADER._loaded
 """
-    run(tmp_path, IMPORTS + code)
+    run(tmp_path, IMPORTS + ON_IMPORT + code)
 
 
 def test_an_import_in_a_program_that_is_imported(tmp_path):
     """Another thread would wait for the program, which waits for that thread."""
     (tmp_path / "program.py").write_text(
         IMPORTS
+        + ON_IMPORT
         + """
-class Finder:
-    def find_spec(name, *_):
-        if name == "numba":
-            import program
-
-sys.meta_path.insert(0, Finder)
+on_import(lambda name: name == "numba" and __import__("program"))
 check(np.ones((1024, 6144), np.float32), 3)
 assert LOADER.compiled
 """
@@ -360,28 +345,23 @@ assert LOADER._loaded
 def test_a_handler_that_interrupts_an_import(module, tmp_path):
     """NumPy copies there, since this thread cannot finish the import first."""
     code = f"""
-class Finder:
-    def find_spec(name, *_):
-        global handled
-        if name.startswith({module!r}) and "." in name:
-            sys.meta_path.remove(Finder)
-            check()
-            splitjit.warmup(["u1"])
-            handled += 1
-            sys.meta_path.insert(0, Finder)
+def split(name):
+    global handled
+    if name.startswith({module!r}) and "." in name:
+        check()
+        splitjit.warmup(["u1"])
+        handled += 1
 
 handled, loading._LONGEST_PAUSE = 0, loading._RETRY_AFTER
-sys.meta_path.insert(0, Finder)
+on_import(split)
 import {module}
-sys.meta_path.remove(Finder)
+del sys.meta_path[0]
 assert handled
-time.sleep(2 * loading._RETRY_AFTER)
-check()
-assert LOADER._loaded
+check_loads()
 splitjit.warmup(["u1"])
 assert "core" in LOADER._loaded
 """
-    run(tmp_path, SPLIT + code)
+    run(tmp_path, SPLIT + ON_IMPORT + code)
 
 
 def test_a_split_while_a_module_is_imported(tmp_path):
@@ -399,9 +379,8 @@ def work():
     check()
 
 run_in_threads(8, work)
-time.sleep(2 * loading._RETRY_AFTER)
-check()
-assert LOADER._loaded and not LOADER._loading
+check_loads()
+assert not LOADER._loading
 """
     run(tmp_path, SPLIT + code)
 
