@@ -110,19 +110,6 @@ def limits(monkeypatch):
     cores._quota_at.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("affinity", "quota", "numba", "usable"),
-    [
-        *((8, None, None, 8), (1, None, None, 1), (8, 2.0, None, 2), (8, 2.9, None, 2)),
-        *((8, 0.1, None, 1), (2, 16.0, None, 2), (8, 1e9, None, 8)),
-        *((8, None, 3, 3), (8, 2.0, 3, 2), (2, None, 3, 2)),
-    ],
-)
-def test_the_smallest_limit_counts(limits, affinity, quota, numba, usable):
-    limits.affinity, limits.quota, limits.numba = affinity, quota, numba
-    assert cores.usable(5.0) == usable
-
-
 def test_limits_are_read_again(limits):
     assert cores.usable(5.0) == 8
     limits.affinity, limits.quota = 4, 2.0
@@ -140,18 +127,19 @@ def test_limits_are_read_again(limits):
 @pytest.mark.parametrize(
     ("affinity", "quota", "numba", "usable", "limited_by"),
     [
-        (16, None, None, 16, "cores"),
-        (16, None, 16, 16, "cores"),
-        (16, None, 4, 4, "Numba"),
-        (2, None, 16, 2, "affinity"),
-        (16, 3.5, 16, 3, "quota"),
-        (4, 0.5, 4, 1, "quota"),
-        (2, 2.0, 2, 2, "Numba"),
+        *((16, None, None, 16, "cores"), (16, None, 16, 16, "cores")),
+        *((8, None, None, 8, "affinity"), (1, None, None, 1, "affinity")),
+        *((2, None, 16, 2, "affinity"), (2, None, 3, 2, "affinity")),
+        *((2, 16.0, None, 2, "affinity"), (8, 1e9, None, 8, "affinity")),
+        *((8, 2.0, None, 2, "quota"), (8, 2.9, None, 2, "quota"), (8, 0.1, None, 1, "quota")),
+        *((16, 3.5, 16, 3, "quota"), (4, 0.5, 4, 1, "quota"), (8, 2.0, 3, 2, "quota")),
+        *((8, None, 3, 3, "Numba"), (16, None, 4, 4, "Numba"), (2, 2.0, 2, 2, "Numba")),
     ],
 )
-def test_all_limits(limits, monkeypatch, affinity, quota, numba, usable, limited_by):
+def test_the_smallest_limit_counts(limits, monkeypatch, affinity, quota, numba, usable, limited_by):
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     limits.affinity, limits.quota, limits.numba = affinity, quota, numba
+    assert cores.usable(5.0) == usable
     assert next(iter(cores.limits().items())) == (limited_by, usable)
     if numba is not None:  # `numba.set_num_threads` goes before the environment variable
         limits.numba, limits._get_num_threads = 99, lambda: numba

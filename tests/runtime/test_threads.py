@@ -70,15 +70,16 @@ assert not [thread for thread in threading.enumerate() if thread is not threadin
 
 def test_each_chunk_is_copied_once_by_the_caller_or_a_helper(tmp_path):
     code = """
+most = 0
 for helpers in (1, 3, 7, 1):
     before = word("HELPED")
     assert run_loop(helpers, 32) == [1] * 32
     assert before + 4 <= word("HELPED") < before + 32
-    assert word("ASKED") == helpers and word("STARTED") == max(helpers, word("ASKED"))
+    most = max(most, helpers)
+    assert word("ASKED") == helpers and word("STARTED") == most
     assert word("OPEN") == word("ACTIVE") == word("BUSY") == 0
 """
-    code = code.replace('max(helpers, word("ASKED"))', "(most := max(most, helpers))")
-    run_helpers(tmp_path, SLOW_LOOP + "most = 0" + code)
+    run_helpers(tmp_path, SLOW_LOOP + code)
 
 
 def test_no_more_helpers_than_the_record_has_lines_for(tmp_path):
@@ -157,7 +158,9 @@ first.join()
     run_helpers(tmp_path, SLOW_LOOP + code)
 
 
-THREADS = """
+@pytest.mark.slow
+def test_eight_threads(tmp_path):
+    code = """
 small = np.arange(600).reshape(20, 30)
 
 def work():
@@ -170,11 +173,7 @@ run_in_threads(8, work)
 assert word("BUSY") == word("ACTIVE") == word("OPEN") == 0
 check()
 """
-
-
-@pytest.mark.slow
-def test_eight_threads(tmp_path):
-    run_helpers(tmp_path, THREADS)
+    run_helpers(tmp_path, code)
 
 
 def test_copies_after_rests(tmp_path):
@@ -220,19 +219,17 @@ assert word("STARTED") == 7
     run_helpers(tmp_path, code, NUMBA_NUM_THREADS="8")
 
 
+NONE_STARTED = "check(); assert word('STARTED') == word('ASKED') == 0"
+
+
 def test_numbas_environment_variable_limits_helpers(tmp_path):
-    code = "check(); assert word('STARTED') == word('ASKED') == 0"
-    run_helpers(tmp_path, code, NUMBA_NUM_THREADS="1")
+    run_helpers(tmp_path, NONE_STARTED, NUMBA_NUM_THREADS="1")
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs an affinity")
 def test_one_core(tmp_path):
-    code = """
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-check()
-assert word("STARTED") == 0
-"""
-    run(tmp_path, SPLIT + code)
+    narrowed = "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    run(tmp_path, SPLIT + narrowed + NONE_STARTED)
 
 
 # ---- the system --------------------------------------------------------------------------
@@ -358,8 +355,10 @@ for _ in range(3):
     run_helpers(tmp_path, code)
 
 
-# Each loop copies by stores that bypass the cache, in a thread with a small stack and in a helper.
-SMALL_STACKS = """
+@pytest.mark.slow
+def test_small_stacks(tmp_path):
+    """Each loop copies by stores that bypass the cache, in a small thread and in a helper."""
+    code = """
 import faulthandler
 from splitjit._copy import copy
 from splitjit._copy.copy import lay_out
@@ -381,16 +380,10 @@ def split():
     assert loops == {"stream", "deinterleave", "transpose"}
 
 threading.stack_size(48 * 1024)
-thread = threading.Thread(target=split)
-thread.start()
-thread.join()
+run_in_threads(1, split)
 assert word("STARTED") == 1
 """
-
-
-@pytest.mark.slow
-def test_small_stacks(tmp_path):
-    run_helpers(tmp_path, SMALL_STACKS)
+    run_helpers(tmp_path, code)
 
 
 @pytest.mark.slow
@@ -580,9 +573,7 @@ assert numba.threading_layer()  # a parallel region has run
 assert splitjit.explain(x, [300, 724], axis=1).threads == 2
 for _ in range(20):
     check()
-thread = threading.Thread(target=check)
-thread.start()
-thread.join()
+run_in_threads(1, check)
 numba.set_num_threads(1)
 check()
 """
@@ -604,12 +595,6 @@ assert str(warning.message) == "SPLITJIT_THREADS='both' must be 'helpers' or 'nu
 
 
 # ---- loading -----------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_without_jit_numpy_copies(tmp_path):
-    code = "check(); splitjit.warmup(); check()"
-    run(tmp_path, SPLIT + code, NUMBA_DISABLE_JIT="1")
 
 
 @pytest.mark.slow

@@ -42,22 +42,17 @@ def test_the_fastest_way_is_chosen(best, slow):
     assert cost <= ways._SHARE * (len(chosen) + cost) + first * (slow - 1.0)
 
 
-def settling(settle):
-    """Return the time of a call: right after a change of way, each way is slow."""
-    since = {"way": None, "calls": 0}
-
-    def seconds(way, call):
-        since["calls"] = 0 if way != since["way"] else since["calls"] + 1
-        since["way"] = way
-        return 3.0 if since["calls"] < settle else (1.0, 1.3)[way]
-
-    return seconds
-
-
 @pytest.mark.parametrize("settle", [1, STRETCH])
 def test_what_a_change_costs_is_not_compared(settle):
-    chooser = Ways(2)
-    chosen = run(chooser, settling(settle), 2000)
+    """Right after a change of way, each way is slow."""
+    chooser, called = Ways(2), []
+
+    def seconds(way, call):
+        is_new = called[-settle:] != [way] * settle
+        called.append(way)
+        return 3.0 if is_new else (1.0, 1.3)[way]
+
+    chosen = run(chooser, seconds, 2000)
     assert chooser.means == pytest.approx([1.0, 1.3])
     assert chosen[4 * STRETCH :].count(1) < 0.1 * 2000
 
@@ -80,12 +75,11 @@ def test_a_way_that_slows_the_rest_of_the_program_is_left():
 def test_rests_hide_no_difference(rest):
     """After a call, the program rests for many times as long, sometimes twice as long."""
     rng = random.Random(0)
-    chosen = run(
-        Ways(2),
-        lambda way, call: (1.5, 1.0)[way],
-        1000,
-        lambda way, call: rest * rng.choice([1, 2]),
-    )
+
+    def rests(way, call):
+        return rest * rng.choice([1, 2])
+
+    chosen = run(Ways(2), lambda way, call: (1.5, 1.0)[way], 1000, rests)
     assert chosen[4 * STRETCH :].count(1) > 0.9 * 980
 
 
@@ -120,9 +114,8 @@ def test_rare_slow_calls_turn_no_choice_for_long():
     rng = random.Random(0)
 
     def seconds(way, call):
-        return (
-            (1.3 if way else 1.0) * rng.lognormvariate(0, 0.1) * (20 if rng.random() < 0.02 else 1)
-        )
+        rarely = 20 if rng.random() < 0.02 else 1
+        return (1.0, 1.3)[way] * rng.lognormvariate(0, 0.1) * rarely
 
     chosen = run(Ways(2), seconds, 5000)
     assert chosen.count(0) > 0.8 * len(chosen)
@@ -150,12 +143,8 @@ def test_a_try_begins_only_if_the_budget_covers_all_losses(times):
     """Whatever the stretches take."""
     chooser, spent, lost = Ways(3), 0.0, 0.0
     for row in times:
-        way, best, means, settles = (
-            chooser.way,
-            chooser.best,
-            [*chooser.means],
-            chooser._is_settling,
-        )
+        way, best, means = chooser.way, chooser.best, [*chooser.means]
+        settles = chooser._is_settling
         run(chooser, lambda way, call, row=row: row[way], STRETCH)
         if way == best and not settles:
             spent += row[way]
