@@ -54,6 +54,24 @@ def prepared(plan, dtype="f4"):
     return x, out
 
 
+def items(arrays):
+    return [array.tolist() for array in arrays]
+
+
+def views(x, plan):
+    return [x[index] for index in plan.slices]
+
+
+@contextlib.contextmanager
+def references_to(*objects):
+    """Check that a block leaves no references to objects."""
+    gc.collect()  # later, it would release what other tests left behind
+    before = [sys.getrefcount(kept) for kept in objects]
+    yield
+    after = [sys.getrefcount(kept) for kept in objects]
+    assert after == before
+
+
 def has_builtins(made):
     """Return whether builtin functions check the arrays of a copy."""
     return made.into.__name__ in ("into", "copy")
@@ -91,8 +109,7 @@ def test_one_compiled_call_checks_and_copies(shape, sequence, monkeypatch):
     assert not checks
     assert type(result) is list
     assert all(a is b for a, b in zip(result, out, strict=True))
-    for part, index in zip(out, plan.slices, strict=True):
-        assert np.array_equal(part, x[index])
+    assert items(out) == items(views(x, plan))
 
 
 @pytest.mark.parametrize("make", [np.ndarray.tolist, lambda part: part.view(np.recarray)])
@@ -137,10 +154,10 @@ DEFECTS = {
 def outcome(call, out):
     """Return what a call raises or returns, and what the outputs hold then."""
     try:
-        result = [np.asarray(part).tolist() for part in call()]
+        result = items(map(np.asarray, call()))
     except SplitError as error:
         result = type(error), str(error)
-    return result, [np.asarray(part).tolist() for part in out]
+    return result, items(map(np.asarray, out))
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
@@ -208,17 +225,15 @@ def test_no_byte_outside_of_an_array_is_touched(shape, dtype, at_end):
     ]
     for _ in range(3):
         for parts in (plan(source), plan(source, out)):
-            for part, index in zip(parts, plan.slices, strict=True):
-                assert np.array_equal(part, x[index])
+            assert items(parts) == items(views(x, plan))
 
 
 def test_no_reference_is_kept():
     plan = plan_split((4, 6), 2, axis=1)
     x, out = prepared(plan)
-    counts = [sys.getrefcount(array) for array in (x, *out)]
-    for _ in range(100):
-        plan(x, out)
-    assert [sys.getrefcount(array) for array in (x, *out)] == counts
+    with references_to(x, *out):
+        for _ in range(100):
+            plan(x, out)
     watched = [weakref.ref(array) for array in (x, *out)]
     del x, out
     gc.collect()
@@ -252,8 +267,7 @@ def test_parts_are_as_numpy_makes_them(dtype, shape, sizes, axis):
         parts = plan(source)
         expected = [np.empty(part, source.dtype) for part in plan.output_shapes]
         assert list(map(seen, parts)) == list(map(seen, expected))
-        for part, index in zip(parts, plan.slices, strict=True):
-            assert part.tobytes() == source[index].tobytes()
+        assert [part.tobytes() for part in parts] == [x.tobytes() for x in views(source, plan)]
 
 
 def test_equal_dtypes_need_not_be_the_same_object():
@@ -261,7 +275,7 @@ def test_equal_dtypes_need_not_be_the_same_object():
     for _ in range(3):
         dtype = np.dtype([("a", "u1"), ("b", ">u4")])  # a new object each time
         x = np.arange(240, dtype="u1").view(dtype).reshape(8, 6)
-        assert [p.tolist() for p in plan(x)] == [x[index].tolist() for index in plan.slices]
+        assert items(plan(x)) == items(views(x, plan))
         assert all(part.dtype is dtype for part in plan(x))
 
 
@@ -269,20 +283,17 @@ def test_the_parts_share_an_aligned_block_and_leave_no_references():
     plan = plan_split((8, 12), 4, axis=1)
     x = np.arange(96.0).reshape(8, 12)
     plan(x)
-    gc.collect()  # later, it would release what other tests left behind
-    counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.dtype("u1"), np.ndarray, plan)]
-    for _ in range(100):
-        parts = plan(x)
-        assert all(part.ctypes.data % 64 == 0 for part in parts)
-        assert all(part.base is parts[0].base for part in parts)
-    base = weakref.ref(parts[0].base)
-    last = parts.pop()
-    del parts
-    assert base() is last.base
-    del last
-    assert base() is None
-    after = [sys.getrefcount(kept) for kept in (x, x.dtype, np.dtype("u1"), np.ndarray, plan)]
-    assert after == counts
+    with references_to(x, x.dtype, np.dtype("u1"), np.ndarray, plan):
+        for _ in range(100):
+            parts = plan(x)
+            assert all(part.ctypes.data % 64 == 0 for part in parts)
+            assert all(part.base is parts[0].base for part in parts)
+        base = weakref.ref(parts[0].base)
+        last = parts.pop()
+        del parts
+        assert base() is last.base
+        del last
+        assert base() is None
 
 
 _FIELDS = {name: i for i, name in enumerate(Expected._fields)}
@@ -310,26 +321,14 @@ def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, kind):
     plan = plan_split((4, 6), [2, 4], axis=1)
     x = np.zeros((4, 6))
     plan(x)
-    gc.collect()
-    counts = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
     error = defect(record_of(copy_of(plan, x)))
     buffers.POOL.clear()
-    for _ in range(100):
-        with pytest.raises(error):
-            plan(x)
+    with references_to(x, x.dtype, np.ndarray):
+        for _ in range(100):
+            with pytest.raises(error):
+                plan(x)
     if (defect, kind) == (_no_second_part, "large"):
         assert buffers.POOL.kept > 0  # the block was given back
-    after = [sys.getrefcount(kept) for kept in (x, x.dtype, np.ndarray)]
-    assert after == counts
-
-
-def test_outputs_after_fresh_parts():
-    plan = plan_split((4, 6), 2, axis=1)
-    x = np.arange(24.0).reshape(4, 6)
-    out = plan.empty(float)
-    for _ in range(3):
-        for parts in (plan(x), plan(x), plan(x, out)):
-            assert [p.tolist() for p in parts] == [x[index].tolist() for index in plan.slices]
 
 
 def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
@@ -356,7 +355,7 @@ def test_copies_are_compiled_when_copies_have_taken_enough(given, monkeypatch):
         monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
     compiled = []
     for _ in range(4):
-        assert [part.tolist() for part in plan(x, out)] == [[0, 1], [2, 3], [4, 5]]
+        assert items(plan(x, out)) == [[0, 1], [2, 3], [4, 5]]
         compiled.append(plan._copy.layout is not None)
     assert compiled == [False, False, True, True]
 
@@ -367,8 +366,8 @@ def test_builtin_functions_that_cannot_be_loaded_at_first_are_asked_for_again(mo
     load = LOADER.load
     with monkeypatch.context() as patched:  # another process is compiling them
         patched.setattr(LOADER, "load", lambda name: None if name == "core" else load(name))
-        assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
-    assert [part.tolist() for part in plan(x)] == [x[i].tolist() for i in plan.slices]
+        assert items(plan(x)) == items(views(x, plan))
+    assert items(plan(x)) == items(views(x, plan))
     assert has_builtins(copy_of(plan, x))
 
 
@@ -402,7 +401,7 @@ def test_calls_at_the_same_time_have_layouts_of_their_own(kind):
     assert compiled.into(x, out)
     record[_FIELDS["loop"]] = ctypes.cast(copy_chunk, ctypes.c_void_p).value
     assert len(calls) > (kind == "large")
-    assert [part.tolist() for part in out] == [x[index].tolist() for index in plan.slices]
+    assert items(out) == items(views(x, plan))
     if kind == "large":
         assert others[0].tolist() == (x + 1)[plan.slices[0]].tolist()
 
@@ -428,17 +427,16 @@ def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
     record = copy._record(plan, x.dtype, x.strides, copy_of(plan, x).layout, 0, 0)
     flags = KERNELS["core"]["core.entry"][name]
     function = getattr(NATIVE, name)(record)
-    counts = [sys.getrefcount(kept) for kept in (x, record, plan)]
-    for arguments in WRONG[name]:
-        assert not function(*arguments)
-    with pytest.raises(TypeError):
-        function(x=x)
-    if flags == METH_O:
-        for arguments in ((), (x, x)):
-            with pytest.raises(TypeError, match="exactly one argument"):
-                function(*arguments)
-    del arguments
-    assert [sys.getrefcount(kept) for kept in (x, record, plan)] == counts
+    with references_to(x, record, plan):
+        for arguments in WRONG[name]:
+            assert not function(*arguments)
+        with pytest.raises(TypeError):
+            function(x=x)
+        if flags == METH_O:
+            for arguments in ((), (x, x)):
+                with pytest.raises(TypeError, match="exactly one argument"):
+                    function(*arguments)
+        del arguments
 
 
 def test_functions_made_at_once_share_a_struct_that_is_never_freed(monkeypatch):
@@ -459,9 +457,14 @@ def test_functions_made_at_once_share_a_struct_that_is_never_freed(monkeypatch):
     assert used[0] == used[1]
 
 
-def test_arrays_that_lie_otherwise_are_not_read(monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ARRAY", structs.ARRAY._replace(flags=structs.ARRAY.base)), ("WORD", 4)],
+    ids=["arrays that lie otherwise", "larger objects, as in free-threaded builds"],
+)
+def test_another_layout_of_objects_is_not_read(name, value, monkeypatch):
     assert structs._reads_arrays()
-    monkeypatch.setattr(structs, "ARRAY", structs.ARRAY._replace(flags=structs.ARRAY.base))
+    monkeypatch.setattr(structs, name, value)
     assert not structs._reads_arrays()
 
 
@@ -480,9 +483,3 @@ def test_nothing_is_read_if_numpys_structs_may_differ(monkeypatch):
     monkeypatch.setattr(structs, "_VERSION", 0x03000000)
     monkeypatch.setattr(structs, "NumpyArray", None)
     assert not structs._reads_arrays()
-
-
-def test_a_python_with_larger_objects_is_not_read(monkeypatch):
-    """As in free-threaded builds."""
-    monkeypatch.setattr(structs, "WORD", 4)
-    assert not structs._is_tested()

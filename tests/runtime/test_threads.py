@@ -52,8 +52,8 @@ def run_helpers(folder, code, **variables):
 # ---- who copies --------------------------------------------------------------------------
 
 
-def test_helpers_copy_in_the_first_large_split(tmp_path):
-    code = """
+SCRIPTS = {
+    "helpers copy in the first large split": """
 y = np.ones((4096, 6144), np.float32)
 parts = splitjit.split(y, num_splits=3, axis=1)
 assert word("STARTED") == 1
@@ -64,8 +64,167 @@ assert word("HELPED") > 0
 assert all((part == 1).all() for part in parts)
 assert "numba" not in sys.modules
 assert not [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
-"""
-    run_helpers(tmp_path, code)
+""",
+    "eight threads split": """
+small = np.arange(600).reshape(20, 30)
+
+def work():
+    for i in range(200):
+        check()
+        parts = splitjit.split(small + i, num_splits=3, axis=1)
+        assert np.array_equal(np.concatenate(parts, 1), small + i)
+
+run_in_threads(8, work)
+assert word("BUSY") == word("ACTIVE") == word("OPEN") == 0
+check()
+""",
+    "small stacks": """
+# Each loop copies by stores that bypass the cache, in a small thread and in a helper.
+import faulthandler
+from splitjit._copy import copy
+from splitjit._copy.copy import lay_out
+
+faulthandler.enable()
+splitjit.warmup(["u1"])
+splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no copies
+splitjit.SplitPlan._copy = property(lambda plan: None, lambda plan, compiled: None)
+copy.STREAM_FROM = (0, 0)
+
+def split():
+    loops = set()
+    for columns, count in [(60, 2), (8, 8), (20, 20), (2000, 2)]:
+        y = np.arange(2**14 * columns).astype(np.uint8).reshape(-1, columns)
+        plan = splitjit.plan_split(y.shape, num_splits=count, axis=1)
+        loops.add(lay_out(plan, y.strides, y.itemsize).loop)
+        for part, index in zip(plan(y), plan.slices, strict=True):
+            assert np.array_equal(part, y[index])
+    assert loops == {"stream", "deinterleave", "transpose"}
+
+threading.stack_size(48 * 1024)
+run_in_threads(1, split)
+assert word("STARTED") == 1
+""",
+    "a user may start no threads": """
+import mmap, resource  # the other user may not read them
+
+splitjit.warmup(["u1"])
+os.setuid(54321)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+for _ in range(3):
+    check()
+    assert word("STARTED") == word("HELPED") == word("BUSY") == 0
+""",
+    "a thread that leaves its core keeps its affinity": """
+import ctypes
+from splitjit._kernels.core import system
+from splitjit._kernels.compiling import jit, object_code
+
+@jit
+def leave(core):
+    system.leave_core(core)
+
+kernels.KERNELS["leave"] = {"core.system": {"leave": kernels.ADDRESS}}
+code = object_code([leave])
+_leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loading._link("leave", code)["leave"])
+core_of_this_thread = ctypes.CDLL(None).sched_getcpu
+cores = os.sched_getaffinity(0)
+_leave_core(10**6)
+for _ in range(100):
+    core = core_of_this_thread()
+    _leave_core(core)
+    assert len(cores) == 1 or core_of_this_thread() != core
+    assert os.sched_getaffinity(0) == cores
+os.sched_setaffinity(0, {min(cores)})
+_leave_core(min(cores))  # there is no other core
+assert os.sched_getaffinity(0) == {min(cores)}
+""",
+    "interrupts leave no kernel locked": """
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+interrupts = 0
+while interrupts < 300:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-4)
+        while True:
+            LOADER._loaded.clear()
+            LOADER.load("plain")
+    except KeyboardInterrupt:
+        interrupts += 1
+LOADER._loaded.clear()
+assert LOADER.load("plain")
+""",
+    "others copy while one thread loads, and warmup waits": """
+from splitjit._abi.kernels import KERNELS
+started, end = threading.Event(), threading.Event()
+link = loading._link
+
+def slow(*arguments):
+    started.set()
+    end.wait()
+    return link(*arguments)
+
+loading._link = slow
+thread = threading.Thread(target=LOADER.load, args=("plain",))
+thread.start()
+started.wait()
+check()
+assert not LOADER._loaded
+threading.Timer(0.2, end.set).start()
+splitjit.warmup(["u1"])
+assert set(LOADER._loaded) == set(KERNELS)
+""",
+}
+MARKS = {
+    "eight threads split": pytest.mark.slow,
+    "small stacks": pytest.mark.slow,
+    "a user may start no threads": [
+        on_linux,
+        pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="changes its user"),
+    ],
+    "a thread that leaves its core keeps its affinity": [pytest.mark.slow, on_linux],
+    "interrupts leave no kernel locked": [pytest.mark.slow, needs_signals],
+    "others copy while one thread loads, and warmup waits": pytest.mark.slow,
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=MARKS.get(name, ())) for name in SCRIPTS]
+)
+def test_helpers(name, tmp_path):
+    run_helpers(tmp_path, SCRIPTS[name])
+
+
+OF_THE_LOOP = {
+    "no more helpers than the record has lines for": """
+assert run_loop(1000, 256) == [1] * 256
+assert word("STARTED") == word("ASKED") == shared.MOST_HELPERS
+""",
+    "a second caller copies alone": """
+before = word("GENERATION")
+first = threading.Thread(target=run_loop, args=(1, 32, 20_000))
+first.start()
+while word("GENERATION") == before:
+    time.sleep(0.001)
+began = word("GENERATION")
+assert run_loop(1, 32, 0) == [1] + [0] * 31  # one call of the loop for all
+assert word("BUSY") == 1 and word("GENERATION") == began
+first.join()
+""",
+    "copies after rests": """
+for rest in [0, 0.001, 0.02, 0.05] * 5:
+    time.sleep(rest)
+    assert run_loop(1, 32, 200) == [1] * 32
+    check()
+assert word("HELPED") > 20 * 4
+""",
+}
+
+
+@pytest.mark.parametrize("name", OF_THE_LOOP)
+def test_helpers_of_a_slow_loop(name, tmp_path):
+    run_helpers(tmp_path, SLOW_LOOP + OF_THE_LOOP[name])
 
 
 def test_each_chunk_is_copied_once_by_the_caller_or_a_helper(tmp_path):
@@ -78,14 +237,6 @@ for helpers in (1, 3, 7, 1):
     most = max(most, helpers)
     assert word("ASKED") == helpers and word("STARTED") == most
     assert word("OPEN") == word("ACTIVE") == word("BUSY") == 0
-"""
-    run_helpers(tmp_path, SLOW_LOOP + code)
-
-
-def test_no_more_helpers_than_the_record_has_lines_for(tmp_path):
-    code = """
-assert run_loop(1000, 256) == [1] * 256
-assert word("STARTED") == word("ASKED") == shared.MOST_HELPERS
 """
     run_helpers(tmp_path, SLOW_LOOP + code)
 
@@ -141,50 +292,6 @@ threading.Thread(target=go_on, daemon=True).start()  # still copies at the end
 def test_31_helpers_on_two_cores(tmp_path):
     code = SPLIT + TWO_CORES.replace("cores.affinity = lambda: 2", "") + CHILD
     run(tmp_path, code + SLOW_LOOP + MANY_HELPERS, NUMBA_NUM_THREADS="32")
-
-
-def test_a_second_caller_copies_alone(tmp_path):
-    code = """
-before = word("GENERATION")
-first = threading.Thread(target=run_loop, args=(1, 32, 20_000))
-first.start()
-while word("GENERATION") == before:
-    time.sleep(0.001)
-began = word("GENERATION")
-assert run_loop(1, 32, 0) == [1] + [0] * 31  # one call of the loop for all
-assert word("BUSY") == 1 and word("GENERATION") == began
-first.join()
-"""
-    run_helpers(tmp_path, SLOW_LOOP + code)
-
-
-@pytest.mark.slow
-def test_eight_threads(tmp_path):
-    code = """
-small = np.arange(600).reshape(20, 30)
-
-def work():
-    for i in range(200):
-        check()
-        parts = splitjit.split(small + i, num_splits=3, axis=1)
-        assert np.array_equal(np.concatenate(parts, 1), small + i)
-
-run_in_threads(8, work)
-assert word("BUSY") == word("ACTIVE") == word("OPEN") == 0
-check()
-"""
-    run_helpers(tmp_path, code)
-
-
-def test_copies_after_rests(tmp_path):
-    code = """
-for rest in [0, 0.001, 0.02, 0.05] * 5:
-    time.sleep(rest)
-    assert run_loop(1, 32, 200) == [1] * 32
-    check()
-assert word("HELPED") > 20 * 4
-"""
-    run_helpers(tmp_path, SLOW_LOOP + code)
 
 
 # ---- how many ----------------------------------------------------------------------------
@@ -337,83 +444,6 @@ assert len(calls) == 2 + 10 and {*calls} == {threads.TEAM.address}
 addresses = None
 """
     run_helpers(tmp_path, code, NUMBA_NUM_THREADS="8")
-
-
-@on_linux
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="changes its user")
-def test_a_user_that_may_start_no_threads(tmp_path):
-    code = """
-import mmap, resource  # the other user may not read them
-
-splitjit.warmup(["u1"])
-os.setuid(54321)
-resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
-for _ in range(3):
-    check()
-    assert word("STARTED") == word("HELPED") == word("BUSY") == 0
-"""
-    run_helpers(tmp_path, code)
-
-
-@pytest.mark.slow
-def test_small_stacks(tmp_path):
-    """Each loop copies by stores that bypass the cache, in a small thread and in a helper."""
-    code = """
-import faulthandler
-from splitjit._copy import copy
-from splitjit._copy.copy import lay_out
-
-faulthandler.enable()
-splitjit.warmup(["u1"])
-splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no copies
-splitjit.SplitPlan._copy = property(lambda plan: None, lambda plan, compiled: None)
-copy.STREAM_FROM = (0, 0)
-
-def split():
-    loops = set()
-    for columns, count in [(60, 2), (8, 8), (20, 20), (2000, 2)]:
-        y = np.arange(2**14 * columns).astype(np.uint8).reshape(-1, columns)
-        plan = splitjit.plan_split(y.shape, num_splits=count, axis=1)
-        loops.add(lay_out(plan, y.strides, y.itemsize).loop)
-        for part, index in zip(plan(y), plan.slices, strict=True):
-            assert np.array_equal(part, y[index])
-    assert loops == {"stream", "deinterleave", "transpose"}
-
-threading.stack_size(48 * 1024)
-run_in_threads(1, split)
-assert word("STARTED") == 1
-"""
-    run_helpers(tmp_path, code)
-
-
-@pytest.mark.slow
-@on_linux
-def test_a_thread_that_leaves_its_core_keeps_its_affinity(tmp_path):
-    code = """
-import ctypes
-from splitjit._kernels.core import system
-from splitjit._kernels.compiling import jit, object_code
-
-@jit
-def leave(core):
-    system.leave_core(core)
-
-kernels.KERNELS["leave"] = {"core.system": {"leave": kernels.ADDRESS}}
-code = object_code([leave])
-_leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loading._link("leave", code)["leave"])
-core_of_this_thread = ctypes.CDLL(None).sched_getcpu
-cores = os.sched_getaffinity(0)
-_leave_core(10**6)
-for _ in range(100):
-    core = core_of_this_thread()
-    _leave_core(core)
-    assert len(cores) == 1 or core_of_this_thread() != core
-    assert os.sched_getaffinity(0) == cores
-os.sched_setaffinity(0, {min(cores)})
-_leave_core(min(cores))  # there is no other core
-assert os.sched_getaffinity(0) == {min(cores)}
-"""
-    run(tmp_path, SPLIT + code)
 
 
 # The team's code once more, which a test changes before it is compiled.
@@ -592,54 +622,3 @@ assert str(warning.message) == "SPLITJIT_THREADS='both' must be 'helpers' or 'nu
 """
     code += f"{SPLIT}{TWO_CORES}check(); assert word('STARTED') == 1"
     run(tmp_path, code, SPLITJIT_THREADS="both")
-
-
-# ---- loading -----------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@needs_signals
-def test_interrupts_leave_no_kernel_locked(tmp_path):
-    code = """
-def interrupt(*_):
-    raise KeyboardInterrupt
-
-signal.signal(signal.SIGALRM, interrupt)
-interrupts = 0
-while interrupts < 300:
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 1e-4)
-        while True:
-            LOADER._loaded.clear()
-            LOADER.load("plain")
-    except KeyboardInterrupt:
-        interrupts += 1
-LOADER._loaded.clear()
-assert LOADER.load("plain")
-"""
-    run(tmp_path, SPLIT + code)
-
-
-@pytest.mark.slow
-def test_while_one_thread_loads_others_copy_and_warmup_waits(tmp_path):
-    code = """
-from splitjit._abi.kernels import KERNELS
-started, end = threading.Event(), threading.Event()
-link = loading._link
-
-def slow(*arguments):
-    started.set()
-    end.wait()
-    return link(*arguments)
-
-loading._link = slow
-thread = threading.Thread(target=LOADER.load, args=("plain",))
-thread.start()
-started.wait()
-check()
-assert not LOADER._loaded
-threading.Timer(0.2, end.set).start()
-splitjit.warmup(["u1"])
-assert set(LOADER._loaded) == set(KERNELS)
-"""
-    run(tmp_path, SPLIT + code)
