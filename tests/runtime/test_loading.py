@@ -3,7 +3,6 @@
 Each case runs in a process of its own, in which nothing is loaded yet.
 """
 
-import numpy as np
 import pytest
 
 from splitjit._runtime import loading
@@ -36,27 +35,18 @@ def warm(tmp_path_factory):
     run(tmp_path_factory.mktemp("warm"), "import splitjit; splitjit.warmup(['u1'])")
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_16_megabytes_load_kernels_without_numba(order, tmp_path):
-    code = f"""
-check(np.ones((1024, 4096), np.float32, {order!r}), 4)
-assert LOADER._loaded and not is_imported("numba")
+CORES = """
+threads.usable = lambda now: 2
+large = np.ones((1024, 6144), np.float32)
 """
-    run(tmp_path, IMPORTS + code)
-
-
-def test_the_file_command_does_not_import_numba(tmp_path):
-    np.save(tmp_path / "x.npy", np.ones((1024, 6144), np.float32))
-    code = """
+SCRIPTS = {
+    "the file command does not import Numba": """
+np.save("x.npy", np.ones((1024, 6144), np.float32))
 from splitjit._cli.main import main
 assert main(["split", "x.npy", "--num-splits", "2", "--axis", "1", "--out", "parts"]) == 0
 assert not is_imported("numba")
-"""
-    run(tmp_path, IMPORTS + code)
-
-
-def test_hundreds_of_small_splits_load_nothing_and_more_load_kernels(tmp_path):
-    code = """
+""",
+    "hundreds of small splits load nothing, and more load kernels": """
 x = np.arange(6.0)
 out = [np.zeros(2) for _ in range(3)]
 for i in range(300):
@@ -67,6 +57,50 @@ while not LOADER._loaded:
     splitjit.split(x + i, num_splits=3, out=out)
 assert i < 100_000 and not is_imported("numba")
 assert [part.tolist() for part in out] == (x + i).reshape(3, 2).tolist()
+""",
+    "helpers copy from the first large split on, without Numba": """
+check(large, 3)
+assert threads.TEAM.word(shared.AT.started).value == 1
+assert not is_imported("numba")
+""",
+    "small copies start no helper": """
+splitjit.warmup(["u1"])
+for _ in range(300):
+    check(np.ones((16, 6144), np.float32), 3)
+assert threads.TEAM.word(shared.AT.started).value == 0
+""",
+    "a core that cannot be loaded is not tried at each split": """
+load, tries = LOADER._load, 0
+
+def fail(name, *arguments, **options):
+    global tries
+    if name == "core":
+        tries += 1
+        raise RuntimeError("no such kernel")
+    return load(name, *arguments, **options)
+
+LOADER._load = fail
+for _ in range(5):
+    check(large, 3)
+assert tries == 1, tries
+LOADER._load = load
+splitjit.warmup(["u1"])
+check(large, 3)
+assert threads.TEAM.word(shared.AT.started).value == 1
+""",
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_is_loaded(name, tmp_path):
+    run(tmp_path, IMPORTS + CORES + SCRIPTS[name])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_16_megabytes_load_kernels_without_numba(order, tmp_path):
+    code = f"""
+check(np.ones((1024, 4096), np.float32, {order!r}), 4)
+assert LOADER._loaded and not is_imported("numba")
 """
     run(tmp_path, IMPORTS + code)
 
@@ -93,31 +127,6 @@ check(np.ones((1024, 6144), np.float32), 3)
 assert not LOADER._loaded and not is_imported("llvmlite") and not is_imported("numba")
 """
     run(tmp_path, IMPORTS + code, NUMBA_DISABLE_JIT=value)
-
-
-CORES = """
-threads.usable = lambda now: 2
-large = np.ones((1024, 6144), np.float32)
-"""
-
-
-def test_helpers_copy_from_the_first_large_split_on_without_numba(tmp_path):
-    code = """
-check(large, 3)
-assert threads.TEAM.word(shared.AT.started).value == 1
-assert not is_imported("numba")
-"""
-    run(tmp_path, IMPORTS + CORES + code)
-
-
-def test_small_copies_start_no_helper(tmp_path):
-    code = """
-splitjit.warmup(["u1"])
-for _ in range(300):
-    check(np.ones((16, 6144), np.float32), 3)
-assert threads.TEAM.word(shared.AT.started).value == 0
-"""
-    run(tmp_path, IMPORTS + CORES + code)
 
 
 LOGGED = (
@@ -256,29 +265,6 @@ assert LOADER.compiled
 """
     )
     run(tmp_path, "import program", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
-
-
-def test_a_core_that_cannot_be_loaded_is_not_tried_at_each_split(tmp_path):
-    code = """
-load, tries = LOADER._load, 0
-
-def fail(name, *arguments, **options):
-    global tries
-    if name == "core":
-        tries += 1
-        raise RuntimeError("no such kernel")
-    return load(name, *arguments, **options)
-
-LOADER._load = fail
-for _ in range(5):
-    check(large, 3)
-assert tries == 1, tries
-LOADER._load = load
-splitjit.warmup(["u1"])
-check(large, 3)
-assert threads.TEAM.word(shared.AT.started).value == 1
-"""
-    run(tmp_path, IMPORTS + CORES + code)
 
 
 @needs_fork
