@@ -7,31 +7,11 @@ import weakref
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from splitjit import SplitError, SplitTypeError, plan_split
-from tests.copy.test_outputs import target
-from tests.copy.test_split import same_bits, strided
 from tests.hostile import fail, foreign
 
 SHAPES = [(6,), (1, 2304), (8, 3072), (256, 600), (300, 3), (0, 4), (2, 0)]
-
-
-@pytest.mark.slow
-@given(strided(), st.data())
-def test_parts_are_written_whatever_the_strides(route, drawn, data):
-    x, sizes, axis = drawn
-    plan = plan_split(x.shape, sizes, axis=axis)
-    out = [data.draw(target(shape, x.dtype)) for shape in plan.output_shapes]
-    into = plan.bind(out)
-    for source in (x, np.asfortranarray(x), x.copy()):
-        for part in out:
-            part.view(f"V{x.itemsize}")[...] = b"\0"
-        result = into(source)
-        assert [a is b for a, b in zip(result, out, strict=True)] == [True] * len(out)
-        for part, index in zip(out, plan.slices, strict=True):
-            assert same_bits(part, source[index])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -131,17 +111,8 @@ def test_outputs_refused(out, error, says):
         plan_split((6,), 3).bind(out)
 
 
-def test_an_output_that_was_resized_is_refused():
-    plan = plan_split((600,), num_splits=2)
-    out = [np.zeros(300), np.zeros(300)]
-    into = plan.bind(out)
-    into(np.ones(600))
-    out[1].resize(100_000, refcheck=False)
-    with pytest.raises(SplitError, match=r"out\[1\] of shape"):
-        into(np.ones(600))
-
-
 CHANGES = {
+    "_resized": lambda array: array.resize(100_000, refcheck=False),
     "_read_only": lambda array: array.setflags(write=False),
     "_other_shape": lambda array: setattr(array, "shape", (-1, 2)),
     "_other_dtype": lambda array: setattr(array, "dtype", "i4"),

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import traceback
 import tracemalloc
 
 import numpy as np
@@ -83,20 +84,11 @@ def test_no_interrupt_keeps_a_part(name, route, monkeypatch):
         if error is None:
             break
         errors.append(error)
-        frames = traceback_of(error)
+        frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
         assert pool.kept >= idle, frames
         assert tracemalloc.get_traced_memory()[0] - before < X.nbytes // 8, frames
     tracemalloc.stop()
     assert len(errors) > 2
-
-
-def traceback_of(error):
-    """Return the functions that an error has passed."""
-    names, traceback = [], error.__traceback__
-    while traceback is not None:
-        names.append(f"{traceback.tb_frame.f_code.co_name}:{traceback.tb_lineno}")
-        traceback = traceback.tb_next
-    return names
 
 
 TWENTY = """

@@ -5,6 +5,8 @@ owns the memory. Each case gets memory of 48 numbers: the input takes the first 
 shape (4, 6), and the outputs have the shape (4, 3).
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -40,28 +42,25 @@ def writeable(array):
     return array
 
 
-class Labelled:
-    """A subclass of Tensor, made when torch is there."""
+def labelled(x):
+    import torch
 
-    def __new__(cls, x):
-        import torch
-
-        return x.as_subclass(type("Labelled", (torch.Tensor,), {}))
+    return x.as_subclass(type("Labelled", (torch.Tensor,), {}))
 
 
-def forward_mode(x):
+def forward_mode():
     import torch
 
     return torch.autograd.forward_ad.dual_level()
 
 
-def function_mode(x):
+def function_mode():
     import torch
 
     return torch.overrides.BaseTorchFunctionMode()
 
 
-def dispatch_mode(x):
+def dispatch_mode():
     from torch.fx.experimental.proxy_tensor import make_fx  # noqa: F401
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -74,13 +73,18 @@ def dispatch_mode(x):
 
 # The way: how memory becomes an input, and the mode in which it is split.
 TORCH = {
-    "kernels": (lambda x: x, None),
-    "conjugate": (lambda x: x.conj(), None),
-    "subclass": (Labelled, None),
+    "kernels": (lambda x: x, nullcontext),
+    "conjugate": (lambda x: x.conj(), nullcontext),
+    "subclass": (labelled, nullcontext),
     "forward mode": (lambda x: x, forward_mode),
     "function mode": (lambda x: x, function_mode),
     "dispatch mode": (lambda x: x, dispatch_mode),
 }
+
+
+def dtype_of(way):
+    return "complex64" if way == "conjugate" else "float32"
+
 
 WRITES = {
     "out": lambda x, out: split(x, SIZES, axis=1, out=out),
@@ -113,7 +117,7 @@ def test_ndarrays(case, write):
 def test_tensors(case, write, way, storages):
     torch = pytest.importorskip("torch")
     (make, says), (as_input, mode) = SHARED[case], TORCH[way]
-    memory = np.arange(48.0).astype("c8" if way == "conjugate" else "f4")
+    memory = np.arange(48, dtype=dtype_of(way))
     x = torch.from_numpy(memory)
     others = x if storages == "one" else torch.from_numpy(memory)
     new = []
@@ -124,11 +128,8 @@ def test_tensors(case, write, way, storages):
 
     out = make(others, output)
     given = as_input(x[:24].reshape(4, 6))
-    if mode is None:
+    with mode():
         refused(lambda: write(given, out), says)
-    else:
-        with mode(x):
-            refused(lambda: write(given, out), says)
     assert memory.tolist() == [*range(48)]
     assert not any(part.any() for part in new)
 
@@ -139,14 +140,11 @@ def test_tensors(case, write, way, storages):
 def test_tensors_that_share_no_element(case, write, way):
     torch = pytest.importorskip("torch")
     as_input, mode = TORCH[way]
-    x = torch.arange(48).to(torch.complex64 if way == "conjugate" else torch.float32)
+    x = torch.arange(48).to(getattr(torch, dtype_of(way)))
     out = APART[case](x, None)
     wanted = [part.clone() for part in x[:24].reshape(4, 6).split(3, 1)]
-    if mode is None:
+    with mode():
         write(as_input(x[:24].reshape(4, 6)), out)
-    else:
-        with mode(x):
-            write(x[:24].reshape(4, 6), out)
     assert all(torch.equal(*pair) for pair in zip(out, wanted, strict=True))
 
 
@@ -171,7 +169,7 @@ def test_tensors_without_memory(write, device):
 def test_inference_tensors_are_written_under_their_mode_only(write, way):
     torch = pytest.importorskip("torch")
     as_input, _ = TORCH[way]
-    dtype = torch.complex64 if way == "conjugate" else torch.float32
+    dtype = getattr(torch, dtype_of(way))
     x = torch.ones(4, 6, dtype=dtype)
     with torch.inference_mode():
         out = [torch.zeros(4, 3, dtype=dtype) for _ in range(2)]
@@ -221,7 +219,7 @@ def test_arrays_with_the_array_api(case, write):
 def test_a_tensor_must_lie_in_its_storage(way):
     torch = pytest.importorskip("torch")
     as_input = TORCH.get(way, (lambda x: x.requires_grad_(), None))[0]
-    dtype = torch.complex64 if way == "conjugate" else torch.float32
+    dtype = getattr(torch, dtype_of(way))
     for take in (lambda x: x, lambda x: x[500:], lambda x: x.reshape(10, 100)[:, ::50].T):
         x = torch.ones(1000, dtype=dtype)
         view = take(x)
