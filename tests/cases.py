@@ -131,6 +131,41 @@ class Refusal:
 
 
 TABLE, FLOATS = np.array([[2, 4]]), np.array([2.0, 4.0])
+MUST = "must be an integer, a sequence"
+WRONG_KINDS = [
+    ({"num_splits": 2, "axis": True}, "axis=True: must be an integer"),
+    ({"num_splits": 2, "axis": 0.0}, "axis=0.0: must be an integer"),
+    ({"num_splits": 2, "axis": None}, "axis=None: must be an integer"),
+    ({"num_splits": 2, "axis": [0]}, r"axis=\[0\]: must be an int"),
+    ({"num_splits": True}, "num_splits=True: must be an integer"),
+    ({"num_splits": 2.0}, "num_splits=2.0: must be an integer"),
+    ({"num_sections": 2.0}, "num_sections=2.0: must be an integer"),
+    ({"num_sections": True}, "num_sections=True: must be an integer"),
+    ({"indices": 3}, "indices=3: must be a sequence of integers or"),
+    ({"indices": [2.0, 4]}, r"indices=\[2.0, 4\]: must be"),
+    ({"indices": [True, 5]}, r"indices=\[True, 5\]: must be"),
+    ({"indices": [[2, 4]]}, r"indices=\[\[2, 4\]\]: must be"),
+    ({"indices": np.array(2)}, "array of int64, shape .* must be a seq"),
+    ({"indices": np.array([2.5])}, r"array of float64, \[2\.5\]: must"),
+    ({"indices": "24"}, "indices='24': must be a sequence"),
+    ({"indices": {2, 4}}, "indices={2, 4}: must be a sequence"),
+    ({"num_outputs": "2"}, "num_outputs='2': must be an integer"),
+    ({"num_outputs": np.float32(2)}, "num_outputs=.*must be an int"),
+    ({"split": 2.0}, "split=2.0: must be an integer, a sequence"),
+    ({"split": True}, "split=True: must be an integer, a sequence"),
+    ({"split": [2.0, 4]}, r"split=\[2.0, 4\]: must be"),
+    ({"split": [True, 5]}, r"split=\[True, 5\]: must be"),
+    ({"split": [[2, 4]]}, MUST),
+    ({"split": TABLE}, rf"split=array of int64, shape \(1, 2\), \[\[2 4\]\]: {MUST}"),
+    ({"split": FLOATS}, rf"split=array of float64, \[2\. 4\.\]: {MUST} of integers"),
+    ({"split": np.array([True] * 6)}, "must be an integer, a seq"),
+    ({"split": np.array(2.0)}, MUST),
+    ({"split": "24"}, "split='24': must be"),
+    ({"split": np.ndarray}, "split=<class 'numpy.ndarray'>: must be"),
+    ({"split": b"\x02\x04"}, MUST),
+    ({"split": {2, 4}}, "split={2, 4}: must be"),
+    ({"split": iter([2, 4])}, MUST),
+]
 REFUSALS = [
     # exactly one rule
     Refusal((6,), {}, SplitError, "no rule: exactly one of"),
@@ -187,54 +222,9 @@ REFUSALS = [
     Refusal((6, 2), {"num_splits": 2, "axis": -3}, SplitError, r"axis=-3.*\[-2, 1\]"),
     Refusal((), {"num_splits": 1}, SplitError, "rank 0"),
     # values of the wrong kind
-    Refusal((6,), {"num_splits": 2, "axis": True}, SplitTypeError, "axis=True: must be an integer"),
-    Refusal((6,), {"num_splits": 2, "axis": 0.0}, SplitTypeError, "axis=0.0: must be an integer"),
-    Refusal((6,), {"num_splits": 2, "axis": None}, SplitTypeError, "axis=None: must be an integer"),
-    Refusal((6,), {"num_splits": 2, "axis": [0]}, SplitTypeError, r"axis=\[0\]: must be an int"),
-    Refusal((6,), {"num_splits": True}, SplitTypeError, "num_splits=True: must be an integer"),
-    Refusal((6,), {"num_splits": 2.0}, SplitTypeError, "num_splits=2.0: must be an integer"),
-    Refusal((6,), {"num_sections": 2.0}, SplitTypeError, "num_sections=2.0: must be an integer"),
-    Refusal((6,), {"num_sections": True}, SplitTypeError, "num_sections=True: must be an integer"),
-    Refusal((6,), {"indices": 3}, SplitTypeError, "indices=3: must be a sequence of integers or"),
-    Refusal((6,), {"indices": [2.0, 4]}, SplitTypeError, r"indices=\[2.0, 4\]: must be"),
-    Refusal((6,), {"indices": [True, 5]}, SplitTypeError, r"indices=\[True, 5\]: must be"),
-    Refusal((6,), {"indices": [[2, 4]]}, SplitTypeError, r"indices=\[\[2, 4\]\]: must be"),
-    Refusal(
-        (6,), {"indices": np.array(2)}, SplitTypeError, "array of int64, shape .* must be a seq"
-    ),
-    Refusal(
-        (6,), {"indices": np.array([2.5])}, SplitTypeError, r"array of float64, \[2\.5\]: must"
-    ),
-    Refusal((6,), {"indices": "24"}, SplitTypeError, "indices='24': must be a sequence"),
-    Refusal((6,), {"indices": {2, 4}}, SplitTypeError, "indices={2, 4}: must be a sequence"),
-    Refusal((6,), {"num_outputs": "2"}, SplitTypeError, "num_outputs='2': must be an integer"),
-    Refusal((6,), {"num_outputs": np.float32(2)}, SplitTypeError, "num_outputs=.*must be an int"),
-    Refusal((6,), {"split": 2.0}, SplitTypeError, "split=2.0: must be an integer, a sequence"),
-    Refusal((6,), {"split": True}, SplitTypeError, "split=True: must be an integer, a sequence"),
-    Refusal((6,), {"split": [2.0, 4]}, SplitTypeError, r"split=\[2.0, 4\]: must be"),
-    Refusal((6,), {"split": [True, 5]}, SplitTypeError, r"split=\[True, 5\]: must be"),
-    Refusal((6,), {"split": [[2, 4]]}, SplitTypeError, "must be an integer, a sequence"),
-    Refusal(
-        (6,),
-        {"split": TABLE},
-        SplitTypeError,
-        r"split=array of int64, shape \(1, 2\), \[\[2 4\]\]: must be an integer, a sequence",
-    ),
-    Refusal(
-        (6,),
-        {"split": FLOATS},
-        SplitTypeError,
-        r"split=array of float64, \[2\. 4\.\]: must be an integer, a sequence of integers",
-    ),
-    Refusal((0,), {"split": np.array([])}, SplitTypeError, "must be an integer, a sequence"),
-    Refusal((6,), {"split": np.array([True] * 6)}, SplitTypeError, "must be an integer, a seq"),
-    Refusal((6,), {"split": np.array(2.0)}, SplitTypeError, "must be an integer, a sequence"),
-    Refusal((6,), {"split": "24"}, SplitTypeError, "split='24': must be"),
+    Refusal((0,), {"split": np.array([])}, SplitTypeError, MUST),
     Refusal((0,), {"split": ""}, SplitTypeError, "split='': must be"),
-    Refusal((6,), {"split": np.ndarray}, SplitTypeError, "split=<class 'numpy.ndarray'>: must be"),
-    Refusal((6,), {"split": b"\x02\x04"}, SplitTypeError, "must be an integer, a sequence"),
-    Refusal((6,), {"split": {2, 4}}, SplitTypeError, "split={2, 4}: must be"),
-    Refusal((6,), {"split": iter([2, 4])}, SplitTypeError, "must be an integer, a sequence"),
+    *[Refusal((6,), rule, SplitTypeError, says) for rule, says in WRONG_KINDS],
 ]
 
 

@@ -14,6 +14,7 @@ import mmap
 import os
 import random
 import sys
+from collections.abc import Sequence
 
 import numba
 import numpy as np
@@ -93,9 +94,8 @@ def sizes_of(rng: random.Random, parts: int, longest: int) -> list[int]:
 
 def draw(rng: random.Random):
     """Draw a shape, its axis and sizes, an item size, and the order and steps of strides."""
-    kind = rng.choice(
-        ["rows", "long rows", "deinterleave", "single", "lines", "heads", "any", "one"]
-    )
+    kinds = ["rows", "long rows", "deinterleave", "single", "lines", "heads", "any", "one"]
+    kind = rng.choice(kinds)
     item = rng.choice([1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 12, 16, 16, 20, 24])
     steps = [1, 1, 1, 1]
     budget = rng.choice([500, 5_000, 50_000, 400_000])  # approximate bytes of the array
@@ -137,29 +137,20 @@ def draw(rng: random.Random):
         sizes = cut(rng, shape[axis])
         steps = [rng.choice([1, 1, 1, -1, 2, -3, 0]) for _ in range(rank)]
     if rng.random() < 0.3:
-        shape, axis, order, steps = (
-            [*shape, 1],
-            axis,
-            [len(shape), *order],
-            [*steps[: len(shape)], 1],
-        )
+        shape, order, steps = [*shape, 1], [len(shape), *order], [*steps[: len(shape)], 1]
     return shape, axis, sizes, item, order, steps
 
 
-def cut(rng: random.Random, length: int) -> list[int]:
-    cuts = sorted(rng.randint(0, length) for _ in range(rng.choice([0, 1, 2, 6, 69])))
+def cut(rng: random.Random, length: int, counts: Sequence[int] = (0, 1, 2, 6, 69)) -> list[int]:
+    cuts = sorted(rng.randint(0, length) for _ in range(rng.choice(counts)))
     return np.diff([0, *cuts, length]).tolist()
-
-
-def three(rng: random.Random, length: int) -> list[int]:
-    return np.diff([0, *sorted(rng.choices(range(length + 1), k=2)), length]).tolist()
 
 
 def run(number: int) -> None:
     rng = random.Random(number)
     shape, axis, sizes, item, order, steps = draw(rng)
     if COMPILED:
-        item, sizes = rng.choice(list(KINDS)), three(rng, shape[axis])
+        item, sizes = rng.choice(list(KINDS)), cut(rng, shape[axis], [2])
     x, memory = strided(rng, shape, item, order=order, steps=steps)
     memory[...] = np.frombuffer(rng.randbytes(memory.size), np.uint8)
     memory.flags.writeable = False
@@ -180,11 +171,10 @@ def run(number: int) -> None:
             rank = len(part)
             order = range(rank)[::-1] if contiguous else rng.sample(range(rank), rank)
             steps = [1 if contiguous else rng.choice([1, 1, -1, 2]) for _ in part]
-            for found, into in zip(
-                strided(rng, part, item, order=order, steps=steps), (parts, memories), strict=True
-            ):
-                into.append(found)
-            memories[-1][...] = CANARY
+            output, memory_of_it = strided(rng, part, item, order=order, steps=steps)
+            memory_of_it[...] = CANARY
+            parts.append(output)
+            memories.append(memory_of_it)
         for _ in range(calls):
             (split_compiled if COMPILED else splitjit.SplitPlan.__call__)(plan, x, parts)
         for part, around in zip(parts, memories, strict=True):

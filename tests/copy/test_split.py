@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import splitjit
-from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
+from splitjit import SplitError, SplitTypeError, plan_split, split
 from splitjit._abi.calls import AT
 from splitjit._abi.kernels import INTERLEAVED
 from splitjit._runtime import threads
@@ -299,18 +299,6 @@ def test_empty_parts_of_the_largest_extents():
         plan = plan_split(x.shape, num_sections=count, axis=2)
         for parts in (split(x, num_sections=count, axis=2), plan(x), plan.empty(x.dtype)):
             assert [part.shape for part in parts] == [x.shape] * count
-
-
-def test_split_into_refuses_in_its_own_name():
-    x = np.arange(6.0)
-    for outs, says in [
-        (None, "outs=None: must be a sequence"),
-        ([np.zeros(1)], "outs of 1 arrays: must"),
-        ([np.zeros(2), np.zeros(5)], r"outs\[1\] of shape"),
-        ([x[1:3], np.zeros(4)], r"outs\[0\] and x: must not"),
-    ]:
-        with pytest.raises(SplitError, match=f"^split_into: {says}"):
-            split_into(x, outs, [2, 4])
 
 
 def test_views():
