@@ -115,7 +115,7 @@ def split(name):
     count += 1
 
 on_import(split)
-import ctypes.util, llvmlite.binding
+FIRST
 import numba
 del sys.meta_path[0]
 assert count
@@ -159,8 +159,9 @@ def test_nobody_waits(during, tmp_path):
 
 
 @pytest.mark.slow
-def test_half_made_modules(tmp_path):
-    run(tmp_path, SPLIT + ON_IMPORT + NESTED)
+@pytest.mark.parametrize("first", ["", "import ctypes.util, llvmlite.binding"])
+def test_half_made_modules(first, tmp_path):
+    run(tmp_path, SPLIT + ON_IMPORT + NESTED.replace("FIRST", first))
 
 
 WAITING = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
@@ -191,30 +192,8 @@ child(load)
     run(tmp_path, SPLIT + CHILD + code)
 
 
-@needs_fork
-def test_a_child_loads_nothing_if_another_thread_holds_the_lock_of_llvm(tmp_path):
-    code = """
-import llvmlite.binding
-
-def hold():
-    with llvmlite.binding.ffi.lib._lock:
-        held.set()
-        threading.Event().wait()
-
-def copy():
-    check()
-    assert not LOADER._loaded
-
-held = threading.Event()
-threading.Thread(target=hold, daemon=True).start()
-held.wait()
-child(copy)
-"""
-    run(tmp_path, SPLIT + CHILD.replace("alarm(60)", "alarm(20)") + code)
-
-
 # Another thread is busy at the fork: it imports llvmlite, it compiles, it loads a kernel, or it
-# has loaded kernels before.
+# has loaded kernels before. What it does, what is prepared, and whether a child loads kernels.
 BUSY = {
     "imports llvmlite": (
         "import llvmlite.binding",
@@ -223,6 +202,11 @@ import ctypes
 CDLL = ctypes.CDLL
 ctypes.CDLL = lambda *arguments: pause() or CDLL(*arguments)
 """,
+        False,
+    ),
+    "holds the lock of LLVM": (
+        "with llvmlite.binding.ffi.lib._lock: pause()",
+        "import llvmlite.binding",
         False,
     ),
     "compiles": (

@@ -327,48 +327,10 @@ assert LOADER._loaded
     run(tmp_path, SPLIT + code)
 
 
-@pytest.mark.parametrize("module", ["llvmlite.binding", "numba"])
-def test_a_handler_that_interrupts_an_import(module, tmp_path):
-    """NumPy copies there, since this thread cannot finish the import first."""
-    code = f"""
-def split(name):
-    global handled
-    if name.startswith({module!r}) and "." in name:
-        check()
-        splitjit.warmup(["u1"])
-        handled += 1
-
-handled, loading._LONGEST_PAUSE = 0, loading._RETRY_AFTER
-on_import(split)
-import {module}
-del sys.meta_path[0]
-assert handled
-check_loads()
-splitjit.warmup(["u1"])
-assert "core" in LOADER._loaded
-"""
-    run(tmp_path, SPLIT + ON_IMPORT + code)
-
-
 def test_a_split_while_a_module_is_imported(tmp_path):
     """A program may do all its work inside of an import."""
     (tmp_path / "program.py").write_text(SPLIT + "check()\nassert LOADER._loaded")
     run(tmp_path, "import program")
-
-
-def test_eight_threads_that_split_for_the_first_time(tmp_path):
-    code = """
-barrier = threading.Barrier(8)
-
-def work():
-    barrier.wait()
-    check()
-
-run_in_threads(8, work)
-check_loads()
-assert not LOADER._loading
-"""
-    run(tmp_path, SPLIT + code)
 
 
 @needs_fork

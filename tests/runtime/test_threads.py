@@ -67,8 +67,10 @@ assert not [thread for thread in threading.enumerate() if thread is not threadin
 """,
     "eight threads split": """
 small = np.arange(600).reshape(20, 30)
+barrier = threading.Barrier(8)
 
 def work():
+    barrier.wait()
     for i in range(200):
         check()
         parts = splitjit.split(small + i, num_splits=3, axis=1)
@@ -76,7 +78,8 @@ def work():
 
 run_in_threads(8, work)
 assert word("BUSY") == word("ACTIVE") == word("OPEN") == 0
-check()
+check_loads()
+assert not LOADER._loading
 """,
     "small stacks": """
 # Each loop copies by stores that bypass the cache, in a small thread and in a helper.
