@@ -112,17 +112,6 @@ def test_one_compiled_call_checks_and_copies(shape, sequence, monkeypatch):
     assert items(out) == items(views(x, plan))
 
 
-@pytest.mark.parametrize("make", [np.ndarray.tolist, lambda part: part.view(np.recarray)])
-def test_only_ndarrays_are_read(make, monkeypatch):
-    plan = plan_split((4, 6), 2, axis=1)
-    x, out = prepared(plan)
-    checks = count_checks(monkeypatch)
-    out[1] = make(out[1])
-    with contextlib.suppress(SplitError):
-        plan(x, out)
-    assert checks
-
-
 def _partly_shared(out, x):
     block = np.zeros(7, x.dtype)
     out[:2] = [block[i : i + 4].reshape(2, 2) for i in (0, 3)]

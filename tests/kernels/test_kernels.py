@@ -1,8 +1,17 @@
-"""The object file of a kernel has its C functions, and needs only symbols that processes have."""
+"""The object files of kernels need only symbols that processes have, also on Windows and macOS.
 
+LLVM assembles the code of each kernel, as it is optimized here, for systems that are not at
+hand. An object file is linked only if every undefined symbol of it is found.
+"""
+
+import importlib
+import platform
+import runpy
 import struct
 import sys
+import types
 
+import numba
 import pytest
 
 import splitjit
@@ -10,15 +19,34 @@ from splitjit._abi.kernels import KERNELS, PYTHON_FUNCTIONS
 from splitjit._runtime import kernel_files
 from tests.conftest import needs_kernels
 
-pytestmark = needs_kernels
+pytestmark = [
+    needs_kernels,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads object files of Linux"),
+]
 
 LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
-SYSTEM = {
-    *("clock_gettime", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"),
+POSIX = {"clock_gettime", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"}
+LINUX = {
+    *POSIX,
     *("sched_getaffinity", "sched_getcpu", "sched_setaffinity"),
     *("madvise", "mmap", "munmap"),
 }
-"""What `splitjit._kernels.core.team` and `blocks` call on Linux."""
+"""What the kernel `core` calls on Linux."""
+
+TARGETS = {
+    # what it calls elsewhere
+    "x86_64-pc-windows-msvc": {"GetSystemTimePreciseAsFileTime", "Sleep"},
+    "x86_64-apple-darwin": POSIX,
+    "arm64-apple-darwin": POSIX,
+}
+FRAMES = {"stream"}
+"""The loops with more than a page on the stack."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _load():
+    """Compile all kernels; so Numba has registered all its symbols, too."""
+    splitjit.warmup(["u1"])
 
 
 def symbols(data):
@@ -39,21 +67,117 @@ def symbols(data):
     return defined, needed
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads object files of Linux")
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_symbols(kernel):
     """The linker would find others, such as those of Numba, only in some processes."""
-    splitjit.warmup(["u1"])
     defined, needed = symbols(kernel_files.read(kernel))
     assert defined == set().union(*KERNELS[kernel].values())
-    known = LIBC | {*PYTHON_FUNCTIONS}
-    if kernel == "core":
-        known |= SYSTEM
-    assert needed <= known
+    assert needed <= LIBC | {*PYTHON_FUNCTIONS} | (LINUX if kernel == "core" else set())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads object files of Linux")
 def test_kernels_need_all_symbols_of_the_tables():
-    splitjit.warmup(["u1"])
     needed = set().union(*[symbols(kernel_files.read(kernel))[1] for kernel in KERNELS])
     assert {*PYTHON_FUNCTIONS} <= needed
+
+
+# ---- other systems -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    """Return a function that compiles a kernel for a system to an optimized LLVM module."""
+    from splitjit._kernels import compiling
+
+    found = {}
+    codegen = compiling._Function.targetdescr.target_context.codegen()
+
+    def compiled(kernel, target):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())
+            if kernel == "core":
+                patch.setattr(sys, "platform", "win32" if "windows" in target else "darwin")
+                code = {}
+                for name in ("core.system", *reversed(KERNELS["core"])):
+                    module = importlib.import_module(f"splitjit._kernels.{name}")
+                    other = runpy.run_path(module.__file__)
+                    patch.setitem(sys.modules, module.__name__, types.SimpleNamespace(**other))
+                    code |= other
+                patch.undo()
+                patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())
+                patch.setattr(platform, "machine", lambda: target.partition("-")[0])
+                exported = [name for names in KERNELS["core"].values() for name in names]
+                return compiling.object_code([code[name] for name in exported])
+            if kernel not in found:
+                found[kernel] = compiling.compile_kernel(kernel)
+            return found[kernel]
+
+    return compiled
+
+
+def assemble(module, target):
+    """Return the object file of an LLVM module for a generic processor of a target."""
+    from llvmlite import binding
+
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    level = numba.config.OPT if "windows" in target else 0  # the frames are those of Numba's level
+    machine = binding.Target.from_triple(target).create_target_machine(opt=level)
+    module = module.clone()
+    module.triple, module.data_layout = target, str(machine.target_data)
+    return machine.emit_object(module)
+
+
+def undefined(data):
+    """Return the names that an object file of Windows (COFF) or macOS (Mach-O) refers to only."""
+    if data[:4] == b"\xcf\xfa\xed\xfe":
+        return undefined_in_macho(data)
+    return undefined_in_coff(data)
+
+
+def undefined_in_coff(data):
+    _, _, _, table, count = struct.unpack_from("<HHIII", data)
+    strings = table + 18 * count
+    names, i = set(), 0
+    while i < count:
+        at = table + 18 * i
+        name, value, section, _, storage, more = struct.unpack_from("<8sIhHBB", data, at)
+        if name[:4] == bytes(4):  # a long name, in the table of strings
+            start = strings + int.from_bytes(name[4:], "little")
+            name = data[start : data.index(b"\0", start)]
+        if storage == 2 and section == value == 0:  # external, in no section
+            names.add(name.rstrip(b"\0").decode())
+        i += 1 + more
+    return names
+
+
+def undefined_in_macho(data):
+    commands, at = struct.unpack_from("<I", data, 16)[0], 32
+    names = set()
+    for _ in range(commands):
+        command, size, table, count, strings, _ = struct.unpack_from("<6I", data, at)
+        for i in range(count if command == 2 else 0):  # LC_SYMTAB
+            name, kind, _, _, value = struct.unpack_from("<IBBHQ", data, table + 16 * i)
+            if kind & 0x0F == 1 and value == 0:  # external, in no section
+                start = strings + name + 1  # names begin with an underscore
+                names.add(data[start : data.index(b"\0", start)].decode())
+        at += size
+    return names
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="code may have instructions of ARM")
+@pytest.mark.parametrize("target", TARGETS)
+def test_all_systems_have_the_symbols(kernels, target):
+    frames = set()
+    for kernel in KERNELS:
+        names = undefined(assemble(kernels(kernel, target), target))
+        if "__chkstk" in names:  # LLVM calls it in a function with a frame of more than a page
+            frames.add(kernel)
+        others = {name.removeprefix("_") if "apple" in target else name for name in names}
+        others -= LIBC | {"__chkstk"}
+        if kernel == "core":
+            system = TARGETS[target] | {"PyMem_RawFree", "PyMem_RawMalloc"}
+            assert system <= others
+            others -= system
+        assert others <= {*PYTHON_FUNCTIONS}, kernel
+    assert frames == (FRAMES if "windows" in target else set())

@@ -12,19 +12,17 @@ from tests.processes import SPLIT, run
 
 @pytest.fixture
 def tree(tmp_path):
-    """Write files below a folder, and return it."""
+    """Write the groups of this process, and files of groups, below a folder; return it."""
 
-    def write(**files):
-        for path, text in files.items():
+    def write(groups, **files):
+        files = {f"sys/fs/cgroup/{path}": text for path, text in files.items()}
+        for path, text in {"proc/self/cgroup": groups, **files}.items():
             file = tmp_path / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(text if isinstance(text, bytes) else text.encode())
         return str(tmp_path)
 
-    return lambda groups, **files: write(
-        **{"proc/self/cgroup": groups},
-        **{f"sys/fs/cgroup/{path}": text for path, text in files.items()},
-    )
+    return write
 
 
 V1 = "4:memory:/box\n3:cpu,cpuacct:/box/inner\n1:name=systemd:/other\n"

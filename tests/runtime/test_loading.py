@@ -58,11 +58,6 @@ while not LOADER._loaded:
 assert i < 100_000 and not is_imported("numba")
 assert [part.tolist() for part in out] == (x + i).reshape(3, 2).tolist()
 """,
-    "helpers copy from the first large split on, without Numba": """
-check(large, 3)
-assert threads.TEAM.word(shared.AT.started).value == 1
-assert not is_imported("numba")
-""",
     "small copies start no helper": """
 splitjit.warmup(["u1"])
 for _ in range(300):
