@@ -177,26 +177,23 @@ def new_plans():
 
 def forget_copies(setattr):
     """Let plans forget their copies: they are made otherwise from now on."""
-    kept, entries = {}, {}
+    slots = {}
 
-    def kept_of(plan):
-        if len(kept) > 100:  # a fuzzer makes plans without end
-            kept.clear()
-            entries.clear()
-        return kept.setdefault(plan, {})
+    def slots_of(plan):
+        if len(slots) > 100:  # a fuzzer makes plans without end
+            slots.clear()
+        return slots.setdefault(id(plan), {"plan": plan, "kept": {}, "copy": None})
 
-    def entry_of(plan):
-        return entries.get(id(plan), (None, None))[1]
-
-    def put_entry(plan, entry):
-        if entry is None:
+    def put_copy(plan, made):
+        if made is None:
             vars(Plan)["_copy"].__set__(plan, None)
-        entries[id(plan)] = plan, entry
+        slots_of(plan)["copy"] = made
 
     # The slots themselves hold what they held: plans are cached, and outlive the test. New plans
     # set both to nothing.
-    setattr(SplitPlan, "_kept", property(kept_of, vars(Plan)["_kept"].__set__))
-    setattr(SplitPlan, "_copy", property(entry_of, put_entry))
+    put_kept = vars(Plan)["_kept"].__set__
+    setattr(SplitPlan, "_kept", property(lambda plan: slots_of(plan)["kept"], put_kept))
+    setattr(SplitPlan, "_copy", property(lambda plan: slots_of(plan)["copy"], put_copy))
 
 
 def send_down(route, monkeypatch):

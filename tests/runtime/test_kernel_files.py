@@ -133,19 +133,13 @@ def test_a_mark_from_the_future_blocks_nothing(ahead, split, build, plain):
     assert build == ["plain"]
 
 
-def flipped(data):
-    return [
-        (data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
-        for at, bit in [(random.randrange(len(data)), random.randrange(8)) for _ in range(FLIPS)]
-    ]
-
-
 def damaged(data):
     """Return what disks, other programs and killed processes leave in place of a file."""
     random.seed(0)
+    flips = [(random.randrange(len(data)), random.randrange(8)) for _ in range(FLIPS)]
     cuts = [0, 1, 17, 18, 30, 49, 50, 51, len(data) // 2, len(data) - 1]
     return [
-        *flipped(data),
+        *[data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :] for at, bit in flips],
         *[data[:cut] for cut in cuts],
         *[data[cut:] for cut in (1, 18, 50)],
         bytes(len(data)),
@@ -345,14 +339,6 @@ def test_processes_of_other_targets_share_no_kernel(name, value, tmp_path):
     run(tmp_path, code, **cache, **{name: value})
 
 
-def settings_of_code():
-    together = {f"NUMBA_{name}": value for name, value in OTHER_CODE.items()}
-    yield pytest.param(together, id="all")
-    for name, value in OTHER_CODE.items():
-        mark = pytest.mark.slow if name in ("OPT", "DEBUGINFO") else pytest.mark.long
-        yield pytest.param({f"NUMBA_{name}": value}, id=name, marks=mark)
-
-
 def compiled_under(folder, **settings):
     """Return the digest of a kernel that a new process compiles."""
     code = COMPILE.replace("COMPILED", "['plain']")
@@ -365,10 +351,16 @@ def usual(tmp_path_factory):
     return compiled_under(tmp_path_factory.mktemp("usual"))
 
 
-@pytest.mark.parametrize("setting", [*settings_of_code()])
-def test_settings_of_the_compiler_do_not_change_kernels(setting, usual, tmp_path):
+MARKS = dict.fromkeys(OTHER_CODE, pytest.mark.long)
+MARKS |= {"OPT": pytest.mark.slow, "DEBUGINFO": pytest.mark.slow, "all": ()}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS[name]) for name in MARKS])
+def test_settings_of_the_compiler_do_not_change_kernels(name, usual, tmp_path):
     """With NUMBA_OPT=0 of one process, all others were four times as slow."""
-    assert compiled_under(tmp_path, **setting) == usual
+    chosen = OTHER_CODE if name == "all" else {name: OTHER_CODE[name]}
+    settings = {f"NUMBA_{name}": value for name, value in chosen.items()}
+    assert compiled_under(tmp_path, **settings) == usual
 
 
 def test_our_settings_end_with_the_compilation(monkeypatch):
