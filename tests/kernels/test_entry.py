@@ -84,29 +84,15 @@ def record_of(made):
     return inspect.getclosurevars(made.fresh).nonlocals["function"].__self__
 
 
-def count_checks(monkeypatch):
-    """Return a list that grows with each check in Python."""
-    checks = []
-
-    def counted(*arguments):
-        checks.append(arguments)
-        return check(*arguments)
-
-    check = decision.check_out
-    monkeypatch.setattr(decision, "check_out", counted)
-    return checks
-
-
 @pytest.mark.parametrize("shape", [(6,), (1, 2304), (8, 3072), (300, 3), (2, 3, 4)])
 @pytest.mark.parametrize("sequence", [list, tuple])
 def test_one_compiled_call_checks_and_copies(shape, sequence, monkeypatch):
     plan = plan_split(shape, num_splits=3, axis=shape.index(max(shape)) if 3 not in shape else 1)
     x, out = prepared(plan)
-    checks = count_checks(monkeypatch)
+    monkeypatch.setattr(decision, "check_out", None)  # Python checks nothing
     for part in out:
         part.fill(99)
     result = plan(x, sequence(out))
-    assert not checks
     assert type(result) is list
     assert all(a is b for a, b in zip(result, out, strict=True))
     assert items(out) == items(views(x, plan))

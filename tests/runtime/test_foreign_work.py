@@ -70,7 +70,6 @@ with beside(1, work):
         for result in [pool.apply_async(check) for _ in range(6)]:
             result.get()
 check_loads()
-assert "core" in LOADER._loaded
 child()
 """
 
@@ -86,7 +85,6 @@ times = []
 with beside(1, work):
     run_in_threads(2, split)
 check_loads()
-assert "core" in LOADER._loaded
 assert sorted(times)[len(times) // 2] < 0.05
 """
 
@@ -120,7 +118,6 @@ import numba
 del sys.meta_path[0]
 assert count
 check_loads()
-assert "core" in LOADER._loaded
 
 from numba.extending import overload
 @overload(check)
