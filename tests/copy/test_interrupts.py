@@ -84,7 +84,8 @@ def test_no_interrupt_keeps_a_part(name, route, monkeypatch):
         if error is None:
             break
         errors.append(error)
-        frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+        passed = traceback.walk_tb(error.__traceback__)
+        frames = [f"{frame.f_code.co_name}:{line}" for frame, line in passed]
         assert pool.kept >= idle, frames
         assert tracemalloc.get_traced_memory()[0] - before < X.nbytes // 8, frames
     tracemalloc.stop()
