@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,6 +45,15 @@ def refused(folder, message, error=splitjit.SplitError):
     with pytest.raises(error, match=message) as raised:
         yield raised
     assert found() == before
+
+
+def split_refused(paths, message, *split, error=splitjit.SplitError, **options):
+    """Check that files are not split: into two parts, unless other rules are given."""
+    if not (split or {"num_splits", "num_outputs"} & {*options}):
+        options["num_splits"] = 2
+    folder = Path(paths[0] if isinstance(paths, list) else paths).parent
+    with refused(folder, message, error):
+        files.split_files(paths, *split, **options)
 
 
 def shard(path, out, patterns=TENSORS, **rule):

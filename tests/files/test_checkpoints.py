@@ -13,7 +13,16 @@ from splitjit import files
 from splitjit._cli.main import main
 from splitjit.files import tiles
 from splitjit.files.checkpoints import index
-from tests.files.folders import TENSORS, assert_joined, change, contents, refused, save, shard
+from tests.files.folders import (
+    TENSORS,
+    assert_joined,
+    change,
+    contents,
+    refused,
+    save,
+    shard,
+    split_refused,
+)
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")
@@ -147,27 +156,6 @@ def test_names_with_parts(model, tmp_path):
     assert len(names) == 4
 
 
-BAD_NAMES = [
-    "x.safetensors",
-    "{rank}.npy",
-    "{rank}/x.safetensors",
-    "{rank.real}.safetensors",
-    "{rank!r}.safetensors",
-    "{rank:{rank}}.safetensors",
-    "{rank:999999999}.safetensors",
-    "{other}{rank}.safetensors",
-    "{rank.safetensors",
-    "{}.safetensors",
-    "../{rank}.safetensors",
-]
-
-
-@pytest.mark.parametrize("name", BAD_NAMES)
-def test_bad_names(model, name):
-    with refused(model.parent, "name="):
-        files.split_files(model, num_splits=2, tensors=TENSORS, name=name)
-
-
 def test_files_may_have_different_metadata(model, tmp_path):
     tensors = sn.load_file(model / "model-1.safetensors")
     sn.save_file(tensors, model / "model-1.safetensors")
@@ -177,8 +165,7 @@ def test_files_may_have_different_metadata(model, tmp_path):
 def test_metadata_of_merged_files_must_be_equal(model):
     tensors = sn.load_file(model / "model-1.safetensors")
     sn.save_file(tensors, model / "model-1.safetensors", {"format": "np"})
-    with pytest.raises(splitjit.SplitError, match="same metadata"):
-        files.plan_files(model, num_splits=2, tensors=TENSORS, name="{rank}.safetensors")
+    split_refused(model, "same metadata", tensors=TENSORS, name="{rank}.safetensors")
 
 
 @pytest.mark.parametrize("given", ["folder", "index", "file", "archive"])
@@ -194,8 +181,7 @@ def test_a_checkpoint_is_not_cut_everywhere_unless_asked(model, tmp_path, capsys
     message = capsys.readouterr().err
     assert all(option in message for option in ("--tp-plan", "--tensor", "--axis"))
     assert not (tmp_path / "o").exists()
-    with pytest.raises(splitjit.SplitError, match="tp_plan=True"):
-        files.plan_files(path, num_splits=2, layout="ranks")
+    split_refused(path, "tp_plan=True", layout="ranks")
     assert main([*arguments, "--axis=0"]) == 0
     read, suffix = (np.load, ".npz") if given == "archive" else (sn.load_file, ".safetensors")
     assert read(tmp_path / "o" / f"model-0.1{suffix}")["layers.0.norm.weight"].size == 4
@@ -268,14 +254,12 @@ def test_bad_indexes(tmp_path, content, call):
 def test_an_index_that_is_too_long(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "_MOST", 100)
     (tmp_path / INDEX).write_bytes(b" " * 101)
-    with pytest.raises(splitjit.SplitError, match="more than 100 bytes"):
-        files.plan_files(tmp_path, num_splits=1)
+    split_refused(tmp_path, "more than 100 bytes", num_splits=1)
 
 
 def test_an_index_that_names_missing_files(model, tmp_path, capsys):
     (model / "model-1.safetensors").unlink()
-    with refused(tmp_path, r"model-1\.safetensors", FileNotFoundError):
-        files.split_files(model, num_splits=2, tensors=TENSORS)
+    split_refused(model, r"model-1\.safetensors", tensors=TENSORS, error=FileNotFoundError)
     before = contents(tmp_path)
     assert main(["split", str(model), "--num-splits", "2"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
@@ -293,55 +277,47 @@ def test_an_index_and_files_that_disagree(model, change):
     else:
         weights["layers.0.o.weight"] = "model-1.safetensors"
     (model / INDEX).write_text(json.dumps(content))
-    with pytest.raises(splitjit.SplitError, match=r"layers\.[09]\.o\.weight.*(lacks|holds)"):
-        files.split_files(model, num_splits=2, tensors=TENSORS)
+    split_refused(model, r"layers\.[09]\.o\.weight.*(lacks|holds)", tensors=TENSORS)
 
 
 @pytest.mark.parametrize("kind", ["symlink_to", "hardlink_to"])
 def test_two_names_of_one_file(model, kind):
     (model / "model-1.safetensors").unlink()
     getattr(model / "model-1.safetensors", kind)(model / "model-0.safetensors")
-    with pytest.raises(splitjit.SplitError, match="holds it, unlike the index"):
-        files.split_files(model, num_splits=2, tensors=TENSORS)
+    split_refused(model, "holds it, unlike the index", tensors=TENSORS)
 
 
 def test_links_in_a_cycle(model, tmp_path):
     (model / "model-1.safetensors").unlink()
     (model / "model-1.safetensors").symlink_to(model / "link.safetensors")
     (model / "link.safetensors").symlink_to(model / "model-1.safetensors")
-    with pytest.raises(OSError, match=r"model-1\.safetensors"):
-        files.split_files(model, num_splits=2, tensors=TENSORS)
+    split_refused(model, r"model-1\.safetensors", tensors=TENSORS, error=OSError)
     (model / INDEX).unlink()
     (model / INDEX).symlink_to(model / INDEX)
-    with pytest.raises((OSError, RuntimeError), match=INDEX):
-        files.split_files(model / INDEX, num_splits=2)
+    split_refused(model / INDEX, INDEX, error=(OSError, RuntimeError))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 def test_an_index_that_is_a_pipe(model):
     (model / INDEX).unlink()
     os.mkfifo(model / INDEX)
-    with pytest.raises(OSError, match="not a regular file"):
-        files.split_files(model, num_splits=2)
+    split_refused(model, "not a regular file", error=OSError)
 
 
 def test_folders_without_or_with_several_indexes(tmp_path, model):
-    with pytest.raises(splitjit.SplitError, match="no index"):
-        files.plan_files(tmp_path, num_splits=2)
+    split_refused(tmp_path, "no index")
     (model / "b.safetensors.index.json").write_bytes((model / INDEX).read_bytes())
     plan = files.plan_files(model, num_splits=2, tensors=TENSORS, layout="ranks")
     assert len(plan.files) == 2
     (model / INDEX).rename(model / "a.safetensors.index.json")
-    with pytest.raises(splitjit.SplitError, match=r"a\.safetensors\.index\.json, b\."):
-        files.plan_files(model, num_splits=2, tensors=TENSORS)
+    split_refused(model, r"a\.safetensors\.index\.json, b\.", tensors=TENSORS)
 
 
 def test_a_tensor_in_two_files_of_a_rank(model):
     tensors = sn.load_file(model / "model-0.safetensors")
     sn.save_file(tensors, model / "copy.safetensors")
     paths = [model / "model-0.safetensors", model / "copy.safetensors"]
-    with pytest.raises(splitjit.SplitError, match="only one file of a rank"):
-        files.plan_files(paths, num_splits=2, tensors=TENSORS, layout="ranks")
+    split_refused(paths, "only one file of a rank", tensors=TENSORS, layout="ranks")
     for layout, name in [("ranks", "all.safetensors"), ("files", "{rank}.safetensors")]:
         with pytest.raises(splitjit.SplitError, match="^split: .* only one file of a rank"):
             files.plan_files(paths, num_splits=2, tensors=TENSORS, layout=layout, name=name)
@@ -410,8 +386,7 @@ def test_a_pattern_that_matches_nothing_shows_the_nearest_names(tmp_path):
 @pytest.mark.parametrize(("pattern", "message"), BAD_PATTERNS)
 def test_bad_patterns(tmp_path, pattern, message):
     np.savez(tmp_path / "m.npz", a=np.zeros((8, 2)), b=np.zeros(8))
-    with refused(tmp_path, message):
-        files.split_files(tmp_path / "m.npz", num_splits=2, tensors=[pattern, "b"])
+    split_refused(tmp_path / "m.npz", message, tensors=[pattern, "b"])
 
 
 def test_sections_with_other_numbers_of_parts(tmp_path):
@@ -479,11 +454,10 @@ def test_warnings(tmp_path, capsys, others, patterns, message):
     arrays = {f"l.{i}.q.{name}": np.zeros(s, "f4") for i in range(3) for name, s in others.items()}
     weights = {f"l.{i}.q.weight": WEIGHT for i in range(3)}
     sn.save_file(weights | arrays, tmp_path / "m.safetensors")
-    arguments = [f"--tensor={pattern}" for pattern in patterns]
+    split = ["split", f"{tmp_path}/m.safetensors", "--num-splits=2"]
+    split += [f"--tensor={pattern}" for pattern in patterns]
     for more in (["--dry-run"], []):
-        assert (
-            main(["split", f"{tmp_path}/m.safetensors", "--num-splits=2", *arguments, *more]) == 0
-        )
+        assert main([*split, *more]) == 0
         err = capsys.readouterr().err
         if message is None:
             assert err == ""
@@ -516,44 +490,35 @@ def test_warnings_about_weights_of_other_names(tmp_path, weight, other):
 
 
 FUSED = [
-    ("qkv_proj", (12, 4), (12,), ["*.weight", "*.bias"], True),
-    ("gate_up_proj", (12, 4), (12,), ["*.weight", "*.bias"], True),
-    ("query_key_value", (12, 4), (12,), ["*=0:4,4,4"], False),
-    ("query_key_value", (12, 4), (12,), ["*=0:12@6"], False),
-    ("qkv_proj", (12, 4), (12,), ["*.weight=1"], False),
-    ("c_attn", (4, 12), (12,), ["*.weight=1", "*.bias"], True),
-    ("c_attn", (4, 12), (12,), ["*.weight=1:4,4,4", "*.bias=0:4,4,4"], False),
-    ("c_proj", (8, 8), (8,), ["*.weight", "*c_fc.weight=1", "*c_fc.bias"], False),
+    # the shape of each weight, patterns, whether they are warned about
+    ({"qkv_proj": (12, 4)}, ["*.weight", "*.bias"], True),
+    ({"gate_up_proj": (12, 4)}, ["*.weight", "*.bias"], True),
+    ({"query_key_value": (12, 4)}, ["*=0:4,4,4"], False),
+    ({"query_key_value": (12, 4)}, ["*=0:12@6"], False),
+    ({"qkv_proj": (12, 4)}, ["*.weight=1"], False),
+    ({"c_attn": (4, 12)}, ["*.weight=1", "*.bias"], True),
+    ({"c_attn": (4, 12)}, ["*.weight=1:4,4,4", "*.bias=0:4,4,4"], False),
+    # another module shows that rows are input features
+    ({"c_proj": (8, 8), "c_fc": (4, 12)}, ["*c_fc.weight=1", "*c_fc.bias", "*.weight"], False),
+    # nothing shows whether the rows or the columns are the output features, as the bias is
+    ({"c_proj": (8, 8)}, ["*.weight=0"], False),
+    ({"c_proj": (8, 8)}, ["*.weight=1"], False),
 ]
 
 
-@pytest.mark.parametrize(("module", "weight", "bias", "patterns", "warns"), FUSED)
-def test_warnings_about_fused_weights(tmp_path, module, weight, bias, patterns, warns):
-    tensors = {f"l.{module}.weight": np.zeros(weight, "f4"), f"l.{module}.bias": np.zeros(bias)}
-    if module == "c_proj":  # another module shows that rows are input features
-        tensors |= {"l.c_fc.weight": np.zeros((4, 12), "f4"), "l.c_fc.bias": np.zeros(12)}
-        patterns = [*patterns[1:], patterns[0]]
-    sn.save_file(tensors, tmp_path / "m.safetensors")
+@pytest.mark.parametrize(("weights", "patterns", "warns"), FUSED, ids=str)
+def test_warnings_about_fused_weights(tmp_path, weights, patterns, warns):
+    held = {f"h.0.{name}.weight": np.zeros(shape, "f4") for name, shape in weights.items()}
+    held |= {f"h.0.{name}.bias": np.zeros(max(shape)) for name, shape in weights.items()}
+    sn.save_file(held, tmp_path / "m.safetensors")
     planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=patterns)
-    fused = [line for line in planned.warnings if "usually fused" in line]
-    assert bool(fused) == warns
-    assert len(planned.warnings) == len(fused)
+    assert ["usually fused" in line for line in planned.warnings] == [True] * warns
 
 
 def test_a_warning_about_a_fused_weight_that_is_alone_in_its_file(tmp_path):
     sn.save_file({"l.0.qkv_proj.weight": np.zeros((12, 4), "f4")}, tmp_path / "m.safetensors")
     planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=["*"])
     assert "usually fused" in "".join(planned.warnings)
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_a_square_conv1d_alone_is_not_warned_about(tmp_path, axis):
-    """Nothing shows whether the rows or the columns are the output features, as the bias is."""
-    held = {"h.0.attn.c_proj.weight": np.zeros((8, 8)), "h.0.attn.c_proj.bias": np.zeros(8)}
-    sn.save_file(held, tmp_path / "m.safetensors")
-    patterns = [f"*.c_proj.weight={axis}"]
-    planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=patterns)
-    assert not planned.warnings
 
 
 # ---- join -----------------------------------------------------------------------------
@@ -693,23 +658,24 @@ def test_plan_files_is_what_a_dry_run_shows(model, capsys):
     assert not (model / "rank-0").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"others": "some"}, "others='some'"),
-        ({"layout": "flat"}, "layout='flat'"),
-        ({"tensors": ["none"]}, "pattern 'none'"),
-        ({"tp_plan": True}, r"config\.json"),
-    ],
-)
+NAMES = ["x.safetensors", "{rank}.npy", "{rank}/x.safetensors", "../{rank}.safetensors"]
+NAMES += ["{rank.real}.safetensors", "{rank!r}.safetensors", "{rank:{rank}}.safetensors"]
+NAMES += ["{rank:999999999}.safetensors", "{other}{rank}.safetensors"]
+NAMES += ["{rank.safetensors", "{}.safetensors"]
+BAD_OPTIONS = [
+    ({"others": "some"}, "others='some'"),
+    ({"layout": "flat"}, "layout='flat'"),
+    ({"tensors": ["none"]}, "pattern 'none'"),
+    ({"tp_plan": True}, r"config\.json"),
+    ({"paths": []}, "must name a file"),
+    *[({"tensors": TENSORS, "name": name}, "name=") for name in NAMES],
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_OPTIONS, ids=str)
 def test_options_are_checked(model, options, message):
-    with pytest.raises(splitjit.SplitError, match=message):
-        files.plan_files(model, num_splits=2, **options)
-
-
-def test_no_paths():
-    with pytest.raises(splitjit.SplitError, match="must name a file"):
-        files.plan_files([], num_splits=2)
+    with refused(model.parent, message):
+        files.split_files(**{"paths": model, "num_splits": 2, **options})
 
 
 def test_progress_of_a_join(tmp_path):

@@ -20,7 +20,7 @@ from splitjit.files import disk, tiles
 from splitjit.files.checkpoints import operations
 from splitjit.files.formats.base import PlainWriter, Source
 from splitjit.files.formats.npy import Npy
-from tests.files.folders import assert_joined, refused, save
+from tests.files.folders import assert_joined, refused, save, split_refused
 from tests.processes import limited
 
 
@@ -29,8 +29,8 @@ def rng():
     return np.random.default_rng(7)
 
 
-def split_file(path, *args, force=False, **kwargs):
-    return list(files.split_files(path, *args, force=force, **kwargs).targets)
+def split_file(path, *args, **kwargs):
+    return list(files.split_files(path, *args, **kwargs).targets)
 
 
 def write(planned, count=lambda nbytes: None):
@@ -160,41 +160,39 @@ def test_parts_have_the_permissions_of_new_files(tmp_path):
 
 
 def test_missing_file_and_directory(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        split_file(tmp_path / "x.npy", num_splits=1)
-    with pytest.raises(splitjit.SplitError, match="a folder must hold"):
-        split_file(tmp_path, num_splits=1)
-
-
-def test_rank_0(tmp_path):
-    np.save(tmp_path / "x.npy", np.float32(1))
-    with pytest.raises(splitjit.SplitError, match="rank 0"):
-        split_file(tmp_path / "x.npy", num_splits=1)
+    split_refused(tmp_path / "x.npy", None, num_splits=1, error=FileNotFoundError)
+    split_refused(tmp_path, "a folder must hold", num_splits=1)
 
 
 def test_overwrites_by_force_alone(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(6))
     (tmp_path / "x.1.npy").write_text("mine")
-    with refused(tmp_path, r"x\.1\.npy exists", FileExistsError):
+    with refused(tmp_path, r"x\.1\.npy exists; force=True overwrites it", FileExistsError):
         split_file(tmp_path / "x.npy", num_splits=2)
-    paths = split_file(tmp_path / "x.npy", num_splits=2, force=True)
-    assert_parts(np.arange(6), paths, num_splits=2)
+    assert_parts(np.arange(6), split_file(tmp_path / "x.npy", 3, force=True), 3)
+    with pytest.raises(TypeError, match=r"no parameter num_split; did you mean num_splits\?"):
+        split_file(tmp_path / "x.npy", num_split=2)
 
 
 def test_never_overwrites_a_directory(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(6))
     (tmp_path / "x.1.npy").mkdir()
-    with refused(tmp_path, "directory", FileExistsError):
-        split_file(tmp_path / "x.npy", num_splits=2, force=True)
+    split_refused(tmp_path / "x.npy", "directory", force=True, error=FileExistsError)
 
 
-def test_parts_of_two_files_must_not_share_names(tmp_path):
-    paths = [tmp_path / "a" / "x.npy", tmp_path / "b" / "x.npy"]
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a/x.npy", "b/x.npy"], "both would write"),
+        (["x/x.npy", "X/X.npy"], "both would write .*case"),  # one file in some file systems
+    ],
+)
+def test_parts_of_two_files_must_not_share_names(tmp_path, names, message):
+    paths = [tmp_path / name for name in names]
     for path in paths:
-        path.parent.mkdir()
+        path.parent.mkdir(exist_ok=True)
         np.save(path, np.arange(6))
-    with pytest.raises(splitjit.SplitError, match="both would write"):
-        files.plan_files(paths, num_splits=2, out=tmp_path)
+    split_refused(paths, message, out=tmp_path)
     assert len(files.plan_files(paths, num_splits=2).files) == 2
 
 
@@ -203,8 +201,7 @@ def test_all_files_have_as_many_parts(tmp_path):
         np.save(tmp_path / f"{length}.npy", np.arange(length))
     paths = [tmp_path / "6.npy", tmp_path / "8.npy"]
     rule = r"6\.npy into 3, .*8\.npy into 4: all tensors must have the same number"
-    with pytest.raises(splitjit.SplitError, match=rule):
-        files.plan_files(paths, 2)
+    split_refused(paths, rule, 2)
     write(files.plan_files(paths, num_splits=2))
     assert len(listing(tmp_path)) == 6
 
@@ -463,8 +460,7 @@ def test_space_is_reserved(tmp_path, monkeypatch, code):
     monkeypatch.setattr(disk, "_fallocate", lambda: None if code == "missing" else call)
     if code in ("ENOSPC", "EIO"):
         message = "no space for .*bytes are free" if code == "ENOSPC" else "Input/output error"
-        with pytest.raises(OSError, match=message):
-            split_file(tmp_path / "x.npy", num_splits=2)
+        split_refused(tmp_path / "x.npy", message, error=OSError)
         assert listing(tmp_path) == [Path("x.npy")]
     else:
         paths = split_file(tmp_path / "x.npy", num_splits=2)
@@ -548,8 +544,7 @@ def test_two_ways_to_name_one_input(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkdir("d")
     np.save("d/x.npy", np.arange(6))
-    with refused(tmp_path, "both would write"):
-        files.plan_files([Path("d/x.npy"), tmp_path / "d" / "x.npy"], num_splits=2)
+    split_refused([Path("d/x.npy"), tmp_path / "d" / "x.npy"], "both would write")
 
 
 def test_no_part_replaces_an_input(tmp_path):
@@ -557,21 +552,10 @@ def test_no_part_replaces_an_input(tmp_path):
         with open(tmp_path / name, "wb") as file:
             np.save(file, np.arange(6))
     paths = [tmp_path / "z.npy", tmp_path / "z.0.npy"]
-    with pytest.raises(splitjit.SplitError, match=r"z\.0\.npy would replace an input"):
-        files.plan_files(paths, num_splits=2)
+    split_refused(paths, r"z\.0\.npy would replace an input")
     (tmp_path / "link.npy").symlink_to("z.0.npy")
     with pytest.raises(splitjit.SplitError, match=r"would replace an input, .*link\.npy"):
         files.plan_files([tmp_path / "z.npy", tmp_path / "link.npy"], num_splits=2)
-
-
-def test_targets_whose_names_differ_only_in_case(tmp_path):
-    """Some file systems would give both the same file."""
-    for name in ("x.npy", "X.npy"):
-        (tmp_path / name[0]).mkdir(exist_ok=True)
-        np.save(tmp_path / name[0] / name, np.arange(6))
-    paths = [tmp_path / "x" / "x.npy", tmp_path / "X" / "X.npy"]
-    with pytest.raises(splitjit.SplitError, match="both would write .*case"):
-        files.plan_files(paths, num_splits=2, out=tmp_path / "d")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
@@ -610,8 +594,7 @@ def test_a_pipe_is_refused(tmp_path):
     if not hasattr(os, "mkfifo"):
         pytest.skip("needs named pipes")
     os.mkfifo(tmp_path / "x.npy")
-    with pytest.raises(OSError, match="not a regular file"):
-        split_file(tmp_path / "x.npy", num_splits=2)
+    split_refused(tmp_path / "x.npy", "not a regular file", error=OSError)
 
 
 def test_tensors_of_rank_0_are_copied_unless_named(tmp_path):
@@ -620,8 +603,6 @@ def test_tensors_of_rank_0_are_copied_unless_named(tmp_path):
         with np.load(path) as part:
             assert part["s"] == 3
             assert part["a"].shape == (3,)
-    with pytest.raises(splitjit.SplitError, match="rank 0"):
-        files.plan_files([tmp_path / "x.npz"], num_splits=2, tensors=["s=0", "a=0"])
+    split_refused(tmp_path / "x.npz", "rank 0", tensors=["s=0", "a=0"])
     np.savez(tmp_path / "y.npz", s=np.float32(3))
-    with pytest.raises(splitjit.SplitError, match="rank 0"):
-        files.plan_files([tmp_path / "y.npz"], num_splits=2)
+    split_refused(tmp_path / "y.npz", "rank 0")

@@ -12,7 +12,7 @@ from splitjit import files
 from splitjit._cli.main import main
 from splitjit.files import patterns
 from splitjit.files.checkpoints import ask_transformers, tensor_parallel
-from tests.files.folders import refused
+from tests.files.folders import refused, split_refused
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5.0")
@@ -239,8 +239,7 @@ def test_key_value_heads_are_replicated(tmp_path):
 )
 def test_heads_are_not_cut(tmp_path, count, sizes, message):
     make("Qwen2", tmp_path / "model", **sizes)
-    with refused(tmp_path, message):
-        files.split_files(tmp_path / "model", num_splits=count, tp_plan=True)
+    split_refused(tmp_path / "model", message, num_splits=count, tp_plan=True)
 
 
 @LARGE
@@ -267,13 +266,10 @@ def test_a_checkpoint_that_is_not_of_the_model(tmp_path):
         ({"model_type": "none"}, "no tensor-parallel plan"),
     ]:
         (folder / "config.json").write_text(json.dumps({**config, **change}))
-        with pytest.raises(splitjit.SplitError, match=message):
-            files.plan_files(folder, num_splits=2, tp_plan=True)
+        split_refused(folder, message, tp_plan=True)
     (folder / "config.json").write_text("no JSON")
-    with pytest.raises(splitjit.SplitError, match="no tensor-parallel plan"):
-        files.plan_files(folder, num_splits=2, tp_plan=True)
-    with pytest.raises(splitjit.SplitError, match="number of ranks"):
-        files.plan_files(folder, 2, tp_plan=True)
+    split_refused(folder, "no tensor-parallel plan", tp_plan=True)
+    split_refused(folder, "number of ranks", 2, tp_plan=True)
 
 
 def plan_of(**styles):
@@ -440,8 +436,7 @@ def test_a_model_without_attention(tmp_path):
     sizes = {key: SIZES[key] for key in ("hidden_size", "vocab_size")}
     config = transformers.RwkvConfig(**sizes, num_hidden_layers=2)
     transformers.RwkvForCausalLM(config).save_pretrained(tmp_path / "model")
-    with pytest.raises(splitjit.SplitError, match="the plan of RwkvForCausalLM names no tensor"):
-        files.plan_files(tmp_path / "model", num_splits=2, tp_plan=True)
+    split_refused(tmp_path / "model", "the plan of RwkvForCausalLM names no tensor", tp_plan=True)
 
 
 def test_a_quantised_checkpoint(tmp_path):
