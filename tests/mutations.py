@@ -51,19 +51,8 @@ TARGETS = {
     "_copy/outputs.py": "copy/test_outputs.py copy/test_overlap.py",
     "_njit/functions.py": "njit/test_overloads.py",
 }
-ONLY_SPEED = (
-    "build",
-    "compiling",
-    "warm",
-    "_now",
-    "leave_core",
-    "nap",
-    "cache",
-    "compile",
-    "_load",
-    "digest",
-    "__init__",
-)
+ONLY_SPEED = ["build", "compiling", "compile", "cache", "digest", "__init__", "_load"]
+ONLY_SPEED += ["warm", "_now", "leave_core", "nap"]
 """Parts of the names of files and functions that copy and check nothing."""
 
 
@@ -197,13 +186,9 @@ def mutations(package: Path = ROOT / "splitjit") -> list[Mutation]:
 def test(folder: Path, tests: str) -> str:
     """Run tests until one fails; return the failure, or an empty string."""
     cache = str(folder / "cache")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(folder),
-        "NUMBA_CACHE_DIR": cache,
-        "XDG_CACHE_HOME": cache,
-        "PYTHONDONTWRITEBYTECODE": "1",  # a file may change twice within one second
-    }
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment |= {"NUMBA_CACHE_DIR": cache, "XDG_CACHE_HOME": cache}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1"}  # a file may change twice within one second
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "2"]
     with subprocess.Popen(
         [*command, *(f"tests/{test}" for test in tests.split())], cwd=folder, env=environment,

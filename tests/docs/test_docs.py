@@ -14,20 +14,10 @@ from splitjit._cli.parser import make_parser
 from tests.conftest import load_module
 
 ROOT = Path(__file__).parents[2]
-PAGES = [
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-    ROOT / "examples" / "README.md",
-]
-NEEDS = {
-    "checkpoints.md": "safetensors",
-    "compiled.md": "numba",
-    "dask.md": "dask.array",
-    "models.md": "onnx",
-    "operators.md": "onnx",
-    "transforms.md": "torch jax",
-    "tutorial.md": "safetensors",
-}
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples/README.md"]
+NEEDS = {"checkpoints.md": "safetensors", "tutorial.md": "safetensors", "compiled.md": "numba"}
+NEEDS |= {"models.md": "onnx", "operators.md": "onnx"}
+NEEDS |= {"dask.md": "dask.array", "transforms.md": "torch jax"}
 
 pytestmark = pytest.mark.skipif(not (ROOT / ".ci").exists(), reason="needs a checkout")
 
@@ -62,24 +52,14 @@ def test_commands_are_those_of_the_parser():
         make_parser().parse_args(shlex.split(command, comments=True))
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "splitjit",
-        "splitjit.files",
-        "splitjit.numpy",
-        "splitjit.onnx",
-        "splitjit.openvino",
-        "splitjit.torch",
-    ],
-)
+@pytest.mark.parametrize("module", ["", ".files", ".numpy", ".onnx", ".openvino", ".torch"])
 def test_the_reference_has_everything_public(module):
     text = (ROOT / "docs" / "reference.md").read_text("utf-8")
-    if module == "splitjit.torch":
+    if module == ".torch":
         pytest.importorskip("torch")
-    section = text.split(f".. module:: {module}\n")[1].split(".. module::")[0]
+    section = text.split(f".. module:: splitjit{module}\n")[1].split(".. module::")[0]
     names = re.findall(r"^(?:   |\.\. data:: )(\w+)$", section, re.M)
-    assert sorted(names) == sorted(import_module(module).__all__)
+    assert sorted(names) == sorted(import_module(f"splitjit{module}").__all__)
 
 
 def test_the_reference_in_the_repository_describes_what_the_site_lists():
@@ -148,11 +128,7 @@ def test_pages_read_well_as_plain_files(page):
 @pytest.mark.parametrize("folder", ["docs", "examples", "benchmarks", "splitjit"])
 def test_extras_are_quoted(folder):
     """Some shells take brackets as a pattern of file names, and find none."""
-    files = {
-        *PAGES,
-        *(file for suffix in ("md", "py") for file in ROOT.glob(f"{folder}/**/*.{suffix}")),
-    }
-    for file in files:
+    for file in {*PAGES, *ROOT.glob(f"{folder}/**/*.md"), *ROOT.glob(f"{folder}/**/*.py")}:
         text = file.read_text("utf-8")
         assert not re.findall(r"pip\s+install\s+(?:-\S+\s+)*[\w.]*\[", text), file
 
@@ -175,14 +151,12 @@ SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "seconds": 1.0}
 
 def figures(text):
     """Return the times of a text: as written, in seconds, and half a unit of the last digit."""
-    written = [
-        (number, unit) for *numbers, unit in FIGURE.findall(text) for number in numbers if number
-    ]
-    return [
-        (f"{number} {unit}", float(number) * SECONDS[unit], 0.5 * SECONDS[unit] / 10**digits)
-        for number, unit in written
-        for digits in [len(number.partition(".")[2])]
-    ]
+    found = []
+    for *numbers, unit in FIGURE.findall(text):
+        for number in filter(None, numbers):
+            error = 0.5 * SECONDS[unit] / 10 ** len(number.partition(".")[2])
+            found.append((f"{number} {unit}", float(number) * SECONDS[unit], error))
+    return found
 
 
 def test_code_has_no_measured_times():
@@ -196,14 +170,11 @@ def test_code_has_no_measured_times():
 MEASURED = ROOT / "docs" / "measured"
 
 
+TEXTS = ["README.md", "docs/index.md", "docs/performance.md"]
+
+
 @pytest.mark.parametrize(
-    ("page", "in_tables"),
-    [
-        ("README.md", False),
-        ("docs/index.md", False),
-        ("docs/performance.md", False),
-        ("README.md", True),
-    ],
+    ("page", "in_tables"), [*[(page, False) for page in TEXTS], ("README.md", True)]
 )
 def test_figures_are_those_of_the_results(page, in_tables):
     lines = (ROOT / page).read_text("utf-8").splitlines()

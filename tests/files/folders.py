@@ -47,6 +47,10 @@ def refused(folder, message, error=splitjit.SplitError):
     assert found() == before
 
 
+def split_file(path, *split, **options):
+    return list(files.split_files(path, *split, **options).targets)
+
+
 def split_refused(paths, message, *split, error=splitjit.SplitError, **options):
     """Check that files are not split: into two parts, unless other rules are given."""
     if not (split or {"num_splits", "num_outputs"} & {*options}):

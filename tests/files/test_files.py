@@ -20,17 +20,13 @@ from splitjit.files import disk, tiles
 from splitjit.files.checkpoints import operations
 from splitjit.files.formats.base import PlainWriter, Source
 from splitjit.files.formats.npy import Npy
-from tests.files.folders import assert_joined, refused, save, split_refused
+from tests.files.folders import assert_joined, refused, save, split_file, split_refused
 from tests.processes import limited
 
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(7)
-
-
-def split_file(path, *args, **kwargs):
-    return list(files.split_files(path, *args, **kwargs).targets)
 
 
 def write(planned, count=lambda nbytes: None):
@@ -57,16 +53,8 @@ def assert_parts(x, paths, *args, **kwargs):
         assert part.flags.c_contiguous or (part.flags.fnc and x.flags.fnc)
 
 
-RULES = [
-    {"split": [2, 3, 1]},
-    {"split": [6]},
-    {"split": [0, 6, 0]},
-    {"split": 4},
-    {"split": 9},
-    {"num_outputs": 4},
-    {"num_outputs": 8},
-    {"num_splits": 3},
-]
+RULES = [{"split": value} for value in ([2, 3, 1], [6], [0, 6, 0], 4, 9)]
+RULES += [{"num_outputs": 4}, {"num_outputs": 8}, {"num_splits": 3}]
 
 
 @pytest.mark.parametrize("order", "CF")
@@ -79,17 +67,7 @@ def test_rules_and_orders(tmp_path, rule, axis, order):
 
 
 DTYPES = [
-    "?",
-    "u1",
-    ">f4",
-    ">i8",
-    "c16",
-    "S3",
-    "U5",
-    ">U2",
-    "M8[ns]",
-    "V7",
-    "g",
+    *("?", "u1", ">f4", ">i8", "c16", "S3", "U5", ">U2", "M8[ns]", "V7", "g"),
     [("a", "u1"), ("b", ">f8"), ("c", "U2")],
     np.dtype({"names": ["a", "b"], "formats": ["u1", "f8"]}, align=True),
     [("é", "i4")],

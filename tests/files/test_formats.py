@@ -21,18 +21,10 @@ from splitjit import files
 from splitjit.files import formats, tiles
 from splitjit.files.formats.base import Tensor
 from splitjit.files.formats.npy import make_header
-from tests.files.folders import split_refused
+from tests.files.folders import contents, split_file, split_refused
 
 safetensors = pytest.importorskip("safetensors")
 sn = pytest.importorskip("safetensors.numpy")
-
-
-def split_file(path, *args, **kwargs):
-    return list(files.split_files(path, *args, **kwargs).targets)
-
-
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
 
 
 def npy_bytes(header, data=b"", version=1):
@@ -145,7 +137,7 @@ def test_npz_copies_what_is_no_array(tmp_path):
     says = {"b": "objects", "c": "rank 0", "read.me": "magic", "bad": "magic"}
     for name, message in says.items():
         split_refused(tmp_path / "x.npz", rf"x\.npz.*{name}.*{message}", tensors=[name])
-    assert len(names(tmp_path)) == 3
+    assert len(contents(tmp_path)) == 3
 
 
 DATA = b"12345678" * 8
@@ -407,8 +399,8 @@ BAD = {
     ("kind", "name"), [(kind, name) for kind, (contents, _) in BAD.items() for name in contents]
 )
 def test_bad_files(tmp_path, kind, name):
-    contents, message = BAD[kind]
-    (tmp_path / f"x.{kind}").write_bytes(contents[name])
+    bad, message = BAD[kind]
+    (tmp_path / f"x.{kind}").write_bytes(bad[name])
     split_refused(tmp_path / f"x.{kind}", message, num_splits=1)
 
 
@@ -437,9 +429,9 @@ def test_any_damage_is_refused_or_harmless(data):
         content = bytearray(path.read_bytes())
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
         path.write_bytes(content)
-        before = names(path.parent)
+        before = contents(path.parent)
         with warnings.catch_warnings(action="ignore"):  # NumPy warns about unusual headers
             try:
                 split_file(path, 1)
             except (splitjit.SplitError, OSError):
-                assert names(path.parent) == before
+                assert contents(path.parent) == before

@@ -27,87 +27,44 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 IDS = torch.tensor([[5, 9, 2, 63, 17, 30]])
 TEXT = {"input_ids": IDS}
 SEQUENCES = {"input_ids": IDS, "decoder_input_ids": IDS[:, :4]}
-BERT = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 8,
-    "vocab_size": 64,
-    "max_position_embeddings": 32,
-}
-WHISPER = {
-    "d_model": 32,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "num_mel_bins": 8,
-    "max_source_positions": 8,
-    "max_target_positions": 16,
-    "vocab_size": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 1,
-}
-TOWER = {key: BERT[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers")}
+PIXELS = {**TEXT, "pixel_values": torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8)}
+SOUND = {"input_features": torch.linspace(-1, 1, 128).reshape(1, 8, 16), "decoder_input_ids": IDS}
+
+TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+BERT = {**TOWER, "num_attention_heads": 8, "vocab_size": 64, "max_position_embeddings": 32}
+CLIP = {"text_config": {**BERT, "eos_token_id": 30}, "projection_dim": 16}
+CLIP |= {"vision_config": {**TOWER, "num_attention_heads": 4, "image_size": 8, "patch_size": 4}}
+OPT = {"hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 8}
+OPT |= {"vocab_size": 64, "max_position_embeddings": 32, "word_embed_proj_dim": 32}
+WHISPER = {"d_model": 32, "num_mel_bins": 8, "max_source_positions": 8, "max_target_positions": 16}
+for side in ("encoder", "decoder"):
+    WHISPER |= {f"{side}_layers": 1, f"{side}_attention_heads": 4, f"{side}_ffn_dim": 48}
+WHISPER |= {"vocab_size": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+WHISPER |= {"decoder_start_token_id": 1}
+BLOOM = {"hidden_size": 32, "n_layer": 2, "n_head": 8, "vocab_size": 64}
 T5 = {"d_model": 32, "d_kv": 4, "d_ff": 48, "num_layers": 2, "num_heads": 8, "vocab_size": 64}
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 8, "vocab_size": 64, "n_positions": 32}
-
 FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 64}
 FALCON |= {"bos_token_id": 1, "eos_token_id": 2, "bias": True}
+GROUPS = {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 4}
+ALIBI = {**FALCON, "multi_query": False, "alibi": True, "parallel_attn": False}
 MAMBA = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64, "state_size": 8}
 MAMBA |= {"time_step_rank": 4, "use_bias": True}
-MIXER = ["intermediate_size"]
 
 # The configuration, the inputs, and the attributes of attentions that count heads or features.
 FAMILIES = {
     "BertModel": (BERT, TEXT, ["num_attention_heads", "all_head_size"]),
-    "BloomForCausalLM": (
-        {"hidden_size": 32, "n_layer": 2, "n_head": 8, "vocab_size": 64},
-        TEXT,
-        ["num_heads"],
-    ),
-    "CLIPModel": (
-        {
-            "text_config": {**BERT, "eos_token_id": 30},
-            "vision_config": {**TOWER, "num_attention_heads": 4, "image_size": 8, "patch_size": 4},
-            "projection_dim": 16,
-        },
-        {**TEXT, "pixel_values": torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8)},
-        ["num_heads", "embed_dim"],
-    ),
+    "BloomForCausalLM": (BLOOM, TEXT, ["num_heads"]),
+    "CLIPModel": (CLIP, PIXELS, ["num_heads", "embed_dim"]),
     "FalconForCausalLM": (FALCON, TEXT, ["num_heads"]),
-    "FalconForCausalLM with groups": (
-        {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 4},
-        TEXT,
-        ["num_heads", "num_kv_heads"],
-    ),
-    "FalconForCausalLM with alibi": (
-        {**FALCON, "multi_query": False, "alibi": True, "parallel_attn": False},
-        TEXT,
-        ["num_heads", "num_kv_heads"],
-    ),
-    "FalconMambaForCausalLM": ({**MAMBA, "mixer_rms_eps": 1e-6}, TEXT, MIXER),
-    "MambaForCausalLM": (MAMBA, TEXT, MIXER),
+    "FalconForCausalLM with groups": (GROUPS, TEXT, ["num_heads", "num_kv_heads"]),
+    "FalconForCausalLM with alibi": (ALIBI, TEXT, ["num_heads", "num_kv_heads"]),
+    "FalconMambaForCausalLM": ({**MAMBA, "mixer_rms_eps": 1e-6}, TEXT, ["intermediate_size"]),
+    "MambaForCausalLM": (MAMBA, TEXT, ["intermediate_size"]),
     "GPT2LMHeadModel": (GPT2, TEXT, ["num_heads", "split_size", "embed_dim"]),
-    "OPTForCausalLM": (
-        {
-            **{key: BERT[key] for key in BERT if key != "intermediate_size"},
-            "ffn_dim": 48,
-            "word_embed_proj_dim": 32,
-        },
-        TEXT,
-        ["num_heads", "embed_dim"],
-    ),
+    "OPTForCausalLM": (OPT, TEXT, ["num_heads", "embed_dim"]),
     "T5ForConditionalGeneration": (T5, SEQUENCES, ["n_heads", "inner_dim"]),
-    "WhisperForConditionalGeneration": (
-        WHISPER,
-        {"input_features": torch.linspace(-1, 1, 128).reshape(1, 8, 16), "decoder_input_ids": IDS},
-        ["num_heads", "embed_dim"],
-    ),
+    "WhisperForConditionalGeneration": (WHISPER, SOUND, ["num_heads", "embed_dim"]),
 }
 
 
@@ -152,11 +109,8 @@ def rank_model(model, held, rank, count, attributes, plans, total):
                     return y if module.bias is None else y + module.bias
 
                 module.forward = compute
-        if type(module).__name__ in (
-            "BloomAttention",
-            "FalconAttention",
-        ):  # the slopes of heads are no parameters
-
+        if type(module).__name__ in ("BloomAttention", "FalconAttention"):
+            # the slopes of heads are no parameters
             def take_slopes(module, arguments, keywords):
                 if keywords["alibi"] is None:
                     return None

@@ -6,6 +6,7 @@ n-th call and all later calls do nothing but raise: no cleanup can change a file
 
 import contextlib
 import errno
+import itertools
 import os
 import shlex
 import signal
@@ -59,23 +60,24 @@ class Calls:
 
 @pytest.fixture
 def inject(monkeypatch):
-    modules = [disk, staging]
-
     @contextlib.contextmanager
     def injected(at=0, error=None):
         calls = Calls(at, error)
         with monkeypatch.context() as patch:
-            for module in modules:
+            for module in (disk, staging):
                 patch.setattr(module, "change", calls)
             yield calls
 
     return injected
 
 
+def stage(root, force=False):
+    return staging.stage({root / folder: TARGETS[folder] for folder in TARGETS}, force=force)
+
+
 def command(root, force):
     """Write all files, as the command does."""
-    targets = {root / folder: names for folder, names in TARGETS.items()}
-    with staging.stage(targets, force=force) as staged:
+    with stage(root, force) as staged:
         for path, file in staged.items():
             new = NEW[path.relative_to(root).as_posix()]
             if path.name == "c":
@@ -103,9 +105,10 @@ def scene(request, tmp_path):
     force = request.param == "force"
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path  # thousands of files
     before = OLD if force else FOREIGN
+    numbers = itertools.count()
 
-    def make(name):
-        root = Path(folder, name)
+    def make():
+        root = Path(folder, str(next(numbers)))
         for path, content in before.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(content)
@@ -115,13 +118,15 @@ def scene(request, tmp_path):
         yield make, force, before
 
 
-def count_calls(make, force, inject):
-    root = make("count")
+def each_call(make, force, inject):
+    """Yield the number of each call of `command` that changes files, and new folders for it."""
+    root = make()
     with inject() as calls:
         command(root, force)
     assert contents(root) == FOREIGN | NEW
     assert 15 < calls.made < 80  # fewer on Windows, where files have other permissions
-    return calls.made
+    for at in range(1, calls.made + 1):
+        yield at, make()
 
 
 def assert_mixture(root, before, note):
@@ -149,8 +154,7 @@ def assert_complete_after_force(root):
 def test_an_error_at_each_call(scene, inject):
     make, force, before = scene
     notes = []
-    for at in range(1, count_calls(make, force, inject) + 1):
-        root = make(str(at))
+    for at, root in each_call(make, force, inject):
         try:
             with inject(at, OSError(5, "Input/output error")):
                 command(root, force)
@@ -169,8 +173,7 @@ def test_an_error_at_each_call(scene, inject):
 
 def test_a_kill_at_each_call(scene, inject):
     make, force, before = scene
-    for at in range(1, count_calls(make, force, inject) + 1):
-        root = make(str(at))
+    for at, root in each_call(make, force, inject):
         with inject(at, Killed()), pytest.raises(Killed) as raised:
             command(root, force)
         assert_mixture(root, before, note_of(raised.value))
@@ -190,8 +193,7 @@ def test_a_signal_at_each_call(scene, inject, number):
     make, force, before = scene
     handler = signal.signal(number, end)
     try:
-        for at in range(1, count_calls(make, force, inject) + 1):
-            root = make(str(at))
+        for at, root in each_call(make, force, inject):
             with inject(at, int(number)), pytest.raises(KeyboardInterrupt) as raised:
                 command(root, force)
             assert_mixture(root, before, note_of(raised.value))
@@ -218,31 +220,38 @@ def test_what_a_killed_command_left_is_named_and_not_touched(tmp_path, caplog):
     assert (tmp_path / "mine" / "0.new").read_bytes() == b"mine"
 
 
-def test_a_file_that_appears_is_not_replaced(scene, inject, monkeypatch):
+def fill(staged, mine=None):
+    """Write all files, while another program writes its own."""
+    for file in staged.values():
+        file.write_bytes(b"new")
+    if mine:
+        mine.write_bytes(b"mine")
+
+
+def test_a_file_that_appears_is_not_replaced(scene):
     make, _, _ = scene
-    root = make("x")
+    root = make()
     if (root / "o" / "a").exists():
         pytest.skip("a target exists")
-    targets = {root / folder: names for folder, names in TARGETS.items()}
-
-    def write():
-        with staging.stage(targets) as staged:
-            for file in staged.values():
-                file.write_bytes(b"new")
-            (root / "p" / "q" / "c").write_bytes(b"mine")
-
-    with pytest.raises(FileExistsError, match=r"q/c exists"):
-        write()
+    with pytest.raises(FileExistsError, match=r"q/c exists"), stage(root) as staged:
+        fill(staged, mine=root / "p" / "q" / "c")
     assert contents(root) == FOREIGN | {"p/q/c": b"mine"}
     assert not [*root.rglob(".splitjit-*")]
 
 
-def refuse_link(*_, **__):
-    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+@pytest.fixture(params=[None, errno.EPERM, errno.EINVAL], ids=["links", "Linux", "Windows"])
+def _links(request, monkeypatch):
+    """Let the file system have links, or none, in the words of a system."""
+
+    def refuse(*_, **__):
+        raise OSError(request.param, os.strerror(request.param))
+
+    if request.param:
+        monkeypatch.setattr(os, "link", refuse)
 
 
-@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
-def test_a_file_that_appears_between_moves_is_not_replaced(tmp_path, monkeypatch, links):
+@pytest.mark.usefixtures("_links")
+def test_a_file_that_appears_between_moves_is_not_replaced(tmp_path, monkeypatch):
     move = staging.Staged.move
 
     def late(self, force):
@@ -251,24 +260,17 @@ def test_a_file_that_appears_between_moves_is_not_replaced(tmp_path, monkeypatch
         move(self, force)
 
     monkeypatch.setattr(staging.Staged, "move", late)
-    if not links:
-        monkeypatch.setattr(os, "link", refuse_link)
-
-    def write():
-        with staging.stage({tmp_path: ["a", "b"]}) as staged:
-            for file in staged.values():
-                file.write_bytes(b"new")
-
-    with pytest.raises(FileExistsError, match="b exists: it appeared meanwhile") as raised:
-        write()
+    with (
+        pytest.raises(FileExistsError, match="b exists: it appeared meanwhile") as raised,
+        staging.stage({tmp_path: ["a", "b"]}) as staged,
+    ):
+        fill(staged)
     assert note_of(raised.value) == staging.PARTLY
     assert contents(tmp_path) == {"a": b"new", "b": b"mine"}
 
 
-@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
-def test_a_second_writer_keeps_its_file(tmp_path, monkeypatch, links):
-    if not links:
-        monkeypatch.setattr(os, "link", refuse_link)
+@pytest.mark.usefixtures("_links")
+def test_a_second_writer_keeps_its_file(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(6))
     there = tmp_path / "shards" / "rank-1" / "x.npy"
 
@@ -276,23 +278,17 @@ def test_a_second_writer_keeps_its_file(tmp_path, monkeypatch, links):
         there.parent.mkdir(parents=True, exist_ok=True)
         there.write_bytes(b"mine")
 
+    options = {"layout": "ranks", "out": tmp_path / "shards", "progress": meanwhile}
     with pytest.raises(FileExistsError, match="exists"):
-        splitjit.files.split_files(
-            tmp_path / "x.npy",
-            num_splits=2,
-            layout="ranks",
-            out=tmp_path / "shards",
-            progress=meanwhile,
-        )
+        splitjit.files.split_files(tmp_path / "x.npy", num_splits=2, **options)
     assert there.read_bytes() == b"mine"
     assert contents(tmp_path).keys() == {"x.npy", "shards/rank-1/x.npy"}
 
 
 def test_a_live_process_is_left_alone(scene):
     make, force, _ = scene
-    root = make("x")
-    targets = {root / folder: names for folder, names in TARGETS.items()}
-    with staging.stage(targets, force=force) as staged:
+    root = make()
+    with stage(root, force) as staged:
         for path, file in staged.items():
             file.write_bytes(NEW[path.relative_to(root).as_posix()])
         during = contents(root)
@@ -304,9 +300,8 @@ def test_a_live_process_is_left_alone(scene):
 
 def test_of_two_that_write_the_same_files(scene):
     make, force, _ = scene
-    root = make("x")
-    targets = {root / folder: names for folder, names in TARGETS.items()}
-    with contextlib.suppress(FileExistsError), staging.stage(targets, force=force) as staged:
+    root = make()
+    with contextlib.suppress(FileExistsError), stage(root, force) as staged:
         for path, file in staged.items():
             file.write_bytes(b"late " + NEW[path.relative_to(root).as_posix()])
         command(root, force)
@@ -314,16 +309,11 @@ def test_of_two_that_write_the_same_files(scene):
     assert contents(root) == FOREIGN | (late if force else NEW)
 
 
-@pytest.mark.parametrize("code", [errno.EPERM, errno.EINVAL], ids=["Linux", "Windows"])
-def test_without_links(code, scene, inject, monkeypatch):
-    def unsupported(*_, **__):
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "link", unsupported)
+@pytest.mark.usefixtures("_links")
+def test_with_links_and_without(scene, inject):
     make, force, before = scene
-    for at in range(1, count_calls(make, force, inject) + 1):
-        for error in (Killed(), OSError(5, "Input/output error")):
-            root = make(f"{at} {type(error).__name__}")
+    for error in (Killed(), OSError(5, "Input/output error")):
+        for at, root in each_call(make, force, inject):
             with inject(at, error), contextlib.suppress(Killed, OSError):
                 command(root, force)
             for path, held in contents(root, all_files=False).items():
@@ -337,7 +327,7 @@ def test_without_links(code, scene, inject, monkeypatch):
 
 def test_a_folder_below_must_not_be_a_link(scene):
     make, force, _ = scene
-    root = make("x")
+    root = make()
     (root / "elsewhere").mkdir()
     (root / "o" / "rank-9").symlink_to("../elsewhere")
     before = contents(root)

@@ -26,32 +26,15 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),  # transformers warns of its own deprecations
 ]
 
-SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "vocab_size": 64,
-    "max_position_embeddings": 32,
-    "head_dim": 8,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "attn_implementation": "eager",
-}
-ROWS = ["embed_tokens.weight", "lm_head.weight"]
+SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 64}
+SIZES |= {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8}
+SIZES |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SIZES |= {"max_position_embeddings": 32, "attn_implementation": "eager"}
+ROWS = ["*embed_tokens.weight", "*lm_head.weight"]
+COLUMNS = ["*.o_proj.weight=1", "*.down_proj.weight=1"]
 PATTERNS = {
-    "Llama": [f"*.{name}_proj.weight" for name in ("[qkv]", "gate", "up")]
-    + [f"*.{name}_proj.weight=1" for name in ["o", "down"]]
-    + [f"*{name}" for name in ROWS],
-    "Phi3": [
-        "*.qkv_proj.weight=0:64,32,32",
-        "*.gate_up_proj.weight=0:48,48",
-        "*.o_proj.weight=1",
-        "*.down_proj.weight=1",
-        *[f"*{name}" for name in ROWS],
-    ],
+    "Llama": ["*.[qkv]_proj.weight", "*.gate_proj.weight", "*.up_proj.weight", *COLUMNS, *ROWS],
+    "Phi3": ["*.qkv_proj.weight=0:64,32,32", "*.gate_up_proj.weight=0:48,48", *COLUMNS, *ROWS],
 }
 PATTERNS["Qwen2"] = [*PATTERNS["Llama"], "*.[qkv]_proj.bias"]
 IDS = torch.tensor([[5, 9, 2, 63, 17, 30]])
@@ -324,14 +307,19 @@ def test_the_style_of_a_parameter():
 
 
 CONVERTED = [
-    ([["MergeModulelist", 0], ["Concatenate", 1]], 1, [4, 8, 6], 1, (4, 4), (0, None)),
-    ([["MergeModulelist", 0]], 1, [4, 8, 6], 2, None, (1, None)),
-    ([["Transpose", 0, 1]], 1, [8, 6], 0, None, (1, None)),
-    ([["Transpose", -1, -2]], 1, [4, 8, 6], 2, None, (1, None)),
-    ([["Chunk", 0]], 3, [8, 6], 0, None, (0, (8, 8, 8))),
-    ([["Chunk", 0]], 3, [8, 6], 1, None, (1, None)),
-    ([["Concatenate", 0]], 1, [8, 6], 1, None, (1, None)),
-    ([["Interleave", 1]], 1, [4, 8, 6], 2, None, (2, None)),
+    # operations, number of tensors, shape, axis, sections; the axis, the sections and the head
+    ([["MergeModulelist", 0], ["Concatenate", 1]], 1, [4, 8, 6], 1, (4, 4), (0, None, None)),
+    ([["MergeModulelist", 0]], 1, [4, 8, 6], 2, None, (1, None, None)),
+    ([["Transpose", 0, 1]], 1, [8, 6], 0, None, (1, None, None)),
+    ([["Transpose", -1, -2]], 1, [4, 8, 6], 2, None, (1, None, None)),
+    ([["Chunk", 0]], 3, [8, 6], 0, None, (0, (8, 8, 8), None)),
+    ([["Chunk", 0]], 3, [8, 6], 1, None, (1, None, None)),
+    ([["Concatenate", 0]], 1, [8, 6], 1, None, (1, None, None)),
+    ([["Interleave", 1]], 1, [4, 8, 6], 2, None, (2, None, None)),
+    # a part holds pairs of rows, so no cut goes through a pair
+    ([["Interleave", 1]], 2, [4, 8, 6], 1, (4, 4), (1, None, 2)),
+    ([["Interleave", 1]], 2, [4, 8, 6], 1, None, (1, None, 2)),
+    ([["Interleave", 1], ["Chunk", 1]], 2, [4, 8, 6], 1, None, (1, None, 2)),
 ]
 
 
@@ -341,22 +329,7 @@ CONVERTED = [
 def test_the_axis_before_a_conversion(operations, count, shape, axis, sections, expected):
     choice = patterns.Choice("x", axis, sections)
     made = tensor_parallel._before("x", operations, count, choice, shape)
-    assert (made.axis, made.sections, made.head) == (*expected, None)
-
-
-@pytest.mark.parametrize(
-    ("operations", "sections"),
-    [
-        ([["Interleave", 1]], (4, 4)),
-        ([["Interleave", 1]], None),
-        ([["Interleave", 1], ["Chunk", 1]], None),
-    ],
-)
-def test_rows_of_two_sections_in_turn(operations, sections):
-    """A part holds pairs of rows, so no cut goes through a pair."""
-    choice = patterns.Choice("x", 1, sections)
-    made = tensor_parallel._before("x", operations, 2, choice, [4, 8, 6])
-    assert (made.axis, made.sections, made.head) == (1, None, 2)
+    assert (made.axis, made.sections, made.head) == expected
 
 
 def test_conversions_that_parts_cannot_follow():
@@ -390,11 +363,10 @@ def test_experts_by_name(tmp_path):
     names = {name for name in shards(out, 2)[0] if "experts" in name}
     assert any(name.endswith(".experts.3.w2.weight") for name in names)
     whole = model.state_dict()
+    halved = "num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"
     for rank in range(2):
         config = json.loads((out / f"rank-{rank}" / "config.json").read_text())
-        for key in ("num_attention_heads", "num_key_value_heads", "intermediate_size"):
-            config[key] //= 2
-        config["vocab_size"] //= 2
+        config |= {key: config[key] // 2 for key in halved}
         (out / f"rank-{rank}" / "config.json").write_text(json.dumps(config))
         own = type(model).from_pretrained(out / f"rank-{rank}").state_dict()
         for name, x in own.items():

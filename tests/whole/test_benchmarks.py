@@ -39,6 +39,7 @@ CASE = Case((20, 12), 1, (4,) * 3)
 MS = 1_000_000  # nanoseconds
 
 pytestmark = pytest.mark.slow
+needs_git = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
 
 
 # ---- workers --------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def test_the_gate_finds_what_is_planted(monkeypatch, capsys):
     assert "2 of 2 cases took more than 1.08 times as long" in told.err
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
+@needs_git
 def test_a_revision_is_checked_out_and_removed():
     with gate.checkout("HEAD") as folder:
         assert (folder / "splitjit" / "__init__.py").exists()
@@ -285,14 +286,13 @@ def test_a_step_is_timed_with_its_split_but_not_as_one():
 
 
 def test_the_tool_of_programs_compares_with_another_checkout(tmp_path, monkeypatch, capsys):
-    options = "--program Python --kind arrays --outputs out --size 1.2 --processes 1 --seconds 0.02"
-    options = options.replace("1.2", "1.2 MB", 1).split(" --")
-    command = [word for option in options for word in f"--{option.strip('-')}".split(" ", 1)]
+    options = "--program Python --kind arrays --outputs out --processes 1 --seconds 0.02 --size"
     file = tmp_path / "results.json"
-    given = ["in_program.py", *command, "--before", str(ROOT), "--json", str(file)]
-    monkeypatch.setattr(sys, "argv", given)
+    given = [*options.split(), "1.2 MB", "--before", str(ROOT), "--json", str(file)]
+    monkeypatch.setattr(sys, "argv", ["in_program.py", *given])
     in_program.main()
-    assert "### The iteration" in (told := capsys.readouterr().out)
+    told = capsys.readouterr().out
+    assert "### The iteration" in told
     assert "Best peer over splitjit, before:" in told
     found = [Result(**one) for one in json.loads(file.read_text())["results"]]
     assert [one.place for one in found] == ["Python, iteration", "Python, split alone"]
@@ -322,8 +322,8 @@ def test_an_array_has_the_order_of_its_case(order):
 
 
 def test_all_cases_split_the_whole_axis():
-    names = ["cases", "busy", "in_program", "threads", "history", "layouts", "small", "njit"]
-    lists = [(name,) for name in names]
+    names = "cases busy in_program threads history layouts small njit"
+    lists = [(name,) for name in names.split()]
     lists += [("report", name, "cases") for name in report.GROUPS]
     lists += [("processes", name) for name in contenders.CASES["processes"]]
     lists += [("gate", name) for name in contenders.CASES["gate"]]
@@ -339,9 +339,8 @@ def test_each_named_case_is_used():
 
 
 def test_the_gate_has_each_of_its_cases():
-    timed = {case for cases in gate.FULL.values() for case in cases}
-    assert timed == set(gate.CASES)
-    assert {case for cases in gate.SMALL.values() for case in cases} < timed
+    full, small = ({*itertools.chain(*of.values())} for of in (gate.FULL, gate.SMALL))
+    assert small < full == {*gate.CASES}
 
 
 # ---- landscape ------------------------------------------------------------------------
@@ -462,12 +461,17 @@ def test_pages_are_written_from_results(tmp_path):
     assert "1.6 to 1.6 times as long as by torch" in words
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
+def commits_since(commit, *paths):
+    """Return how many commits after this one change files below the paths."""
+    git = ["git", "rev-list", "--count", f"{commit}..HEAD", "--", *paths]
+    return int(subprocess.check_output(git, cwd=ROOT))
+
+
+@needs_git
 def test_figures_are_new():
     """`python benchmarks/documentation.py` measures them all, on a quiet machine."""
     commit = json.loads((documentation.KEPT / "report.json").read_text("utf-8"))["commit"]
-    git = ["git", "rev-list", "--count", f"{commit}..HEAD", "--", "splitjit"]
-    assert int(subprocess.check_output(git, cwd=ROOT)) <= 60
+    assert commits_since(commit, "splitjit") <= 60
 
 
 @pytest.mark.parametrize("name", mechanisms.MECHANISMS)
@@ -518,17 +522,14 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path, monkeypatch):
 
 
 def test_each_milestone_has_results_of_the_whole_history():
-    tracks = {
-        f"history.History.{name}" for name in vars(history.History) if name.startswith("track_")
-    }
+    tracks = [name for name in vars(history.History) if name.startswith("track_")]
     for commit in milestones.milestones():
         (file,) = (ROOT / "benchmarks" / "results").glob(f"*/{commit[:8]}-*.json")
         results = json.loads(file.read_text("utf-8"))["results"]
-        assert tracks <= set(results), commit
         for name in tracks:
-            values, params = results[name][:2]
-            current = getattr(history.History, name.rpartition(".")[2]).params[0]
-            assert params[0] == [repr(param) for param in current]
+            values, params = results[f"history.History.{name}"][:2]
+            current = getattr(history.History, name).params[0]
+            assert params[0] == [repr(param) for param in current], (commit, name)
             assert all(isinstance(value, float | int) for value in values), (commit, name)
 
 
@@ -607,18 +608,16 @@ def test_the_first_call_ever_compiles():
     assert seconds["first call ever, seconds"] > 5 * seconds["first call, cached, seconds"]
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git repository")
+@needs_git
 def test_the_newest_milestone_is_new():
     """`python benchmarks/milestones.py --measure NAME` measures them all, on a quiet machine.
 
     Only commits of the rooms through which a split goes can change its speed. Most of them change
     its shape, so many may pass between two milestones.
     """
+    rooms = "_plan", "_abi", "_kernels", "_runtime", "_inputs", "_copy", "_api"
     newest = [*milestones.milestones()][-1]
-    names = "_plan", "_abi", "_kernels", "_runtime", "_inputs", "_copy", "_api"
-    rooms = [f"splitjit/{name}" for name in names]
-    git = ["git", "rev-list", "--count", f"{newest}..HEAD", "--", *rooms]
-    assert int(subprocess.check_output(git, cwd=ROOT)) <= 100
+    assert commits_since(newest, *[f"splitjit/{name}" for name in rooms]) <= 100
 
 
 def test_a_result_inside_of_a_merge_is_shown_at_the_merge(tmp_path, monkeypatch):

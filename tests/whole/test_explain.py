@@ -84,14 +84,11 @@ def test_the_ways_of_a_large_array(monkeypatch):
     for seconds in [3e-4] * 10 + [1e-4] * 11:
         ways.took(ways.choose(now), now, now + seconds, x.nbytes)
         now += seconds
-    for limit, cores_ in (("affinity", 2), ("quota", None)):
-        monkeypatch.setattr(cores, limit, lambda found=cores_: found)
+    monkeypatch.setattr(cores, "affinity", lambda: 2)
+    monkeypatch.setattr(cores, "quota", lambda: None)
     found = explain(x, num_splits=3, axis=1)
-    assert [(way["name"], way["calls"]) for way in found.ways] == [
-        ("with helpers", 10),
-        ("alone", 11),
-    ]
-    assert [way["is_next"] for way in found.ways] == [False, True]
+    shown = [(way["name"], way["calls"], way["is_next"]) for way in found.ways]
+    assert shown == [("with helpers", 10, False), ("alone", 11, True)]
     assert found.ways[0]["seconds"] == pytest.approx(3e-4)
     assert str(found).endswith("""
 ways      with helpers: 300 µs from call to call, 10 calls
@@ -192,10 +189,7 @@ def test_one_thread_in_a_task_of_dask():
 
 
 def test_without_compiler_numpy_copies():
-    code = (
-        "import numpy as np, splitjit;"
-        "print(splitjit.explain(np.zeros((1024, 768)), num_splits=3, axis=1))"
-    )
+    code = "import numpy, splitjit; print(splitjit.explain(numpy.zeros((1024, 768)), 300))"
     printed = python("-c", code, NUMBA_DISABLE_JIT="1")
     assert printed.startswith("strategy  slices: NumPy copies, because Numba compiles nothing")
 
@@ -230,23 +224,12 @@ def test_a_library_makes_its_own_parts():
     assert explain(torch.zeros(4, 6), 2).bytes_read == 96
 
 
-def test_dask_splits_in_tasks():
-    array = pytest.importorskip("dask.array")
-    assert explain(array.zeros((4, 6), chunks=2), 2).strategy == "dask"
+X = np.zeros(4)
+REFUSED = [((X, 0), {}), ((X,), {}), ((X, [1, 2]), {}), (("text", 2), {})]
+REFUSED += [((X, 2), more) for more in ({"axis": 1}, {"out": [np.zeros(2)]}, {"copy": 1})]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "keywords"),
-    [
-        ((np.zeros(4), 0), {}),
-        ((np.zeros(4),), {}),
-        ((np.zeros(4), [1, 2]), {}),
-        ((np.zeros(4), 2), {"axis": 1}),
-        ((np.zeros(4), 2), {"out": [np.zeros(2)]}),
-        ((np.zeros(4), 2), {"copy": 1}),
-        (("text", 2), {}),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "keywords"), REFUSED)
 def test_it_refuses_what_split_refuses(arguments, keywords):
     assert_refused_alike(split, explain, *arguments, **keywords)
 
@@ -265,54 +248,38 @@ def test_a_plan_explains_as_the_function_does(shape, given):
     out = plan.empty(x.dtype) if given else None
     assert plan.explain(x, out) == explain(x, num_splits=3, axis=-1, out=out)
     assert str(plan.explain(x, copy=False)).startswith("strategy  views")
-    assert plan.explain(x).as_dict()["parts"] == 3
+    found = plan.explain(x).as_dict()
+    assert found["parts"] == 3
+    assert set(found) == set(splitjit.Explanation.__slots__)
 
 
-def test_a_plan_explains_lazy_arrays():
-    array = pytest.importorskip("dask.array")
-    plan = splitjit.plan_split((4, 6), 2)
-    assert plan.explain(array.zeros((4, 6), chunks=2)).strategy == "dask"
+def test_dask_splits_in_tasks():
+    x = pytest.importorskip("dask.array").zeros((4, 6), chunks=2)
+    assert explain(x, 2).strategy == splitjit.plan_split((4, 6), 2).explain(x).strategy == "dask"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "keywords"),
-    [
-        ((np.zeros(5),), {}),
-        (("text",), {}),
-        ((np.zeros(4), [np.zeros(2)]), {}),
-        ((np.zeros(4),), {"copy": 1}),
-    ],
-)
+OF_A_PLAN = [((np.zeros(5),), {}), (("text",), {}), ((X, [np.zeros(2)]), {}), ((X,), {"copy": 1})]
+
+
+@pytest.mark.parametrize(("arguments", "keywords"), OF_A_PLAN)
 def test_a_plan_refuses_what_it_would_not_split(arguments, keywords):
     plan = splitjit.plan_split((4,), 2)
     assert_refused_alike(plan, plan.explain, *arguments, **keywords)
 
 
-def test_a_dict():
-    found = explain(np.zeros(6), 2).as_dict()
-    assert found["parts"] == 3
-    assert set(found) == set(splitjit.Explanation.__slots__)
-
-
 def test_outputs_that_a_masked_array_refuses():
     x = np.ma.masked_equal(np.arange(4.0), 2)
-    few, plain = [np.ma.zeros(2)], [np.zeros(2), np.zeros(2)]
-    long = [np.ma.zeros(2), np.ma.zeros(3)]
-    shared = [np.ma.array(x.data[:2]), np.ma.zeros(2)]
-    for out in (few, plain, long, shared, 3):
+    half = np.ma.zeros(2)
+    shared = [np.ma.array(x.data[:2]), half]
+    for out in ([half], [np.zeros(2)] * 2, [half, np.ma.zeros(3)], shared, 3):
         assert_refused_alike(split, explain, x, 2, out=out)
 
 
 def test_outputs_that_a_tensor_refuses():
     torch = pytest.importorskip("torch")
-    x = torch.arange(4.0)
+    x, half = torch.arange(4.0), torch.zeros(2)
+    second = [torch.zeros(3), torch.zeros(2, dtype=torch.int32), x[2:]]
+    for out in ([half], *([half, part] for part in second), [np.zeros(2), np.zeros(2)]):
+        assert_refused_alike(split, explain, x, 2, out=out)
     meta = torch.zeros(4, device="meta")
-    for source, out in (
-        (x, [torch.zeros(2)]),
-        (x, [torch.zeros(2), torch.zeros(3)]),
-        (x, [torch.zeros(2), torch.zeros(2, dtype=torch.int32)]),
-        (x, [x[:2], torch.zeros(2)]),
-        (x, [np.zeros(2), np.zeros(2)]),
-        (meta, [torch.zeros(2), torch.zeros(2)]),
-    ):
-        assert_refused_alike(split, explain, source, 2, out=out)
+    assert_refused_alike(split, explain, meta, 2, out=[half, torch.zeros(2)])

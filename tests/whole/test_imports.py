@@ -28,18 +28,21 @@ ORDER = (
 
 def modules_of(folder):
     """Return the files of a package by the names of their modules."""
-    return {
-        ".".join(path.relative_to(folder.parent).with_suffix("").parts).removesuffix(
-            ".__init__"
-        ): path
-        for path in sorted(folder.rglob("*.py"))
-    }
+    files = {}
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(folder.parent).with_suffix("").parts
+        files[".".join(parts).removesuffix(".__init__")] = path
+    return files
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 MODULES = modules_of(PACKAGE)
 PUBLIC = {
     f"splitjit.{alias.name}": node.module
-    for node in ast.walk(ast.parse(MODULES["splitjit"].read_text(encoding="utf-8")))
+    for node in ast.walk(tree_of(MODULES["splitjit"]))
     if isinstance(node, ast.ImportFrom)
     for alias in node.names
 }
@@ -57,7 +60,7 @@ def name_called(call):
 
 def imported_by(module, modules=MODULES):
     """Return the modules of the package that a module imports, and those in functions alone."""
-    tree = ast.parse(modules[module].read_text(encoding="utf-8"))
+    tree = tree_of(modules[module])
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     inside = {node for function in functions for node in ast.walk(function)}
     package = module.split(".")[0]
@@ -105,8 +108,7 @@ def test_a_module_imports_only_packages_before_its_own(module):
 
 @pytest.mark.parametrize("module", sorted(FILES))
 def test_files_import_only_public_names_and_plans_of_the_core(module):
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    for node in ast.walk(tree_of(MODULES[module])):
         if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "splitjit":
             known = re.fullmatch(r"splitjit(|\.errors|\._plan\..+|\.files(\..+)?)", node.module)
             assert known, f"{module} imports {node.module}"
@@ -124,8 +126,8 @@ def test_only_the_command_imports_files(module):
 def test_files_know_nothing_of_checkpoints(module):
     imported, in_functions = imported_by(module)
     assert not CHECKPOINTS & (imported - in_functions if module == "splitjit.files" else imported)
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-    called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    nodes = ast.walk(tree_of(MODULES[module]))
+    called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
     assert not called & {"import_module", "importlib.import_module", "__import__"}
 
 
@@ -151,7 +153,7 @@ PACKAGES = [module for module, path in MODULES.items() if path.name == "__init__
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_says_what_is_in_it_and_who_calls_it(package):
-    text = ast.get_docstring(ast.parse(MODULES[package].read_text(encoding="utf-8")))
+    text = ast.get_docstring(tree_of(MODULES[package]))
     assert text, f"{package} has no docstring"
     prose = re.sub(r"::\n\n( .*\n|\n)+", ".\n", text + "\n")
     assert len(re.findall(r"[.:](?=\s)", prose)) >= 3 or package in SMALL
@@ -185,7 +187,7 @@ def test_the_map_has_each_module_once():
     assert sorted(set(named)) == sorted(named)
     assert not [path for path in named if not (PACKAGE / path).exists()]
     for module, path in MODULES.items():
-        if len(ast.parse(path.read_text(encoding="utf-8")).body) < 2:  # a docstring alone
+        if len(tree_of(path).body) < 2:  # a docstring alone
             continue
         file = path.relative_to(PACKAGE)
         places = {file.as_posix(), *[f"{folder.as_posix()}/" for folder in file.parents]}

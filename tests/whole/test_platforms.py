@@ -26,8 +26,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.long] * ("AVX" in name)) for name in SETTINGS],
+    "name", [pytest.param(name, marks=[pytest.mark.long] * ("AVX" in name)) for name in SETTINGS]
 )
 @pytest.mark.slow
 def test_splits(name):
@@ -44,14 +43,9 @@ test_platforms.check_operators()
 
 
 DTYPES = ["u1", "<u2", ">f4", "c16", "V3", ">U4", [("a", "u1"), ("b", ">f8")]]
-SPLITS = [
-    # shape, axis, sizes
-    ((7000,), 0, [1, 4500, 2499]),
-    ((9, 300), 1, [100, 0, 200]),
-    ((70, 4), 0, [64, 6]),
-    ((260, 3), 1, [1, 1, 1]),
-    ((130, 20), 1, [1] * 20),
-    ((6, 5, 40), 1, [2, 3]),
+SPLITS = [  # shape, axis, sizes
+    *[((7000,), 0, [1, 4500, 2499]), ((9, 300), 1, [100, 0, 200]), ((70, 4), 0, [64, 6])],
+    *[((260, 3), 1, [1, 1, 1]), ((130, 20), 1, [1] * 20), ((6, 5, 40), 1, [2, 3])],
 ]
 
 
@@ -146,11 +140,9 @@ def free_threaded_pythons():
 
 def run_threads(program, gil=None):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    if gil is not None:
-        environment["PYTHON_GIL"] = str(int(gil))
-    result = subprocess.run(
-        [program, "-c", f"GIL = {gil}\n{THREADS}"], env=environment, capture_output=True, text=True
-    )
+    environment |= {} if gil is None else {"PYTHON_GIL": str(int(gil))}
+    command = [program, "-c", f"GIL = {gil}\n{THREADS}"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
 
 

@@ -8,7 +8,6 @@ import ctypes
 import errno
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 import types
@@ -20,7 +19,7 @@ import pytest
 from splitjit import SplitError
 from splitjit._plan import limits
 from splitjit.files import places, staging
-from tests.cli.test_command import HALF_WAY
+from tests.cli.test_command import HALF_WAY, popen
 
 ELSEWHERE = Path(__file__).parents[1] / "elsewhere"
 
@@ -29,11 +28,7 @@ def start_on(system, code, folder):
     """Start Python in a folder, where the modules of splitjit see another system."""
     paths = [str(ELSEWHERE), str(ELSEWHERE.parents[1]), os.environ.get("PYTHONPATH")]
     settings = {"SPLITJIT_SYSTEM": system, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=folder, env={**os.environ, **settings},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    return popen("-c", textwrap.dedent(code), cwd=folder, env={**os.environ, **settings})
 
 
 def run_on(*arguments):
@@ -96,18 +91,8 @@ def test_after_warmup_no_kernel_is_missing(system, tmp_path):
     run_on(system, code, tmp_path)
 
 
-REFUSED = [
-    "CON",
-    "C:/a.npy",
-    "nul.npy",
-    "com1 .npy",
-    "LPT9",
-    "a:b.npy",
-    "a?.npy",
-    "a.",
-    "a ",
-    "rank-0/aux.npy",
-]
+REFUSED = ["CON", "C:/a.npy", "nul.npy", "com1 .npy", "LPT9", "a:b.npy", "a?.npy", "a.", "a "]
+REFUSED += ["rank-0/aux.npy"]
 
 
 @pytest.mark.parametrize("name", REFUSED)
