@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "splitjit"
 SECONDS = 600
 """The time limit for the tests of one defect."""
 SURVIVORS = 0.25
@@ -162,25 +163,23 @@ def is_only_speed(name: str) -> bool:
     return any(part in name for part in ONLY_SPEED)
 
 
-def files(package: Path = ROOT / "splitjit") -> dict[Path, str]:
+def files() -> dict[Path, str]:
     """Return the files that get defects, and their tests."""
     return {
         path: tests
         for pattern, tests in reversed(TARGETS.items())
-        for path in sorted(package.glob(pattern))
+        for path in sorted(PACKAGE.glob(pattern))
         if not is_only_speed(path.name)
     }
 
 
-def mutations(package: Path = ROOT / "splitjit") -> list[Mutation]:
+def mutations() -> list[Mutation]:
     """Return all defects."""
-    return [
-        mutation
-        for path, tests in files(package).items()
-        for mutation in mutations_of(
-            path.read_text("utf-8"), path.relative_to(package).as_posix(), tests
-        )
-    ]
+    found: list[Mutation] = []
+    for path, tests in files().items():
+        name = path.relative_to(PACKAGE).as_posix()
+        found += mutations_of(path.read_text("utf-8"), name, tests)
+    return found
 
 
 def test(folder: Path, tests: str) -> str:

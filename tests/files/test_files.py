@@ -234,15 +234,6 @@ def test_failure_of_the_second_file_undoes_the_first(tmp_path):
         write(planned)
 
 
-def test_a_target_that_comes_up_meanwhile_is_not_overwritten(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(9))
-    planned = files.plan_files([tmp_path / "x.npy"], num_splits=3)
-    with pytest.raises(FileExistsError, match=r"x\.1\.npy"):
-        write(planned, lambda _: (tmp_path / "x.1.npy").write_text("mine"))
-    assert listing(tmp_path) == [Path("x.1.npy"), Path("x.npy")]
-    assert (tmp_path / "x.1.npy").read_text() == "mine"
-
-
 @pytest.mark.parametrize("kind", ["npy", "npz", "safetensors"])
 @pytest.mark.parametrize("size", [1, -1])
 def test_a_source_that_changes_is_refused(tmp_path, monkeypatch, kind, size):

@@ -52,9 +52,6 @@ def scales(*shape):
     return RNG.normal(size=shape).astype("f4")
 
 
-# Each method: its configuration, how a layer is made, and how it is dequantised.
-
-
 def make_fp8(m, n):
     weight = RNG.integers(-99, 99, (m, n)).astype("i1")  # as many bits as float8
     return {"weight": weight, "weight_scale_inv": scales(-(-m // BLOCK), -(-n // BLOCK))}
@@ -100,7 +97,7 @@ def make_gptq(m, n, bits=4, group=GROUP, shuffle=False):
     }
 
 
-def read_gptq(held, bits=4, shuffle=False):
+def read_gptq(held, bits=4, group=GROUP, shuffle=False):
     g_idx = held["g_idx"] if shuffle else held["g_idx"] - held["g_idx"][0]
     zeros, scale = unpack(held["qzeros"], bits, 1)[g_idx], held["scales"][g_idx]
     return ((unpack(held["qweight"], bits, 0) - zeros) * scale).T
@@ -119,21 +116,21 @@ def read_awq(held):
     return ((unpack(held["qweight"], 4, 1) - zeros) * scale).T
 
 
-def make_packed(m, n, groups=True, zeros=True):
+def make_packed(m, n, groups=True):
     count = n // GROUP if groups else 1
     held = {
         "weight_packed": pack(numbers(4, m, n), 4, 1),
         "weight_scale": scales(m, count),
         "weight_shape": np.array([m, n]),
     }
-    return held | ({"weight_zero_point": pack(numbers(4, m, count), 4, 0)} if zeros else {})
+    return held | ({"weight_zero_point": pack(numbers(4, m, count), 4, 0)} if groups else {})
 
 
-def read_packed(held, groups=True, zeros=True):
-    zero = unpack(held["weight_zero_point"], 4, 0) if zeros else 8
-    scale = held["weight_scale"]
+def read_packed(held, groups=True):
+    zero, scale = 8, held["weight_scale"]
     if groups:
-        scale, zero = (x.repeat(GROUP, 1) for x in (scale, zero))
+        zero = unpack(held["weight_zero_point"], 4, 0).repeat(GROUP, 1)
+        scale = scale.repeat(GROUP, 1)
     return (unpack(held["weight_packed"], 4, 1) - zero) * scale
 
 
@@ -147,57 +144,37 @@ def gptq(bits, group_size=GROUP, desc_act=False):
     return {"quant_method": "gptq", "bits": bits, "group_size": group_size, "desc_act": desc_act}
 
 
+FP8 = {"quant_method": "fp8", "weight_block_size": [BLOCK, BLOCK]}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": GROUP, "version": "gemm"}
+PACKED = compressed("pack-quantized", strategy="group", group_size=GROUP, symmetric=False)
+PACKED_CHANNELS = compressed("pack-quantized", strategy="channel")
+FLOAT_CHANNELS = compressed("float-quantized", strategy="channel")
+FLOAT_TENSOR = compressed("float-quantized", strategy="tensor")
+IN_ORDER = gptq(4, desc_act=True)
 METHODS = {
-    "fp8": ({"quant_method": "fp8", "weight_block_size": [BLOCK, BLOCK]}, make_fp8, read_fp8),
-    "fp8 per tensor": ({"quant_method": "fp8"}, make_per_tensor, read_per_tensor),
-    "fbgemm": ({"quant_method": "fbgemm_fp8"}, make_fbgemm, read_scaled),
-    "gptq": (gptq(4), make_gptq, read_gptq),
-    "gptq of 3 bits": (gptq(3), partial(make_gptq, bits=3), partial(read_gptq, bits=3)),
-    "gptq per channel": (
-        gptq(8, -1),
-        partial(make_gptq, bits=8, group=-1),
-        partial(read_gptq, bits=8),
-    ),
-    "gptq in order of activations": (
-        gptq(4, desc_act=True),
-        partial(make_gptq, shuffle=True),
-        partial(read_gptq, shuffle=True),
-    ),
-    "awq": (
-        {"quant_method": "awq", "bits": 4, "group_size": GROUP, "version": "gemm"},
-        make_awq,
-        read_awq,
-    ),
-    "packed": (
-        compressed("pack-quantized", strategy="group", group_size=GROUP, symmetric=False),
-        make_packed,
-        read_packed,
-    ),
-    "packed per channel": (
-        compressed("pack-quantized", strategy="channel"),
-        partial(make_packed, groups=False, zeros=False),
-        partial(read_packed, groups=False, zeros=False),
-    ),
-    "float per channel": (
-        compressed("float-quantized", strategy="channel"),
-        make_fbgemm,
-        read_scaled,
-    ),
-    "float per tensor": (
-        compressed("float-quantized", strategy="tensor"),
-        make_scaled,
-        read_scaled,
-    ),
+    # the configuration, how a layer is made and how it is dequantised, and options of both
+    "fp8": (FP8, make_fp8, read_fp8, {}),
+    "fp8 per tensor": ({"quant_method": "fp8"}, make_per_tensor, read_per_tensor, {}),
+    "fbgemm": ({"quant_method": "fbgemm_fp8"}, make_fbgemm, read_scaled, {}),
+    "gptq": (gptq(4), make_gptq, read_gptq, {}),
+    "gptq of 3 bits": (gptq(3), make_gptq, read_gptq, {"bits": 3}),
+    "gptq per channel": (gptq(8, -1), make_gptq, read_gptq, {"bits": 8, "group": -1}),
+    "gptq in order of activations": (IN_ORDER, make_gptq, read_gptq, {"shuffle": True}),
+    "awq": (AWQ, make_awq, read_awq, {}),
+    "packed": (PACKED, make_packed, read_packed, {}),
+    "packed per channel": (PACKED_CHANNELS, make_packed, read_packed, {"groups": False}),
+    "float per channel": (FLOAT_CHANNELS, make_fbgemm, read_scaled, {}),
+    "float per tensor": (FLOAT_TENSOR, make_scaled, read_scaled, {}),
 }
 
 
 def save(folder, monkeypatch, method, layers=LAYERS):
     """Save a quantised model, and let the plan be that of a model with these layers."""
-    config, make, _ = METHODS[method]
+    config, make, _, options = METHODS[method]
     folder.mkdir()
     held, plan = {}, {}
     for name, (style, m, n) in layers.items():
-        made = {"weight": np.ones((m, n), "f4")} if name == "mlp.gate" else make(m, n)
+        made = {"weight": np.ones((m, n), "f4")} if name == "mlp.gate" else make(m, n, **options)
         held |= {f"layers.0.{name}.{kind}": np.asarray(x) for kind, x in made.items()}
         plan[f"layers.0.{name}.weight"] = (style, [m, n])
         if name == "self_attn.q_proj":
@@ -231,21 +208,21 @@ def check(ranks, whole, read):
 @pytest.mark.parametrize("method", METHODS)
 def test_parts_are_parts_of_the_weight(tmp_path, monkeypatch, method):
     whole = save(tmp_path / "model", monkeypatch, method)
+    _, _, read, options = METHODS[method]
     ranks = {}
     for count in (2, 4):
         out = tmp_path / str(count)
-        options = {"tp_plan": True, "layout": "ranks", "out": out}
-        done = files.split_files(tmp_path / "model", num_splits=count, **options)
+        how = {"tp_plan": True, "layout": "ranks", "out": out}
+        done = files.split_files(tmp_path / "model", num_splits=count, **how)
         assert done.warnings == ()
         ranks[count] = [out / f"rank-{i}" for i in range(count)]
-        check(ranks[count], whole, METHODS[method][2])
+        check(ranks[count], whole, partial(read, **options))
     assert_joined(ranks[4][::-1], tmp_path / "model")
     files.reshard_files(ranks[2], num_splits=4, out=tmp_path / "again")
     assert contents(tmp_path / "again") == contents(tmp_path / "4")
     for rank in ranks[4]:
         forget(rank)
-    options = {"tp_plan": True, "config": tmp_path / "model"}
-    files.join_files(ranks[4], tmp_path / "joined", **options)
+    files.join_files(ranks[4], tmp_path / "joined", tp_plan=True, config=tmp_path / "model")
     held = st.load_file(tmp_path / "joined" / "model.safetensors")
     assert held.keys() == whole.keys()
     assert all(np.array_equal(held[name], x) for name, x in whole.items())
@@ -307,13 +284,13 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("config", UNKNOWN, ids=str)
 def test_unknown_layouts(tmp_path, monkeypatch, config):
-    monkeypatch.setitem(METHODS, "unknown", (config, make_gptq, None))
+    monkeypatch.setitem(METHODS, "unknown", (config, make_gptq, None, {}))
     save(tmp_path / "model", monkeypatch, "unknown", {"mlp.up_proj": ("colwise", 64, 64)})
     with refused(tmp_path, r"up_proj\.\w+: splitjit does not know this tensor"):
         files.split_files(tmp_path / "model", tp_plan=True, num_splits=2, out=tmp_path / "out")
-    patterns = ["*.qweight=1", "*.qzeros=1", "*.scales=1"]
-    options = {"tensors": [*patterns, "*.g_idx"], "out": tmp_path / "out"}
-    files.split_files(tmp_path / "model", tp_plan=True, num_splits=2, **options)
+    options = {"tensors": ["*.qweight=1", "*.qzeros=1", "*.scales=1", "*.g_idx"]}
+    options |= {"num_splits": 2, "tp_plan": True, "out": tmp_path / "out"}
+    files.split_files(tmp_path / "model", **options)
 
 
 def make_nf4(m, n):
@@ -344,7 +321,7 @@ UNKNOWN_TENSORS = [
 @pytest.mark.parametrize(("method", "make", "message"), UNKNOWN_TENSORS)
 def test_unknown_layouts_are_no_incomplete_checkpoint(tmp_path, monkeypatch, method, make, message):
     config = method and {"quant_method": method}
-    monkeypatch.setitem(METHODS, "unknown", (config, make, None))
+    monkeypatch.setitem(METHODS, "unknown", (config, make, None, {}))
     held = save(tmp_path / "model", monkeypatch, "unknown", {"mlp.up_proj": ("colwise", 64, 64)})
     options = {"num_splits": 2, "tp_plan": True, "out": tmp_path / "out"}
     with pytest.raises(splitjit.SplitError, match=message) as raised:

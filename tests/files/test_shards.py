@@ -15,7 +15,6 @@ import splitjit
 from splitjit import files
 from splitjit._cli.main import main
 from splitjit.files import staging, tiles
-from splitjit.files.checkpoints import index, record
 from splitjit.files.checkpoints.index import MANIFEST
 from splitjit.files.checkpoints.record import KEY
 from tests.files.folders import TENSORS, assert_joined, change, contents, refused, save, shard
@@ -534,12 +533,3 @@ def test_a_whole_name_that_leads_elsewhere(model, tmp_path):
             content["files"]["model-0.safetensors"]["file"] = name
             (part / MANIFEST).write_text(json.dumps(content))
         join_refused(tmp_path, parts, "a field is missing, unknown or not of its kind")
-
-
-def test_ranks_are_read_from_a_checkpoint(model, tmp_path):
-    parts = shard(model, tmp_path / "out", num_splits=2)
-    (own, *_) = record.read(index.read(parts[1])).values()
-    assert (own.rank, own.count, own.rule) == (1, 2, ("num_splits", 2))
-    assert own.tensors["layers.0.qkv.weight"].sections == (8, 4, 4)
-    assert own.tensors["layers.0.norm.weight"] is None
-    assert record.read(index.read(model)) == {}

@@ -197,11 +197,11 @@ def test_ranks_compute_what_the_model_computes(tmp_path, name, more, how, count)
 
 
 @LARGE
+@torch.no_grad()
 def test_key_value_heads_are_replicated(tmp_path):
     folder, out = tmp_path / "model", tmp_path / "out"
     model = make("Qwen2", folder, num_key_value_heads=2)
-    with torch.no_grad():
-        expected = model(IDS).logits
+    expected = model(IDS).logits
     planned = files.split_files(folder, num_splits=4, tp_plan=True, layout="ranks", out=out)
     plans = {plan.name: plan for file in planned.files for plan in file.tensors}
     assert plans["model.layers.0.self_attn.k_proj.bias"].copies == 2

@@ -24,7 +24,6 @@ from benchmarks import (
     landscape,
     mechanisms,
     milestones,
-    processes,
     report,
     threads,
 )
@@ -199,14 +198,6 @@ def test_an_unknown_revision_is_no_alarm(capfd):
 # ---- tables ---------------------------------------------------------------------------
 
 
-def test_numbers_are_aligned_right_and_text_left():
-    cells = ["1.03 ms", "**166 µs**", "5 ms (10 ms)", "**0.95**", "-", ""]
-    for cell in [*cells, 0.5, 7, None, "33.55 MB"]:
-        assert harness.table(["of"], [[cell]]).splitlines()[1] == "| --: |", cell
-    for cell in ["torch 5 ms", "(6,) float32", "1.81 (4K frame, out)x", "2 processes"]:
-        assert harness.table(["of"], [["1 ms"], [cell]]).splitlines()[1] == "| --- |", cell
-
-
 def result(seconds, place="out", case="1x2304", **more):
     return Result(place, case, seconds, **more)
 
@@ -255,14 +246,6 @@ def test_the_rival_is_the_fastest_one():
 
 
 # ---- processes and programs -----------------------------------------------------------
-
-
-def test_the_best_peer_is_compared():
-    seconds = {"splitjit": 2e-6, "splitjit, bind": 1e-6, "NumPy, slices": 3e-6, "torch": 5e-6}
-    table = processes.tables([result(seconds)])
-    assert "| 1x2304 | 2 µs | NumPy's slices | 3 µs | 1.50 | a binding 1 µs, torch 5 µs |" in table
-    assert "splitjit: geometric mean 1.50, least 1.50; 0 of 1 below 0.9." in table
-    assert "splitjit, bind: geometric mean 3.00, least 3.00" in table
 
 
 @pytest.mark.parametrize("program", contenders.PROGRAMS)
@@ -364,13 +347,6 @@ def test_sizes_are_read_as_they_are_written(nbytes):
 PLACES = [Cell("out", 1 << 24, parts, run) for parts in (2, 3, 4) for run in (64, 256, 1024)]
 PIT = PLACES[4]
 FOUND = [Found(*astuple(cell), 0.5 if cell == PIT else 0.9, 2.0) for cell in PLACES]
-
-
-def test_the_deepest_valley_comes_first():
-    text = landscape.valleys(FOUND, 1)
-    assert "1 of 9 cells are below 0.75" in text
-    assert "0 of 9 cells are below 0.9" in text
-    assert text.count(f"| {PIT.case} | into separate numpy.empty | 16 MB | 0.50 | 2.00 |") == 1
 
 
 def test_an_interrupted_survey_keeps_what_it_has(monkeypatch):
