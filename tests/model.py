@@ -203,17 +203,12 @@ def onnx_split(
     x = tensor(input, "efd" if version == 1 else NUMBERS + STRINGS, bfloat16=version >= 13)
     if split is not None:
         check(version not in (2, 11) and num_outputs is None)
-        lengths_of = float_lengths if version == 1 else int64_lengths
-        given = lengths_of(split, x.dtype)
+        given = float_lengths(split, x.dtype) if version == 1 else integer_input(split, "lq", (1,))
         check(lengths in (None, given) and given and outputs in (None, len(given)))
         lengths = given
     check(lengths is None or -1 not in lengths)
     num_splits = outputs if version < 18 and lengths is None else None
     return parts_of(x, axis, lengths, num_outputs, num_splits)[:outputs]
-
-
-def int64_lengths(split, _):
-    return integer_input(split, "lq", (1,))
 
 
 def float_lengths(split, dtype):

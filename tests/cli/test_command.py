@@ -198,6 +198,11 @@ REFUSED = [
     ("join x.npy", "the following arguments are required: --out "),
     ("split x.npy --num-splits two --wrong", "unrecognized argument: --wrong "),
     ("split x.npy --num-splits two", "argument --num-splits: invalid int value: 'two'"),
+    ("split x.npy --num_splits 2", "; did you mean --num-splits? (see --help)\n"),
+    ("split x.npy --num-splits 2 --aixs 1", "; did you mean --axis? (see --help)\n"),
+    ("join x.npy --forse", "; did you mean --force? (see --help)\n"),
+    ("split x.npy --split 2 --others copi", "; did you mean copy? (see --help)\n"),
+    ("jion x.npy", "; did you mean join? (see --help)\n"),
     # patterns
     ("split m.npz --num-splits 2 --tensor none", "pattern 'none'"),
     ("split m.npz --num-splits 2 --tensor *", "split m.npz, norm"),
@@ -242,7 +247,7 @@ def test_refusals_are_one_line_and_write_nothing(x, cli, line, message):
     out, err = cli(line, status=2)
     assert message in err
     assert re.fullmatch(r"python -m splitjit[^\n]*\n", err)
-    assert not re.search(r"num_|=\d|tp_plan|Errno|files:", err)
+    assert not re.search(r"(?<!--)num_|=\d|tp_plan|Errno|files:", err)
     assert out == ""
     assert names() == before
 
@@ -352,12 +357,9 @@ def test_axis_is_that_of_patterns_without_one(checkpoint, cli):
 def test_others_are_skipped_on_demand(checkpoint, cli):
     assert "m.npz: 2 of 3 tensors split, 1 left out" in cli(f"{SPLIT} --others skip").out
     assert list(np.load("m.1.npz")) == ["0.q", "0.o"]
-
-
-def test_a_report_names_no_others_if_there_are_none(checkpoint, cli):
     np.savez("all.npz", a=np.ones(4), b=np.zeros(2))
     printed = cli("split all.npz --num-splits 2 --axis 0").out
-    assert printed.splitlines()[0] == "all.npz: 2 of 2 tensors split"
+    assert printed.startswith("all.npz: 2 of 2 tensors split\n")
 
 
 @pytest.mark.parametrize("others", ["copy", "skip"])
@@ -367,6 +369,8 @@ def test_dry_run_names_every_tensor(checkpoint, cli, others):
         "  0.o: (4, 6) float16, axis 1, into 2 x (4, 3)",
         "  norm: (148,) bytes, 148 bytes, copied" if others == "copy" else "  norm: left out",
     ]
+    line = "  0.q: (6, 4) float32, axis 0, into 3 x (2, 4), 1 x (0, 4)\n"
+    assert line in cli("split m.npz --num-outputs 4 --tensor 0.q --dry-run").out
     assert names() == ["m.npz"]
 
 
@@ -377,12 +381,6 @@ def test_output_that_is_not_read_to_its_end(checkpoint, tmp_path):
     assert (process.stderr.read(), process.wait()) == ("", 0)
     process.stderr.close()
     assert names() == ["m.0.npz", "m.1.npz", "m.npz"]
-
-
-def test_dry_run_names_unlike_shapes(checkpoint, cli):
-    printed = cli("split m.npz --num-outputs 4 --tensor 0.q --dry-run").out
-    line = "  0.q: (6, 4) float32, axis 0, into 3 x (2, 4), 1 x (0, 4)"
-    assert printed.splitlines()[1] == line
 
 
 def test_names_cannot_steer_a_terminal(here, cli):
@@ -441,9 +439,10 @@ def test_a_bar_on_a_terminal(x, at_once, cli, monkeypatch):
     pytest.importorskip("tqdm")
     monkeypatch.setattr(sys, "stderr", Terminal())
     cli("split x.npy --num-splits 2")
-    assert "0%|" in sys.stderr.getvalue()
-    assert "B/s" in sys.stderr.getvalue()
-    assert not re.search(LINES, sys.stderr.getvalue())
+    said = sys.stderr.getvalue()
+    assert "0%|" in said
+    assert "B/s" in said
+    assert not re.search(LINES, said)
 
 
 def test_lines_without_tqdm(x, at_once, cli, monkeypatch):
@@ -750,20 +749,6 @@ def test_a_flat_folder_of_parts(x, cli):
     assert "it holds parts of one file, but not x.1.npy" in refused
     np.save("o/y.0.npy", x)
     assert "a folder must hold" in cli("join o --axis=0 --out=k.npy", status=2).err
-
-
-MISSPELT = [
-    ("split x.npy --num_splits 2", "--num-splits"),
-    ("split x.npy --num-splits 2 --aixs 1", "--axis"),
-    ("join x.npy --forse", "--force"),
-    ("split x.npy --split 2 --others copi", "copy"),
-    ("jion x.npy", "join"),
-]
-
-
-@pytest.mark.parametrize(("line", "meant"), MISSPELT)
-def test_the_nearest_option_is_named(x, cli, line, meant):
-    assert f"; did you mean {meant}? (see --help)\n" in cli(line, status=2).err
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

@@ -153,15 +153,9 @@ def stand_ins(lacks, has):
     """Return the stand-in of each module; None if the other system lacks the module."""
     found = {}
     for name in {**lacks, **has}:
-        if lacks.get(name, ()) is None:
-            found[name] = None
-            continue
-        with contextlib.suppress(ImportError):
-            found[name] = StandIn(
-                importlib.import_module(name) if name != "msvcrt" else types.ModuleType(name),
-                lacks.get(name, ()),
-                has.get(name, {}),
-            )
+        module = types.ModuleType(name) if name == "msvcrt" else importlib.import_module(name)
+        missing = lacks.get(name, ())
+        found[name] = None if missing is None else StandIn(module, missing, has.get(name, {}))
     return found
 
 

@@ -1,9 +1,15 @@
-"""A small checkpoint for the tests of files."""
+"""The formats, and a small checkpoint, for the tests of files."""
 
 import json
 
 import numpy as np
 import pytest
+
+
+@pytest.fixture(params=["npy", "npz", "safetensors"])
+def kind(request):
+    """Run a test once per format."""
+    return request.param
 
 
 @pytest.fixture

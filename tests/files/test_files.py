@@ -128,12 +128,6 @@ def test_names(tmp_path):
         assert split_file(tmp_path / name, num_splits=1) == [tmp_path / part]
 
 
-def test_parts_have_the_permissions_of_new_files(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(3))
-    (path,) = split_file(tmp_path / "x.npy", num_splits=1)
-    assert path.stat().st_mode == (tmp_path / "x.npy").stat().st_mode
-
-
 # ---- refusals -------------------------------------------------------------------------
 
 
@@ -234,7 +228,6 @@ def test_failure_of_the_second_file_undoes_the_first(tmp_path):
         write(planned)
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "safetensors"])
 @pytest.mark.parametrize("size", [1, -1])
 def test_a_source_that_changes_is_refused(tmp_path, monkeypatch, kind, size):
     monkeypatch.setattr(tiles, "TILE", 1000)
@@ -249,7 +242,6 @@ def test_a_source_that_changes_is_refused(tmp_path, monkeypatch, kind, size):
     assert listing(tmp_path) == [Path(path.name)]
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "safetensors"])
 @pytest.mark.parametrize("how", ["written", "replaced", "replaced and put back"])
 def test_a_source_whose_times_are_put_back_is_refused(tmp_path, monkeypatch, kind, how):
     monkeypatch.setattr(tiles, "TILE", 1000)
@@ -275,7 +267,6 @@ def test_a_source_whose_times_are_put_back_is_refused(tmp_path, monkeypatch, kin
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "safetensors"])
 @pytest.mark.parametrize("size", [1 << 12, 1 << 18], ids=["small", "large"])
 @pytest.mark.parametrize("how", ["chmod", "link", "renamed and back"])
 def test_a_change_of_ctime_alone_is_no_change(tmp_path, kind, size, how):
@@ -307,7 +298,6 @@ def test_a_change_of_ctime_alone_is_no_change(tmp_path, kind, size, how):
     files.reshard_files(parts, num_splits=4, out=tmp_path / "4", axis=axis, progress=touch)
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "safetensors"])
 def test_disk_full(tmp_path, kind):
     path = save(tmp_path / f"x.{kind}", x=np.arange(1 << 16))
     with limited("RLIMIT_FSIZE", 100_000), refused(tmp_path, "File too large", OSError):
@@ -528,7 +518,7 @@ def test_no_part_replaces_an_input(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o444])
 def test_parts_have_the_permissions_of_the_input(tmp_path, mode):
     path = save(tmp_path / "x.npy", x=np.arange(6))
     path.chmod(mode)

@@ -9,7 +9,6 @@ import warnings
 import zipfile
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -279,22 +278,6 @@ def test_safetensors(checkpoint, count, metadata, tile):
             parts, splitjit.split(whole, axis=axis, num_outputs=count), strict=True
         ):
             assert held[name] == (dtype, list(expected.shape), expected.tobytes())
-
-
-def test_safetensors_through_numpy(tmp_path):
-    tensors = {
-        "float32": np.linspace(0, 1, 24, dtype="f4").reshape(4, 6),
-        "bfloat16": np.linspace(0, 1, 24).astype(ml_dtypes.bfloat16).reshape(4, 6),
-    }
-    try:
-        sn.save_file(tensors, tmp_path / "m.safetensors")
-        sn.load_file(tmp_path / "m.safetensors")
-    except Exception as error:
-        pytest.skip(f"this safetensors does not know a dtype: {error!r}")
-    parts = [sn.load_file(path) for path in split_file(tmp_path / "m.safetensors", [1, 5], axis=1)]
-    for name, tensor in tensors.items():
-        np.testing.assert_array_equal(parts[0][name], tensor[:, :1], strict=True)
-        np.testing.assert_array_equal(parts[1][name], tensor[:, 1:], strict=True)
 
 
 def test_patterns_and_their_axes(tmp_path):

@@ -31,7 +31,6 @@ def test_a_join_needs_no_patterns(model, tmp_path, rule):
 
 
 @pytest.mark.parametrize("rule", [{"split": 3}, {"split": [3, 5]}, {"indices": [1, -2]}], ids=str)
-@pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
 def test_every_rule_and_format(tmp_path, kind, rule):
     a = np.arange(24, dtype="f4").reshape(8, 3)
     path = save(tmp_path / f"m.{kind}", a=a, n=np.ones(3, "f2"))
@@ -46,7 +45,6 @@ def test_every_rule_and_format(tmp_path, kind, rule):
     assert (tmp_path / "j" / path.name).read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
 def test_fine_tunes_with_equal_names_sizes_and_times(tmp_path, kind):
     rng = np.random.default_rng(0)
     for name in ("a", "b"):
@@ -66,7 +64,6 @@ def test_fine_tunes_with_equal_names_sizes_and_times(tmp_path, kind):
         files.reshard_files(ranks_of_both, num_splits=4, out=tmp_path / "r")
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
 def test_a_mixture_of_two_splits_is_refused(tmp_path, monkeypatch, kind):
     """A process is killed after each of its moves over the ranks of an earlier split."""
     path, out = tmp_path / f"m.{kind}", tmp_path / "o"
@@ -115,7 +112,6 @@ def test_two_hundred_files_come_back_byte_for_byte(tmp_path):
             assert_joined(again.targets, path)
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "npz", "npy"])
 def test_the_parts_depend_on_the_contents_alone(tmp_path, kind):
     """Not on the time of the file, nor on its name in a cache."""
     path = save(tmp_path / f"m.{kind}", x=np.arange(1 << 18, dtype="f4"))

@@ -256,8 +256,7 @@ def test_a_checkpoint_that_is_not_of_the_model(tmp_path):
 
 
 def plan_of(**styles):
-    made = {name: (style, shape) for name, (style, shape) in styles.items()}
-    return tensor_parallel.ModelPlan("Model", "model", made, {"": (8, 2)})
+    return tensor_parallel.ModelPlan("Model", "model", styles, {"": (8, 2)})
 
 
 STYLES = [
@@ -339,9 +338,7 @@ def test_conversions_that_parts_cannot_follow():
 
 
 def test_parameters_of_one_tensor_that_are_split_differently():
-    plan = tensor_parallel.ModelPlan(
-        "Model", "model", {"q": ("colwise", [8, 4]), "k": ("replicate", [8, 4])}, {"": (8, 8)}
-    )
+    plan = plan_of(q=("colwise", [8, 4]), k=("replicate", [8, 4]))
     plan = dataclasses.replace(plan, origins={"qk": (["q", "k"], [["Chunk", 0]])})
     with pytest.raises(splitjit.SplitError, match="qk: .* makes q and k of it"):
         tensor_parallel.choices(plan, ["qk"], lambda name: False)
