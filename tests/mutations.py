@@ -224,10 +224,9 @@ def main() -> int:
     survived = 0
     with tempfile.TemporaryDirectory(prefix="splitjit-") as name:
         folder = Path(name)
+        unwanted = shutil.ignore_patterns("__pycache__")
         for part in ("splitjit", "tests"):
-            shutil.copytree(
-                ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            shutil.copytree(ROOT / part, folder / part, ignore=unwanted)
         for file in ("pyproject.toml", "README.md"):  # copy/test_split.py reads it
             shutil.copy(ROOT / file, folder)
         for tests in dict.fromkeys(mutation.tests for mutation in chosen):

@@ -390,16 +390,11 @@ def test_a_failure_of_the_system_to_copy(tmp_path, monkeypatch, verb, code):
         "join": lambda: files.join_files(parts, tmp_path / "j.npy", axis=0),
         "reshard": lambda: files.reshard_files(parts, num_splits=3, axis=0, **out),
     }[verb]
+    number = getattr(errno, code)
     for last in range(2):
-        made = []
-
-        def failing(*arguments, last=last, made=made):
-            made.append(arguments)
-            copy = COPY if len(made) <= last else cannot(getattr(errno, code))
-            return copy(*arguments)
-
-        monkeypatch.setattr(os, "copy_file_range", failing)
-        with refused(tmp_path, message, OSError):
+        with monkeypatch.context() as patch, refused(tmp_path, message, OSError):
+            error = OSError(number, os.strerror(number))
+            made = fail_after(patch, os, "copy_file_range", last, error)
             call()
         assert len(made) == last + 1
 

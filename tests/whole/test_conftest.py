@@ -20,11 +20,9 @@ def report(kind, nodeid, module):
 class Item:
     """A test, as far as the choice of tests reads it."""
 
-    def __init__(self, **attributes):
-        vars(self).update(attributes)
-
-    def get_closest_marker(self, name):
-        return self.marks.count(name)
+    def __init__(self, name, file, *marks):
+        self.name, self.nodeid = name, f"{file}::test_{name}"
+        self.parent, self.get_closest_marker = SimpleNamespace(nodeid=file), marks.count
 
 
 def test_a_run_names_the_missing_libraries_in_one_line_and_the_rest_runs_their_tests():
@@ -42,13 +40,8 @@ def test_a_run_names_the_missing_libraries_in_one_line_and_the_rest_runs_their_t
     assert "2 tests and 1 test files were skipped" in line
     assert "missing: jax, torch (python -m pip install --group peers)" in line
 
-    a, b = SimpleNamespace(nodeid="a.py"), SimpleNamespace(nodeid="b.py")
-    items = [
-        Item(name="one", nodeid="a.py::test_one", parent=a, marks=[]),
-        Item(name="passed", nodeid="a.py::test_passed", parent=a, marks=[]),
-        Item(name="long", nodeid="a.py::test_long", parent=a, marks=["long"]),
-        Item(name="of_b", nodeid="b.py::test_of_b", parent=b, marks=[]),
-    ]
+    items = [Item("one", "a.py"), Item("passed", "a.py"), Item("long", "a.py", "long")]
+    items.append(Item("of_b", "b.py"))
     for rest, markexpr, chosen in [
         (True, "", ["one", "of_b"]),
         (False, "", ["one", "passed", "of_b"]),
