@@ -9,6 +9,7 @@ import pytest
 
 import splitjit
 from splitjit import files
+from splitjit._plan.rules import PARAMETERS
 
 TENSORS = ["*.qkv.weight=0:8,4,4", "*.qkv.bias=0:8,4,4", "*.o.weight=1"]
 """How the tensors of the fixture `model` are split."""
@@ -53,7 +54,7 @@ def split_file(path, *split, **options):
 
 def split_refused(paths, message, *split, error=splitjit.SplitError, **options):
     """Check that files are not split: into two parts, unless other rules are given."""
-    if not (split or {"num_splits", "num_outputs"} & {*options}):
+    if not (split or {*PARAMETERS} & {*options}):
         options["num_splits"] = 2
     folder = Path(paths[0] if isinstance(paths, list) else paths).parent
     with refused(folder, message, error):
