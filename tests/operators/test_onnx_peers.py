@@ -17,6 +17,7 @@ from splitjit import SplitError
 from splitjit._tensor_types import TENSOR_TYPES
 from splitjit.onnx import Split, SplitToSequence
 from tests.cases import tensor_dtype
+from tests.operators.common import check_equal
 
 onnx = pytest.importorskip("onnx")
 
@@ -134,13 +135,6 @@ def array_of(name, node):
 def kind_of(name):
     dtype = tensor_dtype(name)
     return TensorProto.STRING if dtype.hasobject else helper.np_dtype_to_tensor_dtype(dtype)
-
-
-def check_equal(parts, expected):
-    assert [part.shape for part in parts] == [part.shape for part in expected]
-    for part, other in zip(parts, expected, strict=True):
-        assert part.dtype == other.dtype
-        assert part.tolist() == other.tolist()
 
 
 def as_parts(node, results):

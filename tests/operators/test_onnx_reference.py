@@ -19,47 +19,28 @@ from onnx.inliner import inline_local_functions  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from splitjit.onnx import SplitBackend, reference_ops  # noqa: E402
+from tests.operators.common import lists  # noqa: E402
 
+# onnx names one test without its opset.
+PARTS = ("equal_parts", "variable_parts")
 NODE_TESTS = [
-    "test_split_equal_parts_1d_opset13",
-    "test_split_variable_parts_1d_opset13",
-    "test_split_equal_parts_2d_opset13",
-    "test_split_variable_parts_2d_opset13",
-    "test_split_equal_parts_default_axis_opset13",
-    "test_split_variable_parts_default_axis_opset13",
-    "test_split_zero_size_splits_opset13",
-    "test_split_equal_parts_1d_opset18",
-    "test_split_variable_parts_1d_opset18",
-    "test_split_equal_parts_2d",
-    "test_split_variable_parts_2d_opset18",
-    "test_split_equal_parts_default_axis_opset18",
-    "test_split_variable_parts_default_axis_opset18",
-    "test_split_zero_size_splits_opset18",
-    "test_split_1d_uneven_split_opset18",
-    "test_split_2d_uneven_split_opset18",
-    "test_split_to_sequence_1",
-    "test_split_to_sequence_2",
-    "test_split_to_sequence_nokeepdims",
+    *[f"test_split_{parts}_1d_opset{opset}" for parts in PARTS for opset in (13, 18)],
+    *[f"test_split_{parts}_default_axis_opset{opset}" for parts in PARTS for opset in (13, 18)],
+    *["test_split_equal_parts_2d_opset13", "test_split_equal_parts_2d"],
+    *[f"test_split_variable_parts_2d_opset{opset}" for opset in (13, 18)],
+    *[f"test_split_zero_size_splits_opset{opset}" for opset in (13, 18)],
+    *[f"test_split_{rank}_uneven_split_opset18" for rank in ("1d", "2d")],
+    *[f"test_split_to_sequence_{kind}" for kind in ("1", "2", "nokeepdims")],
 ]
+ROTARY = ["", "_3d_input", "_interleaved", "_with_rotary_dim", "_with_interleaved_rotary_dim",
+          "_no_position_ids", "_no_position_ids_interleaved",
+          "_no_position_ids_rotary_dim"]  # fmt: skip
 LARGER_MODELS = [
-    "test_sequence_model6",
-    "test_sequence_model7",
-    "test_sequence_model8",
-    "test_GLU",
-    "test_GLU_dim",
-    "test_operator_chunk",
-    "test_affine_grid_2d_expanded",
-    "test_affine_grid_2d_align_corners_expanded",
-    "test_affine_grid_3d_expanded",
-    "test_affine_grid_3d_align_corners_expanded",
-    "test_rotary_embedding_expanded",
-    "test_rotary_embedding_3d_input_expanded",
-    "test_rotary_embedding_interleaved_expanded",
-    "test_rotary_embedding_with_rotary_dim_expanded",
-    "test_rotary_embedding_with_interleaved_rotary_dim_expanded",
-    "test_rotary_embedding_no_position_ids_expanded",
-    "test_rotary_embedding_no_position_ids_interleaved_expanded",
-    "test_rotary_embedding_no_position_ids_rotary_dim_expanded",
+    *[f"test_sequence_model{number}" for number in (6, 7, 8)],
+    *["test_GLU", "test_GLU_dim", "test_operator_chunk"],
+    *[f"test_affine_grid_{rank}_expanded" for rank in ("2d", "3d")],
+    *[f"test_affine_grid_{rank}_align_corners_expanded" for rank in ("2d", "3d")],
+    *[f"test_rotary_embedding{kind}_expanded" for kind in ROTARY],
 ]
 
 
@@ -92,8 +73,7 @@ def official():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NODE_TESTS)
 def test_official_node_test_by_the_backend(official, name):
-    _, tests = official
-    tests(f"{name}_cpu").debug()
+    official[1](f"{name}_cpu").debug()
 
 
 @pytest.mark.slow
@@ -105,18 +85,6 @@ def test_official_node_test_by_run_node(official, name):
     for inputs, expected in case.data_sets:
         results = SplitBackend.run_node(node, inputs, opset_version=opset)
         BackendTest.assert_similar_outputs(expected, results, rtol=0, atol=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NODE_TESTS)
-def test_official_node_test_by_reference_ops(official, name):
-    case = official[0][name]
-    counted = Counted()
-    evaluator = ReferenceEvaluator(case.model, new_ops=counted.ops)
-    for inputs, expected in case.data_sets:
-        results = evaluator.run(None, dict(zip(evaluator.input_names, inputs, strict=True)))
-        BackendTest.assert_similar_outputs(expected, results, rtol=0, atol=0)
-    assert counted.runs == len(case.data_sets) > 0
 
 
 @pytest.mark.slow
@@ -156,15 +124,16 @@ def data_sets_of(case, model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LARGER_MODELS)
-def test_official_larger_model_by_reference_ops(official, name):
+@pytest.mark.parametrize("name", NODE_TESTS + LARGER_MODELS)
+def test_official_model_by_reference_ops(official, name):
     case = official[0][name]
     model = model_of(case)
     counted = Counted()
     evaluator = ReferenceEvaluator(model, new_ops=counted.ops)
+    tolerances = (0, 0) if name in NODE_TESTS else (case.rtol, case.atol)
     for inputs, expected in data_sets_of(case, model):
         results = evaluator.run(None, dict(zip(evaluator.input_names, inputs, strict=False)))
-        BackendTest.assert_similar_outputs(expected, results, rtol=case.rtol, atol=case.atol)
+        BackendTest.assert_similar_outputs(expected, results, *tolerances)
     assert 0 < counted.runs <= splits_in(model.graph)  # only one branch of an If runs
 
 
@@ -180,24 +149,31 @@ def make_model(nodes, outputs, opset, dtype=TensorProto.FLOAT, constants=()):
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
+def model_of_split(opset, **attributes):
+    node = helper.make_node("Split", ["x"], ["a", "b"], **attributes)
+    return make_model([node], "ab", opset)
+
+
+def evaluate(model, x, ops=reference_ops):
+    return ReferenceEvaluator(model, new_ops=ops).run(None, {"x": x})
+
+
 X = np.arange(6, dtype=np.float32)
+HALVES = [[0, 1, 2], [3, 4, 5]]
 
 
 @pytest.mark.parametrize("opset", [1, 2, 11, 13, 18])
 def test_reference_ops_run_every_version(opset):
-    attributes = {"num_outputs": 2} if opset == 18 else {}
-    model = make_model([helper.make_node("Split", ["x"], ["a", "b"], **attributes)], "ab", opset)
-    results = ReferenceEvaluator(model, new_ops=reference_ops).run(None, {"x": X})
-    assert [part.tolist() for part in results] == [[0, 1, 2], [3, 4, 5]]
-    results = SplitBackend.run_model(model, [X])
-    assert [part.tolist() for part in results] == [[0, 1, 2], [3, 4, 5]]
+    model = model_of_split(opset, **({"num_outputs": 2} if opset == 18 else {}))
+    parts = evaluate(model, X)
+    assert lists(parts) == lists(SplitBackend.run_model(model, [X])) == HALVES
+    assert not any(np.shares_memory(part, X) for part in parts)
 
 
 @pytest.mark.parametrize("opset", [1, 2, 11])
 def test_reference_ops_take_attributes_that_newer_versions_lack(opset):
-    node = helper.make_node("Split", ["x"], ["a", "b"], split=[2, 4], axis=-1)
-    evaluator = ReferenceEvaluator(make_model([node], "ab", opset), new_ops=reference_ops)
-    assert [part.tolist() for part in evaluator.run(None, {"x": X})] == [[0, 1], [2, 3, 4, 5]]
+    model = model_of_split(opset, split=[2, 4], axis=-1)
+    assert lists(evaluate(model, X)) == [[0, 1], [2, 3, 4, 5]]
 
 
 @pytest.mark.parametrize(
@@ -217,13 +193,13 @@ def test_an_empty_name_omits_an_input(operator, opset, attributes):
     node = helper.make_node(operator, ["x", ""], [*outputs], **attributes)
     model = make_model([node], outputs, opset)
     for results in (
-        ReferenceEvaluator(model, new_ops=reference_ops).run(None, {"x": X}),
+        evaluate(model, X),
         SplitBackend.run_node(node, [X], opset_version=opset),
         SplitBackend.run_model(model, [X]),
     ):
         parts = results if operator == "Split" else results[0]
         expected = X if attributes.get("keepdims") == 0 else X.reshape(6, 1)
-        assert [part.tolist() for part in parts] == expected.tolist()
+        assert lists(parts) == expected.tolist()
 
 
 def test_reference_ops_omit_outputs():
@@ -234,8 +210,7 @@ def test_reference_ops_omit_outputs():
     ]
     most = numpy_helper.from_array(np.float32(4), "most")
     model = make_model(nodes, ["a", "clipped"], 18, constants=[most])
-    results = ReferenceEvaluator(model, new_ops=reference_ops).run(None, {"x": -X})
-    assert [part.tolist() for part in results] == [[-0.0, -1], [-4, -5]]
+    assert lists(evaluate(model, -X)) == [[-0.0, -1], [-4, -5]]
 
 
 def test_reference_ops_run_in_subgraphs():
@@ -246,15 +221,8 @@ def test_reference_ops_run_in_subgraphs():
     node = helper.make_node("If", ["condition"], ["y"], then_branch=branch, else_branch=branch)
     counted = Counted()
     model = make_model([node], "y", 18, constants=[condition])
-    (result,) = ReferenceEvaluator(model, new_ops=counted.ops).run(None, {"x": X})
-    assert result.tolist() == [0, 1, 2]
+    assert lists(evaluate(model, X, counted.ops)) == HALVES[:1]
     assert counted.runs == 1
-
-
-def test_reference_ops_return_parts_of_their_own():
-    node = helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2)
-    evaluator = ReferenceEvaluator(make_model([node], "ab", 18), new_ops=reference_ops)
-    assert not any(np.shares_memory(part, X) for part in evaluator.run(None, {"x": X}))
 
 
 @pytest.mark.parametrize(
@@ -267,23 +235,19 @@ def test_reference_ops_return_parts_of_their_own():
     ],
 )
 def test_reference_ops_refuse_by_a_split_error(opset, attributes, x, message):
-    node = helper.make_node("Split", ["x"], ["a", "b"], **attributes)
-    evaluator = ReferenceEvaluator(make_model([node], "ab", opset), new_ops=reference_ops)
     with pytest.raises(SplitError, match=re.escape(message)):
-        evaluator.run(None, {"x": x})
+        evaluate(model_of_split(opset, **attributes), x)
 
 
 def test_other_type_errors_of_a_node_stay_what_they_are():
     node = helper.make_node("Split", ["x", "x", "x"], ["a", "b"])
-    evaluator = ReferenceEvaluator(make_model([node], "ab", 18), new_ops=reference_ops)
     with pytest.raises(TypeError, match="Issues with types"):
-        evaluator.run(None, {"x": X})
+        evaluate(make_model([node], "ab", 18), X)
 
 
 def test_backend_runs_nodes_in_the_opset_asked_for():
     node = helper.make_node("Split", ["x"], ["a", "b"])
-    first, second = SplitBackend.run_node(node, [X], opset_version=13)
-    assert (first.tolist(), second.tolist()) == ([0, 1, 2], [3, 4, 5])
+    assert lists(SplitBackend.run_node(node, [X], opset_version=13)) == HALVES
     with pytest.raises(SplitError, match="ONNX Split-18: "):
         SplitBackend.run_node(node, [X])
 
@@ -367,14 +331,13 @@ outer (x, c) => (a, b) {
 @pytest.mark.parametrize("opset", [18, 20])
 def test_operators_inside_of_functions(condition, opset, monkeypatch):
     model = onnx.parser.parse_model(FUNCTIONS % opset)
-    x = np.arange(6, dtype=np.float32)
-    feeds = {"x": x, "c": np.array(condition)}
+    feeds = {"x": X, "c": np.array(condition)}
     counted = Counted()
     monkeypatch.setattr("splitjit.onnx.reference.reference_ops", counted.ops)
 
     def run(evaluator):
         before = counted.runs
-        assert [part.tolist() for part in evaluator()] == [[0, 1, 2], [3, 4, 5]]
+        assert lists(evaluator()) == HALVES
         return counted.runs - before
 
     def evaluate(model):

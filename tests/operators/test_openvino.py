@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 
 from splitjit import SplitError, SplitTypeError
 from splitjit.openvino import Split, VariadicSplit
+from tests.operators.common import check_equal, lists
 
 SIX = np.arange(6)
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
-
-
-def lists(parts):
-    return [part.tolist() for part in parts]
 
 
 def test_split_example_of_the_specification():
@@ -191,11 +188,6 @@ def run_openvino(make, data, kind):
 def type_name(dtype):
     kind = np.dtype(dtype)
     return "boolean" if kind.kind == "b" else f"{kind.kind}{8 * kind.itemsize}"
-
-
-def check_equal(parts, expected):
-    assert [(part.shape, part.dtype) for part in parts] == [(p.shape, p.dtype) for p in expected]
-    assert lists(parts) == lists(expected)
 
 
 @pytest.mark.slow

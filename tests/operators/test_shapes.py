@@ -120,6 +120,24 @@ OPENVINO_VARIADIC = [
 
 # No test of another project has these.
 OURS = [
+    ("known", Split(num_outputs=2), [7, 3], None, [(4, 3), (3, 3)]),
+    ("11 into 8", Split(num_outputs=8), [11], None, [(2,)] * 5 + [(1,), (0,), (0,)]),
+    ("other dims unknown", Split(axis=-1, num_outputs=2), ["N", None, 4], None,
+     [("N", None, 2)] * 2),
+    ("axis length unknown, num_outputs", Split(num_outputs=2), ["N", 3], None, [(None, 3)] * 2),
+    ("axis length unknown, num_outputs=1", Split(num_outputs=1), ["N", 3], None, [("N", 3)]),
+    ("axis length unknown, lengths", Split(), [None, 3], [2, 4], [(2, 3), (4, 3)]),
+    ("axis length unknown, equal parts", Split(opset=13, outputs=2), [None], None, [(None,)] * 2),
+    ("axis length unknown, attribute", Split(opset=11, split=[2, 4]), ["N"], None, [(2,), (4,)]),
+    ("axis length unknown, floats", Split(opset=1), ["N"], np.array([2, 4], "f4"), [(2,), (4,)]),
+    ("sequence, known", SplitToSequence(), [3, "N"], 2, [(2, "N"), (1, "N")]),
+    ("sequence, none", SplitToSequence(), [0], None, []),
+    ("sequence, squeezed", SplitToSequence(axis=-1, keepdims=0), ["N", 2], None, [("N",)] * 2),
+    ("sequence, lengths", SplitToSequence(keepdims=0), ["N", 3], [2, 4], [(2, 3), (4, 3)]),
+    ("sequence, axis length unknown", SplitToSequence(), ["N", 3], None, [(1, 3), ...]),
+    ("sequence, axis length unknown, squeezed", SplitToSequence(keepdims=0), ["N", 3], None,
+     [(3,), ...]),
+    ("sequence, axis length unknown, chunks", SplitToSequence(), ["N", 3], 2, [(None, 3), ...]),
     ("equal parts, no input", Split(opset=13, outputs=3), (6, "N"), None, [(2, "N")] * 3),
     ("outputs", Split(opset=13, outputs=3), (6, "N"), UNKNOWN, [(None, "N")] * 3),
     ("outputs, opset 18", Split(axis=1, outputs=2), (6, "N"), UNKNOWN, [(6, None)] * 2),
@@ -272,7 +290,7 @@ RULES = st.one_of(
 @given(rule=RULES, low=st.integers(0, 25), width=st.integers(0, 25) | st.none())
 def test_intervals_are_those_of_all_axis_lengths(rule, low, width):
     """The shortest and the longest length of each part, compared with those of each axis length."""
-    assume(low or width is not None)  # (0, -1) is an unknown dim, see `SHAPES` of test_onnx.py
+    assume(low or width is not None)  # (0, -1) is an unknown dim, see `DYNAMIC`
     kind, value = rule
     high = low + 60 if width is None else low + width
     lists = []
