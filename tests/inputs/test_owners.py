@@ -6,17 +6,11 @@ import pytest
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from tests import processes
-from tests.cases import OF_SIX as RULES
-
-rules = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
+from tests.inputs.common import RULES, calls, expected, operators, rules
 
 
 def numbers(*shape):
     return np.arange(1.0, 1 + np.prod(shape), dtype="f4").reshape(shape)
-
-
-def expected(x, rule, axis):
-    return [x[index] for index in plan_split(tuple(x.shape), axis=axis, **rule).slices]
 
 
 def same(parts, others):
@@ -32,15 +26,8 @@ def jax():
     return pytest.importorskip("jax")
 
 
-CALLS = {
-    "split": lambda x, rule: split(x, axis=1, **rule),
-    "views": lambda x, rule: split(x, axis=1, copy=False, **rule),
-    "plan": lambda x, rule: plan_split(x.shape, axis=1, **rule)(x),
-}
-
-
 @rules
-@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+@calls
 def test_transforms_of_jax(jax, call, rule):
     jitted = jax.jit(lambda x: call(x * 2, rule))
     for rows in (4, 7):  # shapes that change
@@ -97,12 +84,7 @@ def test_refusals_inside_of_jit(jax):
 
 def test_operators_inside_of_jit(jax):
     x = numbers(4, 6)
-    for operator in (
-        splitjit.onnx.Split(axis=1, num_outputs=3),
-        lambda x: splitjit.onnx.SplitToSequence(axis=1)(x, 2),
-        lambda x: splitjit.openvino.Split(num_splits=3)(x, 1),
-        lambda x: splitjit.openvino.VariadicSplit()(x, 1, [2, -1, 2]),
-    ):
+    for operator in operators(axis=1):
         assert same(jax.jit(lambda x, run=operator: run(x))(x), expected(x, {"split": 2}, 1))
     with pytest.raises(SplitTypeError, match="bfloat16.*opset=13"):
         jax.jit(lambda x: splitjit.onnx.Split(opset=11, outputs=2)(x))(

@@ -7,24 +7,16 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._inputs.torch import tensors
 from tests import processes
-from tests.cases import OF_SIX as RULES
+from tests.inputs.common import CALLS, RULES, calls, expected, operators, rules
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
 IS_OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6)
 forward_ad = torch.autograd.forward_ad
 
-rules = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
-
 
 def numbers(*shape):
     return torch.arange(1.0, 1 + torch.Size(shape).numel()).reshape(shape)
-
-
-def expected(x, rule, axis):
-    """Return the parts by NumPy's slices."""
-    plan = plan_split(tuple(x.shape), axis=axis, **rule)
-    return [x[index] for index in plan.slices]
 
 
 def same(parts, others):
@@ -40,14 +32,6 @@ def same(parts, others):
 def total(parts):
     """Return a number whose derivative differs for each element."""
     return sum((part * (i + 1) * part).sum() for i, part in enumerate(parts))
-
-
-CALLS = {
-    "split": lambda x, rule: split(x, axis=1, **rule),
-    "views": lambda x, rule: split(x, axis=1, copy=False, **rule),
-    "plan": lambda x, rule: plan_split(tuple(map(int, x.shape)), axis=1, **rule)(x),
-}
-calls = pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
 
 
 # ---- traces -----------------------------------------------------------------------------
@@ -116,16 +100,10 @@ def test_functionalize(call, rule):
 
 @rules
 @calls
-def test_vmap(call, rule):
+@pytest.mark.parametrize("batch", [0, 1])
+def test_vmap(call, rule, batch):
     x = numbers(3, 4, 6)
-    assert same(torch.vmap(lambda x: tuple(call(x, rule)))(x), expected(x, rule, 2))
-
-
-@rules
-@calls
-def test_vmap_of_a_batch_in_the_middle(call, rule):
-    x = numbers(4, 3, 6)
-    parts = torch.vmap(lambda x: tuple(call(x, rule)), in_dims=1, out_dims=1)(x)
+    parts = torch.vmap(lambda x: tuple(call(x, rule)), in_dims=batch, out_dims=batch)(x)
     assert same(parts, expected(x, rule, 2))
 
 
@@ -286,11 +264,12 @@ class Counted(torch.Tensor):
 
 def test_a_subclass_makes_its_own_parts():
     x = numbers(4, 6).as_subclass(Counted)
-    before = Counted.calls
-    parts = split(x, 3, axis=1)
-    assert [type(part) for part in parts] == [Counted] * 2
-    assert Counted.calls > before
-    assert same([torch.Tensor(part) for part in parts], list(torch.split(numbers(4, 6), 3, 1)))
+    for copy in (True, False):
+        before = Counted.calls
+        parts = split(x, 3, axis=1, copy=copy)
+        assert [type(part) for part in parts] == [Counted] * 2
+        assert Counted.calls > before
+        assert same([torch.Tensor(part) for part in parts], list(torch.split(numbers(4, 6), 3, 1)))
 
 
 def test_function_modes_leave_the_copy_to_torch():
@@ -380,15 +359,18 @@ def test_outputs_inside_of_transforms(write):
 
 
 @pytest.mark.parametrize("copy", [True, False])
-def test_kernels_split_a_parameter_without_its_gradient(copy):
-    weight = torch.nn.Parameter(numbers(4, 6))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_kernels_split_a_parameter_without_its_gradient(dtype, copy):
+    weight = torch.nn.Parameter(numbers(4, 6).to(dtype))
+    out = [torch.zeros(4, 3, dtype=dtype) for _ in range(2)]
     with torch.no_grad():
         assert tensors.tensor_input(weight).array is not None
         parts = split(weight, num_splits=2, axis=1, copy=copy)
-        out = split(weight, num_splits=2, axis=1, out=[torch.zeros(4, 3), torch.zeros(4, 3)])
-    wanted = torch.split(numbers(4, 6), 3, 1)
+        split(weight, num_splits=2, axis=1, out=out)
+    wanted = torch.split(numbers(4, 6).to(dtype), 3, 1)
     assert same(parts, wanted)
     assert same(out, wanted)
+    assert [type(part) for part in parts] == [torch.Tensor] * 2
     assert not any(part.requires_grad for part in parts)
     assert (parts[0].data_ptr() == weight.data_ptr()) is not copy
 
@@ -465,12 +447,7 @@ def test_an_empty_axis():
 def test_operators_inside_of_transforms():
     x = numbers(4, 6)
     wanted = list(torch.split(x, 2, 1))
-    for operator in (
-        splitjit.onnx.Split(axis=1, num_outputs=3),
-        lambda x: splitjit.onnx.SplitToSequence(axis=1)(x, 2),
-        lambda x: splitjit.openvino.Split(num_splits=3)(x, 1),
-        lambda x: splitjit.openvino.VariadicSplit()(x, 1, [2, -1, 2]),
-    ):
+    for operator in operators(axis=1):
         parts, tangents = torch.func.jvp(lambda x, run=operator: tuple(run(x)), (x,), (x,))
         assert same(parts, wanted)
         assert same(tangents, wanted)
@@ -534,6 +511,12 @@ def test_exported_by_the_tracer(name, tmp_path):
                 assert same(run_onnx(path, x), expected(x * 2, rule, 1))
 
 
+def compile(function, backend="eager", fullgraph=True, **options):
+    """Compile a function anew."""
+    torch._dynamo.reset()
+    return torch.compile(function, backend=backend, fullgraph=fullgraph, **options)
+
+
 unfinished = pytest.mark.skipif(IS_OLD, reason="this torch exports few models by dynamo=True")
 
 
@@ -572,6 +555,12 @@ def test_exported_by_dynamo(names, axes, tmp_path):
             run_onnx(path, numbers(9, 8))
 
 
+def export(module, strict, dims=None):
+    """Export a module, and let dims of its input change."""
+    options = {"dynamic_shapes": dims and (dims,), "strict": strict}
+    return torch.export.export(module.eval(), (numbers(4, 6),), **options)
+
+
 strictness = pytest.mark.parametrize("strict", [False, True])
 
 
@@ -582,10 +571,7 @@ def test_export(strict):
     rules = dict(RULES)
     if IS_OLD and strict:  # it refuses slices if another dim may change
         del rules["num_outputs"], rules["indices"]
-    shapes = ({0: torch.export.Dim("rows")},)
-    program = torch.export.export(
-        SplitByAll(rules).eval(), (numbers(4, 6),), dynamic_shapes=shapes, strict=strict
-    )
+    program = export(SplitByAll(rules), strict, {0: torch.export.Dim("rows")})
     x = numbers(9, 6)
     wanted = [part for rule in rules.values() for part in expected(x * 2, rule, 1)]
     assert same(program.module()(x), wanted)
@@ -598,12 +584,7 @@ def test_export(strict):
 def test_export_for_other_lengths(name, strict):
     dim, rule = torch.export.Dim, RULES[name]
     try:
-        program = torch.export.export(
-            Split(rule).eval(),
-            (numbers(4, 6),),
-            dynamic_shapes=({0: dim.AUTO, 1: dim.AUTO},),
-            strict=strict,
-        )
+        program = export(Split(rule), strict, {0: dim.AUTO, 1: dim.AUTO})
     except KeyError:
         assert IS_OLD
         pytest.skip("this torch fails at slices of computed lengths")
@@ -628,10 +609,9 @@ def test_a_plan_fixes_the_shape_of_a_graph(strict):
     plan = plan_split((4, 6), num_splits=3, axis=1)
     if IS_OLD and strict:
         pytest.skip("torch.compile of this torch cannot read plans")
-    shapes = ({0: torch.export.Dim("rows")},)
     with pytest.raises(Exception, match="rows"):
-        torch.export.export(Planned(), (numbers(4, 6),), dynamic_shapes=shapes, strict=strict)
-    program = torch.export.export(Planned(), (numbers(4, 6),), strict=strict)
+        export(Planned(), strict, {0: torch.export.Dim("rows")})
+    program = export(Planned(), strict)
     assert same(program.module()(-numbers(4, 6)), list(torch.split(-2 * numbers(4, 6), 2, 1)))
     with pytest.raises((AssertionError, RuntimeError)):
         program.module()(numbers(5, 6))
@@ -653,8 +633,7 @@ def test_compiled_without_a_break():
             return by_rule, views, operator(x, 1, [2, -1])
         return by_rule, views, operator(x, 1, [2, -1]), plan(x), plan(x, out), into(x)
 
-    torch._dynamo.reset()
-    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    compiled = compile(function)
     for x in (numbers(4, 6), -numbers(4, 6)):
         by_rule, views, by_operator, *by_plan = compiled(x)
         wanted = [part for rule in RULES.values() for part in expected(x * 2, rule, 1)]
@@ -671,9 +650,7 @@ def test_compiled_without_a_break():
 @pytest.mark.parametrize("name", RULES)
 def test_compiled_for_shapes_that_change(name):
     rule, lengths = RULES[name], (6,) if name == "lengths" else (6, 9, 12)
-    torch._dynamo.reset()
-    options = {"backend": "eager", "fullgraph": True, "dynamic": True}
-    compiled = torch.compile(lambda x: split(x * 2, axis=1, **rule), **options)
+    compiled = compile(lambda x: split(x * 2, axis=1, **rule), dynamic=True)
     for rows, length in zip((4, 5, 6), lengths, strict=False):
         x = numbers(rows, length)
         assert same(compiled(x), expected(x * 2, rule, 1))
@@ -682,14 +659,11 @@ def test_compiled_for_shapes_that_change(name):
 @quiet
 @pytest.mark.slow
 def test_refusals_of_compiled_functions():
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda x: split(x * 2, [1, 2], axis=1), backend="eager")
+    compiled = compile(lambda x: split(x * 2, [1, 2], axis=1), fullgraph=False)
     with pytest.raises(SplitError, match=r"lengths must sum to the axis length 6, not to 3"):
         compiled(numbers(4, 6))
     layer = torch.nn.Linear(6, 6)  # in a graph of its own, torch traces the refusal
-    compiled = torch.compile(
-        lambda x: split(layer(x), [1, 2], axis=1), backend="eager", fullgraph=True
-    )
+    compiled = compile(lambda x: split(layer(x), [1, 2], axis=1))
     with pytest.raises(torch._dynamo.exc.Unsupported, match=r"SplitError\(.*, not to 3'"):
         compiled(numbers(4, 6))
 
@@ -733,8 +707,7 @@ def test_compiled_for_numbers_in_a_tensor(name):
     if not hasattr(pytest.importorskip("torch.fx.experimental.symbolic_shapes"), "guard_or_false"):
         pytest.skip("this torch cannot say whether only run time will tell")
     function, right, wrong = READ_AT_RUN_TIME[name]
-    torch._dynamo.reset()
-    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    compiled = compile(function)
     x, options = numbers(4, 6), ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
     with torch._dynamo.config.patch(dict.fromkeys(options, True)):
         for given in map(torch.tensor, right):
@@ -761,27 +734,37 @@ class Attention(torch.nn.Module):
         return self.down(torch.nn.functional.silu(gate) * up)
 
 
+def by_splitjit(x, n):
+    return split(x, num_splits=n, axis=-1)
+
+
+def by_torch(x, n):
+    return torch.split(x, {2: 16, 3: 8}[n], -1)
+
+
 @quiet
 @pytest.mark.slow
+@pytest.mark.parametrize("divide", [by_splitjit, by_torch])
 @pytest.mark.parametrize("dynamo", [False, pytest.param(True, marks=unfinished)])
-def test_an_exported_block_of_attention(dynamo, tmp_path):
+def test_an_exported_block_of_attention(dynamo, divide, tmp_path):
     onnx = pytest.importorskip("onnx")
     reference = pytest.importorskip("onnx.reference")
+    from tests.operators.test_onnx_reference import Counted as CountedOps
+
+    opset, dynamic = 13, {"dynamic_axes": {"x": {0: "batch"}}, "input_names": ["x"]}
     if dynamo:
         pytest.importorskip("onnxscript")
-    block = Attention(lambda x, n: split(x, num_splits=n, axis=-1)).eval()
-    plain = Attention(lambda x, n: torch.chunk(x, n, -1)).eval()
-    path, x = tmp_path / "block.onnx", torch.randn(2, 5, 8)
-    dynamic = (
-        {"dynamic_shapes": ({0: torch.export.Dim("batch")},)}
-        if dynamo
-        else {"dynamic_axes": {"x": {0: "batch"}}, "input_names": ["x"]}
-    )
-    torch.onnx.export(block, (x,), path, dynamo=dynamo, verbose=False, **dynamic)
+        opset, dynamic = 18, {"dynamic_shapes": ({0: torch.export.Dim("batch")},)}
+    block, plain = Attention(divide).eval(), Attention(by_torch).eval()
+    path, x, options = tmp_path / "block.onnx", torch.randn(2, 5, 8), {"opset_version": opset}
+    torch.onnx.export(block, (x,), path, dynamo=dynamo, verbose=False, **options, **dynamic)
     model = onnx.load(path)
+    assert [one.version for one in model.opset_import if not one.domain] == [opset]
     nodes = [node.op_type for node in model.graph.node]
-    assert nodes.count("Split") == 2 if dynamo else nodes.count("Slice") == 5
-    evaluator = reference.ReferenceEvaluator(model, new_ops=splitjit.onnx.reference_ops)
+    in_slices = divide is by_splitjit and not dynamo
+    assert nodes.count("Slice") == 5 if in_slices else nodes.count("Split") == 2
+    counted = CountedOps()
+    evaluator = reference.ReferenceEvaluator(model, new_ops=counted.ops)
     for batch in (2, 7):
         x = torch.randn(batch, 5, 8)
         wanted = plain(x)
@@ -789,15 +772,14 @@ def test_an_exported_block_of_attention(dynamo, tmp_path):
         assert torch.allclose(run_onnx(path, x)[0], wanted, atol=1e-5)
         (result,) = evaluator.run(None, {model.graph.input[0].name: x.numpy()})
         assert np.allclose(result, wanted.detach(), atol=1e-5)
+    assert counted.runs == 2 * nodes.count("Split")
 
 
 @quiet
 @pytest.mark.slow
 def test_a_block_trains_like_one_with_views():
-    block = Attention(lambda x, n: split(x, num_splits=n, axis=-1))
-    plain = Attention(lambda x, n: torch.chunk(x, n, -1))
-    torch._dynamo.reset()
-    compiled = torch.compile(block, backend="aot_eager", fullgraph=True)
+    block, plain = Attention(by_splitjit), Attention(by_torch)
+    compiled = compile(block, backend="aot_eager")
     x = torch.randn(3, 5, 8)
     for model in (block, plain, compiled):
         model.zero_grad()
