@@ -5,6 +5,7 @@ cases that a peer is known to get wrong (see docs/conformance.md), and name the 
 """
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from splitjit import SplitError
 from splitjit._tensor_types import TENSOR_TYPES
-from splitjit.onnx import Split, SplitToSequence
+from splitjit.onnx import Split, SplitToSequence, Unknown
 from tests.cases import tensor_dtype
 from tests.operators.common import check_equal
 
@@ -66,18 +67,23 @@ class Node:
     def run(self, x):
         return self.operator(x, *self.inputs)
 
-    def model(self, kind=TensorProto.FLOAT, shape=None, through=None):
-        """Make a model. If Python cannot pass its type, the model casts to `through` and back."""
-        shape = self.shape if shape is None else shape
+    def model(self, kind=TensorProto.FLOAT, shape=(), through=None, known=True):
+        """Make a model. If Python cannot pass its type, the model casts to `through` and back.
+
+        If the value of `split` is not `known`, it is an input of the model.
+        """
         names = [f"y{i}" for i in range(self.outputs)]
         constants = [numpy_helper.from_array(array, "split") for array in self.inputs]
+        info = helper.make_tensor_value_info
+        inputs = [info("x", kind, self.shape if shape == () else shape)]
+        if not known:
+            inputs += [info(array.name, array.data_type, array.dims) for array in constants]
         attributes = {"axis": self.axis, **self.attributes}
         if self.split is not None and not constants:
             attributes["split"] = self.split
         if self.op == "SplitToSequence":
-            outputs = [helper.make_tensor_sequence_value_info("y0", kind, None)]
-        else:
-            outputs = [helper.make_tensor_value_info(name, kind, None) for name in names]
+            info = helper.make_tensor_sequence_value_info
+        outputs = [info(name, kind, None) for name in names]
         arguments = ["x", *(constant.name for constant in constants)]
         nodes = [helper.make_node(self.op, arguments, names, **attributes)]
         if through is not None:
@@ -86,13 +92,7 @@ class Node:
             inner = [f"c{y}" for y in names]
             arguments[0] = "cast"
             nodes = [cast, helper.make_node(self.op, arguments, inner, **attributes), *back]
-        graph = helper.make_graph(
-            nodes,
-            "model",
-            [helper.make_tensor_value_info("x", kind, shape)],
-            outputs,
-            constants,
-        )
+        graph = helper.make_graph(nodes, "model", inputs, outputs, constants if known else [])
         opsets = [helper.make_opsetid("", self.opset)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
@@ -260,28 +260,34 @@ def test_openvino_frontend(name, node):
     check_equal(node.run(x), [results[i] for i in range(node.outputs)])
 
 
-def shapes_inferred(node, shape):
+def shapes_inferred(node, shape, known=True):
     """Return the shapes that onnx infers; a shape of unknown rank is None."""
-    inferred = onnx.shape_inference.infer_shapes(
-        node.model(shape=shape), strict_mode=True, data_prop=True
-    )
-    return [_shape(output.type) for output in inferred.graph.output]
+    model = node.model(shape=shape, known=known)
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    return [shape_of(output.type) for output in inferred.graph.output]
 
 
-def _shape(kind):
-    tensor = kind.sequence_type.elem_type if kind.HasField("sequence_type") else kind
-    if not tensor.tensor_type.HasField("shape"):
+def shape_of(kind):
+    kind = kind.sequence_type.elem_type if kind.HasField("sequence_type") else kind
+    if not kind.tensor_type.HasField("shape"):
         return None
     return tuple(
-        [
-            dim.dim_value if dim.HasField("dim_value") else _name(dim.dim_param)
-            for dim in tensor.tensor_type.shape.dim
-        ]
+        # onnx invents names like "unk__0"
+        dim.dim_value if dim.HasField("dim_value") else re.sub("unk__.*", "", dim.dim_param) or None
+        for dim in kind.tensor_type.shape.dim
     )
 
 
-def _name(name):
-    return None if name.startswith("unk__") else name or None  # onnx invents names like "unk__0"
+def check_known(ours, theirs):
+    """Check that dims that onnx knows are known here, too, and equal."""
+    for shape, inferred in zip(ours, theirs, strict=True):
+        if inferred is not None:
+            assert len(shape) == len(inferred)
+            assert all(other in (None, dim) for dim, other in zip(shape, inferred, strict=True))
+
+
+def with_unknown_dims(data, shape):
+    return [data.draw(st.sampled_from([extent, None, "N"])) for extent in shape]
 
 
 def common(shapes):
@@ -296,15 +302,22 @@ def test_shape_inference(node, data):
     n = node.attributes.get("num_outputs", 1)
     # If the parts before the last one exceed the axis, onnx infers a negative length for the last.
     assume((n - 1) * -(-node.length // n) <= node.length)
-    shape = [data.draw(st.sampled_from([extent, None, "N"])) for extent in node.shape]
+    shape = with_unknown_dims(data, node.shape)
     ours = node.operator.infer_shapes(shape, *node.inputs)
     theirs = shapes_inferred(node, shape)
     if node.op == "Split" and isinstance(shape[node.axis], int):
         assert ours == theirs
-        return
-    # splitjit may know more dims than onnx if the axis length is unknown, and for sequences.
-    if node.op == "SplitToSequence":
-        ours = [common(ours)] if ours else theirs
-    for known, inferred in zip(ours, theirs, strict=True):
-        assert len(known) == len(inferred)
-        assert all(other in (None, dim) for dim, other in zip(known, inferred, strict=True))
+    elif node.op == "SplitToSequence" and ours:
+        check_known([common(ours)], theirs)
+    elif node.op == "Split":
+        check_known(ours, theirs)
+
+
+@PEERS
+@given(node=nodes(opsets=(13, 18, 24)), data=st.data())
+def test_shape_inference_with_a_split_of_unknown_value(node, data):
+    assume(node.inputs)
+    shape = with_unknown_dims(data, node.shape) if data.draw(st.booleans()) else None
+    ours = node.operator.infer_shapes(Unknown() if shape is None else shape, Unknown())
+    check_known(ours[:1] if node.op == "SplitToSequence" else ours,
+                shapes_inferred(node, shape, known=False))  # fmt: skip

@@ -313,46 +313,6 @@ def test_intervals_are_those_of_all_axis_lengths(rule, low, width):
     assert [as_bounds(dim) for (dim,) in found] == expected
 
 
-@given(data=st.data())
-def test_the_inference_of_onnx_with_inputs_of_unknown_value(data):
-    """Known dims of onnx are known here, too, and equal."""
-    onnx = pytest.importorskip("onnx")
-    opset = data.draw(st.sampled_from([13, 18, 24]))
-    operator = data.draw(st.sampled_from(["Split", "SplitToSequence"]))
-    shape = data.draw(
-        st.lists(st.sampled_from([0, 1, 4, 6, None, "N"]), min_size=1, max_size=3) | st.none()
-    )
-    axis = data.draw(st.integers(-len(shape), len(shape) - 1)) if shape else 0
-    count = data.draw(st.integers(1, 3))
-    node = onnx.helper.make_node(
-        operator, ["x", "split"], [f"y{i}" for i in range(1 if "Seq" in operator else count)],
-        axis=axis,
-    )  # fmt: skip
-    kinds = onnx.helper.make_tensor_value_info, onnx.helper.make_tensor_sequence_value_info
-    graph = onnx.helper.make_graph(
-        [node], "g",
-        [kinds[0]("x", 1, shape), kinds[0]("split", 7, [count])],
-        [kinds["Seq" in operator](name, 1, None) for name in node.output],
-    )  # fmt: skip
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
-    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    given = Unknown() if shape is None else shape
-    if operator == "Split":
-        ours = Split(opset=opset, axis=axis, outputs=count).infer_shapes(given, Unknown())
-    else:
-        ours = SplitToSequence(opset=opset, axis=axis).infer_shapes(given, Unknown())[:1]
-    for known, output in zip(ours, inferred.graph.output, strict=True):
-        kind = output.type
-        kind = kind.sequence_type.elem_type if "Seq" in operator else kind
-        if kind.tensor_type.HasField("shape"):
-            assert known is not None
-            for dim, theirs in zip(known, kind.tensor_type.shape.dim, strict=True):
-                if theirs.HasField("dim_value"):
-                    assert dim == theirs.dim_value
-                elif theirs.dim_param and not theirs.dim_param.startswith("unk__"):
-                    assert dim == theirs.dim_param
-
-
 DIMS = st.one_of(
     st.integers(0, 12),
     st.none(),
