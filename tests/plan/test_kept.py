@@ -11,15 +11,13 @@ import pytest
 import splitjit
 from splitjit import SplitPlan, plan_split
 from splitjit._plan.plan import MOST_PARTS, PLANS
-from splitjit._runtime import loading
-from tests.conftest import on_linux
+from tests.conftest import needs_kernels, on_linux
 from tests.processes import python
 
 MEASURE = """
 import gc, os
 import numpy as np
 import splitjit
-from tests.processes import python
 
 def resident():
     gc.collect()
@@ -34,11 +32,6 @@ def growth(call, times, warm=20):
         call(i)
     return (resident() - before) / 1e6
 """
-
-
-def assert_grows_little(code):
-    """Run code in a process of its own; `growth` in it measures megabytes."""
-    assert float(python("-c", MEASURE + code)) < 50
 
 
 pytestmark = pytest.mark.usefixtures("new_plans")
@@ -130,10 +123,8 @@ def test_plans_of_lengths_and_chunks_are_equal_if_their_sizes_are(lengths):
     assert plan != lengths
 
 
-@on_linux
-@pytest.mark.slow
-def test_ten_thousand_distinct_plans():
-    assert_grows_little("""
+GROWTH = {
+    "ten thousand distinct plans": """
 splitjit.warmup(["u1"])  # to load kernels takes memory, too
 x = np.ones((64, 3000), np.float32)
 def call(i):
@@ -141,49 +132,59 @@ def call(i):
     splitjit.split(x[: 1 + i % 64], lengths, axis=1)
     splitjit.split(x[0], [1] * (i % 100) + [3000 - i % 100])
 print(growth(call, 10_000))
-""")
-
-
-@on_linux
-@pytest.mark.slow
-def test_a_thousand_plans_of_a_thousand_parts():
-    assert_grows_little("""
+""",
+    "a thousand plans of a thousand parts": """
 def call(i):
     splitjit.plan_split((2000 + i, 2), [1] * 999 + [1001 + i]).slices
 print(growth(call, 1000))
-""")
-
-
-@on_linux
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("use", "plans"),
-    [
-        ("hash(plan)", 100),
-        ("plan.slices", 1),
-        pytest.param(
-            "plan(np.zeros(plan.shape, np.uint8), copy=False)", 10, marks=pytest.mark.long
-        ),
-    ],
-)
-def test_plans_of_a_million_parts(use, plans):
-    assert_grows_little(f"""
+""",
+    "hashes of plans of a million parts": """
+def call(i):
+    hash(splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6))
+print(growth(call, 100, warm=1))
+""",
+    "slices of a plan of a million parts": """
+def call(i):
+    splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6).slices
+print(growth(call, 1, warm=1))
+""",
+    "a million views": """
 def call(i):
     plan = splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6)
-    {use}
-print(growth(call, {plans}, warm=1))
-""")
-
-
-@on_linux
-@pytest.mark.slow
-def test_lists_of_a_million_lengths():
-    assert_grows_little("""
+    plan(np.zeros(plan.shape, np.uint8), copy=False)
+print(growth(call, 10, warm=1))
+""",
+    "lists of a million lengths": """
 def call(i):
     lengths = [1 + i % 3, *[2, 4] * (10**6 // 2 - 1), 5 - i % 3]
     splitjit.plan_split((3 * 10**6,), lengths).offsets
 print(growth(call, 10, warm=2))
-""")
+""",
+    "refusals that compiled code catches": """
+from numba import njit
+@njit
+def caught(n):
+    x = np.ones(n)
+    try:
+        parts = splitjit.split(x, -n)
+    except Exception:
+        return x[0]
+    return parts[0][0]
+print(growth(lambda i: caught(125_000), 2000))
+""",
+}
+"""Code that prints by how many megabytes the memory of its process grows.
+
+njit/test_overloads.py measures what a refusal keeps: the arrays that compiled callers hold.
+"""
+MARKS = {"a million views": pytest.mark.long, "refusals that compiled code catches": needs_kernels}
+
+
+@on_linux
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS.get(n, ())) for n in GROWTH])
+def test_memory_grows_little(name):
+    assert float(python("-c", MEASURE + GROWTH[name])) < 50
 
 
 @pytest.mark.parametrize(("count", "most"), [(3, 16), (1000, 16), (MOST_PARTS, 4)])
@@ -325,30 +326,3 @@ def test_clear_caches_frees_the_blocks_of_dropped_parts():
     del splitjit.split(np.zeros((2, 1 << 20)), 1)[:]
     splitjit.clear_caches()
     assert POOL.kept == 0
-
-
-# njit/test_overloads.py measures what a refusal keeps: the arrays that compiled callers hold.
-
-REFUSALS = """
-from numba import njit
-
-@njit
-def caught(n):
-    x = np.ones(n)
-    try:
-        parts = splitjit.split(x, -n)
-    except Exception:
-        return x[0]
-    return parts[0][0]
-
-N = 125_000
-def call(i):
-    caught(N)
-"""
-
-
-@on_linux
-@pytest.mark.slow
-@pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled")
-def test_refusals_that_compiled_code_catches():
-    assert_grows_little(REFUSALS + "print(growth(call, 2000))")
