@@ -24,7 +24,7 @@ def resident():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-def growth(call, times, warm=20):
+def growth(call, times, warm):
     for i in range(-warm, 0):
         call(i)
     before = resident()
@@ -123,45 +123,9 @@ def test_plans_of_lengths_and_chunks_are_equal_if_their_sizes_are(lengths):
     assert plan != lengths
 
 
-GROWTH = {
-    "ten thousand distinct plans": """
-splitjit.warmup(["u1"])  # to load kernels takes memory, too
-x = np.ones((64, 3000), np.float32)
-def call(i):
-    lengths = [1000 + i % 997, i % 7, 2000 - i % 997 - i % 7]
-    splitjit.split(x[: 1 + i % 64], lengths, axis=1)
-    splitjit.split(x[0], [1] * (i % 100) + [3000 - i % 100])
-print(growth(call, 10_000))
-""",
-    "a thousand plans of a thousand parts": """
-def call(i):
-    splitjit.plan_split((2000 + i, 2), [1] * 999 + [1001 + i]).slices
-print(growth(call, 1000))
-""",
-    "hashes of plans of a million parts": """
-def call(i):
-    hash(splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6))
-print(growth(call, 100, warm=1))
-""",
-    "slices of a plan of a million parts": """
-def call(i):
-    splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6).slices
-print(growth(call, 1, warm=1))
-""",
-    "a million views": """
-def call(i):
-    plan = splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6)
-    plan(np.zeros(plan.shape, np.uint8), copy=False)
-print(growth(call, 10, warm=1))
-""",
-    "lists of a million lengths": """
-def call(i):
-    lengths = [1 + i % 3, *[2, 4] * (10**6 // 2 - 1), 5 - i % 3]
-    splitjit.plan_split((3 * 10**6,), lengths).offsets
-print(growth(call, 10, warm=2))
-""",
-    "refusals that compiled code catches": """
+CAUGHT = """
 from numba import njit
+
 @njit
 def caught(n):
     x = np.ones(n)
@@ -170,13 +134,33 @@ def caught(n):
     except Exception:
         return x[0]
     return parts[0][0]
-print(growth(lambda i: caught(125_000), 2000))
-""",
-}
-"""Code that prints by how many megabytes the memory of its process grows.
-
-njit/test_overloads.py measures what a refusal keeps: the arrays that compiled callers hold.
 """
+ROWS = """
+splitjit.warmup(["u1"])  # to load kernels takes memory, too
+x = np.ones((64, 3000), np.float32)
+"""
+GROWTH = {
+    # what is kept: code that runs before, the body of a call, the number of calls, and before them
+    "ten thousand distinct plans": (ROWS, """
+    lengths = [1000 + i % 997, i % 7, 2000 - i % 997 - i % 7]
+    splitjit.split(x[: 1 + i % 64], lengths, axis=1)
+    splitjit.split(x[0], [1] * (i % 100) + [3000 - i % 100])""", 10_000, 20),
+    "a thousand plans of a thousand parts": ("", """
+    splitjit.plan_split((2000 + i, 2), [1] * 999 + [1001 + i]).slices""", 1000, 20),
+    "hashes of plans of a million parts": ("", """
+    hash(splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6))""", 100, 1),
+    "slices of a plan of a million parts": ("", """
+    splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6).slices""", 1, 1),
+    "a million views": ("", """
+    plan = splitjit.plan_split((10**6 * (i + 5),), num_outputs=10**6)
+    plan(np.zeros(plan.shape, np.uint8), copy=False)""", 10, 1),
+    "lists of a million lengths": ("", """
+    lengths = [1 + i % 3, *[2, 4] * (10**6 // 2 - 1), 5 - i % 3]
+    splitjit.plan_split((3 * 10**6,), lengths).offsets""", 10, 2),
+    # njit/test_overloads.py measures what a refusal keeps: the arrays that compiled callers hold.
+    "refusals that compiled code catches": (CAUGHT, """
+    caught(125_000)""", 2000, 20),
+}  # fmt: skip
 MARKS = {"a million views": pytest.mark.long, "refusals that compiled code catches": needs_kernels}
 
 
@@ -184,7 +168,9 @@ MARKS = {"a million views": pytest.mark.long, "refusals that compiled code catch
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS.get(n, ())) for n in GROWTH])
 def test_memory_grows_little(name):
-    assert float(python("-c", MEASURE + GROWTH[name])) < 50
+    before, body, times, warm = GROWTH[name]
+    code = f"{MEASURE}{before}def call(i):{body}\nprint(growth(call, {times}, {warm}))"
+    assert float(python("-c", code)) < 50
 
 
 @pytest.mark.parametrize(("count", "most"), [(3, 16), (1000, 16), (MOST_PARTS, 4)])
