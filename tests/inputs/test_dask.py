@@ -254,6 +254,8 @@ def test_refusals_of_dask_arrays():
         split(x, 2, out=[np.empty((2, 6))] * 2)
     with pytest.raises(SplitError, match="split_into: outs for a Dask array: "):
         splitjit.split_into(x, [np.empty((2, 6))] * 2, 2)
+    with pytest.raises(SplitError, match=r"only dask\.array\.store"):
+        plan_split((4, 6), 2).bind([np.ones((2, 6)), np.ones((2, 6))])(x)
     with pytest.raises(SplitTypeError, match="copy=1: must be a bool"):
         split(x, 2, copy=1)
     with pytest.raises(SplitError, match=r"shape \(4, 6\): the plan is for shape \(6, 4\)"):
