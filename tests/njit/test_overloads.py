@@ -408,13 +408,6 @@ def test_wrong_types_are_refused_readably(call, says):
 into_by_indices = njit(lambda x, outs, i: splitjit.split_into(x, outs, indices=i, axis=1))
 
 
-@njit
-def into_by_counts(x, outs):
-    splitjit.split_into(x, outs, num_outputs=2)
-    splitjit.split_into(x, outs, num_splits=2)
-    splitjit.split_into(x, outs, num_sections=2)
-
-
 @pytest.mark.slow
 def test_split_into_takes_outputs_of_several_layouts():
     whole = np.zeros((6, 20))
@@ -434,13 +427,6 @@ def test_split_into_takes_outputs_of_several_layouts():
             shared, (shared[:, :3].copy(), strided, shared.ravel()[:12].reshape(6, 2)), (3, 8)
         )
     assert not any(out.any() for out in outs)
-
-
-@pytest.mark.long
-def test_split_into_takes_every_rule():
-    outs = [np.zeros((3, 10)), np.zeros((3, 10))]
-    into_by_counts(X, outs)
-    assert np.array_equal(np.vstack(outs), X)
 
 
 NO_RULE = "no rule: exactly one of split"
@@ -466,6 +452,14 @@ def compiled_from(lines):
     return njit(names["function"])
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("rule", ["num_outputs=2", "num_splits=2", "num_sections=2"])
+def test_split_into_takes_every_rule(rule):
+    parts = [f"parts = splitjit.split(x, {rule})", "outs = [np.zeros_like(part) for part in parts]"]
+    copy = compiled_from([*parts, f"splitjit.split_into(x, outs, {rule})", "return outs"])
+    assert np.array_equal(np.vstack(copy(X, True)), X)
+
+
 @pytest.mark.parametrize("case", [*QUICK, *long(*[case for case in MAYBE if case not in QUICK])])
 def test_arguments_that_may_be_none(case):
     keywords, value, says = MAYBE[case]
@@ -473,9 +467,7 @@ def test_arguments_that_may_be_none(case):
         keywords += ", axis=1"
     set_it = ["maybe = None", f"if is_given: maybe = {value}"]
     split = compiled_from([*set_it, f"return splitjit.split(x, {keywords})"])
-    names = {"np": np, "splitjit": splitjit, "typed": typed, "x": X, "maybe": None}
-    exec(f"maybe = {value}\nparts = splitjit.split(x, {keywords})", names)
-    assert_same(split(X, True), names["parts"])
+    assert_same(split(X, True), split.py_func(X, True))
     with pytest.raises(SplitError, match=f"^split: {re.escape(says)}"):
         split(X, False)
 
