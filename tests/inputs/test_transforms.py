@@ -462,14 +462,14 @@ def test_operators_inside_of_transforms():
 
 
 class Split(torch.nn.Module):
-    """A module that splits along an axis."""
+    """A module that splits by several rules: one export takes seconds."""
 
-    def __init__(self, rule, axis=1, **options):
+    def __init__(self, *names):
         super().__init__()
-        self.rule, self.axis, self.options = rule, axis, options
+        self.rules = [RULES[name] for name in names]
 
     def forward(self, x):
-        return tuple(split(x * 2, axis=self.axis, **self.rule, **self.options))
+        return tuple(part for rule in self.rules for part in split(x * 2, axis=1, **rule))
 
 
 def run_onnx(path, x):
@@ -498,7 +498,7 @@ def test_exported_by_the_tracer(name, tmp_path):
     onnx, path, rule = pytest.importorskip("onnx"), tmp_path / "model.onnx", RULES[name]
     for axes, lengths in (({0: "rows"}, (6,)),
                           ({0: "rows", 1: "length"}, OTHER_LENGTHS.get(name, (6,)))):  # fmt: skip
-        torch.onnx.export(Split(rule).eval(), (numbers(4, 6),), path, dynamo=False,
+        torch.onnx.export(Split(name).eval(), (numbers(4, 6),), path, dynamo=False,
                           input_names=["x"], dynamic_axes={"x": axes})  # fmt: skip
         nodes = {node.op_type for node in onnx.load(path).graph.node}
         assert nodes & {"Split", "Slice", "SplitToSequence"}
@@ -520,17 +520,6 @@ def compile(function, backend="eager", fullgraph=True, **options):
 unfinished = pytest.mark.skipif(IS_OLD, reason="this torch exports few models by dynamo=True")
 
 
-class SplitByAll(torch.nn.Module):
-    """A module that splits by several rules: one export takes seconds."""
-
-    def __init__(self, names):
-        super().__init__()
-        self.rules = [RULES[name] for name in names]
-
-    def forward(self, x):
-        return tuple(part for rule in self.rules for part in split(x * 2, axis=1, **rule))
-
-
 @quiet
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -542,7 +531,7 @@ def test_exported_by_dynamo(names, axes, tmp_path):
     pytest.importorskip("onnxscript")
     onnx, path = pytest.importorskip("onnx"), tmp_path / "model.onnx"
     shapes = dict.fromkeys(axes, torch.export.Dim.AUTO)
-    torch.onnx.export(SplitByAll(names).eval(), (numbers(4, 6),), path, dynamo=True,
+    torch.onnx.export(Split(*names).eval(), (numbers(4, 6),), path, dynamo=True,
                       verbose=False, dynamic_shapes=(shapes,))  # fmt: skip
     nodes = {node.op_type for node in onnx.load(path).graph.node}
     assert nodes == {"Mul", "Split"} if axes == (0,) else nodes > {"Slice", "Split"}
@@ -571,7 +560,7 @@ def test_export(strict):
     rules = dict(RULES)
     if IS_OLD and strict:  # it refuses slices if another dim may change
         del rules["num_outputs"], rules["indices"]
-    program = export(SplitByAll(rules), strict, {0: torch.export.Dim("rows")})
+    program = export(Split(*rules), strict, {0: torch.export.Dim("rows")})
     x = numbers(9, 6)
     wanted = [part for rule in rules.values() for part in expected(x * 2, rule, 1)]
     assert same(program.module()(x), wanted)
@@ -584,7 +573,7 @@ def test_export(strict):
 def test_export_for_other_lengths(name, strict):
     dim, rule = torch.export.Dim, RULES[name]
     try:
-        program = export(Split(rule), strict, {0: dim.AUTO, 1: dim.AUTO})
+        program = export(Split(name), strict, {0: dim.AUTO, 1: dim.AUTO})
     except KeyError:
         assert IS_OLD
         pytest.skip("this torch fails at slices of computed lengths")
