@@ -213,19 +213,20 @@ def infer_shapes(
 
     Examples
     --------
-    >>> infer_shapes(["N", 5], 1, ("num_outputs", 4))
+    >>> from splitjit._plan.rules import LENGTHS
+    >>> infer_shapes(["N", 5], 1, (NUM_OUTPUTS, 4))
     [('N', 2), ('N', 2), ('N', 1), ('N', 0)]
-    >>> infer_shapes(["N", 5], 0, ("lengths", (2, 3)))
+    >>> infer_shapes(["N", 5], 0, (LENGTHS, (2, 3)))
     [(2, 5), (3, 5)]
-    >>> infer_shapes(["N", 5], 0, ("num_outputs", 2))
+    >>> infer_shapes(["N", 5], 0, (NUM_OUTPUTS, 2))
     [(None, 5), (None, 5)]
-    >>> infer_shapes(["N", 5], 0, ("chunk", 1))
+    >>> infer_shapes(["N", 5], 0, (CHUNK, 1))
     [(1, 5), Ellipsis]
-    >>> infer_shapes([(9, 10), 5], 0, ("num_outputs", 3))
+    >>> infer_shapes([(9, 10), 5], 0, (NUM_OUTPUTS, 3))
     [((3, 4), 5), ((3, 4), 5), ((2, 3), 5)]
-    >>> infer_shapes(["N", 5], Unknown(), ("num_splits", 2))
+    >>> infer_shapes(["N", 5], Unknown(), (NUM_SPLITS, 2))
     [(None, None), (None, None)]
-    >>> infer_shapes(Unknown(), 0, ("lengths", Unknown(2)))
+    >>> infer_shapes(Unknown(), 0, (LENGTHS, Unknown(2)))
     [None, None]
     """
     dims = _dims(shape)

@@ -56,7 +56,8 @@ def num_parts(rule: Rule) -> int | None:
 
     Examples
     --------
-    >>> num_parts(("num_splits", 3)), num_parts(("indices", (1, 4))), num_parts(("chunk", 4))
+    >>> from splitjit._plan.rules import NUM_SPLITS
+    >>> num_parts((NUM_SPLITS, 3)), num_parts((INDICES, (1, 4))), num_parts((CHUNK, 4))
     (3, 3, None)
     """
     kind, value = rule
