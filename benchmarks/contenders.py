@@ -191,7 +191,7 @@ def _on_numba(*given):
     call = _split(*given)
     from splitjit._runtime import threads
 
-    if not threads._ON_NUMBA:
+    if not threads.ON_NUMBA:
         raise NotImplementedError("this process has imported splitjit before")
     return call
 
