@@ -187,13 +187,10 @@ _ENTERED = contextlib.ExitStack()  # until the process ends
 
 
 def _on_numba(*given):
-    os.environ["SPLITJIT_THREADS"] = "numba"  # splitjit reads it on import
-    call = _split(*given)
     from splitjit._runtime import threads
 
-    if not threads.ON_NUMBA:
-        raise NotImplementedError("this process has imported splitjit before")
-    return call
+    threads.ON_NUMBA = True  # as with SPLITJIT_THREADS=numba, which is read on import
+    return _split(*given)
 
 
 def _warm(*given):
