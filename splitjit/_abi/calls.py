@@ -69,7 +69,8 @@ into
     The address of a layout record for outputs. `into` writes their addresses to it, and no other
     thread runs meanwhile; `into_large` writes them to a copy.
 nbytes
-    The bytes of memory for fresh parts. Those of small ones have room to align the block.
+    How many bytes of memory fresh parts need. If the array is small, this includes room to align
+    the block.
 blocks, byte
     The addresses of the block record, and of NumPy's uint8 dtype.
 new_array, set_base

@@ -219,8 +219,7 @@ def split_array(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
         began = perf_counter()
         parts = []  # a collection that is due starts here, not after the checks
         x = x.view()  # a finalizer may change the caller's array at any point, but not this one
-        if x.shape != plan.shape:
-            check_shape(plan, x.shape)
+        check_shape(plan, x.shape)
         if copy is not True:
             check_views(out, copy)
             return slices.views(x, plan.axis, plan.sizes)

@@ -158,5 +158,5 @@ STREAM_FROM = stream_from(cache_bytes())
 """The sizes for this machine.
 
 Which stores are faster is not measured where the copy runs: after stores past the cache, ordinary
-ones need four calls to fill it again, and a try of `splitjit._runtime.ways` is only two calls long.
+ones need four calls to fill it again, and a stretch of `splitjit._runtime.ways` has only five.
 """

@@ -191,7 +191,7 @@ def _allowed() -> int:
     """Return how many threads may copy now."""
     if _alone.get():
         return 1
-    cores = TEAM.cores if perf_counter() < TEAM.cores_until else TEAM.count_cores()
+    cores = TEAM.count_cores()
     count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None)
     return cores if count is None else min(count(), cores)
 

@@ -46,7 +46,7 @@ _MOST_COMPARED = 512
 _NEW_RANK, _NEW_PARTS = 5, 16  # the most for which `fresh_new` has room in a page of the stack
 _NEW_EXTENTS = WORD * (2 * _NEW_RANK + _NEW_PARTS)
 _NEW_LAYOUT = WORD * most_words(_NEW_RANK, _NEW_PARTS)
-most_words = jit(most_words)
+_most_words = jit(most_words)
 
 
 @jit
@@ -171,7 +171,7 @@ def into_large(record, arguments, count):
     """``into_large(most, x, outputs)``: `into` with at most so many helpers."""
     call, given, done = read(Expected, _data_of(record)), words_at(arguments), 0
     if count == 3:
-        nbytes = WORD * most_words(call.rank, call.count)
+        nbytes = WORD * _most_words(call.rank, call.count)
         layout = allocate(nbytes)  # calls at the same time need one each
         if layout:
             copy_bytes(layout, call.into, nbytes)
