@@ -16,8 +16,8 @@ _NEXT = 10.0
 _MOST = 3.0
 """The most that a call counts, as a multiple of the fastest call of its stretch."""
 
-_NEW, _TRIED = 1 / 4, 1 / 2
-"""The weight of a stretch in the mean of the way with the smallest mean, and of another way."""
+_NEW = 1 / 4
+"""The weight of a stretch in the mean of the best way. A try of another way replaces its mean."""
 
 _SHARE = 0.02
 """The share of the time that may go to tries."""
@@ -37,8 +37,10 @@ class Ways:
     - A call's time lasts until the next call begins, because a way may slow the steps in between.
       Long rests count less (`_NEXT`).
     - A pause of the process counts little (`_MOST`).
-    - Each stretch moves the mean of its way (`_NEW`, `_TRIED`). The next stretch goes the way with
-      the smallest mean.
+    - Each stretch moves the mean of its way (`_NEW`), and the next one goes the way with the
+      smallest mean.
+    - If the best way has become faster since another way's try, the program has changed: the other
+      way is expected to be faster by the same factor.
     - Each way is tried once. Later, another way is tried when the budget covers what its two
       stretches and the one after them are expected to lose (`_SHARE`).
     - Each change costs something, so even equal ways are tried rarely (`_CHANGE`).
@@ -55,7 +57,7 @@ class Ways:
     Attributes
     ----------
     means : list of float
-        Seconds per byte from one call to the next; infinite before the first measurement.
+        Expected seconds per byte from one call to the next; infinite before the first stretch.
     calls : list of int
     best : int
         The way with the smallest mean.
@@ -63,10 +65,14 @@ class Ways:
         The way of the next call.
     """
 
-    __slots__ = ("_budget", "_is_settling", "_last", "_times", "best", "calls", "means", "way")
+    __slots__ = (
+        *("_budget", "_is_settling", "_last", "_times", "_tried"),
+        *("best", "calls", "means", "way"),
+    )
 
     def __init__(self, count: int, known: Ways | None = None) -> None:
         self.means: list[float] = [_NEVER] * count if known is None else known.means.copy()
+        self._tried = self.means.copy()
         self.calls: list[int] = [0] * count
         self.best = self.way = self.means.index(min(self.means))
         self._last: tuple[tuple[int, float, float, int], ...] = ()
@@ -103,9 +109,16 @@ class Ways:
         if self._is_settling:
             self._is_settling = False
             return
-        before, weight = means[way] if is_known else time, _NEW if is_best else _TRIED
-        means[way] = before + weight * (time - before)
-        self.best = means.index(min(means))
+        if is_best and is_known:
+            mean = means[way] + _NEW * (time - means[way])
+            change = min(mean / self._tried[way], 1.0)
+            means[:] = [change * tried for tried in self._tried]
+            means[way] = mean
+        else:
+            means[way] = time
+        best, self.best = self.best, means.index(min(means))
+        if not is_best or self.best != best:
+            self._tried = means.copy()
         following = self._to_try() if is_best or _NEVER in means else self.best
         self._is_settling, self.way = following != way, following
 

@@ -138,6 +138,14 @@ def test_a_lasting_change_turns_the_choice(before, after, within):
     assert chosen[within:].count(best) > 0.7 * 80
 
 
+def test_a_step_that_ends_hides_no_better_way():
+    """Beside a long step way 0 is a little better; without it, way 1 is much better."""
+    chooser = Ways(2)
+    run(chooser, lambda way, call: (1.0, 0.6)[way], 1000, lambda way, call: (4.0, 4.8)[way])
+    chosen = run(chooser, lambda way, call: (1.0, 0.6)[way], 1000)
+    assert chosen[400:].count(1) > 0.9 * 600
+
+
 @given(st.lists(st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=3), min_size=5, max_size=80))
 def test_a_try_begins_only_if_the_budget_covers_all_losses(times):
     """Whatever the stretches take."""
