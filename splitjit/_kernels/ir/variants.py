@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from splitjit._abi.kernels import LINE
-from splitjit._kernels.ir.llvm import instruction, integer, move_word
+from splitjit._kernels.ir.llvm import instruction, integer, move_word, pointer_to, store
 
 
 def variants(builder, keys, key):
@@ -76,3 +76,21 @@ def copy_words(builder, target, source, run, count, target_step, source_step):
     for nbytes, starts in word_variants(builder, run, LINE // 2):
         with loop(builder, count, [target, source], steps) as (to, at):
             move_words(builder, to, at, starts, nbytes)
+
+
+@instruction
+def collect_lines(builder, target, source, run, count, source_step):
+    """Stream cache lines of evenly spaced words of 4 or 8 bytes to `target`, a multiple of a line.
+
+    Storing words one by one takes more than twice as many instructions.
+    """
+    for nbytes in variants(builder, (4, 8), run):
+        word, words = ir.IntType(8 * nbytes), LINE // nbytes
+        kind, step = ir.VectorType(word, words), builder.mul(source_step, integer(words))
+        with loop(builder, count, [target, source], [integer(LINE), step]) as (to, at):
+            line = ir.Constant(kind, ir.Undefined)
+            for i in range(words):
+                item = builder.load(pointer_to(builder, at, word), align=1)
+                line = builder.insert_element(line, item, integer(i))
+                at = builder.add(at, source_step)
+            store(builder, line, pointer_to(builder, to, kind), LINE, True)

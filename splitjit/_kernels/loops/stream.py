@@ -8,6 +8,8 @@ begin at cache lines of the parts, and short runs are gathered in a staging buff
     source   |-run-|        |-run-|        |-run-|
     buffer   |-run-|-run-|-run-|
              | line  | line  |                        full lines are streamed to the part
+
+Lines of words of 4 or 8 bytes are gathered in registers instead.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from splitjit._kernels.ir.intrinsics import (
     stream_line,
 )
 from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.ir.variants import collect_lines
 from splitjit._kernels.loops.plain import blocks_of, copy_range, runs_at, start_of
 from splitjit._kernels.loops.runs import move_runs, stream_runs
 
@@ -58,7 +61,7 @@ def _prefetch_runs(ahead, n, run, source, source_step):
 
 @jit
 def _gather_range(call, layout, part, stage, ahead, first, last):
-    """Copy the bytes [first, last) of a part without gaps, by way of a staging buffer.
+    """Copy the bytes [first, last) of a part without gaps, by way of a buffer or registers.
 
     `ahead` is the address from which to prefetch, or 0 if the runs of all parts are not contiguous.
     """
@@ -76,14 +79,18 @@ def _gather_range(call, layout, part, stage, ahead, first, last):
             _prefetch_runs(ahead, n, run, source, source_step)
             if ahead:
                 ahead += n * run
-            move_runs(stage + fill, source, run, n, run, source_step)
-            fill += n * run
-            full = fill // LINE * LINE
-            for k in range(0, full, LINE):
-                stream_line(line + k, stage + k)
-            move_line(stage, stage + full)
-            line += full
-            fill -= full
+            if fill == 0 and (run == 4 or run == 8) and n * run % LINE == 0:
+                collect_lines(line, source, run, n * run // LINE, source_step)
+                line += n * run
+            else:
+                move_runs(stage + fill, source, run, n, run, source_step)
+                fill += n * run
+                full = fill // LINE * LINE
+                for k in range(0, full, LINE):
+                    stream_line(line + k, stage + k)
+                move_line(stage, stage + full)
+                line += full
+                fill -= full
             source += n * source_step
             count -= n
     copy_bytes(line, stage, fill)
