@@ -7,8 +7,9 @@ goes on to its next step.
 
 from __future__ import annotations
 
-_STRETCH = 5
-"""Calls of a stretch. After a change of way, caches and thread pools need about as many."""
+_STRETCH, _LONG, _LONG_STRETCH = 5, 1e-3, 2
+"""Calls of a stretch: after a change of way, caches and thread pools need about as many. Calls of
+`_LONG` seconds need fewer."""
 
 _NEXT = 10.0
 """The most that the time until the next call counts, as a multiple of the call's own time."""
@@ -17,7 +18,7 @@ _MOST = 3.0
 """The most that a call counts, as a multiple of the fastest call of its stretch."""
 
 _NEW = 1 / 4
-"""The weight of a stretch in the mean of the best way. A try of another way replaces its mean."""
+"""The weight of a stretch in the mean of its way. The first after a change replaces the mean."""
 
 _SHARE = 0.02
 """The share of the time that may go to tries."""
@@ -37,6 +38,7 @@ class Ways:
     - A call's time lasts until the next call begins, because a way may slow the steps in between.
       Long rests count less (`_NEXT`).
     - A pause of the process counts little (`_MOST`).
+    - Stretches of long calls are shorter: a change costs a small part of such a call (`_LONG`).
     - Each stretch moves the mean of its way (`_NEW`), and the next one goes the way with the
       smallest mean.
     - If the best way has become faster since another way's try, the program has changed: the other
@@ -66,7 +68,7 @@ class Ways:
     """
 
     __slots__ = (
-        *("_budget", "_is_settling", "_last", "_times", "_tried"),
+        *("_budget", "_last", "_stretches", "_times", "_tried"),
         *("best", "calls", "means", "way"),
     )
 
@@ -77,13 +79,14 @@ class Ways:
         self.best = self.way = self.means.index(min(self.means))
         self._last: tuple[tuple[int, float, float, int], ...] = ()
         self._times: list[float] = []
-        self._is_settling, self._budget = True, 0.0
+        self._stretches, self._budget = 0, 0.0
 
     def choose(self, now: float) -> int:
         """Return the number of the way for the call that begins at the time `now`."""
         last, self._last = self._last, ()
         for way, seconds, end, nbytes in last:
-            self._note(way, (seconds + min(now - end, _NEXT * seconds)) / nbytes)
+            time = (seconds + min(now - end, _NEXT * seconds)) / nbytes
+            self._note(way, time, _STRETCH if seconds < _LONG else _LONG_STRETCH)
         return self.way
 
     def took(self, way: int, begin: float, end: float, nbytes: int) -> None:
@@ -91,36 +94,35 @@ class Ways:
         self.calls[way] += 1
         self._last = ((way, end - begin, end, nbytes),)
 
-    def _note(self, way: int, time: float) -> None:
+    def _note(self, way: int, time: float, stretch: int) -> None:
         times = self._times
         if way == self.way:  # not if another thread's call was chosen before a change
             times.append(time)
-        if len(times) >= _STRETCH:
+        if len(times) >= stretch:
             self._times = []
             self._end_stretch(way, sum([min(t, _MOST * min(times)) for t in times]) / len(times))
 
     def _end_stretch(self, way: int, time: float) -> None:
         means = self.means
         is_known, is_best = means[way] < _NEVER, way == self.best
-        if is_best and not self._is_settling:
+        stretch, self._stretches = self._stretches, self._stretches + 1
+        if is_best and stretch:
             self._budget += _SHARE * time
         elif is_known:
             self._budget -= max(time - means[self.best], 0.0)
-        if self._is_settling:
-            self._is_settling = False
+        if not stretch:  # caches and thread pools were settling
             return
+        mean = means[way] + _NEW * (time - means[way]) if stretch > 1 else time
         if is_best and is_known:
-            mean = means[way] + _NEW * (time - means[way])
             change = min(mean / self._tried[way], 1.0)
             means[:] = [change * tried for tried in self._tried]
-            means[way] = mean
-        else:
-            means[way] = time
+        means[way] = mean
         best, self.best = self.best, means.index(min(means))
         if not is_best or self.best != best:
             self._tried = means.copy()
         following = self._to_try() if is_best or _NEVER in means else self.best
-        self._is_settling, self.way = following != way, following
+        if following != way:
+            self.way, self._stretches = following, 0
 
     def _to_try(self) -> int:
         """Return the least called way that the budget covers, or the best way."""

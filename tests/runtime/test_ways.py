@@ -15,17 +15,18 @@ from tests.conftest import needs_kernels
 STRETCH = ways._STRETCH
 
 
-def run(chooser, seconds, calls, gap=lambda way, call: 0.0):
+def run(chooser, seconds, calls, gap=lambda way, call: 0.0, unit=2.0**-20):
     """Make calls with a fake clock; return the chosen ways.
 
-    ``seconds(way, call)`` is the time of a call, and ``gap(way, call)`` the time after it.
+    ``seconds(way, call)`` is the time of a call, and ``gap(way, call)`` the time after it, both in
+    units of `unit` seconds.
     """
     chosen, now = [], 0.0
     for call in range(calls):
         way = chooser.choose(now)
-        end = now + seconds(way, call)
-        chooser.took(way, now, end, 1)
-        now = end + gap(way, call)
+        end = now + seconds(way, call) * unit
+        chooser.took(way, now, end, unit)
+        now = end + gap(way, call) * unit
         chosen.append(way)
     chooser.choose(now)
     return chosen
@@ -40,6 +41,12 @@ def test_the_fastest_way_is_chosen(best, slow):
     cost = sum([slow - 1.0 for way in chosen if way != best])
     first = 3 * 2 * STRETCH  # calls to measure each way
     assert cost <= ways._SHARE * (len(chosen) + cost) + first * (slow - 1.0)
+
+
+def test_long_calls_are_measured_sooner():
+    """A program that splits 20 times does not make half of its splits the slower way."""
+    chosen = run(Ways(2), lambda way, call: (1.0, 2.0)[way], 20, unit=2 * ways._LONG)
+    assert chosen.count(1) == 2 * ways._LONG_STRETCH
 
 
 @pytest.mark.parametrize("settle", [1, STRETCH])
@@ -146,13 +153,21 @@ def test_a_step_that_ends_hides_no_better_way():
     assert chosen[400:].count(1) > 0.9 * 600
 
 
+def test_a_step_that_begins_turns_no_choice_for_long():
+    """The other way only looks faster: it was measured without the step."""
+    chooser = Ways(2)
+    run(chooser, lambda way, call: (1.0, 1.9)[way], 1000)
+    chosen = run(chooser, lambda way, call: (1.0, 1.9)[way], 30 * STRETCH, lambda way, call: 5.0)
+    assert chosen.count(1) <= 2 * STRETCH
+
+
 @given(st.lists(st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=3), min_size=5, max_size=80))
 def test_a_try_begins_only_if_the_budget_covers_all_losses(times):
     """Whatever the stretches take."""
     chooser, spent, lost = Ways(3), 0.0, 0.0
     for row in times:
         way, best, means = chooser.way, chooser.best, [*chooser.means]
-        settles = chooser._is_settling
+        settles = not chooser._stretches
         run(chooser, lambda way, call, row=row: row[way], STRETCH)
         if way == best and not settles:
             spent += row[way]
