@@ -146,15 +146,15 @@ def ratios(found: Measured) -> dict[str, list[float]]:
 
 
 def with_ratios(text: str, found: Measured) -> str:
-    """Write the ratios into the sentences of a page, whatever its line breaks."""
+    """Write the ratios into the sentences of a page."""
     for words, values in ratios(found).items():
         if values:
             least, most = f"{min(values):.2g}", f"{max(values):.2g}"
             if words.startswith("%"):
                 least, most = "up", f"{max(0, math.ceil(max(values)))}"
             following = words.replace(" ", r"\s+")
-            pattern = rf"(?:up|[\d.]+)(\s+to\s+)[\d.]+(?=\s+{following})"
-            text = re.sub(pattern, rf"{least}\g<1>{most}", text)
+            given = rf"(?:(?:up|[\d.]+)\s+to\s+)?[\d.]+(?=\s+{following})"
+            text = re.sub(given, least if least == most else f"{least} to {most}", text)
     return text
 
 
