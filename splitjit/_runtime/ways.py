@@ -118,7 +118,7 @@ class Ways:
             means[:] = [change * tried for tried in self._tried]
         means[way] = mean
         best, self.best = self.best, means.index(min(means))
-        if not is_best or self.best != best:
+        if self.best != best or not (is_best and is_known):
             self._tried = means.copy()
         following = self._to_try() if is_best or _NEVER in means else self.best
         if following != way:
