@@ -274,11 +274,6 @@ def test_the_parts_share_an_aligned_block_and_leave_no_references():
 _FIELDS = {name: i for i, name in enumerate(Expected._fields)}
 
 
-def _no_memory(record):
-    record[_FIELDS["nbytes"]] = 1 << 60
-    return MemoryError
-
-
 def _no_second_part(record):
     record[-1] = -1  # the length of the last part
     return ValueError
@@ -291,13 +286,27 @@ def _no_base(record):
     return ValueError
 
 
-@pytest.mark.parametrize("defect", [_no_memory, _no_second_part, _no_base])
+def test_python_makes_the_parts_if_memory_runs_out(kind):
+    plan = plan_split((4, 6), [2, 4], axis=1)
+    x = np.arange(24.0).reshape(4, 6)
+    plan(x)
+    record = record_of(copy_of(plan, x))
+    record[_FIELDS["nbytes"]] = 1 << 60
+    with references_to(x, x.dtype, np.ndarray):
+        for _ in range(100):
+            assert items(plan(x)) == items(views(x, plan))
+            assert copy_of(plan, x).fresh(x) is None
+
+
+@pytest.mark.parametrize("defect", [_no_second_part, _no_base])
 def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, kind):
     plan = plan_split((4, 6), [2, 4], axis=1)
     x = np.zeros((4, 6))
     plan(x)
     error = defect(record_of(copy_of(plan, x)))
     buffers.POOL.clear()
+    if (defect, kind) == (_no_base, "large"):
+        pytest.skip("even the block needs a base, so Python makes the parts")
     with references_to(x, x.dtype, np.ndarray):
         for _ in range(100):
             with pytest.raises(error):
@@ -310,7 +319,7 @@ def test_another_version_of_numpys_functions_is_not_used(monkeypatch):
     assert structs._api() == structs.API
     monkeypatch.setattr(structs, "_VERSION", 0x03000000)
     assert structs._api() is None
-    monkeypatch.setattr(structs, "API", None)
+    monkeypatch.setattr(structs, "READS_ARRAYS", structs._reads_arrays())
     plan = plan_split((4, 6), 2, axis=1)
     assert [part.shape for part in plan(np.zeros((4, 6)))] == [(4, 2)] * 3
     assert not has_builtins(copy_of(plan, np.zeros((4, 6))))

@@ -23,7 +23,7 @@ from splitjit._abi.structs import (
 )
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api
-from splitjit._kernels.core.blocks import clear, leased
+from splitjit._kernels.core.blocks import leased
 from splitjit._kernels.core.layouter import lay_out
 from splitjit._kernels.core.team import share
 from splitjit._kernels.ir.intrinsics import (
@@ -60,14 +60,8 @@ def _is_expected(call, source):
     """Return whether an object is an array of the expected shape, dtype and strides."""
     if words_at(source)[OBJECT_TYPE] != call.array_type:  # only an ndarray has the other fields
         return False
-    return _is_as(call, source, call.dtype)
-
-
-@jit
-def _is_as(call, source, dtype):
-    """Return whether an ndarray has the expected shape and strides, and the given dtype."""
     x = read(NumpyArray, source)
-    if x.dtype != dtype or x.rank & INT_MASK != call.rank:
+    if x.dtype != call.dtype or x.rank & INT_MASK != call.rank:
         return False
     shape = words_at(call.shape)
     for d in range(call.rank):
@@ -191,41 +185,40 @@ def _nothing(call):
 def _fresh(expected, most, source):
     """Copy an array to new parts in one block of memory, and return them in a list.
 
-    The result is None if nothing has been copied; 0 means that Python has set an error. Objects
-    are made before the data's address is read, because making them may start the garbage
-    collector, and a finalizer may change the array.
+    The result is None if nothing has been copied, also if memory runs out: Python frees the kept
+    blocks and tries again. 0 means that Python has set an error. Objects are made before the
+    data's address is read, because making them may start the garbage collector, and a finalizer may
+    change the array.
     """
     out_of_line()
     call = read(Expected, expected)
-    dtype = words_at(source)[ARRAY.dtype]
-    c_api.increment(dtype)
-    memory = leased(call, call.nbytes) if call.team else _new_bytes(call)
-    parts = 0
-    block = 0
-    if memory:
-        block = -(-words_at(memory)[ARRAY.data] // LINE) * LINE
-        parts = _parts_of(call, dtype, memory, block, c_api.new_list(call.count))
-        c_api.decrement(memory)  # each part has its own reference
-    if parts:
-        if _is_as(call, source, dtype):
-            _copy(call, most, block, words_at(source)[ARRAY.data], call.fresh)
-        else:
-            c_api.decrement(parts)
-            parts = _nothing(call)
-    c_api.decrement(dtype)
+    if not _is_expected(call, source):
+        return _nothing(call)
+    c_api.increment(call.dtype)
+    if call.team:
+        memory = leased(call, call.nbytes)
+    else:
+        memory = c_api.new_array(call, call.byte, 1, stored((call.nbytes,)), 0)
+    if not memory:
+        c_api.clear_error()
+        c_api.decrement(call.dtype)
+        return _nothing(call)
+    block = -(-words_at(memory)[ARRAY.data] // LINE) * LINE
+    parts = _parts_of(call, memory, block, c_api.new_list(call.count))
+    c_api.decrement(memory)  # each part has its own reference
+    if parts and _is_expected(call, source):
+        _copy(call, most, block, words_at(source)[ARRAY.data], call.fresh)
+    elif parts:
+        c_api.decrement(parts)
+        parts = _nothing(call)
+    c_api.decrement(call.dtype)
     return parts
-
-
-@jit
-def _fresh_if_expected(expected, most, source):
-    call = read(Expected, expected)
-    return _fresh(expected, most, source) if _is_expected(call, source) else _nothing(call)
 
 
 @jit
 def fresh(record, source):
     """``fresh(x)``: copy `x` to new parts; return None if `x` is not as expected."""
-    return _fresh_if_expected(_data_of(record), 0, source)
+    return _fresh(_data_of(record), 0, source)
 
 
 @jit
@@ -234,7 +227,7 @@ def fresh_large(record, arguments, count):
     expected, given = _data_of(record), words_at(arguments)
     if count != 2:
         return _nothing(read(Expected, expected))
-    return _fresh_if_expected(expected, c_api.as_integer(given[0]), given[1])
+    return _fresh(expected, c_api.as_integer(given[0]), given[1])
 
 
 @jit
@@ -271,19 +264,7 @@ def fresh_new(record, arguments, count):
 
 
 @jit
-def _new_bytes(call):
-    """Make a byte array, in which small parts lie; free the kept blocks if memory runs out."""
-    shape = stored((call.nbytes,))
-    array = c_api.new_array(call, call.byte, 1, shape, 0)
-    if not array:
-        c_api.clear_error()
-        clear(call.blocks)
-        array = c_api.new_array(call, call.byte, 1, shape, 0)
-    return array
-
-
-@jit
-def _parts_of(call, dtype, memory, block, parts):
+def _parts_of(call, memory, block, parts):
     """Fill a list with arrays over a block; return the list, or 0 if NumPy has set an error."""
     if not parts:
         return 0
@@ -299,7 +280,7 @@ def _parts_of(call, dtype, memory, block, parts):
         if sizes[i]:  # the layout has no row for an empty part
             data += words_at(row)[ROW.target_offset]
             row += layout.row
-        part = c_api.new_array(call, dtype, call.rank, shape, data)
+        part = c_api.new_array(call, call.dtype, call.rank, shape, data)
         c_api.set_item(parts, i, part)  # on error, the list drops the part
         if not part or not c_api.set_base(call, part, memory):
             c_api.decrement(parts)
