@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 LINE = 64
 """A cache line, and the widest vector. Shorter runs share their lines with other runs."""
@@ -74,7 +73,6 @@ PYTHON_FUNCTIONS = (
     "PyList_SetItem",
     "PyLong_AsSsize_t",
     "PyLong_FromSsize_t",
-    *(() if sys.platform == "linux" else ("PyMem_RawFree", "PyMem_RawMalloc")),
     "PyThread_acquire_lock",
     "PyThread_allocate_lock",
     "PyThread_release_lock",

@@ -172,8 +172,7 @@ def test_all_systems_have_the_symbols(kernels, target):
         others = {name.removeprefix("_") if "apple" in target else name for name in names}
         others -= LIBC | {"__chkstk"}
         if kernel == "core":
-            system = TARGETS[target] | {"PyMem_RawFree", "PyMem_RawMalloc"}
-            assert system <= others
-            others -= system
+            assert TARGETS[target] <= others
+            others -= TARGETS[target]
         assert others <= {*PYTHON_FUNCTIONS}, kernel
     assert frames == (FRAMES if "windows" in target else set())

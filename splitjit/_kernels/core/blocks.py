@@ -24,9 +24,11 @@ from splitjit._kernels.core import c_api
 from splitjit._kernels.ir.intrinsics import (
     add_to,
     address_of_function,
+    allocate,
     exchange,
     out_of_line,
     read_word,
+    release,
     stored,
     words_at,
 )
@@ -57,12 +59,11 @@ if sys.platform == "linux":
         _munmap(block, size)
 
 else:
-    _map = types.ExternalFunction("PyMem_RawMalloc", types.intp(types.intp))
-    _free = types.ExternalFunction("PyMem_RawFree", types.void(types.intp))
+    _map = allocate
 
     @jit
     def _unmap(block, size):
-        _free(block)
+        release(block)
 
 
 @jit

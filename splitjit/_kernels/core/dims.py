@@ -16,7 +16,7 @@ from splitjit._kernels.ir.intrinsics import out_of_line, words_at
 RUN_DIM = 0
 """The number of the run, where others are numbers of dims."""
 
-_ITEM = -1  # in place of an axis: the bytes of one item
+_ITEM = -1  # in place of an axis: the innermost loop is around single items
 _NONE = -1  # in place of a dim: an axis of length 1, which needs no loop
 
 
@@ -61,20 +61,11 @@ def copy_of(request, inner):
 
 @jit
 def _extent(copy, axis, part):
-    if axis == _ITEM:
-        return 1
     return copy.sizes[part] if axis == copy.axis else copy.shape[axis]
 
 
 @jit
-def _source_stride(copy, axis):
-    return copy.itemsize if axis == _ITEM else copy.strides[axis]
-
-
-@jit
 def target_stride(copy, axis, part):
-    if axis == _ITEM:
-        return copy.itemsize
     if copy.targets:
         return words_at(copy.targets + part * copy.pitch)[1 + copy.rank + axis]
     return copy.inner[axis] * (copy.sizes[part] if axis < copy.axis else 1)
@@ -113,10 +104,11 @@ def _steps_over(copy, axis, inner):
     for i in range(copy.count):
         if copy.sizes[i] == 0:
             continue
-        extent = _extent(copy, inner, i)
-        if _source_stride(copy, axis) != extent * _source_stride(copy, inner):
-            return False
-        if target_stride(copy, axis, i) != extent * target_stride(copy, inner, i):
+        source = target = copy.itemsize
+        if inner != _ITEM:
+            extent = _extent(copy, inner, i)
+            source, target = extent * copy.strides[inner], extent * target_stride(copy, inner, i)
+        if copy.strides[axis] != source or target_stride(copy, axis, i) != target:
             return False
     return True
 

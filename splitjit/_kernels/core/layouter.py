@@ -213,11 +213,9 @@ def lay_out(address):
     nbytes = copy.itemsize
     for axis in range(copy.rank):
         nbytes *= copy.shape[axis]
-    stream_from = request.stream_short_runs
+    is_long = runs.shortest >= LONG_RUN
+    stream = nbytes >= (request.stream_long_runs if is_long else request.stream_short_runs)
     loop = _loop_for(copy, dims, runs)
-    if runs.shortest >= LONG_RUN:
-        stream_from = request.stream_long_runs
-    stream = 1 if nbytes >= stream_from else 0
     width = _order_dims(copy, dims, loop, columns)
     block = _write(copy, dims, columns, width, request.record)
     if loop == _TRANSPOSE and dims.count == 1:  # its lines are the single runs of the parts
