@@ -169,20 +169,10 @@ class _Function(Dispatcher):
         return super().get_call_template(types_, kws)
 
 
-def jit(function=None, **options):
-    """Make a function callable from kernels. LLVM inlines it unless it calls `out_of_line`.
-
-    Parameters
-    ----------
-    function : function
-    **options
-        Options of `numba.njit`. A function that returns stack memory (see `reserve`) needs
-        ``inline="always"``: Numba then inlines it, and the memory lives as long as its caller.
-    """
-    if function is None:
-        return functools.partial(jit, **options)
+def jit(function):
+    """Make a function callable from kernels. LLVM inlines it unless it calls `out_of_line`."""
     flags = {"nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    flags.update(error_model="numpy", **options)
+    flags |= {"error_model": "numpy", "_nrt": False}
     return _Function(function, {}, flags, pipeline_class=_Pipeline)
 
 
@@ -193,7 +183,7 @@ def jit_all(module):
     for name, function in vars(module).items():
         if isinstance(function, types.FunctionType):
             ours = types.FunctionType(function.__code__, vars(copied), name)
-            setattr(copied, name, jit(ours, _nrt=False))
+            setattr(copied, name, jit(ours))
     return copied
 
 

@@ -69,16 +69,6 @@ def _record_of(call):
     return call.memory + WORD * (3 * call.count + 2)
 
 
-@jit
-def _memory_for_call(nbytes, table):
-    """Allocate the memory of a call; free the kept blocks if memory runs out."""
-    memory = allocate(nbytes)
-    if not memory:
-        call_address(table.clear, (table.blocks,))
-        memory = allocate(nbytes)
-    return memory
-
-
 # ---- the sizes of the parts ----------------------------------------------------------------
 
 
@@ -99,7 +89,7 @@ def _integer_at(address, width):
     return (n << unused) >> unused
 
 
-@jit(_nrt=False)
+@jit
 def measure(address, functions):
     """Compute the sizes of the parts; return 0 or a fault, which is negative if memory runs out."""
     out_of_line()
@@ -117,7 +107,11 @@ def measure(address, functions):
             return _refuse(address, RULE_FAULT + fault, value, length, count)
     memory = 0
     if count <= table.most_parts:
-        memory = _memory_for_call(WORD * _memory_words(call.rank, count), table)
+        nbytes = WORD * _memory_words(call.rank, count)
+        memory = allocate(nbytes)
+        if not memory:
+            call_address(table.clear, (table.blocks,))
+            memory = allocate(nbytes)
     if not memory:
         return -1
     sizes, order = words_at(memory), words_at(memory + WORD * count)
@@ -177,31 +171,15 @@ def _copy_laid_out(call, table, target):
 
 
 @jit
-def _bytes_of(x, rank):
-    """Return the bytes of the source, or -1 if no memory has room for them."""
-    nbytes = x[NUMBA.itemsize]
-    for d in range(rank):
-        if x[NUMBA.shape + d] == 0:
-            return 0
-    for d in range(rank):
-        if nbytes > MOST // 2 // x[NUMBA.shape + d]:  # possible for views that repeat an element
-            return -1
-        nbytes *= x[NUMBA.shape + d]
-    return nbytes
-
-
-@jit
 def _new_block(table, nbytes):
     """Return Numba's record of new memory, which has one reference; 0 if memory runs out."""
     numba = words_at(table.numba)
-    if nbytes >= LARGE:
-        block = call_address(table.take_block, (nbytes, table.blocks))
-        return call_address(numba[MANAGE_MEMORY], (block, table.free_block)) if block else 0
-    memory = call_address(numba[ALLOCATE], (nbytes + LINE,))  # with room to align the block
-    if not memory:
-        call_address(table.clear, (table.blocks,))
-        memory = call_address(numba[ALLOCATE], (nbytes + LINE,))
-    return memory
+    if nbytes < LARGE:
+        memory = call_address(numba[ALLOCATE], (nbytes + LINE,))  # with room to align the block
+        if memory:
+            return memory
+    block = call_address(table.take_block, (nbytes, table.blocks))
+    return call_address(numba[MANAGE_MEMORY], (block, table.free_block)) if block else 0
 
 
 @jit
@@ -236,8 +214,12 @@ def _make_and_copy(call, table):
     """Make the parts in one block, and copy; return -1 if memory runs out."""
     if call.count == 0:
         return 0
-    nbytes = _bytes_of(words_at(call.x), call.rank)
-    if nbytes < 0:
+    x = words_at(call.x)
+    nbytes, room, is_empty = x[NUMBA.items] * x[NUMBA.itemsize], MOST // 2, False
+    for d in range(call.rank):
+        room //= max(x[NUMBA.shape + d], 1)
+        is_empty |= x[NUMBA.shape + d] == 0
+    if room < x[NUMBA.itemsize] and not is_empty:  # a view that repeats its elements
         return -1
     memory = _new_block(table, _lay_out(call, table, True) if nbytes else 0)
     if not memory:
@@ -345,7 +327,7 @@ def _check_shapes(address, call):
     return 0
 
 
-@jit(_nrt=False)
+@jit
 def copy_parts(address, functions):
     """Copy to given parts; return 0, or a fault without copying anything."""
     fault = measure(address, functions)

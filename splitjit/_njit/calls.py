@@ -25,6 +25,7 @@ from splitjit._njit.rules import (
     kind_of_rule,
     without_none,
 )
+from splitjit._plan.rules import NAMES
 
 INT64 = ir.IntType(64)
 _ANSWER = [types.intp] * 4  # 0 or a fault, and three numbers for its text
@@ -85,7 +86,10 @@ class _Call:
         self._table = _table(builder)
         words = ir.ArrayType(INT64, len(CALL))
         self._words = cgutils.alloca_once(builder, words)
-        self._fault = cgutils.alloca_once_value(builder, integer(CHANGED_FAULT))
+        theirs = builder.load(self._place(self._table, FUNCTIONS_AT.version))
+        has_changed = builder.icmp_signed("!=", theirs, integer(version()))
+        fault = builder.select(has_changed, integer(CHANGED_FAULT), integer(0))
+        self._fault = cgutils.alloca_once_value(builder, fault)
         (x_kind, axis_kind, value_kinds), (x, axis, values) = kinds, arguments
         x_kind, x = self._given(x_kind, x, NO_X)
         axis_kind, axis = self._given(axis_kind, axis, NO_AXIS)
@@ -94,13 +98,13 @@ class _Call:
         self.set("axis", _word(builder, axis_kind, axis))
         for zero in ("count", "first", "second", "third"):
             self.set(zero, integer(0))
-        rule = kind_of_rule(operator, *value_kinds)
+        rule = kind_of_rule(operator, dict(zip(NAMES, value_kinds, strict=True)))
         self.set("rule", integer(rule))
         values = cgutils.unpack_tuple(builder, values)
         for kind, value in zip(value_kinds, values, strict=True):
             if is_given(kind):
                 kind, value = self._given(kind, value, NO_RULE, NO_ITEM)
-                with self._if_given():
+                with self._if_well():
                     self._set_values(types.unliteral(kind), value)
 
     def set(self, field, value):
@@ -114,31 +118,22 @@ class _Call:
     def set_parts(self, kind, value):
         """Fill the fields for given parts: a list, or a tuple of arrays of any layout."""
         kind, value = self._given(kind, value, NO_OUTS)
-        with self._if_given():
-            self._set_given_parts(kind, value)
-
-    def _set_given_parts(self, kind, value):
-        if isinstance(kind, types.ListType):
-            value, kind = self._plain(kind, value)
-        if isinstance(kind, types.List):
-            parts = ListInstance(self._context, self._builder, kind, value)
-            self.set("parts", self._builder.ptrtoint(parts.data, INT64))
-            self.set("number_of_parts", parts.size)
-        else:
-            items = cgutils.unpack_tuple(self._builder, value)
-            self.set("parts", self._stored(cgutils.pack_array(self._builder, items)))
-            self.set("number_of_parts", integer(len(items)))
+        with self._if_well():
+            if isinstance(kind, types.ListType):
+                value, kind = self._plain(kind, value)
+            if isinstance(kind, types.List):
+                parts = ListInstance(self._context, self._builder, kind, value)
+                self.set("parts", self._builder.ptrtoint(parts.data, INT64))
+                self.set("number_of_parts", parts.size)
+            else:
+                items = cgutils.unpack_tuple(self._builder, value)
+                self.set("parts", self._stored(cgutils.pack_array(self._builder, items)))
+                self.set("number_of_parts", integer(len(items)))
 
     def call_function(self, function):
         """Call a function of the table, unless something has failed."""
         builder = self._builder
-        if function == "make_parts":
-            is_well = builder.icmp_signed("==", builder.load(self._fault), integer(0))
-        else:
-            ours = builder.load(self._place(self._table, FUNCTIONS_AT.version))
-            is_well = builder.icmp_signed("==", ours, integer(version()))
-            is_well = builder.and_(is_well, self._is_given())
-        with builder.if_then(is_well):
+        with self._if_well():
             address = builder.load(self._place(self._table, getattr(FUNCTIONS_AT, function)))
             kind = ir.FunctionType(INT64, [INT64, INT64]).as_pointer()
             given = [builder.ptrtoint(pointer, INT64) for pointer in (self._words, self._table)]
@@ -177,13 +172,10 @@ class _Call:
         kind = without_none(kind)
         return kind, self._context.make_tuple(builder, kind, values)
 
-    def _is_given(self):
-        """Return whether no argument is None."""
+    def _if_well(self):
+        """Begin a branch that is taken if there is no fault."""
         fault = self._builder.load(self._fault)
-        return self._builder.icmp_signed("==", fault, integer(CHANGED_FAULT))
-
-    def _if_given(self):
-        return self._builder.if_then(self._is_given())
+        return self._builder.if_then(self._builder.icmp_signed("==", fault, integer(0)))
 
     def _at(self, field):
         return self._place(self._words, getattr(CALL, field))

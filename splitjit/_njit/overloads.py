@@ -22,33 +22,20 @@ from splitjit._njit.rules import (
     faults,
     is_given,
     is_integer,
-    is_passed,
     item_of,
     kind_of_rule,
     refuse,
     without_none,
 )
+from splitjit._plan import rules
 from splitjit.errors import SplitError, SplitTypeError
 
 # ---- split, and split_into -------------------------------------------------------------
 
 
-@overload(splitjit.split)
-def _split(
-    x,
-    split=None,
-    axis=0,
-    by_position=None,
-    num_outputs=None,
-    num_splits=None,
-    indices=None,
-    num_sections=None,
-    out=None,
-    copy=True,
-    dim=None,
-):
-    _check_array("split", x)
-    _check_axis("split", axis, by_position, dim)
+@overload(splitjit.split, strict=False)  # Numba compares no signatures
+def _split(x, split=None, axis=0, *by_position, out=None, copy=True, **others):
+    texts = _check("split", x, axis, by_position, split=split, **others)
     if is_given(out):
         refuse("split", out=out, rule="compiled code takes no out=; call splitjit.split_into")
     said = (copy, getattr(copy, "value", None), getattr(copy, "literal_value", None))
@@ -56,11 +43,10 @@ def _split(
         if copy == types.boolean:  # Numba tries literal types next, if any
             raise TypingError("splitjit.split: copy= must be the literal True")
         refuse("split", copy=copy, rule="compiled code takes no copy=; slice x for views")
-    texts = faults(kind_of_rule("split", split, num_outputs, num_splits, indices, num_sections))
 
     def implementation(
-        x, split=None, axis=0, by_position=None, num_outputs=None, num_splits=None, indices=None,
-        num_sections=None, out=None, copy=True, dim=None,
+        x, split=None, axis=0, num_outputs=None, num_splits=None, indices=None,
+        num_sections=None, out=None, copy=True,
     ):  # fmt: skip
         parts, fault, a, b, c = make_parts(
             x, axis, split, num_outputs, num_splits, indices, num_sections
@@ -74,29 +60,14 @@ def _split(
     return implementation
 
 
-@overload(splitjit.split_into)
-def _split_into(
-    x,
-    outs,
-    split=None,
-    axis=0,
-    by_position=None,
-    num_outputs=None,
-    num_splits=None,
-    indices=None,
-    num_sections=None,
-    dim=None,
-):
-    _check_array("split_into", x)
-    _check_axis("split_into", axis, by_position, dim)
+@overload(splitjit.split_into, strict=False)
+def _split_into(x, outs, split=None, axis=0, *by_position, **others):
+    texts = _check("split_into", x, axis, by_position, split=split, **others)
     _check_types_of_outs(x, outs)
-    texts = faults(
-        kind_of_rule("split_into", split, num_outputs, num_splits, indices, num_sections)
-    )
 
     def implementation(
-        x, outs, split=None, axis=0, by_position=None, num_outputs=None, num_splits=None,
-        indices=None, num_sections=None, dim=None,
+        x, outs, split=None, axis=0, num_outputs=None, num_splits=None, indices=None,
+        num_sections=None,
     ):  # fmt: skip
         fault, a, b, c = copy_parts(
             outs, x, axis, split, num_outputs, num_splits, indices, num_sections
@@ -134,19 +105,20 @@ for _module in (splitjit, splitjit.numpy, sys.modules.get("splitjit.torch")):
 # ---- checks of types -----------------------------------------------------------------------
 
 
-def _check_array(operator, x) -> None:
+def _check(operator, x, axis, by_position, **others):
+    """Check all arguments but the outputs; return the texts of the faults of the given rule."""
     x = without_none(x)
     if not isinstance(x, types.Array) or x.ndim == 0:
         refuse(operator, x=x, rule="x must be an array of rank 1 or more")
-
-
-def _check_axis(operator, axis, by_position, dim) -> None:
-    if is_passed(by_position):
-        refuse(operator, argument=by_position, rule="rules after axis must be given by name")
-    if is_passed(dim):
-        refuse(operator, dim=dim, rule="the axis must be given by its name; pass axis=")
+    if by_position:
+        refuse(operator, argument=by_position[0], rule="rules after axis must be given by name")
+    if "dim" in others:
+        refuse(operator, dim=others["dim"], rule="the axis must be given by its name; pass axis=")
     if not is_integer(axis):
         refuse(operator, axis=axis, rule="axis must be an integer")
+    for name in others.keys() - rules.NAMES:
+        refuse(operator, **{name: others[name]}, rule="is no parameter of compiled code")
+    return faults(kind_of_rule(operator, others))
 
 
 def _check_types_of_outs(x, outs) -> None:

@@ -41,11 +41,6 @@ def without_none(kind):
     return kind
 
 
-def is_passed(kind):
-    """Return whether an argument was passed, even if it is None."""
-    return not (kind is None or isinstance(kind, types.Omitted))
-
-
 def is_integer(kind):
     kind = without_none(kind)
     if isinstance(kind, types.Omitted):
@@ -71,9 +66,9 @@ def _is_lengths(kind):
 # ---- which rule they give ------------------------------------------------------------------
 
 
-def kind_of_rule(operator, *values):
-    """Return the kind of the rule, given the types of its parameters."""
-    given = {name: kind for name, kind in zip(rules.NAMES, values, strict=True) if is_given(kind)}
+def kind_of_rule(operator, kinds):
+    """Return the kind of the rule, given the types of its parameters by name."""
+    given = {name: kind for name, kind in kinds.items() if is_given(kind)}
     if len(given) != 1:
         received = [f"{name} of type {kind}" for name, kind in given.items()] or ["no rule"]
         raise SplitError(operator, ", ".join(received), rules.ONE_RULE)
@@ -127,10 +122,7 @@ def faults(kind):
         rules.LENGTHS: "split of {2} lengths",
         rules.INDICES: "indices of {2} parts",
     }.get(kind, f"{rules.PARAMETERS[kind]}={{0}}")
-    texts = {1: _AXIS_FAULT, CHANGED_FAULT: _CHANGED}
+    of_rule = [""] * (OUTS_FAULT - RULE_FAULT - 1)
     for fault, text in rules.FAULTS[kind].items():
-        texts[RULE_FAULT + fault] = f"{received}, axis length {{1}}: {text}"
-    for i, text in enumerate(_OUTS_FAULTS):
-        texts[OUTS_FAULT + i] = text
-    texts.update(enumerate(_NONE_FAULTS, NO_X))
-    return "\n".join([texts.get(fault + 1, "") for fault in range(max(texts))])
+        of_rule[fault - 1] = f"{received}, axis length {{1}}: {text}"
+    return "\n".join([_AXIS_FAULT, *of_rule, *_OUTS_FAULTS, _CHANGED, *_NONE_FAULTS])
