@@ -21,13 +21,8 @@ threads, as ``numba.set_num_threads`` does. The public ``numba.get_num_threads``
 """
 
 
-def usable(now: float) -> int:
+def usable() -> int:
     """Return how many threads of this process can run at once.
-
-    Parameters
-    ----------
-    now : float
-        Seconds of a monotonic clock.
 
     Returns
     -------
@@ -35,12 +30,7 @@ def usable(now: float) -> int:
         The number of cores in the affinity mask, or a smaller limit: the quota, or that of
         Numba's threads; at least 1.
     """
-    return min(affinity(), _whole(_quota_at(int(now))), numba_limit())
-
-
-@functools.lru_cache(1)  # reading its files takes long
-def _quota_at(second: int) -> float | None:
-    return quota()
+    return min(affinity(), _whole(quota()), numba_limit())
 
 
 def _whole(quota: float | None) -> int:
