@@ -62,15 +62,6 @@ def _word(address: int, index: int) -> int:
     return ctypes.c_ssize_t.from_address(address + WORD * index).value
 
 
-def _is_tested() -> bool:
-    """Return whether the tests have passed with this version of CPython, and its objects.
-
-    Free-threaded and some debug builds have larger objects.
-    """
-    is_tested = sys.implementation.name == "cpython" and sys.version_info[:2] <= _LAST_PYTHON
-    return is_tested and (object.__basicsize__, list.__basicsize__) == (2 * WORD, 5 * WORD)
-
-
 def _reads_arrays() -> bool:
     """Return whether arrays and lists lie in memory as the compiled functions expect."""
     if _api() is None:
@@ -83,8 +74,10 @@ def _reads_arrays() -> bool:
 
 
 def _api() -> Sequence[int] | None:
-    """Return the addresses of NumPy's C functions, or None if their version is unknown."""
-    if not _is_tested():
+    """Return the addresses of NumPy's C functions, or None if a version was not tested."""
+    is_tested = sys.implementation.name == "cpython" and sys.version_info[:2] <= _LAST_PYTHON
+    # Free-threaded and some debug builds have larger objects.
+    if not is_tested or (object.__basicsize__, list.__basicsize__) != (2 * WORD, 5 * WORD):
         return None
     try:
         capsule = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API
@@ -99,7 +92,7 @@ def _api() -> Sequence[int] | None:
 
 
 READS_ARRAYS = _reads_arrays()
-"""Whether arrays and lists lie in memory as this module says."""
+"""Whether arrays and lists lie in memory as this module says, and `API` is not None."""
 
 API = _api()
 """The addresses of NumPy's C functions, or None if they may not be called."""

@@ -82,17 +82,24 @@ def read(name: str) -> bytes | None:
 def write(name: str, code: bytes) -> None:
     """Cache the object of a kernel in the first folder where the system allows it."""
     for target in _paths(name):
-        unfinished = f"{target}.{os.urandom(8).hex()}"
-        try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with open(unfinished, "wb") as file:
-                file.write(_sealed(target, code))
-            os.replace(unfinished, target)
+        if _made(target, _sealed(target, code)):
             return
-        except OSError as error:
-            debug("the kernel %s is not cached: %s", name, error)
-            with contextlib.suppress(OSError):
-                os.unlink(unfinished)
+
+
+def _made(target: str, content: bytes) -> bool:
+    """Write a file in one step; return whether the system allows it."""
+    unfinished = f"{target}.{os.urandom(8).hex()}"
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(unfinished, "wb") as file:
+            file.write(content)
+        os.replace(unfinished, target)
+        return True
+    except OSError as error:
+        debug("the file %s cannot be made: %s", target, error)
+        with contextlib.suppress(OSError):
+            os.unlink(unfinished)
+        return False
 
 
 @contextlib.contextmanager
@@ -101,23 +108,13 @@ def compiling(name: str) -> Iterator[None]:
     marks = [f"{path}.compiling" for path in _paths(name)]
     if any(map(_is_in_use, marks)):
         raise BlockingIOError(f"another process compiles {name}")
-    made = next(filter(_touch, marks), None)  # without a folder for it, there is no cache either
+    # Without a folder for a mark, there is no cache either.
+    made = next((mark for mark in marks if _made(mark, b"")), "")
     try:
         yield
     finally:
-        if made is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(made)
-
-
-def _touch(mark: str) -> bool:
-    """Make an empty file; return whether the system allows it."""
-    try:
-        os.makedirs(os.path.dirname(mark), exist_ok=True)
-        with open(mark, "wb"):
-            return True
-    except OSError:
-        return False
+        with contextlib.suppress(OSError):
+            os.unlink(made)
 
 
 def _is_in_use(unfinished: str) -> bool:

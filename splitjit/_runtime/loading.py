@@ -84,12 +84,10 @@ class _Loader:
         """
         if self._loaded:
             return True
-        lost = self._lost + _FEW * gain
-        if lost < _SECONDS_TO_LOAD and (
-            lost < _SECONDS_IF_IMPORTED or "llvmlite.binding" not in sys.modules
-        ):
-            return False
-        return self._may_load and not never_compiles()
+        is_imported = "llvmlite.binding" in sys.modules
+        seconds = _SECONDS_IF_IMPORTED if is_imported else _SECONDS_TO_LOAD
+        is_worth_it = self._lost + _FEW * gain >= seconds
+        return is_worth_it and self._may_load and not never_compiles()
 
     def count(self, seconds: float) -> None:
         """Count a copy by NumPy that kernels could have made."""
@@ -204,20 +202,15 @@ class _Loader:
 
 
 def can_read_arrays() -> bool:
-    """Return whether compiled code may read and make arrays; if not, the log says so once."""
-    if structs.READS_ARRAYS and structs.API is not None:
+    """Return whether compiled code may read and make arrays; if not, the log says so."""
+    if structs.READS_ARRAYS:
         return True
-    _warn()
-    return False
-
-
-@functools.cache
-def _warn() -> None:
     python = ".".join(map(str, sys.version_info[:2]))
     warn(
         "compiled code cannot read arrays of %s %s and NumPy %s, so small splits take longer. %s",
         *(sys.implementation.name, python, np.__version__, WORKS_WITH),
     )
+    return False
 
 
 def never_compiles() -> bool:
