@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
 
 from splitjit._abi.kernels import LINE
 from splitjit._kernels.compiling import jit
@@ -20,46 +20,32 @@ _TILED = 4  # in the cache, tiles of larger items are no faster than single item
 _CONFLICT = 1 << 9  # … unless steps are a multiple of this apart, and so share few cache sets
 
 
-class Band(NamedTuple):
-    """Neighbouring parts whose lines are adjacent in the source.
+Band = namedtuple("Band", "first end lines width batch early again direct coincide tiled pieces")
+"""Neighbouring parts whose lines are adjacent in the source.
 
-    Attributes
-    ----------
-    first, end : int
-        The parts of the band are [first, end).
-    lines : int
-        Lines of all parts of the band together.
-    width : int
-        Lines of a strip; the last strip may have fewer.
-    batch : int
-        Steps of a batch; the first and the last batch may have fewer.
-    early : int
-        Steps by which the first batch is shorter, so that batches end where the parts' cache
-        lines end, if all lines start at the same offset within one.
-    again : int
-        If the offsets differ, a piece also gathers the last `again` steps of the piece before
-        it, and each line is written up to its last full cache line.
-    direct : bool
-        Whether pieces are written straight to the parts, without gathering in the buffer.
-    coincide : bool
-        Whether all lines start at the same offset within a cache line.
-    tiled : bool
-        Whether pieces are written in tiles.
-    pieces : int
-        The number of strips, times batches, times indices into the outer dims.
-    """
-
-    first: int
-    end: int
-    lines: int
-    width: int
-    batch: int
-    early: int
-    again: int
-    direct: bool
-    coincide: bool
-    tiled: bool
-    pieces: int
+first, end
+    The parts of the band are [first, end).
+lines
+    Lines of all parts of the band together.
+width
+    Lines of a strip; the last strip may have fewer.
+batch
+    Steps of a batch; the first and the last batch may have fewer.
+early
+    Steps by which the first batch is shorter, so that batches end where the parts' cache
+    lines end, if all lines start at the same offset within one.
+again
+    If the offsets differ, a piece also gathers the last `again` steps of the piece before
+    it, and each line is written up to its last full cache line.
+direct
+    Whether pieces are written straight to the parts, without gathering in the buffer.
+coincide
+    Whether all lines start at the same offset within a cache line.
+tiled
+    Whether pieces are written in tiles.
+pieces
+    The number of strips, times batches, times indices into the outer dims.
+"""
 
 
 @jit

@@ -8,7 +8,7 @@ not adjacent in the source, or too few for a square, are copied one by one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -36,15 +36,8 @@ _TILES = 4  # tiles written to the same lines before other lines take their turn
 _FEW_STEPS = 8  # fewer steps are written step by step, more of them line by line
 
 
-class Piece(NamedTuple):
-    """Runs to copy: run i of line k is read at ``source + k * line + i * step``."""
-
-    source: int
-    run: int
-    lines: int
-    steps: int
-    line: int
-    step: int
+Piece = namedtuple("Piece", "source run lines steps line step")
+"""Runs to copy: run i of line k is read at ``source + k * line + i * step``."""
 
 
 @instruction
