@@ -99,26 +99,21 @@ API = _api()
 
 
 def check_numba() -> None:
-    """Refuse a Numba whose arrays lie in memory in another way: nothing may be compiled."""
+    """Refuse a Numba whose arrays are not five words, the shape, and the strides.
+
+    Then nothing may be compiled.
+    """
     import numba
-
-    if not _has_arrays():
-        raise RuntimeError(f"Numba {numba.__version__} has another struct of arrays")
-
-
-def _has_arrays() -> bool:
-    """Return whether Numba's arrays are five words, the shape, and the strides."""
     from llvmlite import ir
-    from numba import types
     from numba.core.datamodel import default_manager
 
-    rank, word = 3, ir.IntType(8 * WORD)
-    model = default_manager.lookup(types.Array(types.int32, rank, "A"))
+    word = ir.IntType(8 * WORD)
+    model = default_manager.lookup(numba.types.Array(numba.types.int32, 3, "A"))
     places = [model.get_field_position(name) for name in _NAMES]
-    if model.field_count != len(_NAMES) or places != [*range(len(_NAMES))]:
-        return False
     *pointers, shape, strides = model.get_value_type().elements
-    extents = ir.ArrayType(word, rank)
-    return [shape, strides] == [extents, extents] and all(
-        kind == word or isinstance(kind, ir.PointerType) for kind in pointers
-    )
+    if (
+        places != [*range(model.field_count)]
+        or not (shape == strides == ir.ArrayType(word, 3))
+        or not all(kind == word or isinstance(kind, ir.PointerType) for kind in pointers)
+    ):
+        raise RuntimeError(f"Numba {numba.__version__} has another struct of arrays")

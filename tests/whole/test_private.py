@@ -155,7 +155,7 @@ def test_numpy_copies_beside_a_numba_that_does_not_fit(tmp_path):
 
 
 def test_compiled_code_beside_a_numba_that_does_not_fit(monkeypatch, caplog):
-    monkeypatch.setattr(structs, "_has_arrays", lambda: False)
+    monkeypatch.setattr(structs, "_NAMES", structs._NAMES[::-1])
     monkeypatch.setitem(sys.modules, "splitjit._njit.overloads", None)  # an import would fail
     monkeypatch.setattr(loading.LOADER, "_not_before", {})
     _njit.init()
