@@ -21,8 +21,13 @@ threads, as ``numba.set_num_threads`` does. The public ``numba.get_num_threads``
 """
 
 
-def usable() -> int:
+def usable(now: float) -> int:
     """Return how many threads of this process can run at once.
+
+    Parameters
+    ----------
+    now : float
+        Seconds of a monotonic clock.
 
     Returns
     -------
@@ -30,7 +35,12 @@ def usable() -> int:
         The number of cores in the affinity mask, or a smaller limit: the quota, or that of
         Numba's threads; at least 1.
     """
-    return min(affinity(), _whole(quota()), numba_limit())
+    return min(affinity(), _whole(_quota_at(int(now))), numba_limit())
+
+
+@functools.lru_cache(1)  # reading its files takes long
+def _quota_at(second: int) -> float | None:
+    return quota()
 
 
 def _whole(quota: float | None) -> int:

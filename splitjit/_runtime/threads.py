@@ -34,8 +34,8 @@ _CHUNK = LARGE // FEWEST_CHUNKS
 FEW = 3
 """Helpers of the way between none and all."""
 
-_CORES_FOR = 1.0
-"""Seconds between two reads of the usable cores: the files of the quota take long."""
+_CORES_FOR = 0.1
+"""Seconds between two reads of the usable cores."""
 
 
 def _is_on_numba() -> bool:
@@ -96,7 +96,7 @@ class _Team:
         """Return how many threads can run at once, which may have been read just before."""
         now = perf_counter()
         if now >= self.cores_until:
-            self.cores, self.cores_until = usable(), now + _CORES_FOR
+            self.cores, self.cores_until = usable(now), now + _CORES_FOR
             self.word(AT.allowed).value = self.cores - 1
         return self.cores
 
@@ -170,10 +170,7 @@ def run_loop(
     """
     threads = _allowed()
     if ON_NUMBA and nbytes >= LARGE and threads > 1:
-        from splitjit._kernels.numba_threads import run_on_numba
-
-        given = np.array(arguments, np.int64)
-        run_on_numba(loop, min(nbytes // TEAM.chunk.value, threads), given.ctypes.data)
+        _run_on_numba(loop, min(nbytes // TEAM.chunk.value, threads), arguments)
         return
     shared(NATIVE.share_without_gil, nbytes, ways)(TEAM.address, loop, nbytes, *arguments)
 
@@ -181,6 +178,13 @@ def run_loop(
 def count_ways() -> int:
     """Return how many of the ways of `shared` differ on this machine."""
     return 2 if TEAM.count_cores() <= FEW + 1 else 3
+
+
+def _run_on_numba(loop: int, tasks: int, arguments: tuple[int, int, int, int]) -> None:
+    from splitjit._kernels.numba_threads import run_on_numba
+
+    given = np.array(arguments, np.int64)
+    run_on_numba(loop, tasks, given.ctypes.data)
 
 
 def _allowed() -> int:

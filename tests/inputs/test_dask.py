@@ -157,7 +157,7 @@ def test_one_thread_a_piece(monkeypatch):
 
     allowed = threads._allowed
     take("parallel", monkeypatch.setattr)
-    monkeypatch.setattr(threads, "usable", lambda: 2)
+    monkeypatch.setattr(threads, "usable", lambda now: 2)
     monkeypatch.setattr(threads.TEAM, "cores_until", float("-inf"))
     threads.TEAM.count_cores()
     seen = []

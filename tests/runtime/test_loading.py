@@ -36,7 +36,7 @@ def warm(tmp_path_factory):
 
 
 CORES = """
-threads.usable = lambda: 2
+threads.usable = lambda now: 2
 large = np.ones((1024, 6144), np.float32)
 """
 SCRIPTS = {

@@ -317,8 +317,9 @@ def test_a_process_that_is_narrowed_asks_fewer_helpers(narrowed, asked, tmp_path
 cores.affinity = lambda: 8
 check()
 assert word("STARTED") == word("ASKED") == 7
+time.sleep(0.2)
 {narrowed}
-threads.TEAM.cores_until = 0.0
+cores._quota_at.cache_clear()
 threads.TEAM.word(shared.AT.asked).value = 0
 for _ in range(20):
     check()
