@@ -8,19 +8,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from splitjit._api.lazy import split_lazily
+from splitjit._copy import torch_operator
 from splitjit._copy.copy import WAYS
 from splitjit._copy.decision import decide, our_refusals
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
-from splitjit._inputs.torch import operator
 from splitjit._runtime import threads
 from splitjit._runtime.ways import Ways
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
     "library": "splitjit cannot reach the memory of x, so its own library makes the parts",
-    "torch": "torch's own operator copies: it is as fast here, or kernels are not loaded",
+    "torch": "torch's own operator copies, as fast as kernels, with the gradient if one is asked",
     "dask": "tasks of Dask split the chunks when the parts are computed",
     "compiled": "a compiled loop copies",
     "object loop": "a compiled loop assigns the objects",
@@ -134,23 +134,24 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     if is_dask_array(x):
         return Explanation("dask", _REASONS["dask"], len(split_lazily(x, request, out, copy)))
     given = adapt(x)
+    found = None
+    with contextlib.suppress(RuntimeError):  # torch refuses an output
+        found = torch_operator.choose(given.x, out, request.plan_of) if copy is True else None
+    if found is not None:
+        nbytes = given.x.nbytes
+        ways = _listed(found[1], torch_operator.WAYS, nbytes) if out is None else ()
+        by_torch = _REASONS["torch"], len(found[0]), None, False, None, "torch decides"
+        return Explanation("library", *by_torch, nbytes, nbytes, nbytes * (out is None), ways)
     with contextlib.nullcontext() if given.array is not None else our_refusals(given):
-        who, plan, copies, _, _, measured = decide(given, request, out, copy)
+        who, plan, copies, *_ = decide(given, request, out, copy)
     parts = len(plan or request.plan_of(given.shape))
     if who == "nobody":
         why = "no thread copies"
         return Explanation("views", _REASONS["views"], parts, None, False, 0, why, 0, 0, 0)
-    array = copies[0][0] if copies else given.array
-    if array is None:
+    if not copies:
         return Explanation("library", _REASONS["library"], parts)
+    array, copied, layout, _ = copies[0]
     sizes = array.nbytes, array.nbytes, array.nbytes if out is None else 0
-    ways: tuple[dict[str, Any], ...] = ()
-    if who == "operator":
-        if out is None:
-            ways = _listed(measured, operator.WAYS, array.nbytes)
-        by_torch = _REASONS["torch"], parts, None, False, None, "torch decides"
-        return Explanation("library", *by_torch, *sizes, ways)
-    _, copied, layout, _ = copies[0]
     if layout is None:
         reason = copied.why_numpy()
         strategy = "object loop" if reason == "object loop" else "slices"
@@ -158,8 +159,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
         return Explanation(strategy, _REASONS[reason], parts, None, False, 1, why, *sizes)
     count, why = threads.explain(array.nbytes)
     how = _REASONS["compiled"], parts, layout.loop, bool(layout.stream), count, why
-    if count > 1:
-        ways = _listed(copied.ways, WAYS, array.nbytes)
+    ways = _listed(copied.ways, WAYS, array.nbytes) if count > 1 else ()
     return Explanation("compiled", *how, *sizes, ways)
 
 

@@ -18,11 +18,11 @@ from splitjit._api.split_plan import (
     recent_plan,
     split_object,
 )
-from splitjit._copy.buffers import empty_parts, release_frames
+from splitjit._copy.buffers import release_frames
 from splitjit._copy.decision import split_array, split_input, split_new_shape
+from splitjit._copy.torch_operator import split_at_once
 from splitjit._inputs.input import Input
 from splitjit._inputs.torch.memory import TORCH
-from splitjit._inputs.torch.operator import split_at_once
 from splitjit._plan.arguments import (
     NOT_GIVEN,
     AnyRules,
@@ -205,7 +205,7 @@ def split(
             release_frames(error)
             raise
     if copy is True and type(x) in TORCH.kinds:
-        tensors = split_at_once(x, out, empty_parts, cached_plan, axis, rule)
+        tensors = split_at_once(x, out, cached_plan, axis, rule)
         if tensors is not None:
             return tensors
     return split_object(x, by_rule(axis, rule), out, copy)

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from splitjit._api.protocols import Lazy, Part, Scalar, Source, SupportsSlices
-from splitjit._copy.buffers import empty_parts
 from splitjit._copy.decision import split_array, split_input
 from splitjit._copy.outputs import check_apart, check_out
+from splitjit._copy.torch_operator import empty, split_at_once
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request, by_plan
-from splitjit._inputs.torch import memory, tensors
+from splitjit._inputs.torch import tensors
 from splitjit._inputs.torch.memory import TORCH
-from splitjit._inputs.torch.operator import split_at_once
 from splitjit._plan.arguments import Shape, integer, listed
 from splitjit._plan.plan import PLANS, Plan, plan_by_rule
 from splitjit._plan.rules import Rule
@@ -126,9 +125,7 @@ class SplitPlan(Plan):
         >>> [part.shape for part in splitjit.plan_split((5, 2), 3).empty("float32")]
         [(3, 2), (2, 2)]
         """
-        if tensors.is_dtype(dtype):
-            return memory.empty(self, dtype, empty_parts)
-        return empty_parts(self, dtype)
+        return empty(self, dtype)
 
     @overload
     def __call__(self, x: Lazy, out: None = None, copy: bool = True) -> list[Lazy]: ...
@@ -167,7 +164,7 @@ class SplitPlan(Plan):
             return split_array(self, x, out, copy)
         request = by_plan(self)
         if copy is True and type(x) in TORCH.kinds:
-            parts = split_at_once(x, out, empty_parts, request.plan_of)
+            parts = split_at_once(x, out, request.plan_of)
             if parts is not None:
                 return parts
         return split_object(x, request, out, copy)

@@ -14,17 +14,18 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from splitjit._copy import slices
-from splitjit._copy.buffers import address_of, empty_parts, release_frames, retry
+from splitjit._copy.buffers import address_of, release_frames, retry
 from splitjit._copy.copy import NEW_SHAPES, Copy, CopyLayout, copy_of, lay_out
 from splitjit._copy.outputs import check_apart, check_memory, check_out, check_source
+from splitjit._copy.torch_operator import split_at_once
 from splitjit._inputs.adapt import memory
 from splitjit._inputs.input import Input, Request
+from splitjit._inputs.torch.memory import TORCH
 from splitjit._plan.arguments import check_views, listed, normalize_axis
 from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.plan import Plan, check_shape, sizes_of
 from splitjit._plan.rules import Rule
 from splitjit._runtime.loading import LOADER
-from splitjit._runtime.ways import Ways
 from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
 
 ArrayCopy = tuple[np.ndarray, Copy, CopyLayout | None, list[np.ndarray] | None]
@@ -38,8 +39,8 @@ class Decision(NamedTuple):
     Attributes
     ----------
     who : str
-        ``"splitjit"`` copies `copies`; the ``"library"`` of the object slices it; its own
-        ``"operator"`` copies; or ``"nobody"`` does, because the parts are views.
+        ``"splitjit"`` copies `copies`; the ``"library"`` of the object slices it; or ``"nobody"``
+        copies, because the parts are views.
     plan : Plan or None
         None if the library makes the parts of a shape that has symbols.
     copies : list of ArrayCopy
@@ -48,8 +49,6 @@ class Decision(NamedTuple):
         The objects that the user gave for the parts.
     views : list or None
         The values that the library writes to `out`.
-    ways : Ways or None
-        The ways to use the operator.
     """
 
     who: str
@@ -57,16 +56,10 @@ class Decision(NamedTuple):
     copies: list[ArrayCopy] = []  # noqa: RUF012 - never changed
     out: Any = None
     views: list[Any] | None = None
-    ways: Ways | None = None
 
 
-def decide(
-    given: Input, request: Request, out: Any, copy: Any, *, by_operator: bool = True
-) -> Decision:
-    """Decide how to split an object; refuse arguments that do not fit.
-
-    Unless `by_operator`, the operator of the object's library has failed.
-    """
+def decide(given: Input, request: Request, out: Any, copy: Any) -> Decision:
+    """Decide how to split an object; refuse arguments that do not fit."""
     array = given.array
     if copy is not True:
         check_views(out, copy)
@@ -74,9 +67,6 @@ def decide(
     if array is None:
         return _decide_for_library(given, request, out)
     plan = request.plan_of(array.shape)
-    ways = given.ways(plan, out) if by_operator else None
-    if ways is not None:
-        return Decision("operator", plan, out=out, ways=ways)
     if out is None:
         sources = [array] if given.mask is None else [array, given.mask]
         return Decision("splitjit", plan, [decide_array(plan, x, None) for x in sources])
@@ -126,7 +116,7 @@ def _laid_out(plan: Plan, x: np.ndarray, copy: Copy, parts: list[np.ndarray]) ->
 
 def carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
     """Split an object; return its parts, or what the user gave for them."""
-    who, plan, copies, out, views, ways = decision
+    who, plan, copies, out, views = decision
     if plan is None:
         if views is None:
             return given.made_by_library(request, who == "library")
@@ -135,12 +125,6 @@ def carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
         return list(out)
     if who == "nobody":
         return given.views(plan)
-    if ways is not None:
-        parts = given.split_by_operator(plan, out, ways, empty_parts)
-        if parts is not None:
-            return parts
-        decision = decide(given, request, out, True, by_operator=False)
-        return carry_out(decision, given, request)
     began = perf_counter()
     made: list[list[np.ndarray]] = []
     try:
@@ -181,6 +165,10 @@ def split_input(given: Input, request: Request, out: Any = None, copy: Any = Tru
     array = given.array
     if array is not None and type(given) is Input and not isinstance(array.base, np.memmap):
         return split_array(request.plan_of(array.shape), array, out, copy)
+    if copy is True and type(given.x) in TORCH.kinds:
+        parts = split_at_once(given.x, out, request.plan_of)
+        if parts is not None:
+            return parts
     if array is None and not given.is_traced():  # a compiler that traces knows no `with`
         with our_refusals(given):
             return carry_out(decide(given, request, out, copy), given, request)

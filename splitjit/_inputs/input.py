@@ -11,7 +11,6 @@ from splitjit._inputs.arrays import refuse_meaning
 from splitjit._plan.arguments import listed, sequence
 from splitjit._plan.plan import Plan, check_shape, indices_of
 from splitjit._plan.rules import LENGTHS, Rule
-from splitjit._runtime.ways import Ways
 from splitjit.errors import SplitTypeError, kind_of
 
 Copies = list[tuple[Any, Any]]
@@ -97,16 +96,6 @@ class Input:
 
     def wrote(self, out: list[Any], written: list[list[np.ndarray]]) -> None:
         """Tell the library that kernels have written to the arrays of `out`, and their masks."""
-
-    def ways(self, plan: Plan, out: Any) -> Ways | None:
-        """Return the ways to use the library's own operator; None if kernels are faster."""
-        return None
-
-    def split_by_operator(
-        self, plan: Plan, out: Any, ways: Ways, new_parts: Callable[..., list[np.ndarray]]
-    ) -> list[Any] | None:
-        """Split by the library's own operator; return None if it fails."""
-        raise NotImplementedError
 
     def made_by_library(self, request: Request, copy: bool) -> list[Any]:
         """Return the parts as copies or views made by the library of `x`."""

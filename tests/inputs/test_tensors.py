@@ -11,9 +11,9 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._copy.buffers import empty_parts
-from splitjit._inputs.torch import memory, operator
-from splitjit._inputs.torch.operator import split_at_once
+from splitjit._copy import torch_operator
+from splitjit._copy.torch_operator import split_at_once
+from splitjit._inputs.torch import memory
 from splitjit._runtime.loading import LOADER
 from splitjit._runtime.ways import Ways
 from tests.conftest import new_pool
@@ -298,7 +298,7 @@ def again():
     split(torch.zeros(2), 1)
 
     def again(x, out=None, sizes=(2, 4)):
-        return split_at_once(x, out, empty_parts, lambda shape: plan_split((2, 6), sizes, axis=1))
+        return split_at_once(x, out, lambda shape: plan_split((2, 6), sizes, axis=1))
 
     return again
 
@@ -355,7 +355,7 @@ def test_torch_splits_long_runs_before_kernels_are_loaded(monkeypatch):
 def test_tensors_of_a_new_shape_begin_with_what_is_known(monkeypatch):
     splitjit.warmup()
     made = []
-    monkeypatch.setattr(operator, "ways_of", lambda *key: made.append(key) or Ways(key[0]))
+    monkeypatch.setattr(torch_operator, "ways_of", lambda *key: made.append(key) or Ways(key[0]))
     for rows in (301, 302, 1204):
         split(torch.zeros(rows, 600), 200, axis=1)
     split(torch.zeros(600, 302).T, 200, axis=1)  # by kernels

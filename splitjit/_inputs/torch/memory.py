@@ -32,9 +32,8 @@ from typing import Any
 import numpy as np
 
 from splitjit._inputs.torch.foreign import shape_of
-from splitjit._plan.plan import Plan
 
-TORCH: Any = SimpleNamespace(kinds=())
+TORCH: Any = SimpleNamespace(kinds=(), is_plain=lambda x: False)
 """What `look_up` has found in torch, once a tensor has been split.
 
 Attributes
@@ -103,16 +102,10 @@ def words() -> dict[Any, Any]:
     }
 
 
-def array_of(x: Any, word: Any) -> np.ndarray | None:
-    """Return the memory of a tensor as an array, or None if it is not the whole tensor.
-
-    Parameters
-    ----------
-    x : torch.Tensor
-    word : torch.dtype or None
-        The dtype to view `x` as, if NumPy lacks its own.
-    """
+def array_of(x: Any) -> np.ndarray | None:
+    """Return the memory of a tensor as an array, or None if it is not the whole tensor."""
     array: np.ndarray
+    word = words().get(x.dtype)
     try:
         if word is None:
             array = x.numpy()  # refuses gradients, other devices and lazy conjugates
@@ -211,43 +204,12 @@ _WITH_STORAGES = ("cpu", "cuda", "mps", "xpu")
 """Devices whose tensors keep their memory in a storage. On others it may have 0 bytes."""
 
 
-# ---- new tensors ---------------------------------------------------------------------------
-
-
 def tensors_over(parts: list[np.ndarray], dtype: Any) -> list[Any]:
-    """Return arrays as tensors, viewed as `dtype` unless it is None.
+    """Return arrays as tensors of a dtype; see `array_of`.
 
     Each tensor has its own storage, so `torch.save` writes no other part.
     """
     from_numpy = sys.modules["torch"].from_numpy
-    if dtype is None:
+    if dtype not in words():
         return list(map(from_numpy, parts))
     return [from_numpy(part).view(dtype) for part in parts]
-
-
-def empty(plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]) -> list[Any]:
-    """Return new tensors over arrays from `empty_parts`; see `SplitPlan.empty`."""
-    torch = sys.modules["torch"]
-    in_reach = reach_of_kernels()(torch.empty(0, dtype=dtype, device="cpu"))
-    made = new_tensors(plan, dtype, empty_parts) if in_reach else None
-    if made is None:  # FakeTensorMode makes tensors without memory
-        return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
-    return made
-
-
-def new_tensors(
-    plan: Plan, dtype: Any, empty_parts: Callable[..., list[np.ndarray]]
-) -> list[Any] | None:
-    """Return new tensors over arrays from `empty_parts`, or None if NumPy has no such items."""
-    array = _array_dtype(dtype)
-    if array is None:
-        return None
-    return tensors_over(empty_parts(plan, array), dtype if dtype in words() else None)
-
-
-@functools.cache
-def _array_dtype(dtype: Any) -> np.dtype | None:
-    """Return the dtype of arrays over the memory of tensors of a dtype."""
-    item = sys.modules["torch"].empty(0, dtype=dtype, device="cpu")
-    array = array_of(item, words().get(dtype))
-    return None if array is None else array.dtype

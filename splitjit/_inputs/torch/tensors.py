@@ -12,20 +12,18 @@ Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from splitjit._inputs.input import Copies, Input, Request
-from splitjit._inputs.torch import memory, operator
+from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.foreign import exceeds, is_planned, shape_of, views_of
 from splitjit._inputs.torch.memory import TORCH, look_up, reach_of_kernels
 from splitjit._plan.arguments import sequence
 from splitjit._plan.plan import Plan
-from splitjit._runtime.ways import Ways
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
@@ -50,22 +48,14 @@ def is_compiling() -> bool:
 
 
 class Tensor(Input):
-    """A torch tensor.
+    """A torch tensor."""
 
-    Attributes
-    ----------
-    word : torch.dtype or None
-        The dtype of the array, if NumPy lacks that of `x`.
-    asks_gradient : bool
-        Whether only the gradient keeps kernels out.
-    """
-
-    __slots__ = ("asks_gradient", "word")
+    __slots__ = ()
 
     library = "torch"
 
-    def __init__(self, x: Any, array: np.ndarray | None = None, word: Any = None) -> None:
-        self.x, self.array, self.word, self.asks_gradient = x, array, word, False
+    def __init__(self, x: Any, array: np.ndarray | None = None) -> None:
+        self.x, self.array = x, array
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -77,22 +67,16 @@ class Tensor(Input):
         return list(sys.modules["torch"].split_with_sizes(self.x, plan.sizes, plan.axis))
 
     def made_by_library(self, request: Request, copy: bool) -> list[Any]:
-        """Return copies or views made by torch.
-
-        For a plain tensor that requires grad, one operator joins the gradients of the parts.
-        Kernels with our own backward take longer, both ways.
-        """
-        torch = sys.modules["torch"]
-        if copy and self.asks_gradient:
-            return operator.copy(self.x, request.plan_of(self.shape), None)
+        """Return copies or views made by torch."""
         parts = views_of(self.x, request)
         if copy:
-            parts = [part.clone(memory_format=torch.contiguous_format) for part in parts]
+            contiguous = sys.modules["torch"].contiguous_format
+            parts = [part.clone(memory_format=contiguous) for part in parts]
         return parts
 
     def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None = None) -> list[Any]:
         """Return tensors over the memory of the parts."""
-        return memory.tensors_over(parts, self.x.dtype if self.word else None)
+        return memory.tensors_over(parts, self.x.dtype)
 
     def targets(self, out: Any) -> tuple[list[Any], Copies]:
         """Return tensors and their memory; refuse anything but CPU tensors of `x`'s dtype."""
@@ -110,23 +94,6 @@ class Tensor(Input):
     def is_traced(self) -> bool:
         """Return whether torch.compile is tracing."""
         return self.array is None and is_compiling()
-
-    def ways(self, plan: Plan, out: Any) -> Ways | None:
-        """Return the ways to use torch's own operator; None if kernels are faster."""
-        x = self.x
-        try:
-            is_plain = type(x) in TORCH.kinds and TORCH.is_plain(x)
-            return operator.ways_of_operator(x, plan, out) if is_plain else None
-        except RuntimeError:  # torch refuses an output
-            return None
-
-    def split_by_operator(
-        self, plan: Plan, out: Any, ways: Ways, new_parts: Callable[..., list[np.ndarray]]
-    ) -> list[Any] | None:
-        """Split by torch's own operator; return None if there is no memory for it."""
-        with contextlib.suppress(RuntimeError):
-            return operator.split_by_operator(self.x, plan, out, ways, new_parts)
-        return None
 
     def targets_of_library(
         self, request: Request, out: Any
@@ -170,27 +137,13 @@ def tensor_input(x: Any) -> Tensor:
     if is_compiling():
         return Tensor(x)
     look_up()
-    given: Tensor | None = None
-    if not x.requires_grad:
-        given = _read(x)
-    elif type(x) in TORCH.kinds:  # `x.numpy()` would raise, which takes long
-        given = _read(x.detach())
-        if given is not None and sys.modules["torch"].is_grad_enabled():
-            given = Tensor(x)
-            given.asks_gradient = True
-    if given is None:
-        _refuse(x, "x")
-        return Tensor(x)
-    return given
-
-
-def _read(x: Any) -> Tensor | None:
-    """Adapt a tensor, or return None if kernels cannot reach it."""
-    if not reach_of_kernels()(x):
-        return None
-    word = memory.words().get(x.dtype)
-    array = memory.array_of(x, word)
-    return None if array is None else Tensor(x, array, word)
+    if reach_of_kernels()(x) and not (x.requires_grad and sys.modules["torch"].is_grad_enabled()):
+        bare = x.detach() if x.requires_grad else x
+        array = memory.array_of(bare)
+        if array is not None:
+            return Tensor(bare, array)
+    _refuse(x, "x")
+    return Tensor(x)
 
 
 def _refuse(x: Any, name: str) -> None:
@@ -217,12 +170,12 @@ def _refuse(x: Any, name: str) -> None:
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
     """Return `out`'s tensors and their memory; refuse all but CPU tensors of a dtype."""
     tensors = _tensors_of(out)
-    word, any_mode = memory.words().get(dtype), sys.modules["torch"].is_inference_mode_enabled()
+    any_mode = sys.modules["torch"].is_inference_mode_enabled()
     arrays: list[np.ndarray] = []
     for i, part in enumerate(tensors):
         _check_kind(part, i, dtype, any_mode)
         # A subclass or a wrapper may have other memory; `tensor_input` has checked all modes.
-        array = memory.array_of(part, word) if type(part) in TORCH.kinds else None
+        array = memory.array_of(part) if type(part) in TORCH.kinds else None
         if array is None:
             _refuse(part, f"out[{i}]")
             rule = "must be a CPU tensor that needs no gradient, as x is"

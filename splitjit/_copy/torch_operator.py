@@ -18,7 +18,10 @@ import numpy as np
 
 from splitjit._abi.columns import are_ranges_apart
 from splitjit._abi.kernels import LARGE, LONG_RUN
-from splitjit._inputs.torch.memory import TORCH, lies_in_storage, new_tensors
+from splitjit._copy.buffers import empty_parts
+from splitjit._inputs.torch import memory
+from splitjit._inputs.torch.memory import TORCH
+from splitjit._inputs.torch.tensors import is_dtype
 from splitjit._plan.plan import Plan
 from splitjit._runtime.cores import STREAM_FROM
 from splitjit._runtime.loading import LOADER
@@ -29,41 +32,32 @@ WAYS = "torch's operator", "torch's operator into memory of splitjit"
 has freed before: malloc may give memory back to the system after each split."""
 
 _ONE_WAY = Ways(1)
-"""For small tensors, and for large ones while kernels are not loaded: torch's own memory."""
+"""Torch's own memory: for small tensors, if a gradient is asked, or if kernels are not loaded."""
 
 _PART_FOR_TORCH = 1 << 17
 """Bytes from which on torch copies a float32 part on several threads."""
 
-NewParts = Callable[..., list[np.ndarray]]
 
-
-def split_at_once(
-    x: Any, out: Any, new_parts: NewParts, plan_of: Callable[..., Plan], *of: Any
-) -> list[Any] | None:
+def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> list[Any] | None:
     """Split a tensor by the plan ``plan_of(x.shape, *of)``, if the operator is as fast as kernels.
 
     Return None, and split nothing, if it is not, or if Python must check more. Adapting the tensor,
     and `Decision`, would take longer than the copy.
     """
     try:
-        if not TORCH.is_plain(x):
+        found = choose(x, out, plan_of, *of)
+        if found is None:
             return None
-        plan = plan_of(x.shape, *of)
-        ways = ways_of_operator(x, plan, out)
-        return None if ways is None else split_by_operator(x, plan, out, ways, new_parts)
-    except RuntimeError:  # torch refuses the layout or the storage
+        plan, ways = found
+        if ways is _ONE_WAY or out is not None:
+            return copy(x, plan, out)
+        began = perf_counter()
+        way = ways.choose(began)
+        parts = copy(x, plan, new_tensors(plan, x.dtype) if way else None)
+        ways.took(way, began, perf_counter(), x.nbytes)
+        return parts
+    except RuntimeError:  # torch refuses the layout, the storage or an output, or has no memory
         return None
-
-
-def split_by_operator(x: Any, plan: Plan, out: Any, ways: Ways, new_parts: NewParts) -> list[Any]:
-    """Split a tensor by the operator, which `ways_of_operator` has allowed."""
-    if ways is _ONE_WAY or out is not None or x.requires_grad:
-        return copy(x, plan, out)
-    began = perf_counter()
-    way = ways.choose(began)
-    parts = copy(x, plan, new_tensors(plan, x.dtype, new_parts) if way else None)
-    ways.took(way, began, perf_counter(), x.nbytes)
-    return parts
 
 
 def copy(x: Any, plan: Plan, out: Any) -> list[Any]:
@@ -76,29 +70,37 @@ def copy(x: Any, plan: Plan, out: Any) -> list[Any]:
     return tensors
 
 
-def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
-    """Return the ways to split by the operator, or None if kernels are faster.
+def choose(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> tuple[Plan, Ways] | None:
+    """Return the plan, and the ways to split by the operator, or None if kernels are faster.
 
     None also if the operator may do anything but what `split` promises.
     """
-    key = x.dtype, x.is_contiguous()
+    if not TORCH.is_plain(x):
+        return None
+    plan = plan_of(x.shape, *of)
+    asks_gradient = x.requires_grad and sys.modules["torch"].is_grad_enabled()
+    key = x.dtype, x.is_contiguous(), asks_gradient
     ways: Ways | bool | None = plan._kept.get(key)
     if ways is None:
-        ways = _ways(x, plan)
+        ways = _ways(x, plan, asks_gradient)
         if x.nbytes < LARGE or LOADER.pays(0.0):  # else kernels may be loaded later
             plan._keep(key, ways)
     if isinstance(ways, bool) or x.is_conj() or x.is_neg():  # torch reads these beyond a storage
         return None
     is_list = type(out) is list or type(out) is tuple
-    return ways if out is None or (is_list and _surely_fit(x, plan, out)) else None
+    return (plan, ways) if out is None or (is_list and _surely_fit(x, plan, out)) else None
 
 
-def _ways(x: Any, plan: Plan) -> Ways | bool:
-    """Return the ways for new parts, or False if kernels are faster."""
+def _ways(x: Any, plan: Plan, asks_gradient: bool) -> Ways | bool:
+    """Return the ways for new parts, or False if kernels are faster.
+
+    If a gradient is asked, one operator joins the gradients of the parts. Kernels with our own
+    backward take longer, both ways.
+    """
     nbytes: int = x.nbytes
     if not _is_known(x.dtype):
         return False
-    if nbytes < LARGE:
+    if nbytes < LARGE or asks_gradient:
         return _ONE_WAY
     part = nbytes // len(plan)
     is_long = part >= _PART_FOR_TORCH and part >= LONG_RUN * math.prod(plan.shape[: plan.axis])
@@ -135,7 +137,35 @@ def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
         part._version  # noqa: B018 - a tensor of inference mode has none, and raises
         start, nbytes = part.data_ptr(), part.nbytes
         is_whole = part.untyped_storage().nbytes() >= nbytes and not part.storage_offset()
-        if not is_whole and not lies_in_storage(part):
+        if not is_whole and not memory.lies_in_storage(part):
             return False
         ranges.append((start, start + nbytes))
     return are_ranges_apart(ranges)
+
+
+# ---- new tensors ---------------------------------------------------------------------------
+
+
+def empty(plan: Plan, dtype: Any) -> list[Any]:
+    """Allocate arrays or tensors for the parts of a plan; see `SplitPlan.empty`."""
+    if not is_dtype(dtype):
+        return empty_parts(plan, dtype)
+    torch = sys.modules["torch"]
+    in_reach = memory.reach_of_kernels()(torch.empty(0, dtype=dtype, device="cpu"))
+    made = new_tensors(plan, dtype) if in_reach else None
+    if made is None:  # FakeTensorMode makes tensors without memory
+        return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
+    return made
+
+
+def new_tensors(plan: Plan, dtype: Any) -> list[Any] | None:
+    """Return new tensors over memory of splitjit, or None if NumPy has no such items."""
+    array = _array_dtype(dtype)
+    return None if array is None else memory.tensors_over(empty_parts(plan, array), dtype)
+
+
+@functools.cache
+def _array_dtype(dtype: Any) -> np.dtype | None:
+    """Return the dtype of arrays over the memory of tensors of a dtype."""
+    array = memory.array_of(sys.modules["torch"].empty(0, dtype=dtype, device="cpu"))
+    return None if array is None else array.dtype
