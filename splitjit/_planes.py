@@ -8,7 +8,7 @@ import numpy as np
 
 from splitjit._api.split import split
 from splitjit._inputs.arrays import as_array
-from splitjit._plan.arguments import normalize_axis, sequence
+from splitjit._plan.arguments import listed, normalize_axis
 from splitjit.errors import SplitError
 
 
@@ -28,22 +28,21 @@ def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> tuple[
     out : sequence of array
         One array for each index along the axis.
     """
-    given, planes = sequence(out), out
     try:
-        if given is not None:
-            x = x if hasattr(x, "shape") else as_array(x)
-            shape = tuple(x.shape)
-            index = normalize_axis(axis, shape)
-            plane = (*shape[:index], *shape[index + 1 :])
-            part = (*shape[:index], 1, *shape[index + 1 :])
-            planes = [_with_axis(array, i, plane, part) for i, array in enumerate(given)]
+        given = listed(out)
+        x = x if hasattr(x, "shape") else as_array(x)
+        shape = tuple(x.shape)
+        index = normalize_axis(axis, shape)
+        plane = (*shape[:index], *shape[index + 1 :])
+        part = (*shape[:index], 1, *shape[index + 1 :])
+        planes = [_with_axis(array, i, plane, part) for i, array in enumerate(given)]
         split(x, 1, axis=axis, out=planes)
-        for array, written in zip(given or (), planes, strict=False):
+        for array, written in zip(given, planes, strict=True):
             if isinstance(written, np.ma.MaskedArray):
                 _take_mask(array, written)
     except SplitError as error:
         raise error.named(operator, keeps_hint=True) from None
-    return tuple(given or ())
+    return tuple(given)
 
 
 def _take_mask(array: Any, written: np.ma.MaskedArray[Any, Any]) -> None:

@@ -210,7 +210,8 @@ def take(route, setattr):
     if route == "new" and all(LOADER.load(name, wait=True) for name in ("core", *LOOPS)):
         use_builtins()
     setattr(copy, "STREAM_FROM", (stream, stream))
-    setattr(threads, "LARGE", FEWEST_CHUNKS * chunk)
+    for module in (copy, threads):
+        setattr(module, "LARGE", FEWEST_CHUNKS * chunk)
     setattr(threads.TEAM.chunk, "value", chunk)
     setattr(threads, "_allowed", lambda: 2)
     threads.TEAM.word(AT.allowed).value = 1

@@ -291,7 +291,7 @@ def split_into(
     if by_position is not NOT_GIVEN or unknown:
         refuse_call("split_into", by_position, unknown, "outs")
     if outs is None:
-        raise SplitTypeError("split_into", "outs=None", "must be a sequence of ndarrays")
+        raise SplitTypeError("split_into", "outs=None", "must be a sequence of arrays")
     try:
         rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
         if type(x) is np.ndarray:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from splitjit._api.protocols import Lazy, Part, Scalar, Source, SupportsSlices
 from splitjit._copy.decision import split_array, split_input
-from splitjit._copy.outputs import check_apart, check_out
+from splitjit._copy.outputs import check_apart, check_fit
 from splitjit._copy.torch_operator import empty, split_at_once
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
@@ -253,9 +253,9 @@ SplitPlan.__module__ = "splitjit"  # so that pickles name the public path
 __test__ = {"SplitPlan": SplitPlan}  # doctest skips classes of other modules
 
 
-def _check_bound(plan: Plan, out: Any) -> None:
+def _check_bound(plan: Plan, out: list[Any]) -> None:
     """Refuse outputs to which the parts of no array can be written."""
-    first: Any = out[0] if type(out) is list and out else None
+    first: Any = out[0] if out else None
     if tensors.is_tensor(first):
         if tensors.tensor_input(first).array is None:
             return  # torch writes to it, and each call checks it
@@ -263,7 +263,7 @@ def _check_bound(plan: Plan, out: Any) -> None:
         first = out[0]
     is_array = issubclass(type(first), np.ndarray)
     dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
-    check_apart(check_out(plan, dtype, out), plan.axis)
+    check_apart(check_fit(plan, dtype, out), plan.axis)
 
 
 def by_rule(axis: SupportsIndex, rule: Rule) -> Request:

@@ -55,12 +55,9 @@ def address_of(array: np.ndarray) -> int:
 
 def span(array: np.ndarray) -> tuple[int, int]:
     """Return the start and stop of the address range that an array occupies."""
-    try:  # as in `address_of`; byte_bounds takes longer
-        start: int = addressof(from_buffer(array))
-    except (TypeError, ValueError, BufferError):
-        if not array.flags.c_contiguous:
-            return byte_bounds(array)
-        start = array.ctypes.data
+    if not array.flags.c_contiguous:
+        return byte_bounds(array)
+    start = address_of(array)
     return start, start + array.nbytes
 
 

@@ -16,7 +16,6 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from ctypes import addressof
-from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +26,6 @@ from splitjit._abi.kernels import LARGE, LOOPS
 from splitjit._abi.layout_record import ALIGNMENT, HEADER, WORD, most_words
 from splitjit._copy import buffers, slices
 from splitjit._copy.buffers import address_of
-from splitjit._copy.outputs import are_plain_and_apart
 from splitjit._plan.plan import MOST_PARTS, Plan
 from splitjit._runtime import threads
 from splitjit._runtime.cores import STREAM_FROM
@@ -213,7 +211,7 @@ class Copy:
     """
 
     __slots__ = (
-        "_gain", "_has_tried", "_split", "fresh", "into", "layout", "nbytes", "ways",
+        "_gain", "_has_tried", "fresh", "into", "layout", "nbytes", "ways",
     )  # fmt: skip
 
     fresh: Callable[[Any], list[np.ndarray] | None]
@@ -224,27 +222,13 @@ class Copy:
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
         can_compile = self.nbytes > 0 and not x.dtype.hasobject
         self._gain = forecast(x, plan.axis, len(plan.sizes)) if can_compile else None
-        self._split = plan.shape, plan.axis, plan.sizes, plan.output_shapes
         self._has_tried = False  # to load kernels
         self.layout: CopyLayout | None = None
         self.ways: Ways | None = None
         self.fresh = lambda x: None
-        self.into = self._into_by_numpy
+        self.into = lambda x, outputs: 0
 
     # ---- by NumPy ----------------------------------------------------------------------------
-
-    def _into_by_numpy(self, x: Any, outputs: list[Any]) -> bool:
-        """Copy to plain outputs while kernels do not pay; all checks of `decide` take longer."""
-        began = perf_counter()
-        if self._gain is None or type(x) is not np.ndarray or LOADER.pays(self._gain):
-            return False
-        x = x.view()  # a finalizer may change the caller's array
-        shape, axis, sizes, shapes = self._split
-        if x.shape != shape or not are_plain_and_apart(shapes, x, outputs):
-            return False
-        slices.into(x, axis, sizes, outputs)
-        self.count(perf_counter() - began)
-        return True
 
     def count(self, seconds: float) -> None:
         """Count a copy by NumPy."""
@@ -274,8 +258,7 @@ class Copy:
         functions = None if layout is None else LOADER.load(layout.loop)
         if layout is None or functions is None:
             return
-        self.into = lambda x, outputs: 0
-        loop, is_small = functions[layout.loop], threads.is_small(self.nbytes)
+        loop, is_small = functions[layout.loop], self.nbytes < LARGE
         if not is_small:
             self.ways = ways_of(threads.count_ways(), loop, self.nbytes.bit_length())
         if len(plan.sizes) <= MOST_PARTS and use_builtins():

@@ -16,7 +16,7 @@ import numpy as np
 from splitjit._copy import slices
 from splitjit._copy.buffers import address_of, release_frames, retry
 from splitjit._copy.copy import NEW_SHAPES, Copy, CopyLayout, copy_of, lay_out
-from splitjit._copy.outputs import check_apart, check_memory, check_out, check_source
+from splitjit._copy.outputs import check_memory, check_out
 from splitjit._copy.torch_operator import split_at_once
 from splitjit._inputs.adapt import memory
 from splitjit._inputs.input import Input, Request
@@ -71,15 +71,12 @@ def decide(given: Input, request: Request, out: Any, copy: Any) -> Decision:
         sources = [array] if given.mask is None else [array, given.mask]
         return Decision("splitjit", plan, [decide_array(plan, x, None) for x in sources])
     out, pairs = given.targets(out)
-    if len(pairs) == 1:
-        return Decision("splitjit", plan, [decide_array(plan, *pairs[0])], out)
-    checked = [(x, check_out(plan, x.dtype, parts)) for x, parts in pairs]
-    written = [part for _, parts in checked for part in parts]
-    check_apart(written, plan.axis)  # data and mask may share memory with no other array, either
-    for x, _ in checked:
-        check_source(x, written)
-    copies = [_laid_out(plan, x, copy_of(plan, x), parts) for x, parts in checked]
-    return Decision("splitjit", plan, copies, out)
+    checked = [(x, check_out(plan, x, parts)) for x, parts in pairs]
+    if len(checked) > 1:  # data and masks must not share memory with each other, either
+        written = [part for _, parts in checked for part in parts]
+        for x, _ in checked:
+            check_memory(x, written, plan.axis)
+    return Decision("splitjit", plan, [decide_array(plan, *each) for each in checked], out)
 
 
 def _decide_for_library(given: Input, request: Request, out: Any) -> Decision:
@@ -92,25 +89,15 @@ def _decide_for_library(given: Input, request: Request, out: Any) -> Decision:
     if places:
         *parts, x = places
         plan = request.plan_of(x.shape)
-        check_memory(x, check_out(plan, x.dtype, parts), plan.axis)
+        check_out(plan, x, parts)
     return Decision("library", out=targets, views=views)
 
 
-def decide_array(plan: Plan, x: np.ndarray, out: Any) -> ArrayCopy:
-    """Decide how to copy an array; refuse an `out` that does not fit or shares memory."""
-    copy = copy_of(plan, x)
-    if out is None:
-        return x, copy, copy.layout if copy.switch(plan, x) else None, None
-    parts = check_out(plan, x.dtype, out)
-    check_memory(x, parts, plan.axis)
-    return _laid_out(plan, x, copy, parts)
-
-
-def _laid_out(plan: Plan, x: np.ndarray, copy: Copy, parts: list[np.ndarray]) -> ArrayCopy:
-    """Decide how to copy an array to parts that have passed all checks."""
-    layout = None
+def decide_array(plan: Plan, x: np.ndarray, parts: list[np.ndarray] | None) -> ArrayCopy:
+    """Decide how to copy an array to new parts, or to arrays that have passed all checks."""
+    copy, layout = copy_of(plan, x), None
     if copy.switch(plan, x):
-        layout = lay_out(plan, x.strides, x.itemsize, parts)
+        layout = copy.layout if parts is None else lay_out(plan, x.strides, x.itemsize, parts)
     return x, copy, layout, parts
 
 
@@ -194,16 +181,17 @@ def split_array(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
     """Split an array by a plan; see `splitjit.split` for `out` and `copy`."""
     last: Copy | None = plan._copy
     parts: list[np.ndarray] | None = None
+    given: list[Any] | None = None
     try:
         if out is not None:
-            out = list(out) if type(out) is list or type(out) is tuple else listed(out)
+            given = list(out) if type(out) is list or type(out) is tuple else listed(out)
         if last is not None and copy is True:
-            if out is None:
+            if given is None:
                 parts = last.fresh(x)
                 if parts is not None:
                     return parts
-            elif type(out) is list and last.into(x, out):
-                return out
+            elif last.into(x, given):
+                return given
         began = perf_counter()
         parts = []  # a collection that is due starts here, not after the checks
         x = x.view()  # a finalizer may change the caller's array at any point, but not this one
@@ -211,11 +199,11 @@ def split_array(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
         if copy is not True:
             check_views(out, copy)
             return slices.views(x, plan.axis, plan.sizes)
-        decided = decide_array(plan, x, out)
+        decided = decide_array(plan, x, None if given is None else check_out(plan, x, given))
         parts = copy_array(plan, decided, began)
         if decided[1] is not last:
             object.__setattr__(plan, "_copy", decided[1])  # plans are frozen
-        return parts if out is None else out
+        return parts if given is None else given
     except BaseException as error:
         parts = None
         release_frames(error)

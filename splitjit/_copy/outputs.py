@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,20 @@ _MOST_WORK = 10**6
 _shape, _dtype, _nbytes = map(operator.attrgetter, ("shape", "dtype", "nbytes"))
 
 
-def check_out(plan: Plan, dtype: np.dtype, out: Any) -> list[np.ndarray]:
-    """Refuse outputs that do not fit the plan and the dtype.
+def check_out(plan: Plan, x: np.ndarray, out: list[Any]) -> list[np.ndarray]:
+    """Refuse outputs that do not fit, or that share an element with each other or with `x`.
 
-    Shared memory is not checked here: `check_apart` finds arrays that share memory
-    with each other, `check_source` those that share memory with the source.
+    Return the same memory as base-class arrays, as `check_fit` does.
+    """
+    if _are_plain_and_apart(plan.output_shapes, x, out):
+        return out
+    parts = check_fit(plan, x.dtype, out)
+    check_memory(x, parts, plan.axis)
+    return parts
+
+
+def check_fit(plan: Plan, dtype: np.dtype, out: list[Any]) -> list[np.ndarray]:
+    """Refuse outputs that do not fit the plan and the dtype, whatever memory they share.
 
     Parameters
     ----------
@@ -46,12 +55,6 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> list[np.ndarray]:
     SplitError, SplitTypeError
         If one of these rules is broken.
     """
-    if type(out) is not list:
-        received = [("out", f" of type {kind_of(out)}")]
-        hint = ("pass list(out)", "") if issubclass(type(out), np.ndarray) else ""
-        raise SplitTypeError.of(received, "must be a sequence of ndarrays", hint)
-    if _starts_of(plan.output_shapes, dtype, out) is not None:
-        return out
     for i, part in enumerate(out):
         if not issubclass(type(part), np.ndarray):
             received = [(f"out[{i}]", f" of type {kind_of(part)}")]
@@ -73,23 +76,25 @@ def check_out(plan: Plan, dtype: np.dtype, out: Any) -> list[np.ndarray]:
     return parts
 
 
-def _starts_of(
-    shapes: tuple[tuple[int, ...], ...], dtype: np.dtype, given: Sequence[Any]
-) -> list[int] | None:
-    """Return the outputs' addresses, or None unless all are C-contiguous, writeable and fit.
+def _are_plain_and_apart(
+    shapes: tuple[tuple[int, ...], ...], x: np.ndarray, given: list[Any]
+) -> bool:
+    """Return whether outputs surely fit and share no memory: C-contiguous ones in ranges apart.
 
     Each `map` reads all outputs in C. A Python loop would be slower.
     """
     if (
         list(map(type, given)) != [np.ndarray] * len(shapes)
         or tuple(map(_shape, given)) != shapes
-        or list(map(_dtype, given)) != [dtype] * len(shapes)
+        or list(map(_dtype, given)) != [x.dtype] * len(shapes)
     ):
-        return None
+        return False
     try:
-        return list(map(addressof, map(from_buffer, given)))
+        starts = list(map(addressof, map(from_buffer, given)))
     except (TypeError, ValueError):  # read-only, strided, empty or foreign dtype
-        return None
+        return False
+    stops = map(operator.add, starts, map(_nbytes, given))
+    return columns.are_ranges_apart([*zip(starts, stops, strict=True), span(x)])
 
 
 def _refused_part(
@@ -106,17 +111,6 @@ def _refused_part(
         rule = f"the dtype must be the dtype of x, {dtype}"
         return SplitTypeError.of([(name, f" of dtype {part.dtype}")], rule)
     return SplitError.of([(name, " is read-only")], "must be writeable")
-
-
-def are_plain_and_apart(
-    shapes: tuple[tuple[int, ...], ...], x: np.ndarray, given: Sequence[Any]
-) -> bool:
-    """Return whether `check_out` and `check_memory` surely accept outputs; False means unsure."""
-    starts = _starts_of(shapes, x.dtype, given)
-    if starts is None:
-        return False
-    stops = map(operator.add, starts, map(_nbytes, given))
-    return columns.are_ranges_apart([*zip(starts, stops, strict=True), span(x)])
 
 
 def check_memory(x: np.ndarray, parts: list[np.ndarray], axis: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from splitjit._inputs.arrays import refuse_meaning
-from splitjit._plan.arguments import listed, sequence
+from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan, check_shape, indices_of
 from splitjit._plan.rules import LENGTHS, Rule
 from splitjit.errors import SplitTypeError, kind_of
@@ -142,20 +142,18 @@ class Masked(Input):
 
     def targets(self, out: Any) -> tuple[list[Any], Copies]:
         """Return masked arrays, their data, and their masks, which are new if missing."""
-        rule = "must be a masked array, as x is"
-        parts = sequence(out)
-        if parts is None:
-            raise SplitTypeError.of([("out", f" of type {kind_of(out)}")], f"each item {rule}")
+        parts = listed(out)
         for i, part in enumerate(parts):
             if not issubclass(type(part), np.ma.MaskedArray):
-                hint = "numpy.ma.getdata(x) has no mask"
-                raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule, hint)
+                received = [(f"out[{i}]", f" of type {kind_of(part)}")]
+                rule, hint = "must be a masked array, as x is", "numpy.ma.getdata(x) has no mask"
+                raise SplitTypeError.of(received, rule, hint)
             refuse_meaning(part, f"out[{i}]")
         copies: Copies = [(self.array, [np.ma.getdata(part, subok=False) for part in parts])]
         if any(np.ma.getmask(x) is not np.ma.nomask for x in (self.x, *parts)):
             masks = [np.ma.getmaskarray(part) for part in parts]
             copies.append((np.ma.getmaskarray(self.x), masks))
-        return list(parts), copies
+        return parts, copies
 
     def wrote(self, out: list[Any], written: list[list[np.ndarray]]) -> None:
         """Attach masks to arrays that had none. Hard masks were overwritten like soft ones."""

@@ -25,7 +25,7 @@ from splitjit._plan.rules import (
     Rule,
     wrap_axis,
 )
-from splitjit.errors import SplitError, SplitTypeError, did_you_mean, pairs, shorten
+from splitjit.errors import SplitError, SplitTypeError, did_you_mean, kind_of, pairs, shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -233,13 +233,18 @@ def check_views(out: Any, copy: Any) -> None:
         raise SplitError.of([("copy=False and out", "")], "views are not written to out")
 
 
-def listed(out: Any) -> Any:
-    """Return the arrays of `out` in a new list; `check_out` refuses anything else.
+def listed(out: Any) -> list[Any]:
+    """Return the arrays of `out` in a new list; refuse anything but a sequence.
 
     A sequence is read only once, because it may give other arrays next time.
     """
     given = sequence(out)
-    return out if given is None else list(given)
+    if given is None:
+        is_array = hasattr(type(out), "shape") and hasattr(type(out), "__len__")
+        hint = ("pass list(out)", "") if is_array else ""
+        received = [("out", f" of type {kind_of(out)}")]
+        raise SplitTypeError.of(received, "must be a sequence of arrays", hint)
+    return list(given)
 
 
 # ---- integers ----------------------------------------------------------------------------

@@ -540,7 +540,8 @@ c_api = types.ModuleType("c_api")
 vars(c_api).update({**vars(team.c_api), "release": _release})
 team.c_api = c_api
 use_it()
-threads.TEAM.chunk.value, threads.LARGE = 1 << 12, 1 << 14
+import splitjit._copy.copy as copies
+threads.TEAM.chunk.value, threads.LARGE, copies.LARGE = 1 << 12, 1 << 14, 1 << 14
 """
 
 # Old outputs are filled with a pattern, which no helper may change any more.

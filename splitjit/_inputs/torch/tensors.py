@@ -22,7 +22,7 @@ from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.foreign import exceeds, is_planned, shape_of, views_of
 from splitjit._inputs.torch.memory import TORCH, look_up, reach_of_kernels
-from splitjit._plan.arguments import sequence
+from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
@@ -108,7 +108,7 @@ class Tensor(Input):
 
     def _targets_of_torch(self, out: Any) -> list[Any]:
         """Return the tensors of `out` for torch to write to; refuse those unlike `x`."""
-        x, tensors = self.x, _tensors_of(out)
+        x, tensors = self.x, listed(out)
         torch = sys.modules["torch"]
         any_mode = is_compiling() or torch.is_inference_mode_enabled()  # a trace cannot tell
         for i, target in enumerate(tensors):
@@ -169,7 +169,7 @@ def _refuse(x: Any, name: str) -> None:
 
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
     """Return `out`'s tensors and their memory; refuse all but CPU tensors of a dtype."""
-    tensors = _tensors_of(out)
+    tensors = listed(out)
     any_mode = sys.modules["torch"].is_inference_mode_enabled()
     arrays: list[np.ndarray] = []
     for i, part in enumerate(tensors):
@@ -184,14 +184,6 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
             raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule)
         arrays.append(array)
     return tensors, arrays
-
-
-def _tensors_of(out: Any) -> list[Any]:
-    tensors = sequence(out)
-    if tensors is None:
-        rule = "must be a sequence of torch tensors, as x is one"
-        raise SplitTypeError.of([("out", f" of type {kind_of(out)}")], rule)
-    return list(tensors)
 
 
 def _check_kind(part: Any, i: int, dtype: Any, any_mode: bool) -> None:
