@@ -38,17 +38,12 @@ def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> tuple[
         planes = [_with_axis(array, i, plane, part) for i, array in enumerate(given)]
         split(x, 1, axis=axis, out=planes)
         for array, written in zip(given, planes, strict=True):
-            if isinstance(written, np.ma.MaskedArray):
-                _take_mask(array, written)
+            mask = np.ma.getmask(written)
+            if mask is not np.ma.nomask and np.ma.getmask(array) is np.ma.nomask:
+                array.mask = mask.reshape(array.shape)  # `split` gave it to the view
     except SplitError as error:
         raise error.named(operator, keeps_hint=True) from None
     return tuple(given)
-
-
-def _take_mask(array: Any, written: np.ma.MaskedArray[Any, Any]) -> None:
-    """Attach the mask that `split` gave to a view of an output that had none."""
-    if np.ma.getmask(array) is np.ma.nomask and written.mask is not np.ma.nomask:
-        array.mask = written.mask.reshape(array.shape)
 
 
 def _with_axis(array: Any, i: int, plane: tuple[int, ...], part: tuple[int, ...]) -> Any:

@@ -18,8 +18,9 @@ from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request, by_plan
 from splitjit._inputs.torch import tensors
 from splitjit._inputs.torch.memory import TORCH
-from splitjit._plan.arguments import Shape, integer, listed
-from splitjit._plan.plan import PLANS, Plan, plan_by_rule
+from splitjit._plan.arguments import Shape, integer, listed, normalize_axis
+from splitjit._plan.limits import MOST_IN_MEMORY
+from splitjit._plan.plan import PLANS, Plan, sizes_of
 from splitjit._plan.rules import Rule
 
 if TYPE_CHECKING:
@@ -281,7 +282,9 @@ def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
     key = shape, axis, rule
     plan: SplitPlan | None = recent_plan(key)
     if plan is None and (plan := PLANS.find_older(key)) is None:
-        plan = plan_by_rule(SplitPlan, tuple(shape), axis, rule)
+        index = normalize_axis(axis, shape)
+        plan = object.__new__(SplitPlan)  # no second check of the values
+        plan._set(tuple(shape), index, sizes_of(shape, index, rule, MOST_IN_MEMORY))
         PLANS.add(key, plan)
     return plan
 

@@ -9,10 +9,9 @@ import functools
 import itertools
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any
 
 from splitjit._plan.arguments import Shape, integers, normalize_axis, shape_of
-from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.rules import (
     FAULTS,
     HINTS,
@@ -165,17 +164,6 @@ def check_shape(plan: Plan, shape: tuple[Any, ...]) -> None:
     if shape != plan.shape:
         received = [("x", f" of shape {shape}")]
         raise SplitError.of(received, f"the plan is for shape {plan.shape}")
-
-
-AnyPlan = TypeVar("AnyPlan", bound=Plan)
-
-
-def plan_by_rule(kind: type[AnyPlan], shape: Shape, axis: SupportsIndex, rule: Rule) -> AnyPlan:
-    """Plan the split of a shape of plain integers by a rule."""
-    index = normalize_axis(axis, shape)
-    plan = object.__new__(kind)  # no second check of the values
-    plan._set(shape, index, sizes_of(shape, index, rule, MOST_IN_MEMORY))
-    return plan
 
 
 # ---- sizes -------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -85,7 +84,7 @@ class Tensor(Input):
 
     def wrote(self, out: list[Any], written: list[list[np.ndarray]]) -> None:
         """Tell torch about the writes, so that autograd refuses values it has saved."""
-        mark_written(out)
+        sys.modules["torch"].autograd.graph.increment_version(out)
 
     def refused(self, error: Exception) -> bool:
         """Return whether torch refuses the tensor."""
@@ -217,8 +216,3 @@ def check_shapes(tensors: list[Any], views: list[Any]) -> None:
             raise SplitError.of(received, f"part {i} has shape {shape}")
         if [j for j in range(i) if tensors[j] is target]:
             raise SplitError.of([(f"out[{i}]", "")], "must not be another output, too")
-
-
-def mark_written(tensors: Sequence[Any]) -> None:
-    """Tell torch about writes to tensors, so that autograd refuses values it has saved."""
-    sys.modules["torch"].autograd.graph.increment_version(tensors)
