@@ -29,10 +29,9 @@ def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> tuple[
         One array for each index along the axis.
     """
     try:
-        given = listed(out)
         x = x if hasattr(x, "shape") else as_array(x)
         shape = tuple(x.shape)
-        index = normalize_axis(axis, shape)
+        index, given = normalize_axis(axis, shape), listed(out)
         plane = (*shape[:index], *shape[index + 1 :])
         part = (*shape[:index], 1, *shape[index + 1 :])
         planes = [_with_axis(array, i, plane, part) for i, array in enumerate(given)]
