@@ -14,6 +14,7 @@ from splitjit._copy.decision import decide, our_refusals
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
+from splitjit._inputs.torch.memory import TORCH
 from splitjit._runtime import threads
 from splitjit._runtime.ways import Ways
 
@@ -134,13 +135,15 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     if is_dask_array(x):
         return Explanation("dask", _REASONS["dask"], len(split_lazily(x, request, out, copy)))
     given = adapt(x)
-    found = None
-    with contextlib.suppress(RuntimeError):  # torch refuses an output
-        found = torch_operator.choose(given.x, out, request.plan_of) if copy is True else None
-    if found is not None:
+    measured = None
+    if copy is True and TORCH.is_plain(given.x):
+        planned = request.plan_of(given.shape)
+        with contextlib.suppress(RuntimeError):  # torch refuses an output
+            measured = torch_operator.ways_of_operator(given.x, planned, out)
+    if measured is not None:
         nbytes = given.x.nbytes
-        ways = _listed(found[1], torch_operator.WAYS, nbytes) if out is None else ()
-        by_torch = _REASONS["torch"], len(found[0]), None, False, None, "torch decides"
+        ways = _listed(measured, torch_operator.WAYS, nbytes) if out is None else ()
+        by_torch = _REASONS["torch"], len(planned), None, False, None, "torch decides"
         return Explanation("library", *by_torch, nbytes, nbytes, nbytes * (out is None), ways)
     with contextlib.nullcontext() if given.array is not None else our_refusals(given):
         who, plan, copies, *_ = decide(given, request, out, copy)

@@ -45,11 +45,13 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
     and `Decision`, would take longer than the copy.
     """
     try:
-        found = choose(x, out, plan_of, *of)
-        if found is None:
+        if not TORCH.is_plain(x):
             return None
-        plan, ways = found
-        if ways is _ONE_WAY or out is not None:
+        plan = plan_of(x.shape, *of)
+        ways = ways_of_operator(x, plan, out)
+        if ways is None:
+            return None
+        if ways is _ONE_WAY or out is not None or x.requires_grad:
             return copy(x, plan, out)
         began = perf_counter()
         way = ways.choose(began)
@@ -70,37 +72,31 @@ def copy(x: Any, plan: Plan, out: Any) -> list[Any]:
     return tensors
 
 
-def choose(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> tuple[Plan, Ways] | None:
-    """Return the plan, and the ways to split by the operator, or None if kernels are faster.
+def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
+    """Return the ways to split by the operator, or None if kernels are faster.
 
     None also if the operator may do anything but what `split` promises.
     """
-    if not TORCH.is_plain(x):
-        return None
-    plan = plan_of(x.shape, *of)
-    asks_gradient = x.requires_grad and sys.modules["torch"].is_grad_enabled()
-    key = x.dtype, x.is_contiguous(), asks_gradient
+    key = x.dtype, x.is_contiguous()
     ways: Ways | bool | None = plan._kept.get(key)
     if ways is None:
-        ways = _ways(x, plan, asks_gradient)
+        ways = _ways(x, plan)
         if x.nbytes < LARGE or LOADER.pays(0.0):  # else kernels may be loaded later
             plan._keep(key, ways)
+    if ways is False and x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        ways = _ONE_WAY  # it joins the gradients of the parts; our own backward takes longer
     if isinstance(ways, bool) or x.is_conj() or x.is_neg():  # torch reads these beyond a storage
         return None
     is_list = type(out) is list or type(out) is tuple
-    return (plan, ways) if out is None or (is_list and _surely_fit(x, plan, out)) else None
+    return ways if out is None or (is_list and _surely_fit(x, plan, out)) else None
 
 
-def _ways(x: Any, plan: Plan, asks_gradient: bool) -> Ways | bool:
-    """Return the ways for new parts, or False if kernels are faster.
-
-    If a gradient is asked, one operator joins the gradients of the parts. Kernels with our own
-    backward take longer, both ways.
-    """
+def _ways(x: Any, plan: Plan) -> Ways | bool:
+    """Return the ways for new parts, or False if kernels are faster."""
     nbytes: int = x.nbytes
     if not _is_known(x.dtype):
         return False
-    if nbytes < LARGE or asks_gradient:
+    if nbytes < LARGE:
         return _ONE_WAY
     part = nbytes // len(plan)
     is_long = part >= _PART_FOR_TORCH and part >= LONG_RUN * math.prod(plan.shape[: plan.axis])
