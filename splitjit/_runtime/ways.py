@@ -117,7 +117,7 @@ class Ways:
             change = min(mean / self._tried[way], 1.0)
             means[:] = [change * tried for tried in self._tried]
         means[way] = mean
-        best, self.best = self.best, means.index(min(means))
+        best, self.best = self.best, min(range(len(means)), key=means.__getitem__)
         if self.best != best or not (is_best and is_known):
             self._tried = means.copy()
         following = self._to_try() if is_best or _NEVER in means else self.best
