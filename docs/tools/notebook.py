@@ -20,7 +20,9 @@ NOTEBOOK = Path(__file__).parents[1] / "first_steps.ipynb"
 def run() -> Any:
     """Return the notebook with new outputs."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(notebook, timeout=300, kernel_name="python3", record_timing=False).execute()
+    # One stream may arrive as several messages.
+    options = {"timeout": 300, "record_timing": False, "coalesce_streams": True}
+    NotebookClient(notebook, kernel_name="python3", **options).execute()
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
