@@ -167,6 +167,12 @@ def new_pool(limit, setattr=None):
     return pool
 
 
+@pytest.fixture(scope="module")
+def warm():
+    """Load all kernels: another process may be compiling them, and splits do not wait for it."""
+    splitjit.warmup(["u1"])
+
+
 @pytest.fixture
 def new_plans():
     """Forget the plans of other tests, and those of this one."""
