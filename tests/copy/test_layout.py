@@ -3,20 +3,14 @@
 import numpy as np
 import pytest
 
-from splitjit import plan_split, warmup
+from splitjit import plan_split
 from splitjit._abi.layout_record import HEADER, ROW
 from splitjit._copy import copy
 from splitjit._copy.copy import lay_out
 from splitjit._runtime import cores, loading
 from tests.conftest import needs_kernels
 
-pytestmark = needs_kernels
-
-
-@pytest.fixture(autouse=True)
-def _load():
-    """Another process may be compiling the layouter, and splits do not wait for it."""
-    warmup(["u1"])
+pytestmark = [needs_kernels, pytest.mark.usefixtures("warm")]
 
 
 X = np.zeros((6, 8, 10), np.float32)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from splitjit import SplitError, plan_split, warmup
+from splitjit import SplitError, plan_split
 from splitjit._abi import builtins, structs
 from splitjit._abi.builtins import builtin
 from splitjit._abi.calls import Expected
@@ -26,13 +26,7 @@ from splitjit._runtime.loading import LOADER, NATIVE
 from tests.conftest import forget_copies, needs_kernels, take
 from tests.guarded import guarded
 
-pytestmark = needs_kernels
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _load():
-    """Another process may be compiling the kernels, and splits do not wait for it."""
-    warmup(["u1"])
+pytestmark = [needs_kernels, pytest.mark.usefixtures("warm")]
 
 
 @pytest.fixture(autouse=True, params=["small", "large"])

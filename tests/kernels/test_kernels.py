@@ -14,7 +14,6 @@ import types
 import numba
 import pytest
 
-import splitjit
 from splitjit._abi.kernels import KERNELS, PYTHON_FUNCTIONS
 from splitjit._runtime import kernel_files
 from tests.conftest import needs_kernels
@@ -22,6 +21,7 @@ from tests.conftest import needs_kernels
 pytestmark = [
     needs_kernels,
     pytest.mark.skipif(sys.platform != "linux", reason="reads object files of Linux"),
+    pytest.mark.usefixtures("warm"),  # so Numba has registered all its symbols, too
 ]
 
 LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
@@ -41,12 +41,6 @@ TARGETS = {
 }
 FRAMES = {"stream"}
 """The loops with more than a page on the stack."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _load():
-    """Compile all kernels; so Numba has registered all its symbols, too."""
-    splitjit.warmup(["u1"])
 
 
 def symbols(data):
