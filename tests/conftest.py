@@ -167,6 +167,16 @@ def new_pool(limit, setattr=None):
     return pool
 
 
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
+def jax():
+    return pytest.importorskip("jax")
+
+
 @pytest.fixture(scope="module")
 def warm():
     """Load all kernels: another process may be compiling them, and splits do not wait for it."""

@@ -14,7 +14,7 @@ import splitjit
 from splitjit import SplitError
 from splitjit._copy import outputs
 from splitjit._copy.outputs import _are_apart, check_apart, overlaps_itself
-from splitjit._runtime import loading
+from tests.conftest import needs_kernels
 
 
 def bytes_of(array):
@@ -81,12 +81,6 @@ def test_pairs_that_share_memory(drawn):
         assert not pairs
 
 
-@given(st.booleans().flatmap(outputs_in_memory))
-def test_the_rule_for_columns_accepts_no_shared_byte(drawn):
-    parts, axis, pairs = drawn
-    assert not (pairs and _are_apart(parts, axis))
-
-
 PARENTS = {
     "C": lambda x: x,
     "F": lambda x: np.asfortranarray(x),
@@ -125,8 +119,8 @@ def test_what_takes_too_long_counts_as_shared(monkeypatch):
     assert outputs.share_memory(a, b)
 
 
+@needs_kernels
 @pytest.mark.slow
-@pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled")
 @pytest.mark.parametrize("step", [1, -1, 7])
 def test_many_outputs_in_compiled_code(step):
     """Pair by pair, 40 000 outputs take 23 s."""

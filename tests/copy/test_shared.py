@@ -10,9 +10,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from splitjit import SplitError, plan_split, split, split_into
-
-SIZES = [3, 3]
+from splitjit import SplitError, split
+from tests.inputs.common import WRITES, writes
 
 # name: (how outputs lie in the array `m` of 48 numbers and beside it, what the refusal says)
 SHARED = {
@@ -86,15 +85,6 @@ def dtype_of(way):
     return "complex64" if way == "conjugate" else "float32"
 
 
-WRITES = {
-    "out": lambda x, out: split(x, SIZES, axis=1, out=out),
-    "split_into": lambda x, out: split_into(x, out, SIZES, axis=1),
-    "plan": lambda x, out: plan_split((4, 6), SIZES, axis=1)(x, out),
-    "bind": lambda x, out: plan_split((4, 6), SIZES, axis=1).bind(out)(x),
-}
-writes = pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
-
-
 def refused(call, says):
     with pytest.raises(SplitError) as refusal:
         call()
@@ -114,8 +104,7 @@ def test_ndarrays(case, write):
 @pytest.mark.parametrize("way", TORCH)
 @pytest.mark.parametrize("case", SHARED)
 @writes
-def test_tensors(case, write, way, storages):
-    torch = pytest.importorskip("torch")
+def test_tensors(case, write, way, storages, torch):
     (make, says), (as_input, mode) = SHARED[case], TORCH[way]
     memory = np.arange(48, dtype=dtype_of(way))
     x = torch.from_numpy(memory)
@@ -137,8 +126,7 @@ def test_tensors(case, write, way, storages):
 @pytest.mark.parametrize("way", TORCH)
 @pytest.mark.parametrize("case", APART)
 @writes
-def test_tensors_that_share_no_element(case, write, way):
-    torch = pytest.importorskip("torch")
+def test_tensors_that_share_no_element(case, write, way, torch):
     as_input, mode = TORCH[way]
     x = torch.arange(48).to(getattr(torch, dtype_of(way)))
     out = APART[case](x, None)
@@ -150,9 +138,8 @@ def test_tensors_that_share_no_element(case, write, way):
 
 @writes
 @pytest.mark.parametrize("device", ["meta", "fake"])
-def test_tensors_without_memory(write, device):
+def test_tensors_without_memory(write, device, torch):
     """They share what their storages share."""
-    torch = pytest.importorskip("torch")
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode(allow_non_fake_inputs=True):
@@ -166,8 +153,7 @@ def test_tensors_without_memory(write, device):
 
 @writes
 @pytest.mark.parametrize("way", ["kernels", "conjugate", "subclass"])
-def test_inference_tensors_are_written_under_their_mode_only(write, way):
-    torch = pytest.importorskip("torch")
+def test_inference_tensors_are_written_under_their_mode_only(write, way, torch):
     as_input, _ = TORCH[way]
     dtype = getattr(torch, dtype_of(way))
     x = torch.ones(4, 6, dtype=dtype)
@@ -188,9 +174,8 @@ WITHOUT_BIND = [write for name, write in WRITES.items() if name != "bind"]  # of
 @pytest.mark.parametrize("write", WITHOUT_BIND)
 @pytest.mark.parametrize("case", SHARED)
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_arrays_of_jax(case, write, dtype):
+def test_arrays_of_jax(case, write, dtype, jax):
     """An array of JAX may lie in memory of NumPy, which DLPack lends it."""
-    jax = pytest.importorskip("jax")
     make, says = SHARED[case]
     dtype = np.dtype(dtype)
     block = np.zeros(48 * dtype.itemsize + 64, np.uint8)
@@ -216,8 +201,7 @@ def test_arrays_with_the_array_api(case, write):
 
 
 @pytest.mark.parametrize("way", ["kernels", "conjugate", "subclass", "gradient"])
-def test_a_tensor_must_lie_in_its_storage(way):
-    torch = pytest.importorskip("torch")
+def test_a_tensor_must_lie_in_its_storage(way, torch):
     as_input = TORCH.get(way, (lambda x: x.requires_grad_(), None))[0]
     dtype = getattr(torch, dtype_of(way))
     for take in (lambda x: x, lambda x: x[500:], lambda x: x.reshape(10, 100)[:, ::50].T):
@@ -235,8 +219,7 @@ def test_a_tensor_must_lie_in_its_storage(way):
 
 
 @pytest.mark.parametrize("copy", [True, False])
-def test_a_weak_dtype_of_jax_stays_weak(copy):
-    jax = pytest.importorskip("jax")
+def test_a_weak_dtype_of_jax_stays_weak(copy, jax):
     x = jax.numpy.asarray([1.0, 2.0, 3.0, 4.0]) * 1
     weak = jax.lax.full((4,), 1.0) if not x.weak_type else x
     weak = jax.numpy.full(4, 1.0) if not weak.weak_type else weak

@@ -2,7 +2,7 @@
 
 import pytest
 
-from splitjit import onnx, openvino, plan_split, split
+from splitjit import onnx, openvino, plan_split, split, split_into
 from tests.cases import OF_SIX as RULES
 
 CALLS = {
@@ -10,8 +10,17 @@ CALLS = {
     "views": lambda x, rule: split(x, axis=1, copy=False, **rule),
     "plan": lambda x, rule: plan_split(tuple(map(int, x.shape)), axis=1, **rule)(x),
 }
+WRITES = {
+    "out": lambda x, out: split(x, 3, axis=1, out=out),
+    "split_into": lambda x, out: split_into(x, out, 3, axis=1),
+    "plan": lambda x, out: plan_split((4, 6), 3, axis=1)(x, out),
+    "bind": lambda x, out: plan_split((4, 6), 3, axis=1).bind(out)(x),
+}
+"""How two outputs of shape (4, 3) are written."""
+
 rules = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 calls = pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+writes = pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
 
 
 def operators(axis):

@@ -152,11 +152,6 @@ def test_objects_of_xarray_are_refused_and_not_computed():
     assert split(eager.data, 2)[1].tolist() == [2, 3]
 
 
-@pytest.fixture
-def jax():
-    return pytest.importorskip("jax")
-
-
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex64", "bfloat16",
                                    "float8_e5m2"])  # fmt: skip
 @pytest.mark.parametrize("shape", [(4, 6), (20_000, 6), (0, 6)])

@@ -21,11 +21,6 @@ def same(parts, others):
     )
 
 
-@pytest.fixture
-def jax():
-    return pytest.importorskip("jax")
-
-
 @rules
 @calls
 def test_transforms_of_jax(jax, call, rule):

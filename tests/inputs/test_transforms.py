@@ -7,7 +7,7 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._inputs.torch import tensors
 from tests import processes
-from tests.inputs.common import CALLS, RULES, calls, expected, operators, rules
+from tests.inputs.common import CALLS, RULES, calls, expected, operators, rules, writes
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
@@ -326,14 +326,6 @@ def test_parts_share_no_memory_with_the_tensor():
 
 # ---- outputs ----------------------------------------------------------------------------
 
-WRITES = {
-    "out": lambda x, out: split(x, 3, axis=1, out=out),
-    "split_into": lambda x, out: split_into(x, out, 3, axis=1),
-    "plan": lambda x, out: plan_split((4, 6), 3, axis=1)(x, out),
-    "bind": lambda x, out: plan_split((4, 6), 3, axis=1).bind(out)(x),
-}
-writes = pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
-
 
 def doubled(write):
     """Return a function that writes parts to two buffers, and returns them."""
@@ -404,13 +396,6 @@ WRONG = [
 def test_wrong_outputs_are_refused(out, says):
     with pytest.raises(SplitError, match=f"^split: {says}"):
         split(torch.zeros(4, 6, device="meta"), 3, axis=1, out=out)
-
-
-def test_an_output_of_the_storage_of_the_tensor_is_refused():
-    x = numbers(4, 6)
-    with forward_ad.dual_level(), pytest.raises(SplitError, match="and x: must not share memory"):
-        split(x, 3, axis=1, out=[x[:, :3], torch.zeros(4, 3)])
-    assert torch.equal(x, numbers(4, 6))
 
 
 # ---- refusals, and operators ------------------------------------------------------------

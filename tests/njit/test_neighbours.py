@@ -15,14 +15,11 @@ import pytest
 from numba import njit, typed
 
 import splitjit
-from splitjit._runtime import loading
 from tests import neighbours
+from tests.conftest import needs_kernels
 from tests.processes import python
 
-pytestmark = [
-    pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled"),
-    pytest.mark.slow,
-]
+pytestmark = [needs_kernels, pytest.mark.slow]
 
 FUNCTIONS = int(os.environ.get("SPLITJIT_NJIT_FUNCTIONS", "12"))
 X = np.arange(24.0).reshape(4, 6)

@@ -22,14 +22,13 @@ from splitjit._abi.kernels import KERNELS
 from splitjit._copy import buffers, copy
 from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.rules import MAX_PARTS
-from splitjit._runtime import loading
 from tests.cases import RANDOM_CASES, random_cases
-from tests.conftest import needs_fork
+from tests.conftest import needs_fork, needs_kernels
 from tests.guarded import split_compiled
 from tests.processes import python
 
 pytestmark = [
-    pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled"),
+    needs_kernels,
     # Numba plans to drop reflected lists of Python; while it has them, splitjit accepts them.
     pytest.mark.filterwarnings("ignore::numba.NumbaPendingDeprecationWarning"),
 ]

@@ -137,9 +137,8 @@ def test_chunk_of_torch(shape, count, axis, sizes):
     assert_equal(split(x, chunk, axis=axis), [part.numpy() for part in expected])
 
 
-def test_counterparts_of_other_calls():
+def test_counterparts_of_other_calls(torch):
     """Rows of docs/howto/coming_from.md that no table above covers."""
-    torch = pytest.importorskip("torch")
     x = np.arange(12, dtype=np.float32).reshape(2, 6)
     t = torch.from_numpy(x)
     columns = [part.squeeze(1) for part in split(x, 1, axis=1)]

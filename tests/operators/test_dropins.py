@@ -368,11 +368,6 @@ NAMED = {
 jit = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
 
 
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch")
-
-
 def same_tensors(torch, parts, views, x):
     assert type(parts) is tuple
     if views and isinstance(views[0], type):
@@ -536,8 +531,7 @@ NAMES = ["split", "chunk", "tensor_split", "hsplit", "vsplit", "dsplit", "split_
 
 
 @pytest.fixture
-def replaced(monkeypatch):
-    torch = pytest.importorskip("torch")
+def replaced(monkeypatch, torch):
     for name in NAMES:
         monkeypatch.setattr(torch, name, getattr(splitjit.torch, name))
         monkeypatch.setattr(torch.Tensor, name, getattr(splitjit.torch, name))

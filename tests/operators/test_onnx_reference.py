@@ -262,8 +262,7 @@ def test_backend_devices():
 @pytest.mark.filterwarnings("ignore:.*:FutureWarning")
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @pytest.mark.parametrize("opset", [13, 18])
-def test_exported_transformer_equals_onnxruntime(opset):
-    torch = pytest.importorskip("torch")
+def test_exported_transformer_equals_onnxruntime(opset, torch):
     onnxruntime = pytest.importorskip("onnxruntime")
     if opset == 18:
         pytest.importorskip("onnxscript")

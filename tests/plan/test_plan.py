@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import functools
-import inspect
 import pickle
 import pickletools
 import re
@@ -284,17 +283,6 @@ def test_a_rule_after_the_axis_needs_its_name(name):
     for value in (1, None):
         with pytest.raises(TypeError, match=rf"^{name}(: argument=.* by name|\(\) takes .*)$"):
             CALLS[name](2, 0, value)
-
-
-@pytest.mark.parametrize("function", [splitjit.split, plan_split, splitjit.split_into])
-def test_signatures_show_only_the_parameters_to_give(function):
-    parameters = inspect.signature(function).parameters
-    own = {"split": ["x"], "plan_split": ["shape"], "split_into": ["x", "outs"]}[function.__name__]
-    by_name = [name for name, one in parameters.items() if one.kind == one.KEYWORD_ONLY]
-    assert [*parameters][: len(own) + 2] == [*own, "split", "axis"]
-    assert [*parameters][len(own) + 2 :] == by_name
-    rules = ["num_outputs", "num_splits", "indices", "num_sections"]
-    assert by_name == rules + ["out", "copy"] * (function is splitjit.split)
 
 
 def test_the_axis_may_follow_the_rule():
