@@ -164,14 +164,6 @@ def bytes_of(x):
     return starts.ravel().tolist()
 
 
-def plan_split(shape, split=None, axis=0, **rules):
-    shape = integers(shape)
-    check(all(extent >= 0 for extent in shape))
-    axis = axis_of(axis, len(shape))
-    sizes = sizes_of(shape[axis], split, **rules)
-    return [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
-
-
 def version_of(opset, versions):
     opset = integer(opset)
     check(opset >= versions[0])

@@ -1,6 +1,5 @@
 """reference_ops and SplitBackend run the tests of the onnx package, and whole models."""
 
-import io
 import re
 import warnings
 
@@ -255,55 +254,6 @@ def test_backend_runs_nodes_in_the_opset_asked_for():
 def test_backend_devices():
     assert SplitBackend.supports_device("CPU")
     assert not SplitBackend.supports_device("CUDA")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # raised by torch.onnx
-@pytest.mark.filterwarnings("ignore:.*:FutureWarning")
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")
-@pytest.mark.parametrize("opset", [13, 18])
-def test_exported_transformer_equals_onnxruntime(opset, torch):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    if opset == 18:
-        pytest.importorskip("onnxscript")
-
-    class Block(torch.nn.Module):
-        """Attention with a fused projection to q, k and v, then a gated feed-forward layer."""
-
-        def __init__(self):
-            super().__init__()
-            self.qkv = torch.nn.Linear(16, 48)
-            self.gate_up = torch.nn.Linear(16, 64)
-            self.down = torch.nn.Linear(32, 16)
-
-        def forward(self, x):
-            q, k, v = self.qkv(x).split(16, dim=-1)
-            x = x + torch.softmax(q @ k.transpose(-1, -2) / 4, dim=-1) @ v
-            gate, up = self.gate_up(x).split(32, dim=-1)
-            return x + self.down(torch.nn.functional.silu(gate) * up)
-
-    torch.manual_seed(0)
-    network = torch.nn.Sequential(Block(), Block()).eval()
-    x = torch.randn(2, 5, 16)
-    if opset == 13:
-        file = io.BytesIO()
-        torch.onnx.export(network, (x,), file, opset_version=opset, dynamo=False)
-        model = onnx.load_from_string(file.getvalue())
-    else:
-        program = torch.onnx.export(network, (x,), opset_version=opset, dynamo=True, verbose=False)
-        model = program.model_proto
-    assert [imported.version for imported in model.opset_import if not imported.domain] == [opset]
-
-    counted = Counted()
-    evaluator = ReferenceEvaluator(model, new_ops=counted.ops)
-    (result,) = evaluator.run(None, {evaluator.input_names[0]: x.numpy()})
-    assert counted.runs == splits_in(model.graph) == 4
-
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    (expected,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_reference_ops_are_named_as_onnx_looks_them_up():

@@ -231,6 +231,8 @@ REFUSED = [
      "axis=2, shape=(4, 2): axis must be in [-2, 1]"),
     ("SplitAttributeSumTooSmall", lambda: Split(opset=7, split=[1, 2]).infer_shapes((4, 2)),
      "lengths must sum to the axis length 4, not to 3"),
+    ("InvalidAxis of a sequence", lambda: SplitToSequence(axis=-2).infer_shapes((6,)),
+     "axis=-2, shape=(6,): axis must be in [-1, 0]"),
     # OpenVINO: type_prop/split.cpp
     ("interval_known", lambda: openvino.Split(num_splits=3).infer_shapes((4, (1, 2), 3, 5), 1),
      "shape=(4, (1, 2), 3, 5): the axis length 2 must be a multiple of 3"),

@@ -117,13 +117,17 @@ VALID = [
     ("split", {"x": X, "indices": [2, 4], "num_sections": None}),
     ("split", {"x": X, "num_sections": 4, "axis": 0, "indices": None}),
     ("ONNX Split", {"input": X, "split": [2, 4], "axis": 0, "opset": 13, "outputs": 2}),
+    ("ONNX Split", {"input": X, "split": [2, 4], "outputs": 2}),
+    ("ONNX Split", {"input": X, "split": [2.0, 4.0], "opset": 1}),
     ("ONNX Split", {"input": X, "num_outputs": 3, "split": None, "outputs": None}),
     ("ONNX Split", {"input": X, "attribute": [2, 4], "opset": 11, "outputs": None}),
     ("ONNX Split", {"input": X, "attribute": [2, 4], "split": [2.0, 4.0], "opset": 1}),
     ("ONNX Split", {"input": X, "outputs": 2, "opset": 2, "num_outputs": None}),
     ("ONNX SplitToSequence", {"input": X, "split": 2, "axis": 0, "opset": 24, "keepdims": 0}),
     ("ONNX SplitToSequence", {"input": X, "split": None, "opset": 11, "keepdims": 0}),
+    ("ONNX SplitToSequence", {"input": X, "split": [2, 4], "axis": 0}),
     ("OpenVINO Split-1", {"data": X, "axis": 0, "num_splits": 2}),
+    ("OpenVINO VariadicSplit-1", {"data": X, "axis": 0, "split_lengths": [2, 4]}),
     ("OpenVINO VariadicSplit-1", {"data": X, "axis": [0], "split_lengths": [2, -1]}),
 ]
 SAYS = {
