@@ -151,6 +151,18 @@ def assert_complete_after_force(root):
     assert contents(root, all_files=False) == FOREIGN | NEW
 
 
+@pytest.fixture(params=[None, errno.EPERM, errno.EINVAL], ids=["links", "Linux", "Windows"])
+def _links(request, monkeypatch):
+    """Let the file system have links, or none, in the words of a system."""
+
+    def refuse(*_, **__):
+        raise OSError(request.param, os.strerror(request.param))
+
+    if request.param:
+        monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("_links")
 def test_an_error_at_each_call(scene, inject):
     make, force, before = scene
     notes = []
@@ -171,6 +183,7 @@ def test_an_error_at_each_call(scene, inject):
     assert len(set(notes)) == 3
 
 
+@pytest.mark.usefixtures("_links")
 def test_a_kill_at_each_call(scene, inject):
     make, force, before = scene
     for at, root in each_call(make, force, inject):
@@ -239,17 +252,6 @@ def test_a_file_that_appears_is_not_replaced(scene):
     assert not [*root.rglob(".splitjit-*")]
 
 
-@pytest.fixture(params=[None, errno.EPERM, errno.EINVAL], ids=["links", "Linux", "Windows"])
-def _links(request, monkeypatch):
-    """Let the file system have links, or none, in the words of a system."""
-
-    def refuse(*_, **__):
-        raise OSError(request.param, os.strerror(request.param))
-
-    if request.param:
-        monkeypatch.setattr(os, "link", refuse)
-
-
 @pytest.mark.usefixtures("_links")
 def test_a_file_that_appears_between_moves_is_not_replaced(tmp_path, monkeypatch):
     move = staging.Staged.move
@@ -307,22 +309,6 @@ def test_of_two_that_write_the_same_files(scene):
         command(root, force)
     late = {path: b"late " + new for path, new in NEW.items()}
     assert contents(root) == FOREIGN | (late if force else NEW)
-
-
-@pytest.mark.usefixtures("_links")
-def test_with_links_and_without(scene, inject):
-    make, force, before = scene
-    for error in (Killed(), OSError(5, "Input/output error")):
-        for at, root in each_call(make, force, inject):
-            with inject(at, error), contextlib.suppress(Killed, OSError):
-                command(root, force)
-            for path, held in contents(root, all_files=False).items():
-                assert held in (before.get(path), NEW.get(path)), (at, path)
-            assert contents(root).keys() >= before.keys()
-            assert_complete_after_force(root)
-    if not force:
-        with pytest.raises(FileExistsError, match="exists"):
-            command(root, force)
 
 
 def test_a_folder_below_must_not_be_a_link(scene):
