@@ -37,13 +37,6 @@ def total(parts):
 # ---- traces -----------------------------------------------------------------------------
 
 
-@rules
-def test_a_trace_is_right_for_other_inputs(rule):
-    traced = torch.jit.trace(lambda x: tuple(split(x * 1, axis=1, **rule)), numbers(4, 6))
-    for rows in (4, 7):
-        assert same(traced(numbers(rows, 6) * 3), expected(numbers(rows, 6) * 3, rule, 1))
-
-
 @pytest.mark.parametrize(("name", "length"), [("num_outputs", 15), ("num_outputs", 5), ("rest", 8),
                                               ("num_splits", 9), ("num_sections", 11),
                                               ("chunk", 8)])  # fmt: skip
@@ -66,8 +59,9 @@ def test_a_trace_refuses_other_lengths(name, length):
 @calls
 def test_traced_calls(call, rule):
     if call is not CALLS["plan"]:  # whose shape a trace would read
-        traced = torch.jit.trace(lambda x: tuple(call(x, rule)), numbers(4, 6), check_trace=False)
-        assert same(traced(numbers(4, 6) * 2), expected(numbers(4, 6) * 2, rule, 1))
+        traced = torch.jit.trace(lambda x: tuple(call(x * 1, rule)), numbers(4, 6))
+        for rows in (4, 7):
+            assert same(traced(numbers(rows, 6) * 2), expected(numbers(rows, 6) * 2, rule, 1))
     plan = plan_split((4, 6), axis=1, **rule)
     traced = torch.jit.trace(lambda x: tuple(plan(x)), numbers(4, 6), check_trace=False)
     assert same(traced(numbers(4, 6) * 2), expected(numbers(4, 6) * 2, rule, 1))
@@ -537,19 +531,6 @@ def export(module, strict, dims=None):
 
 
 strictness = pytest.mark.parametrize("strict", [False, True])
-
-
-@quiet
-@pytest.mark.slow
-@strictness
-def test_export(strict):
-    rules = dict(RULES)
-    if IS_OLD and strict:  # it refuses slices if another dim may change
-        del rules["num_outputs"], rules["indices"]
-    program = export(Split(*rules), strict, {0: torch.export.Dim("rows")})
-    x = numbers(9, 6)
-    wanted = [part for rule in rules.values() for part in expected(x * 2, rule, 1)]
-    assert same(program.module()(x), wanted)
 
 
 @quiet

@@ -602,13 +602,12 @@ def test_the_command_says_whether_each_object_is_whole(full):
 def test_processes_that_start_at_once(tmp_path):
     """On an empty cache, one of them compiles, or a few at the same time; the last rename wins."""
 
+    def start(code):
+        python("-c", code, timeout=600, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+
     def at_once(code):
-        cache = str(tmp_path / "cache")
         with ThreadPoolExecutor(PROCESSES) as pool:
-            codes = [code] * PROCESSES
-            list(
-                pool.map(lambda code: python("-c", code, timeout=600, NUMBA_CACHE_DIR=cache), codes)
-            )
+            list(pool.map(start, [code] * PROCESSES))
 
     at_once(SPLIT)
     files = {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}

@@ -322,12 +322,6 @@ assert LOADER._loaded
     run(tmp_path, SPLIT + code)
 
 
-def test_a_split_while_a_module_is_imported(tmp_path):
-    """A program may do all its work inside of an import."""
-    (tmp_path / "program.py").write_text(SPLIT + "check()\nassert LOADER._loaded")
-    run(tmp_path, "import program")
-
-
 @needs_fork
 def test_a_child_compiles_nothing(tmp_path):
     code = """
