@@ -315,8 +315,8 @@ def test_a_tensor_in_two_files_of_a_rank(model):
     paths = [model / "model-0.safetensors", model / "copy.safetensors"]
     split_refused(paths, "only one file of a rank", tensors=TENSORS, layout="ranks")
     for layout, name in [("ranks", "all.safetensors"), ("files", "{rank}.safetensors")]:
-        with pytest.raises(splitjit.SplitError, match="^split: .* only one file of a rank"):
-            files.plan_files(paths, num_splits=2, tensors=TENSORS, layout=layout, name=name)
+        options = {"tensors": TENSORS, "layout": layout, "name": name}
+        split_refused(paths, "^split: .* only one file of a rank", **options)
 
 
 # ---- patterns -------------------------------------------------------------------------
@@ -387,8 +387,8 @@ def test_bad_patterns(tmp_path, pattern, message):
 
 def test_sections_with_other_numbers_of_parts(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(8))
-    with pytest.raises(splitjit.SplitError, match="all sections must have the same number"):
-        files.plan_files(tmp_path / "x.npy", 2, tensors=["=0:6,2"])
+    says = "all sections must have the same number"
+    split_refused(tmp_path / "x.npy", says, 2, tensors=["=0:6,2"])
 
 
 # ---- warnings -------------------------------------------------------------------------

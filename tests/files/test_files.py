@@ -21,7 +21,7 @@ from splitjit.files.checkpoints import operations
 from splitjit.files.formats.base import PlainWriter, Source
 from splitjit.files.formats.npy import Npy
 from tests.files.folders import assert_joined, refused, save, split_file, split_refused
-from tests.processes import limited
+from tests.processes import limited, python
 
 
 @pytest.fixture
@@ -475,9 +475,7 @@ def test_peak_memory(tmp_path, kind, axis):
     if (kind, axis) == ("npy", 1):
         parts = f"x.0.npy x.1.npy --axis {axis}"
         commands += [f"join {parts} --out j.npy", f"reshard {parts} --num-splits 4 --out o"]
-    command = [sys.executable, "-c", PEAK, *commands]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    above = int(ended.stdout.split()[-1])
+    above = int(python("-c", PEAK, *commands, cwd=tmp_path).split()[-1])
     assert above < 50e6  # with the 40 MB of Python and NumPy, below 200 MB
     for i, expected in enumerate(splitjit.split(x, num_splits=2, axis=axis, copy=False)):
         np.testing.assert_array_equal(load(tmp_path / f"x.{i}.{kind}"), expected, strict=True)

@@ -23,7 +23,6 @@ from splitjit.files.formats.npy import make_header
 from tests.files.folders import contents, split_file, split_refused
 
 safetensors = pytest.importorskip("safetensors")
-sn = pytest.importorskip("safetensors.numpy")
 
 
 def npy_bytes(header, data=b"", version=1):

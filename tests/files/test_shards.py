@@ -176,14 +176,6 @@ def test_files_side_by_side(tmp_path):
     assert_joined(targets, tmp_path / "m.safetensors")
 
 
-def test_ranks_are_sorted(model, tmp_path, capsys):
-    parts = shard(model, tmp_path / "out", num_splits=4)
-    given = [str(parts[i]) for i in (2, 0, 3, 1)]
-    assert main(["join", *given, "--out", str(tmp_path / "joined")]) == 0
-    assert "in the order of their ranks" in capsys.readouterr().err
-    assert contents(tmp_path / "joined") == contents(model)
-
-
 @pytest.mark.parametrize("command", ["join", "reshard"])
 def test_configurations_come_back(model, tmp_path, capsys, command):
     held = {"config.json": "{}", "generation_config.json": "[1]", "tokenizer.json": "a"}
