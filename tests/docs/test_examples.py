@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import python
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 pytestmark = [
@@ -86,6 +88,4 @@ def test_the_page_of_the_examples_describes_each():
 def test_the_notebook_shows_what_it_prints():
     for package in ("nbclient", "ipykernel", "matplotlib", "torch"):
         pytest.importorskip(package)
-    command = [sys.executable, EXAMPLES.parent / "docs" / "tools" / "notebook.py"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=250)
-    assert result.returncode == 0, result.stderr
+    python(EXAMPLES.parent / "docs" / "tools" / "notebook.py", timeout=250)

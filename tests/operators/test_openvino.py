@@ -93,32 +93,6 @@ def test_data_of_any_type_strings_too(dtype):
     assert lists(VariadicSplit()(data, [0], [1, -1])) == rows
 
 
-SHAPES = [
-    (Split(num_splits=2), ["N", 4], (1,), [("N", 2)] * 2),
-    (Split(num_splits=2), ["N", 4], (0,), [(None, 4)] * 2),
-    (Split(num_splits=1), ["N", 4], (0,), [("N", 4)]),
-    (VariadicSplit(), ["N", 4], (1, [1, -1]), [("N", 1), ("N", 3)]),
-    (VariadicSplit(), ["N", 4], (-2, [1, -1]), [(1, 4), (None, 4)]),
-    (VariadicSplit(), ["N", 4], ([0], [-1]), [("N", 4)]),
-    (VariadicSplit(), [None, 4], (0, [1, 2]), [(1, 4), (2, 4)]),
-    (VariadicSplit(), [np.int64(6)], (0, [1, -1]), [(1,), (5,)]),
-]
-
-
-@pytest.mark.parametrize(("operator", "shape", "inputs", "expected"), SHAPES)
-def test_infer_shapes(operator, shape, inputs, expected):
-    assert operator.infer_shapes(shape, *inputs) == expected
-
-
-def test_infer_shapes_refuses():
-    with pytest.raises(SplitError, match=r"Split-1: num_splits=3, axis=1, shape=\('N', 4\)"):
-        Split(num_splits=3).infer_shapes(["N", 4], 1)
-    with pytest.raises(SplitError, match=r"VariadicSplit-1: split_lengths=\(5, -1\), axis=1"):
-        VariadicSplit().infer_shapes(["N", 4], 1, [5, -1])
-    with pytest.raises(SplitError, match=r"VariadicSplit-1: split_lengths=.*at least 0"):
-        VariadicSplit().infer_shapes(["N", 4], 0, [-5, -1])
-
-
 # OpenVINO takes no arrays of bfloat16 or 4-bit types from Python. Its parts of strings are wrong,
 # see docs/conformance.md.
 NUMBERS = ["?", *INTEGERS, "f2", "f4", "f8"]

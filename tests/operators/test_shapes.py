@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 
 from splitjit import SplitError, openvino, plan_split
 from splitjit._operators import infer_shapes
-from splitjit._plan.rules import (
-    CHUNK,
-    LENGTHS,
-    NUM_OUTPUTS,
-    NUM_SECTIONS,
-    NUM_SPLITS,
-    PARAMETERS,
-)
+from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SECTIONS, NUM_SPLITS, PARAMETERS
 from splitjit.onnx import Split, SplitToSequence, Unknown
 
 UNKNOWN = Unknown()
@@ -96,6 +89,10 @@ OPENVINO_SPLIT = [
     ("dynamic_shape 1", ((2, 6), 2), 0, 1, ((2, 6), 2)),
     ("dynamic_shape 2", ((4, 8),), 0, 2, ((2, 4),)),
     ("dynamic_shape 3", (3, 6, (10, 20), (1, 3)), 2, 2, (3, 6, (5, 10), (1, 3))),
+    # ours
+    ("another dim unknown", ["N", 4], 1, 2, ("N", 2)),
+    ("axis length unknown", ["N", 4], 0, 2, (None, 4)),
+    ("one part is the input", ["N", 4], 0, 1, ("N", 4)),
 ]
 
 # OpenVINO, src/core/tests/type_prop/variadic_split.cpp, and (from "StaticShapeInference" on)
@@ -196,6 +193,11 @@ OPENVINO_RUN_TIME = [
     (((2, 6),), 0, [-1], [((2, 6),)]),
     (((5, -1), "N"), 0, [2, -1], [(2, "N"), ((3, -1), "N")]),
     (("N",), 0, [0, -1], [(0,), ("N",)]),
+    (["N", 4], 1, [1, -1], [("N", 1), ("N", 3)]),
+    (["N", 4], -2, [1, -1], [(1, 4), (None, 4)]),
+    (["N", 4], [0], [-1], [("N", 4)]),
+    ([None, 4], 0, [1, 2], [(1, 4), (2, 4)]),
+    ([np.int64(6)], 0, [1, -1], [(1,), (5,)]),
 ]
 
 
@@ -215,8 +217,7 @@ def test_openvino_split(shape, axis, num_splits, expected):
 
 
 @pytest.mark.parametrize(
-    ("shape", "axis", "lengths", "expected"),
-    [*rows(OPENVINO_VARIADIC), *OPENVINO_RUN_TIME],
+    ("shape", "axis", "lengths", "expected"), [*rows(OPENVINO_VARIADIC), *OPENVINO_RUN_TIME]
 )
 def test_openvino_variadic_split(shape, axis, lengths, expected):
     assert openvino.VariadicSplit().infer_shapes(shape, axis, lengths) == expected
@@ -263,6 +264,15 @@ REFUSED = [
      "lengths other than -1 must sum to at most the axis length 3, not to 4"),
     ("unknown as in OpenVINO", lambda: openvino.Split(num_splits=2).infer_shapes([-1, 6], 1),
      "shape=(-1, 6): extents must be at least 0; pass None for an unknown dim"),
+    ("uneven", lambda: openvino.Split(num_splits=3).infer_shapes(["N", 4], 1),
+     "Split-1: num_splits=3, axis=1, shape=('N', 4)"),
+    ("rest of a known axis", lambda: openvino.VariadicSplit().infer_shapes(["N", 4], 1, [5, -1]),
+     "VariadicSplit-1: split_lengths=(5, -1), axis=1"),
+    ("negative", lambda: openvino.VariadicSplit().infer_shapes(["N", 4], 0, [-5, -1]),
+     "at least 0, not -5"),
+    ("lengths", lambda: Split(axis=1).infer_shapes(["N", 7], [2, 4]),
+     "ONNX Split-18: split=(2, 4), axis=1, shape=('N', 7): lengths must sum to the axis length 7, "
+     "not to 6"),
     ("interval upside down", lambda: Split(num_outputs=1).infer_shapes(((3, 2),)),
      "the bounds of an interval"),
     ("interval of names", lambda: Split(num_outputs=1).infer_shapes((("N", 2),)), "an interval"),

@@ -32,6 +32,7 @@ from benchmarks.harness import ROOT, Result, Worker, busy_programs
 from benchmarks.landscape import Cell, Found
 from benchmarks.suites import history
 from tests.conftest import load_module
+from tests.processes import python
 
 asv_pages = load_module(ROOT / "docs" / "tools" / "asv_pages.py")
 CASE = Case((20, 12), 1, (4,) * 3)
@@ -654,5 +655,4 @@ MEASURED = {command.split()[0] for _, command, _ in documentation.STEPS.values()
 
 @pytest.mark.parametrize("name", [*sorted(MEASURED), "gate", "threads", "checkpoints"])
 def test_a_tool_is_a_script(name):
-    run = [sys.executable, f"benchmarks/{name}.py", "--help"]
-    assert "usage:" in subprocess.check_output(run, cwd=ROOT, text=True)
+    assert "usage:" in python(f"benchmarks/{name}.py", "--help", cwd=ROOT)

@@ -24,23 +24,25 @@ ROOT = Path(__file__).parents[2]
 plan = plan_split((6,), 3)
 
 
+def mypy(*arguments: str) -> subprocess.CompletedProcess[str]:
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.long
 def test_mypy_finds_the_wrong_uses_only() -> None:
-    pytest.importorskip("mypy")
     # Versions of mypy differ in the wrong uses that they find.
-    command = [sys.executable, "-m", "mypy", "--no-warn-unused-ignores", __file__]
-    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    checked = mypy("--no-warn-unused-ignores", __file__)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 @pytest.mark.long
 def test_the_errors_of_mypy_name_the_rule(tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
     uses = ["split([1, 2])", "split([1, 2], num_splits=2, num_outputs=2)", "plan_split((6,))"]
     file = tmp_path / "uses.py"
     file.write_text("\n".join(["from splitjit import plan_split, split", *uses]))
-    command = [sys.executable, "-m", "mypy", str(file)]
-    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    checked = mypy(str(file))
     errors = checked.stdout.split(" error: ")[1:]
     assert len(errors) == len(uses), checked.stdout
     for error in errors:
