@@ -3,7 +3,6 @@
 import itertools
 import math
 import time
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +16,7 @@ from splitjit._abi.calls import AT
 from splitjit._abi.kernels import INTERLEAVED
 from splitjit._runtime import threads
 from tests.cases import CASES, REFUSALS
-from tests.conftest import needs_kernels, send_down
+from tests.conftest import ROOT, needs_kernels, send_down
 from tests.hostile import foreign
 from tests.processes import python
 
@@ -331,7 +330,7 @@ def test_chunks_of_an_empty_axis_are_not_those_of_torch():
     torch = pytest.importorskip("torch")
     assert [part.shape for part in torch.split(torch.zeros(0, 3), 2)] == [(0, 3)]
     # The documentation names torch.split for this rule, so it names the difference, too.
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    readme = (ROOT / "README.md").read_text("utf-8")
     for text in (readme, split.__doc__):
         assert "one empty part" in " ".join(text.split())
 

@@ -1,12 +1,10 @@
 """The cases in which implementations disagree: what splitjit does, and the page that lists them."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.conftest import load_module
+from tests.conftest import ROOT, load_module
 
-SCRIPT = Path(__file__).parents[2] / "docs" / "tools" / "conformance.py"
+SCRIPT = ROOT / "docs" / "tools" / "conformance.py"
 
 if not SCRIPT.exists():
     pytest.skip("needs docs/ beside tests/", allow_module_level=True)

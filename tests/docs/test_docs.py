@@ -4,16 +4,14 @@ import doctest
 import re
 import shlex
 from importlib import import_module
-from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
 
 from splitjit._cli.main import main
 from splitjit._cli.parser import make_parser
-from tests.conftest import load_module
+from tests.conftest import ROOT, load_module
 
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples/README.md"]
 NEEDS = {"checkpoints.md": "safetensors", "tutorial.md": "safetensors", "compiled.md": "numba"}
 NEEDS |= {"models.md": "onnx", "operators.md": "onnx"}

@@ -2,16 +2,14 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
 import splitjit
 from benchmarks import harness
 from splitjit._plan.rules import PARAMETERS
-from tests.conftest import load_module
+from tests.conftest import ROOT, load_module
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs" / "tools" / "pictures.py"
 
 if not SCRIPT.exists():

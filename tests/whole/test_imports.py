@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import splitjit
+from tests.conftest import ROOT
 from tests.processes import python
 
 PACKAGE = Path(splitjit.__file__).parent
-ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 MAP = ROOT / "docs" / "architecture.md"
 

@@ -7,14 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from splitjit import openvino, plan_split, split
 from splitjit.onnx import Split, SplitToSequence
-from tests.conftest import ROUTES, send_down
+from tests.conftest import ROOT, ROUTES, send_down
 from tests.copy.test_split import LAYOUTS, assert_parts, random_array, same_bits
 from tests.processes import python
 
@@ -139,7 +138,7 @@ def free_threaded_pythons():
 
 
 def run_threads(program, gil=None):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment |= {} if gil is None else {"PYTHON_GIL": str(int(gil))}
     command = [program, "-c", f"GIL = {gil}\n{THREADS}"]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -2,15 +2,14 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
 import splitjit
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "conda" / "recipe.yaml"
 CONDA_NAMES = {"dask": "dask-core", "torch": "pytorch"}  # names that differ from PyPI's
 

@@ -3,11 +3,11 @@
 import ast
 import re
 import runpy
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.conftest import ROOT
+
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 if not WORKFLOWS:
