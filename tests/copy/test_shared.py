@@ -91,12 +91,30 @@ def refused(call, says):
     assert says.replace("out[", "outs[") in str(refusal.value).replace("out[", "outs[")
 
 
+needs = pytest.importorskip
+LENT = {
+    # The library, and the dtype: how it takes memory of NumPy, which DLPack lends it.
+    ("NumPy", "float64"): lambda x: x,
+    ("JAX", "float32"): lambda x: needs("jax").numpy.from_dlpack(x),
+    ("JAX", "int8"): lambda x: needs("jax").numpy.from_dlpack(x),
+    ("Array API", "float64"): lambda x: needs("array_api_strict").asarray(x, copy=False),
+}
+# Other libraries take no binding of ndarrays.
+WAYS = [(kind, name) for kind in LENT for name in WRITES if "NumPy" in kind or name != "bind"]
+
+
 @pytest.mark.parametrize("case", SHARED)
-@writes
-def test_ndarrays(case, write):
+@pytest.mark.parametrize(("kind", "name"), WAYS, ids=str)
+def test_arrays(case, kind, name):
     make, says = SHARED[case]
-    memory = np.arange(48.0)
-    refused(lambda: write(memory[:24].reshape(4, 6), make(memory, lambda: np.zeros((4, 3)))), says)
+    dtype = np.dtype(kind[1])
+    block = np.zeros(48 * dtype.itemsize + 64, np.uint8)
+    start = -block.ctypes.data % 64  # JAX takes aligned memory only
+    memory = block[start : start + 48 * dtype.itemsize].view(dtype)
+    memory[:] = np.arange(48)
+    x = LENT[kind](memory[:24].reshape(4, 6))
+    assert np.shares_memory(np.from_dlpack(x), memory)
+    refused(lambda: WRITES[name](x, make(memory, lambda: np.zeros((4, 3), dtype))), says)
     assert memory.tolist() == [*range(48)]
 
 
@@ -166,38 +184,6 @@ def test_inference_tensors_are_written_under_their_mode_only(write, way, torch):
     with torch.inference_mode():
         write(as_input(x), out)
     assert all(part.all() for part in out)
-
-
-WITHOUT_BIND = [write for name, write in WRITES.items() if name != "bind"]  # of ndarrays
-
-
-@pytest.mark.parametrize("write", WITHOUT_BIND)
-@pytest.mark.parametrize("case", SHARED)
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_arrays_of_jax(case, write, dtype, jax):
-    """An array of JAX may lie in memory of NumPy, which DLPack lends it."""
-    make, says = SHARED[case]
-    dtype = np.dtype(dtype)
-    block = np.zeros(48 * dtype.itemsize + 64, np.uint8)
-    start = -block.ctypes.data % 64
-    memory = block[start : start + 48 * dtype.itemsize].view(dtype)
-    memory[:] = np.arange(48)
-    x = jax.numpy.from_dlpack(memory[:24].reshape(4, 6))
-    assert np.shares_memory(np.asarray(x), memory)
-    refused(lambda: write(x, make(memory, lambda: np.zeros((4, 3), dtype))), says)
-    assert memory[:24].tolist() == [*range(24)]
-
-
-@pytest.mark.parametrize("write", WITHOUT_BIND)
-@pytest.mark.parametrize("case", SHARED)
-def test_arrays_with_the_array_api(case, write):
-    strict = pytest.importorskip("array_api_strict")
-    make, says = SHARED[case]
-    memory = np.arange(48.0)
-    x = strict.asarray(memory[:24].reshape(4, 6), copy=False)
-    assert np.shares_memory(np.from_dlpack(x), memory)
-    refused(lambda: write(x, make(memory, lambda: np.zeros((4, 3)))), says)
-    assert memory.tolist() == [*range(48)]
 
 
 @pytest.mark.parametrize("way", ["kernels", "conjugate", "subclass", "gradient"])
