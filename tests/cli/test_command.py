@@ -169,7 +169,6 @@ REFUSED = [
     ("split x.npy --num-sections 0", "--num-sections must be at least 1"),
     ("split x.npy --indices 2 --num-sections 2", "not allowed with"),
     ("split x.npy --indices 2.5", "must be an integer, or integers"),
-    ("split x.npy", "required"),
     ("split x.npy --split 2 --num-splits 2", "not allowed with"),
     ("split x.npy --split two", "must be an integer, or integers"),
     ("split x.npy --split 2,,2", "must be an integer, or integers"),

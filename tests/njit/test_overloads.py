@@ -221,18 +221,6 @@ def test_large_arrays_are_streamed(shape):
     assert_same(outs, expected)
 
 
-@pytest.mark.slow
-def test_split_into_writes_to_what_is_there():
-    whole = np.zeros((2, 6, 7))
-    outs = (whole[0, :, 1:5], whole[1, :, 1:7])
-    into(X, outs, (4, 6), 1)
-    assert np.array_equal(np.hstack(outs), X)
-    assert not whole[:, :, 0].any()
-    assert not whole[0, :, 5:].any()
-    assert splitjit.split_into(X, outs, [4, 6], 1) is None
-    assert np.array_equal(np.hstack(outs), X)
-
-
 COLUMNS = typed.List([np.zeros((6, 4)), np.zeros((6, 6))])
 ROWS = [np.zeros((4, 10)), np.zeros((2, 10))]
 EMPTY_OF_X = [np.zeros_like(X), X[:, 3:3]]

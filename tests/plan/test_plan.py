@@ -300,7 +300,7 @@ def test_split_into_has_the_hints_of_split():
     out = [np.zeros(2), np.zeros(4)]
     with pytest.raises(SplitError, match=r"^split_into: .* not to 7; .* indices= in ascending"):
         splitjit.split_into(np.arange(6.0), out, [2, 5])
-    splitjit.split_into(np.arange(6.0), out, indices=[-4])
+    assert splitjit.split_into(np.arange(6.0), out, indices=[-4]) is None
     assert [part.tolist() for part in out] == [[0, 1], [2, 3, 4, 5]]
 
 
