@@ -13,6 +13,7 @@ from splitjit._cli.main import main
 from splitjit.files import patterns
 from splitjit.files.checkpoints import ask_transformers, tensor_parallel
 from tests.files.folders import refused, split_refused
+from tests.files.test_checkpoints import load
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5.0")
@@ -70,15 +71,7 @@ def make(name, folder, **sizes):
 
 def shards(out, count):
     """Read the tensors of each rank by its index."""
-    ranks = []
-    for folder in [out / f"rank-{i}" for i in range(count)]:
-        names = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
-        held = {}
-        for name in sorted({*names.values()}):
-            held |= st.load_file(folder / name)
-        assert held.keys() == names.keys()
-        ranks.append(held)
-    return ranks
+    return [load(out / f"rank-{i}", st.load_file) for i in range(count)]
 
 
 def rank_model(model, held, count, key_value_heads):
