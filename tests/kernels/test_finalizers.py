@@ -23,7 +23,6 @@ LOOP = """
 import gc, os, threading
 import numpy as np
 import splitjit
-from tests.processes import python
 
 SIZE = {size}
 splitjit.warmup(["f4"])

@@ -9,7 +9,7 @@ from splitjit._runtime import loading
 from tests.conftest import needs_fork, needs_kernels, needs_signals
 from tests.processes import CHILD, ON_IMPORT, SPLIT, YAML, run
 
-pytestmark = needs_kernels
+pytestmark = [needs_kernels, pytest.mark.usefixtures("warm")]  # kernels are in the cache
 
 IMPORTS = """
 import sys
@@ -27,12 +27,6 @@ def check(x, parts, axis=-1):
     for part, view in zip(whole, np.split(x, parts, axis), strict=True):
         assert np.array_equal(part, view)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm(tmp_path_factory):
-    """Put all kernels into the cache of the package that the cases import."""
-    run(tmp_path_factory.mktemp("warm"), "import splitjit; splitjit.warmup(['u1'])")
 
 
 CORES = """
@@ -129,7 +123,6 @@ LOGGED = (
     + """
 import logging
 from splitjit._runtime import loading
-from splitjit._abi.kernels import LOOPS
 
 class Warnings(logging.Handler):
     def emit(self, record):

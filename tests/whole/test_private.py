@@ -120,7 +120,7 @@ def test_a_numba_with_another_struct_of_arrays_does_not_fit(fields, monkeypatch)
 
 
 MISFIT = """
-import logging, os, sys
+import logging
 import numba
 import numpy as np
 import splitjit
