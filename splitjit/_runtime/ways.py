@@ -7,7 +7,7 @@ goes on to its next step.
 
 from __future__ import annotations
 
-_STRETCH, _LONG, _LONG_STRETCH = 5, 1e-3, 2
+_STRETCH, _LONG, _LONG_STRETCH = 5, 1e-3, 3
 """Calls of a stretch: after a change of way, caches and thread pools need about as many. Calls of
 `_LONG` seconds need fewer."""
 
@@ -38,7 +38,8 @@ class Ways:
     - A call's time lasts until the next call begins, because a way may slow the steps in between.
       Long rests count less (`_NEXT`).
     - A pause of the process counts little (`_MOST`).
-    - Stretches of long calls are shorter: a change costs a small part of such a call (`_LONG`).
+    - Long calls count alone, in shorter stretches: what comes after them, and what a change costs,
+      is a small part of such a call (`_LONG`).
     - Each stretch moves the mean of its way (`_NEW`), and the next one goes the way with the
       smallest mean.
     - If the best way has become faster since another way's try, the program has changed: the other
@@ -59,7 +60,7 @@ class Ways:
     Attributes
     ----------
     means : list of float
-        Expected seconds per byte from one call to the next; infinite before the first stretch.
+        Expected seconds per byte; infinite before the first stretch.
     calls : list of int
     best : int
         The way with the smallest mean.
@@ -85,8 +86,11 @@ class Ways:
         """Return the number of the way for the call that begins at the time `now`."""
         last, self._last = self._last, ()
         for way, seconds, end, nbytes in last:
-            time = (seconds + min(now - end, _NEXT * seconds)) / nbytes
-            self._note(way, time, _STRETCH if seconds < _LONG else _LONG_STRETCH)
+            if seconds < _LONG:
+                seconds += min(now - end, _NEXT * seconds)
+                self._note(way, seconds / nbytes, _STRETCH)
+            else:
+                self._note(way, seconds / nbytes, _LONG_STRETCH)
         return self.way
 
     def took(self, way: int, begin: float, end: float, nbytes: int) -> None:

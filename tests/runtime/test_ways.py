@@ -43,9 +43,14 @@ def test_the_fastest_way_is_chosen(best, slow):
     assert cost <= ways._SHARE * (len(chosen) + cost) + first * (slow - 1.0)
 
 
-def test_long_calls_are_measured_sooner():
-    """A program that splits 20 times does not make half of its splits the slower way."""
-    chosen = run(Ways(2), lambda way, call: (1.0, 2.0)[way], 20, unit=2 * ways._LONG)
+@pytest.mark.parametrize("burst", range(1, 8))
+def test_long_calls_are_measured_sooner(burst):
+    """Few of the splits of a short program go the slower way, wherever the program rests."""
+
+    def rest(way, call):
+        return 100.0 * (call % burst == 0)
+
+    chosen = run(Ways(2), lambda way, call: (1.0, 1.5)[way], 30, rest, unit=2 * ways._LONG)
     assert chosen.count(1) == 2 * ways._LONG_STRETCH
 
 
