@@ -46,10 +46,11 @@ class Measured:
 
     def __init__(self, folder: Path):
         data = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in STEPS}
-        runs = {(of["commit"], of["cores"]) for of in data.values()}
-        if len(runs) > 1:
-            raise SystemExit(f"the results are of several commits or machines: {runs}")
-        ((self.commit, self.cores),) = runs
+        machines = {of["cores"] for of in data.values()}
+        if len(machines) > 1:
+            raise SystemExit(f"the results are of machines with {machines} cores")
+        (self.cores,) = machines
+        self.commit = " and ".join(sorted({of["commit"] for of in data.values()}))
         self.machine = data["report"]["machine"]
         self.landscape = [landscape.Found(**one) for one in data.pop("landscape")["results"]]
         self.of: dict[str, list[Result]] = {}

@@ -465,10 +465,13 @@ def test_a_mechanism_can_be_switched_off(name):
     assert "off" in mechanism or "variables" in mechanism
 
 
-def test_results_of_several_commits_are_refused(tmp_path):
+def test_results_of_several_machines_are_refused(tmp_path):
     file = invented(tmp_path) / "busy.json"
-    file.write_text(file.read_text().replace('"abc"', '"other"'))
-    with pytest.raises(SystemExit, match="several commits"):
+    text = file.read_text()
+    file.write_text(text.replace('"abc"', '"other"'))
+    assert documentation.Measured(tmp_path).commit == "abc and other"
+    file.write_text(re.sub('"cores": [0-9]+', '"cores": 99', text))
+    with pytest.raises(SystemExit, match="machines"):
         documentation.Measured(tmp_path)
 
 
