@@ -144,7 +144,8 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
         nbytes = given.x.nbytes
         ways = _listed(measured, torch_operator.WAYS, nbytes) if out is None else ()
         by_torch = _REASONS["torch"], len(planned), None, False, None, "torch decides"
-        return Explanation("library", *by_torch, nbytes, nbytes, nbytes * (out is None), ways)
+        allocated = nbytes if out is None else 0
+        return Explanation("library", *by_torch, nbytes, nbytes, allocated, ways)
     with contextlib.nullcontext() if given.array is not None else our_refusals(given):
         who, plan, copies, *_ = decide(given, request, out, copy)
     parts = len(plan or request.plan_of(given.shape))

@@ -199,7 +199,8 @@ def split_array(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
         if copy is not True:
             check_views(out, copy)
             return slices.views(x, plan.axis, plan.sizes)
-        decided = decide_array(plan, x, None if given is None else check_out(plan, x, given))
+        targets = None if given is None else check_out(plan, x, given)
+        decided = decide_array(plan, x, targets)
         parts = copy_array(plan, decided, began)
         if decided[1] is not last:
             object.__setattr__(plan, "_copy", decided[1])  # plans are frozen

@@ -66,11 +66,6 @@ def one_thread() -> Iterator[None]:
         _alone.set(before)
 
 
-def is_small(nbytes: int) -> bool:
-    """Return whether a copy is too small for helpers."""
-    return nbytes < LARGE
-
-
 class _Team:
     """The team record.
 
@@ -204,7 +199,7 @@ def explain(nbytes: int) -> tuple[int, str]:
     nbytes : int
         Bytes of all parts.
     """
-    if is_small(nbytes):
+    if nbytes < LARGE:
         return 1, f"a helper does not pay below {LARGE} bytes"
     if _alone.get():
         return 1, "this thread runs a Dask task, and Dask uses the other cores"

@@ -69,9 +69,8 @@ class Ways:
     """
 
     __slots__ = (
-        *("_budget", "_last", "_stretches", "_times", "_tried"),
-        *("best", "calls", "means", "way"),
-    )
+        "_budget", "_last", "_stretches", "_times", "_tried", "best", "calls", "means", "way",
+    )  # fmt: skip
 
     def __init__(self, count: int, known: Ways | None = None) -> None:
         self.means: list[float] = [_NEVER] * count if known is None else known.means.copy()

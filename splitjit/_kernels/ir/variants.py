@@ -78,13 +78,17 @@ def copy_words(builder, target, source, run, count, target_step, source_step):
             move_words(builder, to, at, starts, nbytes)
 
 
+COLLECTED = 4, 8
+"""Bytes of the words that `collect_lines` gathers."""
+
+
 @instruction
 def collect_lines(builder, target, source, run, count, source_step):
-    """Stream cache lines of evenly spaced words of 4 or 8 bytes to `target`, a multiple of a line.
+    """Stream cache lines of evenly spaced words to `target`, a multiple of `LINE`.
 
     Storing words one by one takes more than twice as many instructions.
     """
-    for nbytes in variants(builder, (4, 8), run):
+    for nbytes in variants(builder, COLLECTED, run):
         word, words = ir.IntType(8 * nbytes), LINE // nbytes
         kind, step = ir.VectorType(word, words), builder.mul(source_step, integer(words))
         with loop(builder, count, [target, source], [integer(LINE), step]) as (to, at):

@@ -26,7 +26,7 @@ from splitjit._kernels.ir.intrinsics import (
     stream_line,
 )
 from splitjit._kernels.ir.records import layout_at, part_at, read
-from splitjit._kernels.ir.variants import collect_lines
+from splitjit._kernels.ir.variants import COLLECTED, collect_lines
 from splitjit._kernels.loops.plain import blocks_of, copy_range, runs_at, start_of
 from splitjit._kernels.loops.runs import move_runs, stream_runs
 
@@ -79,7 +79,7 @@ def _gather_range(call, layout, part, stage, ahead, first, last):
             _prefetch_runs(ahead, n, run, source, source_step)
             if ahead:
                 ahead += n * run
-            if fill == 0 and (run == 4 or run == 8) and n * run % LINE == 0:
+            if fill == 0 and run in COLLECTED and n * run % LINE == 0:
                 collect_lines(line, source, run, n * run // LINE, source_step)
                 line += n * run
             else:
