@@ -136,7 +136,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
         return Explanation("dask", _REASONS["dask"], len(split_lazily(x, request, out, copy)))
     given = adapt(x)
     measured = None
-    if copy is True and TORCH.is_plain(given.x):
+    if copy is True and TORCH.in_reach(given.x) and given.x.is_cpu:
         planned = request.plan_of(given.shape)
         with contextlib.suppress(RuntimeError):  # torch refuses an output
             measured = torch_operator.ways_of_operator(given.x, planned, out)

@@ -32,7 +32,7 @@ WAYS = "torch's operator", "torch's operator into memory of splitjit"
 has freed before: malloc may give memory back to the system after each split."""
 
 _ONE_WAY = Ways(1)
-"""Torch's own memory: for small tensors, if a gradient is asked, or if kernels are not loaded."""
+"""Torch's own memory: for small tensors, or if a gradient is asked."""
 
 _PART_FOR_TORCH = 1 << 17
 """Bytes from which on torch copies a float32 part on several threads."""
@@ -45,13 +45,13 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
     and `Decision`, would take longer than the copy.
     """
     try:
-        if not TORCH.is_plain(x):
+        if not (TORCH.in_reach(x) and x.is_cpu):
             return None
         plan = plan_of(x.shape, *of)
         ways = ways_of_operator(x, plan, out)
         if ways is None:
             return None
-        if ways is _ONE_WAY or out is not None or x.requires_grad:
+        if ways is _ONE_WAY or out is not None or x.requires_grad or not LOADER.pays(0.0):
             return copy(x, plan, out)
         began = perf_counter()
         way = ways.choose(began)
@@ -81,8 +81,7 @@ def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
     ways: Ways | bool | None = plan._kept.get(key)
     if ways is None:
         ways = _ways(x, plan)
-        if x.nbytes < LARGE or LOADER.pays(0.0):  # else kernels may be loaded later
-            plan._keep(key, ways)
+        plan._keep(key, ways)
     if ways is False and x.requires_grad and sys.modules["torch"].is_grad_enabled():
         ways = _ONE_WAY  # it joins the gradients of the parts; our own backward takes longer
     if isinstance(ways, bool) or x.is_conj() or x.is_neg():  # torch reads these beyond a storage
@@ -102,7 +101,7 @@ def _ways(x: Any, plan: Plan) -> Ways | bool:
     is_long = part >= _PART_FOR_TORCH and part >= LONG_RUN * math.prod(plan.shape[: plan.axis])
     if not (is_long and nbytes < STREAM_FROM[1] and x.is_contiguous()):
         return False
-    return ways_of(len(WAYS), len(plan), nbytes.bit_length()) if LOADER.pays(0.0) else _ONE_WAY
+    return ways_of(len(WAYS), len(plan), nbytes.bit_length())
 
 
 @functools.cache
@@ -121,7 +120,7 @@ def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
 
     All are contiguous, record no gradient, and lie in address ranges that are apart.
     """
-    if len(tensors) != len(plan) or x.requires_grad or not x.is_contiguous():
+    if len(tensors) != len(plan.sizes) or x.requires_grad or not x.is_contiguous():
         return False
     dtype, start = x.dtype, x.data_ptr()
     ranges = [(start, start + x.nbytes)]
@@ -130,10 +129,9 @@ def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
             return False
         if part.requires_grad or not part.is_cpu or not part.is_contiguous():
             return False
-        part._version  # noqa: B018 - a tensor of inference mode has none, and raises
         start, nbytes = part.data_ptr(), part.nbytes
-        is_whole = part.untyped_storage().nbytes() >= nbytes and not part.storage_offset()
-        if not is_whole and not memory.lies_in_storage(part):
+        stop_in_storage = part.storage_offset() * dtype.itemsize + nbytes
+        if part.is_inference() or part.untyped_storage().nbytes() < stop_in_storage:
             return False
         ranges.append((start, start + nbytes))
     return are_ranges_apart(ranges)

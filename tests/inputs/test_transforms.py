@@ -299,7 +299,7 @@ def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
     monkeypatch.delattr(torch._C, "_are_functorch_transforms_active")
     assert not memory.reach_of_kernels.__wrapped__()(numbers(4))
     monkeypatch.setattr(tensors, "reach_of_kernels", lambda: lambda x: False)
-    monkeypatch.setattr(memory.TORCH, "is_plain", lambda x: False)
+    monkeypatch.setattr(memory.TORCH, "in_reach", lambda x: False)
     assert same(split(numbers(4), 2), list(torch.split(numbers(4), 2)))
 
 

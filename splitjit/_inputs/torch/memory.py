@@ -33,15 +33,15 @@ import numpy as np
 
 from splitjit._inputs.torch.foreign import shape_of
 
-TORCH: Any = SimpleNamespace(kinds=(), is_plain=lambda x: False)
+TORCH: Any = SimpleNamespace(kinds=(), in_reach=lambda x: False)
 """What `look_up` has found in torch, once a tensor has been split.
 
 Attributes
 ----------
 kinds : tuple of type
     Tensor and Parameter.
-is_plain : callable
-    Whether torch's own operator may split a tensor of these kinds: kernels reach it, too.
+in_reach : callable
+    Whether kernels may read a tensor; see `reach_of_kernels`.
 """
 
 
@@ -49,8 +49,7 @@ is_plain : callable
 def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]
-    is_traced, in_reach = torch.compiler.is_dynamo_compiling, reach_of_kernels()
-    TORCH.is_plain = lambda x: not is_traced() and in_reach(x) and x.is_cpu
+    TORCH.in_reach = reach_of_kernels()
     TORCH.kinds = torch.Tensor, torch.nn.Parameter
 
 
@@ -70,11 +69,13 @@ def reach_of_kernels() -> Callable[[Any], bool]:
         forward_ad._current_level  # noqa: B018
     except AttributeError:
         return lambda _: False
-    plain = torch.Tensor, torch.nn.Parameter
+    is_traced, plain = torch.compiler.is_dynamo_compiling, (torch.Tensor, torch.nn.Parameter)
 
     def in_reach(x: Any) -> bool:
-        return type(x) in plain and not (
-            count_dispatch_modes()
+        return not (
+            is_traced()
+            or type(x) not in plain
+            or count_dispatch_modes()
             or in_functorch()
             or is_tracing()
             or forward_ad._current_level >= 0
