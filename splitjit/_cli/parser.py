@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import splitjit
 from splitjit._cli.lines import program
+from splitjit._plan.rules import COUNTS
 from splitjit.errors import did_you_mean
 
 # ---- the commands ------------------------------------------------------------------------
@@ -203,17 +204,13 @@ def _rule(parser: argparse.ArgumentParser) -> None:
         "comma) makes one part of length 4"
     )
     rule.add_argument("--split", metavar="LENGTHS", type=_lengths, help=text)
-    text = "N parts; the last ones are smaller if the axis length is not a multiple of N"
-    rule.add_argument("--num-outputs", metavar="N", type=int, help=text)
-    text = "N equal parts; refused if the axis length is not a multiple of N"
-    rule.add_argument("--num-splits", metavar="N", type=int, help=text)
+    for name, text in COUNTS.items():
+        rule.add_argument(f"--{name.replace('_', '-')}", metavar="N", type=int, help=text)
     text = (
         "cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count from the "
         "end of the axis"
     )
     rule.add_argument("--indices", metavar="INDICES", type=_indices, help=text)
-    text = "N parts whose lengths differ by at most one, longer ones first"
-    rule.add_argument("--num-sections", metavar="N", type=int, help=text)
 
 
 def _tensors(parser: argparse.ArgumentParser, **axis: Any) -> argparse._ArgumentGroup:

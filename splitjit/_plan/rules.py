@@ -30,6 +30,13 @@ LENGTHS, CHUNK, NUM_OUTPUTS, NUM_SPLITS, INDICES, NUM_SECTIONS = range(len(PARAM
 NAMES = tuple(dict.fromkeys(PARAMETERS))
 """The parameters in the order in which functions take them."""
 
+COUNTS = {
+    "num_outputs": "N parts; the last ones are smaller if the axis length is not a multiple of N",
+    "num_splits": "N equal parts; refused if the axis length is not a multiple of N",
+    "num_sections": "N parts whose lengths differ by at most one, longer ones first",
+}
+"""The help of the command for each rule whose value is the number of parts."""
+
 ONE_RULE = f"exactly one of {', '.join(NAMES)} must be given"
 
 MAX_PARTS = 2**31 - 1
