@@ -98,11 +98,11 @@ def measure(address, functions):
     if fault:
         return _refuse(address, fault, call.axis, call.rank, call.rank - 1)
     length = words_at(call.x)[NUMBA.shape + axis]
-    value = chunk = 0
+    value = 0
     count = call.number + (call.rule == rules.INDICES)
     if call.rule != rules.LENGTHS and call.rule != rules.INDICES:
         value = _integer_at(call.values, call.width)
-        chunk, count, fault = rules.chunks(call.rule, value, length)
+        count, fault = rules.count_parts(call.rule, value, length)
         if fault:
             return _refuse(address, RULE_FAULT + fault, value, length, count)
     memory = 0
@@ -128,9 +128,8 @@ def measure(address, functions):
             release(memory)
             return _refuse(address, RULE_FAULT + fault, value, length, count)
     else:
-        longer = rules.count_longer(chunk, count, length)
         for i in range(count):
-            sizes[i] = rules.size_of_part(chunk, longer, i, length)
+            sizes[i] = rules.size_of_part(call.rule, value, i, length)
     words = words_at(address)
     words[CALL.axis], words[CALL.count], words[CALL.memory] = axis, count, memory
     return 0

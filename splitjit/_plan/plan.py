@@ -24,9 +24,9 @@ from splitjit._plan.rules import (
     WRONG_LENGTH,
     Rule,
     check_lengths,
-    chunks,
+    count_parts,
     lengths_between,
-    lengths_of_chunks,
+    sizes_of_parts,
 )
 from splitjit.errors import SplitError, describe, pairs, shorten
 
@@ -196,7 +196,7 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
             fault = TOO_MANY
     else:
         number = value
-        chunk, count, fault = chunks(kind, value, length)
+        count, fault = count_parts(kind, value, length)
     if fault:
         numbers = [shorten(n) for n in (number, length, count)]
         text, hint = FAULTS[kind][fault], _hint(shape, axis, rule, fault, number)
@@ -205,7 +205,7 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
     if count > most:
         described = describe(**values_of_rule(shape, axis, rule))
         raise MemoryError(f"split: {described}: not enough memory for the plan")
-    return value if isinstance(value, tuple) else lengths_of_chunks(chunk, count, length)
+    return value if isinstance(value, tuple) else sizes_of_parts(kind, value, count, length)
 
 
 def _hint(shape: Shape, axis: int, rule: Rule, fault: int, number: int) -> str:

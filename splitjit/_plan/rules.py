@@ -10,10 +10,10 @@ rule                      value                    function
 ========================  =======================  ===============================
 ``split=[a, b, …]``       length of each part      `check_lengths`
 ``indices=[i, j, …]``     where to cut             `lengths_between`
-``split=k``               length of a part         `chunks`
-``num_outputs=n``         number of parts          `chunks`
-``num_splits=n``          number of parts          `chunks`
-``num_sections=n``        number of parts          `chunks`
+``split=k``               length of a part         `size_of_part`
+``num_outputs=n``         number of parts          `size_of_part`
+``num_splits=n``          number of parts          `size_of_part`
+``num_sections=n``        number of parts          `size_of_part`
 ========================  =======================  ===============================
 """
 
@@ -151,46 +151,39 @@ def lengths_between(
     return 0, 0
 
 
-# ---- chunks: parts of equal length, except some of them ----------------------------------
+# ---- one integer: the length of each part follows from it --------------------------------
 
 
-def chunks(kind: int, value: int, length: int) -> tuple[int, int, int]:
-    """Return the length of a chunk, the number of parts, and 0 or a fault.
-
-    If the chunks together are longer than the axis, the last ones are clamped to it. If they are
-    shorter, the first ones are longer by one.
-    """
+def count_parts(kind: int, value: int, length: int) -> tuple[int, int]:
+    """Return the number of parts, and 0 or a fault."""
     if value < 1:
-        return 0, 0, WRONG_VALUE
+        return 0, WRONG_VALUE
     if kind == NUM_SPLITS and length % value != 0:
-        return 0, value, WRONG_LENGTH
-    whole, above = length // value, length // value + (length % value != 0)
-    if kind == CHUNK:
-        chunk, count = value, above
-    else:
-        chunk, count = above if kind == NUM_OUTPUTS else whole, value
-    return chunk, count, TOO_MANY if count > MAX_PARTS else 0
+        return value, WRONG_LENGTH
+    count = -(-length // value) if kind == CHUNK else value
+    return count, TOO_MANY if count > MAX_PARTS else 0
 
 
-def count_longer(chunk: int, count: int, length: int) -> int:
-    """Return how many leading parts are longer than a chunk by one."""
-    return max(length - chunk * count, 0)
+def size_of_part(kind: int, value: int, i: int, length: int) -> int:
+    """Return the length of part i.
 
-
-def size_of_part(chunk: int, longer: int, i: int, length: int) -> int:
-    """Return the length of part i: a chunk, one more, or the rest if the rest is shorter."""
-    return min(chunk, length - min(i * chunk + longer, length)) + (i < longer)
-
-
-def lengths_of_chunks(chunk: int, count: int, length: int) -> tuple[int, ...]:
-    """Return the length of each part.
-
-    If all chunks together are shorter than the axis, the first parts are longer by one.
-    Otherwise there are whole chunks, the rest of the axis, and empty parts.
+    The divisions stand before the cases, so that compiled loops divide once for all parts.
     """
-    longer = count_longer(chunk, count, length)
-    if longer:
-        return (chunk + 1,) * longer + (chunk,) * (count - longer)
-    whole = min(length // chunk, count) if chunk else 0
-    rest = length - whole * chunk
-    return (chunk,) * whole + (rest,) * (rest > 0) + (0,) * (count - whole - (rest > 0))
+    whole, rest = length // value, length % value
+    if kind == NUM_SPLITS:
+        return whole
+    if kind == NUM_SECTIONS:
+        return whole + (i < rest)
+    chunk = value if kind == CHUNK else whole + (rest > 0)
+    return max(min(chunk, length - i * chunk), 0)
+
+
+def sizes_of_parts(kind: int, value: int, count: int, length: int) -> tuple[int, ...]:
+    """Return `size_of_part` for all parts, without a call for each of equal parts."""
+    first = size_of_part(kind, value, 0, length)
+    if kind == NUM_SECTIONS:
+        longer = length % value
+        return (first,) * longer + (length // value,) * (count - longer)
+    whole = length // first if first else 0
+    rest = length - whole * first
+    return (first,) * whole + (rest,) * (rest > 0) + (0,) * (count - whole - (rest > 0))

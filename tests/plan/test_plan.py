@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import itertools
 import pickle
 import pickletools
 import re
@@ -15,6 +16,16 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitPlan, SplitTypeError, plan_split
+from splitjit._plan.rules import (
+    CHUNK,
+    COUNTS,
+    NUM_SPLITS,
+    PARAMETERS,
+    WRONG_LENGTH,
+    count_parts,
+    size_of_part,
+    sizes_of_parts,
+)
 from splitjit.errors import describe, shorten
 from tests.cases import CASES, EXACT, REFUSALS
 from tests.processes import python
@@ -35,6 +46,19 @@ def test_refusals_name_operator_values_and_rule(case):
     with pytest.raises(case.error, match=f"^split: .*{case.says}") as caught:
         plan_split(case.shape, **case.rule)
     assert type(caught.value) is case.error
+
+
+@pytest.mark.parametrize("kind", [CHUNK, *map(PARAMETERS.index, COUNTS)])
+def test_sizes_are_those_of_each_part(kind):
+    """Plans take `sizes_of_parts`; compiled code takes `size_of_part`."""
+    for value, length in itertools.product(range(1, 20), range(60)):
+        count, fault = count_parts(kind, value, length)
+        if fault:
+            assert (kind, fault) == (NUM_SPLITS, WRONG_LENGTH)
+            continue
+        sizes = tuple([size_of_part(kind, value, i, length) for i in range(count)])
+        assert sizes == sizes_of_parts(kind, value, count, length)
+        assert sum(sizes) == length
 
 
 @given(shapes, st.data())

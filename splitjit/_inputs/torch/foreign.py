@@ -23,6 +23,7 @@ from splitjit._plan.rules import (
     NUM_SECTIONS,
     NUM_SPLITS,
     Rule,
+    size_of_part,
 )
 
 
@@ -114,16 +115,15 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
         return _slices(x, axis, [i * chunk for i in range(1, value)])
     if kind == LENGTHS:
         sizes = list(value)
-    elif kind == NUM_SPLITS:
-        sizes = [traced // value for _ in range(value)]
-    elif kind == NUM_SECTIONS:
+    elif kind == NUM_SECTIONS:  # without the comparison in `size_of_part`
         sizes = [(traced + value - 1 - i) // value for i in range(value)]
-    else:
-        assert kind == CHUNK
+    elif kind == CHUNK:
         count = (length + value - 1) // value  # the graph is fixed to this number of parts
         sizes = [value for _ in range(count)]
         if count > 0:
             sizes[-1] = (traced - 1) % value + 1
+    else:
+        sizes = [size_of_part(kind, value, i, traced) for i in range(value)]
     return torch.split_with_sizes(x, sizes, axis)
 
 
