@@ -50,30 +50,10 @@ class OtherRules(TypedDict, total=False):
     num_sections: SupportsIndex | None
 
 
-class Along(TypedDict, total=False):
-    """The parameters of overloads for one of `OtherRules`, which each subclass requires."""
-
-    axis: SupportsIndex
-
-
-class AnyRules(Along, OtherRules):
+class AnyRules(OtherRules, total=False):
     """The parameters of the overload for calls that do not give exactly one rule."""
 
-
-class Outputs(Along):
-    num_outputs: SupportsIndex
-
-
-class Splits(Along):
-    num_splits: SupportsIndex
-
-
-class Cuts(Along):
-    indices: Indices
-
-
-class Sections(Along):
-    num_sections: SupportsIndex
+    axis: SupportsIndex
 
 
 _KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer array"
@@ -128,9 +108,8 @@ def rule_of(
 
 def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> Rule:
     """Return the rule of a function that takes all rules but `split` as ``**others``."""
-    for name in others:
-        if name not in NAMES:
-            raise unknown_parameter(operator, name, others[name], (*NAMES, "axis", "out", "copy"))
+    if unknown := {name: others[name] for name in others if name not in NAMES}:
+        refuse_call(operator, NOT_GIVEN, unknown, "out", "copy")
     return rule_of(split, **others)
 
 
@@ -148,13 +127,12 @@ def hide_traps(function: Function) -> Function:
     They are `by_position` and ``**unknown``. With them, and rules that are keyword-only only by
     `by_position`, a call is faster than with Python's keyword-only parameters.
     """
-    signature, shown, kind = inspect.signature(function), [], None
-    for name, parameter in signature.parameters.items():
-        if name == "by_position":
-            kind = parameter.KEYWORD_ONLY
-        elif name != "unknown":
-            shown.append(parameter.replace(kind=kind or parameter.kind))
-    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    at = list(signature.parameters).index("by_position")
+    by_name = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters[at + 1 : -1]]
+    shown = signature.replace(parameters=parameters[:at] + by_name)
+    function.__signature__ = shown  # type: ignore[attr-defined]
     return function
 
 
