@@ -19,7 +19,7 @@ from splitjit._inputs.arrays import as_array
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor
 from splitjit._plan.arguments import integer, integers, normalize_axis, sequence, unknown_parameter
 from splitjit._plan.plan import values_of_rule
-from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_OUTPUTS, NUM_SPLITS, Rule
+from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_SPLITS, Rule
 from splitjit._tensor_types import tensor_type
 from splitjit.errors import SplitError, SplitTypeError, pairs
 
@@ -213,7 +213,7 @@ def infer_shapes(
 
     Examples
     --------
-    >>> from splitjit._plan.rules import LENGTHS
+    >>> from splitjit._plan.rules import LENGTHS, NUM_OUTPUTS
     >>> infer_shapes(["N", 5], 1, (NUM_OUTPUTS, 4))
     [('N', 2), ('N', 2), ('N', 1), ('N', 0)]
     >>> infer_shapes(["N", 5], 0, (LENGTHS, (2, 3)))
@@ -310,19 +310,18 @@ def _fitting_length(rule: Rule, low: int, high: float) -> int:
 
 
 def _decisive_lengths(rule: Rule, first: int, high: float) -> list[int]:
-    """Return the axis lengths from `first` on at which a part is shortest or longest."""
+    """Return axis lengths from `first` on, including those where a part is shortest or longest.
+
+    With `num_outputs`, the parts grow with the axis up to a multiple of their number. At the next
+    length, ceil(length / n) grows by one, and the last parts shrink.
+    """
     kind, value = rule
-    lengths = [first] if high == math.inf else [first, int(high)]
+    ends = [first] if high == math.inf else [first, int(high)]
     if isinstance(value, tuple):
-        return lengths
-    multiples = [n - n % value for n in lengths]
-    if kind == NUM_SPLITS:
-        return multiples
-    if kind == NUM_OUTPUTS:
-        # The parts grow with the axis up to a multiple of their number. At the next length,
-        # ceil(length / n) grows by one, and the last parts shrink.
-        lengths += [*multiples, -(-first // value) * value + 1]
-    return [n for n in lengths if first <= n <= high]
+        return ends
+    near = [n - n % value + above for n in ends for above in (0, 1, value, value + 1)]
+    step = value if kind == NUM_SPLITS else 1
+    return [n for n in (*ends, *near) if first <= n <= high and n % step == 0]
 
 
 def _dims(shape: Any) -> SymbolicShape | Unknown:
