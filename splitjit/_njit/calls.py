@@ -14,17 +14,7 @@ from numba.extending import intrinsic
 
 from splitjit._abi.calls import CALL, FUNCTIONS_AT
 from splitjit._njit.functions import SYMBOL, Needed, fill_table, version
-from splitjit._njit.rules import (
-    CHANGED_FAULT,
-    NO_AXIS,
-    NO_ITEM,
-    NO_OUTS,
-    NO_RULE,
-    NO_X,
-    is_given,
-    kind_of_rule,
-    without_none,
-)
+from splitjit._njit.rules import CHANGED_FAULT, is_given, kind_of_rule, none_fault, without_none
 from splitjit._plan.rules import NAMES
 
 INT64 = ir.IntType(64)
@@ -91,8 +81,8 @@ class _Call:
         fault = builder.select(has_changed, integer(CHANGED_FAULT), integer(0))
         self._fault = cgutils.alloca_once_value(builder, fault)
         (x_kind, axis_kind, value_kinds), (x, axis, values) = kinds, arguments
-        x_kind, x = self._given(x_kind, x, NO_X)
-        axis_kind, axis = self._given(axis_kind, axis, NO_AXIS)
+        x_kind, x = self._given(x_kind, x, "x")
+        axis_kind, axis = self._given(axis_kind, axis, "axis")
         self.set("x", self._stored(x))
         self.set("rank", integer(x_kind.ndim))
         self.set("axis", _word(builder, axis_kind, axis))
@@ -103,7 +93,7 @@ class _Call:
         values = cgutils.unpack_tuple(builder, values)
         for kind, value in zip(value_kinds, values, strict=True):
             if is_given(kind):
-                kind, value = self._given(kind, value, NO_RULE, NO_ITEM)
+                kind, value = self._given(kind, value, "rule", "item")
                 with self._if_well():
                     self._set_values(types.unliteral(kind), value)
 
@@ -117,7 +107,7 @@ class _Call:
 
     def set_parts(self, kind, value):
         """Fill the fields for given parts: a list, or a tuple of arrays of any layout."""
-        kind, value = self._given(kind, value, NO_OUTS)
+        kind, value = self._given(kind, value, "outs", "outs")
         with self._if_well():
             if isinstance(kind, types.ListType):
                 value, kind = self._plain(kind, value)
@@ -156,21 +146,20 @@ class _Call:
         self._lists.append((plain, place))
         return copied, plain
 
-    def _given(self, kind, value, fault, item_fault=None):
+    def _given(self, kind, value, name, item_name=None):
         """Return the type and the value of an argument; note a fault if it or an item is None."""
-        builder = self._builder
+        builder, plain = self._builder, without_none(kind)
         if isinstance(kind, types.Optional):
             optional = self._context.make_helper(builder, kind, value)
             is_none = builder.not_(cgutils.as_bool_bit(builder, optional.valid))
-            before = builder.load(self._fault)
-            builder.store(builder.select(is_none, integer(fault), before), self._fault)
-            return self._given(kind.type, optional.data, fault, item_fault)
-        if without_none(kind) == kind:
-            return kind, value
-        items = zip(kind, cgutils.unpack_tuple(builder, value), strict=True)
-        values = [self._given(*item, item_fault or fault)[1] for item in items]
-        kind = without_none(kind)
-        return kind, self._context.make_tuple(builder, kind, values)
+            fault, before = integer(none_fault(name)), builder.load(self._fault)
+            builder.store(builder.select(is_none, fault, before), self._fault)
+            return self._given(kind.type, optional.data, name, item_name)
+        if plain != kind:
+            items = zip(kind, cgutils.unpack_tuple(builder, value), strict=True)
+            values = [self._given(*item, item_name)[1] for item in items]
+            value = self._context.make_tuple(builder, plain, values)
+        return plain, value
 
     def _if_well(self):
         """Begin a branch that is taken if there is no fault."""

@@ -28,7 +28,7 @@ from splitjit._njit.rules import (
     without_none,
 )
 from splitjit._plan import rules
-from splitjit.errors import SplitError, SplitTypeError
+from splitjit.errors import SplitError, SplitTypeError, did_you_mean
 
 # ---- split, and split_into -------------------------------------------------------------
 
@@ -112,12 +112,11 @@ def _check(operator, x, axis, by_position, **others):
         refuse(operator, x=x, rule="x must be an array of rank 1 or more")
     if by_position:
         refuse(operator, argument=by_position[0], rule="rules after axis must be given by name")
-    if "dim" in others:
-        refuse(operator, dim=others["dim"], rule="the axis must be given by its name; pass axis=")
     if not is_integer(axis):
         refuse(operator, axis=axis, rule="axis must be an integer")
     for name in others.keys() - rules.NAMES:
-        refuse(operator, **{name: others[name]}, rule="is no parameter of compiled code")
+        hint = did_you_mean(name, (*rules.NAMES, "axis"))
+        refuse(operator, f"there is no parameter {name}{hint}", **{name: others[name]})
     return faults(kind_of_rule(operator, others))
 
 

@@ -66,6 +66,12 @@ def _is_lengths(kind):
 # ---- which rule they give ------------------------------------------------------------------
 
 
+_OF_LENGTHS = {
+    "split": "must be an integer, a tuple or list of integers or an integer array of rank 0 or 1",
+    "indices": "must be a tuple or list of integers or a 1-D integer array",
+}
+
+
 def kind_of_rule(operator, kinds):
     """Return the kind of the rule, given the types of its parameters by name."""
     given = {name: kind for name, kind in kinds.items() if is_given(kind)}
@@ -74,22 +80,13 @@ def kind_of_rule(operator, kinds):
         raise SplitError(operator, ", ".join(received), rules.ONE_RULE)
     ((parameter, value),) = given.items()
     value = without_none(value)
-    if parameter == "indices":
-        if not _is_lengths(value):
-            rule = "must be a tuple or list of integers or a 1-D integer array"
-            refuse(operator, indices=value, rule=rule)
-        return rules.INDICES
-    if parameter != "split":
-        if not is_integer(value):
-            refuse(operator, **given, rule=f"{parameter} must be an integer")
-        return rules.PARAMETERS.index(parameter)
     is_scalar = isinstance(value, types.Array) and value.ndim == 0 and is_integer(value.dtype)
-    if is_integer(value) or is_scalar:
+    if parameter == "split" and (is_integer(value) or is_scalar):
         return rules.CHUNK
-    if not _is_lengths(value):
-        rule = "must be an integer, a tuple or list of integers or an integer array of rank 0 or 1"
-        refuse(operator, split=value, rule=rule)
-    return rules.LENGTHS
+    rule = _OF_LENGTHS.get(parameter, f"{parameter} must be an integer")
+    if not (_is_lengths if parameter in _OF_LENGTHS else is_integer)(value):
+        refuse(operator, rule, **{parameter: value})
+    return rules.PARAMETERS.index(parameter)
 
 
 # ---- faults --------------------------------------------------------------------------------
@@ -102,18 +99,22 @@ _OUTS_FAULTS = (
     "outs[{0}] and outs[{1}]: must not share memory; pass arrays whose memory is apart",
     f"outs[{{0}}]: {rules.OVERLAP_FAULT}",
 )
-_NONE_FAULTS = (
-    "x=None: x must be an array of rank 1 or more",
-    "axis=None: axis must be an integer",
-    f"no rule: {rules.ONE_RULE}",
-    "a rule with an item None: must be integers",
-    "outs of None: outs must be a tuple or a list of arrays",
-)
+_NONE_FAULTS = {
+    "x": "x=None: x must be an array of rank 1 or more",
+    "axis": "axis=None: axis must be an integer",
+    "rule": f"no rule: {rules.ONE_RULE}",
+    "item": "a rule with an item None: must be integers",
+    "outs": "outs of None: outs must be a tuple or a list of arrays",
+}
 """For arguments that are None when compiled code runs."""
 _CHANGED = "cached code: splitjit has changed since then; delete the cache of this function"
 
 CHANGED_FAULT = OUTS_FAULT + len(_OUTS_FAULTS)
-NO_X, NO_AXIS, NO_RULE, NO_ITEM, NO_OUTS = range(1 + CHANGED_FAULT, 6 + CHANGED_FAULT)
+
+
+def none_fault(name):
+    """Return the fault of an argument that is None when compiled code runs."""
+    return CHANGED_FAULT + 1 + list(_NONE_FAULTS).index(name)
 
 
 def faults(kind):
@@ -125,4 +126,4 @@ def faults(kind):
     of_rule = [""] * (OUTS_FAULT - RULE_FAULT - 1)
     for fault, text in rules.FAULTS[kind].items():
         of_rule[fault - 1] = f"{received}, axis length {{1}}: {text}"
-    return "\n".join([_AXIS_FAULT, *of_rule, *_OUTS_FAULTS, _CHANGED, *_NONE_FAULTS])
+    return "\n".join([_AXIS_FAULT, *of_rule, *_OUTS_FAULTS, _CHANGED, *_NONE_FAULTS.values()])

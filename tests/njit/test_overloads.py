@@ -380,8 +380,9 @@ AFTER_AXIS = "argument of .* rules after axis must be given by name"
         # arguments that Python refuses, too
         (njit(lambda: splitjit.split(X, 3, 0, 1)), AFTER_AXIS),
         (njit(lambda: splitjit.split(X, 3, 0, None)), AFTER_AXIS),
-        (njit(lambda: splitjit.split(X, 3, dim=1)), "dim of .* by its name; pass axis="),
-        (njit(lambda: splitjit.split_into(X, (X,), 6, dim=0)), "dim of .* by its name; pass axis="),
+        (njit(lambda: splitjit.split(X, 3, dim=1)), r"dim of .* dim; did you mean axis\?$"),
+        (njit(lambda: splitjit.split_into(X, (X,), 6, dim=0)), r"dim of .* mean axis\?$"),
+        (njit(lambda: splitjit.split(X, num_split=3)), r"num_split of .* mean num_splits\?$"),
         (njit(lambda: splitjit.split_into(X, (X,), None, 0, 1)), AFTER_AXIS),
     ],
 )
