@@ -1,6 +1,5 @@
 """Splits of Dask arrays: the parts, compared with NumPy's slices, and the task graph."""
 
-import collections
 import inspect
 import math
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, openvino, plan_split, split
-from tests.cases import CASES, RANDOM_CASES, REFUSALS, random_cases
+from tests.cases import CASES, OF_SIX, REFUSALS
 from tests.conftest import take
 from tests.processes import python
 
@@ -43,32 +42,6 @@ def test_rules(case, chunk):
     assert_parts(parts, x, plan)
     assert [part.name for part in plan(lazy)] == [part.name for part in parts]
     assert_parts(plan(lazy, copy=False), x, plan)
-
-
-@pytest.mark.slow
-def test_the_rules_are_those_of_python():
-    """In random cases of each rule, both return equal parts or refuse by the same rule."""
-    seen = collections.Counter()
-    for x, rule in random_cases(RANDOM_CASES):
-        lazy = da.from_array(x, chunks=[min(5, n) or -1 for n in x.shape])
-        name = next(iter(rule))
-        try:
-            expected = split(x, **rule)
-        except SplitError as error:
-            with pytest.raises(SplitError) as caught:
-                split(lazy, **rule)
-            assert str(caught.value) == str(error)
-            seen[name, "refused"] += 1
-        except MemoryError:
-            with pytest.raises(MemoryError):
-                split(lazy, **rule)
-        else:
-            parts = dask.compute(*split(lazy, **rule), scheduler="synchronous")
-            for part, right in zip(parts, expected, strict=True):
-                np.testing.assert_array_equal(part, right, strict=True)
-            seen[name, "split"] += 1
-    assert len(seen) == 10
-    assert min(seen.values()) > RANDOM_CASES // 10
 
 
 @st.composite
@@ -219,13 +192,13 @@ def test_nothing_is_computed_at_planning():
 
 
 def test_as_many_tasks_as_pieces():
-    # 999 inner ends of chunks and 1000 of parts, all different, cut the axis into 2000 pieces.
-    x = da.ones(1_001_000, chunks=1001)
-    parts = split(x, 1000)
-    assert len(parts) == 1001
+    # 99 inner ends of chunks and 100 of parts, all different, cut the axis into 200 pieces.
+    x = da.ones(10_100, chunks=101)
+    parts = split(x, 100)
+    assert len(parts) == 101
     tasks = {key for part in parts for key in part.dask.layers[part.name]}
     chunks = {key for part in parts for key in part.dask} - tasks - set(x.dask)
-    assert len(tasks) == len(chunks) == 2000
+    assert len(tasks) == len(chunks) == 200
 
 
 def test_names_tell_what_they_are():
@@ -304,18 +277,14 @@ def test_chunks_of_other_types():
 def test_split_of_the_module_takes_what_split_takes():
     x = np.arange(12).reshape(2, 6)
     lazy = da.from_array(x, chunks=4)
-    signature = inspect.signature(splitjit.dask.split)
-    of_split = inspect.signature(splitjit.split)
-    assert [str(p).partition(":")[0] for p in signature.parameters.values()] == [
-        str(p).partition(":")[0] for p in of_split.parameters.values()
-    ]
-    defaults = [p.default for p in signature.parameters.values()]
-    assert defaults == [p.default for p in of_split.parameters.values()]
-    for part, same in zip(
-        splitjit.dask.split(lazy, [2, 4], axis=1), split(lazy, [2, 4], axis=1), strict=True
-    ):
-        assert part.name == same.name
-    assert splitjit.dask.split(lazy, num_splits=2)[1].compute().tolist() == [x.tolist()[1]]
+    parameters, those_of_split = (
+        [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+        for function in (splitjit.dask.split, split)
+    )
+    assert parameters == those_of_split
+    for rule in OF_SIX.values():
+        parts, same = splitjit.dask.split(lazy, axis=1, **rule), split(lazy, axis=1, **rule)
+        assert [part.name for part in parts] == [part.name for part in same]
     with pytest.raises(SplitTypeError, match=r"x of type ndarray: x must be a dask\.array\.Array"):
         splitjit.dask.split(x, 2)
 
