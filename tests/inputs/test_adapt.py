@@ -1,14 +1,13 @@
 """Arrays of other libraries: what is split, what comes back, and what is refused."""
 
-import array
-
 import numpy as np
 import pytest
 
 import splitjit
-from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
+from splitjit import SplitError, SplitTypeError, plan_split, split
 from splitjit._runtime import threads
 from tests.conftest import needs_kernels, send_down
+from tests.inputs.common import WRITES
 
 
 def masked(dtype="f8", nomask=False, hard=False, shape=(4, 6)):
@@ -71,23 +70,14 @@ def test_operators_keep_masks():
 def test_masked_outputs(masks, nomask, hard):
     x = masked(nomask=nomask)
     plan = plan_split(x.shape, num_splits=2, axis=1)
-    for run in (plan, lambda x, out: plan.bind(out)(x), lambda x, out: write(x, out)):
+    for write in WRITES.values():
         out = [np.ma.MaskedArray(np.ones((4, 3)), masks or np.ma.nomask, hard_mask=hard)
                for _ in range(2)]  # fmt: skip
-        result = run(x, out)
-        assert all(a is b for a, b in zip(result, out, strict=True))
+        written = write(x, out) or out  # split_into returns None
+        assert all(a is b for a, b in zip(written, out, strict=True))
         for part, index in zip(out, plan.slices, strict=True):
             assert np.array_equal(part.data, x.data[index])
             assert np.array_equal(np.ma.getmaskarray(part), np.ma.getmaskarray(x)[index])
-
-
-def write(x, out):
-    split_into(x, out, 3, axis=1)
-    return out
-
-
-def masked_out():
-    return [np.ma.MaskedArray(np.zeros((4, 3)), False) for _ in range(2)]
 
 
 def test_masked_outputs_refused():
@@ -102,7 +92,7 @@ def test_masked_outputs_refused():
         (np.ma.MaskedArray(np.zeros((4, 3)), np.ma.getmask(x)[:, :3]), "and x: must not share"),
         (np.ma.MaskedArray(np.zeros((4, 3)), read_only), "read-only"),
     ]:
-        out = [masked_out()[0], second]
+        out = [np.ma.MaskedArray(np.zeros((4, 3)), False), second]
         with pytest.raises(SplitError, match=f"^split: {says}|{says}"):
             split(x, 3, axis=1, out=out)
         assert not any(np.ma.getdata(part).any() for part in out)
@@ -113,43 +103,6 @@ def test_masked_outputs_refused():
         split(x, 3, axis=1, out=5)
     with pytest.raises(SplitTypeError, match="must be a masked array"):
         plan_split(x.shape, 3, axis=1).bind([np.zeros((4, 3)), np.zeros((4, 3))])(x)
-
-
-def test_objects_of_pandas_are_refused():
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"a": [1, 2], "b": [3, 4]})
-    for x in (frame, frame.a, frame.index, pd.array([1, None])):
-        for copy in (True, False):
-            with pytest.raises(SplitTypeError, match=r"lose its labels; pass its \.to_numpy\(\)"):
-                split(x, 1, copy=copy)
-    for call in (
-        lambda: plan_split((2, 2), 1)(frame),
-        lambda: split_into(frame, [np.zeros((1, 2), int)] * 2, 1),
-        lambda: splitjit.onnx.Split(num_outputs=2)(frame),
-        lambda: splitjit.openvino.Split(num_splits=2)(frame, 0),
-        lambda: plan_split((2, 2), 2).bind([np.zeros((2, 2), int)])(frame),
-    ):
-        with pytest.raises(SplitTypeError, match=r"labels"):
-            call()
-    assert [part.tolist() for part in split(frame.to_numpy(), 1)] == [[[1, 3]], [[2, 4]]]
-
-
-def test_objects_of_xarray_are_refused_and_not_computed():
-    xr = pytest.importorskip("xarray")
-    da = pytest.importorskip("dask.array")
-
-    def fail(block):
-        raise AssertionError("computed")
-
-    lazy = xr.DataArray(da.ones((4, 2), chunks=2, dtype="f4").map_blocks(fail, dtype="f4"))
-    eager = xr.DataArray(np.arange(4.0), dims="t")
-    for x in (eager, lazy, eager.variable, xr.Dataset({"a": eager})):
-        for call in (lambda x: split(x, 2), lambda x: split(x, 2, copy=False),
-                     plan_split((4,), 2), splitjit.onnx.Split(num_outputs=2)):  # fmt: skip
-            with pytest.raises(SplitTypeError, match=r"lose its labels; pass its \.data"):
-                call(x)
-    assert [type(part) for part in split(lazy.data, 2)] == [da.Array] * 2
-    assert split(eager.data, 2)[1].tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex64", "bfloat16",
@@ -189,12 +142,6 @@ def test_arrays_of_pyarrow():
         parts = split(x, 2)
         assert [type(part) for part in parts] == [np.ndarray] * 2
         assert [part.tolist() for part in parts] == [[1, 2], [3, 4]]
-
-
-@pytest.mark.parametrize("x", [memoryview(b"abcd"), bytearray(b"abcd"), array.array("B", b"abcd"),
-                               [97, 98, 99, 100], (97, 98, 99, 100)])  # fmt: skip
-def test_buffers_and_sequences(x):
-    assert [part.tolist() for part in split(x, 2)] == [[97, 98], [99, 100]]
 
 
 def sparse(layout):

@@ -1,4 +1,4 @@
-"""Arrays that carry a unit, a mask or a name are refused; plain arrays of any class are split."""
+"""Arrays that carry a unit, a mask, a name or labels are refused; plain arrays are split."""
 
 import warnings
 
@@ -8,6 +8,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitTypeError, plan_split, split, split_into
+from tests.hostile import fail
 
 
 class Unit(np.ndarray):
@@ -80,7 +81,18 @@ ARRAYS = {
 DUCKS = {
     "duck": Duck,
     "pint": lambda: np.arange(4.0) * needs("pint").UnitRegistry().m,
+}
+LABELLED = {
     "polars": lambda: needs("polars").Series([1.0, 2.0, 3.0, 4.0]),
+    "pandas.Series": lambda: needs("pandas").Series([1.0, 2.0, 3.0, 4.0]),
+    "pandas.DataFrame": lambda: needs("pandas").DataFrame({"a": [1.0, 2.0, 3.0, 4.0]}),
+    "pandas.Index": lambda: needs("pandas").Index([1.0, 2.0, 3.0, 4.0]),
+    "pandas.array": lambda: needs("pandas").array([1, 2, 3, None]),
+    "xarray.DataArray": lambda: needs("xarray").DataArray(np.arange(4.0), dims="t"),
+    "xarray.Dataset": lambda: needs("xarray").Dataset({"a": ("t", np.arange(4.0))}),
+    "xarray of Dask": lambda: needs("xarray").DataArray(
+        needs("dask.array").ones(4, chunks=2).map_blocks(fail, dtype="f8")
+    ),
 }
 
 CALLS = {
@@ -100,10 +112,12 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("kind", [*ARRAYS, *DUCKS])
+@pytest.mark.parametrize("kind", [*ARRAYS, *DUCKS, *LABELLED])
 def test_arrays_that_carry_meaning_are_refused(kind, call):
-    x = {**ARRAYS, **DUCKS}[kind]()
-    says = r"pass its \.to_numpy|pass np\.(ma\.)?asarray\((x|input|data|it)\)"
+    x = {**ARRAYS, **DUCKS, **LABELLED}[kind]()
+    says = r"pass np\.(ma\.)?asarray\((x|input|data|it)\)"
+    if kind in LABELLED and call not in ("list", "nested"):
+        says = r"lose its labels; pass its \.(to_numpy|data)"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(SplitTypeError, match=f"of type {type(x).__name__}.*: .*({says})"):
