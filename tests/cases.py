@@ -170,11 +170,8 @@ REFUSALS = [
     # exactly one rule
     Refusal((6,), {}, SplitError, "no rule: exactly one of"),
     Refusal((6,), {"split": 2, "num_outputs": 3}, SplitError, "split=2, num_outputs=3.*exactly"),
-    Refusal((6,), {"num_splits": 3, "num_outputs": 3}, SplitError, "num_splits=3: exactly one"),
-    Refusal((6,), {"num_splits": 3, "indices": [3]}, SplitError, r"indices=\[3\]: exactly one"),
     Refusal((6,), {"split": [3, 3], "indices": []}, SplitError, r"indices=\[\]: exactly one"),
     Refusal((6,), {"indices": [3], "num_sections": 2}, SplitError, "num_sections=2: exactly one"),
-    Refusal((6,), {"split": 3, "num_sections": 2}, SplitError, "num_sections=2: exactly one"),
     Refusal((0,), {"split": [], "num_splits": 3}, SplitError, r"split=\[\].*exactly one"),
     # lengths
     Refusal((6,), {"split": [2, 3]}, SplitError, r"\(2, 3\).*sum to the axis length 6, not to 5"),

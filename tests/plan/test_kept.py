@@ -51,6 +51,7 @@ def test_a_plan_of_ten_million_parts_takes_the_memory_of_its_sizes(rule, monkeyp
     nbytes = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert nbytes < 8 * 10**7 + 10_000
+    assert len(repr(plan)) < 300
     assert hash(plan) == hash(plan_split((3, 10**7, 4), axis=-2, **rule))
 
 
@@ -185,24 +186,6 @@ def test_results_of_a_plan_are_few(count, most):
         plan(x, outs[step % 20])
         assert 0 < len(plan._kept) <= most
     assert (x.dtype, x[::-1].strides) in plan._kept, "the oldest result makes room, not the newest"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [300, 2000])
-def test_results_of_a_plan_take_little_memory(count):
-    splitjit.warmup(["u1"])  # to load kernels takes memory, too
-    plan = plan_split((count, 100), 1)
-    whole = np.ones((count, 100 * 40))
-    outs = [plan.empty(whole.dtype) for _ in range(10)]
-    plan(whole[:, :100])
-    tracemalloc.start()
-    for step in range(1, 40):
-        x = whole[:, ::step][:, :100]
-        plan(x)
-        plan(x, outs[step % 10])
-    nbytes = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert nbytes < 20_000_000
 
 
 @pytest.mark.parametrize("parts", [2, 200, 2000])
