@@ -127,16 +127,28 @@ def leave(core):
     system.leave_core(core)
 
 kernels.KERNELS["leave"] = {"core.system": {"leave": kernels.ADDRESS}}
-code = object_code([leave])
-_leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loading._link("leave", code)["leave"])
-core_of_this_thread = ctypes.CDLL(None).sched_getcpu
+libc, moves = ctypes.CDLL(None), []
+kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
+of_the_system = kind(("sched_setaffinity", libc))
+
+@kind  # looks at once: with its whole affinity, the thread may soon be on its core again
+def set_affinity(*arguments):
+    result = of_the_system(*arguments)
+    moves.append((os.sched_getaffinity(0), libc.sched_getcpu()))
+    return result
+
+address = ctypes.cast(set_affinity, ctypes.c_void_p).value
+loading.python_functions()["sched_setaffinity"] = address
+code = loading._link("leave", object_code([leave]))["leave"]
+_leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code)
 cores = os.sched_getaffinity(0)
 _leave_core(10**6)
-for _ in range(100):
-    core = core_of_this_thread()
+for core in 2 * [*cores] if len(cores) > 1 else ():
+    moves.clear()
     _leave_core(core)
-    assert len(cores) == 1 or core_of_this_thread() != core
-    assert os.sched_getaffinity(0) == cores
+    (left, now_on), (kept, _) = moves
+    assert left == cores - {core} and now_on in left and kept == cores
+assert os.sched_getaffinity(0) == cores
 os.sched_setaffinity(0, {min(cores)})
 _leave_core(min(cores))  # there is no other core
 assert os.sched_getaffinity(0) == {min(cores)}
