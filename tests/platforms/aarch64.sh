@@ -44,7 +44,7 @@ exec(processes.SPLIT + processes.TWO_CORES + t.CHILD + t.FORKS)"
             ;;
         threads)
             python -c "from tests import processes; from tests.runtime import test_threads as t
-exec(processes.SPLIT + processes.TWO_CORES + t.THREADS)"
+exec(processes.SPLIT + processes.TWO_CORES + t.SCRIPTS[\"eight threads split\"])"
             ;;
         tests) # the tests of the kernels that start no other process
             python -m pytest -q -p no:cacheprovider tests/kernels/test_kernels.py \

@@ -57,7 +57,7 @@ with ProcessPoolExecutor(2, context, signal.alarm, (60,)) as pool:
 check()
 """
 
-# During the forks, another thread imports Numba, compiles or loads kernels, and starts helpers.
+# During the forks, another thread loads kernels, and starts helpers.
 WHILE_ANOTHER_THREAD_SPLITS_FIRST = """
 thread = threading.Thread(target=check)
 thread.start()
@@ -67,15 +67,6 @@ while thread.is_alive():
     time.sleep(0.02)
 check()
 child()
-"""
-
-WHILE_ANOTHER_THREAD_COMPILES = """
-import numba
-
-check()
-with beside(1, lambda: numba.njit(lambda a: np.sin(a).sum())(x[0])):
-    for _ in range(10):
-        child()
 """
 
 # Threads of this process copy all the time, with helpers or alone. Each child starts helpers
@@ -121,11 +112,10 @@ if __name__ == "__main__":
     [
         FORKS,
         WHILE_ANOTHER_THREAD_SPLITS_FIRST,
-        WHILE_ANOTHER_THREAD_COMPILES,
         BESIDE_COPIES.replace("COUNT", str(COUNT)),
         POOLS_OF_FRESH_PROCESSES,
     ],
-    ids=["forks", "first split", "compilation", "copies", "fresh processes"],
+    ids=["forks", "first split", "copies", "fresh processes"],
 )
 def test_children_copy_with_helpers(situation, tmp_path):
     run(tmp_path, SPLIT + TWO_CORES + CHILD + situation, timeout=100 + COUNT)

@@ -35,13 +35,13 @@ pytestmark = needs_kernels
 PROCESSES = int(os.environ.get("SPLITJIT_PROCESSES", "16"))
 FLIPS = int(os.environ.get("SPLITJIT_FLIPS", "20"))
 
-READY = f"""
+SPLIT = f"""
 {processes.SPLIT}
 from splitjit._copy import copy
 
 copy.STREAM_FROM = (1 << 62, 1 << 62)  # by the same loop on all machines
+check()
 """
-SPLIT = READY + "check()\n"
 
 
 @pytest.fixture(scope="module")
@@ -339,28 +339,14 @@ def test_processes_of_other_targets_share_no_kernel(name, value, tmp_path):
     run(tmp_path, code, **cache, **{name: value})
 
 
-def compiled_under(folder, **settings):
-    """Return the digest of a kernel that a new process compiles."""
-    code = COMPILE.replace("COMPILED", "['plain']")
-    run(folder, code, NUMBA_CACHE_DIR=str(folder / "cache"), **settings)
-    return (folder / "digest").read_text()
-
-
-@pytest.fixture(scope="module")
-def usual(tmp_path_factory):
-    return compiled_under(tmp_path_factory.mktemp("usual"))
-
-
-MARKS = dict.fromkeys(OTHER_CODE, pytest.mark.long)
-MARKS |= {"OPT": pytest.mark.slow, "DEBUGINFO": pytest.mark.slow, "all": ()}
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS[name]) for name in MARKS])
-def test_settings_of_the_compiler_do_not_change_kernels(name, usual, tmp_path):
+def test_settings_of_the_compiler_do_not_change_kernels(tmp_path):
     """With NUMBA_OPT=0 of one process, all others were four times as slow."""
-    chosen = OTHER_CODE if name == "all" else {name: OTHER_CODE[name]}
-    settings = {f"NUMBA_{name}": value for name, value in chosen.items()}
-    assert compiled_under(tmp_path, **settings) == usual
+    others = {f"NUMBA_{name}": value for name, value in OTHER_CODE.items()}
+    for cache, settings in ("usual", {}), ("other", others):
+        code = COMPILE.replace("COMPILED", "['plain']")
+        run(tmp_path, code, NUMBA_CACHE_DIR=str(tmp_path / cache), **settings)
+    usual, other = (tmp_path / "digest").read_text().split()
+    assert usual == other
 
 
 def test_our_settings_end_with_the_compilation(monkeypatch):
@@ -406,7 +392,7 @@ def test_a_frozen_application_has_no_source(split, digest, tmp_path, monkeypatch
     assert len(files_in(tmp_path / "splitjit")) == 2
 
 
-def test_the_kernel_filess(tmp_path, monkeypatch):
+def test_the_folders_of_kernel_files(tmp_path, monkeypatch):
     source, user = tmp_path / "source", tmp_path / "user"
     source.mkdir()
     monkeypatch.setattr(kernel_files, "SOURCE", str(source))
@@ -614,28 +600,3 @@ def test_processes_that_start_at_once(tmp_path):
     assert {file.name.partition("-")[0] for file in files} >= {"core", "plain"}
     at_once(SPLIT + "assert not LOADER.compiled and 'numba' not in sys.modules")
     assert files == {file: file.stat().st_mtime_ns for file in files_in(tmp_path)}
-
-
-@pytest.mark.long
-def test_an_upgrade(tmp_path):
-    """The new file has the same date and size."""
-    source = Path(splitjit.__file__).parent
-    package = shutil.copytree(
-        source, tmp_path / source.name, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
-    run(tmp_path, SPLIT, **variables)
-    file = package / "_kernels" / "loops" / "plain.py"
-    date, text = file.stat().st_mtime_ns, file.read_text()
-    changed = text.replace("while first < last:", "while first > last:")
-    assert changed != text, "the quoted line has changed"
-    file.write_text(changed)
-    os.utime(file, ns=(date, date))
-    code = """
-try:
-    check()
-except AssertionError:
-    sys.exit()
-sys.exit("the old kernel was run")
-"""
-    run(tmp_path, READY + code, **variables)

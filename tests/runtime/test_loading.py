@@ -52,6 +52,14 @@ while not LOADER._loaded:
 assert i < 100_000 and not is_imported("numba")
 assert [part.tolist() for part in out] == (x + i).reshape(3, 2).tolist()
 """,
+    "a few modest splits load nothing": """
+for shape, parts, axis in [
+    ((500, 5), 25, 0), ((500, 5), 5, 1), ((5, 500), 25, 1), ((256, 2304), 3, 1), ((6,), 2, 0)
+]:
+    for order in "FC":
+        check(np.ones(shape, order=order), parts, axis)
+assert not LOADER._loaded and not is_imported("llvmlite")
+""",
     "small copies start no helper": """
 splitjit.warmup(["u1"])
 for _ in range(300):
@@ -90,19 +98,6 @@ def test_16_megabytes_load_kernels_without_numba(order, tmp_path):
     code = f"""
 check(np.ones((1024, 4096), np.float32, {order!r}), 4)
 assert LOADER._loaded and not is_imported("numba")
-"""
-    run(tmp_path, IMPORTS + code)
-
-
-@pytest.mark.parametrize(
-    ("shape", "parts", "axis"),
-    [((500, 5), 25, 0), ((500, 5), 5, 1), ((5, 500), 25, 1), ((256, 2304), 3, 1), ((6,), 2, 0)],
-)
-def test_one_modest_call_loads_nothing(shape, parts, axis, tmp_path):
-    code = f"""
-check(np.asfortranarray(np.ones({shape})), {parts}, {axis})
-check(np.ones({shape}), {parts}, {axis})
-assert not LOADER._loaded and not is_imported("llvmlite")
 """
     run(tmp_path, IMPORTS + code)
 

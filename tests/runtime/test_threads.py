@@ -315,11 +315,8 @@ def test_31_helpers_on_two_cores(tmp_path):
 @pytest.mark.parametrize(
     ("narrowed", "asked"),
     [
-        ("cores.affinity = lambda: 2", 1),
         ("cores.affinity = lambda: 1", 0),
         ("cores.quota = lambda: 2.7", 1),
-        ("cores.quota = lambda: 0.5", 0),
-        ("import numba; numba.set_num_threads(1)", 0),
         ("import numba; numba.set_num_threads(2)", 1),
         ("import numba; numba.config.NUMBA_NUM_THREADS = 3", 2),
     ],
@@ -422,9 +419,6 @@ def work():
         check()
 
 check()
-began = time.monotonic()
-import atexit
-atexit.register(lambda: print(f"{{time.monotonic() - began:.3f}}", file=sys.stderr))
 for _ in range(2):
     threading.Thread(target=work, daemon=True).start()
 {during}

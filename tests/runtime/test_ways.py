@@ -103,25 +103,6 @@ def test_a_pause_turns_no_choice(at, pause):
     assert chosen[6 * STRETCH :].count(1) < 0.1 * 1000
 
 
-def test_a_pause_in_a_try_hides_no_better_way():
-    chooser = Ways(2)
-    run(chooser, lambda way, call: (1.0, 1.5)[way], 1000)
-
-    def seconds(way, call):  # way 1 becomes faster, and the first try meets a pause
-        tried.append(way)
-        return 1000.0 if way and tried.count(1) == STRETCH + 2 else (1.0, 0.5)[way]
-
-    tried = []
-    chosen = run(chooser, seconds, 1000)
-    assert chosen[-200:].count(1) > 150
-
-
-def test_a_pause_on_the_best_way_pays_for_nothing():
-    chooser = Ways(2)
-    chosen = run(chooser, lambda way, call: 1000.0 if call == 52 else (1.0, 2.0)[way], 5000)
-    assert chosen.count(1) < 0.03 * 5000
-
-
 def test_rare_slow_calls_turn_no_choice_for_long():
     rng = random.Random(0)
 
