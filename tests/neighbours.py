@@ -2,8 +2,9 @@
 
 ``python -m tests.neighbours FIRST LAST [SECONDS]`` makes the functions from number FIRST to
 LAST - 1, and stops early after SECONDS. The number of a function is its random seed. Each function
-has statements with effects, errors among them, around calls of `split` and `split_into`. It runs
-three ways, which must have the same effects:
+has statements with effects, errors among them, around calls of `split` and `split_into`; the first
+functions have all effects, and each error. Each function runs three ways, which must have the same
+effects:
 
 - compiled, with the calls;
 - compiled, without the calls: a call that is refused is replaced by a call of `refused`;
@@ -143,6 +144,7 @@ ERRORS = [
     "a, b = triple",
     "refused(zero)",
 ]
+FIRST = [EFFECTS, *([error] for error in ERRORS)]
 WRITES = [
     ["log[8] += 1"],
     ["items[1] = 8"],
@@ -217,6 +219,10 @@ class Function:
         steps += rng.choices([*MORE], [*MORE.values()], k=rng.choice([0, 1, 1, 2]))
         steps += [self.kind] * {"parallel": 1, "closure": 1, "generator": 2}.get(self.kind, 0)
         rng.shuffle(steps)
+        if number < len(FIRST):
+            self.kind, self.options, self.is_generator, self.is_exact = "plain", {}, False, True
+            self.same(*FIRST[number])
+            steps = ["call"]
         for step in steps:
             self.add(step)
 

@@ -106,7 +106,8 @@ def interrupted(*_):
 
 splitjit.warmup(["f4"])
 signal.signal(signal.SIGALRM, interrupted)
-x = np.ones((4096, 2304), np.float32)
+x = np.arange(4096 * 2304, dtype=np.float32).reshape(4096, -1)
+kept = splitjit.split(x, num_splits=2, axis=1)
 splitjit.set_buffer_limit(0)
 seconds = 1.0  # of the fastest split: other programs may disturb one
 for _ in range(5):
@@ -124,13 +125,16 @@ while len(errors) < 20 and i < 1000:
         del parts
     except KeyboardInterrupt as error:
         errors.append(error)
-parts = None
+    parts = splitjit.split(x, num_splits=3, axis=1)
+    assert all(np.array_equal(*pair) for pair in zip(parts, np.split(x, 3, 1), strict=True))
+    parts = None
 assert len(errors) == 20, len(errors)
+assert np.array_equal(np.hstack(kept), x)
 print((resident() - before) / x.nbytes)
 """
 
 
 @needs_kernels
 @on_linux
-def test_twenty_interrupts_keep_no_block():
+def test_twenty_interrupts_keep_no_block_and_damage_none():
     assert float(python("-c", TWENTY)) < 1

@@ -12,8 +12,8 @@ import sys
 
 import pytest
 
-from tests.conftest import ROUTES, needs_kernels, needs_signals
-from tests.processes import python
+from tests.conftest import ROUTES, needs_kernels
+from tests.processes import CHILD, python, run
 
 COMPILED = ["compiled", "compiled-streamed"]
 CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "200"))
@@ -60,38 +60,6 @@ ctypes.string_at(address, 1)
 
 
 @pytest.mark.slow
-@needs_signals
-def test_an_interrupted_split_leaves_the_process_sound():
-    """Many interrupts arrive: before, during and after the copy."""
-    code = """
-import numpy as np, random, signal, splitjit
-
-def interrupt(*_):
-    global arrived
-    arrived = True  # Python drops an exception that is raised in a finalizer
-    raise KeyboardInterrupt
-
-signal.signal(signal.SIGALRM, interrupt)
-x = np.arange(3 << 20, dtype=np.float64).reshape(-1, 6)
-kept = splitjit.split(x, num_splits=2, axis=1)
-interrupts = 0
-for _ in range(60):
-    arrived = False
-    try:
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 2e-2))
-        while not arrived:
-            parts = splitjit.split(x + 1, num_splits=3, axis=1)
-    except KeyboardInterrupt:
-        interrupts += 1
-    parts = splitjit.split(x, num_splits=3, axis=1)
-    assert all(np.array_equal(part, x[:, 2 * i : 2 * i + 2]) for i, part in enumerate(parts))
-    assert all(np.array_equal(part, x[:, 3 * i : 3 * i + 3]) for i, part in enumerate(kept))
-print(interrupts)
-"""
-    assert int(python("-c", code)) > 50
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on address space")
 def test_parts_that_do_not_fit_are_refused_before_anything_is_touched():
     code = """
@@ -124,7 +92,8 @@ print("sound")
     assert python("-c", code) == "sound\n"
 
 
-LAST_MEMORY = {
+LAST_MEMORY = """
+CALLS = {
     "large": "splitjit.split(x, num_splits=2)",
     "large, compiled": "in_two(x)",
     "many, compiled": "in_two(bits, 1 << 20)",
@@ -136,15 +105,10 @@ LAST_MEMORY = {
     "empty objects": "plan.empty(object)",
 }
 
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on address space")
-@needs_kernels
-@pytest.mark.parametrize("call", LAST_MEMORY)
-def test_idle_blocks_are_freed_before_memory_runs_out(call):
-    fill = call.startswith(("small", "objects", "empty"))
-    code = f"""
-import contextlib, numba, numpy as np, resource, splitjit
+import contextlib, os, resource, signal
+import numba
+import numpy as np
+import splitjit
 from splitjit._copy.buffers import POOL
 
 @numba.njit
@@ -161,16 +125,27 @@ in_two(bits), splitjit.split(objects, num_splits=2)
 splitjit.clear_caches()
 [splitjit.split(np.zeros(125 << 17), num_splits=2) for _ in range(2)]
 assert POOL.kept > 249 << 20
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
-held = []
-with contextlib.suppress(MemoryError):
-    while {fill}:
-        held.append(np.empty(100_000, np.uint8))
-parts = {LAST_MEMORY[call]}
-assert POOL.kept == 0
-assert len(parts) == {1 << 20 if call.startswith("many") else 2}
-held.clear()
-print("split")
+
+def split_with_the_last_memory():
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+    held = []
+    with contextlib.suppress(MemoryError):
+        while name.startswith(("small", "objects", "empty")):
+            held.append(np.empty(100_000, np.uint8))
+    parts = eval(CALLS[name])
+    held.clear()
+    assert POOL.kept == 0, name
+    assert len(parts) == (1 << 20 if name.startswith("many") else 2), name
+
+for name in CALLS:
+    child(split_with_the_last_memory)
 """
-    assert python("-c", code) == "split\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on address space")
+@needs_kernels
+def test_idle_blocks_are_freed_before_memory_runs_out(tmp_path):
+    """Each child has the idle blocks of its parent, and a limit of its own."""
+    run(tmp_path, CHILD.replace("function=check", "function") + LAST_MEMORY)

@@ -548,37 +548,10 @@ def sum_or(x, n, otherwise):
     return total
 
 
-@njit
-def after_a_try(x, n):
-    try:
-        total = x.sum()
-    except Exception:
-        total = 0.0
-    parts = splitjit.split(x, num_splits=n)
-    return total + parts[0].sum()
-
-
-@njit
-def generated(x, n):
-    for row in x:
-        for part in splitjit.split(row, num_splits=n):
-            yield part.sum()
-
-
 @pytest.mark.slow
 def test_refusals_are_caught_in_compiled_code():
     x = np.ones((3, 6))
     assert (sum_or(x, 2, 0.5), sum_or(x, 0, 0.5)) == (6, 1.5)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("function", "right"), [(after_a_try, 27), (generated, [3.0] * 6)])
-def test_calls_in_other_places(function, right):
-    x = np.ones((3, 6)) if function is generated else np.ones(18)
-    result = function(x, 2)
-    assert (list(result) if function is generated else result) == right
-    with pytest.raises(SplitError, match="must be a multiple of 4"):
-        list(function(x, 4))
 
 
 USERS = """
