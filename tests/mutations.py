@@ -227,8 +227,7 @@ def main() -> int:
         unwanted = shutil.ignore_patterns("__pycache__")
         for part in ("splitjit", "tests"):
             shutil.copytree(ROOT / part, folder / part, ignore=unwanted)
-        for file in ("pyproject.toml", "README.md"):  # copy/test_split.py reads it
-            shutil.copy(ROOT / file, folder)
+        shutil.copy(ROOT / "pyproject.toml", folder)
         for tests in dict.fromkeys(mutation.tests for mutation in chosen):
             if failure := test(folder, tests):
                 sys.exit(f"without a defect: {failure}")

@@ -41,22 +41,11 @@ def writeable(array):
     return array
 
 
+needs = pytest.importorskip
+
+
 def labelled(x):
-    import torch
-
-    return x.as_subclass(type("Labelled", (torch.Tensor,), {}))
-
-
-def forward_mode():
-    import torch
-
-    return torch.autograd.forward_ad.dual_level()
-
-
-def function_mode():
-    import torch
-
-    return torch.overrides.BaseTorchFunctionMode()
+    return x.as_subclass(type("Labelled", (needs("torch").Tensor,), {}))
 
 
 def dispatch_mode():
@@ -75,8 +64,8 @@ TORCH = {
     "kernels": (lambda x: x, nullcontext),
     "conjugate": (lambda x: x.conj(), nullcontext),
     "subclass": (labelled, nullcontext),
-    "forward mode": (lambda x: x, forward_mode),
-    "function mode": (lambda x: x, function_mode),
+    "forward mode": (lambda x: x, lambda: needs("torch").autograd.forward_ad.dual_level()),
+    "function mode": (lambda x: x, lambda: needs("torch").overrides.BaseTorchFunctionMode()),
     "dispatch mode": (lambda x: x, dispatch_mode),
 }
 
@@ -91,7 +80,6 @@ def refused(call, says):
     assert says.replace("out[", "outs[") in str(refusal.value).replace("out[", "outs[")
 
 
-needs = pytest.importorskip
 LENT = {
     # The library, and the dtype: how it takes memory of NumPy, which DLPack lends it.
     ("NumPy", "float64"): lambda x: x,
@@ -206,9 +194,7 @@ def test_a_tensor_must_lie_in_its_storage(way, torch):
 
 @pytest.mark.parametrize("copy", [True, False])
 def test_a_weak_dtype_of_jax_stays_weak(copy, jax):
-    x = jax.numpy.asarray([1.0, 2.0, 3.0, 4.0]) * 1
-    weak = jax.lax.full((4,), 1.0) if not x.weak_type else x
-    weak = jax.numpy.full(4, 1.0) if not weak.weak_type else weak
+    weak = jax.numpy.full(4, 1.0)
     assert weak.weak_type
     half = jax.numpy.ones(2, "float16")
     for parts in (split(weak, 2, copy=copy), jax.jit(lambda x: split(x, 2, copy=copy))(weak)):

@@ -1,8 +1,6 @@
 """Splits equal NumPy's slices byte for byte, for all dtypes, layouts, sizes and routes."""
 
-import itertools
 import math
-import time
 
 import ml_dtypes
 import numpy as np
@@ -12,11 +10,9 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split
-from splitjit._abi.calls import AT
 from splitjit._abi.kernels import INTERLEAVED
-from splitjit._runtime import threads
 from tests.cases import CASES, REFUSALS
-from tests.conftest import needs_kernels, send_down
+from tests.conftest import needs_kernels
 from tests.hostile import foreign
 from tests.processes import python
 
@@ -72,32 +68,6 @@ def assert_parts(parts, x, plan):
         assert part.flags.writeable
         assert same_bits(part, expected)
         assert not np.may_share_memory(part, x)
-
-
-@needs_kernels
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("how", ["parallel", "parallel-streamed"])
-def test_helpers_copy_every_layout(layout, how, monkeypatch):
-    """Whether a helper comes in time for a copy is a matter of chance, so each is repeated."""
-    send_down(how, monkeypatch)
-    rng = np.random.default_rng(0)
-    for shape, sizes, dtype in [
-        ((400, 300), [100, 0, 200], "f4"),
-        ((9000, 4), [1, 1, 1, 1], "u2"),
-        ((3000, 20), [1] * 20, "u4"),
-        ((5000, 9), [2, 3, 4], "V3"),
-        ((2, 90_001), [1, 90_000], "u1"),
-    ]:
-        x = LAYOUTS[layout](lambda shape, d=dtype: random_array(rng, shape, d), shape)
-        plan = plan_split(shape, sizes, axis=1)
-        helped = threads.TEAM.word(AT.helped)
-        before, end = helped.value, time.monotonic() + 60
-        while helped.value < before + 5:
-            assert time.monotonic() < end
-            assert_parts(plan(x), x, plan)
-            out = [np.empty(part, x.dtype, "F") for part in plan.output_shapes]
-            plan(x, out)
-            assert all(map(same_bits, out, [x[index] for index in plan.slices]))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -210,29 +180,6 @@ def test_interleaved_items(parts, item, route):
             assert not whole.any()  # memory around the parts is unchanged
 
 
-LONG_RUNS = [[64, 64], [65, 100, 64], [128] * 9, [4099, 70], [300, 20, 64]]
-COLLECTED_RUNS = [[4, 8, 12], [12, 4, 12], [4] * 5, [12, 64, 16, 100], [24, 24], [24, 8, 24, 4]]
-
-
-@pytest.mark.parametrize("sizes", LONG_RUNS + COLLECTED_RUNS)
-def test_rows(sizes, route):
-    """Runs of contiguous rows, and of rows with gaps, to parts that start anywhere in a line."""
-    rng = np.random.default_rng(sizes[0])
-    for rows, gap, skew in itertools.product((1, 2, 33, 67, 300), (0, 5), (0, 3, 4, 16, 24)):
-        raw = rng.integers(0, 256, (rows, sum(sizes) + gap), np.uint8)
-        x = raw[:, : sum(sizes)]
-        plan = plan_split(x.shape, sizes, axis=1)
-        assert_parts(plan(x), x, plan)
-        whole = [np.zeros(rows * size + 64, np.uint8) for size in sizes]
-        held = [a[skew : skew - 64] for a in whole]
-        out = [a.reshape(rows, -1) for a in held]
-        plan(x, out=out)
-        assert_parts(out, x, plan)
-        for part in out:
-            part[...] = 0
-        assert not any(a.any() for a in whole)  # memory around the parts is unchanged
-
-
 @pytest.mark.parametrize(
     "item", [1, 3, 4, 16, *[pytest.param(n, marks=pytest.mark.long) for n in (2, 8, 12, 31)]]
 )
@@ -278,12 +225,6 @@ def test_parts_are_new_and_aligned(route):
         part[...] = 0
     assert x.all()
     assert not any(part.any() for part in parts)
-
-
-def test_parts_of_the_highest_rank():
-    x = np.arange(50_000.0).reshape((1,) * 62 + (5000, 10))
-    parts = split(x, num_splits=5, axis=-1)
-    assert all((part == x[..., 2 * i : 2 * i + 2]).all() for i, part in enumerate(parts))
 
 
 def test_empty_parts_of_the_largest_extents():

@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import gc
 import inspect
-import itertools
 import math
 import sys
 import weakref
@@ -21,7 +20,6 @@ from splitjit._abi.calls import Expected
 from splitjit._abi.kernels import KERNELS, METH_O
 from splitjit._copy import buffers, copy, decision
 from splitjit._copy.copy import Copy, copy_of
-from splitjit._runtime import loading
 from splitjit._runtime.loading import LOADER, NATIVE
 from tests.conftest import forget_copies, needs_kernels, take
 
@@ -280,24 +278,6 @@ def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, kind):
                 plan(x)
     if (defect, kind) == (_no_second_part, "large"):
         assert buffers.POOL.kept > 0  # the block was given back
-
-
-@pytest.mark.parametrize("given", [False, True])
-def test_copies_are_compiled_when_copies_have_taken_enough(given, monkeypatch):
-    plan = plan_split((6,), 2)
-    x, out = np.arange(6.0), plan.empty(float) if given else None
-    loader = loading._Loader()  # one that has loaded nothing
-    for module in (decision, copy):
-        monkeypatch.setattr(module, "LOADER", loader)
-    monkeypatch.setattr(loading, "_SECONDS_TO_LOAD", 15.0)
-    monkeypatch.setattr(loading, "_SECONDS_IF_IMPORTED", 15.0)
-    clock = itertools.count(0, 10)
-    monkeypatch.setattr(decision, "perf_counter", lambda: next(clock))
-    compiled = []
-    for _ in range(4):
-        assert items(plan(x, out)) == [[0, 1], [2, 3], [4, 5]]
-        compiled.append(plan._copy.layout is not None)
-    assert compiled == [False, False, True, True]
 
 
 def test_builtin_functions_that_cannot_be_loaded_at_first_are_asked_for_again(monkeypatch):

@@ -7,7 +7,6 @@ import pytest
 
 from splitjit._runtime import cores
 from tests.conftest import on_linux
-from tests.processes import SPLIT, run
 
 
 @pytest.fixture
@@ -165,23 +164,10 @@ def test_systems_without_affinity(monkeypatch):
 @on_linux
 def test_this_system():
     assert cores.quota() is None or cores.quota() > 0
-
-
-@pytest.mark.slow
-@on_linux
-def test_an_affinity_that_was_narrowed_after_the_first_split(tmp_path):
-    code = """
-from splitjit._runtime import threads
-
-wide = os.sched_getaffinity(0)
-check()
-before = threads._allowed()
-os.sched_setaffinity(0, {min(wide)})
-time.sleep(0.2)
-assert threads._allowed() == 1
-check()
-os.sched_setaffinity(0, wide)
-time.sleep(0.2)
-assert threads._allowed() == before
-"""
-    run(tmp_path, SPLIT + code)
+    allowed = os.sched_getaffinity(0)
+    assert cores.affinity() == len(allowed)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        assert cores.affinity() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
