@@ -229,14 +229,6 @@ def test_a_kernel_that_cannot_be_compiled(split, build, caplog, monkeypatch):
     assert message.startswith("the kernel core cannot be loaded: NotImplementedError(")
 
 
-def test_an_object_that_cannot_be_linked_here(split, build, monkeypatch):
-    def link(*_):
-        raise RuntimeError("no format of objects")
-
-    monkeypatch.setattr(loading, "_link", link)
-    assert not split()._loaded
-
-
 CHANGES = {
     "python": ("sys.version", "3.99"),
     "numpy": ("numpy.__version__", "3.0"),
