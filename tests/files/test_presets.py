@@ -13,9 +13,9 @@ import pytest
 from splitjit import files
 from splitjit.files.checkpoints import presets
 from tests.files.folders import split_refused
-from tests.files.test_tensor_parallel import LARGE, _one_process_for_each_configuration
+from tests.files.test_tensor_parallel import LARGE, _ask_here
 
-__all__ = ["_one_process_for_each_configuration"]  # a fixture
+__all__ = ["_ask_here"]  # a fixture
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5.0")

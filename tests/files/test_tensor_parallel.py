@@ -1,8 +1,13 @@
 """The tensor-parallel plans of transformers: tiny models, computed from the shards of ranks."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
+import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,21 +46,22 @@ PATTERNS["Qwen2"] = [*PATTERNS["Llama"], "*.[qkv]_proj.bias"]
 IDS = torch.tensor([[5, 9, 2, 63, 17, 30]])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_process_for_each_configuration():
-    """Start a process that imports transformers only once for each content of config.json."""
-    run, ended = tensor_parallel.subprocess.run, {}
+@pytest.fixture(autouse=True)
+def _ask_here(monkeypatch):
+    """Ask transformers for plans in this process, which has imported it; a test may undo this."""
 
-    def run_once(command, **options):
-        content = Path(command[-1]).read_text() + options["input"]
-        content += options["env"].get("PYTHONPATH", "")
-        if content not in ended:
-            ended[content] = run(command, **options)
-        return ended[content]
+    def run(command, **options):
+        code = None
+        monkeypatch.setattr(sys, "argv", command[-2:])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(options["input"]))
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            try:
+                runpy.run_path(command[-2], run_name="__main__")
+            except SystemExit as error:
+                code = error.code
+        return subprocess.CompletedProcess(command, code is not None, printed.getvalue(), code)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tensor_parallel.subprocess, "run", run_once)
-        yield
+    monkeypatch.setattr(tensor_parallel.subprocess, "run", run)
 
 
 def make(name, folder, **sizes):
@@ -114,8 +120,9 @@ def forward(models):
 
 
 @torch.no_grad()
-def test_transformers_loads_what_join_brings_back(tmp_path):
+def test_transformers_loads_what_join_brings_back(tmp_path, monkeypatch):
     """The first user of `join` got weights that no program could load: config.json was missing."""
+    monkeypatch.undo()
     model = make("Llama", tmp_path / "model")
     split = ["--tp-plan", "--num-splits=4", "--layout=ranks", f"--out={tmp_path}/shards"]
     assert main(["split", str(tmp_path / "model"), *split]) == 0
@@ -389,6 +396,7 @@ def test_missing_packages_are_named_at_once(tmp_path, monkeypatch, capsys, missi
     make("Llama", tmp_path / "model")
     error = f"raise ModuleNotFoundError('No module named {missing}', name='{missing}')"
     (tmp_path / f"{missing}.py").write_text(error)
+    monkeypatch.undo()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert main(["split", f"{tmp_path}/model", "--num-splits=2", "--tp-plan"]) == 2
     assert 'needs transformers and torch: pip install ".[transformers]"' in capsys.readouterr().err
