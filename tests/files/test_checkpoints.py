@@ -2,7 +2,6 @@
 
 import json
 import os
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -541,22 +540,6 @@ def test_join_npz(tmp_path, save):
     assert_joined(files.split_files(path, num_splits=2, axis=0).targets, path, axis=0)
     targets = files.split_files(path, num_splits=2, tensors=["a=1"], force=True).targets
     assert_joined(targets, path, tensors=["a=1"])
-
-
-def test_join_of_unaligned_order(tmp_path):
-    """The data of parts are in the order of the width of elements, the data of the file are not."""
-    header = {
-        "__metadata__": {"z": "1", "a": "名"},
-        "b": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
-        "empty": {"dtype": "F64", "shape": [0, 2], "data_offsets": [2, 2]},
-        "a": {"dtype": "F32", "shape": [2], "data_offsets": [2, 10]},
-    }
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    path = tmp_path / "m.safetensors"
-    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(range(10)))
-    targets = files.split_files(path, num_splits=2, tensors=["[ab]"]).targets
-    assert_joined(targets, path, tensors=["[ab]"])
 
 
 def join_refused(tmp_path, parts, message, **options):

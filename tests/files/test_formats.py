@@ -20,7 +20,7 @@ from splitjit import files
 from splitjit.files import formats, tiles
 from splitjit.files.formats.base import Tensor
 from splitjit.files.formats.npy import make_header
-from tests.files.folders import contents, split_file, split_refused
+from tests.files.folders import assert_joined, contents, split_file, split_refused
 
 safetensors = pytest.importorskip("safetensors")
 
@@ -206,7 +206,8 @@ def described(dtype, shape, start, stop):
 
 def file_of(header, data=b"", length=None):
     if not isinstance(header, bytes):
-        header = json.dumps(header).encode()
+        header = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        header += b" " * (-len(header) % 8)  # as the package writes it
     return struct.pack("<Q", len(header) if length is None else length) + header + data
 
 
@@ -262,6 +263,9 @@ def test_safetensors(checkpoint, count, metadata, tile):
         paths = split_file(path, axis=axis, num_outputs=count)
         assert [path.name for path in paths] == [f"m.{i}.safetensors" for i in range(count)]
         parts = [read(path) for path in paths]
+        assert_joined(paths, path)
+        again = files.reshard_files(paths, num_outputs=5 - count, out=Path(folder, "again"))
+        assert_joined(again.targets, path)
     for held, about in parts:
         assert held.keys() == tensors.keys()
         assert json.loads(about.pop("splitjit"))["count"] == count
