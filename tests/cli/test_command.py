@@ -142,22 +142,11 @@ def test_one_length_is_the_rest(here, cli):
     np.save("y.npy", np.arange(10))
     cli("split y.npy --split=2,-1,3")
     assert [len(part) for part in parts_of("y", 3)] == [2, 5, 3]
-    safetensors = pytest.importorskip("safetensors.numpy")
-    safetensors.save_file({"a": np.arange(20.0).reshape(10, 2), "b": np.ones(4)}, "m.safetensors")
-    cli("split m.safetensors --tensor a=0/3,-1 --tensor b=0 --num-splits 2")
-    lengths = [len(safetensors.load_file(f"m.{i}.safetensors")["a"]) for i in range(2)]
-    assert lengths == [3, 7]
-    cli("join m.0.safetensors m.1.safetensors --out j.safetensors")
-    assert Path("j.safetensors").read_bytes() == Path("m.safetensors").read_bytes()
 
 
 REFUSED = [
-    ("split x.npy --num-splits 3", "must be a multiple of 3"),
-    ("split x.npy --num-outputs 0", "must be at least 1"),
-    ("split x.npy --split 1,2", "must sum to the axis length 4"),
     ("split x.npy --split=5,-1", "at most the axis length 4, not to 5"),
     ("split x.npy --split -1", "must be at least 1"),
-    ("split x.npy --axis 2 --num-splits 2", "axis must be in"),
     ("split none.npy --num-splits 2", "none.npy does not exist"),
     ("split text.npy --num-splits 2", "not a .npy file"),
     ("split cut.npy --num-splits 2", "not a .npy file"),
@@ -165,7 +154,6 @@ REFUSED = [
     ("split objects.npy --num-splits 2", "Python objects"),
     ("split scalar.npy --num-splits 2", "rank 0"),
     ("split x.npy --num-splits 2 --out text.npy", "text.npy"),
-    ("split x.npy --indices 3,1", "indices must not descend, but 1 cuts before"),
     ("split x.npy --num-sections 0", "--num-sections must be at least 1"),
     ("split x.npy --indices 2 --num-sections 2", "not allowed with"),
     ("split x.npy --indices 2.5", "must be an integer, or integers"),
@@ -177,7 +165,10 @@ REFUSED = [
     # the words of the command
     ("split x.npy --num-outputs 0", "split x.npy: --num-outputs 0, axis 0, shape (4, 6): "),
     ("split x.npy --num-splits 3", "of 3; --num-sections 3 makes parts whose lengths differ by"),
-    ("split x.npy --indices 3,1", "split x.npy: --indices 3,1, axis 0, shape (4, 6): "),
+    (
+        "split x.npy --indices 3,1",
+        "split x.npy: --indices 3,1, axis 0, shape (4, 6): indices must not descend, but 1 cuts ",
+    ),
     ("split x.npy --split 1,2", "pass them as --indices in ascending order"),
     ("split x.npy --split 1 --axis 7", "split x.npy: axis 7, shape (4, 6): axis must be in"),
     ("split x.npy --split 0", "shape (4, 6): --split must be at least 1"),
@@ -251,21 +242,21 @@ def test_refusals_are_one_line_and_write_nothing(x, cli, line, message):
     assert names() == before
 
 
-@pytest.mark.parametrize("arguments", [["x.npy", "--split", "9,"], ["no.npy", "--split", "9"], []])
-def test_refusals_as_a_user_meets_them(x, tmp_path, arguments):
-    ended = run("split", *arguments, cwd=tmp_path)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert re.fullmatch(r"python -m splitjit[^\n]*\n", ended.stderr)
-    assert names() == ["x.npy"]
+USAGE = "usage: python -m splitjit"
 
 
 @pytest.mark.parametrize(
-    ("line", "says"), [("--help", "usage"), ("split --help", "@128"), ("check --help", "usage")]
+    ("line", "says"),
+    [
+        ("--help", USAGE),
+        ("split --help", USAGE),
+        ("split --help", "@128"),
+        ("check --help", USAGE),
+        ("--version", f"splitjit {splitjit.__version__}\n"),
+    ],
 )
 def test_help(cli, line, says):
-    printed = cli(line).out
-    assert "usage: python -m splitjit" in printed
-    assert says in printed
+    assert says in cli(line).out
 
 
 def test_a_file_whose_name_is_like_a_parameter(x, cli):
@@ -281,20 +272,17 @@ def test_one_tensor_is_one_tensor(x, cli):
     ]
     planned = cli("join m.0.npz m.1.npz --axis=0 --out=j.npz --dry-run").out
     assert planned.startswith("j.npz: 1 tensor, 192 bytes of data\n")
-
-
-def test_version(cli):
-    assert cli("--version").out == f"splitjit {splitjit.__version__}\n"
+    np.savez("all.npz", a=np.ones(4), b=np.zeros(2))
+    printed = cli("split all.npz --num-splits 2 --axis 0").out
+    assert printed.startswith("all.npz: 2 of 2 tensors split\n")
 
 
 def test_the_console_script(x, tmp_path):
     code = "import sys; from splitjit._cli.main import run; sys.argv[0] = '/bin/splitjit'; run()"
-    for arguments, status in (["--num-splits", "2"], 0), (["--num-splits", "3"], 2):
-        command = [sys.executable, "-c", code, "split", "x.npy", *arguments]
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert ended.returncode == status
+    command = [sys.executable, "-c", code, "split", "x.npy", "--num-splits=3"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("splitjit: split x.npy: ")
-    assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
 
 
 # ---- files of many tensors ------------------------------------------------------------
@@ -356,9 +344,6 @@ def test_axis_is_that_of_patterns_without_one(checkpoint, cli):
 def test_others_are_skipped_on_demand(checkpoint, cli):
     assert "m.npz: 2 of 3 tensors split, 1 left out" in cli(f"{SPLIT} --others skip").out
     assert list(np.load("m.1.npz")) == ["0.q", "0.o"]
-    np.savez("all.npz", a=np.ones(4), b=np.zeros(2))
-    printed = cli("split all.npz --num-splits 2 --axis 0").out
-    assert printed.startswith("all.npz: 2 of 2 tensors split\n")
 
 
 @pytest.mark.parametrize("others", ["copy", "skip"])
@@ -683,28 +668,31 @@ def other_dtype(parts):
     parts[-1] = parts[-1].view("i4")
 
 
+def other_object(parts):
+    parts[-1][-1, -1] = "".join(map(str, parts[-1][-1, -1]))  # equal, and not the same
+
+
 @pytest.mark.parametrize(
-    ("corrupt", "into_out"),
-    [(one_bit, False), (one_bit, True), (other_dtype, False), (list.pop, False)],
+    ("dtype", "corrupt", "into_out"),
+    [
+        ("f4", one_bit, False),
+        ("f4", one_bit, True),
+        ("f4", other_dtype, False),
+        ("f4", list.pop, False),
+        ("O", other_object, False),
+    ],
 )
-def test_check_sees_wrong_parts(small, monkeypatch, corrupt, into_out):
+def test_check_sees_wrong_parts(small, monkeypatch, dtype, corrupt, into_out):
     original = splitjit.split
 
     def wrong(x, **keywords):
         parts = original(x, **keywords)
-        if x.dtype == "f4" and ("out" in keywords) == into_out:
+        if x.dtype == dtype and ("out" in keywords) == into_out:
             corrupt(parts)
         return parts
 
     monkeypatch.setattr(splitjit, "split", wrong)
     assert main(["check"]) == 1
-
-
-def test_check_wants_the_same_objects():
-    one, other = "".join(["a", "b"]), "".join(["a", "b"])
-    assert one is not other
-    assert check._same(np.array([one], object), np.array([one], object))
-    assert not check._same(np.array([one], object), np.array([other], object))
 
 
 # ---- info and JSON --------------------------------------------------------------------
