@@ -131,11 +131,6 @@ def test_names(tmp_path):
 # ---- refusals -------------------------------------------------------------------------
 
 
-def test_missing_file_and_directory(tmp_path):
-    split_refused(tmp_path / "x.npy", None, num_splits=1, error=FileNotFoundError)
-    split_refused(tmp_path, "a folder must hold", num_splits=1)
-
-
 def test_overwrites_by_force_alone(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(6))
     (tmp_path / "x.1.npy").write_text("mine")
@@ -166,6 +161,7 @@ def test_parts_of_two_files_must_not_share_names(tmp_path, names, message):
         np.save(path, np.arange(6))
     split_refused(paths, message, out=tmp_path)
     assert len(files.plan_files(paths, num_splits=2).files) == 2
+    split_refused([paths[0], Path(os.path.relpath(paths[0]))], "both would write")
 
 
 def test_all_files_have_as_many_parts(tmp_path):
@@ -466,10 +462,10 @@ print((peak() - before) * unit)
 @pytest.mark.parametrize(("kind", "axis"), [("npy", 0), ("npy", 1), ("npz", 1), ("safetensors", 1)])
 def test_peak_memory(tmp_path, kind, axis):
     pytest.importorskip("resource")
-    if shutil.disk_usage(tmp_path).free < 2 << 30:
-        pytest.skip("needs 2 GiB of disk")
-    x = np.zeros((1 << 13, 1 << 13), "f4")
-    x[::512, ::512] = np.arange(256).reshape(16, 16)
+    if shutil.disk_usage(tmp_path).free < 1 << 30:
+        pytest.skip("needs 1 GiB of disk")
+    x = np.zeros((1 << 12, 1 << 13), "f4")  # parts of 64 MB
+    x[::512, ::512] = np.arange(128).reshape(8, 16)
     save(tmp_path / f"x.{kind}", x=x)
     commands = [f"split x.{kind} --axis {axis} --num-splits 2"]
     if (kind, axis) == ("npy", 1):
@@ -490,13 +486,6 @@ def load(path):
 
 
 # ---- inputs, targets and permissions --------------------------------------------------
-
-
-def test_two_ways_to_name_one_input(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    os.mkdir("d")
-    np.save("d/x.npy", np.arange(6))
-    split_refused([Path("d/x.npy"), tmp_path / "d" / "x.npy"], "both would write")
 
 
 def test_no_part_replaces_an_input(tmp_path):
@@ -547,14 +536,3 @@ def test_a_pipe_is_refused(tmp_path):
         pytest.skip("needs named pipes")
     os.mkfifo(tmp_path / "x.npy")
     split_refused(tmp_path / "x.npy", "not a regular file", error=OSError)
-
-
-def test_tensors_of_rank_0_are_copied_unless_named(tmp_path):
-    np.savez(tmp_path / "x.npz", a=np.arange(6), s=np.float32(3))
-    for path in split_file(tmp_path / "x.npz", num_splits=2, axis=0):
-        with np.load(path) as part:
-            assert part["s"] == 3
-            assert part["a"].shape == (3,)
-    split_refused(tmp_path / "x.npz", "rank 0", tensors=["s=0", "a=0"])
-    np.savez(tmp_path / "y.npz", s=np.float32(3))
-    split_refused(tmp_path / "y.npz", "rank 0")

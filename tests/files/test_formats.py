@@ -135,6 +135,8 @@ def test_npz_copies_what_is_no_array(tmp_path):
     for name, message in says.items():
         split_refused(tmp_path / "x.npz", rf"x\.npz.*{name}.*{message}", tensors=[name])
     assert len(contents(tmp_path)) == 3
+    np.savez(tmp_path / "y.npz", c=np.float32(1))
+    split_refused(tmp_path / "y.npz", "rank 0")
 
 
 DATA = b"12345678" * 8

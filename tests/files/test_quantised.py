@@ -271,7 +271,7 @@ def test_heads_that_are_shorter_than_blocks(tmp_path, monkeypatch):
         split_refused(tmp_path / "model", says, tp_plan=True, num_splits=count)
 
 
-UNKNOWN = [
+UNKNOWN_LAYOUTS = [
     {"quant_method": "bitsandbytes"},
     {"quant_method": "gptq", "bits": 4, "group_size": 32, "checkpoint_format": "marlin"},
     {"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemv"},
@@ -279,17 +279,6 @@ UNKNOWN = [
     compressed("marlin-24", strategy="group"),
     {"quant_method": "compressed-tensors", "config_groups": {}},
 ]
-
-
-@pytest.mark.parametrize("config", UNKNOWN, ids=str)
-def test_unknown_layouts(tmp_path, monkeypatch, config):
-    monkeypatch.setitem(METHODS, "unknown", (config, make_gptq, None, {}))
-    save(tmp_path / "model", monkeypatch, "unknown", {"mlp.up_proj": ("colwise", 64, 64)})
-    says = r"up_proj\.\w+: splitjit does not know this tensor"
-    split_refused(tmp_path / "model", says, tp_plan=True)
-    options = {"tensors": ["*.qweight=1", "*.qzeros=1", "*.scales=1", "*.g_idx"]}
-    options |= {"num_splits": 2, "tp_plan": True, "out": tmp_path / "out"}
-    files.split_files(tmp_path / "model", **options)
 
 
 def make_nf4(m, n):
@@ -309,17 +298,18 @@ def make_hqq(m, n):
     return {"W_q": numbers(8, m // 2, n), "scale": scales(m, 1), "zero": scales(m, 1)}
 
 
-UNKNOWN_TENSORS = [
-    ("bitsandbytes", make_nf4, r"proj\.weight\S*: .* of the quantization 'bitsandbytes'"),
-    (None, make_nf4, r"proj\.weight\S*: splitjit does not know this tensor of an unnamed quan"),
-    ("torchao", make_torchao, "does not know the tensors of the quantization 'torchao'"),
-    ("hqq", make_hqq, "does not know the tensors of the quantization 'hqq'"),
+THIS = r"proj\.\w+\S*: splitjit does not know this tensor of"
+UNKNOWN = [
+    *[(config, make_gptq, THIS) for config in UNKNOWN_LAYOUTS],
+    ({"quant_method": "bitsandbytes"}, make_nf4, f"{THIS} the quantization 'bitsandbytes'"),
+    (None, make_nf4, f"{THIS} an unnamed quan"),
+    ({"quant_method": "torchao"}, make_torchao, "the tensors of the quantization 'torchao'"),
+    ({"quant_method": "hqq"}, make_hqq, "does not know the tensors of the quantization 'hqq'"),
 ]
 
 
-@pytest.mark.parametrize(("method", "make", "message"), UNKNOWN_TENSORS)
-def test_unknown_layouts_are_no_incomplete_checkpoint(tmp_path, monkeypatch, method, make, message):
-    config = method and {"quant_method": method}
+@pytest.mark.parametrize(("config", "make", "message"), UNKNOWN)
+def test_unknown_layouts_are_no_incomplete_checkpoint(tmp_path, monkeypatch, config, make, message):
     monkeypatch.setitem(METHODS, "unknown", (config, make, None, {}))
     held = save(tmp_path / "model", monkeypatch, "unknown", {"mlp.up_proj": ("colwise", 64, 64)})
     options = {"num_splits": 2, "tp_plan": True, "out": tmp_path / "out"}

@@ -16,7 +16,7 @@ import splitjit
 from splitjit import files
 from splitjit._cli.main import main
 from splitjit.files import patterns
-from splitjit.files.checkpoints import ask_transformers, tensor_parallel
+from splitjit.files.checkpoints import tensor_parallel
 from tests.files.folders import refused, split_refused
 from tests.files.test_checkpoints import load
 
@@ -296,13 +296,6 @@ def test_every_style_of_transformers_is_known():
         used |= {line.split('"')[3] for line in body.splitlines() if line.count('"') >= 4}
     assert used
     assert used <= known
-
-
-def test_the_style_of_a_parameter():
-    plan = {"layers.*.q": "colwise", "experts.up": "packed_colwise"}
-    assert ask_transformers.style_of("layers.12.q.bias", plan) == "colwise"
-    assert ask_transformers.style_of("experts.up", plan) == "packed_colwise"
-    assert ask_transformers.style_of("layers.1.q2.bias", plan) is None
 
 
 CONVERTED = [
