@@ -8,49 +8,36 @@ import pytest
 
 from tests import conftest
 
+TESTS = """
+import pytest
 
-def report(kind, nodeid, module):
-    """Return the report of a test or file that was skipped."""
-    made = kind.__new__(kind)
-    made.nodeid = nodeid
-    made.longrepr = ("file.py", 1, f"Skipped: could not import {module!r}: No module named ...")
-    return made
+def test_passed():
+    pass
 
+def test_skipped():
+    pytest.importorskip("nowhere.at_all")
 
-class Item:
-    """A test, as far as the choice of tests reads it."""
-
-    def __init__(self, name, file, *marks):
-        self.name, self.nodeid = name, f"{file}::test_{name}"
-        self.parent, self.get_closest_marker = SimpleNamespace(nodeid=file), marks.count
+@pytest.mark.long
+def test_long():
+    pass
+"""
 
 
-def test_a_run_names_the_missing_libraries_in_one_line_and_the_rest_runs_their_tests():
-    skipped = [
-        report(pytest.TestReport, "a.py::test_one", "torch"),
-        report(pytest.TestReport, "a.py::test_two", "jax.numpy"),
-        report(pytest.CollectReport, "b.py", "torch"),
-    ]
-    lines, kept = [], {}
-    reporter = SimpleNamespace(stats={"skipped": skipped}, write_line=lines.append)
-    cache = SimpleNamespace(set=kept.__setitem__, get=kept.get)
-    hook = SimpleNamespace(pytest_deselected=lambda items: None)
-    conftest.pytest_terminal_summary(reporter, SimpleNamespace(cache=cache))
-    (line,) = lines
-    assert "2 tests and 1 test files were skipped" in line
-    assert "missing: jax, torch (python -m pip install --group peers)" in line
+def test_a_run_names_what_is_missing_and_the_rest_runs_its_tests(tmp_path, capsys):
+    def run(*options):
+        plugins = ["-p", "tests.conftest", "-p", "no:faulthandler"]  # this run keeps its own
+        assert pytest.main([str(tmp_path), *plugins, *options]) == pytest.ExitCode.OK
+        return capsys.readouterr().out
 
-    items = [Item("one", "a.py"), Item("passed", "a.py"), Item("long", "a.py", "long")]
-    items.append(Item("of_b", "b.py"))
-    for rest, markexpr, chosen in [
-        (True, "", ["one", "of_b"]),
-        (False, "", ["one", "passed", "of_b"]),
-        (False, "long or not long", ["one", "passed", "long", "of_b"]),
-    ]:
-        option = SimpleNamespace(rest=rest, markexpr=markexpr)
-        config = SimpleNamespace(option=option, cache=cache, hook=hook)
-        conftest.pytest_collection_modifyitems(config, left := [*items])
-        assert [item.name for item in left] == chosen
+    (tmp_path / "test_one.py").write_text(TESTS)
+    (tmp_path / "test_two.py").write_text("import pytest; pytest.importorskip('nothing')")
+    printed = run()
+    assert "1 passed, 2 skipped, 1 deselected" in printed
+    assert "1 tests and 1 test files were skipped" in printed
+    assert "missing: nothing, nowhere (python -m pip install --group peers)" in printed
+    (tmp_path / "test_two.py").write_text("def test_installed():\n    pass")
+    assert "1 passed, 1 skipped, 2 deselected" in run("--rest")
+    assert "3 passed, 1 skipped" in run("-m", "long or not long")
 
 
 @pytest.mark.parametrize(

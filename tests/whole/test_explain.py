@@ -100,6 +100,10 @@ def test_tensors_that_torch_splits(torch):
     assert explain(small, 2).strategy == "library"
     assert explain(small, 2, out=[torch.zeros(2) for _ in range(3)]).strategy == "library"
     assert explain(small, 2, out=list(torch.zeros(3, 4)[:, ::2])).strategy != "library"
+    assert explain(torch.zeros(4, 6), 2).bytes_read == 96
+    found = explain(torch.zeros(4, 6, device="meta"), 2)
+    assert (found.strategy, found.threads, found.bytes_read) == ("library", None, None)
+    assert "unknown" in str(found)
     x = torch.zeros(LARGE)
     found = explain(x, num_splits=3, axis=1)
     assert [way["name"] for way in found.ways] == list(WAYS_OF_TENSORS)
@@ -204,13 +208,6 @@ finally:
 @needs_fork
 def test_a_forked_child_that_must_not_compile(tmp_path):
     run(tmp_path, FORKED, NUMBA_CACHE_DIR=str(tmp_path))
-
-
-def test_a_library_makes_its_own_parts(torch):
-    found = explain(torch.zeros(4, 6, device="meta"), 2)
-    assert (found.strategy, found.threads, found.bytes_read) == ("library", None, None)
-    assert "unknown" in str(found)
-    assert explain(torch.zeros(4, 6), 2).bytes_read == 96
 
 
 X = np.zeros(4)

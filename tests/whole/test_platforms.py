@@ -137,24 +137,15 @@ def free_threaded_pythons():
     ]
 
 
-def run_threads(program, gil=None):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    environment |= {} if gil is None else {"PYTHON_GIL": str(int(gil))}
-    command = [program, "-c", f"GIL = {gil}\n{THREADS}"]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-
-
 @pytest.mark.slow
-def test_threads():
-    run_threads(sys.executable)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("gil", [True, False], ids=["GIL", "no GIL"])
-def test_threads_on_a_free_threaded_python(gil):
-    pythons = free_threaded_pythons()
+@pytest.mark.parametrize("gil", [None, True, False], ids=["this Python", "GIL", "no GIL"])
+def test_threads(gil):
+    pythons = [sys.executable] if gil is None else free_threaded_pythons()
     if not pythons:
         pytest.skip("no free-threaded Python with Numba was found")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment |= {} if gil is None else {"PYTHON_GIL": str(int(gil))}
     for program in pythons:
-        run_threads(program, gil)
+        command = [program, "-c", f"GIL = {gil}\n{THREADS}"]
+        result = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
