@@ -487,14 +487,11 @@ def test_a_warning_about_a_fused_weight_that_is_alone_in_its_file(tmp_path):
 # ---- join -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", "CF")
-@pytest.mark.parametrize("axis", [0, 1, -1])
-def test_join_npy(tmp_path, capsys, axis, order):
-    x = np.asarray(np.arange(60, dtype=">f4").reshape(3, 4, 5), order=order)
-    np.save(tmp_path / "x.npy", x)
-    targets = files.split_files(tmp_path / "x.npy", [1, 0, x.shape[axis] - 1], axis=axis).targets
+def test_join_npy(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.arange(20).reshape(4, 5))
+    targets = files.split_files(tmp_path / "x.npy", num_splits=5, axis=-1).targets
     joined = tmp_path / "j.npy"
-    arguments = ["join", *map(str, targets), f"--axis={axis}", f"--out={joined}"]
+    arguments = ["join", *map(str, targets), "--axis=-1", f"--out={joined}"]
     assert main(arguments) == 0
     assert joined.read_bytes() == (tmp_path / "x.npy").read_bytes()
     assert capsys.readouterr().out == f"{joined}: {joined.stat().st_size} bytes\n"

@@ -8,10 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.lib import format as npy
 
 import splitjit
@@ -22,11 +25,6 @@ from splitjit.files.formats.base import PlainWriter, Source
 from splitjit.files.formats.npy import Npy
 from tests.files.folders import assert_joined, refused, save, split_file, split_refused
 from tests.processes import limited, python
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(7)
 
 
 def write(planned, count=lambda nbytes: None):
@@ -53,19 +51,6 @@ def assert_parts(x, paths, *args, **kwargs):
         assert part.flags.c_contiguous or (part.flags.fnc and x.flags.fnc)
 
 
-RULES = [{"split": value} for value in ([2, 3, 1], [6], [0, 6, 0], 4, 9)]
-RULES += [{"num_outputs": 4}, {"num_outputs": 8}, {"num_splits": 3}]
-
-
-@pytest.mark.parametrize("order", "CF")
-@pytest.mark.parametrize("axis", [0, 1, 2, -1])
-@pytest.mark.parametrize("rule", RULES, ids=str)
-def test_rules_and_orders(tmp_path, rule, axis, order):
-    x = np.arange(216, dtype="i2").reshape(6, 6, 6, order=order)
-    np.save(tmp_path / "x.npy", x)
-    assert_parts(x, split_file(tmp_path / "x.npy", axis=axis, **rule), axis=axis, **rule)
-
-
 DTYPES = [
     *("?", "u1", ">f4", ">i8", "c16", "S3", "U5", ">U2", "M8[ns]", "V7", "g"),
     [("a", "u1"), ("b", ">f8"), ("c", "U2")],
@@ -75,42 +60,33 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_dtypes(tmp_path, dtype, rng):
-    dtype = np.dtype(dtype)
-    x = np.frombuffer(rng.bytes(30 * dtype.itemsize), dtype).reshape(5, 6)
-    path = tmp_path / "x.npy"
-    with open(path, "wb") as file:
-        npy.write_array(file, x)
-    assert_parts(np.load(path), split_file(path, [1, 5], axis=1), [1, 5], axis=1)
-
-
-@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (2, 0, 4)])
-def test_arrays_of_size_0(tmp_path, shape):
-    x = np.zeros(shape, "f4")
-    np.save(tmp_path / "x.npy", x)
-    paths = split_file(tmp_path / "x.npy", num_splits=1, axis=-1)
-    assert_parts(x, paths, num_splits=1, axis=-1)
+@settings(max_examples=settings.default.max_examples // 5)
+@given(st.data())
+def test_parts_are_those_of_split_and_join_to_the_file(dtype, data):
+    dtype, tile = np.dtype(dtype), data.draw(st.sampled_from([1, 100, 1 << 20]))
+    shape = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    length = shape[axis]
+    cuts = sorted(data.draw(st.lists(st.integers(0, length), max_size=4)))
+    rules = [{"split": np.diff([0, *cuts, length]).tolist()}, {"split": 4}, {"num_outputs": 4}]
+    rule = data.draw(st.sampled_from([*rules, {"num_splits": length or 1}])) | {"axis": axis}
+    content = np.random.default_rng(7).bytes(9**3 * dtype.itemsize)
+    x = np.frombuffer(content, dtype)[: np.prod(shape)].reshape(shape)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiles, "TILE", tile)
+        path = Path(folder, "x.npy")
+        with open(path, "wb") as file:
+            npy.write_array(file, x.copy(data.draw(st.sampled_from("CF"))))
+        paths = split_file(path, **rule)
+        assert_parts(np.load(path), paths, **rule)
+        if paths:
+            assert_joined(paths, path, axis=axis)
 
 
 def test_no_parts_write_nothing(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(0))
     assert split_file(tmp_path / "x.npy", 3, out=tmp_path / "out") == []
     assert listing(tmp_path) == [Path("x.npy")]
-
-
-@pytest.mark.parametrize("order", "CF")
-@pytest.mark.parametrize("tile", [1, 100, 1 << 10, 1 << 20])
-@pytest.mark.parametrize("shape", [(40, 30), (3, 300), (600,), (9, 4, 20), (3, 5, 2)])
-def test_tiles(tmp_path, monkeypatch, shape, tile, order, rng):
-    monkeypatch.setattr(tiles, "TILE", tile)
-    x = np.asarray(rng.integers(0, 1 << 31, shape), "i4", order=order)
-    np.save(tmp_path / "x.npy", x)
-    for axis in range(len(shape)):
-        length = shape[axis]
-        sizes = [1, 0, length // 2, length - 1 - length // 2]
-        folder = tmp_path / str(axis)
-        paths = split_file(tmp_path / "x.npy", sizes, axis=axis, out=folder)
-        assert_parts(x, paths, sizes, axis=axis)
 
 
 def test_more_parts_than_file_descriptors(tmp_path):

@@ -31,15 +31,7 @@ class Killed(BaseException):
 
 
 class Calls:
-    """Counts the calls that change files, and makes the call number `at` fail.
-
-    Parameters
-    ----------
-    at : int
-        The number of the call, from 1.
-    error : BaseException or int
-        What the call raises, or the signal that arrives before the call is made.
-    """
+    """Counts the calls that change files. Number `at` raises the error, or a signal arrives."""
 
     def __init__(self, at=0, error=None):
         self.made = 0

@@ -32,10 +32,7 @@ def recipe():
 
 
 def as_conda(requirements):
-    """Return PyPI requirements in the form of the recipe.
-
-    Skip requirements with a marker: conda itself chooses builds that suit the Python version.
-    """
+    """Return PyPI requirements as in the recipe; conda itself does what their markers say."""
     parsed = [Requirement(line) for line in requirements]
     return {f"{CONDA_NAMES.get(r.name, r.name)} {r.specifier}" for r in parsed if not r.marker}
 
