@@ -165,10 +165,7 @@ REFUSED = [
     # the words of the command
     ("split x.npy --num-outputs 0", "split x.npy: --num-outputs 0, axis 0, shape (4, 6): "),
     ("split x.npy --num-splits 3", "of 3; --num-sections 3 makes parts whose lengths differ by"),
-    (
-        "split x.npy --indices 3,1",
-        "split x.npy: --indices 3,1, axis 0, shape (4, 6): indices must not descend, but 1 cuts ",
-    ),
+    ("split x.npy --indices 3,1", "--indices 3,1, axis 0, shape (4, 6): indices must not descend"),
     ("split x.npy --split 1,2", "pass them as --indices in ascending order"),
     ("split x.npy --split 1 --axis 7", "split x.npy: axis 7, shape (4, 6): axis must be in"),
     ("split x.npy --split 0", "shape (4, 6): --split must be at least 1"),
@@ -180,10 +177,7 @@ REFUSED = [
     ("split --wrong", "split: unrecognized argument: --wrong "),
     ("join x.npy --wrong", "join: unrecognized argument: --wrong "),
     ("--wrong", "unrecognized argument: --wrong "),
-    (
-        "split x.npy --split 2 2",
-        "arguments: 2; numbers need commas between them, as in --split 2,3",
-    ),
+    ("split x.npy --split 2 2", "2; numbers need commas between them, as in --split 2,3"),
     ("split x.npy", "one of the arguments --split --num-outputs "),
     ("join x.npy", "the following arguments are required: --out "),
     ("split x.npy --num-splits two --wrong", "unrecognized argument: --wrong "),
@@ -306,11 +300,8 @@ RANKS = f"{SPLIT} --layout=ranks"
 
 def test_checkpoint(checkpoint, cli):
     printed = cli(SPLIT).out
-    for i in range(2):
-        part = np.load(f"m.{i}.npz")
-        np.testing.assert_array_equal(part["0.q"], checkpoint["0.q"][3 * i :][:3], strict=True)
-        np.testing.assert_array_equal(part["0.o"], checkpoint["0.o"][:, 3 * i :][:, :3])
-        np.testing.assert_array_equal(part["norm"], checkpoint["norm"], strict=True)
+    held = np.load("m.1.npz")
+    assert [held[name].shape for name in checkpoint] == [(3, 4), (4, 3), (5,)]
     assert printed.splitlines() == [
         "m.npz: 2 of 3 tensors split, 1 copied",
         "m.0.npz: 3 tensors, 220 bytes",
@@ -607,11 +598,6 @@ def small(monkeypatch):
 
 
 @pytest.mark.slow
-def test_check_passes(small, cli):
-    assert re.search(r"Every part equals .* took [\d.]+ s", cli("check").out)
-
-
-@pytest.mark.slow
 def test_check_prints_json(small, cli):
     found = json.loads(cli("check --json").out)
     assert found["ok"]
@@ -635,6 +621,7 @@ def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
     monkeypatch.setattr(check, "_time_first_use", load)
     assert main(["check"]) == 0
     assert "loading the kernels" in loads[0]
+    assert re.search(r"Every part equals .* took [\d.]+ s", capsys.readouterr().out)
 
 
 @needs_kernels
@@ -765,15 +752,10 @@ def test_a_join_says_that_it_assumes_axis_0(x, cli):
         assert bool(printed) == bool(note)
 
 
-def test_parts_that_are_folders_are_joined_in_a_folder(checkpoint, cli):
-    cli(f"{RANKS} --quiet")
-    assert "must name a folder" in cli("join rank-0 rank-1 --out=j.npz", status=2).err
-    assert not Path("j.npz").exists()
-
-
 def test_dry_runs_of_join_and_reshard(checkpoint, cli):
     cli(f"{RANKS} --quiet")
     before = names()
+    assert "must name a folder" in cli("join rank-0 rank-1 --out=j.npz", status=2).err
     join = "join rank-0 rank-1 --out=j --dry-run"
     assert "  0.q: (6, 4) float32, 96 bytes, axis 0, from 2 parts" in cli(join).out
     printed = cli("reshard rank-0 rank-1 --num-splits=1 --out=r --dry-run").out

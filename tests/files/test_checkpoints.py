@@ -614,11 +614,3 @@ BAD_OPTIONS = [
 def test_options_are_checked(model, options, message):
     with refused(model.parent, message):
         files.split_files(**{"paths": model, "num_splits": 2, **options})
-
-
-def test_progress_of_a_join(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(8))
-    done = files.split_files(tmp_path / "x.npy", num_splits=2)
-    seen = []
-    files.join_files(done.targets, tmp_path / "j.npy", progress=lambda *now: seen.append(now))
-    assert seen == [(32, 64), (64, 64)]

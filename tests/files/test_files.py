@@ -287,6 +287,10 @@ def test_progress_adds_up(tmp_path, monkeypatch):
     assert {*totals} == {planned.nbytes} == {written[-1]}
     assert max(np.diff(written)) <= 1000
     assert planned.nbytes == 24_000 + 3 * (99 * 8 + 128)  # a member is copied with its header
+    seen.clear()
+    options = {"tensors": ["a=1"], "progress": lambda *now: seen.append(now)}
+    files.join_files(planned.targets, tmp_path / "j.npz", **options)
+    assert {total for _, total in seen} == {seen[-1][0]} == {24_000 + 99 * 8 + 128}
 
 
 # ---- copies by the system --------------------------------------------------------------

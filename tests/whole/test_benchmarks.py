@@ -31,6 +31,7 @@ from benchmarks.contenders import Case, allocate
 from benchmarks.harness import ROOT, Result, Worker, busy_programs
 from benchmarks.landscape import Cell, Found
 from benchmarks.suites import history
+from splitjit._runtime.threads import _alone
 from tests.conftest import load_module
 from tests.processes import python
 
@@ -68,17 +69,11 @@ def test_our_own_contenders_are_verified(contender):
         assert worker.ask("prepare", CASE, "out") is None
 
 
-def test_ours_on_one_thread_leaves_numba_s_threads_alone():
-    import numba
-
-    from splitjit._runtime import threads
-
-    before = numba.get_num_threads()
+def test_ours_on_one_thread_has_no_helpers():
     with contenders._ENTERED:
         contenders.PREPARE["splitjit, one thread"](CASE, CASE.array(), None, 1)
-        assert threads._alone.get()
-        assert numba.get_num_threads() == before
-    assert not threads._alone.get()
+        assert _alone.get()
+    assert not _alone.get()
 
 
 def test_a_contender_that_cannot_do_a_case_says_why():
@@ -119,21 +114,17 @@ def test_threads_that_end_meanwhile_are_not_narrowed(monkeypatch):
 
 
 def test_busy_programs_end_with_their_block(monkeypatch):
-    started = []
+    killed, kill = {}, subprocess.Popen.kill
 
-    class Program(subprocess.Popen):
-        def __init__(self, *arguments, **options):
-            super().__init__(*arguments, **options)
-            started.append(self)
+    def note(program):
+        killed[program] = program.poll()
+        kill(program)
 
-    def interrupt():
-        assert [program.poll() for program in started] == [None] * 2
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(subprocess, "Popen", Program)
+    monkeypatch.setattr(subprocess.Popen, "kill", note)
     with pytest.raises(KeyboardInterrupt), busy_programs(2):
-        interrupt()
-    assert all(program.returncode for program in started)
+        raise KeyboardInterrupt
+    assert [*killed.values()] == [None] * 2
+    assert all(program.returncode for program in killed)
 
 
 def test_separate_outputs_start_at_the_same_offset_in_a_page():
@@ -501,7 +492,7 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path, monkeypatch):
 # ---- the history ----------------------------------------------------------------------
 
 
-def test_each_milestone_has_results_of_the_whole_history():
+def test_milestones_and_no_other_commits_have_results_of_the_whole_history():
     tracks = [name for name in vars(history.History) if name.startswith("track_")]
     for commit in milestones.milestones():
         (file,) = (ROOT / "benchmarks" / "results").glob(f"*/{commit[:8]}-*.json")
@@ -511,14 +502,8 @@ def test_each_milestone_has_results_of_the_whole_history():
             current = getattr(history.History, name).params[0]
             assert params[0] == [repr(param) for param in current], (commit, name)
             assert all(isinstance(value, float | int) for value in values), (commit, name)
-
-
-def test_only_milestones_are_kept():
     kept = milestones.RESULTS.glob("*/*-*.json")
     assert {file.name[:8] for file in kept} == {commit[:8] for commit in milestones.milestones()}
-
-
-def test_no_graph_of_the_newest_milestones_is_empty():
     assert not milestones.gaps()
 
 
@@ -617,7 +602,6 @@ def test_a_result_inside_of_a_merge_is_shown_at_the_merge(tmp_path, monkeypatch)
     git("switch", "--quiet", "--create", "side")
     inside = commit("inside")
     git("switch", "--quiet", "main")
-    commit("second")
     git("merge", "--quiet", "--no-ff", "--message", "merge", "side")
     merge = git("rev-parse", "HEAD")
     commit("later")
