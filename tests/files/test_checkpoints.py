@@ -374,12 +374,6 @@ def test_bad_patterns(tmp_path, pattern, message):
     split_refused(tmp_path / "m.npz", message, tensors=[pattern, "b"])
 
 
-def test_sections_with_other_numbers_of_parts(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros(8))
-    says = "all sections must have the same number"
-    split_refused(tmp_path / "x.npy", says, 2, tensors=["=0:6,2"])
-
-
 # ---- warnings -------------------------------------------------------------------------
 
 WEIGHT = np.zeros((8, 4), "f4")

@@ -268,8 +268,8 @@ def test_safetensors(checkpoint, count, metadata, tile):
         assert_joined(paths, path)
         again = files.reshard_files(paths, num_outputs=5 - count, out=Path(folder, "again"))
         assert_joined(again.targets, path)
-        contents = [path.read_bytes() for path in paths]
-    for content in contents:
+        written = [path.read_bytes() for path in paths]
+    for content in written:
         (length,) = struct.unpack("<Q", content[:8])
         assert length % 8 == 0
         for tensor in json.loads(content[8 : 8 + length]).values():
