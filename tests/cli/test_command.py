@@ -462,7 +462,7 @@ HALF_WAY = """
     def waiting(*args):
         if parts:
             print("half-way", flush=True)
-            sys.stdin.read() or time.sleep(60)
+            time.sleep(60)
         parts.append(write(*args))
 
     PlainWriter.write = waiting
@@ -477,9 +477,7 @@ def half_way(x, tmp_path):
     started = []
 
     def start(*arguments, **keywords):
-        code = textwrap.dedent(HALF_WAY)
-        keywords |= {"cwd": tmp_path, "stdin": subprocess.PIPE}
-        process = popen("-c", code, *arguments, **keywords)
+        process = popen("-c", textwrap.dedent(HALF_WAY), *arguments, cwd=tmp_path, **keywords)
         started.append(process)
         assert process.stdout.readline() == "half-way\n"
         return process
@@ -528,17 +526,6 @@ def test_killed_and_given_again(half_way, x, cli):
     cli("split x.npy --num-splits 2")
     assert names() == [left, "x.0.npy", "x.1.npy", "x.npy"]
     np.testing.assert_array_equal(np.load("x.0.npy"), x[:2], strict=True)
-
-
-@POSIX
-def test_the_first_of_two_commands_that_ends_wins(half_way, x, cli):
-    process = half_way()
-    cli("split x.npy --num-splits 2")
-    assert process.poll() is None
-    printed = process.communicate("go on")
-    assert process.returncode == 2
-    assert re.search("x.0.npy exists", printed[1])
-    assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
 
 
 def test_an_interrupt_after_all_files_are_written(x, cli, monkeypatch):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -296,25 +297,19 @@ def test_progress_adds_up(tmp_path, monkeypatch):
 # ---- copies by the system --------------------------------------------------------------
 
 
-def cannot(code):
-    def copy(source, target, count, start):
-        raise OSError(code, os.strerror(code))
-
-    return copy
-
-
 def in_turns(turns):
     """Return a copy that copies nothing when its turn is 0."""
     return lambda *arguments: next(turns) and COPY(*arguments)
 
 
+CANNOT = ["EXDEV", "ENOSYS", "EINVAL", "EOPNOTSUPP"]
 COPY = getattr(os, "copy_file_range", None)
 COPIES = {
     "short": lambda source, target, count, start: COPY(source, target, min(count, 1000), start),
     "zero": lambda *_: 0,
     "stops": in_turns(itertools.chain([1, 1], itertools.repeat(0))),
     "at times": in_turns(itertools.cycle([0, 0, 1, 0, 1, 1, 1])),
-    **{name: cannot(getattr(errno, name)) for name in ("EXDEV", "ENOSYS", "EINVAL", "EOPNOTSUPP")},
+    **{name: Mock(side_effect=OSError(getattr(errno, name), name)) for name in CANNOT},
     "missing": None,
 }
 

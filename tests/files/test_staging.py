@@ -225,23 +225,9 @@ def test_what_a_killed_command_left_is_named_and_not_touched(tmp_path, caplog):
     assert (tmp_path / "mine" / "0.new").read_bytes() == b"mine"
 
 
-def fill(staged, mine=None):
-    """Write all files, while another program writes its own."""
+def fill(staged):
     for file in staged.values():
         file.write_bytes(b"new")
-    if mine:
-        mine.write_bytes(b"mine")
-
-
-def test_a_file_that_appears_is_not_replaced(scene):
-    make, _, _ = scene
-    root = make()
-    if (root / "o" / "a").exists():
-        pytest.skip("a target exists")
-    with pytest.raises(FileExistsError, match=r"q/c exists"), stage(root) as staged:
-        fill(staged, mine=root / "p" / "q" / "c")
-    assert contents(root) == FOREIGN | {"p/q/c": b"mine"}
-    assert not [*root.rglob(".splitjit-*")]
 
 
 @pytest.mark.usefixtures("_links")
