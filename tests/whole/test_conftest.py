@@ -25,7 +25,8 @@ def test_long():
 
 def test_a_run_names_what_is_missing_and_the_rest_runs_its_tests(tmp_path, capsys):
     def run(*options):
-        plugins = ["-p", "tests.conftest", "-p", "no:faulthandler"]  # this run keeps its own
+        # This run keeps its own fault handler, and need not collect all garbage.
+        plugins = ["-p", "tests.conftest", "-p", "no:faulthandler", "-p", "no:unraisableexception"]
         assert pytest.main([str(tmp_path), *plugins, *options]) == pytest.ExitCode.OK
         return capsys.readouterr().out
 
