@@ -242,7 +242,6 @@ USAGE = "usage: python -m splitjit"
     ("line", "says"),
     [
         ("--help", USAGE),
-        ("split --help", USAGE),
         ("split --help", "@128"),
         ("check --help", USAGE),
         ("--version", f"splitjit {splitjit.__version__}\n"),
