@@ -18,6 +18,7 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of
 _MOST_WORK = 10**6
 
 _shape, _dtype, _nbytes = map(operator.attrgetter, ("shape", "dtype", "nbytes"))
+_is_plain, _owns_memory = map(operator.attrgetter, ("flags.carray", "flags.owndata"))
 
 
 def check_out(plan: Plan, x: np.ndarray, out: list[Any]) -> list[np.ndarray]:
@@ -81,7 +82,9 @@ def _are_plain_and_apart(
 ) -> bool:
     """Return whether outputs surely fit and share no memory: C-contiguous ones in ranges apart.
 
-    Each `map` reads all outputs in C. A Python loop would be slower.
+    Arrays that own their memory are apart if they are different objects, and `x` is apart from them
+    if it is a view of another one. Each `map` reads all outputs in C. A Python loop would be
+    slower.
     """
     if (
         list(map(type, given)) != [np.ndarray] * len(shapes)
@@ -89,6 +92,15 @@ def _are_plain_and_apart(
         or list(map(_dtype, given)) != [x.dtype] * len(shapes)
     ):
         return False
+    source = x if x.base is None else x.base
+    owners = [source, *given]
+    if (
+        type(source) is np.ndarray
+        and all(map(_owns_memory, owners))
+        and all(map(_is_plain, given))
+        and len(set(map(id, owners))) == len(owners)
+    ):
+        return True
     try:
         starts = list(map(addressof, map(from_buffer, given)))
     except (TypeError, ValueError):  # read-only, strided, empty or foreign dtype

@@ -17,7 +17,7 @@ import numpy as np
 
 from splitjit._abi.kernels import LARGE
 from splitjit._plan.arguments import Shape
-from splitjit._plan.plan import indices_of
+from splitjit._plan.plan import Index, indices_of
 from splitjit._runtime.loading import LOADER, never_compiles
 
 
@@ -29,7 +29,7 @@ def fresh(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
         if not suits_object_loop(x.nbytes):
             return [view.copy() for view in views(x, axis, sizes)]
         parts = [np.empty(view.shape, dtype) for view in views(x, axis, sizes)]
-        into(x, axis, sizes, parts)
+        into(x, indices_of(axis, sizes), parts)
         return parts
     if dtype.names is not None and dtype.itemsize:
         return [part.view(dtype) for part in fresh(x.view(_bits(dtype)), axis, sizes)]
@@ -38,16 +38,16 @@ def fresh(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
     return [view.copy() for view in views(x, axis, sizes)]
 
 
-def into(x: np.ndarray, axis: int, sizes: Shape, parts: Sequence[np.ndarray]) -> None:
-    """Copy `x` to given arrays without checking them."""
+def into(x: np.ndarray, indices: Sequence[Index], parts: Sequence[np.ndarray]) -> None:
+    """Copy `x` to given arrays without checking them; ``x[indices[i]]`` is a view of part i."""
     dtype = x.dtype
     if dtype.hasobject:
-        if suits_object_loop(x.nbytes) and assign(parts, views(x, axis, sizes)):
+        if suits_object_loop(x.nbytes) and assign(parts, list(map(x.__getitem__, indices))):
             return
     elif dtype.names is not None and dtype.itemsize:
         x, parts = x.view(_bits(dtype)), [part.view(_bits(dtype)) for part in parts]
-    for view, part in zip(views(x, axis, sizes), parts, strict=True):
-        part[...] = view
+    for part, index in zip(parts, indices, strict=True):
+        part[...] = x[index]
 
 
 def suits_object_loop(nbytes: int) -> bool:

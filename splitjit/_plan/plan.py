@@ -41,13 +41,15 @@ MOST_PARTS = 1 << 12
 _ROOM = 1 << 14
 """The most parts of all recent plans together, and of all results of a plan."""
 
+Index = tuple[slice, ...]
+
 _MOST_RESULTS = 16
 
 _LEAST_PARTS = 32
 """Plans of fewer parts count as this many, because they take as much memory."""
 
 
-def indices_of(axis: int, sizes: Shape) -> list[tuple[slice, ...]]:
+def indices_of(axis: int, sizes: Shape) -> list[Index]:
     """Return the index of each part: ``x[index]`` is a view of the part."""
     whole, start = (slice(None),) * axis, 0
     return [(*whole, slice(start, start := start + size)) for size in sizes]
@@ -91,7 +93,7 @@ class Plan:
     output_shapes: tuple[tuple[int, ...], ...] = field(
         init=False, compare=False, default=_OUTPUT_SHAPES
     )
-    slices: tuple[tuple[slice, ...], ...] = field(init=False, compare=False, default=_SLICES)
+    slices: tuple[Index, ...] = field(init=False, compare=False, default=_SLICES)
 
     def __post_init__(self) -> None:
         shape = shape_of(self.shape)

@@ -196,6 +196,20 @@ def test_each_call_has_outputs_of_its_own(shape):
     assert np.array_equal(whole[0], x[plan.slices[0]])
 
 
+def test_outputs_that_own_their_memory_are_apart_from_others_only(route):
+    whole, half = np.arange(12.0), np.zeros(6)
+    for x, sizes, out, says in (
+        (whole, [6, 6], [half, half], r"out\[0\] and out\[1\]"),
+        (whole, [12], [whole], r"out\[0\] and x"),
+        (whole[:], [12], [whole], r"out\[0\] and x"),
+        (whole[::-1], [0, 12], [np.zeros(0), whole], r"out\[1\] and x"),
+    ):
+        with pytest.raises(SplitError, match=f"{says}: must not share memory"):
+            split(x, sizes, out=out)
+    split(whole[::-1], [6, 6], out=[half, np.zeros(6)])
+    assert np.array_equal(half, np.arange(11.0, 5.0, -1))
+
+
 @pytest.mark.parametrize("turn", [slice(None), slice(None, None, -1)])
 @pytest.mark.parametrize("begin", [0, 5, 11, 12, 17, 30, 35, 36])
 def test_a_source_anywhere_beside_the_outputs(turn, begin):
