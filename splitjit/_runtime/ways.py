@@ -11,6 +11,10 @@ _STRETCH, _LONG, _LONG_STRETCH = 5, 1e-3, 3
 """Calls of a stretch: after a change of way, caches and thread pools need about as many. Calls of
 `_LONG` seconds need fewer."""
 
+_REST = 2
+"""Stretches of the best way that are not measured after each one that is. Keeping time takes 10 µs
+where the program's next step has emptied the caches."""
+
 _NEXT = 10.0
 """The most that the time until the next call counts, as a multiple of the call's own time."""
 
@@ -35,6 +39,7 @@ class Ways:
 
     - All calls of a stretch go the same way, and the first stretch after a change of way is not
       compared (`_STRETCH`).
+    - While the best way stays the same, most stretches are not measured (`_REST`).
     - A call's time lasts until the next call begins, because a way may slow the steps in between.
       Long rests count less (`_NEXT`).
     - A pause of the process counts little (`_MOST`).
@@ -68,10 +73,6 @@ class Ways:
         The way of the next call.
     """
 
-    __slots__ = (
-        "_budget", "_last", "_stretches", "_times", "_tried", "best", "calls", "means", "way",
-    )  # fmt: skip
-
     def __init__(self, count: int, known: Ways | None = None) -> None:
         self.means: list[float] = [_NEVER] * count if known is None else known.means.copy()
         self._tried = self.means.copy()
@@ -79,23 +80,25 @@ class Ways:
         self.best = self.way = self.means.index(min(self.means))
         self._last: tuple[tuple[int, float, float, int], ...] = ()
         self._times: list[float] = []
-        self._stretches, self._budget = 0, 0.0
+        self._stretches, self._rest, self._budget = 0, 0, 0.0
 
     def choose(self, now: float) -> int:
         """Return the number of the way for the call that begins at the time `now`."""
+        if self._rest:
+            self._rest -= 1
+            return self.way
         last, self._last = self._last, ()
         for way, seconds, end, nbytes in last:
-            if seconds < _LONG:
-                seconds += min(now - end, _NEXT * seconds)
-                self._note(way, seconds / nbytes, _STRETCH)
-            else:
-                self._note(way, seconds / nbytes, _LONG_STRETCH)
+            is_long = seconds >= _LONG
+            after = 0.0 if is_long else min(now - end, _NEXT * seconds)
+            self._note(way, (seconds + after) / nbytes, _LONG_STRETCH if is_long else _STRETCH)
         return self.way
 
     def took(self, way: int, begin: float, end: float, nbytes: int) -> None:
         """Note how long a call took that `choose` has chosen."""
         self.calls[way] += 1
-        self._last = ((way, end - begin, end, nbytes),)
+        if not self._rest:
+            self._last = ((way, end - begin, end, nbytes),)
 
     def _note(self, way: int, time: float, stretch: int) -> None:
         times = self._times
@@ -104,13 +107,15 @@ class Ways:
         if len(times) >= stretch:
             self._times = []
             self._end_stretch(way, sum([min(t, _MOST * min(times)) for t in times]) / len(times))
+            if self._stretches > 1:  # the way stays
+                self._rest = _REST * stretch
 
     def _end_stretch(self, way: int, time: float) -> None:
         means = self.means
         is_known, is_best = means[way] < _NEVER, way == self.best
         stretch, self._stretches = self._stretches, self._stretches + 1
         if is_best and stretch:
-            self._budget += _SHARE * time
+            self._budget += (1 + _REST * (stretch > 1)) * _SHARE * time
         elif is_known:
             self._budget -= max(time - means[self.best], 0.0)
         if not stretch:  # caches and thread pools were settling

@@ -13,6 +13,7 @@ from splitjit._runtime.ways import Ways
 from tests.conftest import needs_kernels
 
 STRETCH = ways._STRETCH
+note = Ways._note
 
 
 def run(chooser, seconds, calls, gap=lambda way, call: 0.0, unit=2.0**-20):
@@ -52,6 +53,13 @@ def test_long_calls_are_measured_sooner(burst):
 
     chosen = run(Ways(2), lambda way, call: (1.0, 1.5)[way], 30, rest, unit=2 * ways._LONG)
     assert chosen.count(1) == 2 * ways._LONG_STRETCH
+
+
+def test_most_calls_of_the_best_way_are_not_measured(monkeypatch):
+    measured = []
+    monkeypatch.setattr(Ways, "_note", lambda *of: measured.append(of) or note(*of))
+    run(Ways(1), lambda way, call: 1.0, 900)
+    assert 300 <= len(measured) <= 310
 
 
 @pytest.mark.parametrize("settle", [1, STRETCH])
