@@ -12,20 +12,20 @@ _STRETCH, _LONG, _LONG_STRETCH = 5, 1e-3, 3
 `_LONG` seconds need fewer."""
 
 _REST = 2
-"""Stretches of the best way that are not measured after each one that is. Keeping time takes 10 µs
-where the program's next step has emptied the caches."""
+"""Stretches of the best way that are not measured after each one that is. Keeping time takes long
+where the program's other steps empty the caches."""
 
 _NEXT = 10.0
 """The most that the time until the next call counts, as a multiple of the call's own time."""
-
-_MOST = 3.0
-"""The most that a call counts, as a multiple of the fastest call of its stretch."""
 
 _NEW = 1 / 4
 """The weight of a stretch in the mean of its way. The first after a change replaces the mean."""
 
 _SHARE = 0.02
 """The share of the time that may go to tries."""
+
+_LENT = 1.0
+"""The budget after the first tries, as a share of a stretch. They may have met a pause."""
 
 _CHANGE = 0.2
 """What a change of way costs at least, as a share of a stretch."""
@@ -42,15 +42,17 @@ class Ways:
     - While the best way stays the same, most stretches are not measured (`_REST`).
     - A call's time lasts until the next call begins, because a way may slow the steps in between.
       Long rests count less (`_NEXT`).
-    - A pause of the process counts little (`_MOST`).
+    - A stretch takes the median time of its calls, in which a pause of the process, or a rest of
+      the program, does not count.
     - Long calls count alone, in shorter stretches: what comes after them, and what a change costs,
       is a small part of such a call (`_LONG`).
     - Each stretch moves the mean of its way (`_NEW`), and the next one goes the way with the
       smallest mean.
     - If the best way has become faster since another way's try, the program has changed: the other
       way is expected to be faster by the same factor.
-    - Each way is tried once. Later, another way is tried when the budget covers what its two
-      stretches and the one after them are expected to lose (`_SHARE`).
+    - Each way is tried once, and again soon if it seems little slower than the best (`_LENT`).
+      Later, another way is tried when the budget covers what its two stretches and the one after
+      them are expected to lose (`_SHARE`).
     - Each change costs something, so even equal ways are tried rarely (`_CHANGE`).
 
     Threads share an object without a lock: a lost update changes a mean by one stretch.
@@ -106,7 +108,7 @@ class Ways:
             times.append(time)
         if len(times) >= stretch:
             self._times = []
-            self._end_stretch(way, sum([min(t, _MOST * min(times)) for t in times]) / len(times))
+            self._end_stretch(way, sorted(times)[stretch // 2])
             if self._stretches > 1:  # the way stays
                 self._rest = _REST * stretch
 
@@ -128,6 +130,8 @@ class Ways:
         best, self.best = self.best, min(range(len(means)), key=means.__getitem__)
         if self.best != best or not (is_best and is_known):
             self._tried = means.copy()
+        if not is_known:
+            self._budget = _LENT * means[self.best]
         following = self._to_try() if is_best or _NEVER in means else self.best
         if following != way:
             self.way, self._stretches = following, 0
