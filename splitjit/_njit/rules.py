@@ -113,7 +113,7 @@ CHANGED_FAULT = OUTS_FAULT + len(_OUTS_FAULTS)
 
 
 def none_fault(name):
-    """Return the fault of an argument that is None when compiled code runs."""
+    """Return the number of the fault for an argument that compiled code finds to be None."""
     return CHANGED_FAULT + 1 + list(_NONE_FAULTS).index(name)
 
 

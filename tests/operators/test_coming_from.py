@@ -1,7 +1,7 @@
 """The counterparts of other libraries' calls, and the cases of torch's tests of `tensor_split`.
 
-The shapes, axes and indices are those of test_tensor_split_sections and test_tensor_split_indices
-in torch's own tests. They are compared with both libraries.
+torch's test_tensor_split_sections and test_tensor_split_indices have the same shapes, axes and
+indices. The parts must be those of NumPy and of torch.
 """
 
 import itertools

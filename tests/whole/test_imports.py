@@ -100,7 +100,7 @@ def test_the_order_has_each_package_once():
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_imports_only_packages_before_its_own(module):
     imported, in_functions = imported_by(module)
-    if module in ("splitjit", "splitjit.files"):  # what is above is imported when it is first used
+    if module in ("splitjit", "splitjit.files"):  # these import packages above on first use
         imported -= {*FILES}
     for name in sorted(imported):
         assert place_of(name) <= place_of(module), f"{module} imports {name}, which is above it"
