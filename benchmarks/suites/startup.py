@@ -10,7 +10,7 @@ PREPARE = "import numba, numpy, splitjit; x = numpy.ones(1 << 22, numpy.float32)
 COLD = """import atexit, os, tempfile; folder = tempfile.TemporaryDirectory()
 atexit.register(folder.cleanup); os.environ["NUMBA_CACHE_DIR"] = folder.name
 """
-SETUP = {"warm": PREPARE, "cold": COLD + PREPARE}
+IMPORTS = {"warm": PREPARE, "cold": COLD + PREPARE}
 
 
 class Import:
@@ -36,10 +36,10 @@ class FirstCall:
         splitjit.warmup()  # fills the cache for the case "warm"
 
     def timeraw_first_call(self, cache):
-        return SPLIT, SETUP[cache]
+        return SPLIT, IMPORTS[cache]
 
     def timeraw_warmup(self, cache):
-        return "splitjit.warmup()", SETUP[cache]
+        return "splitjit.warmup()", IMPORTS[cache]
 
 
 class Memory:
