@@ -18,6 +18,9 @@ where the program's other steps empty the caches."""
 _NEXT = 10.0
 """The most that the time until the next call counts, as a multiple of the call's own time."""
 
+_MOST = 20.0
+"""The most that a call counts in what a try costs, as a multiple of the median."""
+
 _NEW = 1 / 4
 """The weight of a stretch in the mean of its way. The first after a change replaces the mean."""
 
@@ -30,8 +33,10 @@ _LENT = 1.0
 _CHANGE = 0.2
 """What a change of way costs at least, as a share of a stretch."""
 
-_NEVER = float("inf")
-"""The mean of a way that was never measured."""
+
+def _median_and_mean(times: list[float]) -> tuple[float, float]:
+    median = sorted(times)[len(times) // 2]
+    return median, sum([min(time, _MOST * median) for time in times]) / len(times)
 
 
 class Ways:
@@ -43,9 +48,10 @@ class Ways:
     - A call's time lasts until the next call begins, because a way may slow the steps in between.
       Long rests count less (`_NEXT`).
     - A stretch takes the median time of its calls, in which a pause of the process, or a rest of
-      the program, does not count.
-    - Long calls count alone, in shorter stretches: what comes after them, and what a change costs,
-      is a small part of such a call (`_LONG`).
+      the program, does not count. What it costs is the mean, in which a pause counts little
+      (`_MOST`): after a change of way, one call may fault in all the memory of the parts.
+    - What follows a long call, or a change of way, is small beside it. So its stretch is shorter,
+      and the time after it does not count (`_LONG`).
     - Each stretch moves the mean of its way (`_NEW`), and the next one goes the way with the
       smallest mean.
     - If the best way has become faster since another way's try, the program has changed: the other
@@ -67,7 +73,7 @@ class Ways:
     Attributes
     ----------
     means : list of float
-        Expected seconds per byte; infinite before the first stretch.
+        Expected seconds per byte; 0 before the first stretch, so each way is tried.
     calls : list of int
     best : int
         The way with the smallest mean.
@@ -76,7 +82,7 @@ class Ways:
     """
 
     def __init__(self, count: int, known: Ways | None = None) -> None:
-        self.means: list[float] = [_NEVER] * count if known is None else known.means.copy()
+        self.means: list[float] = [0.0] * count if known is None else known.means.copy()
         self._tried = self.means.copy()
         self.calls: list[int] = [0] * count
         self.best = self.way = self.means.index(min(self.means))
@@ -86,9 +92,7 @@ class Ways:
 
     def choose(self, now: float) -> int:
         """Return the number of the way for the call that begins at the time `now`."""
-        if self._rest:
-            self._rest -= 1
-            return self.way
+        self._rest = max(self._rest - 1, 0)
         last, self._last = self._last, ()
         for way, seconds, end, nbytes in last:
             is_long = seconds >= _LONG
@@ -103,36 +107,36 @@ class Ways:
             self._last = ((way, end - begin, end, nbytes),)
 
     def _note(self, way: int, time: float, stretch: int) -> None:
-        times = self._times
         if way == self.way:  # not if another thread's call was chosen before a change
-            times.append(time)
-        if len(times) >= stretch:
-            self._times = []
-            self._end_stretch(way, sorted(times)[stretch // 2])
+            self._times.append(time)
+        if len(self._times) >= stretch:
+            times, self._times = self._times, []
+            self._end_stretch(way, *_median_and_mean(times))
             if self._stretches > 1:  # the way stays
                 self._rest = _REST * stretch
 
-    def _end_stretch(self, way: int, time: float) -> None:
+    def _end_stretch(self, way: int, time: float, cost: float) -> None:
         means = self.means
-        is_known, is_best = means[way] < _NEVER, way == self.best
+        is_known = means[way] > 0
+        is_best = is_known and way == self.best
         stretch, self._stretches = self._stretches, self._stretches + 1
         if is_best and stretch:
             self._budget += (1 + _REST * (stretch > 1)) * _SHARE * time
         elif is_known:
-            self._budget -= max(time - means[self.best], 0.0)
+            self._budget -= max(cost - means[self.best], 0.0)
         if not stretch:  # caches and thread pools were settling
             return
         mean = means[way] + _NEW * (time - means[way]) if stretch > 1 else time
-        if is_best and is_known:
+        if is_best:
             change = min(mean / self._tried[way], 1.0)
             means[:] = [change * tried for tried in self._tried]
         means[way] = mean
         best, self.best = self.best, min(range(len(means)), key=means.__getitem__)
-        if self.best != best or not (is_best and is_known):
+        if self.best != best or not is_best:
             self._tried = means.copy()
         if not is_known:
             self._budget = _LENT * means[self.best]
-        following = self._to_try() if is_best or _NEVER in means else self.best
+        following = self._to_try() if is_best else self.best
         if following != way:
             self.way, self._stretches = following, 0
 
@@ -140,8 +144,6 @@ class Ways:
         """Return the least called way that the budget covers, or the best way."""
         means, least = self.means, self.means[self.best]
         for i in sorted(range(len(means)), key=self.calls.__getitem__):
-            if means[i] == _NEVER:
-                return i
             if i != self.best and _CHANGE * least + 3 * (means[i] - least) <= self._budget:
                 self._budget -= _CHANGE * least
                 return i

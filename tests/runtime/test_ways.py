@@ -1,5 +1,6 @@
 """The fastest way is found, followed and never paid for by more than the budget."""
 
+import itertools
 import random
 
 import numpy as np
@@ -75,6 +76,19 @@ def test_what_a_change_costs_is_not_compared(settle):
     chosen = run(chooser, seconds, 2000)
     assert chooser.means == pytest.approx([1.0, 1.3])
     assert chosen[4 * STRETCH :].count(1) < 0.1 * 2000
+
+
+def test_what_a_change_costs_is_paid_for():
+    """The first call after a change takes as long as ten others, and the ways are equal."""
+    called = [0]
+
+    def seconds(way, call):
+        called.append(way)
+        return 10.0 if way != called[-2] else 1.0
+
+    chosen = run(Ways(2), seconds, 20_000)
+    changes = sum([a != b for a, b in itertools.pairwise(chosen)])
+    assert 2 < changes < ways._SHARE * 20_000 / 9 + 10
 
 
 @pytest.mark.parametrize(("slow", "between"), [(1.0, 10), (2.0, 160), (20.0, 2900)])
@@ -163,13 +177,13 @@ def test_a_try_begins_only_if_the_budget_covers_all_losses(times):
         way, best, means = chooser.way, chooser.best, [*chooser.means]
         settles = not chooser._stretches
         run(chooser, lambda way, call, row=row: row[way], STRETCH)
-        if way == best and not settles:
-            spent += row[way]
-        elif means[way] != ways._NEVER:  # the first measurement is not paid for
-            lost += max(row[way] - means[best], 0.0)
-        elif not settles:
+        if not means[way]:  # the first measurement is not paid for
             spent, lost, lent = 0.0, 0.0, ways._LENT * chooser.means[chooser.best]
-        if chooser.way not in (way, chooser.best) and chooser.means[chooser.way] != ways._NEVER:
+        elif way == best and not settles:
+            spent += row[way]
+        else:
+            lost += max(row[way] - means[best], 0.0)
+        if chooser.way not in (way, chooser.best):
             assert lost <= lent + ways._SHARE * spent + 1e-9
 
 
