@@ -17,8 +17,11 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 _MOST_WORK = 10**6
 
-_shape, _dtype, _nbytes = map(operator.attrgetter, ("shape", "dtype", "nbytes"))
-_is_plain, _owns_memory = map(operator.attrgetter, ("flags.carray", "flags.owndata"))
+_shape, _dtype, _flags, _nbytes = map(
+    operator.attrgetter, ("shape", "dtype", "flags.num", "nbytes")
+)
+_OWN_MEMORY = frozenset(map(_flags, (np.empty(2), np.empty((2, 2)))))
+"""The flags of C-contiguous, writeable arrays that own their memory: of one dim, and of several."""
 
 
 def check_out(plan: Plan, x: np.ndarray, out: list[Any]) -> list[np.ndarray]:
@@ -93,12 +96,11 @@ def _are_plain_and_apart(
     ):
         return False
     source = x if x.base is None else x.base
-    owners = [source, *given]
     if (
-        type(source) is np.ndarray
-        and all(map(_owns_memory, owners))
-        and all(map(_is_plain, given))
-        and len(set(map(id, owners))) == len(owners)
+        set(map(_flags, given)) <= _OWN_MEMORY
+        and type(source) is np.ndarray
+        and source.flags.owndata
+        and len({id(source), *map(id, given)}) > len(given)
     ):
         return True
     try:
