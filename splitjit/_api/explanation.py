@@ -26,6 +26,7 @@ _REASONS = {
     "compiled": "a compiled loop copies",
     "object loop": "a compiled loop assigns the objects",
     "slices": "NumPy copies until compiled code would have saved the time that it takes to load",
+    "small parts": "NumPy copies: laying out so many small parts for kernels would take longer",
     "no compiler": "NumPy copies, because Numba compiles nothing: NUMBA_DISABLE_JIT is set",
     "not loaded": "NumPy copies, because the compiled loop cannot be loaded now",
 }
@@ -123,7 +124,7 @@ def _listed(ways: Ways | None, names: Sequence[str], nbytes: int) -> tuple[dict[
     """Return the ways, for copies of `nbytes` bytes, if there is a choice."""
     if ways is None or len(ways.means) == 1:
         return ()
-    seconds = [None if mean == float("inf") else mean * nbytes for mean in ways.means]
+    seconds = [mean * nbytes or None for mean in ways.means]
     return tuple(
         {"name": name, "seconds": mean, "calls": calls, "is_next": i == ways.way}
         for i, (name, mean, calls) in enumerate(zip(names, seconds, ways.calls, strict=False))

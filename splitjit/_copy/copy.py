@@ -36,6 +36,9 @@ _RUN = 6e-9  # extra seconds that NumPy takes per run of contiguous bytes
 _ITEM = 1e-9  # the same per item of a strided source
 _BYTE = 2e-10  # the same per byte, if several threads share the copy
 
+_PART = 1 << 12
+"""Bytes of a part from which on kernels copy more than `MOST_PARTS` parts. Nothing is kept of such
+a plan, so each call lays out all parts, which takes longer than slicing an array."""
 
 _WORD = ctypes.c_int64
 _FUNCTION = ctypes.PYFUNCTYPE(_WORD, ctypes.c_ssize_t)
@@ -211,7 +214,7 @@ class Copy:
     """
 
     __slots__ = (
-        "_gain", "_has_tried", "fresh", "into", "layout", "nbytes", "ways",
+        "_gain", "_has_tried", "_why", "fresh", "into", "layout", "nbytes", "ways",
     )  # fmt: skip
 
     fresh: Callable[[Any], list[np.ndarray] | None]
@@ -220,8 +223,8 @@ class Copy:
     def __init__(self, plan: Plan, x: np.ndarray) -> None:
         self.nbytes = math.prod(plan.shape) * x.itemsize
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
-        can_compile = self.nbytes > 0 and not x.dtype.hasobject
-        self._gain = forecast(x, plan.axis, len(plan.sizes)) if can_compile else None
+        self._why = _why_never(plan, x.dtype, self.nbytes)
+        self._gain = None if self._why else forecast(x, plan.axis, len(plan.sizes))
         self._has_tried = False  # to load kernels
         self.layout: CopyLayout | None = None
         self.ways: Ways | None = None
@@ -237,8 +240,8 @@ class Copy:
 
     def why_numpy(self) -> str:
         """Return why NumPy copies, as a key of the reasons that `explain` gives."""
-        if self._gain is None:
-            return "object loop" if slices.suits_object_loop(self.nbytes) else "slices"
+        if self._why:
+            return self._why
         if never_compiles():
             return "no compiler"
         return "not loaded" if self._has_tried else "slices"
@@ -300,6 +303,16 @@ class Copy:
         arguments = layout.stream, target, source, layout.address
         threads.run_loop(functions[layout.loop], self.nbytes, arguments, self.ways)
         return True
+
+
+def _why_never(plan: Plan, dtype: np.dtype, nbytes: int) -> str:
+    """Return why kernels never make a copy, as `Copy.why_numpy` does, or "" if they may."""
+    if dtype.hasobject:
+        return "object loop" if slices.suits_object_loop(nbytes) else "slices"
+    if not nbytes:
+        return "slices"
+    count = len(plan.sizes)
+    return "small parts" if count > MOST_PARTS and nbytes < count * _PART else ""
 
 
 def copy_of(plan: Plan, x: np.ndarray) -> Copy:

@@ -68,7 +68,7 @@ class _Loader:
         self.compiled: list[str] = []
         self._may_load = self._may_child_load = True
         self._has_warned = False
-        self._lost = 0.0  # seconds of copies by NumPy that kernels could have made
+        self._lost = 0.0  # seconds of copies that took longer without the kernels
         self._loaded: dict[str, dict[str, Any]] = {}  # the functions of each kernel
         self._not_before: dict[str, float] = {}  # when to retry loading a kernel
         self._pauses: dict[str, float] = {}
@@ -79,8 +79,8 @@ class _Loader:
     def pays(self, gain: float) -> bool:
         """Return whether to load kernels for a copy that they make `gain` seconds faster.
 
-        Loading pays once NumPy has copied for about as long as loading takes, or if a few more
-        copies like this one would take as long.
+        Loading pays once copies without the kernels have taken about as long as loading takes, or
+        if a few more copies like this one would take as long.
         """
         if self._loaded:
             return True
@@ -90,7 +90,7 @@ class _Loader:
         return is_worth_it and self._may_load and not never_compiles()
 
     def count(self, seconds: float) -> None:
-        """Count a copy by NumPy that kernels could have made."""
+        """Count a copy that took longer without the kernels."""
         self._lost += seconds
 
     def load(self, name: str, *, wait: bool = False) -> dict[str, Any] | None:

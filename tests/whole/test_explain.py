@@ -49,6 +49,16 @@ def test_few_objects_are_copied_by_numpy_and_many_by_a_loop():
 
 
 @needs_kernels
+def test_many_small_parts_are_left_to_numpy():
+    """Also after warm-up, and parts that are not small are not."""
+    splitjit.warmup()
+    found = explain(np.zeros((5000, 100), np.uint8), 1)
+    assert (found.strategy, "so many small parts" in found.reason) == ("slices", True)
+    assert explain(np.zeros((5000, 5000), np.uint8), 1).strategy == "compiled"
+    assert explain(np.zeros((4000, 100), np.uint8), 1).strategy == "compiled"
+
+
+@needs_kernels
 def test_compiled_code_with_given_arrays_and_without():
     x = np.zeros(LARGE, np.float32)
     kept = splitjit.plan_split(x.shape, num_splits=3, axis=1)
