@@ -18,7 +18,8 @@ import numpy as np
 
 from splitjit._abi.columns import are_ranges_apart
 from splitjit._abi.kernels import LARGE, LONG_RUN
-from splitjit._copy.buffers import empty_parts
+from splitjit._copy.buffers import POOL, empty_parts
+from splitjit._copy.copy import use_builtins
 from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.memory import TORCH
 from splitjit._inputs.torch.tensors import is_dtype
@@ -51,15 +52,23 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
         ways = ways_of_operator(x, plan, out)
         if ways is None:
             return None
-        if ways is _ONE_WAY or out is not None or x.requires_grad or not LOADER.pays(0.0):
+        if ways is _ONE_WAY or out is not None or x.requires_grad:
             return copy(x, plan, out)
-        began = perf_counter()
-        way = ways.choose(began)
+        began, has_blocks = perf_counter(), POOL.lease is not None or _load_pool()
+        way = ways.choose(began) if has_blocks else 0
         parts = copy(x, plan, new_tensors(plan, x.dtype) if way else None)
-        ways.took(way, began, perf_counter(), x.nbytes)
+        if has_blocks:
+            ways.took(way, began, perf_counter(), x.nbytes)
+        else:
+            LOADER.count(perf_counter() - began)
         return parts
     except RuntimeError:  # torch refuses the layout, the storage or an output, or has no memory
         return None
+
+
+def _load_pool() -> bool:
+    """Return whether splitjit has blocks of memory to reuse; load its core first if that pays."""
+    return LOADER.pays(0.0) and LOADER.load("core") is not None and use_builtins()
 
 
 def copy(x: Any, plan: Plan, out: Any) -> list[Any]:
@@ -77,7 +86,7 @@ def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
 
     None also if the operator may do anything but what `split` promises.
     """
-    key = x.dtype, x.is_contiguous()
+    _, is_contiguous = key = x.dtype, x.is_contiguous()
     ways: Ways | bool | None = plan._kept.get(key)
     if ways is None:
         ways = _ways(x, plan)
@@ -86,8 +95,10 @@ def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
         ways = _ONE_WAY  # it joins the gradients of the parts; our own backward takes longer
     if isinstance(ways, bool) or x.is_conj() or x.is_neg():  # torch reads these beyond a storage
         return None
-    is_list = type(out) is list or type(out) is tuple
-    return ways if out is None or (is_list and _surely_fit(x, plan, out)) else None
+    if out is None:
+        return ways
+    fits = is_contiguous and type(out) in (list, tuple) and _surely_fit(x, plan, out)
+    return ways if fits else None
 
 
 def _ways(x: Any, plan: Plan) -> Ways | bool:
@@ -118,14 +129,14 @@ def _is_known(dtype: Any) -> bool:
 def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
     """Return whether torch may write the parts of `x` to tensors: it would resize other ones.
 
-    All are contiguous, record no gradient, and lie in address ranges that are apart.
+    All are contiguous, as `x` is, record no gradient, and lie in address ranges that are apart.
     """
-    if len(tensors) != len(plan.sizes) or x.requires_grad or not x.is_contiguous():
+    if len(tensors) != len(plan.sizes) or x.requires_grad:
         return False
-    dtype, start = x.dtype, x.data_ptr()
+    dtype, start, shapes = x.dtype, x.data_ptr(), plan.output_shapes
     ranges = [(start, start + x.nbytes)]
-    for part, shape in zip(tensors, plan.output_shapes, strict=True):
-        if type(part) not in TORCH.kinds or part.shape != shape or part.dtype is not dtype:
+    for i, part in enumerate(tensors):  # where caches are cold, `zip(strict=True)` takes long
+        if type(part) not in TORCH.kinds or part.shape != shapes[i] or part.dtype is not dtype:
             return False
         if part.requires_grad or not part.is_cpu or not part.is_contiguous():
             return False
@@ -145,7 +156,8 @@ def empty(plan: Plan, dtype: Any) -> list[Any]:
     if not is_dtype(dtype):
         return empty_parts(plan, dtype)
     torch = sys.modules["torch"]
-    in_reach = memory.reach_of_kernels()(torch.empty(0, dtype=dtype, device="cpu"))
+    memory.look_up()
+    in_reach = TORCH.in_reach(torch.empty(0, dtype=dtype, device="cpu"))
     made = new_tensors(plan, dtype) if in_reach else None
     if made is None:  # FakeTensorMode makes tensors without memory
         return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]

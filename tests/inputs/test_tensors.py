@@ -327,6 +327,22 @@ def test_torch_splits_long_runs_before_kernels_are_loaded(monkeypatch):
     assert all(same(a, b) for a, b in zip(split(x, 2**17), x.split(2**17), strict=True))
 
 
+def test_a_program_that_splits_only_tensors_loads_the_pool(monkeypatch):
+    """Torch's own memory may be slow in such a program, see `torch_operator.WAYS`."""
+    split(torch.zeros(2), 1)
+    loads: list[str] = []
+    monkeypatch.setattr(torch_operator.POOL, "lease", None)
+    monkeypatch.setattr(LOADER, "_loaded", {})
+    monkeypatch.setattr(LOADER, "_lost", 0.0)
+    monkeypatch.setattr(LOADER, "load", lambda name: loads.append(name))
+    x = torch.arange(2**18)
+    for _ in range(10_000):
+        assert all(same(a, b) for a, b in zip(split(x, 2**17), x.split(2**17), strict=True))
+        if loads:
+            break
+    assert loads == ["core"]
+
+
 def test_tensors_of_a_new_shape_begin_with_what_is_known(monkeypatch):
     splitjit.warmup()
     made = []

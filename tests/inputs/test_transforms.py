@@ -273,15 +273,16 @@ def test_modes_leave_the_copy_to_torch():
     from splitjit._inputs.torch import memory
 
     x = numbers(4, 6)
-    assert memory.reach_of_kernels()(x)
+    memory.look_up()
+    assert memory.TORCH.in_reach(x)
     function_mode = torch.overrides.BaseTorchFunctionMode()
     for mode in torch.device("cpu"), torch.device("meta"), function_mode, forward_ad.dual_level():
         with mode:
-            assert not memory.reach_of_kernels()(x)
+            assert not memory.TORCH.in_reach(x)
             parts = split(x, 3, axis=1)
         assert same(parts, list(torch.split(x, 3, 1)))
     with torch.inference_mode(), torch.autocast("cpu"):
-        assert memory.reach_of_kernels()(x)
+        assert memory.TORCH.in_reach(x)
 
 
 def test_a_mode_sees_the_operators():
@@ -301,9 +302,9 @@ def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
     from splitjit._inputs.torch import memory
 
     monkeypatch.delattr(torch._C, "_are_functorch_transforms_active")
-    assert not memory.reach_of_kernels.__wrapped__()(numbers(4))
-    monkeypatch.setattr(tensors, "reach_of_kernels", lambda: lambda x: False)
-    monkeypatch.setattr(memory.TORCH, "in_reach", lambda x: False)
+    monkeypatch.setattr(memory.TORCH, "in_reach", memory.TORCH.in_reach)  # `look_up` sets it
+    memory.look_up.__wrapped__()
+    assert not memory.TORCH.in_reach(numbers(4))
     assert same(split(numbers(4), 2), list(torch.split(numbers(4), 2)))
 
 

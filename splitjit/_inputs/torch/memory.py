@@ -41,7 +41,8 @@ Attributes
 kinds : tuple of type
     Tensor and Parameter.
 in_reach : callable
-    Whether kernels may read a tensor; see `reach_of_kernels`.
+    Tells whether kernels may read a tensor. The tensor must also pass ``x.numpy()``, and have an
+    address other than 0.
 """
 
 
@@ -49,16 +50,12 @@ in_reach : callable
 def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]
-    TORCH.in_reach = reach_of_kernels()
+    TORCH.in_reach = _reach_of_kernels()
     TORCH.kinds = torch.Tensor, torch.nn.Parameter
 
 
-@functools.cache
-def reach_of_kernels() -> Callable[[Any], bool]:
-    """Return a function that tells whether kernels may read a tensor.
-
-    The tensor must also pass ``x.numpy()``, and have an address other than 0.
-    """
+def _reach_of_kernels() -> Callable[[Any], bool]:
+    """Return `TORCH.in_reach`."""
     torch = sys.modules["torch"]
     forward_ad = torch.autograd.forward_ad
     try:

@@ -20,7 +20,7 @@ import numpy as np
 from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.foreign import exceeds, is_planned, shape_of, views_of
-from splitjit._inputs.torch.memory import TORCH, look_up, reach_of_kernels
+from splitjit._inputs.torch.memory import TORCH, look_up
 from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, SplitTypeError, kind_of
@@ -136,7 +136,7 @@ def tensor_input(x: Any) -> Tensor:
     if is_compiling():
         return Tensor(x)
     look_up()
-    if reach_of_kernels()(x) and not (x.requires_grad and sys.modules["torch"].is_grad_enabled()):
+    if TORCH.in_reach(x) and not (x.requires_grad and sys.modules["torch"].is_grad_enabled()):
         bare = x.detach() if x.requires_grad else x
         array = memory.array_of(bare)
         if array is not None:
@@ -157,7 +157,7 @@ def _refuse(x: Any, name: str) -> None:
         if not memory.is_in_storage(x):
             nbytes = x.untyped_storage().nbytes()
             rule = f"its storage was resized to {nbytes} bytes, and its elements need more"
-    elif reach_of_kernels()(x) and memory.has_lost_memory(torch, x):
+    elif TORCH.in_reach(x) and memory.has_lost_memory(torch, x):
         rule = "its memory was freed"
     if rule:
         raise SplitTypeError.of([(name, f" of type {kind_of(x)}")], rule)
