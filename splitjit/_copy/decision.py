@@ -192,8 +192,8 @@ def split_array(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
                     return parts
             elif last.into(x, given):
                 return given
+        parts = []  # a collection that is due starts here, or after the next call, not later
         began = perf_counter()
-        parts = []  # a collection that is due starts here, not after the checks
         x = x.view()  # a finalizer may change the caller's array at any point, but not this one
         check_shape(plan, x.shape)
         if copy is not True:
