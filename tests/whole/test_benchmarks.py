@@ -541,6 +541,14 @@ def test_the_suites_are_those_that_asv_finds():
     assert set(milestones.suite_versions()) == set(known) - {"version"}
 
 
+@pytest.mark.parametrize("name", ["startup", "split", "operators"])
+def test_asv_calls_no_table_of_a_suite(name):
+    """It takes a name of the module for a hook, in upper or lower case."""
+    module = importlib.import_module(f"benchmarks.suites.{name}")
+    hooks = [name for name in vars(module) if name.lower() in ("setup", "teardown", "setup_cache")]
+    assert all(callable(getattr(module, name)) for name in hooks)
+
+
 def test_the_page_of_the_history_shows_the_results():
     pytest.importorskip("asv")
     text = milestones.PAGE.read_text("utf-8")
