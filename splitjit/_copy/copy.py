@@ -221,8 +221,8 @@ class Copy:
     into: Callable[[Any, list[Any]], int]
 
     def __init__(self, plan: Plan, x: np.ndarray) -> None:
-        self.nbytes = math.prod(plan.shape) * x.itemsize
         # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
+        self.nbytes = math.prod(plan.shape) * x.itemsize
         self._why = _why_never(plan, x.dtype, self.nbytes)
         self._gain = None if self._why else forecast(x, plan.axis, len(plan.sizes))
         self._has_tried = False  # to load kernels

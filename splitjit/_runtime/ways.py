@@ -18,9 +18,6 @@ where the program's other steps empty the caches."""
 _NEXT = 10.0
 """The most that the time until the next call counts, as a multiple of the call's own time."""
 
-_MOST = 20.0
-"""The most that a call counts in what a try costs, as a multiple of the median."""
-
 _NEW = 1 / 4
 """The weight of a stretch in the mean of its way. The first after a change replaces the mean."""
 
@@ -34,11 +31,6 @@ _CHANGE = 0.2
 """What a change of way costs at least, as a share of a stretch."""
 
 
-def _median_and_mean(times: list[float]) -> tuple[float, float]:
-    median = sorted(times)[len(times) // 2]
-    return median, sum([min(time, _MOST * median) for time in times]) / len(times)
-
-
 class Ways:
     """The mean time of each way, measured in stretches of calls.
 
@@ -48,8 +40,7 @@ class Ways:
     - A call's time lasts until the next call begins, because a way may slow the steps in between.
       Long rests count less (`_NEXT`).
     - A stretch takes the median time of its calls, in which a pause of the process, or a rest of
-      the program, does not count. What it costs is the mean, in which a pause counts little
-      (`_MOST`): after a change of way, one call may fault in all the memory of the parts.
+      the program, does not count.
     - What follows a long call, or a change of way, is small beside it. So its stretch is shorter,
       and the time after it does not count (`_LONG`).
     - Each stretch moves the mean of its way (`_NEW`), and the next one goes the way with the
@@ -111,11 +102,11 @@ class Ways:
             self._times.append(time)
         if len(self._times) >= stretch:
             times, self._times = self._times, []
-            self._end_stretch(way, *_median_and_mean(times))
+            self._end_stretch(way, sorted(times)[stretch // 2])
             if self._stretches > 1:  # the way stays
                 self._rest = _REST * stretch
 
-    def _end_stretch(self, way: int, time: float, cost: float) -> None:
+    def _end_stretch(self, way: int, time: float) -> None:
         means = self.means
         is_known = means[way] > 0
         is_best = is_known and way == self.best
@@ -123,7 +114,7 @@ class Ways:
         if is_best and stretch:
             self._budget += (1 + _REST * (stretch > 1)) * _SHARE * time
         elif is_known:
-            self._budget -= max(cost - means[self.best], 0.0)
+            self._budget -= max(time - means[self.best], 0.0)
         if not stretch:  # caches and thread pools were settling
             return
         mean = means[way] + _NEW * (time - means[way]) if stretch > 1 else time
