@@ -221,10 +221,10 @@ class Copy:
     into: Callable[[Any, list[Any]], int]
 
     def __init__(self, plan: Plan, x: np.ndarray) -> None:
-        # Not the dtype: equal dtypes may differ in metadata, or in the class of their items.
+        # No dtype is kept: equal dtypes may differ in metadata, or in the class of their items.
         self.nbytes = math.prod(plan.shape) * x.itemsize
         self._why = _why_never(plan, x.dtype, self.nbytes)
-        self._gain = None if self._why else forecast(x, plan.axis, len(plan.sizes))
+        self._gain = 0.0 if self._why else forecast(x, plan.axis, len(plan.sizes))
         self._has_tried = False  # to load kernels
         self.layout: CopyLayout | None = None
         self.ways: Ways | None = None
@@ -235,7 +235,7 @@ class Copy:
 
     def count(self, seconds: float) -> None:
         """Count a copy by NumPy."""
-        if self._gain is not None:
+        if not self._why:
             LOADER.count(seconds)
 
     def why_numpy(self) -> str:
@@ -250,7 +250,7 @@ class Copy:
 
     def switch(self, plan: Plan, x: np.ndarray) -> bool:
         """Return whether kernels copy; load them first if that pays now."""
-        if self.layout is None and self._gain is not None and LOADER.pays(self._gain):
+        if self.layout is None and not self._why and LOADER.pays(self._gain):
             self._has_tried = True
             self._load(plan, x.dtype, x.strides)
         return self.layout is not None

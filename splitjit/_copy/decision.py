@@ -192,7 +192,7 @@ def split_array(plan: Plan, x: np.ndarray, out: Any, copy: Any) -> list[np.ndarr
                     return parts
             elif last.into(x, given):
                 return given
-        parts = []  # a collection that is due starts here, or after the next call, not later
+        parts = []  # a due collection runs here or, since Python 3.12, after the next call
         began = perf_counter()
         x = x.view()  # a finalizer may change the caller's array at any point, but not this one
         check_shape(plan, x.shape)

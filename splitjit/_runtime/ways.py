@@ -41,8 +41,8 @@ class Ways:
       Long rests count less (`_NEXT`).
     - A stretch takes the median time of its calls, in which a pause of the process, or a rest of
       the program, does not count.
-    - What follows a long call, or a change of way, is small beside it. So its stretch is shorter,
-      and the time after it does not count (`_LONG`).
+    - Long calls have shorter stretches, and the time after them does not count: it is small beside
+      such a call, and so is the cost of a change (`_LONG`).
     - Each stretch moves the mean of its way (`_NEW`), and the next one goes the way with the
       smallest mean.
     - If the best way has become faster since another way's try, the program has changed: the other

@@ -1,7 +1,7 @@
 """The counterparts of other libraries' calls, and the cases of torch's tests of `tensor_split`.
 
 torch's test_tensor_split_sections and test_tensor_split_indices have the same shapes, axes and
-indices. The parts must be those of NumPy and of torch.
+indices. Each case is compared with NumPy and with torch.
 """
 
 import itertools

@@ -185,9 +185,9 @@ def _nothing(call):
 def _fresh(expected, most, source):
     """Copy an array to new parts in one block of memory, and return them in a list.
 
-    The result is None if nothing has been copied: the array is not as expected, or memory has run
-    out. 0 means that Python has set an error. Objects are made before the data's address is read,
-    because making them may start the garbage collector, and a finalizer may change the array.
+    Copy nothing and return None if the array is not as expected, or if there is not enough memory.
+    Return 0 if Python has set an error. Make all objects before reading the data's address: making
+    them may start the garbage collector, and a finalizer may change the array.
     """
     out_of_line()
     call = read(Expected, expected)
