@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, SupportsIndex, TypeVar
 
-from splitjit._api.split_plan import cached_plan
 from splitjit._inputs.arrays import as_array
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor
 from splitjit._plan.arguments import integer, integers, normalize_axis, sequence, unknown_parameter
-from splitjit._plan.plan import values_of_rule
+from splitjit._plan.plan import cached_plan, values_of_rule
 from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_SPLITS, Rule
 from splitjit._tensor_types import tensor_type
 from splitjit.errors import SplitError, SplitTypeError, pairs
@@ -264,7 +263,7 @@ def _sizes(length: Dim, rule: Rule | tuple[int, Unknown]) -> Sequence[Dim | Elli
         return [length if value.length == 1 or high == 0 else None] * value.length
     known = kind, value
     first = _fitting_length(known, low, high)
-    sizes = cached_plan((first,), 0, known).sizes
+    sizes: tuple[int, ...] = cached_plan((first,), 0, known).sizes
     if low == high:
         return sizes
     if isinstance(value, int) and kind == CHUNK and high > -(-first // value) * value:

@@ -221,7 +221,7 @@ def take(route, setattr):
     """Make every split take one route; `setattr` is that of a monkeypatch."""
     compiles, chunk, stream = ROUTES[route]
     forget_copies(setattr)
-    setattr(copy.LOADER, "pays", lambda gain: compiles)
+    setattr(copy, "loading_pays", lambda gain: compiles)
     setattr(split, "is_first", lambda key: route == "new")
     if route == "new" and all(LOADER.load(name, wait=True) for name in ("core", *LOOPS)):
         use_builtins()

@@ -37,12 +37,14 @@ def function_of(name: str, address: int, flags: int) -> Any:
     """
     if not flags:
         return address
-    make = functools.partial(builtin, name, address, flags)
+    make = maker(name, address, flags)
     return make(None) if flags & METH_STATIC else make
 
 
-def builtin(name: str, address: int, flags: int, owner: Any) -> Callable[..., Any]:
-    """Make a builtin function.
+def maker(name: str, address: int, flags: int) -> Callable[[object], Callable[..., Any]]:
+    """Return a function that makes a builtin function for an owner, or for None.
+
+    The owner is the first argument of every call; the builtin function keeps it alive.
 
     Parameters
     ----------
@@ -51,20 +53,19 @@ def builtin(name: str, address: int, flags: int, owner: Any) -> Callable[..., An
         The address of the C function, which returns a new reference, or 0 with an error set.
     flags : int
         See `splitjit._abi.kernels.METH_O`.
-    owner : object
-        The first argument of every call; the function keeps it alive.
     """
     method = _METHODS.setdefault(
         (name, address, flags), _MethodDef(name.encode(), address, flags, None)
     )
-    made: Callable[..., Any] = _new_function()(ctypes.addressof(method), owner, None)
-    return made
+    return functools.partial(_new_function(), ctypes.addressof(method))
 
 
 @functools.cache
 def _new_function() -> Any:
+    """Return Python's C function that makes builtin functions. Ours belong to no module."""
     kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    return kind(("PyCFunction_NewEx", ctypes.pythonapi))
+    taken = (1, "method"), (1, "owner"), (1, "module", None)
+    return kind(("PyCFunction_NewEx", ctypes.pythonapi), taken)
 
 
 def keep_forever(owner: Any) -> Any:

@@ -10,14 +10,7 @@ from numpy.typing import ArrayLike
 
 from splitjit._abi.kernels import LARGE
 from splitjit._api.protocols import GiveExactlyOneRule, Part, Source, SupportsSlices
-from splitjit._api.split_plan import (
-    SplitPlan,
-    by_rule,
-    cached_plan,
-    is_first,
-    recent_plan,
-    split_object,
-)
+from splitjit._api.split_plan import SplitPlan, by_rule, split_object
 from splitjit._copy.buffers import release_frames
 from splitjit._copy.decision import split_array, split_input, split_new_shape
 from splitjit._copy.torch_operator import split_at_once
@@ -34,6 +27,7 @@ from splitjit._plan.arguments import (
     rule_of,
     shape_of,
 )
+from splitjit._plan.plan import cached_plan, is_first, recent_plan
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError, kind_of
 
@@ -376,4 +370,5 @@ def plan_split(
     if by_position is not NOT_GIVEN or unknown:
         refuse_call("plan_split", by_position, unknown, "shape")
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-    return cached_plan(shape_of(shape), axis, rule)
+    plan: SplitPlan = cached_plan(shape_of(shape), axis, rule)
+    return plan

@@ -18,9 +18,8 @@ from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request, by_plan
 from splitjit._inputs.torch import tensors
 from splitjit._inputs.torch.memory import TORCH
-from splitjit._plan.arguments import Shape, integer, listed, normalize_axis
-from splitjit._plan.limits import MOST_IN_MEMORY
-from splitjit._plan.plan import PLANS, Plan, sizes_of
+from splitjit._plan.arguments import Shape, listed
+from splitjit._plan.plan import PLANS, Plan, cached_plan
 from splitjit._plan.rules import Rule
 
 if TYPE_CHECKING:
@@ -251,6 +250,7 @@ class SplitPlan(Plan):
 
 
 SplitPlan.__module__ = "splitjit"  # so that pickles name the public path
+PLANS.kind = SplitPlan
 __test__ = {"SplitPlan": SplitPlan}  # doctest skips classes of other modules
 
 
@@ -270,23 +270,6 @@ def _check_bound(plan: Plan, out: list[Any]) -> None:
 def by_rule(axis: SupportsIndex, rule: Rule) -> Request:
     """Return the request of a call to `split` with a rule."""
     return Request(axis, rule, lambda shape: cached_plan(shape, axis, rule))
-
-
-recent_plan, is_first = PLANS.recent.get, PLANS.is_first
-
-
-def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> SplitPlan:
-    """Plan the split of a shape of plain integers; equal calls share a plan."""
-    if type(axis) is not int:
-        axis = integer("axis", axis)
-    key = shape, axis, rule
-    plan: SplitPlan | None = recent_plan(key)
-    if plan is None and (plan := PLANS.find_older(key)) is None:
-        index = normalize_axis(axis, shape)
-        plan = object.__new__(SplitPlan)  # no second check of the values
-        plan._set(tuple(shape), index, sizes_of(shape, index, rule, MOST_IN_MEMORY))
-        PLANS.add(key, plan)
-    return plan
 
 
 def split_object(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from splitjit._abi.kernels import KERNELS
 from splitjit._copy import copy
 from splitjit._copy.slices import assign_loop
 from splitjit._inputs.arrays import as_dtype
-from splitjit._runtime import kernel_files
+from splitjit._runtime import kernel_files, threads
 from splitjit._runtime.loading import LOADER, NATIVE
 from splitjit.errors import SplitTypeError, pairs
 
@@ -57,3 +57,4 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
             kernel_files.remove(older=True)
         if vars(NATIVE):
             copy.use_builtins()
+            threads.TEAM.count_cores()  # reading the quota takes long

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import sys
 from collections.abc import Callable, Sequence
 from ctypes import addressof
 from types import SimpleNamespace
@@ -40,8 +41,35 @@ _PART = 1 << 12
 """Bytes of a part from which on kernels copy more than `MOST_PARTS` parts. Nothing is kept of such
 a plan, so each call lays out all parts, which takes longer than slicing an array."""
 
+_SECONDS_TO_LOAD = 0.05
+"""Seconds that loading kernels takes in a process that has not imported llvmlite."""
+_SECONDS_IF_IMPORTED = 0.005
+_FEW = 16
+"""How many more copies like the current one to expect, so that one large array loads kernels."""
+
+LOST = SimpleNamespace(seconds=0.0)
+"""How long copies have taken that kernels make faster."""
+
 _WORD = ctypes.c_int64
 _FUNCTION = ctypes.PYFUNCTYPE(_WORD, ctypes.c_ssize_t)
+
+
+def loading_pays(gain: float) -> bool:
+    """Return whether to load kernels for a copy that they make `gain` seconds faster.
+
+    Loading pays once copies without the kernels have taken about as long as loading takes, or if
+    a few more copies like this one would take as long.
+    """
+    if LOADER.loaded:
+        return True
+    is_imported = "llvmlite.binding" in sys.modules
+    seconds = _SECONDS_IF_IMPORTED if is_imported else _SECONDS_TO_LOAD
+    return LOST.seconds + _FEW * gain >= seconds and LOADER.may_load()
+
+
+def functions_of(kernel: str) -> dict[str, Any] | None:
+    """Return the functions of a kernel, or None if it cannot be loaded now."""
+    return LOADER.loaded.get(kernel) or LOADER.load(kernel)
 
 
 class CopyLayout:
@@ -100,7 +128,7 @@ def lay_out(
     CopyLayout or None
         None if compiled code cannot be loaded now.
     """
-    if LOADER.load("core") is None:
+    if functions_of("core") is None:
         return None
     rank, count = len(plan.shape), len(plan.sizes)
     record = (_WORD * most_words(rank, count))()
@@ -236,7 +264,7 @@ class Copy:
     def count(self, seconds: float) -> None:
         """Count a copy by NumPy."""
         if not self._why:
-            LOADER.count(seconds)
+            LOST.seconds += seconds
 
     def why_numpy(self) -> str:
         """Return why NumPy copies, as a key of the reasons that `explain` gives."""
@@ -250,7 +278,7 @@ class Copy:
 
     def switch(self, plan: Plan, x: np.ndarray) -> bool:
         """Return whether kernels copy; load them first if that pays now."""
-        if self.layout is None and not self._why and LOADER.pays(self._gain):
+        if self.layout is None and not self._why and loading_pays(self._gain):
             self._has_tried = True
             self._load(plan, x.dtype, x.strides)
         return self.layout is not None
@@ -258,7 +286,7 @@ class Copy:
     def _load(self, plan: Plan, dtype: np.dtype, strides: tuple[int, ...]) -> None:
         """Lay out the copy, and use kernels if all that it needs can be loaded now."""
         layout = lay_out(plan, strides, dtype.itemsize)
-        functions = None if layout is None else LOADER.load(layout.loop)
+        functions = None if layout is None else functions_of(layout.loop)
         if layout is None or functions is None:
             return
         loop, is_small = functions[layout.loop], self.nbytes < LARGE
@@ -297,7 +325,7 @@ class Copy:
         bool
             False, and nothing is copied, if the loop for this layout is not loaded.
         """
-        functions = LOADER.load(layout.loop)  # some outputs may have gaps
+        functions = functions_of(layout.loop)  # some outputs may have gaps
         if functions is None:
             return False
         arguments = layout.stream, target, source, layout.address

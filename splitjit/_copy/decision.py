@@ -15,7 +15,7 @@ import numpy as np
 
 from splitjit._copy import slices
 from splitjit._copy.buffers import address_of, release_frames, retry
-from splitjit._copy.copy import NEW_SHAPES, Copy, CopyLayout, copy_of, lay_out
+from splitjit._copy.copy import LOST, NEW_SHAPES, Copy, CopyLayout, copy_of, lay_out
 from splitjit._copy.outputs import check_memory, check_out
 from splitjit._copy.torch_operator import split_at_once
 from splitjit._inputs.adapt import memory
@@ -25,7 +25,6 @@ from splitjit._plan.arguments import check_views, listed, normalize_axis
 from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.plan import Plan, check_shape, sizes_of
 from splitjit._plan.rules import Rule
-from splitjit._runtime.loading import LOADER
 from splitjit.errors import SplitError, SplitTypeError, kind_of, reason
 
 ArrayCopy = tuple[np.ndarray, Copy, CopyLayout | None, list[np.ndarray] | None]
@@ -222,5 +221,5 @@ def split_new_shape(x: np.ndarray, axis: SupportsIndex, rule: Rule) -> list[np.n
         if parts is not None:
             return parts
     parts = retry(slices.fresh, x, index, sizes)
-    LOADER.count(perf_counter() - began)
+    LOST.seconds += perf_counter() - began
     return parts

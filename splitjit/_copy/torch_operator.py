@@ -19,13 +19,12 @@ import numpy as np
 from splitjit._abi.columns import are_ranges_apart
 from splitjit._abi.kernels import LARGE, LONG_RUN
 from splitjit._copy.buffers import POOL, empty_parts
-from splitjit._copy.copy import use_builtins
+from splitjit._copy.copy import LOST, functions_of, loading_pays, use_builtins
 from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.memory import TORCH
 from splitjit._inputs.torch.tensors import is_dtype
 from splitjit._plan.plan import Plan
 from splitjit._runtime.cores import STREAM_FROM
-from splitjit._runtime.loading import LOADER
 from splitjit._runtime.ways import Ways, ways_of
 
 WAYS = "torch's operator", "torch's operator into memory of splitjit"
@@ -60,7 +59,7 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
         if has_blocks:
             ways.took(way, began, perf_counter(), x.nbytes)
         else:
-            LOADER.count(perf_counter() - began)
+            LOST.seconds += perf_counter() - began
         return parts
     except RuntimeError:  # torch refuses the layout, the storage or an output, or has no memory
         return None
@@ -68,7 +67,7 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
 
 def _load_pool() -> bool:
     """Return whether splitjit has blocks of memory to reuse; load its core first if that pays."""
-    return LOADER.pays(0.0) and LOADER.load("core") is not None and use_builtins()
+    return loading_pays(0.0) and functions_of("core") is not None and use_builtins()
 
 
 def copy(x: Any, plan: Plan, out: Any) -> list[Any]:

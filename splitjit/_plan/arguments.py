@@ -190,6 +190,8 @@ def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
 def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
     """Return the axis counted from the front. Only the rank of the shape matters."""
     rank = len(shape)
+    if type(axis) is int and 0 <= axis < rank:
+        return axis
     index = integer("axis", axis)
     if rank == 0:
         raise SplitError.of(pairs(axis=axis, shape=shape), "rank 0 has no axis to split")

@@ -9,9 +9,10 @@ import functools
 import itertools
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, SupportsIndex
 
-from splitjit._plan.arguments import Shape, integers, normalize_axis, shape_of
+from splitjit._plan.arguments import Shape, integer, integers, normalize_axis, shape_of
+from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.rules import (
     FAULTS,
     HINTS,
@@ -249,6 +250,9 @@ class PlanCache:
     `split` makes a plan when it sees a key for the second time.
     """
 
+    kind: type[Any]
+    """The class of the plans that `cached_plan` makes: `splitjit.SplitPlan`."""
+
     def __init__(self) -> None:
         self.recent: dict[Hashable, Any] = {}
         self.older: dict[Hashable, Any] = {}
@@ -303,3 +307,19 @@ class PlanCache:
 
 
 PLANS = PlanCache()
+
+recent_plan, is_first = PLANS.recent.get, PLANS.is_first
+
+
+def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> Any:
+    """Plan the split of a shape of plain integers; equal calls share a plan."""
+    if type(axis) is not int:
+        axis = integer("axis", axis)
+    key = shape, axis, rule
+    plan = recent_plan(key)
+    if plan is None and (plan := PLANS.find_older(key)) is None:
+        index = normalize_axis(axis, shape)
+        plan = object.__new__(PLANS.kind)  # no second check of the values
+        plan._set(tuple(shape), index, sizes_of(shape, index, rule, MOST_IN_MEMORY))
+        PLANS.add(key, plan)
+    return plan

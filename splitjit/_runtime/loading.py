@@ -38,13 +38,6 @@ _WARN_FROM = 1.0
 """The pause in seconds from which on the log warns of an import that fails. Another process that
 compiles, or a fork, is no reason to warn."""
 
-_SECONDS_TO_LOAD = 0.05
-"""Seconds that loading takes in a process that has not imported llvmlite."""
-_SECONDS_IF_IMPORTED = 0.005
-_FEW = 16
-"""How many more copies like the current one to expect, so that one large array loads kernels."""
-
-
 NATIVE: Any = SimpleNamespace()
 """The functions of the kernel "core" as attributes, once it is loaded; see `function_of`."""
 
@@ -59,6 +52,8 @@ class _Loader:
     ----------
     is_forked_child : bool
         Whether this process is a forked child, which inherits no threads.
+    loaded : dict
+        The functions of each kernel that is loaded, by name; see `function_of`.
     compiled : list of str
         The kernels that this process compiled because they were not cached.
     """
@@ -68,30 +63,16 @@ class _Loader:
         self.compiled: list[str] = []
         self._may_load = self._may_child_load = True
         self._has_warned = False
-        self._lost = 0.0  # seconds of copies that took longer without the kernels
-        self._loaded: dict[str, dict[str, Any]] = {}  # the functions of each kernel
+        self.loaded: dict[str, dict[str, Any]] = {}
         self._not_before: dict[str, float] = {}  # when to retry loading a kernel
         self._pauses: dict[str, float] = {}
         # The threads in `load`; the first one loads. A list rather than a lock, because Ctrl-C
         # between `acquire` and `try` would leave a lock taken.
         self._loading: list[int] = []
 
-    def pays(self, gain: float) -> bool:
-        """Return whether to load kernels for a copy that they make `gain` seconds faster.
-
-        Loading pays once copies without the kernels have taken about as long as loading takes, or
-        if a few more copies like this one would take as long.
-        """
-        if self._loaded:
-            return True
-        is_imported = "llvmlite.binding" in sys.modules
-        seconds = _SECONDS_IF_IMPORTED if is_imported else _SECONDS_TO_LOAD
-        is_worth_it = self._lost + _FEW * gain >= seconds
-        return is_worth_it and self._may_load and not never_compiles()
-
-    def count(self, seconds: float) -> None:
-        """Count a copy that took longer without the kernels."""
-        self._lost += seconds
+    def may_load(self) -> bool:
+        """Return whether kernels may be loaded in this process, now or later."""
+        return self._may_load and not never_compiles()
 
     def load(self, name: str, *, wait: bool = False) -> dict[str, Any] | None:
         """Return the functions of a kernel; see `function_of`.
@@ -109,7 +90,7 @@ class _Loader:
             None if the kernel cannot be loaded, so that NumPy must copy. A later call tries again,
             unless loading has failed for good.
         """
-        functions = self._loaded.get(name)
+        functions = self.loaded.get(name)
         if functions is not None or not self._may_try(name, wait):
             return functions
         thread = get_ident()
@@ -119,9 +100,9 @@ class _Loader:
                 time.sleep(0.001)
             if self._loading[0] != thread or self._loading.count(thread) > 1:
                 return None  # another thread is loading, or a signal handler interrupted this one
-            if name not in self._loaded:
-                self._loaded[name] = self._load(name, wait)
-            return self._loaded[name]
+            if name not in self.loaded:
+                self.loaded[name] = self._load(name, wait)
+            return self.loaded[name]
         except (ImportError, BlockingIOError) as error:  # or another process compiles it
             self._put_off(name, error)
         except Exception as error:  # a broken compiler or disk must not fail a split
@@ -136,9 +117,9 @@ class _Loader:
         Users' compiled code needs them while this thread holds Numba's lock, and another thread
         in `load` may be waiting for that lock. Compiler errors are raised.
         """
-        if name not in self._loaded:
-            self._loaded[name] = self._load(name, wait=True, has_lock=True)
-        return self._loaded[name]
+        if name not in self.loaded:
+            self.loaded[name] = self._load(name, wait=True, has_lock=True)
+        return self.loaded[name]
 
     def give_up(self, name: str, error: Exception) -> None:
         """Note that only `warmup` may try to load a kernel again, and warn of it."""
@@ -164,7 +145,7 @@ class _Loader:
             warn(f"{message}; so NumPy copies, which is slower. {WORKS_WITH}", *said)
 
     def _may_try(self, name: str, wait: bool) -> bool:
-        if not self._may_load or never_compiles():
+        if not self.may_load():
             return False
         return wait or time.monotonic() >= self._not_before.get(name, 0.0)
 

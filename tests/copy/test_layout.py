@@ -7,7 +7,7 @@ from splitjit import plan_split
 from splitjit._abi.layout_record import HEADER, ROW
 from splitjit._copy import copy
 from splitjit._copy.copy import lay_out
-from splitjit._runtime import cores, loading
+from splitjit._runtime import cores
 from tests.conftest import needs_kernels
 
 pytestmark = [needs_kernels, pytest.mark.usefixtures("warm")]
@@ -131,7 +131,7 @@ def test_which_copies_are_worth_loading_kernels(shape, order, parts, pays):
     """One copy of a large array is, and one of a modest array is not."""
     x = np.zeros(shape, np.float32, order)
     gain = copy.forecast(x, 0 if parts == 25 else x.ndim - 1, parts)
-    assert (loading._FEW * gain >= loading._SECONDS_TO_LOAD) == pays
+    assert (copy._FEW * gain >= copy._SECONDS_TO_LOAD) == pays
 
 
 def test_nothing_is_gained_by_fewer_strides():

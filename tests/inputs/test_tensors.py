@@ -321,7 +321,7 @@ def test_each_way_to_split_a_large_tensor(way, dtype, monkeypatch):
 
 def test_torch_splits_long_runs_before_kernels_are_loaded(monkeypatch):
     split(torch.zeros(2), 1)
-    monkeypatch.setattr(LOADER, "pays", lambda gain: False)
+    monkeypatch.setattr(torch_operator, "loading_pays", lambda gain: False)
     monkeypatch.setattr(LOADER, "load", lambda *of, **how: pytest.fail("nothing may be loaded"))
     x = torch.arange(2**18)
     assert all(same(a, b) for a, b in zip(split(x, 2**17), x.split(2**17), strict=True))
@@ -332,8 +332,8 @@ def test_a_program_that_splits_only_tensors_loads_the_pool(monkeypatch):
     split(torch.zeros(2), 1)
     loads: list[str] = []
     monkeypatch.setattr(torch_operator.POOL, "lease", None)
-    monkeypatch.setattr(LOADER, "_loaded", {})
-    monkeypatch.setattr(LOADER, "_lost", 0.0)
+    monkeypatch.setattr(LOADER, "loaded", {})
+    monkeypatch.setattr(torch_operator.LOST, "seconds", 0.0)
     monkeypatch.setattr(LOADER, "load", lambda name: loads.append(name))
     x = torch.arange(2**18)
     for _ in range(10_000):

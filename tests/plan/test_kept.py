@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("new_plans")
     "rule", [{"num_splits": 10**7}, {"num_outputs": 10**7}, {"split": 1}], ids=str
 )
 def test_a_plan_of_ten_million_parts_takes_the_memory_of_its_sizes(rule, monkeypatch):
-    monkeypatch.setattr("splitjit._api.split_plan.MOST_IN_MEMORY", 10**8)
+    monkeypatch.setattr("splitjit._plan.plan.MOST_IN_MEMORY", 10**8)
     plan_split((4,), 1)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]

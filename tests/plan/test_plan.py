@@ -80,7 +80,7 @@ def test_laws(shape, data):
 
 @pytest.mark.parametrize("rule", [{"num_outputs": 2**31 - 1}, {"num_splits": 2**31 - 1}])
 def test_a_plan_that_would_not_fit_in_memory(rule, monkeypatch):
-    monkeypatch.setattr("splitjit._api.split_plan.MOST_IN_MEMORY", 10**6)
+    monkeypatch.setattr("splitjit._plan.plan.MOST_IN_MEMORY", 10**6)
     with pytest.raises(MemoryError, match="=2147483647.*: not enough memory for the plan"):
         plan_split((0,), **rule)
 

@@ -46,12 +46,12 @@ for _ in range(2):
         check()
         times.append(time.perf_counter() - began)
         time.sleep(0.001)
-    assert LOADER._loaded
+    assert LOADER.loaded
     DURING
     end.set()
 foreign.join()
 check()
-assert "core" in LOADER._loaded
+assert "core" in LOADER.loaded
 """
 
 FORKS = """
@@ -76,9 +76,9 @@ child()
 THREADS = """
 def split():
     for _ in range(50):
-        began, loaded = time.perf_counter(), len(LOADER._loaded)
+        began, loaded = time.perf_counter(), len(LOADER.loaded)
         check()
-        if len(LOADER._loaded) == loaded and not LOADER._loading:
+        if len(LOADER.loaded) == loaded and not LOADER._loading:
             times.append(time.perf_counter() - began)
 
 times = []
@@ -184,7 +184,7 @@ def test_a_child_loads_if_no_thread_can_be_importing_at_the_fork(before, loads, 
 def load():
     before = {{*sys.modules}}
     check()
-    assert bool(LOADER._loaded) == {loads} and "numba" not in sys.modules
+    assert bool(LOADER.loaded) == {loads} and "numba" not in sys.modules
     if "llvmlite.binding" in before:  # a thread could have been importing anything else
         assert {{*sys.modules}} == before, {{*sys.modules}} - before
 
@@ -254,7 +254,7 @@ def work():
 def split():
     splitjit.warmup()
     check()
-    assert bool(LOADER._loaded) == {loads}
+    assert bool(LOADER.loaded) == {loads}
 
 busy = threading.Thread(target=work, daemon=True)
 busy.start()

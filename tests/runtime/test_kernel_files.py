@@ -24,7 +24,7 @@ import splitjit
 from splitjit._abi.kernels import KERNELS, processor
 from splitjit._cli.main import main
 from splitjit._cli.report import amount
-from splitjit._copy import copy, decision
+from splitjit._copy import copy
 from splitjit._runtime import kernel_files, loading
 from tests import processes
 from tests.conftest import needs_kernels, take
@@ -75,8 +75,7 @@ def split(build, monkeypatch):
 
     def split():
         loader = loading._Loader()
-        for module in (decision, copy):
-            monkeypatch.setattr(module, "LOADER", loader)
+        monkeypatch.setattr(copy, "LOADER", loader)
         take("serial", monkeypatch.setattr)
         x = np.arange(60).reshape(6, 10)
         parts = splitjit.split(x, [3, 7], axis=1)
@@ -108,7 +107,7 @@ def plain(split, build, tmp_path):
 def test_a_kernel_is_compiled_once(split, build, tmp_path, caplog):
     assert set(split().compiled) == set(build) == {"core", "plain"}
     assert len(files_in(tmp_path)) == 2
-    assert split()._loaded
+    assert split().loaded
     assert len(build) == 2
     said = [text.split(" in ")[0] for text in caplog.messages]
     assert sorted(said) == ["compiled core", "compiled plain"]
@@ -116,10 +115,10 @@ def test_a_kernel_is_compiled_once(split, build, tmp_path, caplog):
 
 def test_numpy_copies_while_another_process_compiles(split, build, plain):
     mark = plain.replace(plain.with_name(f"{plain.name}.compiling"))
-    assert "plain" not in split()._loaded
+    assert "plain" not in split().loaded
     assert not build
     os.utime(mark, (0, 0))  # the process that left it has ended
-    assert split()._loaded
+    assert split().loaded
     assert build == ["plain"]
     assert not mark.exists()
 
@@ -129,7 +128,7 @@ def test_a_mark_from_the_future_blocks_nothing(ahead, split, build, plain):
     """A file server's clock may be ahead of this machine's."""
     mark = plain.replace(plain.with_name(f"{plain.name}.compiling"))
     os.utime(mark, (time.time() + ahead,) * 2)
-    assert split()._loaded
+    assert split().loaded
     assert build == ["plain"]
 
 
@@ -222,7 +221,7 @@ def test_a_kernel_that_cannot_be_compiled(split, build, caplog, monkeypatch):
     monkeypatch.setattr("splitjit._kernels.compiling.compile_kernel", fail)
     loader = split()
     assert build == ["core"]
-    assert not loader._loaded
+    assert not loader.loaded
     assert loader.load("core") is None
     assert build == ["core"]
     (message,) = caplog.messages
@@ -327,7 +326,7 @@ def test_processes_of_other_targets_share_no_kernel(name, value, tmp_path):
     its, ours, again = (tmp_path / "digest").read_text().split()
     assert its != ours
     assert its == again
-    code = SPLIT + "assert LOADER._loaded and 'plain' not in LOADER.compiled"
+    code = SPLIT + "assert LOADER.loaded and 'plain' not in LOADER.compiled"
     run(tmp_path, code, **cache, **{name: value})
 
 
@@ -415,16 +414,16 @@ def test_kernels_are_read_from_each_folder_and_written_to_the_first_writable_one
     assert len(files_in(folders[1])) == 2
     folders[1].rename(folders[2])
     build.clear()
-    assert split()._loaded
+    assert split().loaded
     assert not build
     (kernel,) = files_in(folders[2], "plain-*.o")
     folders[1].mkdir()
     (folders[1] / kernel.name).write_bytes(b"damaged")
-    assert split()._loaded
+    assert split().loaded
     assert not build
     kernel.unlink()
     kernel.with_name(f"{kernel.name}.compiling").touch()  # by another process, in any folder
-    assert "plain" not in split()._loaded
+    assert "plain" not in split().loaded
     assert not build
 
 
@@ -461,7 +460,7 @@ import sys
 sys.path.insert(0, {made!r})
 {SPLIT}
 assert splitjit.__file__.startswith({made!r}) and not os.access({made!r}, os.W_OK)
-assert LOADER._loaded and not LOADER.compiled and "numba" not in sys.modules
+assert LOADER.loaded and not LOADER.compiled and "numba" not in sys.modules
 """
         command, options = ELSEWHERE[where], {"cwd": "/", "capture_output": True, "text": True}
         if not shutil.which(command[0]) or subprocess.run([*command, "true"], **options).returncode:

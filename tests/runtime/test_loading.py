@@ -45,8 +45,8 @@ x = np.arange(6.0)
 out = [np.zeros(2) for _ in range(3)]
 for i in range(300):
     splitjit.split(x, num_splits=3, out=out)
-assert not LOADER._loaded and not is_imported("llvmlite")
-while not LOADER._loaded:
+assert not LOADER.loaded and not is_imported("llvmlite")
+while not LOADER.loaded:
     i += 1
     splitjit.split(x + i, num_splits=3, out=out)
 assert i < 100_000 and not is_imported("numba")
@@ -58,7 +58,7 @@ for shape, parts, axis in [
 ]:
     for order in "FC":
         check(np.ones(shape, order=order), parts, axis)
-assert not LOADER._loaded and not is_imported("llvmlite")
+assert not LOADER.loaded and not is_imported("llvmlite")
 """,
     "small copies start no helper": """
 splitjit.warmup(["u1"])
@@ -97,7 +97,7 @@ def test_what_is_loaded(name, tmp_path):
 def test_16_megabytes_load_kernels_without_numba(order, tmp_path):
     code = f"""
 check(np.ones((1024, 4096), np.float32, {order!r}), 4)
-assert LOADER._loaded and not is_imported("numba")
+assert LOADER.loaded and not is_imported("numba")
 """
     run(tmp_path, IMPORTS + code)
 
@@ -108,7 +108,7 @@ def test_numba_that_is_disabled(value, tmp_path):
 check(np.ones((1024, 6144), np.float32), 3)
 splitjit.warmup()
 check(np.ones((1024, 6144), np.float32), 3)
-assert not LOADER._loaded and not is_imported("llvmlite") and not is_imported("numba")
+assert not LOADER.loaded and not is_imported("llvmlite") and not is_imported("numba")
 """
     run(tmp_path, IMPORTS + code, NUMBA_DISABLE_JIT=value)
 
@@ -231,7 +231,7 @@ else:
     sys.exit("the interrupt is lost")
 del sys.meta_path[0]
 check(np.ones((1024, 6144), np.float32), 3)
-assert LOADER._loaded
+assert LOADER.loaded
 """
     run(tmp_path, IMPORTS + ON_IMPORT + code)
 
@@ -263,7 +263,7 @@ def in_child():
     check(large, 3)
     assert threads.TEAM.word(shared.AT.started).value == 1
     splitjit.warmup()
-    assert LOADER._loaded and is_imported("numba") == imported
+    assert LOADER.loaded and is_imported("numba") == imported
 
 """
     child = CHILD.replace("function=check", "function")
@@ -298,14 +298,14 @@ signal.signal(signal.SIGALRM, handler)
 link, loading._link = loading._link, interrupted
 try:
     check()
-    assert not raises and LOADER._loaded and handled >= 4
+    assert not raises and LOADER.loaded and handled >= 4
 except KeyboardInterrupt:
-    assert raises and not LOADER._loaded
+    assert raises and not LOADER.loaded
 assert not LOADER._loading
 loading._link = link
 inside = False
 check()
-assert LOADER._loaded
+assert LOADER.loaded
 """
     run(tmp_path, SPLIT + code)
 
@@ -316,7 +316,7 @@ def test_a_child_compiles_nothing(tmp_path):
 def in_child():
     check()
     splitjit.warmup()
-    assert not LOADER._loaded and "numba" not in sys.modules
+    assert not LOADER.loaded and "numba" not in sys.modules
 
 child(in_child)
 """

@@ -163,11 +163,11 @@ while interrupts < 300:
     try:
         signal.setitimer(signal.ITIMER_REAL, 1e-4)
         for _ in range(100):  # not for ever: Python ignores an interrupt in a weakref's callback
-            LOADER._loaded.clear()
+            LOADER.loaded.clear()
             LOADER.load("plain")
     except KeyboardInterrupt:
         interrupts += 1
-LOADER._loaded.clear()
+LOADER.loaded.clear()
 assert LOADER.load("plain")
 """,
     "others copy while one thread loads, and warmup waits": """
@@ -185,10 +185,10 @@ thread = threading.Thread(target=LOADER.load, args=("plain",))
 thread.start()
 started.wait()
 check()
-assert not LOADER._loaded
+assert not LOADER.loaded
 threading.Timer(0.2, end.set).start()
 splitjit.warmup(["u1"])
-assert set(LOADER._loaded) == set(KERNELS)
+assert set(LOADER.loaded) == set(KERNELS)
 """,
 }
 MARKS = {

@@ -143,7 +143,7 @@ for _ in range(3):
     for order in "CF":
         parts = splitjit.split(np.asarray(x, order=order), num_splits=4, axis=1)
         assert all(map(np.array_equal, parts, np.split(x, 4, 1)))
-assert not {"stream", "transpose"} & {*LOADER._loaded}
+assert not {"stream", "transpose"} & {*LOADER.loaded}
 (message,) = said
 assert "Numba 0.61 to " in message and "raw_memcpy" in message, message
 """
