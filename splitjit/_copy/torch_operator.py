@@ -53,6 +53,8 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
             return None
         if ways is _ONE_WAY or out is not None or x.requires_grad:
             return copy(x, plan, out)
+        if ways.rests():
+            return copy(x, plan, new_tensors(plan, x.dtype) if ways.way else None)
         began, has_blocks = perf_counter(), POOL.lease is not None or _load_pool()
         way = ways.choose(began) if has_blocks else 0
         parts = copy(x, plan, new_tensors(plan, x.dtype) if way else None)
@@ -72,11 +74,10 @@ def _load_pool() -> bool:
 
 def copy(x: Any, plan: Plan, out: Any) -> list[Any]:
     """Copy to tensors that fit, or to new ones."""
-    copy_parts = sys.modules["torch"].split_with_sizes_copy
     if out is None:
-        return list(copy_parts(x, plan.sizes, plan.axis))
+        return list(TORCH.split_copy(x, plan.sizes, plan.axis))
     tensors = list(out)
-    copy_parts(x, plan.sizes, plan.axis, out=tensors)
+    TORCH.split_copy(x, plan.sizes, plan.axis, out=tensors)
     return tensors
 
 

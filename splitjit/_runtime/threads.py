@@ -136,9 +136,12 @@ def shared(function: Callable[..., Any], nbytes: int, ways: Ways | None) -> Call
         most = _allowed() - 1
         if not most or ways is None:
             return function(most, *arguments)
+        helpers = most, 0, min(FEW, most)
+        if ways.rests():
+            return function(helpers[ways.way], *arguments)
         began = perf_counter()
         way = ways.choose(began)
-        result = function((most, 0, min(FEW, most))[way], *arguments)
+        result = function(helpers[way], *arguments)
         if result:
             ways.took(way, began, perf_counter(), nbytes)
         return result

@@ -81,30 +81,31 @@ class Ways:
         self._times: list[float] = []
         self._stretches, self._rest, self._budget = 0, 0, 0.0
 
+    def rests(self) -> bool:
+        """Return whether the next call goes `way` and is not measured."""
+        self._rest, rests = max(self._rest - 1, 0), self._rest > 1
+        self.calls[self.way] += rests
+        return rests
+
     def choose(self, now: float) -> int:
         """Return the number of the way for the call that begins at the time `now`."""
-        self._rest = max(self._rest - 1, 0)
         last, self._last = self._last, ()
         for way, seconds, end, nbytes in last:
-            is_long = seconds >= _LONG
-            after = 0.0 if is_long else min(now - end, _NEXT * seconds)
-            self._note(way, (seconds + after) / nbytes, _LONG_STRETCH if is_long else _STRETCH)
+            after, stretch = min(now - end, _NEXT * seconds), _STRETCH
+            if seconds >= _LONG:
+                after, stretch = 0.0, _LONG_STRETCH
+            if way == self.way:  # not if another thread's call was chosen before a change
+                self._times.append((seconds + after) / nbytes)
+            if len(self._times) >= stretch:
+                times, self._times = self._times, []
+                self._end_stretch(way, sorted(times)[stretch // 2])
+                self._rest = _REST * stretch if self._stretches > 1 else 0  # the way stays
         return self.way
 
     def took(self, way: int, begin: float, end: float, nbytes: int) -> None:
         """Note how long a call took that `choose` has chosen."""
         self.calls[way] += 1
-        if not self._rest:
-            self._last = ((way, end - begin, end, nbytes),)
-
-    def _note(self, way: int, time: float, stretch: int) -> None:
-        if way == self.way:  # not if another thread's call was chosen before a change
-            self._times.append(time)
-        if len(self._times) >= stretch:
-            times, self._times = self._times, []
-            self._end_stretch(way, sorted(times)[stretch // 2])
-            if self._stretches > 1:  # the way stays
-                self._rest = _REST * stretch
+        self._last = () if self._rest else ((way, end - begin, end, nbytes),)
 
     def _end_stretch(self, way: int, time: float) -> None:
         means = self.means

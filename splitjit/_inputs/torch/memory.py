@@ -40,6 +40,8 @@ Attributes
 ----------
 kinds : tuple of type
     Tensor and Parameter.
+split_copy : callable
+    Torch's operator ``split_with_sizes_copy``.
 in_reach : callable
     Tells whether kernels may read a tensor. The tensor must also pass ``x.numpy()``, and have an
     address other than 0.
@@ -50,7 +52,7 @@ in_reach : callable
 def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]
-    TORCH.in_reach = _reach_of_kernels()
+    TORCH.in_reach, TORCH.split_copy = _reach_of_kernels(), torch.split_with_sizes_copy
     TORCH.kinds = torch.Tensor, torch.nn.Parameter
 
 
