@@ -34,6 +34,9 @@ _CHUNK = LARGE // FEWEST_CHUNKS
 FEW = 3
 """Helpers of the way between none and all."""
 
+_ALONE = 1
+"""The way without helpers."""
+
 _CORES_FOR = 0.1
 """Seconds between two reads of the usable cores."""
 
@@ -133,11 +136,14 @@ def shared(function: Callable[..., Any], nbytes: int, ways: Ways | None) -> Call
     """
 
     def copy(*arguments: Any) -> Any:
-        most = _allowed() - 1
-        if not most or ways is None:
-            return function(most, *arguments)
+        if ways is None:
+            return function(_allowed() - 1, *arguments)
+        rests = ways.rests()
+        most = 0 if rests and ways.way == _ALONE else _allowed() - 1
+        if not most:
+            return function(0, *arguments)
         helpers = most, 0, min(FEW, most)
-        if ways.rests():
+        if rests:
             return function(helpers[ways.way], *arguments)
         began = perf_counter()
         way = ways.choose(began)
