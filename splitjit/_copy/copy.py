@@ -68,7 +68,7 @@ def loading_pays(gain: float) -> bool:
 
 
 def functions_of(kernel: str) -> dict[str, Any] | None:
-    """Return the functions of a kernel, or None if it cannot be loaded now."""
+    """Return the functions of a kernel: a lookup, unless it must be loaded; None if it cannot."""
     return LOADER.loaded.get(kernel) or LOADER.load(kernel)
 
 

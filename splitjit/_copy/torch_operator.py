@@ -45,7 +45,7 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
     and `Decision`, would take longer than the copy.
     """
     try:
-        if not (TORCH.in_reach(x) and x.is_cpu):
+        if TORCH.in_mode():
             return None
         plan = plan_of(x.shape, *of)
         ways = ways_of_operator(x, plan, out)
@@ -84,8 +84,24 @@ def copy(x: Any, plan: Plan, out: Any) -> list[Any]:
 def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
     """Return the ways to split by the operator, or None if kernels are faster.
 
-    None also if the operator may do anything but what `split` promises.
+    None also if the operator may do anything but what `split` promises. Reading one attribute of a
+    tensor takes about as long as comparing all tensors with those that passed the checks before.
     """
+    if out is not None and type(out) not in (list, tuple):
+        return None
+    count, tensors = (-1, (x,)) if out is None else (len(out), (x, *out))
+    are_alike, ways = plan._kept.get(count) or (None, None)
+    if are_alike is None or not are_alike(*tensors):
+        ways = _checked_ways(x, plan, out)
+        if ways is not None and not x.requires_grad:
+            plan._keep(count, (memory.like(tensors), ways))
+    return ways if ways is not None and (out is None or _are_apart(tensors)) else None
+
+
+def _checked_ways(x: Any, plan: Plan, out: Sequence[Any] | None) -> Ways | None:
+    """Return the ways of `ways_of_operator`, whatever memory the outputs have."""
+    if not (TORCH.in_reach(x) and x.is_cpu):
+        return None
     _, is_contiguous = key = x.dtype, x.is_contiguous()
     ways: Ways | bool | None = plan._kept.get(key)
     if ways is None:
@@ -95,9 +111,7 @@ def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
         ways = _ONE_WAY  # it joins the gradients of the parts; our own backward takes longer
     if isinstance(ways, bool) or x.is_conj() or x.is_neg():  # torch reads these beyond a storage
         return None
-    if out is None:
-        return ways
-    fits = is_contiguous and type(out) in (list, tuple) and _surely_fit(x, plan, out)
+    fits = out is None or (is_contiguous and _surely_fit(x, plan, out))
     return ways if fits else None
 
 
@@ -129,20 +143,26 @@ def _is_known(dtype: Any) -> bool:
 def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
     """Return whether torch may write the parts of `x` to tensors: it would resize other ones.
 
-    All are contiguous, as `x` is, record no gradient, and lie in address ranges that are apart.
+    All are contiguous, as `x` is, and record no gradient.
     """
     if len(tensors) != len(plan.sizes) or x.requires_grad:
         return False
-    dtype, start, shapes = x.dtype, x.data_ptr(), plan.output_shapes
-    ranges = [(start, start + x.nbytes)]
-    for i, part in enumerate(tensors):  # where caches are cold, `zip(strict=True)` takes long
-        if type(part) not in TORCH.kinds or part.shape != shapes[i] or part.dtype is not dtype:
+    for part, shape in zip(tensors, plan.output_shapes, strict=True):
+        if type(part) not in TORCH.kinds or part.shape != shape or part.dtype is not x.dtype:
             return False
         if part.requires_grad or not part.is_cpu or not part.is_contiguous():
             return False
-        start, nbytes = part.data_ptr(), part.nbytes
-        stop_in_storage = part.storage_offset() * dtype.itemsize + nbytes
-        if part.is_inference() or part.untyped_storage().nbytes() < stop_in_storage:
+        if part.is_inference():
+            return False
+    return True
+
+
+def _are_apart(tensors: Sequence[Any]) -> bool:
+    """Return whether contiguous tensors lie in their storages, and in ranges that are apart."""
+    ranges, itemsize = [], tensors[0].dtype.itemsize
+    for tensor in tensors:
+        start, nbytes = tensor.data_ptr(), tensor.nbytes
+        if tensor.untyped_storage().nbytes() < tensor.storage_offset() * itemsize + nbytes:
             return False
         ranges.append((start, start + nbytes))
     return are_ranges_apart(ranges)

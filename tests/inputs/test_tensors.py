@@ -294,6 +294,62 @@ def test_small_tensors(dtype):
         assert [sys.getrefcount(part) for part in (parts[0], out[0])] == [4, 4]
 
 
+def shrink(tensor):
+    tensor.untyped_storage().resize_(100)
+    return tensor
+
+
+def inferred():
+    with torch.inference_mode():
+        return torch.zeros(2**17)
+
+
+CHANGES = {
+    "the same": lambda x, a, b: (x, [a, b]),
+    "another order": lambda x, a, b: (x, (b, a)),
+    "one shorter": lambda x, a, b: (x, [a, b[:-1]]),
+    "one resized": lambda x, a, b: (x, [a, b.resize_(10)]),
+    "one strided": lambda x, a, b: (x, [a, torch.zeros(2**18)[::2]]),
+    "another dtype": lambda x, a, b: (x, [a, b.double()]),
+    "a gradient": lambda x, a, b: (x, [a, b.requires_grad_()]),
+    "of inference mode": lambda x, a, b: (x, [a, inferred()]),
+    "no memory": lambda x, a, b: (x, [a, b.to("meta")]),
+    "a shrunk storage": lambda x, a, b: (x, [a, shrink(b)]),
+    "a class": lambda x, a, b: (x, [a, b.as_subclass(type("Mine", (torch.Tensor,), {}))]),
+    "a parameter": lambda x, a, b: (x, [a, torch.nn.Parameter(b, requires_grad=False)]),
+    "an array": lambda x, a, b: (x, [a, b.numpy()]),
+    "twice the same": lambda x, a, b: (x, [a, a]),
+    "a part of x": lambda x, a, b: (x, [a, x[2**17 :]]),
+    "one too few": lambda x, a, b: (x, [a]),
+    "none": lambda x, a, b: (x, []),
+    "x with a gradient": lambda x, a, b: (x.clone().requires_grad_(), [a, b]),
+    "x negated lazily": lambda x, a, b: (torch._neg_view(x), [a, b]),
+    "x strided": lambda x, a, b: (torch.stack([x, x], 1)[:, 0], [a, b]),
+    "x shrunk": lambda x, a, b: (shrink(x.clone()), [a, b]),
+    "x of another dtype": lambda x, a, b: (x.int(), [a, b]),
+}
+
+
+@pytest.mark.parametrize("has_out", [True, False], ids=["out", "fresh"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_tensors_unlike_those_that_passed_are_checked(change, has_out):
+    """Nothing is remembered of the first calls but the kind of their tensors."""
+
+    def outcome(warm):
+        splitjit.clear_caches()
+        x = torch.arange(2.0**18)
+        for _ in range(3 * warm):
+            split(x, 2**17, out=[torch.zeros(2**17) for _ in "ab"] if has_out else None)
+        x, out = CHANGES[change](x, torch.zeros(2**17), torch.zeros(2**17))
+        try:
+            parts = split(x, 2**17, out=out if has_out else None)
+        except SplitError as error:
+            return str(error), [bits(part.detach()) for part in out[:1]]
+        return [(part.dtype, part.requires_grad, bits(part.detach())) for part in parts]
+
+    assert outcome(warm=True) == outcome(warm=False)
+
+
 @pytest.mark.parametrize("way", [0, 1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_each_way_to_split_a_large_tensor(way, dtype, monkeypatch):

@@ -33,7 +33,7 @@ import numpy as np
 
 from splitjit._inputs.torch.foreign import shape_of
 
-TORCH: Any = SimpleNamespace(kinds=(), in_reach=lambda x: False)
+TORCH: Any = SimpleNamespace(kinds=(), in_mode=lambda: True, in_reach=lambda x: False)
 """What `look_up` has found in torch, once a tensor has been split.
 
 Attributes
@@ -42,6 +42,9 @@ kinds : tuple of type
     Tensor and Parameter.
 split_copy : callable
     Torch's operator ``split_with_sizes_copy``.
+in_mode : callable
+    Tells whether torch does anything else with operators now than to carry them out, except for
+    functorch transforms.
 in_reach : callable
     Tells whether kernels may read a tensor. The tensor must also pass ``x.numpy()``, and have an
     address other than 0.
@@ -52,12 +55,13 @@ in_reach : callable
 def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]
-    TORCH.in_reach, TORCH.split_copy = _reach_of_kernels(), torch.split_with_sizes_copy
+    TORCH.in_mode, TORCH.in_reach = _reach_of_kernels()
+    TORCH.split_copy = torch.split_with_sizes_copy
     TORCH.kinds = torch.Tensor, torch.nn.Parameter
 
 
-def _reach_of_kernels() -> Callable[[Any], bool]:
-    """Return `TORCH.in_reach`."""
+def _reach_of_kernels() -> tuple[Callable[[], bool], Callable[[Any], bool]]:
+    """Return `TORCH.in_mode` and `TORCH.in_reach`."""
     torch = sys.modules["torch"]
     forward_ad = torch.autograd.forward_ad
     try:
@@ -67,21 +71,36 @@ def _reach_of_kernels() -> Callable[[Any], bool]:
         in_functorch = torch._C._are_functorch_transforms_active
         forward_ad._current_level  # noqa: B018
     except AttributeError:
-        return lambda _: False
+        return lambda: True, lambda _: False
     is_traced, plain = torch.compiler.is_dynamo_compiling, (torch.Tensor, torch.nn.Parameter)
 
-    def in_reach(x: Any) -> bool:
-        return not (
+    def in_mode() -> bool:
+        return bool(
             is_traced()
-            or type(x) not in plain
             or count_dispatch_modes()
-            or in_functorch()
             or is_tracing()
             or forward_ad._current_level >= 0
             or in_function_mode()
         )
 
-    return in_reach
+    return in_mode, lambda x: not (in_mode() or type(x) not in plain or in_functorch())
+
+
+def like(tensors: tuple[Any, ...]) -> Callable[..., bool]:
+    """Return a function that tells whether other tensors differ from these only in memory.
+
+    It compares classes, dtypes, devices, shapes, strides, lazy conjugates, whether gradients are
+    asked, and active transforms. The tensors are different objects. Without the function of torch
+    that looks at all of this at once, no tensors are alike.
+    """
+    shapes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
+    try:
+        guards = sys.modules["torch"]._C._dynamo.guards.TensorGuards
+        made = guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides)
+    except (AttributeError, TypeError):
+        return lambda *tensors: False
+    check: Callable[..., bool] = made.check
+    return check
 
 
 @functools.cache

@@ -25,11 +25,17 @@ A helper that the system woke on the caller's core moves to another one. If anot
 there, as those of torch, BLAS and OpenMP do between two operations, the system would leave the
 helper where it cannot help. After that, it wakes on its own core.
 
-A wake costs the waker time, and the helper comes only after a few chunks. The caller wakes two
-helpers, and each of them wakes two more, so after w rounds of wakes 2 (2^w - 1) helpers copy. A
-copy of few chunks ends before a second round. A copy of many keeps all helpers busy for longer than
-their rounds of wakes, but memory is at its limit with fewer threads on most machines. So
-`splitjit._runtime.ways` measures a few helpers against all.
+The caller wakes two helpers, and each of them wakes two more. How many pay is a model on paper.
+Its unit is the time in which a thread copies 128 KB. A wake costs the waker a quarter of it, and
+the helper comes 3 after its wake. So the caller copies from 0, two helpers from 3, four more from
+6, eight from 9 and sixteen from 12::
+
+    0.5 MB, 4 units of work     ends at 3.3 with two helpers: one is enough
+    4 MB, 32 units              ends at 9: six helpers pay, and the next eight would come too late
+    32 MB, 256 units            ends at 18: all 31 pay, unless memory is at its limit before
+
+On most machines, fewer threads bring memory to its limit. So `splitjit._runtime.ways` measures a
+few helpers against all.
 
 A helper is a thread of the C library: it runs no Python code, has no Python thread state, and
 receives no signals. It sleeps on a lock of Python's C API, which needs no GIL. Its memory is
