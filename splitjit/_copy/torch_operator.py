@@ -7,6 +7,7 @@ and ours are not.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
@@ -74,11 +75,9 @@ def _load_pool() -> bool:
 
 def copy(x: Any, plan: Plan, out: Any) -> list[Any]:
     """Copy to tensors that fit, or to new ones."""
-    if out is None:
-        return list(TORCH.split_copy(x, plan.sizes, plan.axis))
-    tensors = list(out)
-    TORCH.split_copy(x, plan.sizes, plan.axis, out=tensors)
-    return tensors
+    tensors = None if out is None else list(out)
+    parts = TORCH.split_copy(x, plan.sizes, plan.axis, out=tensors)
+    return list(parts) if tensors is None else tensors
 
 
 def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
@@ -132,12 +131,10 @@ def _ways(x: Any, plan: Plan) -> Ways | bool:
 @functools.cache
 def _is_known(dtype: Any) -> bool:
     """Return whether the operator knows a dtype."""
-    torch = sys.modules["torch"]
-    try:
-        torch.split_with_sizes_copy(torch.empty(1, dtype=dtype, device="cpu"), [1])
-        return True
-    except RuntimeError:
-        return False
+    with contextlib.suppress(RuntimeError):
+        x = sys.modules["torch"].empty(1, dtype=dtype, device="cpu")
+        return bool(TORCH.split_copy(x, [1]))
+    return False
 
 
 def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
@@ -150,9 +147,8 @@ def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
     for part, shape in zip(tensors, plan.output_shapes, strict=True):
         if type(part) not in TORCH.kinds or part.shape != shape or part.dtype is not x.dtype:
             return False
-        if part.requires_grad or not part.is_cpu or not part.is_contiguous():
-            return False
-        if part.is_inference():
+        is_plain = part.is_cpu and part.is_contiguous() and not part.is_inference()
+        if part.requires_grad or not is_plain:
             return False
     return True
 

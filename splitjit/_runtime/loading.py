@@ -90,9 +90,10 @@ class _Loader:
             None if the kernel cannot be loaded, so that NumPy must copy. A later call tries again,
             unless loading has failed for good.
         """
-        functions = self.loaded.get(name)
-        if functions is not None or not self._may_try(name, wait):
-            return functions
+        if name in self.loaded or not self.may_load():
+            return self.loaded.get(name)
+        if not wait and time.monotonic() < self._not_before.get(name, 0.0):
+            return None
         thread = get_ident()
         try:
             self._loading.append(thread)
@@ -143,11 +144,6 @@ class _Loader:
         else:
             self._has_warned = True
             warn(f"{message}; so NumPy copies, which is slower. {WORKS_WITH}", *said)
-
-    def _may_try(self, name: str, wait: bool) -> bool:
-        if not self.may_load():
-            return False
-        return wait or time.monotonic() >= self._not_before.get(name, 0.0)
 
     def _load(self, name: str, wait: bool, has_lock: bool = False) -> dict[str, Any]:
         began = time.monotonic()

@@ -175,7 +175,10 @@ def run_loop(
     """
     threads = _allowed()
     if ON_NUMBA and nbytes >= LARGE and threads > 1:
-        _run_on_numba(loop, min(nbytes // TEAM.chunk.value, threads), arguments)
+        from splitjit._kernels.numba_threads import run_on_numba
+
+        given = np.array(arguments, np.int64)
+        run_on_numba(loop, min(nbytes // TEAM.chunk.value, threads), given.ctypes.data)
         return
     shared(NATIVE.share_without_gil, nbytes, ways)(TEAM.address, loop, nbytes, *arguments)
 
@@ -183,13 +186,6 @@ def run_loop(
 def count_ways() -> int:
     """Return how many of the ways of `shared` differ on this machine."""
     return 2 if TEAM.count_cores() <= FEW + 1 else 3
-
-
-def _run_on_numba(loop: int, tasks: int, arguments: tuple[int, int, int, int]) -> None:
-    from splitjit._kernels.numba_threads import run_on_numba
-
-    given = np.array(arguments, np.int64)
-    run_on_numba(loop, tasks, given.ctypes.data)
 
 
 def _allowed() -> int:

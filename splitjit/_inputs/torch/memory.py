@@ -75,18 +75,14 @@ def _reach_of_kernels() -> tuple[Callable[[], bool], Callable[[Any], bool]]:
     is_traced, plain = torch.compiler.is_dynamo_compiling, (torch.Tensor, torch.nn.Parameter)
 
     def in_mode() -> bool:
-        return bool(
-            is_traced()
-            or count_dispatch_modes()
-            or is_tracing()
-            or forward_ad._current_level >= 0
-            or in_function_mode()
-        )
+        if is_traced() or count_dispatch_modes() or is_tracing() or in_function_mode():
+            return True
+        return bool(forward_ad._current_level >= 0)
 
     return in_mode, lambda x: not (in_mode() or type(x) not in plain or in_functorch())
 
 
-def like(tensors: tuple[Any, ...]) -> Callable[..., bool]:
+def like(tensors: tuple[Any, ...]) -> Any:
     """Return a function that tells whether other tensors differ from these only in memory.
 
     It compares classes, dtypes, devices, shapes, strides, lazy conjugates, whether gradients are
@@ -96,11 +92,9 @@ def like(tensors: tuple[Any, ...]) -> Callable[..., bool]:
     shapes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
     try:
         guards = sys.modules["torch"]._C._dynamo.guards.TensorGuards
-        made = guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides)
+        return guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides).check
     except (AttributeError, TypeError):
         return lambda *tensors: False
-    check: Callable[..., bool] = made.check
-    return check
 
 
 @functools.cache
