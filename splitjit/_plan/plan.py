@@ -318,8 +318,9 @@ def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> Any:
     key = shape, axis, rule
     plan = recent_plan(key)
     if plan is None and (plan := PLANS.find_older(key)) is None:
+        shape = tuple(shape)  # of a tensor it is a `torch.Size`
         index = normalize_axis(axis, shape)
         plan = object.__new__(PLANS.kind)  # no second check of the values
-        plan._set(tuple(shape), index, sizes_of(shape, index, rule, MOST_IN_MEMORY))
+        plan._set(shape, index, sizes_of(shape, index, rule, MOST_IN_MEMORY))
         PLANS.add(key, plan)
     return plan
