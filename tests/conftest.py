@@ -16,7 +16,7 @@ from splitjit import SplitPlan
 from splitjit._abi.calls import AT, FEWEST_CHUNKS
 from splitjit._abi.kernels import LOOPS
 from splitjit._api import split
-from splitjit._copy import buffers, copy
+from splitjit._copy import buffers, copy, torch_operator
 from splitjit._copy.copy import use_builtins
 from splitjit._plan.plan import Plan
 from splitjit._runtime import loading, threads
@@ -221,7 +221,8 @@ def take(route, setattr):
     """Make every split take one route; `setattr` is that of a monkeypatch."""
     compiles, chunk, stream = ROUTES[route]
     forget_copies(setattr)
-    setattr(copy, "loading_pays", lambda gain: compiles)
+    for module in (copy, torch_operator):
+        setattr(module, "loading_pays", lambda gain: compiles)
     setattr(split, "is_first", lambda key: route == "new")
     if route == "new" and all(LOADER.load(name, wait=True) for name in ("core", *LOOPS)):
         use_builtins()

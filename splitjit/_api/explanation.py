@@ -138,7 +138,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     given = adapt(x)
     measured = None
     if copy is True and TORCH.in_reach(given.x) and given.x.is_cpu:
-        planned = request.plan_of(given.shape)
+        planned, out = request.plan_of(given.shape), list(out) if type(out) is tuple else out
         with contextlib.suppress(RuntimeError):  # torch refuses an output
             measured = torch_operator.ways_of_operator(given.x, planned, out)
     if measured is not None:

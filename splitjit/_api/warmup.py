@@ -57,4 +57,4 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
             kernel_files.remove(older=True)
         if vars(NATIVE):
             copy.use_builtins()
-            threads.TEAM.count_cores()  # else the first split has to read the quota
+            threads.TEAM.count_cores()  # a split that follows at once reads no quota

@@ -24,7 +24,7 @@ from splitjit._copy.copy import LOST, functions_of, loading_pays, use_builtins
 from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.memory import TORCH
 from splitjit._inputs.torch.tensors import is_dtype
-from splitjit._plan.plan import Plan
+from splitjit._plan.plan import MOST_PARTS, Plan
 from splitjit._runtime.cores import STREAM_FROM
 from splitjit._runtime.ways import Ways, ways_of
 
@@ -49,12 +49,13 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
         if TORCH.in_mode():
             return None
         plan = plan_of(x.shape, *of)
+        out = list(out) if type(out) in (list, tuple) else out  # nobody else changes this list
         ways = ways_of_operator(x, plan, out)
         if ways is None:
             return None
         if ways is _ONE_WAY or out is not None or x.requires_grad:
             return copy(x, plan, out)
-        if ways.rests():
+        if ways.skip():
             return copy(x, plan, new_tensors(plan, x.dtype) if ways.way else None)
         began, has_blocks = perf_counter(), POOL.lease is not None or _load_pool()
         way = ways.choose(began) if has_blocks else 0
@@ -73,31 +74,33 @@ def _load_pool() -> bool:
     return loading_pays(0.0) and functions_of("core") is not None and use_builtins()
 
 
-def copy(x: Any, plan: Plan, out: Any) -> list[Any]:
+def copy(x: Any, plan: Plan, out: list[Any] | None) -> list[Any]:
     """Copy to tensors that fit, or to new ones."""
-    tensors = None if out is None else list(out)
-    parts = TORCH.split_copy(x, plan.sizes, plan.axis, out=tensors)
-    return list(parts) if tensors is None else tensors
+    parts = TORCH.split_copy(x, plan.sizes, plan.axis, out=out)
+    return list(parts) if out is None else out
 
 
 def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
     """Return the ways to split by the operator, or None if kernels are faster.
 
     None also if the operator may do anything but what `split` promises. Reading one attribute of a
-    tensor takes about as long as comparing all tensors with those that passed the checks before.
+    tensor takes about as long as comparing all tensors with those that were checked before.
     """
-    if out is not None and type(out) not in (list, tuple):
+    if out is not None and type(out) is not list:
         return None
-    count, tensors = (-1, (x,)) if out is None else (len(out), (x, *out))
-    are_alike, ways = plan._kept.get(count) or (None, None)
-    if are_alike is None or not are_alike(*tensors):
+    tensors = (x,) if out is None else (x, *out)
+    key = out is None, len(tensors)
+    are_alike, ways = plan._kept.get(key) or (None, None)
+    nested = [part for part in tensors[1:] if getattr(part, "is_nested", True)]
+    if are_alike is None or nested or not are_alike(*tensors):
         ways = _checked_ways(x, plan, out)
-        if ways is not None and not x.requires_grad:
-            plan._keep(count, (memory.like(tensors), ways))
+        is_inferred = out is not None and sys.modules["torch"].is_inference_mode_enabled()
+        if ways is not None and not (is_inferred or x.requires_grad or len(plan) > MOST_PARTS):
+            plan._keep(key, (memory.like(tensors), ways))
     return ways if ways is not None and (out is None or _are_apart(tensors)) else None
 
 
-def _checked_ways(x: Any, plan: Plan, out: Sequence[Any] | None) -> Ways | None:
+def _checked_ways(x: Any, plan: Plan, out: list[Any] | None) -> Ways | None:
     """Return the ways of `ways_of_operator`, whatever memory the outputs have."""
     if not (TORCH.in_reach(x) and x.is_cpu):
         return None

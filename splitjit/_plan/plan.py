@@ -78,7 +78,7 @@ class Plan:
     Attributes
     ----------
     _kept : dict
-        Results for later calls: each `Copy`, and layouts of blocks; see `keep`.
+        Results for later calls: each `Copy`, layouts of blocks, what torch copies; see `_keep`.
     _copy : object or None
         The `Copy` that was used last. A slot is read faster than a dict.
     """
@@ -250,8 +250,8 @@ class PlanCache:
     `split` makes a plan when it sees a key for the second time.
     """
 
-    kind: type[Any]
-    """The class of the plans that `cached_plan` makes: `splitjit.SplitPlan`."""
+    kind: type[Plan] = Plan
+    """The class of the plans that `cached_plan` makes; `splitjit._api.split_plan` sets it."""
 
     def __init__(self) -> None:
         self.recent: dict[Hashable, Any] = {}

@@ -138,13 +138,13 @@ def shared(function: Callable[..., Any], nbytes: int, ways: Ways | None) -> Call
     def copy(*arguments: Any) -> Any:
         if ways is None:
             return function(_allowed() - 1, *arguments)
-        if ways.way == _ALONE and ways.rests():
+        if ways.way == _ALONE and ways.skip():
             return function(0, *arguments)
         most = _allowed() - 1
         if not most:
             return function(0, *arguments)
         helpers = most, 0, min(FEW, most)
-        if ways.rests():
+        if ways.skip():
             return function(helpers[ways.way], *arguments)
         began = perf_counter()
         way = ways.choose(began)

@@ -81,23 +81,23 @@ class Ways:
         self._times: list[float] = []
         self._stretches, self._rest, self._budget = 0, 0, 0.0
 
-    def rests(self) -> bool:
-        """Return whether the next call goes `way` and is not measured."""
-        self._rest, rests = max(self._rest - 1, 0), self._rest > 1
-        self.calls[self.way] += rests
-        return rests
+    def skip(self) -> bool:
+        """Return whether the next call goes `way` and is not measured; if so, count it."""
+        self._rest, skips = max(self._rest - 1, 0), self._rest > 1
+        self.calls[self.way] += skips
+        return skips
 
     def choose(self, now: float) -> int:
         """Return the number of the way for the call that begins at the time `now`."""
-        last, self._last = self._last, ()
+        last, self._last, times = self._last, (), self._times
         for way, seconds, end, nbytes in last:
             after, stretch = min(now - end, _NEXT * seconds), _STRETCH
             if seconds >= _LONG:
                 after, stretch = 0.0, _LONG_STRETCH
             if way == self.way:  # not if another thread's call was chosen before a change
-                self._times.append((seconds + after) / nbytes)
-            if len(self._times) >= stretch:
-                times, self._times = self._times, []
+                times.append((seconds + after) / nbytes)
+            if len(times) >= stretch:
+                self._times = []
                 self._end_stretch(way, sorted(times)[stretch // 2])
                 self._rest = _REST * stretch if self._stretches > 1 else 0  # the way stays
         return self.way

@@ -322,6 +322,8 @@ CHANGES = {
     "a part of x": lambda x, a, b: (x, [a, x[2**17 :]]),
     "one too few": lambda x, a, b: (x, [a]),
     "none": lambda x, a, b: (x, []),
+    "one sparse": lambda x, a, b: (x, [a, b.to_sparse()]),
+    "one nested": lambda x, a, b: (x, [a, torch.nested.nested_tensor([a[:9], b[9:]])]),
     "x with a gradient": lambda x, a, b: (x.clone().requires_grad_(), [a, b]),
     "x negated lazily": lambda x, a, b: (torch._neg_view(x), [a, b]),
     "x strided": lambda x, a, b: (torch.stack([x, x], 1)[:, 0], [a, b]),
@@ -330,16 +332,23 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("has_out", [True, False], ids=["out", "fresh"])
-@pytest.mark.parametrize("change", CHANGES)
-def test_tensors_unlike_those_that_passed_are_checked(change, has_out):
+FRESH = [key for key in CHANGES if key.startswith("x ")]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("inferring", [False, True], ids=["", "warm in inference mode"])
+@pytest.mark.parametrize(
+    ("has_out", "change"), [*((True, key) for key in CHANGES), *((False, key) for key in FRESH)]
+)
+def test_tensors_unlike_those_that_passed_are_checked(has_out, change, inferring):
     """Nothing is remembered of the first calls but the kind of their tensors."""
 
     def outcome(warm):
         splitjit.clear_caches()
         x = torch.arange(2.0**18)
-        for _ in range(3 * warm):
-            split(x, 2**17, out=[torch.zeros(2**17) for _ in "ab"] if has_out else None)
+        with torch.inference_mode(inferring):
+            for _ in range(3 * warm):
+                split(x, 2**17, out=[torch.zeros(2**17) for _ in "ab"] if has_out else None)
         x, out = CHANGES[change](x, torch.zeros(2**17), torch.zeros(2**17))
         try:
             parts = split(x, 2**17, out=out if has_out else None)
@@ -348,6 +357,25 @@ def test_tensors_unlike_those_that_passed_are_checked(change, has_out):
         return [(part.dtype, part.requires_grad, bits(part.detach())) for part in parts]
 
     assert outcome(warm=True) == outcome(warm=False)
+
+
+def test_tensors_like_those_that_passed_are_not_checked_one_by_one(monkeypatch):
+    x, out = torch.arange(2.0**18), [torch.zeros(2**17), torch.zeros(2**17)]
+    for given in (None, out):
+        split(x, 2**17, out=given)
+    monkeypatch.setattr(torch_operator, "_checked_ways", lambda *of: pytest.fail("checked"))
+    for given in (None, out, (out[1], out[0])):
+        parts = split(x.clone(), 2**17, out=given)
+        assert all(same(a, b) for a, b in zip(parts, x.split(2**17), strict=True))
+
+
+def test_a_torch_that_cannot_compare_tensors_at_once_checks_each(monkeypatch):
+    monkeypatch.delattr(torch._C._dynamo.guards, "TensorGuards")
+    splitjit.clear_caches()
+    x, out = torch.arange(2.0**18), [torch.zeros(2**17), torch.zeros(2**17)]
+    for given in (None, out, None, out):
+        parts = split(x, 2**17, out=given)
+        assert all(same(a, b) for a, b in zip(parts, x.split(2**17), strict=True))
 
 
 @pytest.mark.parametrize("way", [0, 1])

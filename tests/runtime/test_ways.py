@@ -24,10 +24,10 @@ def run(chooser, seconds, calls, gap=lambda way, call: 0.0, unit=2.0**-20):
     """
     chosen, now = [], 0.0
     for call in range(calls):
-        rests = chooser.rests()
-        way = chooser.way if rests else chooser.choose(now)
+        skips = chooser.skip()
+        way = chooser.way if skips else chooser.choose(now)
         end = now + seconds(way, call) * unit
-        if not rests:
+        if not skips:
             chooser.took(way, now, end, unit)
         now = end + gap(way, call) * unit
         chosen.append(way)
@@ -199,7 +199,7 @@ def test_all_ways_copy_the_same(shape, order, way, monkeypatch):
     splitjit.warmup()
     monkeypatch.setattr(threads, "count_ways", lambda: 3)
     monkeypatch.setattr(Ways, "choose", lambda self, now: way)
-    monkeypatch.setattr(Ways, "rests", lambda self: False)
+    monkeypatch.setattr(Ways, "skip", lambda self: False)
     monkeypatch.setattr(threads, "_allowed", lambda: 2)
     splitjit.clear_caches()
     x = np.asarray(np.random.default_rng(way).random(shape, np.float32), order=order)

@@ -43,8 +43,7 @@ kinds : tuple of type
 split_copy : callable
     Torch's operator ``split_with_sizes_copy``.
 in_mode : callable
-    Tells whether torch does anything else with operators now than to carry them out, except for
-    functorch transforms.
+    Tells whether torch does anything else with operators now than to carry them out.
 in_reach : callable
     Tells whether kernels may read a tensor. The tensor must also pass ``x.numpy()``, and have an
     address other than 0.
@@ -75,19 +74,20 @@ def _reach_of_kernels() -> tuple[Callable[[], bool], Callable[[Any], bool]]:
     is_traced, plain = torch.compiler.is_dynamo_compiling, (torch.Tensor, torch.nn.Parameter)
 
     def in_mode() -> bool:
-        if is_traced() or count_dispatch_modes() or is_tracing() or in_function_mode():
+        if is_traced() or count_dispatch_modes() or in_functorch() or is_tracing():
             return True
-        return bool(forward_ad._current_level >= 0)
+        return bool(forward_ad._current_level >= 0 or in_function_mode())
 
-    return in_mode, lambda x: not (in_mode() or type(x) not in plain or in_functorch())
+    return in_mode, lambda x: not in_mode() and type(x) in plain
 
 
 def like(tensors: tuple[Any, ...]) -> Any:
-    """Return a function that tells whether other tensors differ from these only in memory.
+    """Return a function that tells whether other tensors are like these.
 
-    It compares classes, dtypes, devices, shapes, strides, lazy conjugates, whether gradients are
-    asked, and active transforms. The tensors are different objects. Without the function of torch
-    that looks at all of this at once, no tensors are alike.
+    It compares classes, dtypes, devices, shapes, strides, lazy conjugates, and whether gradients
+    are asked; it returns False if a tensor is given twice. It does not look at memory, and takes a
+    tensor of inference mode for one of another mode. A nested tensor would end the process. If
+    torch cannot compare all of this at once, no tensors are alike.
     """
     shapes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
     try:
