@@ -138,10 +138,7 @@ def shared(function: Callable[..., Any], nbytes: int, ways: Ways | None) -> Call
     def copy(*arguments: Any) -> Any:
         if ways is None:
             return function(_allowed() - 1, *arguments)
-        if ways.way == _ALONE and ways.skip():
-            return function(0, *arguments)
-        most = _allowed() - 1
-        if not most:
+        if (ways.way == _ALONE and ways.skip()) or not (most := _allowed() - 1):
             return function(0, *arguments)
         helpers = most, 0, min(FEW, most)
         if ways.skip():
