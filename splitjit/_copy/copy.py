@@ -17,6 +17,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from ctypes import addressof
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,7 @@ import numpy as np
 from splitjit._abi.calls import EXPECTED, Expected, LayoutRequest
 from splitjit._abi.kernels import LARGE, LOOPS
 from splitjit._abi.layout_record import ALIGNMENT, HEADER, WORD, most_words
-from splitjit._copy import buffers, slices
+from splitjit._copy import buffers, outputs, slices
 from splitjit._copy.buffers import address_of
 from splitjit._plan.plan import MOST_PARTS, Plan
 from splitjit._runtime import threads
@@ -257,7 +258,8 @@ class Copy:
         self.layout: CopyLayout | None = None
         self.ways: Ways | None = None
         self.fresh = lambda x: None
-        self.into = lambda x, outputs: 0
+        may_load = not self._why and len(plan) <= MOST_PARTS and x.dtype.isbuiltin == 1
+        self.into = _slices_into(plan, x.dtype, self._gain) if may_load else lambda x, outputs: 0
 
     # ---- by NumPy ----------------------------------------------------------------------------
 
@@ -331,6 +333,25 @@ class Copy:
         arguments = layout.stream, target, source, layout.address
         threads.run_loop(functions[layout.loop], self.nbytes, arguments, self.ways)
         return True
+
+
+def _slices_into(plan: Plan, dtype: np.dtype, gain: float) -> Callable[[Any, list[Any]], int]:
+    """Return `Copy.into` until kernels are loaded."""
+    shape, indices, forms = plan.shape, plan.slices, outputs.forms_of(plan, dtype)
+
+    def into(x: np.ndarray, given: list[Any]) -> int:
+        began = perf_counter()
+        x = x.view()  # as in `splitjit._copy.decision.split_array`
+        if x.shape != shape or x.dtype != dtype or loading_pays(gain):
+            return 0
+        if not outputs.are_plain_and_apart(forms, x, given):
+            return 0
+        for part, index in zip(given, indices, strict=True):
+            part[...] = x[index]
+        LOST.seconds += perf_counter() - began
+        return 1
+
+    return into
 
 
 def _why_never(plan: Plan, dtype: np.dtype, nbytes: int) -> str:

@@ -17,9 +17,8 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 _MOST_WORK = 10**6
 
-_shape, _dtype, _flags, _nbytes = map(
-    operator.attrgetter, ("shape", "dtype", "flags.num", "nbytes")
-)
+_form = operator.attrgetter("shape", "dtype")
+_flags, _nbytes = map(operator.attrgetter, ("flags.num", "nbytes"))
 _OWN_MEMORY = frozenset(map(_flags, (np.empty(2), np.empty((2, 2)))))
 """The flags of C-contiguous, writeable arrays that own their memory: of one dim, and of several."""
 
@@ -29,7 +28,7 @@ def check_out(plan: Plan, x: np.ndarray, out: list[Any]) -> list[np.ndarray]:
 
     Return the same memory as base-class arrays, as `check_fit` does.
     """
-    if _are_plain_and_apart(plan.output_shapes, x, out):
+    if are_plain_and_apart(forms_of(plan, x.dtype), x, out):
         return out
     parts = check_fit(plan, x.dtype, out)
     check_memory(x, parts, plan.axis)
@@ -80,20 +79,19 @@ def check_fit(plan: Plan, dtype: np.dtype, out: list[Any]) -> list[np.ndarray]:
     return parts
 
 
-def _are_plain_and_apart(
-    shapes: tuple[tuple[int, ...], ...], x: np.ndarray, given: list[Any]
-) -> bool:
+def forms_of(plan: Plan, dtype: np.dtype) -> list[tuple[Any, ...]]:
+    """Return the shape and the dtype of each part."""
+    return [(shape, dtype) for shape in plan.output_shapes]
+
+
+def are_plain_and_apart(forms: list[tuple[Any, ...]], x: np.ndarray, given: list[Any]) -> bool:
     """Return whether outputs surely fit and share no memory: C-contiguous ones in ranges apart.
 
     Arrays that own their memory are apart if they are different objects, and `x` is apart from them
     if it is a view of another one. Each `map` reads all outputs in C. A Python loop would be
     slower.
     """
-    if (
-        list(map(type, given)) != [np.ndarray] * len(shapes)
-        or tuple(map(_shape, given)) != shapes
-        or list(map(_dtype, given)) != [x.dtype] * len(shapes)
-    ):
+    if list(map(type, given)) != [np.ndarray] * len(forms) or list(map(_form, given)) != forms:
         return False
     source = x if x.base is None else x.base
     if (
