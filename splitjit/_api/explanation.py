@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from splitjit._api.lazy import split_lazily
-from splitjit._copy import torch_operator
-from splitjit._copy.copy import WAYS
 from splitjit._copy.decision import decide, our_refusals
+from splitjit._copy.torch_operator import ONE_WAY, targets_of_operator, ways_of_operator
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Request
@@ -120,14 +118,14 @@ def _line(way: dict[str, Any]) -> str:
     return f"{way['name']}: {mean}, {calls} call{'s' * (calls != 1)}{following}"
 
 
-def _listed(ways: Ways | None, names: Sequence[str], nbytes: int) -> tuple[dict[str, Any], ...]:
+def _listed(ways: Ways | None, nbytes: int) -> tuple[dict[str, Any], ...]:
     """Return the ways, for copies of `nbytes` bytes, if there is a choice."""
     if ways is None or len(ways.means) == 1:
         return ()
     seconds = [mean * nbytes or None for mean in ways.means]
     return tuple(
         {"name": name, "seconds": mean, "calls": calls, "is_next": i == ways.way}
-        for i, (name, mean, calls) in enumerate(zip(names, seconds, ways.calls, strict=False))
+        for i, (name, mean, calls) in enumerate(zip(ways.names, seconds, ways.calls, strict=True))
     )
 
 
@@ -138,14 +136,16 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     given = adapt(x)
     measured = None
     if copy is True and TORCH.in_reach(given.x) and given.x.is_cpu:
-        planned, out = request.plan_of(given.shape), list(out) if type(out) is tuple else out
+        planned, nbytes = request.plan_of(given.shape), given.x.nbytes
         with contextlib.suppress(RuntimeError):  # torch refuses an output
-            measured = torch_operator.ways_of_operator(given.x, planned, out)
+            if out is None:
+                measured = ways_of_operator(given.x, planned)
+            elif targets_of_operator(given.x, planned, out) is not None:
+                measured = ONE_WAY
     if measured is not None:
-        nbytes = given.x.nbytes
-        ways = _listed(measured, torch_operator.WAYS, nbytes) if out is None else ()
         by_torch = _REASONS["torch"], len(planned), None, False, None, "torch decides"
         allocated = nbytes if out is None else 0
+        ways = _listed(measured, nbytes)
         return Explanation("library", *by_torch, nbytes, nbytes, allocated, ways)
     with contextlib.nullcontext() if given.array is not None else our_refusals(given):
         who, plan, copies, *_ = decide(given, request, out, copy)
@@ -164,7 +164,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
         return Explanation(strategy, _REASONS[reason], parts, None, False, 1, why, *sizes)
     count, why = threads.explain(array.nbytes)
     how = _REASONS["compiled"], parts, layout.loop, bool(layout.stream), count, why
-    ways = _listed(copied.ways, WAYS, array.nbytes) if count > 1 else ()
+    ways = _listed(copied.ways, array.nbytes) if count > 1 else ()
     return Explanation("compiled", *how, *sizes, ways)
 
 

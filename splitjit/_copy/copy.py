@@ -213,10 +213,6 @@ def _record(
     return record
 
 
-WAYS = "with helpers", "alone", "with few helpers"
-"""The ways to make a large copy."""
-
-
 class Copy:
     """How arrays of one plan, dtype and strides are copied.
 
@@ -239,7 +235,7 @@ class Copy:
     layout : CopyLayout or None
         The layout of the compiled copy to a block of fresh parts; None if NumPy copies.
     ways : Ways or None
-        What each of `WAYS` has shown; None for small copies, which are made alone.
+        What each of `threads.WAYS` has shown; None for small copies, which are made alone.
     """
 
     __slots__ = (
@@ -293,16 +289,15 @@ class Copy:
             return
         loop, is_small = functions[layout.loop], self.nbytes < LARGE
         if not is_small:
-            self.ways = ways_of(threads.count_ways(), loop, self.nbytes.bit_length())
+            self.ways = ways_of(threads.ways_here(), loop, self.nbytes.bit_length())
         if len(plan.sizes) <= MOST_PARTS and use_builtins():
             team = 0 if is_small else threads.TEAM.address
             record = _record(plan, dtype, strides, layout, loop, team)
             if is_small:
                 self.fresh, self.into = NATIVE.fresh(record), NATIVE.into(record)
             elif not threads.ON_NUMBA:
-                fresh, into = NATIVE.fresh_large(record), NATIVE.into_large(record)
-                self.fresh = threads.shared(fresh, self.nbytes, self.ways)
-                self.into = threads.shared(into, self.nbytes, self.ways)
+                large = NATIVE.fresh_large(record), NATIVE.into_large(record)
+                self.fresh, self.into = [threads.shared(f, self.nbytes, self.ways) for f in large]
         self.layout = layout
 
     def fresh_without_gil(self, plan: Plan, x: np.ndarray) -> list[np.ndarray] | None:

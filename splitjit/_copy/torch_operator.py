@@ -1,8 +1,7 @@
-"""Torch's own operator, ``split_with_sizes_copy``, for tensors that kernels split no faster.
+"""Torch's own operator, ``split_with_sizes_copy``, for tensors that kernels may split no faster.
 
 It is for small tensors, since adapting one for kernels takes longer than copying it, and for long
-runs and parts, if stores need not bypass the cache: in a torch program, torch's threads are awake,
-and ours are not.
+runs and parts: in a torch program, torch's threads are awake, and ours are not.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import contextlib
 import functools
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -32,15 +31,19 @@ WAYS = "torch's operator", "torch's operator into memory of splitjit"
 """Where the operator writes large new parts. Its own memory is fast or slow by what the program
 has freed before: malloc may give memory back to the system after each split."""
 
-_ONE_WAY = Ways(1)
-"""Torch's own memory: for small tensors, or if a gradient is asked."""
+ONE_WAY = Ways(WAYS[:1])
+"""For small tensors, given targets, or if a gradient is asked."""
 
 _PART_FOR_TORCH = 1 << 17
 """Bytes from which on torch copies a float32 part on several threads."""
 
+_MOST_FOR_TORCH = 4
+"""Up to how many times the bytes from which on stores bypass the cache: a longer copy outlasts the
+time for which torch's threads stay awake and keep our helpers from their cores."""
+
 
 def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> list[Any] | None:
-    """Split a tensor by the plan ``plan_of(x.shape, *of)``, if the operator is as fast as kernels.
+    """Split a tensor by the plan ``plan_of(x.shape, *of)``, if torch's operator may be the fastest.
 
     Return None, and split nothing, if it is not, or if Python must check more. Adapting the tensor,
     and `Decision`, would take longer than the copy.
@@ -49,18 +52,20 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
         if TORCH.in_mode():
             return None
         plan = plan_of(x.shape, *of)
-        out = list(out) if type(out) in (list, tuple) else out  # nobody else changes this list
-        ways = ways_of_operator(x, plan, out)
+        if out is not None:
+            targets = targets_of_operator(x, plan, out)
+            return targets and copy(x, plan, targets)
+        ways = ways_of_operator(x, plan)
         if ways is None:
             return None
-        if ways is _ONE_WAY or out is not None or x.requires_grad:
-            return copy(x, plan, out)
+        if ways is ONE_WAY or x.requires_grad:
+            return copy(x, plan, None)
         if ways.skip():
             return copy(x, plan, new_tensors(plan, x.dtype) if ways.way else None)
-        began, has_blocks = perf_counter(), POOL.lease is not None or _load_pool()
-        way = ways.choose(began) if has_blocks else 0
+        began, is_loaded = perf_counter(), POOL.lease is not None or _load_pool()
+        way = ways.choose(began) if is_loaded else 0
         parts = copy(x, plan, new_tensors(plan, x.dtype) if way else None)
-        if has_blocks:
+        if is_loaded:
             ways.took(way, began, perf_counter(), x.nbytes)
         else:
             LOST.seconds += perf_counter() - began
@@ -74,47 +79,75 @@ def _load_pool() -> bool:
     return loading_pays(0.0) and functions_of("core") is not None and use_builtins()
 
 
-def copy(x: Any, plan: Plan, out: list[Any] | None) -> list[Any]:
+def copy(x: Any, plan: Plan, targets: list[Any] | None) -> list[Any]:
     """Copy to tensors that fit, or to new ones."""
-    parts = TORCH.split_copy(x, plan.sizes, plan.axis, out=out)
-    return list(parts) if out is None else out
+    parts = TORCH.split_copy(x, plan.sizes, plan.axis, out=targets)
+    return list(parts) if targets is None else targets
 
 
-def ways_of_operator(x: Any, plan: Plan, out: Any) -> Ways | None:
-    """Return the ways to split by the operator, or None if kernels are faster.
+# ---- what the operator splits --------------------------------------------------------------
+# Comparing all tensors with those that were checked last takes as long as reading one attribute.
 
-    None also if the operator may do anything but what `split` promises. Reading one attribute of a
-    tensor takes about as long as comparing all tensors with those that were checked before.
+
+def _are_new(*tensors: Any) -> bool:
+    """Return that no tensors were checked before."""
+    return False
+
+
+def ways_of_operator(x: Any, plan: Plan) -> Ways | None:
+    """Return the ways to split a tensor into new ones by the operator.
+
+    None if kernels are faster, or if the operator may do anything but what `split` promises.
     """
-    if out is not None and type(out) is not list:
+    ways: Ways | None
+    are_alike, ways = plan._kept.get(x.dtype, (_are_new, None))
+    if not are_alike(x):
+        ways = _checked_ways(x, plan)
+        if not (ways is None or x.requires_grad or len(plan) > MOST_PARTS):
+            plan._keep(x.dtype, (memory.like((x,)), ways))
+    return ways
+
+
+def targets_of_operator(x: Any, plan: Plan, out: Any) -> list[Any] | None:
+    """Return the tensors of `out`, if the operator may write the parts to them.
+
+    None as for `ways_of_operator`, or if they may not fit, or share memory.
+    """
+    if type(out) not in (list, tuple):
         return None
-    tensors = (x,) if out is None else (x, *out)
-    key = out is None, len(tensors)
-    are_alike, ways = plan._kept.get(key) or (None, None)
-    nested = [part for part in tensors[1:] if getattr(part, "is_nested", True)]
-    if are_alike is None or nested or not are_alike(*tensors):
-        ways = _checked_ways(x, plan, out)
-        is_inferred = out is not None and sys.modules["torch"].is_inference_mode_enabled()
-        if ways is not None and not (is_inferred or x.requires_grad or len(plan) > MOST_PARTS):
-            plan._keep(key, (memory.like(tensors), ways))
-    return ways if ways is not None and (out is None or _are_apart(tensors)) else None
+    targets: list[Any] = list(out)  # nobody else changes this list
+    if [1 for part in targets if getattr(part, "is_nested", True)]:
+        return None
+    tensors, key = (x, *targets), (len(targets), x.dtype)
+    are_alike, last = plan._kept.get(key, (_are_new, []))
+    if not are_alike(*tensors):
+        if _checked_ways(x, plan) is None or not _surely_fit(x, plan, targets):
+            return None
+        last = [()]
+        if not (len(plan) > MOST_PARTS or sys.modules["torch"].is_inference_mode_enabled()):
+            plan._keep(key, (memory.like(tensors), last))
+    places = [(t.data_ptr(), t.storage_offset(), t.untyped_storage().nbytes()) for t in tensors]
+    if places != last[0]:
+        if not _are_apart(places, [t.nbytes for t in tensors], x.dtype.itemsize):
+            return None
+        last[0] = places
+    return targets
 
 
-def _checked_ways(x: Any, plan: Plan, out: list[Any] | None) -> Ways | None:
-    """Return the ways of `ways_of_operator`, whatever memory the outputs have."""
+def _checked_ways(x: Any, plan: Plan) -> Ways | None:
+    """Return the ways to split a tensor, without comparing it."""
     if not (TORCH.in_reach(x) and x.is_cpu):
         return None
-    _, is_contiguous = key = x.dtype, x.is_contiguous()
+    key = x.dtype, x.is_contiguous()
     ways: Ways | bool | None = plan._kept.get(key)
     if ways is None:
         ways = _ways(x, plan)
         plan._keep(key, ways)
     if ways is False and x.requires_grad and sys.modules["torch"].is_grad_enabled():
-        ways = _ONE_WAY  # it joins the gradients of the parts; our own backward takes longer
+        ways = ONE_WAY  # it joins the gradients of the parts; our own backward takes longer
     if isinstance(ways, bool) or x.is_conj() or x.is_neg():  # torch reads these beyond a storage
         return None
-    fits = out is None or (is_contiguous and _surely_fit(x, plan, out))
-    return ways if fits else None
+    return ways
 
 
 def _ways(x: Any, plan: Plan) -> Ways | bool:
@@ -123,12 +156,12 @@ def _ways(x: Any, plan: Plan) -> Ways | bool:
     if not _is_known(x.dtype):
         return False
     if nbytes < LARGE:
-        return _ONE_WAY
+        return ONE_WAY
     part = nbytes // len(plan)
     is_long = part >= _PART_FOR_TORCH and part >= LONG_RUN * math.prod(plan.shape[: plan.axis])
-    if not (is_long and nbytes < STREAM_FROM[1] and x.is_contiguous()):
+    if not (is_long and nbytes < _MOST_FOR_TORCH * STREAM_FROM[1] and x.is_contiguous()):
         return False
-    return ways_of(len(WAYS), len(plan), nbytes.bit_length())
+    return ways_of(WAYS, len(plan), nbytes.bit_length())
 
 
 @functools.cache
@@ -140,12 +173,12 @@ def _is_known(dtype: Any) -> bool:
     return False
 
 
-def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
+def _surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
     """Return whether torch may write the parts of `x` to tensors: it would resize other ones.
 
     All are contiguous, as `x` is, and record no gradient.
     """
-    if len(tensors) != len(plan.sizes) or x.requires_grad:
+    if len(tensors) != len(plan.sizes) or x.requires_grad or not x.is_contiguous():
         return False
     for part, shape in zip(tensors, plan.output_shapes, strict=True):
         if type(part) not in TORCH.kinds or part.shape != shape or part.dtype is not x.dtype:
@@ -156,15 +189,15 @@ def _surely_fit(x: Any, plan: Plan, tensors: Sequence[Any]) -> bool:
     return True
 
 
-def _are_apart(tensors: Sequence[Any]) -> bool:
-    """Return whether contiguous tensors lie in their storages, and in ranges that are apart."""
-    ranges, itemsize = [], tensors[0].dtype.itemsize
-    for tensor in tensors:
-        start, nbytes = tensor.data_ptr(), tensor.nbytes
-        if tensor.untyped_storage().nbytes() < tensor.storage_offset() * itemsize + nbytes:
-            return False
-        ranges.append((start, start + nbytes))
-    return are_ranges_apart(ranges)
+def _are_apart(places: list[tuple[int, int, int]], lengths: list[int], itemsize: int) -> bool:
+    """Return whether contiguous tensors lie in their storages, and in ranges that are apart.
+
+    A place is an address, an offset in a storage, and the bytes of the storage.
+    """
+    pairs = list(zip(places, lengths, strict=True))
+    if [1 for (_, offset, room), nbytes in pairs if room < offset * itemsize + nbytes]:
+        return False
+    return are_ranges_apart([(start, start + nbytes) for (start, _, _), nbytes in pairs])
 
 
 # ---- new tensors ---------------------------------------------------------------------------

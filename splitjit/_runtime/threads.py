@@ -34,8 +34,10 @@ _CHUNK = LARGE // FEWEST_CHUNKS
 FEW = 3
 """Helpers of the way between none and all."""
 
+WAYS = "with helpers", "alone", "with few helpers"
+"""The ways to make a large copy; the last one is for machines with many cores."""
+
 _ALONE = 1
-"""The way without helpers."""
 
 _CORES_FOR = 0.1
 """Seconds between two reads of the usable cores."""
@@ -127,7 +129,7 @@ def shared(function: Callable[..., Any], nbytes: int, ways: Ways | None) -> Call
     nbytes : int
         Bytes of all parts.
     ways : Ways or None
-        Way 0 asks all helpers, way 1 none, and way 2 a few. None asks all.
+        Of `WAYS`. None asks all helpers.
 
     Returns
     -------
@@ -180,9 +182,9 @@ def run_loop(
     shared(NATIVE.share_without_gil, nbytes, ways)(TEAM.address, loop, nbytes, *arguments)
 
 
-def count_ways() -> int:
-    """Return how many of the ways of `shared` differ on this machine."""
-    return 2 if TEAM.count_cores() <= FEW + 1 else 3
+def ways_here() -> tuple[str, ...]:
+    """Return those of `WAYS` that differ on this machine."""
+    return WAYS[:2] if TEAM.count_cores() <= FEW + 1 else WAYS
 
 
 def _allowed() -> int:

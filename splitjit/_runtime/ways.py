@@ -7,11 +7,13 @@ goes on to its next step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _STRETCH, _LONG, _LONG_STRETCH = 5, 1e-3, 3
 """Calls of a stretch: after a change of way, caches and thread pools need about as many. Calls of
 `_LONG` seconds need fewer."""
 
-_REST = 2
+_REST = 8
 """Stretches of the best way that are not measured after each one that is. Keeping time takes long
 where the program's other steps empty the caches."""
 
@@ -27,7 +29,7 @@ _SHARE = 0.02
 _LENT = 1.0
 """The budget after the first tries, as a share of a stretch. They may have met a pause."""
 
-_CHANGE = 0.2
+_CHANGE = 0.6
 """What a change of way costs at least, as a share of a stretch."""
 
 
@@ -56,13 +58,14 @@ class Ways:
 
     Parameters
     ----------
-    count : int
-        The number of ways. Way 0 is called first.
+    names : sequence of str
+        What `explain` calls the ways. Way 0 is called first.
     known : Ways, optional
         The ways of similar copies, to begin with what they have learned.
 
     Attributes
     ----------
+    names : sequence of str
     means : list of float
         Expected seconds per byte; 0 before the first stretch, so each way is tried.
     calls : list of int
@@ -72,10 +75,10 @@ class Ways:
         The way of the next call.
     """
 
-    def __init__(self, count: int, known: Ways | None = None) -> None:
-        self.means: list[float] = [0.0] * count if known is None else known.means.copy()
+    def __init__(self, names: Sequence[str], known: Ways | None = None) -> None:
+        self.names, self.calls = names, [0] * len(names)
+        self.means: list[float] = [0.0] * len(names) if known is None else known.means.copy()
         self._tried = self.means.copy()
-        self.calls: list[int] = [0] * count
         self.best = self.way = self.means.index(min(self.means))
         self._last: tuple[tuple[int, float, float, int], ...] = ()
         self._times: list[float] = []
@@ -83,7 +86,7 @@ class Ways:
 
     def skip(self) -> bool:
         """Return whether the next call goes `way` and is not measured; if so, count it."""
-        self._rest, skips = max(self._rest - 1, 0), self._rest > 1
+        self._rest -= (skips := self._rest > 0)
         self.calls[self.way] += skips
         return skips
 
@@ -105,7 +108,7 @@ class Ways:
     def took(self, way: int, begin: float, end: float, nbytes: int) -> None:
         """Note how long a call took that `choose` has chosen."""
         self.calls[way] += 1
-        self._last = () if self._rest else ((way, end - begin, end, nbytes),)
+        self._last = () if self._rest > 0 else ((way, end - begin, end, nbytes),)
 
     def _end_stretch(self, way: int, time: float) -> None:
         means = self.means
@@ -145,7 +148,7 @@ class Ways:
 _KNOWN: dict[tuple[object, ...], Ways] = {}
 
 
-def ways_of(count: int, *key: object) -> Ways:
+def ways_of(names: tuple[str, ...], *key: object) -> Ways:
     """Return new ways, which begin with what the newest ones of the same key have learned."""
-    ways = _KNOWN[count, key] = Ways(count, _KNOWN.get((count, key)))
+    ways = _KNOWN[names, key] = Ways(names, _KNOWN.get((names, key)))
     return ways

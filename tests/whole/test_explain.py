@@ -10,7 +10,6 @@ import splitjit
 from splitjit import SplitError, explain, split
 from splitjit._api.split_plan import by_rule
 from splitjit._copy import copy, decision, torch_operator
-from splitjit._copy.torch_operator import WAYS as WAYS_OF_TENSORS
 from splitjit._inputs.adapt import adapt
 from splitjit._plan.rules import NUM_SPLITS
 from splitjit._runtime import cores, threads
@@ -86,7 +85,7 @@ def test_the_ways_of_a_large_array(monkeypatch):
     x = np.zeros(LARGE, np.float32)
     split(x, num_splits=3, axis=1)
     plan = splitjit.plan_split(x.shape, num_splits=3, axis=1)
-    ways = plan._copy.ways = Ways(2)
+    ways = plan._copy.ways = Ways(threads.WAYS[:2])
     now = 0.0
     for seconds in [3e-4] * 10 + [1e-4] * 11:
         ways.took(ways.choose(now), now, now + seconds, x.nbytes)
@@ -116,7 +115,7 @@ def test_tensors_that_torch_splits(torch):
     assert "unknown" in str(found)
     x = torch.zeros(LARGE)
     found = explain(x, num_splits=3, axis=1)
-    assert [way["name"] for way in found.ways] == list(WAYS_OF_TENSORS)
+    assert [way["name"] for way in found.ways] == list(torch_operator.WAYS)
     assert found.strategy == "library"
     assert explain(torch.zeros(LARGE).T, num_splits=3).strategy == "compiled"
     assert explain(torch.zeros(2**18, 3), num_splits=3, axis=1).strategy == "compiled"
