@@ -5,7 +5,7 @@ Parts are joined in the order of their ranks, file by file, by tensor name.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Chec
             how = (own.tensors[name], own.rule) if own else (choose(name, like), None)
             tensors.append(_plan_joined(name, held, *how))
         joined = JoinedFile(like, (own and own.file) or like.path.name, tensors)
-        joined.metadata = _metadata(like, joined.inputs, records)
+        joined.metadata = _metadata(joined.inputs, records)
         files.append(joined)
     made_of = next((own.checkpoint for own in records.values()), None)
     content, name = _make_index(first, files), first.index_name
@@ -113,19 +113,14 @@ def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:
     return -1 if file.suffix == ".safetensors" else position, name
 
 
-def _metadata(
-    like: TensorFile, parts: Iterable[TensorFile], records: Mapping[TensorFile, Record]
-) -> Metadata:
+def _metadata(parts: Sequence[TensorFile], records: Mapping[TensorFile, Record]) -> Metadata:
     """Return the metadata of a joined file, which all parts must share."""
-
-    def whole(part: TensorFile) -> Metadata:
-        return records[part].detached(part.metadata) if records else part.metadata
-
-    for part in parts:
-        if whole(part) != whole(like):
-            received = f"{like.path} and {part.path}"
+    whole = [records[part].detached(part.metadata) if records else part.metadata for part in parts]
+    for part, own in zip(parts, whole, strict=True):
+        if own != whole[0]:
+            received = f"{parts[0].path} and {part.path}"
             raise SplitError("join", received, "all parts must have the same metadata")
-    return whole(like)
+    return whole[0]
 
 
 def _check_inputs(parts: Sequence[Checkpoint]) -> None:
