@@ -216,36 +216,34 @@ def _are_lengths(value: Any) -> bool:
 Kinds = Mapping[str, Callable[[Any], object]]
 """For each field, what its value must be."""
 
-_REQUIRED: Kinds = {
+_FIELDS: Kinds = {
     "version": lambda value: type(value) is int and value == VERSION,
     "checkpoint": lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value),
     "rank": _is_length,
     "count": lambda value: _is_length(value) and value <= MAX_PARTS,
     "rule": lambda value: isinstance(value, dict),
     "tensors": lambda value: isinstance(value, dict),
-}
-_OPTIONAL: Kinds = {
     "file": lambda value: value is None or index.is_file_name(value),
     "bare": lambda value: type(value) is bool,
     "outer": lambda value: value is None or isinstance(value, str),
 }
-_REQUIRED_OF_A_TENSOR: Kinds = {
+_FIELDS_OF_A_TENSOR: Kinds = {
     "axis": _is_length,
     "sections": lambda value: _are_lengths(value) and value,
-}
-_OPTIONAL_OF_A_TENSOR: Kinds = {
     "lengths": _are_lengths,
     "head": lambda value: value is None or _are_lengths(value) or (_is_length(value) and value),
     "shared": lambda value: type(value) is bool,
 }
+_OPTIONAL = ("file", "bare", "outer")
+_OPTIONAL_OF_A_TENSOR = ("lengths", "head", "shared")
+"""The fields that may be missing."""
 
 
-def _fits(value: Any, required: Kinds, optional: Kinds) -> bool:
+def _fits(value: Any, kinds: Kinds, optional: Sequence[str]) -> bool:
     """Return whether a value is an object with these fields, each of its kind."""
-    kinds = {**required, **optional}
     return (
         isinstance(value, dict)
-        and required.keys() <= value.keys() <= kinds.keys()
+        and kinds.keys() - optional <= value.keys() <= kinds.keys()
         and all(kinds[key](one) for key, one in value.items())
     )
 
@@ -259,7 +257,7 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
     version = content.get("version")
     if type(version) is int and version > VERSION:
         raise _damaged(path, f"it has version {shorten(version)}; this splitjit reads {VERSION}")
-    if not _fits(content, _REQUIRED, _OPTIONAL) or content["rank"] >= content["count"]:
+    if not _fits(content, _FIELDS, _OPTIONAL) or content["rank"] >= content["count"]:
         raise _damaged(path, "a field is missing, unknown or not of its kind")
     choices = {name: _choice(path, name, value) for name, value in content["tensors"].items()}
     rule, count = _rule(path, content["rule"]), content["count"]
@@ -283,7 +281,7 @@ def _choice(path: Path, name: str, value: Any) -> Choice | None:
     """Check how a tensor is divided."""
     if value is None:
         return None
-    if not _fits(value, _REQUIRED_OF_A_TENSOR, _OPTIONAL_OF_A_TENSOR):
+    if not _fits(value, _FIELDS_OF_A_TENSOR, _OPTIONAL_OF_A_TENSOR):
         raise _damaged(path, f"{shorten(value)} does not say how {shorten(name)} is divided")
     choice = Choice(name, planned=True, **_tuples(value))
     if len(choice.heads) != len(choice.sections or ()):
