@@ -164,26 +164,25 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], dict[TensorFil
     records = [read(part) for part in parts]
     if not any(records):
         return [*parts], {}
-    first = records[0]
-    by_rank: dict[int, tuple[Checkpoint, dict[TensorFile, Record]]] = {}
+    by_rank: dict[int, Checkpoint] = {}
     for part, own in zip(parts, records, strict=True):
         received = f"{parts[0].path} and {part.path}"
-        if bool(own) != bool(first):
+        if bool(own) != bool(records[0]):
             raise SplitError("join", received, "only one of them says how it was split")
-        if _without_ranks(own) != _without_ranks(first):
+        if _without_ranks(own) != _without_ranks(records[0]):
             raise SplitError("join", received, "they are parts of two different splits")
         one = next(iter(own.values()))
         rank, count = one.rank, one.count
         if rank in by_rank:
-            received = f"{by_rank[rank][0].path} and {part.path}"
+            received = f"{by_rank[rank].path} and {part.path}"
             raise SplitError("join", received, f"both are rank {rank} of {count}")
-        by_rank[rank] = part, own
+        by_rank[rank] = part
     missing = [f"rank {i}" for i in range(min(count, len(parts) + 8)) if i not in by_rank]
     if missing:
         rule = f"{', '.join(missing[:8])} missing; give all parts of the split"
         raise SplitError("join", f"{len(parts)} of {count} ranks", rule)
-    ranks = [by_rank[rank] for rank in range(count)]
-    return [part for part, _ in ranks], {file: one for _, own in ranks for file, one in own.items()}
+    by_file = {file: one for own in records for file, one in own.items()}
+    return [by_rank[rank] for rank in range(count)], by_file
 
 
 def _without_ranks(records: dict[TensorFile, Record]) -> list[Record]:
