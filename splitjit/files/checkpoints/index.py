@@ -235,16 +235,14 @@ def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile
         listed = {tensor for tensor, name in weights.items() if name == file.path.name}
         for tensor in sorted(held ^ listed):
             what = "lacks this tensor" if tensor in listed else "holds it, unlike the index"
-            received = f"{path}: {shorten(tensor)}"
-            raise SplitError("files", received, f"{file.path.name} {what}")
+            raise SplitError("files", f"{path}: {shorten(tensor)}", f"{file.path.name} {what}")
 
 
 def digest(files: Iterable[TensorFile]) -> str:
     """Return a digest of the contents of a checkpoint's files: their sizes and fingerprints."""
     import hashlib
 
-    inputs = [read for one in files for read in one.inputs]
-    known = [(file.status.st_size, file.fingerprint()) for file in inputs]
+    known = [(read.status.st_size, read.fingerprint()) for one in files for read in one.inputs]
     return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
 
 
