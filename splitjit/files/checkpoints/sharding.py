@@ -29,15 +29,14 @@ def plan_parts(
         parts would have the same file name.
     """
     copied = options.others == "copy"
-    tensors = {
-        file: plan_tensors(file, rule, choose, copied) for one in checkpoints for file in one.files
-    }
+    inputs = [file for one in checkpoints for file in one.files]
+    tensors = {file: plan_tensors(file, rule, choose, copied) for file in inputs}
     count = count_parts([plan for plans in tensors.values() for plan in plans], rule)
     if not count:
-        for file in tensors:  # if only 0-D tensors match, the first one is refused
+        for file in inputs:  # if only 0-D tensors match, the first one is refused
             plan_tensors(file, rule, choose, False, scalars=True)
-    made_of = checkpoints[0].made_of or index.digest(tensors)
-    recorded = options.ranks or any(file.suffix == ".safetensors" for file in tensors)
+    made_of = checkpoints[0].made_of or index.digest(inputs)
+    recorded = options.ranks or any(file.suffix == ".safetensors" for file in inputs)
     blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
     groups: dict[object, list[TensorFile]] = {}  # the files whose parts have the same names
     targets: dict[TensorFile, tuple[Path, ...]] = {}
@@ -50,7 +49,7 @@ def plan_parts(
     files = [_plan_file(own, targets[own[0]], tensors, blank) for own in groups.values()]
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
     planned = naming.plan_writes(checkpoints[0], files, indexes, options, options.ranks)
-    return replace(planned, warnings=tuple(_warnings(planned, tensors, count)))
+    return replace(planned, warnings=tuple(_warnings(planned, inputs, count)))
 
 
 def _warnings(planned: SplitFiles, inputs: Iterable[TensorFile], count: int) -> Iterable[str]:
@@ -77,9 +76,8 @@ def _plan_file(
     """Plan the parts of a file, or of .safetensors files whose parts have the same names."""
     plans = [plan for file in files for plan in tensors[file]]
     plans = [replace(one, copies=len(targets)) if one.axis is None else one for one in plans]
-    held = {plan.name for plan in plans}
-    left_out = tuple([name for file in files for name in file.names if name not in held])
     choices = {plan.name: plan.choice for plan in plans}
+    left_out = tuple([name for file in files for name in file.names if name not in choices])
     _check_merged(plans)
     name = files[0].path.name if len(files) == 1 else None
     record = blank and replace(blank, tensors=choices, file=name)
