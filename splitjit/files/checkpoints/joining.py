@@ -125,7 +125,6 @@ def _metadata(parts: Sequence[TensorFile], records: Mapping[TensorFile, Record])
 
 def _check_inputs(parts: Sequence[Checkpoint]) -> None:
     same: dict[tuple[int, int], Path] = {}
-    first = parts[0].files[0]
     for part in parts:
         for file in part.files:
             inode = file.status.st_dev, file.status.st_ino
@@ -135,7 +134,7 @@ def _check_inputs(parts: Sequence[Checkpoint]) -> None:
             same[inode] = file.path
             file.fingerprint()  # to know later whether a change of its ctime changed its contents
         if {file.suffix for file in part.files} != {file.suffix for file in parts[0].files}:
-            received = f"{first.path} and {part.files[0].path}"
+            received = f"{parts[0].files[0].path} and {part.files[0].path}"
             raise SplitError("join", received, "all parts must have the same format")
 
 
@@ -154,13 +153,11 @@ def _check_out(part: Checkpoint, out: Path) -> None:
 
 def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any] | None:
     """Make the index of whole files. ``model.safetensors`` alone needs no index."""
-    names = [file.path.name for file in files]
+    held = [(file.path.name, [*map(file.tensor, file.names)]) for file in files]
     named = first.is_folder and files[0].suffix == ".safetensors"
-    if not named or names == ["model.safetensors"]:
+    if not named or [name for name, _ in held] == ["model.safetensors"]:
         return None
-    return index.make(
-        first.index, [(one.path.name, [*map(one.tensor, one.names)]) for one in files]
-    )
+    return index.make(first.index, held)
 
 
 # ---- files that exist only as parts ------------------------------------------------------
