@@ -307,14 +307,14 @@ CONVERTED = [
 )
 def test_the_axis_before_a_conversion(operations, count, shape, axis, sections, expected):
     choice = patterns.Choice("x", axis, sections)
-    made = tensor_parallel._before("x", operations, count, choice, shape)
+    made = tensor_parallel._before(choice, operations, count, shape)
     assert (made.axis, made.sections, made.head) == expected
 
 
 def test_conversions_that_parts_cannot_follow():
     for operations in ([["PermuteForRope"]], [["MergeModulelist", 0]], [["InverseInterleave", 0]]):
         with pytest.raises(splitjit.SplitError, match="give a pattern"):
-            tensor_parallel._before("x", operations, 1, patterns.Choice("x", 0), [4, 8, 6])
+            tensor_parallel._before(patterns.Choice("x", 0), operations, 1, [4, 8, 6])
 
 
 def test_parameters_of_one_tensor_that_are_split_differently():

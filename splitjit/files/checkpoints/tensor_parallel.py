@@ -41,13 +41,12 @@ class Style(NamedTuple):
     heads: bool = False
 
 
-_OUTPUT, _INPUT = Style(-2, True), Style(-1, False)
 _STYLES = {
     "colwise": Style(-2, True, heads=True),
-    **dict.fromkeys(("colwise_rep", "colwise_gather_output", "embedding_rowwise"), _OUTPUT),
+    **dict.fromkeys(("colwise_rep", "colwise_gather_output", "embedding_rowwise"), Style(-2, True)),
     "packed_colwise": Style(-2, True, 2),
     "rowwise": Style(-1, False, heads=True),
-    **dict.fromkeys(("rowwise_rep", "rowwise_split_input", "embedding_colwise"), _INPUT),
+    **dict.fromkeys(("rowwise_rep", "rowwise_split_input", "embedding_colwise"), Style(-1, False)),
     "packed_rowwise": Style(-1, False, 2),
     "conv1d_colwise": Style(-1, True, heads=True),
     "conv1d_rowwise": Style(-2, False, heads=True),
@@ -203,8 +202,8 @@ def _choice(plan: ModelPlan, name: str) -> Choice | None:
 
     If transformers turns it into several parameters, all must be split alike.
     """
-    targets, operations = plan.origin(name)
-    found = [_choice_of(plan, name, target, operations, len(targets)) for target in targets]
+    targets, _ = plan.origin(name)
+    found = [_choice_of(plan, name, target) for target in targets]
     if any(one != found[0] for one in found):
         rest = f"transformers makes {' and '.join(targets[:4])} of it, and its plan does not split "
         rest += "them alike; give a pattern that says how to split it"
@@ -212,9 +211,7 @@ def _choice(plan: ModelPlan, name: str) -> Choice | None:
     return found[0]
 
 
-def _choice_of(
-    plan: ModelPlan, name: str, target: str, operations: list[list[Any]], count: int
-) -> Choice | None:
+def _choice_of(plan: ModelPlan, name: str, target: str) -> Choice | None:
     """Return how the plan splits a tensor, for one of its parameters."""
     if target not in plan.styles or plan.styles[target][0] in _WHOLE:
         return None
@@ -230,28 +227,26 @@ def _choice_of(
     axis = max(len(whole) + known.axis, 0) if known.axis < 0 else known.axis
     sections = (whole[axis] // known.sections,) * known.sections if known.sections > 1 else None
     head, shared = _head(plan, target, style, whole[axis])
+    targets, operations = plan.origin(name)
     choice = Choice(name, axis, sections, None, head, shared and not operations, planned=True)
     if operations:
-        return _before(name, operations, count, choice, whole)
+        return _before(choice, operations, len(targets), whole)
     if head and sections is None:
         return replace(choice, sections=(whole[axis],))
     return choice
 
 
-def _before(
-    name: str, operations: list[list[Any]], count: int, choice: Choice, shape: list[int]
-) -> Choice:
+def _before(choice: Choice, operations: list[list[Any]], count: int, shape: list[int]) -> Choice:
     """Return how a tensor is split before transformers converts it.
 
     Parameters
     ----------
-    name : str
+    choice : Choice
+        How the parameter is split, by the name of the tensor.
     operations : list
         What transformers does with the tensor to make the parameter.
     count : int
         Number of parameters that the tensor becomes.
-    choice : Choice
-        How the parameter is split.
     shape : list of int
         The shape of the parameter.
     """
@@ -275,7 +270,8 @@ def _before(
             sections, head = None, 2  # the rows of two sections alternate: keep pairs whole
         else:
             rest = f"transformers makes its parameter by {operation}, which parts cannot follow; "
-            raise SplitError("files", name, rest + "give a pattern that says how to split it")
+            rest += "give a pattern that says how to split it"
+            raise SplitError("files", choice.pattern, rest)
     return replace(choice, axis=axis, sections=sections, head=head)
 
 
