@@ -43,19 +43,16 @@ def main(path: str, names: list[str]) -> None:
     except RuntimeError:  # the layers of the model have different numbers of heads
         heads |= {f"layers.{i}": heads_of(one) for i, one in enumerate(text.per_layer_config)}
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    styles = {
-        parameter: [style, list(tensor.shape)]
-        for parameter, tensor in parameters.items()
-        if (style := style_of(parameter, model.tp_plan or {}))
-    }
+    shapes = {parameter: [*tensor.shape] for parameter, tensor in parameters.items()}
+    styles = {parameter: style_of(parameter, model.tp_plan or {}) for parameter in parameters}
     holders = collections.Counter(map(id, parameters.values()))
     plan: dict[str, Any] = {
         "model": name,
         "family": config.model_type,
-        "styles": styles,
+        "styles": {key: [style, shapes[key]] for key, style in styles.items() if style},
         "heads": heads,
         "tied": [name for name, tensor in parameters.items() if holders[id(tensor)] > 1],
-        "parameters": {name: [*tensor.shape] for name, tensor in parameters.items()},
+        "parameters": shapes,
         "origins": origins(model, names, parameters),
         "quantization": getattr(config, "quantization_config", None),
     }
@@ -127,9 +124,7 @@ def style_of(parameter: str, plan: dict[str, str]) -> str | None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1], json.load(sys.stdin))
-    except ModuleNotFoundError as error:
-        if error.name in ("torch", "transformers"):
-            sys.exit('needs transformers and torch: pip install ".[transformers]"')
-        sys.exit(" ".join(f"{error}".split()))
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers"):
+            sys.exit('needs transformers and torch: pip install ".[transformers]"')
         sys.exit(" ".join(f"{error}".split()) or type(error).__name__)
