@@ -92,9 +92,8 @@ def styles(family: str, parameters: Mapping[str, list[int]]) -> dict[str, tuple[
     """
     found = {}
     for name, shape in parameters.items():
-        module = name.rpartition(".")[0]
+        tried = [f".{one}" for one in (name, name.rpartition(".")[0])]
         for style, patterns in PRESETS.get(family, {}).items():
-            tried = [f".{one}" for one in (module, name)]
             if any(fnmatch.fnmatchcase(one, pattern) for pattern in patterns for one in tried):
                 found[name] = style, shape
     return found
