@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,19 +31,19 @@ class Safetensors(TensorFile):
         except ModuleNotFoundError as error:
             rule = "needs the safetensors package: pip install safetensors"
             raise SplitError("files", str(path), rule) from error
-        self._tensors: dict[str, Tensor] = {}
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
             with safetensors.safe_open(path, "numpy"):  # checks the header
                 header: dict[str, Any] = json.loads(file.read(length))
         self.metadata = header.pop("__metadata__", None)
-        position = {name: i for i, name in enumerate(header)}
+        tensors = []
+        for position, (name, entry) in enumerate(header.items()):
+            shape, dtype = tuple(entry["shape"]), entry["dtype"]
+            offset = 8 + length + entry["data_offsets"][0]
+            tensors.append(Tensor(name, shape, dtype, _bits(dtype), offset, position=position))
         # Empty tensors share an offset; among them, the header's order decides.
-        for name in sorted(header, key=lambda name: header[name]["data_offsets"]):
-            shape, dtype = tuple(header[name]["shape"]), header[name]["dtype"]
-            offset = 8 + length + header[name]["data_offsets"][0]
-            made = Tensor(name, shape, dtype, _bits(dtype), offset, position=position[name])
-            self._tensors[name] = made
+        tensors.sort(key=lambda one: (one.offset, one.nbytes))
+        self._tensors = {one.name: one for one in tensors}
         self.names = tuple(self._tensors)
 
     def tensor(self, name: str) -> Tensor:
@@ -65,7 +64,7 @@ class Safetensors(TensorFile):
             start += tensor.nbytes
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)  # aligns the data
-        return PlainWriter(file, struct.pack("<Q", len(text)) + text, start)
+        return PlainWriter(file, len(text).to_bytes(8, "little") + text, start)
 
 
 def _bits(dtype: str) -> int:
