@@ -6,6 +6,7 @@ All of them go through `change`. Tests replace it to make the n-th change fail.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import functools
 import io
@@ -50,8 +51,6 @@ def fallocate(file: int, size: int) -> None:
     """
     call, keep_size = _fallocate(), 1
     if call is not None and call(file, keep_size, 0, size):
-        import ctypes
-
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 
@@ -59,8 +58,6 @@ def fallocate(file: int, size: int) -> None:
 @functools.cache
 def _fallocate() -> Callable[..., int] | None:
     """Return ``fallocate`` from Linux's C library, or None if it has none."""
-    import ctypes
-
     library = ctypes.CDLL(None, use_errno=True)
     call = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
     if call is not None:
