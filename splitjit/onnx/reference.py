@@ -28,9 +28,8 @@ class _SplitRun(OpRun):
             raise
         # The evaluator stores an omitted output under the name "", where later nodes
         # look up their omitted inputs. So omitted outputs must be None.
-        return tuple(
-            [part if name else None for name, part in zip(self.output, results, strict=True)]
-        )
+        named = zip(self.output, results, strict=True)
+        return tuple([part if name else None for name, part in named])
 
 
 class Split(_SplitRun):
@@ -135,10 +134,8 @@ class SplitBackend(Backend):
             The outputs of the node, except the outputs that the node omits.
         """
         super().run_node(node, inputs, device, outputs_info, **kwargs)
-        inputs_of, outputs_of = [
-            [onnx.ValueInfoProto(name=name) for name in names if name]
-            for names in (node.input, node.output)
-        ]
+        inputs_of = [onnx.ValueInfoProto(name=name) for name in node.input if name]
+        outputs_of = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         graph = onnx.helper.make_graph([node], "node", inputs_of, outputs_of)
         opset = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
         return SplitBackendRep(_Evaluator(graph, opsets={node.domain: opset})).run(inputs)

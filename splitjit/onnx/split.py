@@ -213,8 +213,7 @@ the axis length 7 must be a multiple of 2
 
     def _check_input(self, split: Any) -> None:
         if not self._version.split_types:
-            rule = "split is an attribute in Split-2 and Split-11"
-            raise self._refusal(rule, split=split)
+            raise self._refusal("split is an attribute in Split-2 and Split-11", split=split)
         if self._num_outputs is not None:
             rule = "only one of the two may be given"
             raise self._refusal(rule, split=split, num_outputs=self._num_outputs)
