@@ -45,7 +45,7 @@ def fill_table():
         return
     kernels = {name: LOADER.load_here(name) for name in KERNELS}
     TEAM.count_cores()
-    table = Functions(
+    TABLE[:] = Functions(
         version=version(),
         **kernels["njit_split"],
         loops=ctypes.addressof(LOOPS_AT),
@@ -61,7 +61,6 @@ def fill_table():
         stream_long_runs=STREAM_FROM[1],
         most_parts=MOST_IN_MEMORY,
     )
-    TABLE[:] = table
 
 
 class Needed:

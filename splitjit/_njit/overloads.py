@@ -91,14 +91,13 @@ def _refusal(name: str) -> Callable[..., None]:
     return refuse_call
 
 
+_COMPILED = splitjit.split, splitjit.split_into
+
 # splitjit.torch imports torch, which most programs do not need.
 for _module in (splitjit, splitjit.numpy, sys.modules.get("splitjit.torch")):
     for _name in getattr(_module, "__all__", ()):
         _function = getattr(_module, _name)
-        if isinstance(_function, python.FunctionType) and _function not in (
-            splitjit.split,
-            splitjit.split_into,
-        ):
+        if isinstance(_function, python.FunctionType) and _function not in _COMPILED:
             overload(_function)(_refusal(_name))
 
 

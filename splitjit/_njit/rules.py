@@ -23,11 +23,9 @@ def refuse(operator, rule, **kinds):
 
 
 def is_given(kind):
-    return not (
-        kind is None
-        or isinstance(kind, types.NoneType)
-        or (isinstance(kind, types.Omitted) and kind.value is None)
-    )
+    if isinstance(kind, types.Omitted):
+        kind = kind.value
+    return kind is not None and not isinstance(kind, types.NoneType)
 
 
 def without_none(kind):
@@ -50,9 +48,8 @@ def is_integer(kind):
 
 def item_of(kind):
     """Return the type of a sequence's items, or None if there is no such type."""
-    return (
-        getattr(kind, "dtype", None) if isinstance(kind, types.Sequence | types.ListType) else None
-    )
+    is_sequence = isinstance(kind, types.Sequence | types.ListType)
+    return getattr(kind, "dtype", None) if is_sequence else None
 
 
 def _is_lengths(kind):
