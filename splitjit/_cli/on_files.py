@@ -29,8 +29,7 @@ def run(arguments: argparse.Namespace) -> None:
             operations.write(planned, arguments.force, progress)
             arguments.written = True
     if arguments.json:
-        known = {"dry_run": dry_run, "existing": existing}
-        print_json({**known, **described.describe(planned)})
+        print_json({"dry_run": dry_run, "existing": existing, **described.describe(planned)})
     elif not arguments.quiet:
         report.print_report(planned, dry_run, arguments.verbose)
         for target in existing:

@@ -276,9 +276,8 @@ def _lengths(text: str) -> int | list[int]:
     try:
         lengths = [int(length) for length in text.removesuffix(",").split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must be an integer, or integers separated by commas"
-        ) from None
+        rule = "must be an integer, or integers separated by commas"
+        raise argparse.ArgumentTypeError(f"{text!r} {rule}") from None
     return lengths if "," in text else lengths[0]
 
 
@@ -322,8 +321,7 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     only : str, optional
         The one command to parse, which is faster than all of them.
     """
-    about = "Split tensors into contiguous parts."
-    parser = Parser(prog=program(), description=about)
+    parser = Parser(prog=program(), description="Split tensors into contiguous parts.")
     parser.add_argument("--version", action="version", version=f"splitjit {splitjit.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in [only] if only in COMMANDS else COMMANDS:
