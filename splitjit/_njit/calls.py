@@ -74,9 +74,8 @@ class _Call:
         fill_table()
         context.environment.consts.append(Needed(version()))
         self._table = _table(builder)
-        words = ir.ArrayType(INT64, len(CALL))
-        self._words = cgutils.alloca_once(builder, words)
-        theirs = builder.load(self._place(self._table, FUNCTIONS_AT.version))
+        self._words = cgutils.alloca_once(builder, ir.ArrayType(INT64, len(CALL)))
+        theirs = builder.load(self._place(self._table, FUNCTIONS_AT, "version"))
         has_changed = builder.icmp_signed("!=", theirs, integer(version()))
         fault = builder.select(has_changed, integer(CHANGED_FAULT), integer(0))
         self._fault = cgutils.alloca_once_value(builder, fault)
@@ -99,32 +98,30 @@ class _Call:
 
     def set(self, field, value):
         """Store a word in a field."""
-        self._builder.store(value, self._at(field))
+        self._builder.store(value, self._place(self._words, CALL, field))
 
     def get(self, field):
         """Load a word from a field."""
-        return self._builder.load(self._at(field))
+        return self._builder.load(self._place(self._words, CALL, field))
 
     def set_parts(self, kind, value):
         """Fill the fields for given parts: a list, or a tuple of arrays of any layout."""
         kind, value = self._given(kind, value, "outs", "outs")
         with self._if_well():
-            if isinstance(kind, types.ListType):
-                value, kind = self._plain(kind, value)
-            if isinstance(kind, types.List):
-                parts = ListInstance(self._context, self._builder, kind, value)
-                self.set("parts", self._builder.ptrtoint(parts.data, INT64))
-                self.set("number_of_parts", parts.size)
-            else:
+            if isinstance(kind, types.BaseTuple):
                 items = cgutils.unpack_tuple(self._builder, value)
-                self.set("parts", self._stored(cgutils.pack_array(self._builder, items)))
-                self.set("number_of_parts", integer(len(items)))
+                start = self._stored(cgutils.pack_array(self._builder, items))
+                number = integer(len(items))
+            else:
+                start, number = self._items_of(kind, value)
+            self.set("parts", start)
+            self.set("number_of_parts", number)
 
     def call_function(self, function):
         """Call a function of the table, unless something has failed."""
         builder = self._builder
         with self._if_well():
-            address = builder.load(self._place(self._table, getattr(FUNCTIONS_AT, function)))
+            address = builder.load(self._place(self._table, FUNCTIONS_AT, function))
             kind = ir.FunctionType(INT64, [INT64, INT64]).as_pointer()
             given = [builder.ptrtoint(pointer, INT64) for pointer in (self._words, self._table)]
             builder.store(builder.call(builder.inttoptr(address, kind), given), self._fault)
@@ -137,14 +134,20 @@ class _Call:
         values = [*values, self._builder.load(self._fault), *numbers]
         return self._context.make_tuple(self._builder, kind, values)
 
-    def _plain(self, kind, value):
-        """Copy a typed list to a plain list, whose items can be read; return it and its type."""
-        plain = types.List(kind.dtype)
-        copied = self._context.compile_internal(self._builder, _copied, plain(kind), [value])
-        place = cgutils.alloca_once(self._builder, copied.type, zfill=True)  # null: not copied
-        self._builder.store(copied, place)
-        self._lists.append((plain, place))
-        return copied, plain
+    def _items_of(self, kind, value):
+        """Return the address of the first item of a list, and the number of items.
+
+        A typed list is copied to a plain list, whose items can be read.
+        """
+        if isinstance(kind, types.ListType):
+            plain = types.List(kind.dtype)
+            value = self._context.compile_internal(self._builder, _copied, plain(kind), [value])
+            place = cgutils.alloca_once(self._builder, value.type, zfill=True)  # null: not copied
+            self._builder.store(value, place)
+            self._lists.append((plain, place))
+            kind = plain
+        items = ListInstance(self._context, self._builder, kind, value)
+        return self._builder.ptrtoint(items.data, INT64), items.size
 
     def _given(self, kind, value, name, item_name=None):
         """Return the type and the value of an argument; note a fault if it or an item is None."""
@@ -166,11 +169,9 @@ class _Call:
         fault = self._builder.load(self._fault)
         return self._builder.if_then(self._builder.icmp_signed("==", fault, integer(0)))
 
-    def _at(self, field):
-        return self._place(self._words, getattr(CALL, field))
-
-    def _place(self, words, i):
-        return self._builder.gep(words, [integer(0), integer(i)])
+    def _place(self, words, fields, name):
+        """Return the address of a field, in words whose fields have these indices."""
+        return self._builder.gep(words, [integer(0), integer(getattr(fields, name))])
 
     def _stored(self, value):
         """Return the address of a value on the stack."""
@@ -179,16 +180,14 @@ class _Call:
     def _set_values(self, kind, value):
         """Fill the fields for a rule's value."""
         builder, step = self._builder, None
-        if isinstance(kind, types.ListType):
-            value, kind = self._plain(kind, value)
         if isinstance(kind, types.BaseTuple):
             items = cgutils.unpack_tuple(builder, value)
             words = [_word(builder, *item) for item in zip(kind, items, strict=True)]
             number, kind = integer(len(words)), types.intp
             start = self._stored(cgutils.pack_array(builder, words, INT64))
-        elif isinstance(kind, types.List):
-            values = ListInstance(self._context, builder, kind, value)
-            start, number, kind = builder.ptrtoint(values.data, INT64), values.size, kind.dtype
+        elif isinstance(kind, types.List | types.ListType):
+            start, number = self._items_of(kind, value)
+            kind = kind.dtype
         elif isinstance(kind, types.Array):
             array = self._context.make_array(kind)(self._context, builder, value)
             start, number = builder.ptrtoint(array.data, INT64), array.nitems
