@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,7 @@ class TensorPlan:
             return self.tensor
         group, groups = i // self.copies, self.groups
         length = sum([sizes[group * len(sizes) // groups] for sizes in self.sections])
-        shape = (*self.shape[: self.axis], length, *self.shape[self.axis + 1 :])
-        return replace(self.tensor, shape=shape)
+        return self.tensor.resized(self.axis, length)
 
     def runs(self) -> tuple[int, list[tuple[range, int]]]:
         """Return the number of rows in memory order, and the runs of bytes in a row.

@@ -40,7 +40,7 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
     sections = []
     for length, head in zip(whole, choice.heads, strict=True):
         own = _rule_for_heads(length, head, choice, rule) if head else rule
-        sizes = sizes_of((*shape[:axis], length, *shape[axis + 1 :]), axis, own, most)
+        sizes = sizes_of(tensor.resized(axis, length).shape, axis, own, most)
         if head and len(sizes) > 1 and any(size % head for size in sizes):
             rest = f"must be multiples of the {_length(head, choice)}"
             raise SplitError("split", f"parts of lengths {list(sizes)}", rest)

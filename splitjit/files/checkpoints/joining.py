@@ -265,13 +265,10 @@ def _plan_joined(
 
 def _check_alike(first: Tensor, tensor: Tensor, axis: int | None, i: int) -> None:
     """Check that part `i` differs from part 0 at most in its length along the axis."""
-
-    def frame(shape: tuple[int, ...]) -> tuple[int, ...]:
-        return shape if axis is None else (*shape[:axis], *shape[axis + 1 :])
-
+    resized = tensor if axis is None else tensor.resized(axis, first.shape[axis])
     if tensor.dtype != first.dtype or len(tensor.shape) != len(first.shape):
         rule = "all parts must have the same dtype and as many axes"
-    elif frame(tensor.shape) != frame(first.shape):
+    elif resized.shape != first.shape:
         rest = "; no pattern matches it" if axis is None else f", except along axis {axis}"
         rule = f"must have the same shape in all parts{rest}"
     elif tensor.fortran_order != first.fortran_order:
@@ -287,8 +284,7 @@ def _plan_parts(
 ) -> TensorPlan:
     """Return the split of a whole tensor into parts of these lengths."""
     sections = choice.sections or (sum(lengths),)
-    before, after = first.shape[: choice.axis], first.shape[choice.axis + 1 :]
-    whole = replace(first, shape=(*before, sum(sections), *after))
+    whole = first.resized(choice.axis, sum(sections))
     refusal = None
     for rule in _rules(choice, lengths) if own is None else [own]:
         kind, value = rule

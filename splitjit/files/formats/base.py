@@ -12,7 +12,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -61,6 +61,10 @@ class Tensor:
     def nbytes(self) -> int:
         """Size of the data in bytes."""
         return math.prod(self.shape) * self.bits // 8
+
+    def resized(self, axis: int, length: int) -> Tensor:
+        """Return the description of a tensor with another length along the axis."""
+        return replace(self, shape=(*self.shape[:axis], length, *self.shape[axis + 1 :]))
 
 
 class Run:
