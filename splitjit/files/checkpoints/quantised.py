@@ -246,8 +246,7 @@ def follow(
             rest = f"splitjit does not know this tensor of {named(config)}; give a "
             rest += f"pattern for each tensor of {weight.rpartition('.')[0]}"
             raise SplitError("files", name, rest)
-        feature = known[last][choice.axis]
-        if feature is not None:
+        if feature := known[last][choice.axis]:
             found[name] = feature
     heads = filter(None, choice.heads)
     unit = math.lcm(*heads, *[one.per.numerator for one in found.values()])
