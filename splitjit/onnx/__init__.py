@@ -29,6 +29,5 @@ if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled att
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "onnx":
                 raise
-            raise ImportError(
-                f"splitjit.onnx.{name} needs the onnx package: pip install onnx"
-            ) from error
+            needs = "needs the onnx package: pip install onnx"
+            raise ImportError(f"splitjit.onnx.{name} {needs}") from error
