@@ -145,9 +145,7 @@ def ways(workload: Workload) -> Ways:
     def by_numpy() -> list[np.ndarray]:
         return [part.copy() for part in np.split(x, sections, axis)]
 
-    out = by_numpy()
-    for part in out:
-        part.fill(0)  # so that a missing write shows
+    out = [np.zeros_like(part) for part in by_numpy()]  # so that a missing write shows
     return {
         "fresh": lambda: splitjit.split(x, axis=axis, **rule),
         "out": lambda: splitjit.split(x, axis=axis, out=out, **rule),
