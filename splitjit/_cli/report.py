@@ -173,10 +173,8 @@ def _split_info(parts: list[dict[str, Any]], tensors: bool) -> Iterator[str]:
     given = "all" if len(ranks) == split["count"] else f"{len(ranks)} of"
     held = [[tensor for file in one["files"] for tensor in file["tensors"]] for one in parts]
     total = amount(sum(one["nbytes"] for one in parts))
-    yield (
-        f"{given} {number_of(split['count'], 'part')} of one split by "
-        f"{in_options(f'{rule}={value}')}: {number_of(len(held[0]), 'tensor')}, {total}"
-    )
+    count, how = number_of(split["count"], "part"), in_options(f"{rule}={value}")
+    yield f"{given} {count} of one split by {how}: {number_of(len(held[0]), 'tensor')}, {total}"
     for one in parts:
         yield f"  {one['path']}: rank {one['split']['rank']}, {amount(one['nbytes'])}"
     shapes: dict[str, list[tuple[int, ...]]] = {}
