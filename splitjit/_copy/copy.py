@@ -254,8 +254,7 @@ class Copy:
         self.layout: CopyLayout | None = None
         self.ways: Ways | None = None
         self.fresh = lambda x: None
-        may_load = not self._why and len(plan) <= MOST_PARTS and x.dtype.isbuiltin == 1
-        self.into = _slices_into(plan, x.dtype, self._gain) if may_load else lambda x, outputs: 0
+        self.into = _copy_nothing
 
     # ---- by NumPy ----------------------------------------------------------------------------
 
@@ -263,6 +262,12 @@ class Copy:
         """Count a copy by NumPy."""
         if not self._why:
             LOST.seconds += seconds
+
+    def expect_outputs(self, plan: Plan, dtype: np.dtype) -> None:
+        """Make `into` copy with NumPy from now on."""
+        may_expect = not self._why and len(plan) <= MOST_PARTS and dtype.isbuiltin == 1
+        if may_expect and self.into is _copy_nothing:
+            self.into = _slices_into(plan, dtype, self._gain)
 
     def why_numpy(self) -> str:
         """Return why NumPy copies, as a key of the reasons that `explain` gives."""
@@ -328,6 +333,11 @@ class Copy:
         arguments = layout.stream, target, source, layout.address
         threads.run_loop(functions[layout.loop], self.nbytes, arguments, self.ways)
         return True
+
+
+def _copy_nothing(x: Any, given: list[Any]) -> int:
+    """Do nothing, and say so."""
+    return 0
 
 
 def _slices_into(plan: Plan, dtype: np.dtype, gain: float) -> Callable[[Any, list[Any]], int]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
+from splitjit import SplitError, SplitTypeError, clear_caches, plan_split, split, split_into
 from tests.copy.test_split import same_bits, strided
 
 
@@ -175,6 +175,50 @@ def test_empty_parts_share_no_element(route):
     parts = split(np.arange(3.0), [0, 3, 0], out=[empty, np.zeros(3), empty])
     assert parts[0] is parts[2] is empty
     assert parts[1].tolist() == [0, 1, 2]
+
+
+def fixed(array):
+    array.flags.writeable = False
+    return array
+
+
+CHANGES = {
+    "nothing": lambda x, a, b: (x, [a, b]),
+    "order": lambda x, a, b: (x, (b, a)),
+    "length": lambda x, a, b: (x, [a, b[:, :-1]]),
+    "strides": lambda x, a, b: (x, [a, np.zeros((4, 6))[:, ::2]]),
+    "order of axes": lambda x, a, b: (x, [a, np.zeros((3, 4)).T]),
+    "dtype": lambda x, a, b: (x, [a, b.astype(np.int64)]),
+    "byte order": lambda x, a, b: (x, [a, b.astype(">f8")]),
+    "read-only": lambda x, a, b: (x, [a, fixed(b)]),
+    "one twice": lambda x, a, b: (x, [a, a]),
+    "a view of another": lambda x, a, b: (x, [a, a[:]]),
+    "a part of x": lambda x, a, b: (x, [a, x[:, 3:]]),
+    "a view of x": lambda x, a, b: (x[:, :], [a, x[:, :3]]),
+    "number": lambda x, a, b: (x, [a]),
+    "class": lambda x, a, b: (x, [a, np.ma.masked_array(b)]),
+    "nested lists": lambda x, a, b: (x, [a, b.tolist()]),
+    "dtype of x": lambda x, a, b: (x.astype(np.float32), [a, b]),
+    "strides of x": lambda x, a, b: (np.repeat(x, 2, 1)[:, ::2], [a, b]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_outputs_unlike_those_of_earlier_calls_are_checked(change, route):
+    def outcome(warm):
+        clear_caches()
+        x, a, b = np.arange(24.0).reshape(4, 6), np.zeros((4, 3)), np.zeros((4, 3))
+        for _ in range(3 * warm):
+            assert same_bits(split(x, 3, axis=1, out=[a, b])[1], x[:, 3:])
+        a[:], b[:] = 0, 0
+        x, out = CHANGES[change](x, a, b)
+        try:
+            split(x, 3, axis=1, out=out)
+        except SplitError as error:
+            return str(error), a.tolist(), b.tolist()
+        return [part.tolist() for part in out], x.tolist()
+
+    assert outcome(warm=True) == outcome(warm=False)
 
 
 @pytest.mark.parametrize("shape", [(2, 6), (200, 600), (300, 3000)])

@@ -345,11 +345,11 @@ def test_tensors_unlike_those_that_passed_are_checked(has_out, change, inferring
 
     def outcome(warm):
         splitjit.clear_caches()
-        x = torch.arange(2.0**18)
+        x, a, b = torch.arange(2.0**18), torch.zeros(2**17), torch.zeros(2**17)
         with torch.inference_mode(inferring):
-            for _ in range(3 * warm):
-                split(x, 2**17, out=[torch.zeros(2**17) for _ in "ab"] if has_out else None)
-        x, out = CHANGES[change](x, torch.zeros(2**17), torch.zeros(2**17))
+            for out in [[torch.zeros(2**17), torch.zeros(2**17)], [a, b], [a, b]] * warm:
+                split(x, 2**17, out=out if has_out else None)
+        x, out = CHANGES[change](x, a.zero_(), b.zero_())
         try:
             parts = split(x, 2**17, out=out if has_out else None)
         except SplitError as error:
