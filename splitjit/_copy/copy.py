@@ -63,8 +63,7 @@ def loading_pays(gain: float) -> bool:
     """
     if LOADER.loaded:
         return True
-    is_imported = "llvmlite.binding" in sys.modules
-    seconds = _SECONDS_IF_IMPORTED if is_imported else _SECONDS_TO_LOAD
+    seconds = _SECONDS_IF_IMPORTED if "llvmlite.binding" in sys.modules else _SECONDS_TO_LOAD
     return LOST.seconds + _FEW * gain >= seconds and LOADER.may_load()
 
 
@@ -190,7 +189,7 @@ def _record(
 ) -> _Record:
     """Write what builtin functions expect of arrays. `team` is 0 for small copies."""
     steps = [(n - 1) * stride for n, stride in zip(plan.shape, strides, strict=True)]
-    outputs = layout.copy()
+    into = layout.copy()
     expected = _of_any()._replace(
         dtype=id(dtype),
         rank=len(plan.shape),
@@ -201,7 +200,7 @@ def _record(
         stream=layout.stream,
         loop=loop,
         fresh=layout.address,
-        into=outputs.address,
+        into=into.address,
         blocks=buffers.POOL.address,
         nbytes=layout.block if team else layout.block + ALIGNMENT,
         team=team,
@@ -209,7 +208,7 @@ def _record(
     record = np.array([*expected, *plan.shape, *strides, *plan.sizes], np.int64).view(_Record)
     shape = record.ctypes.data + WORD * len(expected)
     record[EXPECTED.shape], record[EXPECTED.sizes] = shape, shape + WORD * 2 * len(plan.shape)
-    record.kept = (dtype, layout, outputs)
+    record.kept = (dtype, layout, into)
     return record
 
 
@@ -263,11 +262,12 @@ class Copy:
         if not self._why:
             LOST.seconds += seconds
 
-    def expect_outputs(self, plan: Plan, dtype: np.dtype) -> None:
+    def expect_outputs(self, plan: Plan, x: np.ndarray) -> None:
         """Make `into` copy with NumPy from now on."""
-        may_expect = not self._why and len(plan) <= MOST_PARTS and dtype.isbuiltin == 1
-        if may_expect and self.into is _copy_nothing:
-            self.into = _slices_into(plan, dtype, self._gain)
+        if not self._why and len(plan) <= MOST_PARTS and x.dtype.isbuiltin == 1:
+            into = _slices_into(plan, x, self._gain)
+            if self.into is _copy_nothing:  # another thread may have loaded kernels meanwhile
+                self.into = into
 
     def why_numpy(self) -> str:
         """Return why NumPy copies, as a key of the reasons that `explain` gives."""
@@ -293,6 +293,7 @@ class Copy:
         if layout is None or functions is None:
             return
         loop, is_small = functions[layout.loop], self.nbytes < LARGE
+        self.into = _copy_nothing
         if not is_small:
             self.ways = ways_of(threads.ways_here(), loop, self.nbytes.bit_length())
         if len(plan.sizes) <= MOST_PARTS and use_builtins():
@@ -340,16 +341,16 @@ def _copy_nothing(x: Any, given: list[Any]) -> int:
     return 0
 
 
-def _slices_into(plan: Plan, dtype: np.dtype, gain: float) -> Callable[[Any, list[Any]], int]:
-    """Return `Copy.into` until kernels are loaded."""
-    shape, indices, forms = plan.shape, plan.slices, outputs.forms_of(plan, dtype)
+def _slices_into(plan: Plan, x: np.ndarray, gain: float) -> Callable[[Any, list[Any]], int]:
+    """Return `Copy.into` for arrays such as `x`, of a builtin dtype, until kernels are loaded."""
+    like, indices = (x.dtype, x.shape, x.strides), plan.slices
+    forms = [(shape, x.dtype) for shape in plan.output_shapes]  # only to compare
 
     def into(x: np.ndarray, given: list[Any]) -> int:
         began = perf_counter()
         x = x.view()  # as in `splitjit._copy.decision.split_array`
-        if x.shape != shape or x.dtype != dtype or loading_pays(gain):
-            return 0
-        if not outputs.are_plain_and_apart(forms, x, given):
+        is_expected = (x.dtype, x.shape, x.strides) == like and not loading_pays(gain)
+        if not (is_expected and outputs.are_plain_and_apart(forms, x, given)):
             return 0
         for part, index in zip(given, indices, strict=True):
             part[...] = x[index]

@@ -141,7 +141,7 @@ def copy_array(plan: Plan, decided: ArrayCopy, began: float) -> list[np.ndarray]
             parts = retry(slices.fresh, x, plan.axis, plan.sizes)
     elif layout is None or not copy.copy_as(address_of(x), 0, layout):
         slices.into(x, plan.slices, parts)
-        copy.expect_outputs(plan, x.dtype)
+        copy.expect_outputs(plan, x)
     if layout is None:
         copy.count(perf_counter() - began)
     return parts

@@ -28,7 +28,8 @@ def check_out(plan: Plan, x: np.ndarray, out: list[Any]) -> list[np.ndarray]:
 
     Return the same memory as base-class arrays, as `check_fit` does.
     """
-    if are_plain_and_apart(forms_of(plan, x.dtype), x, out):
+    forms = [(shape, x.dtype) for shape in plan.output_shapes]
+    if are_plain_and_apart(forms, x, out):
         return out
     parts = check_fit(plan, x.dtype, out)
     check_memory(x, parts, plan.axis)
@@ -79,17 +80,12 @@ def check_fit(plan: Plan, dtype: np.dtype, out: list[Any]) -> list[np.ndarray]:
     return parts
 
 
-def forms_of(plan: Plan, dtype: np.dtype) -> list[tuple[Any, ...]]:
-    """Return the shape and the dtype of each part."""
-    return [(shape, dtype) for shape in plan.output_shapes]
-
-
 def are_plain_and_apart(forms: list[tuple[Any, ...]], x: np.ndarray, given: list[Any]) -> bool:
     """Return whether outputs surely fit and share no memory: C-contiguous ones in ranges apart.
 
-    Arrays that own their memory are apart if they are different objects, and `x` is apart from them
-    if it is a view of another one. Each `map` reads all outputs in C. A Python loop would be
-    slower.
+    `forms` are the shapes and dtypes that fit. Arrays that own their memory are apart if they are
+    different objects, and `x` is apart from them if it is a view of another one. Each `map` reads
+    all outputs in C. A Python loop would be slower.
     """
     if list(map(type, given)) != [np.ndarray] * len(forms) or list(map(_form, given)) != forms:
         return False

@@ -32,7 +32,7 @@ WAYS = "torch's operator", "torch's operator into memory of splitjit"
 has freed before: malloc may give memory back to the system after each split."""
 
 ONE_WAY = Ways(WAYS[:1])
-"""For small tensors, given targets, or if a gradient is asked."""
+"""Torch's own memory: for small tensors, or if a gradient is asked."""
 
 _PART_FOR_TORCH = 1 << 17
 """Bytes from which on torch copies a float32 part on several threads."""
@@ -54,7 +54,7 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
         plan = plan_of(x.shape, *of)
         if out is not None:
             targets = targets_of_operator(x, plan, out)
-            return targets and copy(x, plan, targets)
+            return None if targets is None else copy(x, plan, targets)
         ways = ways_of_operator(x, plan)
         if ways is None:
             return None
@@ -89,18 +89,13 @@ def copy(x: Any, plan: Plan, targets: list[Any] | None) -> list[Any]:
 # Comparing all tensors with those that were checked last takes as long as reading one attribute.
 
 
-def _are_new(*tensors: Any) -> bool:
-    """Return that no tensors were checked before."""
-    return False
-
-
 def ways_of_operator(x: Any, plan: Plan) -> Ways | None:
     """Return the ways to split a tensor into new ones by the operator.
 
     None if kernels are faster, or if the operator may do anything but what `split` promises.
     """
     ways: Ways | None
-    are_alike, ways = plan._kept.get(x.dtype, (_are_new, None))
+    are_alike, ways = plan._kept.get(x.dtype, (memory.unlike, None))
     if not are_alike(x):
         ways = _checked_ways(x, plan)
         if not (ways is None or x.requires_grad or len(plan) > MOST_PARTS):
@@ -119,7 +114,7 @@ def targets_of_operator(x: Any, plan: Plan, out: Any) -> list[Any] | None:
     if [1 for part in targets if getattr(part, "is_nested", True)]:
         return None
     tensors, key = (x, *targets), (len(targets), x.dtype)
-    are_alike, last = plan._kept.get(key, (_are_new, []))
+    are_alike, last = plan._kept.get(key, (memory.unlike, []))
     if not are_alike(*tensors):
         if _checked_ways(x, plan) is None or not _surely_fit(x, plan, targets):
             return None

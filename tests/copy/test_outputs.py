@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
+import splitjit
 from splitjit import SplitError, SplitTypeError, clear_caches, plan_split, split, split_into
+from splitjit._copy import copy
+from tests.conftest import needs_kernels
 from tests.copy.test_split import same_bits, strided
 
 
@@ -219,6 +222,45 @@ def test_outputs_unlike_those_of_earlier_calls_are_checked(change, route):
         return [part.tolist() for part in out], x.tolist()
 
     assert outcome(warm=True) == outcome(warm=False)
+
+
+def test_outputs_are_written_at_once_only_until_kernels_are_loaded(monkeypatch):
+    def written(x):
+        return made.into(x, [np.zeros((4, 3)), np.zeros((4, 3))])
+
+    x = np.arange(24.0).reshape(4, 6)
+    plan, pays = plan_split((4, 6), 3, axis=1), [False]
+    made = copy.Copy(plan, x)
+    monkeypatch.setattr(copy, "loading_pays", lambda gain: pays[0])
+    assert not written(x)
+    made.expect_outputs(plan, x)
+    assert written(x)
+    assert not written(x[:, ::-1])  # these strides may gain more from kernels
+    pays[0] = True
+    assert not written(x)
+
+
+@needs_kernels
+def test_kernels_that_another_thread_loads_are_used(monkeypatch):
+    x = np.arange(24.0).reshape(4, 6)
+    plan = plan_split((4, 6), 3, axis=1)
+    made, real = copy.Copy(plan, x), copy._slices_into
+    splitjit.warmup()
+    monkeypatch.setattr(copy, "_slices_into", lambda *of: made.switch(plan, x) and real(*of))
+    made.expect_outputs(plan, x)
+    assert made.into(x, [np.zeros((4, 3)), np.zeros((4, 3))])
+
+
+@needs_kernels
+def test_outputs_are_decided_again_once_loops_are_loaded(monkeypatch):
+    x = np.arange(24.0).reshape(4, 6)
+    plan = plan_split((4, 6), 3, axis=1)
+    made = copy.Copy(plan, x)
+    made.expect_outputs(plan, x)
+    monkeypatch.setattr(copy, "use_builtins", lambda: False)
+    splitjit.warmup()
+    assert made.switch(plan, x)
+    assert made.into is copy._copy_nothing
 
 
 @pytest.mark.parametrize("shape", [(2, 6), (200, 600), (300, 3000)])

@@ -94,7 +94,12 @@ def like(tensors: tuple[Any, ...]) -> Any:
         guards = sys.modules["torch"]._C._dynamo.guards.TensorGuards
         return guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides).check
     except (AttributeError, TypeError):
-        return lambda *tensors: False
+        return unlike
+
+
+def unlike(*tensors: Any) -> bool:
+    """Return that the tensors are like none that were checked."""
+    return False
 
 
 @functools.cache

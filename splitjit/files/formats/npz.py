@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +14,9 @@ from splitjit.files.formats import base
 from splitjit.files.formats.base import Data, FileWriter, Metadata, Source, Tensor, TensorFile
 from splitjit.files.formats.npy import Npy, make_header, read_header
 from splitjit.files.staging import Staged
+
+if TYPE_CHECKING:
+    import zipfile
 
 
 class Npz(TensorFile):
@@ -26,6 +28,8 @@ class Npz(TensorFile):
         super().__init__(path)
         self._infos: dict[str, zipfile.ZipInfo] = {}
         self._tensors: dict[str, Tensor | Exception] = {}
+        import zipfile  # only for this format
+
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 name = info.filename.removesuffix(Npy.suffix)
@@ -56,6 +60,8 @@ class Npz(TensorFile):
 
     def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
         """Open the archive, and yield the data of each tensor."""
+        import zipfile
+
         with self.opened() as file, zipfile.ZipFile(file) as archive:
             for tensor in tensors:
                 with archive.open(self._infos[tensor.name]) as member:
@@ -81,6 +87,8 @@ class Npz(TensorFile):
 
 class _ZipWriter(FileWriter):
     def __init__(self, file: Staged, infos: dict[str, zipfile.ZipInfo]) -> None:
+        import zipfile
+
         self._infos = infos
         self._opened = file.open()
         self._archive = zipfile.ZipFile(self._opened, "w")
