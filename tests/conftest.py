@@ -91,8 +91,10 @@ def untracked():
 
 
 def pytest_sessionstart(session):
-    """Note the files that are no test's."""
+    """Note the files that are no test's, and compile all kernels: no test waits for another."""
     session.config.stash[UNTRACKED] = untracked()
+    if not hasattr(session.config, "workerinput"):  # workers start after this
+        subprocess.run([sys.executable, "-m", "splitjit", "warmup"], capture_output=True)
 
 
 def pytest_sessionfinish(session):
@@ -179,7 +181,7 @@ def jax():
 
 @pytest.fixture(scope="module")
 def warm():
-    """Load all kernels: another process may be compiling them, and splits do not wait for it."""
+    """Load all kernels."""
     splitjit.warmup(["u1"])
 
 

@@ -133,7 +133,6 @@ numba.njit(lambda: check())()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("repeat", range(REPEATS))
 @pytest.mark.parametrize(
     "situation",

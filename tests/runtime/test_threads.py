@@ -14,7 +14,7 @@ from tests.processes import CHILD, HANDLER, SPLIT, TWO_CORES, run
 
 SECONDS = float(os.environ.get("SPLITJIT_SECONDS", "0.3"))
 
-pytestmark = [needs_kernels, pytest.mark.usefixtures("warm")]
+pytestmark = needs_kernels
 
 # A loop whose chunks take a moment, so that helpers certainly come. It counts each chunk, and gives
 # a wrong number if the job has other chunks. Its `Arguments`: microseconds, counts, chunks.
