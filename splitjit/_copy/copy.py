@@ -352,8 +352,8 @@ def _slices_into(plan: Plan, x: np.ndarray, gain: float) -> Callable[[Any, list[
         is_expected = (x.dtype, x.shape, x.strides) == like and not loading_pays(gain)
         if not (is_expected and outputs.are_plain_and_apart(forms, x, given)):
             return 0
-        for part, index in zip(given, indices, strict=True):
-            part[...] = x[index]
+        for i, index in enumerate(indices):
+            given[i][...] = x[index]
         LOST.seconds += perf_counter() - began
         return 1
 

@@ -98,7 +98,7 @@ def ways_of_operator(x: Any, plan: Plan) -> Ways | None:
     are_alike, ways = plan._kept.get(x.dtype, (memory.unlike, None))
     if not are_alike(x):
         ways = _checked_ways(x, plan)
-        if not (ways is None or x.requires_grad or len(plan) > MOST_PARTS):
+        if ways and not x.requires_grad and len(plan) <= MOST_PARTS:
             plan._keep(x.dtype, (memory.like((x,)), ways))
     return ways
 

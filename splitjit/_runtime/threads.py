@@ -183,7 +183,7 @@ def run_loop(
 
 
 def ways_here() -> tuple[str, ...]:
-    """Return those of `WAYS` that differ on this machine."""
+    """Return the ways to try here: without many cores, a few helpers are all helpers."""
     return WAYS[:2] if TEAM.count_cores() <= FEW + 1 else WAYS
 
 

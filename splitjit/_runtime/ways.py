@@ -77,7 +77,7 @@ class Ways:
 
     def __init__(self, names: Sequence[str], known: Ways | None = None) -> None:
         self.names, self.calls = names, [0] * len(names)
-        self.means: list[float] = [0.0] * len(names) if known is None else known.means.copy()
+        self.means: list[float] = known.means.copy() if known else [0.0] * len(names)
         self._tried = self.means.copy()
         self.best = self.way = self.means.index(min(self.means))
         self._last: tuple[tuple[int, float, float, int], ...] = ()
