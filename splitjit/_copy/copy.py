@@ -275,7 +275,7 @@ class Copy:
             return self._why
         if never_compiles():
             return "no compiler"
-        return "not loaded" if self._has_tried else "slices"
+        return "slices" if LOADER.may_load() and not self._has_tried else "not loaded"
 
     # ---- by kernels --------------------------------------------------------------------------
 

@@ -71,8 +71,9 @@ class _Loader:
         self._loading: list[int] = []
 
     def may_load(self) -> bool:
-        """Return whether kernels may be loaded in this process, now or later."""
-        return self._may_load and not never_compiles()
+        """Return whether a split may load kernels, now or later."""
+        gave_up = self._not_before.get("core") == float("inf")
+        return self._may_load and not (gave_up or never_compiles())
 
     def load(self, name: str, *, wait: bool = False) -> dict[str, Any] | None:
         """Return the functions of a kernel; see `function_of`.
@@ -90,7 +91,7 @@ class _Loader:
             None if the kernel cannot be loaded, so that NumPy must copy. A later call tries again,
             unless loading has failed for good.
         """
-        if name in self.loaded or not self.may_load():
+        if name in self.loaded or not self._may_load or never_compiles():
             return self.loaded.get(name)
         if not wait and time.monotonic() < self._not_before.get(name, 0.0):
             return None
