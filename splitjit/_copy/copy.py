@@ -352,8 +352,7 @@ def _slices_into(plan: Plan, x: np.ndarray, gain: float) -> Callable[[Any, list[
         is_expected = (x.dtype, x.shape, x.strides) == like and not loading_pays(gain)
         if not (is_expected and outputs.are_plain_and_apart(forms, x, given)):
             return 0
-        for i, index in enumerate(indices):
-            given[i][...] = x[index]
+        slices.into(x, indices, given)
         LOST.seconds += perf_counter() - began
         return 1
 

@@ -46,8 +46,8 @@ def into(x: np.ndarray, indices: Sequence[Index], parts: Sequence[np.ndarray]) -
             return
     elif dtype.names is not None and dtype.itemsize:
         x, parts = x.view(_bits(dtype)), [part.view(_bits(dtype)) for part in parts]
-    for part, index in zip(parts, indices, strict=True):
-        part[...] = x[index]
+    for i, index in enumerate(indices):  # `zip` with `strict` takes as long as a small copy
+        parts[i][...] = x[index]
 
 
 def suits_object_loop(nbytes: int) -> bool:

@@ -53,8 +53,9 @@ def split_at_once(x: Any, out: Any, plan_of: Callable[..., Plan], *of: Any) -> l
             return None
         plan = plan_of(x.shape, *of)
         if out is not None:
-            targets = targets_of_operator(x, plan, out)
-            return None if targets is None else copy(x, plan, targets)
+            if (targets := targets_of_operator(x, plan, out)) is not None:
+                return copy(x, plan, targets)
+            return None
         ways = ways_of_operator(x, plan)
         if ways is None:
             return None
