@@ -8,6 +8,7 @@ import numpy as np
 
 from splitjit._api.split import split
 from splitjit._inputs.arrays import as_array
+from splitjit._inputs.input import memory_of
 from splitjit._plan.arguments import listed, normalize_axis
 from splitjit.errors import SplitError
 
@@ -47,6 +48,8 @@ def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> tuple[
 
 def _with_axis(array: Any, i: int, plane: tuple[int, ...], part: tuple[int, ...]) -> Any:
     """Return a view of an output that has the axis."""
+    if isinstance(array, np.ma.MaskedArray):
+        memory_of(array, f"out[{i}]")  # may refuse the mask
     shape = getattr(array, "shape", plane)
     if shape != plane:
         received = [(f"out[{i}]", f" of shape {tuple(shape)}")]

@@ -169,6 +169,30 @@ def new_pool(limit, setattr=None):
     return pool
 
 
+def call_at(line, change, call, *arguments):
+    """Call a function, and another one before the nth line of splitjit's that it runs.
+
+    Return the result, and whether there was such a line.
+    """
+    left = line
+
+    def trace(frame, event, _):
+        nonlocal left
+        if not frame.f_globals["__name__"].startswith("splitjit"):
+            return None
+        left -= event == "line"
+        if event == "line" and left == 0:
+            change()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return call(*arguments), left <= 0
+    finally:
+        sys.settrace(before)
+
+
 @pytest.fixture
 def torch():
     return pytest.importorskip("torch")

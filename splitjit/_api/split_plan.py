@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from splitjit._api.protocols import Lazy, Part, Scalar, Source, SupportsSlices
 from splitjit._copy.decision import split_array, split_input
-from splitjit._copy.outputs import check_apart, check_fit
+from splitjit._copy.outputs import check_apart, check_fit, views_of
 from splitjit._copy.torch_operator import empty, split_at_once
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.arrays import is_dask_array
@@ -261,10 +261,9 @@ def _check_bound(plan: Plan, out: list[Any]) -> None:
         if tensors.tensor_input(first).array is None:
             return  # torch writes to it, and each call checks it
         out = tensors.out_arrays(out, first.dtype)[1]
-        first = out[0]
-    is_array = issubclass(type(first), np.ndarray)
-    dtype = np.asarray(first).dtype if is_array else np.dtype(np.uint8)
-    check_apart(check_fit(plan, dtype, out), plan.axis)
+    parts = views_of(out)
+    check_fit(plan, parts[0].dtype if parts else np.dtype(np.uint8), parts)
+    check_apart(parts, plan.axis)
 
 
 def by_rule(axis: SupportsIndex, rule: Rule) -> Request:

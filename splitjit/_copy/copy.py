@@ -349,10 +349,12 @@ def _slices_into(plan: Plan, x: np.ndarray, gain: float) -> Callable[[Any, list[
     def into(x: np.ndarray, given: list[Any]) -> int:
         began = perf_counter()
         x = x.view()  # as in `splitjit._copy.decision.split_array`
-        is_expected = (x.dtype, x.shape, x.strides) == like and not loading_pays(gain)
-        if not (is_expected and outputs.are_plain_and_apart(forms, x, given)):
+        if (x.dtype, x.shape, x.strides) != like or loading_pays(gain):
             return 0
-        slices.into(x, indices, given)
+        parts = outputs.views_of(given)
+        if not outputs.are_plain_and_apart(forms, x, parts):
+            return 0
+        slices.into(x, indices, parts)
         LOST.seconds += perf_counter() - began
         return 1
 

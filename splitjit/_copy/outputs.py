@@ -18,25 +18,47 @@ from splitjit.errors import SplitError, SplitTypeError, kind_of
 _MOST_WORK = 10**6
 
 _form = operator.attrgetter("shape", "dtype")
-_flags, _nbytes = map(operator.attrgetter, ("flags.num", "nbytes"))
-_OWN_MEMORY = frozenset(map(_flags, (np.empty(2), np.empty((2, 2)))))
-"""The flags of C-contiguous, writeable arrays that own their memory: of one dim, and of several."""
+_flags, _nbytes, _base, _owns = map(
+    operator.attrgetter, ("flags.num", "nbytes", "base", "flags.owndata")
+)
+_PLAIN = frozenset([_flags(np.empty(shape).view()) for shape in (2, (2, 2))])
+"""The flags of C-contiguous, writeable views: of one dim, and of several."""
 
 
 def check_out(plan: Plan, x: np.ndarray, out: list[Any]) -> list[np.ndarray]:
     """Refuse outputs that do not fit, or that share an element with each other or with `x`.
 
-    Return the same memory as base-class arrays, as `check_fit` does.
+    Return views of their memory, see `views_of`. `x` is such a view, too.
     """
+    parts = views_of(out)
     forms = [(shape, x.dtype) for shape in plan.output_shapes]
-    if are_plain_and_apart(forms, x, out):
-        return out
-    parts = check_fit(plan, x.dtype, out)
-    check_memory(x, parts, plan.axis)
+    if not are_plain_and_apart(forms, x, parts):
+        check_fit(plan, x.dtype, parts)
+        check_memory(x, parts, plan.axis)
     return parts
 
 
-def check_fit(plan: Plan, dtype: np.dtype, out: list[Any]) -> list[np.ndarray]:
+def views_of(out: list[Any]) -> list[np.ndarray]:
+    """Return base-class views of outputs; refuse anything but ndarrays.
+
+    Another thread or a finalizer may set the shape of a user's array at any moment. So checks and
+    copies use only these views, which nobody else can change.
+    """
+    for i, part in enumerate(out):
+        kind = type(part)
+        if kind is np.ndarray:
+            continue
+        received = [(f"out[{i}]", f" of type {kind_of(part)}")]
+        if not issubclass(kind, np.ndarray):
+            hint = (f"pass out[{i}]", ".numpy()") if hasattr(kind, "numpy") else ""
+            raise SplitTypeError.of(received, "out must be a sequence of ndarrays", hint)
+        if carries_meaning(kind):
+            rule = f"its class adds more to it than values; pass np.asarray(out[{i}])"
+            raise SplitTypeError.of(received, rule)
+    return [np.ndarray.view(part, np.ndarray) for part in out]
+
+
+def check_fit(plan: Plan, dtype: np.dtype, parts: list[np.ndarray]) -> None:
     """Refuse outputs that do not fit the plan and the dtype, whatever memory they share.
 
     Parameters
@@ -45,63 +67,48 @@ def check_fit(plan: Plan, dtype: np.dtype, out: list[Any]) -> list[np.ndarray]:
         The plan of the split.
     dtype : dtype
         The dtype of the array to split.
-    out : list of ndarray
-        One writeable array per part, with the part's shape and `dtype`, whose
-        elements do not overlap.
-
-    Returns
-    -------
-    list of ndarray
-        The same memory as base-class arrays, whose attributes no subclass overrides.
+    parts : list of ndarray
+        Views of the outputs: one writeable array per part, with the part's shape
+        and `dtype`, whose elements do not overlap.
 
     Raises
     ------
     SplitError, SplitTypeError
         If one of these rules is broken.
     """
-    for i, part in enumerate(out):
-        if not issubclass(type(part), np.ndarray):
-            received = [(f"out[{i}]", f" of type {kind_of(part)}")]
-            hint = (f"pass out[{i}]", ".numpy()") if hasattr(type(part), "numpy") else ""
-            raise SplitTypeError.of(received, "out must be a sequence of ndarrays", hint)
-    if len(out) != len(plan.sizes):
+    if len(parts) != len(plan.sizes):
         rule = f"must have an array for each of {len(plan)} parts"
-        raise SplitError.of([("out", f" of {len(out)} arrays")], rule)
-    for i, part in enumerate(out):
-        if carries_meaning(type(part)):
-            rule = f"its class adds more to it than values; pass np.asarray(out[{i}])"
-            raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule)
-    parts = [np.asarray(part) for part in out]
+        raise SplitError.of([("out", f" of {len(parts)} arrays")], rule)
     for i, (part, shape) in enumerate(zip(parts, plan.output_shapes, strict=True)):
         if part.shape != shape or part.dtype != dtype or not part.flags.writeable:
             raise _refused_part(i, part, shape, dtype, plan.axis)
         if not (part.flags.c_contiguous or part.size == 0) and overlaps_itself(part):
             raise SplitError.of([(f"out[{i}]", f" of strides {part.strides}")], OVERLAP_FAULT)
-    return parts
 
 
-def are_plain_and_apart(forms: list[tuple[Any, ...]], x: np.ndarray, given: list[Any]) -> bool:
+def are_plain_and_apart(
+    forms: list[tuple[Any, ...]], x: np.ndarray, parts: list[np.ndarray]
+) -> bool:
     """Return whether outputs surely fit and share no memory: C-contiguous ones in ranges apart.
 
-    `forms` are the shapes and dtypes that fit. Arrays that own their memory are apart if they are
-    different objects, and `x` is apart from them if it is a view of another one. Each `map` reads
-    all outputs in C. A Python loop would be slower.
+    `forms` are the shapes and dtypes that fit. Views are apart if they are views of different
+    arrays that own their memory. Each `map` reads all outputs in C. A Python loop would be slower.
     """
-    if list(map(type, given)) != [np.ndarray] * len(forms) or list(map(_form, given)) != forms:
+    if list(map(_form, parts)) != forms:
         return False
-    source = x if x.base is None else x.base
+    owners = list(map(_base, [*parts, x]))
     if (
-        set(map(_flags, given)) <= _OWN_MEMORY
-        and type(source) is np.ndarray
-        and source.flags.owndata
-        and len({id(source), *map(id, given)}) > len(given)
+        set(map(_flags, parts)) <= _PLAIN
+        and set(map(type, owners)) == {np.ndarray}
+        and len(set(map(id, owners))) == len(owners)
+        and all(map(_owns, owners))
     ):
         return True
     try:
-        starts = list(map(addressof, map(from_buffer, given)))
+        starts = list(map(addressof, map(from_buffer, parts)))
     except (TypeError, ValueError):  # read-only, strided, empty or foreign dtype
         return False
-    stops = map(operator.add, starts, map(_nbytes, given))
+    stops = map(operator.add, starts, map(_nbytes, parts))
     return columns.are_ranges_apart([*zip(starts, stops, strict=True), span(x)])
 
 

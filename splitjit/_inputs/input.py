@@ -11,7 +11,7 @@ from splitjit._inputs.arrays import refuse_meaning
 from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan, check_shape, indices_of
 from splitjit._plan.rules import LENGTHS, Rule
-from splitjit.errors import SplitTypeError, kind_of
+from splitjit.errors import SplitError, SplitTypeError, kind_of
 
 Copies = list[tuple[Any, Any]]
 """Pairs to copy: a source, and the arrays for its parts."""
@@ -69,7 +69,7 @@ class Input:
     library = "its library"
 
     def __init__(self, array: np.ndarray) -> None:
-        self.x = self.array = array
+        self.x = self.array = array.view()  # nobody else can change its shape
 
     @property
     def dtype(self) -> Any:
@@ -125,11 +125,11 @@ class Masked(Input):
 
     __slots__ = ("mask",)
 
+    array: np.ndarray
+
     def __init__(self, x: np.ma.MaskedArray[Any, Any]) -> None:
+        self.array, self.mask = memory_of(x, "x")
         self.x = x.view(np.ma.MaskedArray)  # drops a subclass, as for other arrays
-        self.array = np.ma.getdata(x, subok=False)
-        mask: Any = np.ma.getmask(x)
-        self.mask = None if mask is np.ma.nomask else mask
 
     def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None = None) -> list[Any]:
         """Return masked arrays."""
@@ -149,10 +149,11 @@ class Masked(Input):
                 rule, hint = "must be a masked array, as x is", "numpy.ma.getdata(x) has no mask"
                 raise SplitTypeError.of(received, rule, hint)
             refuse_meaning(part, f"out[{i}]")
-        copies: Copies = [(self.array, [np.ma.getdata(part, subok=False) for part in parts])]
-        if any(np.ma.getmask(x) is not np.ma.nomask for x in (self.x, *parts)):
-            masks = [np.ma.getmaskarray(part) for part in parts]
-            copies.append((np.ma.getmaskarray(self.x), masks))
+        pairs = [memory_of(part, f"out[{i}]") for i, part in enumerate(parts)]
+        copies: Copies = [(self.array, [data for data, _ in pairs])]
+        if any(mask is not None for _, mask in [(self.array, self.mask), *pairs]):
+            masks = [_mask_of(*pair) for pair in pairs]
+            copies.append((_mask_of(self.array, self.mask), masks))
         return parts, copies
 
     def wrote(self, out: list[Any], written: list[list[np.ndarray]]) -> None:
@@ -161,3 +162,23 @@ class Masked(Input):
             for part, mask in zip(out, written[1], strict=True):
                 if np.ma.getmask(part) is np.ma.nomask:
                     part.mask = mask
+
+
+def memory_of(x: Any, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return views of a masked array's data and mask, which is None if it has none.
+
+    Refuse a mask of another shape: the data decides where the elements of both lie.
+    """
+    data, mask = np.ma.getdata(x, subok=False), np.ma.getmask(x)
+    if mask is np.ma.nomask:
+        return data, None
+    mask = np.ndarray.view(mask, np.ndarray)
+    if mask.shape != data.shape:
+        received = [(name, f" of shape {data.shape} with a mask of shape {mask.shape}")]
+        rule = "a mask must have the shape of its array"
+        raise SplitError.of(received, rule, f"np.ma.getdata({name}) has no mask")
+    return data, mask
+
+
+def _mask_of(data: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    return np.ma.make_mask_none(data.shape, data.dtype) if mask is None else mask

@@ -1,6 +1,8 @@
 """Splits into given arrays: which arrays are accepted, and that a refused call writes nothing."""
 
+import itertools
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._copy import copy
-from tests.conftest import needs_kernels
+from tests.conftest import call_at, needs_kernels
 from tests.copy.test_split import same_bits, strided
 
 
@@ -167,6 +169,46 @@ def test_subclasses_are_what_their_memory_is(route):
     out = [np.zeros((2, 2)), masked]
     assert split(X, [2, 4], axis=1, out=out)[1] is masked
     assert np.array_equal(masked.data, X[:, 2:])
+
+
+CHANGES = {  # the array whose attribute changes, the attribute, its new value
+    "shape of x": (lambda x, out: x, "shape", (6, 2)),
+    "dtype of x": (lambda x, out: x, "dtype", "f4"),
+    "shape of an output": (lambda x, out: out[1], "shape", (-1,)),
+    "dtype of an output": (lambda x, out: out[0], "dtype", "V1"),
+    "mask of x": (lambda x, out: np.ma.getmask(x), "shape", (6, 2)),
+    "mask of an output": (lambda x, out: np.ma.getmask(out[1]), "shape", (-1,)),
+}
+
+
+def bits(parts, masked):
+    """Return the bytes of all data, and of all masks if there are any."""
+    given = (np.ma.getdata, np.ma.getmaskarray)[: 1 + masked]
+    return [of(part).tobytes() for part in parts for of in given]
+
+
+@pytest.mark.filterwarnings("ignore:Setting the:DeprecationWarning")
+@pytest.mark.parametrize("how", ["fresh", "out", "bind"])
+@pytest.mark.parametrize("changed", CHANGES)
+def test_an_array_that_changes_at_any_line_of_the_call(changed, how, route):
+    """Another thread or a finalizer changes it: the call has the values of one moment."""
+    choose, *change = CHANGES[changed]
+    masked, plan = "mask" in changed, plan_split(X.shape, [2, 4], axis=1)
+    for line in itertools.count(1):
+        x, out = X.copy(), fitting()
+        if masked:
+            x, out = np.ma.array(x, mask=X % 5 == 0), [np.ma.array(a, mask=a != 0) for a in out]
+        expected = bits(plan(x, copy=False), masked)
+        kept = [part.view() for part in out]
+        into = plan.bind(out) if how == "bind" else partial(plan, out=out if how == "out" else None)
+        try:
+            parts, reached = call_at(line, partial(setattr, choose(x, out), *change), into, x)
+        except SplitError:
+            assert not any(map(any, bits(kept, masked)))
+            continue
+        assert bits(parts if how == "fresh" else kept, masked) == expected
+        if not reached:
+            break
 
 
 def test_an_enormous_part_that_shares_its_memory_is_refused_at_once():

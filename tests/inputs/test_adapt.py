@@ -1,5 +1,7 @@
 """Arrays of other libraries: what is split, what comes back, and what is refused."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,25 @@ def test_masked_outputs_refused():
         split(x, 3, axis=1, out=5)
     with pytest.raises(SplitTypeError, match="must be a masked array"):
         plan_split(x.shape, 3, axis=1).bind([np.zeros((4, 3)), np.zeros((4, 3))])(x)
+
+
+@pytest.mark.filterwarnings("ignore:Setting the:DeprecationWarning")
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("shape", [(6, 4), (24,), (2,)])
+def test_a_mask_of_another_shape_is_refused(shape, copy):
+    """NumPy itself makes one: after ``x.dtype = "f4"`` fails, only the data has the new dtype."""
+    broken, x = masked(), masked()
+    if shape == (2,):
+        broken._mask = np.zeros(2, bool)
+    else:
+        np.ma.getmask(broken).shape = shape
+    says = r"of shape \(4, 6\) with a mask of shape " + re.escape(str(shape))
+    with pytest.raises(SplitError, match=f"^split: x {says}"):
+        split(broken, 3, axis=1, copy=copy)
+    with pytest.raises(SplitError, match=rf"^split: out\[1\] {says}"):
+        split(np.ma.hstack([x, x]), 6, axis=1, out=[x, broken])
+    with pytest.raises(SplitError, match=rf"^unstack: out\[1\] {says}"):
+        splitjit.numpy.unstack(np.ma.stack([x, x]), out=[x, broken])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex64", "bfloat16",

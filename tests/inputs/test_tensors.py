@@ -2,9 +2,11 @@
 
 import gc
 import io
+import itertools
 import sys
 import warnings
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from splitjit._copy import torch_operator
 from splitjit._inputs.torch import memory
 from splitjit._runtime.loading import LOADER
 from splitjit._runtime.ways import Ways
-from tests.conftest import new_pool
+from tests.conftest import call_at, new_pool
 from tests.inputs.common import operators
 
 torch = pytest.importorskip("torch")
@@ -201,6 +203,34 @@ def test_refused_tensors_name_the_fix(make, says):
             split(x, 2, copy=copy)
     with pytest.raises(SplitTypeError, match=rf"^split: out\[0\] .*{says}"):
         split(torch.ones(4), 4, out=[x])
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("contiguous", [True, False])  # torch's operator takes no others
+@pytest.mark.parametrize("changed", ["x", "x whose storage is too small", "an output"])
+def test_a_tensor_whose_memory_changes_at_any_line_of_the_call(changed, contiguous, dtype):
+    dtype = getattr(torch, dtype)
+    for line in itertools.count(1):
+        x, base = torch.ones(8, dtype=dtype), torch.zeros(8, dtype=dtype)
+        out = [base[:4], base[4:]] if contiguous else [base[::2], base[1::2]]
+        tensor = out[0] if changed == "an output" else x
+        change = partial(setattr, tensor, "data", torch.full((64,), 2, dtype=dtype)[::9])
+        if "storage" in changed:
+            x.untyped_storage().resize_(2)
+        kept = [part.detach() for part in out]
+        try:
+            _, reached = call_at(line, change, lambda x, out: split(x, 4, out=out), x, out)
+        except SplitError:
+            assert not base.any()
+            if x.untyped_storage().nbytes() == 2:  # the call had no such line
+                break
+            continue
+        values = (1, 2) if changed == "x" else (2,) if "storage" in changed else (1,)
+        ends = torch.cat(kept).tolist(), torch.cat(out).tolist()
+        assert [n for n in values if [float(n)] * 8 in ends]
+        if not reached:
+            break
 
 
 def test_autograd_sees_that_outputs_were_written():

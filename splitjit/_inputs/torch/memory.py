@@ -125,12 +125,11 @@ def array_of(x: Any) -> np.ndarray | None:
     array: np.ndarray
     word = words().get(x.dtype)
     try:
-        if word is None:
-            array = x.numpy()  # refuses gradients, other devices and lazy conjugates
-        elif x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        if x.requires_grad and sys.modules["torch"].is_grad_enabled():
             return None
-        else:
-            array = x.view(word).numpy()
+        x = x.detach()  # a new tensor, which no other thread can change by `set_` or `resize_`
+        # `numpy` refuses other devices and lazy conjugates, and fixes the size of the storage.
+        array = (x if word is None else x.view(word)).numpy()
     except MemoryError:
         raise
     except Exception:
