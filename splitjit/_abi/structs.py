@@ -31,7 +31,8 @@ OBJECT_TYPE, LIST_LENGTH, LIST_ITEMS = 1, 2, 3
 NumpyArray = namedtuple("NumpyArray", "references type data rank shape strides base dtype flags")
 ARRAY = NumpyArray(*range(9))
 INT_MASK = (1 << 32) - 1
-"""The rank and the flags are C ints, which fill half a word."""
+"""The rank and the flags are C ints, which fill the first half of a word: the lower one, because
+`check_numba` lets nothing be compiled for big-endian processors."""
 
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # array flags
 
@@ -44,8 +45,8 @@ NUMBA = namedtuple("NumbaArray", "memory parent items itemsize data shape")(*ran
 _NAMES = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")  # Numba's
 
 # Word offsets in Numba's C struct `NRT_api_functions`: allocate memory, adopt given memory, count
-# another reference to it, return its address.
-ALLOCATE, MANAGE_MEMORY, ACQUIRE, GET_DATA = 0, 2, 3, 5
+# another reference to it, drop one, return its address. `splitjit._njit.functions` verifies them.
+ALLOCATE, MANAGE_MEMORY, ACQUIRE, RELEASE, GET_DATA = 0, 2, 3, 4, 5
 
 _VERSION = 0x02000000  # of NumPy 2's table
 _LAST_PYTHON = (3, 15)
@@ -101,8 +102,11 @@ API = _api()
 def check_numba() -> None:
     """Refuse a Numba whose arrays are not five words, the shape, and the strides.
 
-    Then nothing may be compiled.
+    Then nothing may be compiled, nor for a processor that is big-endian: kernels read integers of
+    any width from the first, lowest bytes of a word.
     """
+    if sys.byteorder != "little":
+        raise RuntimeError("kernels are for little-endian processors only")
     import numba
     from llvmlite import ir
     from numba.core.datamodel import default_manager

@@ -27,6 +27,7 @@ def make_parts(typing_context, x, axis, *values):
 
     The values are those of the parameters of rules. The fault is negative if memory runs out.
     """
+    fill_table()  # may refuse this Numba
     array = without_none(x)
     kind = types.List(types.Array(array.dtype, array.ndim, "C"), reflected=False)
 
@@ -45,6 +46,7 @@ def make_parts(typing_context, x, axis, *values):
 @intrinsic
 def copy_parts(typing_context, outs, x, axis, *values):
     """Split an array into given parts; return 0 or a fault, and three numbers for it."""
+    fill_table()
 
     def generate(context, builder, signature, arguments):
         call = _Call(context, builder, signature.args[1:], arguments[1:], "split_into")
@@ -71,7 +73,6 @@ class _Call:
     def __init__(self, context, builder, kinds, arguments, operator):
         self._context, self._builder = context, builder
         self._lists = []  # released by `answer`
-        fill_table()
         context.environment.consts.append(Needed(version()))
         self._table = _table(builder)
         self._words = cgutils.alloca_once(builder, ir.ArrayType(INT64, len(CALL)))

@@ -12,10 +12,15 @@ import functools
 import hashlib
 
 import llvmlite.binding as llvm
+import numba
+from numba.core.errors import TypingError
 from numba.core.runtime import _nrt_python
 
+from splitjit._abi.builtins import keep_forever
 from splitjit._abi.calls import FUNCTIONS_AT, Functions
 from splitjit._abi.kernels import KERNELS
+from splitjit._abi.layout_record import WORD
+from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, RELEASE, WORKS_WITH
 from splitjit._copy.buffers import POOL
 from splitjit._copy.copy import STREAM_FROM
 from splitjit._plan.limits import MOST_IN_MEMORY
@@ -25,7 +30,7 @@ from splitjit._runtime.threads import TEAM
 
 SYMBOL = "splitjit_functions"
 
-TABLE = (ctypes.c_int64 * len(FUNCTIONS_AT))()
+TABLE = keep_forever((ctypes.c_int64 * len(FUNCTIONS_AT))())
 
 # LLVM crashes or aborts if code has an undefined symbol. Not in `init`: if splitjit is imported
 # without being installed, Numba does not call it, but still loads code from its cache.
@@ -37,6 +42,37 @@ def version():
     """Return a number that identifies the kernels."""
     digest = hashlib.sha256(kernel_files.file_name("njit_split").encode()).digest()
     return int.from_bytes(digest[:8], "little", signed=True)
+
+
+def _functions_of_numba():
+    """Return the address of Numba's table of C functions; refuse a Numba with another table.
+
+    Numba also has three of the functions by name. Two others must do what we need with arguments
+    that are harmless to each of the rest: a record of memory, and an allocator.
+    """
+    word = ctypes.c_int64
+    kind = ctypes.CFUNCTYPE(word, word, word)
+    helpers = _nrt_python.c_helpers
+    table = kind(helpers["get_api"])(0, 0)
+    places = [word.from_address(table + WORD * i).value for i in range(GET_DATA + 1)]
+    names = {ALLOCATE: "MemInfo_alloc", RELEASE: "MemInfo_release", GET_DATA: "MemInfo_data"}
+    fits = all(places[i] == helpers.get(name) for i, name in names.items())
+    if fits:
+        room = (word * 64)()
+        make = kind(lambda *_: ctypes.addressof(room))
+        allocator = ctypes.addressof(make)  # where its address is
+        memory = kind(places[ALLOCATE])(WORD, 0)
+        kind(places[ACQUIRE])(memory, allocator)
+        fits = word.from_address(memory).value == 2  # references
+    if fits:
+        managed = kind(places[MANAGE_MEMORY])(memory, allocator)
+        fits = kind(places[GET_DATA])(managed, 0) == memory
+    if not fits:
+        raise TypingError(f"Numba {numba.__version__} has other C functions. {WORKS_WITH}")
+    kind(helpers["Free"])(managed, 0)
+    for _ in range(2):
+        kind(places[RELEASE])(memory, 0)
+    return table
 
 
 def fill_table():
@@ -54,7 +90,7 @@ def fill_table():
         free_block=NATIVE.free_block,
         clear=NATIVE.clear,
         blocks=POOL.address,
-        numba=ctypes.CFUNCTYPE(ctypes.c_int64)(_nrt_python.c_helpers["get_api"])(),
+        numba=_functions_of_numba(),
         share=NATIVE.share,
         team=TEAM.address,
         stream_short_runs=STREAM_FROM[0],

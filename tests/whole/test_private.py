@@ -5,6 +5,7 @@ uses it, and what happens without it.
 """
 
 import ast
+import ctypes
 import functools
 import importlib
 import re
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 from numba import types
 from numba.core.datamodel import default_manager, models
+from numba.core.errors import TypingError
 
 import splitjit
 from splitjit import _njit
@@ -69,9 +71,10 @@ PRIVATE = {
         "_njit.calls", "compiled code of users cannot split",
         lambda: attribute("numba.core.environment:Environment")({}).consts == [],
     ),
-    "NRT_get_api": (
+    "NRT_get_api and others": (
         "_njit.functions", "compiled code of users cannot split",
-        lambda: "get_api" in attribute("numba.core.runtime:_nrt_python.c_helpers"),
+        lambda: {"get_api", "Free", "MemInfo_alloc", "MemInfo_data", "MemInfo_release"}
+        <= {*attribute("numba.core.runtime:_nrt_python.c_helpers")},
     ),
     "numba.np.ufunc.parallel._get_num_threads": (
         "_runtime.cores", "numba.set_num_threads limits no helpers",
@@ -117,6 +120,31 @@ def test_a_numba_with_another_struct_of_arrays_does_not_fit(fields, monkeypatch)
     monkeypatch.setattr(type(default_manager), "lookup", lambda manager, kind: other)
     with pytest.raises(RuntimeError, match="another struct of arrays"):
         structs.check_numba()
+
+
+def test_nothing_is_compiled_for_big_endian_processors(monkeypatch):
+    monkeypatch.setattr(sys, "byteorder", "big")
+    with pytest.raises(RuntimeError, match="little-endian"):
+        structs.check_numba()
+
+
+@pytest.mark.parametrize(
+    "swapped", [(0, 1), (0, 4), (1, 2), (1, 3), (2, 3), (3, 4), (2, 4), (4, 5)]
+)
+def test_a_numba_with_another_table_of_functions_does_not_fit(swapped, monkeypatch):
+    """The table has allocate, allocate_external, manage_memory, acquire, release and get_data."""
+    from splitjit._njit import functions
+
+    helpers, words = attribute("numba.core.runtime:_nrt_python.c_helpers"), ctypes.c_int64 * 6
+    get_api = ctypes.CFUNCTYPE(ctypes.c_int64)
+    other = words.from_buffer_copy(words.from_address(get_api(helpers["get_api"])()))
+    i, j = swapped
+    other[i], other[j] = other[j], other[i]
+    fake = get_api(lambda: ctypes.addressof(other))
+    monkeypatch.setitem(helpers, "get_api", ctypes.cast(fake, ctypes.c_void_p).value)
+    monkeypatch.setattr(functions, "TABLE", [0] * len(functions.TABLE))  # not filled yet
+    with pytest.raises(TypingError, match="has other C functions. splitjit works with"):
+        numba.njit(lambda x: splitjit.split(x, 2))(np.zeros(4))
 
 
 MISFIT = """
