@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import types
 from importlib import import_module
 
@@ -49,20 +48,17 @@ def _own_settings():
     """Hide the user's settings of Numba's compiler: kernels are always the same code.
 
     Other processes use them, too. The caller holds Numba's lock, so that no other thread compiles.
-    The garbage collector rests, because it would find nothing.
+    A setting that somebody changes meanwhile keeps its new value.
     """
-    collects = gc.isenabled()
     config.reload_config()  # or the first compilation would overwrite our values
-    names = [name for name in _SETTINGS if hasattr(config, name)]
-    before = {name: getattr(config, name) for name in names}
+    settings = vars(config)
+    before = {name: settings[name] for name in settings.keys() & _SETTINGS.keys()}
     try:
-        gc.disable()
-        vars(config).update({name: _SETTINGS[name] for name in names})
+        settings.update({name: _SETTINGS[name] for name in before})
         yield
     finally:
-        if collects:
-            gc.enable()
-        vars(config).update(before)
+        ours = [name for name in before if settings[name] is _SETTINGS[name]]
+        settings.update({name: before[name] for name in ours})
 
 
 class _Library(AOTCodeLibrary):

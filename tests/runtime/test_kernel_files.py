@@ -3,6 +3,7 @@
 The logger ``splitjit`` has a message for each rare event.
 """
 
+import gc
 import importlib.util
 import json
 import logging
@@ -346,8 +347,17 @@ def test_our_settings_end_with_the_compilation(monkeypatch):
     config.reload_config()  # other tests have changed the environment
     monkeypatch.setattr(config, "OPT", type(config.OPT)(0))
     before = dict(vars(config))
+    monkeypatch.setattr(config, "DEBUG_JIT", 1)
     with compiling._own_settings():
-        assert config.OPT == 3
+        assert (config.OPT, config.DEBUG_JIT) == (3, 0)
+        assert gc.isenabled()
+        gc.disable()  # as another thread may do, or the next line
+        config.OPT = 1
+    try:
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    before.update(OPT=1, DEBUG_JIT=1)
     assert {name: vars(config)[name] for name in before} == before
     assert {*OTHER_CODE} - {"DEBUGINFO"} == {*compiling._SETTINGS} - {"DEBUGINFO_DEFAULT"}
 
