@@ -1,6 +1,9 @@
 """Python builtins made from compiled C functions, and other uses of CPython's C API.
 
 Calling such a builtin costs as little as `len`, and much less than a `ctypes` wrapper.
+
+Functions of `ctypes` get values of `ctypes`, and do not declare the types of their arguments: near
+the limit of recursion, the conversion of other values raises an `ArgumentError`.
 """
 
 from __future__ import annotations
@@ -57,15 +60,14 @@ def maker(name: str, address: int, flags: int) -> Callable[[object], Callable[..
     method = _METHODS.setdefault(
         (name, address, flags), _MethodDef(name.encode(), address, flags, None)
     )
-    return functools.partial(_new_function(), ctypes.addressof(method))
+    new, place = _new_function(), ctypes.c_void_p(ctypes.addressof(method))
+    return lambda owner: new(place, ctypes.py_object(owner), None)
 
 
 @functools.cache
 def _new_function() -> Any:
     """Return Python's C function that makes builtin functions. Ours belong to no module."""
-    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    taken = (1, "method"), (1, "owner"), (1, "module", None)
-    return kind(("PyCFunction_NewEx", ctypes.pythonapi), taken)
+    return ctypes.PYFUNCTYPE(ctypes.py_object)(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
 def keep_forever(owner: Any) -> Any:

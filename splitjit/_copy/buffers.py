@@ -303,7 +303,7 @@ class _Pool:
     def clear(self) -> None:
         """Free all blocks; there are none before the core is loaded."""
         if vars(NATIVE):
-            ctypes.CFUNCTYPE(None, ctypes.c_ssize_t)(NATIVE.clear)(self.address)
+            ctypes.CFUNCTYPE(None)(NATIVE.clear)(ctypes.c_ssize_t(self.address))
 
 
 POOL = _Pool(_environment_limit())

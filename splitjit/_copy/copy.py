@@ -52,7 +52,7 @@ LOST = SimpleNamespace(seconds=0.0)
 """How long copies have taken that kernels make faster."""
 
 _WORD = ctypes.c_int64
-_FUNCTION = ctypes.PYFUNCTYPE(_WORD, ctypes.c_ssize_t)
+_FUNCTION = ctypes.PYFUNCTYPE(_WORD)  # see `splitjit._abi.builtins` for the missing argument
 
 
 def loading_pays(gain: float) -> bool:
@@ -144,7 +144,7 @@ def lay_out(
         *STREAM_FROM, addressof(record),
     )  # fmt: skip
     words = (_WORD * len(request))(*request)
-    return CopyLayout(record, _FUNCTION(NATIVE.lay_out)(addressof(words)))
+    return CopyLayout(record, _FUNCTION(NATIVE.lay_out)(_WORD(addressof(words))))
 
 
 class _Record(np.ndarray):

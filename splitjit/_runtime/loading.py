@@ -4,7 +4,8 @@ Linking needs only llvmlite, whose import takes most of the time. Compiling need
 once per installation. While another thread is loading, or if nothing can be loaded, NumPy copies.
 
 If llvmlite or Numba cannot be imported, for whatever reason, a later split tries again: another
-thread may be importing it, or this one, in a signal handler that interrupts the import. A forked
+thread may be importing it, or this one, in a signal handler that interrupts the import. The same
+holds if memory or the limit of recursion was too small for a moment. A forked
 child inherits no threads, so it loads kernels only if none can hold what loading waits for.
 """
 
@@ -33,6 +34,9 @@ from splitjit._runtime.events import debug, warn
 _RETRY_AFTER, _LONGEST_PAUSE = 0.01, 60.0
 """Seconds before a split tries again to load, after the first failure, and at most. Each failure
 doubles the pause."""
+
+_PASSING = MemoryError, RecursionError, ctypes.ArgumentError
+"""Errors of a moment. Near the limit of recursion, ctypes cannot convert an argument."""
 
 _WARN_FROM = 1.0
 """The pause in seconds from which on the log warns of an import that fails. Another process that
@@ -105,10 +109,11 @@ class _Loader:
             if name not in self.loaded:
                 self.loaded[name] = self._load(name, wait)
             return self.loaded[name]
-        except (ImportError, BlockingIOError) as error:  # or another process compiles it
-            self._put_off(name, error)
         except Exception as error:  # a broken compiler or disk must not fail a split
-            self.give_up(name, error)
+            if _may_pass(error):
+                self._put_off(name, error)
+            else:
+                self.give_up(name, error)
         finally:
             self._loading.remove(thread)
         return None
@@ -177,6 +182,15 @@ class _Loader:
         self.is_forked_child = True
         self._may_load = self._may_child_load and _is_llvm_free()
         self._loading = [thread for thread in self._loading if thread == get_ident()]
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Return whether a later try may go well. Another process that compiles blocks this one."""
+    if isinstance(error, (ImportError, BlockingIOError)):
+        return True
+    while error is not None and not isinstance(error, _PASSING):  # Numba wraps what happens in it
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def can_read_arrays() -> bool:

@@ -66,6 +66,43 @@ for _ in range(300):
     check(np.ones((16, 6144), np.float32), 3)
 assert threads.TEAM.word(shared.AT.started).value == 0
 """,
+    "an error that passes only puts loading off": """
+import ctypes, time
+from splitjit._runtime import loading
+load = LOADER._load
+wrapped = RuntimeError("Failed in nopython mode")
+wrapped.__cause__ = RecursionError()
+for error in RecursionError(), MemoryError(), ctypes.ArgumentError(), wrapped:
+    def fail(*arguments, **options):
+        raise error
+    LOADER._load = fail
+    check(large, 3)
+    time.sleep(10 * loading._RETRY_AFTER)
+LOADER._load = load
+check(large, 3)
+assert "core" in LOADER.loaded
+""",
+    "only a RecursionError says that the limit is near": """
+splitjit.warmup(["u1"])
+
+def at_depth(n, call):
+    return call() if n == 0 else at_depth(n - 1, call)
+
+def split_anew(n):
+    x = np.zeros((4, 3 * n + 3))
+    splitjit.split(x, num_splits=3, axis=1)
+    splitjit.split(x, num_splits=3, axis=1)
+    splitjit.split(x, num_splits=3, axis=1, out=[np.zeros((n + 1, 4)).T for _ in range(3)])
+    splitjit.clear_caches()
+
+errors = []
+for margin in range(100, 1, -1):
+    try:
+        at_depth(sys.getrecursionlimit() - margin, lambda: split_anew(margin))
+    except Exception as error:
+        errors.append(type(error))
+assert set(errors) == {RecursionError}, set(errors)
+""",
     "a core that cannot be loaded is not tried at each split": """
 load, tries = LOADER._load, 0
 
