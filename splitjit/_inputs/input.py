@@ -69,7 +69,9 @@ class Input:
     library = "its library"
 
     def __init__(self, array: np.ndarray) -> None:
-        self.x = self.array = array.view()  # nobody else can change its shape
+        # A view, whose shape nobody else can change; its base still tells that it reads a file.
+        is_mapped = isinstance(array.base, np.memmap)
+        self.x = self.array = array.view(np.memmap).view(np.ndarray) if is_mapped else array.view()
 
     @property
     def dtype(self) -> Any:

@@ -372,7 +372,7 @@ def test_functions_made_at_once_share_a_struct_that_is_never_freed(monkeypatch):
             super().__init__(*fields)
 
     monkeypatch.setattr(builtins, "_MethodDef", Interrupted)
-    monkeypatch.setattr(builtins, "_new_function", lambda: lambda at, *_: used.append(at))
+    monkeypatch.setattr(builtins, "_new_function", lambda: lambda at, *_: used.append(at.value))
     maker("made at once", 1, METH_O)(None)
     assert len(used) == 2
     assert used[0] == used[1]
