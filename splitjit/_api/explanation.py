@@ -133,7 +133,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     """Explain the split of an object."""
     if is_dask_array(x):
         return Explanation("dask", _REASONS["dask"], len(split_lazily(x, request, out, copy)))
-    given = adapt(x)
+    given = adapt(x, copy)
     measured = None
     if copy is True and TORCH.in_reach(given.x) and given.x.is_cpu:
         planned, nbytes = request.plan_of(given.shape), given.x.nbytes

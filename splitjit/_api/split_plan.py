@@ -277,4 +277,4 @@ def split_object(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
         from splitjit._api.lazy import split_lazily  # most programs never need it
 
         return split_lazily(x, request, out, copy)
-    return split_input(adapt(x), request, out, copy)
+    return split_input(adapt(x, copy), request, out, copy)

@@ -19,19 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._inputs.arrays import as_array, is_dask_array, refuse_meaning
+from splitjit._inputs.arrays import as_array, is_dask_array, refuse_labels, refuse_meaning
 from splitjit._inputs.input import Input, Masked, Request
 from splitjit._inputs.torch.tensors import is_tensor, tensor_input
 from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitTypeError, kind_of
-
-_LABELLED = {
-    "pandas": "pass its .to_numpy()",
-    "polars": "pass its .to_numpy()",
-    "xarray": "pass its .data",
-}
-"""Libraries whose objects have labels, by top-level package, and what to pass."""
 
 _SYMBOLIC_TRACE = (
     "torch.fx.symbolic_trace knows no shapes; split in a function with the decorator "
@@ -39,13 +32,14 @@ _SYMBOLIC_TRACE = (
 )
 
 
-def adapt(x: Any) -> Input:
+def adapt(x: Any, copy: Any = True) -> Input:
     """Return `x`'s adapter.
 
     Raises
     ------
     SplitTypeError
-        If `x` is not an array, or carries more than values.
+        If `x` is not an array, or carries more than values; with ``copy=False``, also if NumPy
+        can only copy its values.
     """
     if is_tensor(x):
         return tensor_input(x)
@@ -55,10 +49,13 @@ def adapt(x: Any) -> Input:
     if issubclass(kind, (np.ndarray, np.generic)):
         refuse_meaning(x)
         return Masked(x) if issubclass(kind, np.ma.MaskedArray) else Input(as_array(x))
-    _refuse_labelled(x)
+    refuse_labels(x)
+    _refuse_foreign(x)
     if hasattr(kind, "__array_namespace__"):
         return Array(x)
     refuse_meaning(x)
+    if copy is False and (hasattr(kind, "__array__") or hasattr(kind, "__array_interface__")):
+        _refuse_views(x)
     array = as_array(x)
     if array.ndim == 0 and array.dtype.kind in "OSUT":  # NumPy wraps what it cannot read
         hint = "pass list(x)" if hasattr(kind, "__next__") else ""
@@ -66,19 +63,26 @@ def adapt(x: Any) -> Input:
     return Input(array)
 
 
-def _refuse_labelled(x: Any) -> None:
-    """Refuse labelled objects, sparse matrices and proxies, by the module of their class."""
+def _refuse_foreign(x: Any) -> None:
+    """Refuse sparse matrices and proxies, by the module of their class."""
     for base in type(x).__mro__:
         module = str(vars(base).get("__module__"))
-        fix = _LABELLED.get(module.partition(".")[0])
-        if fix:
-            rule = f"the parts would lose its labels; {fix}"
-        elif module.startswith("scipy.sparse"):
+        if module.startswith("scipy.sparse"):
             rule = "must not be sparse; pass its .toarray()"
-        elif module == "torch.fx.proxy":
+            raise SplitTypeError.of([("x", f" of type {kind_of(x)}")], rule)
+        if module == "torch.fx.proxy":
             raise SplitTypeError.of([("x", " of type Proxy")], _SYMBOLIC_TRACE)
-        else:
-            continue
+
+
+def _refuse_views(x: Any) -> None:
+    """Refuse an object, such as a dataset of h5py, whose values NumPy has to read or copy."""
+    try:
+        first, second = np.asarray(x, copy=False), np.asarray(x, copy=False)
+        is_copied = first.size and first.ctypes.data != second.ctypes.data
+    except Exception:  # a foreign class may raise anything
+        is_copied = True
+    if is_copied:
+        rule = "its values are copied, so copy=False cannot return views; pass np.asarray(x)"
         raise SplitTypeError.of([("x", f" of type {kind_of(x)}")], rule)
 
 

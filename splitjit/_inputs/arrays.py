@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from array import array as numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ def as_array(x: Any) -> np.ndarray:
     if type(x) is np.ndarray:
         return x
     try:
-        if isinstance(x, (list, tuple)):
+        if _holds_objects(type(x)):
             refuse_items(x, set())
         return np.asarray(x)
     except (MemoryError, SplitTypeError):
@@ -91,23 +92,65 @@ def carries_meaning(kind: type) -> bool:
     return False
 
 
+def _holds_objects(kind: type) -> bool:
+    """Return whether a class is a sequence whose items may be arrays."""
+    only_numbers = str, bytes, bytearray, memoryview, range, numbers
+    return issubclass(kind, Sequence) and not issubclass(kind, only_numbers)
+
+
 def refuse_items(values: Sequence[Any], checked: set[type]) -> None:
-    """Refuse nested lists that hold such an array: `numpy.asarray` would keep only its values.
+    """Refuse nested sequences that hold such an array: NumPy would keep only its values.
 
     Parameters
     ----------
-    values : list or tuple
+    values : sequence
     checked : set of type
         The classes already checked.
     """
     kinds = set(map(type, values)) - checked
-    for kind in kinds - {list, tuple}:
-        refuse_meaning(next(item for item in values if type(item) is kind), "an item of x")
+    nested = set(filter(_holds_objects, kinds))
+    for kind in kinds - nested:
+        item, name = next(item for item in values if type(item) is kind), "an item of x"
+        refuse_meaning(item, name)
+        if issubclass(kind, np.ma.MaskedArray):
+            rule = "its mask would be lost; pass np.ma.array(x)"
+            raise SplitTypeError.of([(name, f" of type {kind_of(item)}")], rule)
+        if hasattr(kind, "__array__"):
+            refuse_labels(item, name)
         checked.add(kind)
-    if kinds & {list, tuple}:
-        for item in values:
-            if type(item) is list or type(item) is tuple:
-                refuse_items(item, checked)
+    for item in values if nested else ():
+        if type(item) in nested:
+            refuse_items(item, checked)
+
+
+_LABELLED = {
+    "pandas": "pass its .to_numpy()",
+    "polars": "pass its .to_numpy()",
+    "xarray": "pass its .data",
+}
+"""Libraries whose objects have labels, by top-level package, and what to pass."""
+
+_COLUMNS = "__dataframe__", "column_names", "columns", "colnames"
+"""A table of any library has one of these, such as that of pyarrow, ibis or astropy."""
+
+_INTEGERS = "int", "uint", "dictionary<values=int", "dictionary<values=uint"
+
+
+def refuse_labels(x: Any, name: str = "x") -> None:
+    """Refuse labelled objects, tables, and integers of Arrow that NumPy would make floats."""
+    kind, rule = type(x), ""
+    for base in kind.__mro__:
+        module = str(vars(base).get("__module__"))
+        if fix := _LABELLED.get(module.partition(".")[0]):
+            rule = f"the parts would lose its labels; {fix}"
+            break
+    else:
+        if any(hasattr(kind, word) for word in _COLUMNS):
+            rule = "the parts would lose its labels; pass its columns one by one"
+        elif getattr(x, "null_count", 0) and str(getattr(x, "type", "")).startswith(_INTEGERS):
+            rule = "NumPy would turn integers with missing values into floats; pass .fill_null(0)"
+    if rule:
+        raise SplitTypeError.of([(name, f" of type {kind_of(x)}")], rule)
 
 
 def as_dtype(dtype: DTypeLike) -> np.dtype:

@@ -1,5 +1,6 @@
 """Arrays that carry a unit, a mask, a name or labels are refused; plain arrays are split."""
 
+import collections
 import warnings
 
 import numpy as np
@@ -65,6 +66,15 @@ class NoUfuncs:
         return np.arange(4.0)
 
 
+class Table:
+    """A table of a library that nobody knows."""
+
+    column_names = ("a",)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.arange(4.0)
+
+
 needs = pytest.importorskip
 ARRAYS = {
     "unit": lambda: np.arange(4.0).view(Unit),
@@ -94,6 +104,18 @@ LABELLED = {
         needs("dask.array").ones(4, chunks=2).map_blocks(fail, dtype="f8")
     ),
 }
+TABLES = {
+    "table": Table,
+    "pyarrow.Table": lambda: needs("pyarrow").table({"id": [2**53 + 1, 2, 3, 4]}),
+    "pyarrow.RecordBatch": lambda: needs("pyarrow").record_batch({"a": ["a", "b", "c", "d"]}),
+    "astropy.Table": lambda: needs("astropy.table").Table({"a": [1.0, 2.0, 3.0, 4.0]}),
+    "polars.DataFrame": lambda: needs("polars").DataFrame({"a": [1.0, 2.0, 3.0, 4.0]}),
+}
+MASKED = {
+    "masked array": lambda: np.ma.array([1, 2, 3, 4], mask=[0, 1, 0, 0]),
+    "masked item": lambda: np.ma.masked,
+    "masked record": lambda: np.ma.array([(1, 2)], dtype="i4,f8", mask=[(True, False)])[0],
+}
 
 CALLS = {
     "split": lambda x: split(x, 2),
@@ -109,6 +131,15 @@ CALLS = {
     "list": lambda x: split([x, x], 1),
     "nested": lambda x: split([[[1.0] * 4], (x,)], 1),
 }
+LISTS = {
+    "list": CALLS["list"],
+    "nested": CALLS["nested"],
+    "deque": lambda x: split(collections.deque([x, x]), 1),
+    "subclass": lambda x: split([[1], collections.UserList([x])], 1),
+    "named tuple": lambda x: split(collections.namedtuple("Pair", "a b")(x, 1), 1),
+    "onnx": lambda x: splitjit.onnx.Split(num_outputs=1)([x, 1]),
+    "openvino": lambda x: splitjit.openvino.Split(num_splits=1)([x], 0),
+}
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -122,6 +153,83 @@ def test_arrays_that_carry_meaning_are_refused(kind, call):
         warnings.simplefilter("error")
         with pytest.raises(SplitTypeError, match=f"of type {type(x).__name__}.*: .*({says})"):
             CALLS[call](x)
+
+
+@pytest.mark.parametrize("call", {**CALLS, **LISTS})
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_are_refused(kind, call):
+    with pytest.raises(SplitTypeError, match=r"lose its labels; pass its (columns|\.to_numpy)"):
+        {**CALLS, **LISTS}[call](TABLES[kind]())
+
+
+@pytest.mark.parametrize("call", LISTS)
+@pytest.mark.parametrize("kind", MASKED)
+def test_lists_that_would_lose_masks_are_refused(kind, call):
+    with pytest.raises(SplitTypeError, match=r"item of .* of type [Mm].*mask .*np\.ma\.array\(x\)"):
+        LISTS[call](MASKED[kind]())
+
+
+def test_the_dropin_reads_lists_as_numpy_does():
+    x = [MASKED["masked array"](), np.ma.arange(4)]
+    for parts in (splitjit.numpy.array_split(x, 2), splitjit.numpy.unstack(x)):
+        assert [part.ravel().tolist() for part in parts] == [[1, 2, 3, 4], [0, 1, 2, 3]]
+    out = [np.zeros(4, int), np.zeros(4, int)]
+    assert splitjit.numpy.unstack(x, out=out)[0].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint8"])
+def test_integers_of_arrow_do_not_become_floats(kind):
+    pa = needs("pyarrow")
+    whole, missing = pa.array([1, 2], kind), pa.array([1, None], kind)
+    assert split([whole], 1)[0].tolist() == [[1, 2]]
+    for x in (missing, pa.chunked_array([missing]), missing.dictionary_encode(), [missing]):
+        with pytest.raises(SplitTypeError, match=r"missing values .* pass \.fill_null\(0\)"):
+            split(x, 1)
+
+
+class Dataset:
+    """A dataset of h5py or zarr: NumPy must read it."""
+
+    def __array__(self, dtype=None, copy=None):
+        if copy is False:
+            raise ValueError("cannot return a ndarray without reading")
+        return np.arange(4.0)
+
+
+class Ignores(Dataset):
+    """A class that returns new memory, whatever the caller asks for."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.arange(4.0)
+
+
+class Exporter:
+    """An object that exports new memory each time, as Pillow's images do."""
+
+    @property
+    def __array_interface__(self):
+        return {"shape": (4,), "typestr": "|u1", "data": bytes(range(4)), "version": 3}
+
+
+class Owner(Dataset):
+    """An object that gives NumPy its own memory."""
+
+    memory = np.arange(4.0)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.memory
+
+
+def test_views_of_a_hidden_copy_are_refused():
+    for x in (Dataset(), Ignores(), Exporter()):
+        assert split(x, 2)[1].tolist() == [2, 3]
+        for call in (split, splitjit.explain):
+            with pytest.raises(SplitTypeError, match=r"copy=False cannot .* pass np\.asarray\(x\)"):
+                call(x, 2, copy=False)
+        with pytest.raises(SplitTypeError, match="copy=False"):
+            plan_split((4,), 2)(x, copy=False)
+    assert np.shares_memory(split(Owner(), 2, copy=False)[0], Owner.memory)
+    assert split([1, 2], 1, copy=False)[1].tolist() == [2]
 
 
 @pytest.mark.parametrize("kind", ARRAYS)
