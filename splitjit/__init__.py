@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from splitjit._api.split import plan_split, split, split_into
 from splitjit._api.split_plan import SplitPlan
 from splitjit._copy.buffers import clear_caches, set_buffer_limit
+from splitjit._planes import unstack
 from splitjit.errors import SplitError, SplitTypeError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "set_buffer_limit",
     "split",
     "split_into",
+    "unstack",
     "warmup",
 ]
 __version__ = "0.2.0"

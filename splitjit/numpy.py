@@ -220,7 +220,7 @@ def unstack(
     /,
     *,
     axis: SupportsIndex = 0,
-    out: Sequence[SupportsSlices[Part]],
+    out: Sequence[SupportsSlices[Part]] | SupportsSlices[Part],
 ) -> tuple[Part, ...]: ...
 def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any, ...]:
     """Split an array into arrays of one dimension less; see ``numpy.unstack``.
@@ -231,15 +231,15 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
         The array to split.
     axis : int, default 0
         The axis that the parts do not have.
-    out : sequence of ndarray, optional
-        The arrays to write the parts to, one per part, by the rules of `splitjit.split`.
-        They have the shape of `x` without the axis. NumPy's function has no such
-        parameter.
+    out : sequence of ndarray, or ndarray, optional
+        The arrays to write the parts to, see `splitjit.unstack`. NumPy's function has no
+        such parameter.
 
     Returns
     -------
     tuple of ndarray
-        Contiguous arrays that share no memory with `x`, or the arrays of `out`.
+        Contiguous arrays that share no memory with `x`, or the arrays of `out`, or views of
+        the one array.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
 
     See Also
     --------
-    splitjit.split : The function of splitjit, for all rules.
+    splitjit.unstack : The function of splitjit, also for arrays of other libraries.
 
     Examples
     --------
@@ -260,18 +260,18 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
     >>> red.shape, red.flags.c_contiguous
     ((4, 6), True)
     """
-    if out is not None:
-        return split_planes("unstack", x, axis, out)
     x = _array(x)
-    if type(x) is np.ndarray and x.ndim > 1:
+    if out is not None:
+        return tuple(split_planes("unstack", x, axis, out))
+    if isinstance(x, np.ndarray) and x.ndim == 1:
+        x = x.copy()  # the parts are scalars
+    elif type(x) is np.ndarray and x.ndim > 1:
         try:
-            return tuple([part.squeeze(axis) for part in api.split(x, 1, axis=axis)])
+            return tuple(split_planes("unstack", x, axis, None))
         except SplitError:
             pass
     parts: tuple[Any, ...] = (_ORIGINALS["unstack"] or _unstack)(x, axis=axis)
-    if isinstance(x, np.ndarray) and x.ndim == 1 and x.dtype == object:
-        return parts  # the user's own objects
-    copies: tuple[Any, ...] = _copies(parts)
+    copies: tuple[Any, ...] = parts if getattr(x, "ndim", 0) == 1 else _copies(parts)
     return copies
 
 

@@ -25,7 +25,7 @@ from splitjit._api.protocols import Part, SupportsSlices
 from splitjit._api.split import split_by_rule
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import rule_of
-from splitjit._planes import split_planes
+from splitjit._planes import split_planes, without_axis
 from splitjit.errors import SplitError
 
 __all__ = [
@@ -224,7 +224,7 @@ def dsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part
 
 
 def unbind(
-    input: SupportsSlices[Part], dim: int = 0, *, out: Sequence[Any] | None = None
+    input: SupportsSlices[Part], dim: int = 0, *, out: Sequence[Any] | Any | None = None
 ) -> tuple[Part, ...]:
     """Split a tensor into tensors of one dimension less; see ``torch.unbind``.
 
@@ -234,25 +234,24 @@ def unbind(
         The tensor to split.
     dim : int, default 0
         The dimension along which to split.
-    out : sequence of torch.Tensor, optional
-        The tensors to write the parts to, one per part, by the rules of `splitjit.split`.
-        torch's function has no such parameter.
+    out : sequence of torch.Tensor, or torch.Tensor, optional
+        The tensors to write the parts to, see `splitjit.unstack`. torch's function has no
+        such parameter.
 
     Returns
     -------
     tuple of torch.Tensor
-        Contiguous tensors that share no memory with the tensor.
+        Contiguous tensors that share no memory with the tensor, or the tensors of `out`, or
+        views of the one tensor.
 
     See Also
     --------
-    splitjit.split : The function of splitjit, for all rules.
+    splitjit.unstack : The function of splitjit, also for arrays.
     """
     if out is not None:
-        return split_planes("unbind", input, dim, out)
+        return tuple(split_planes("unbind", input, dim, out))
     parts = _parts_of_kernels({"split": 1}, dim, input)
-    if parts:
-        return tuple([part.squeeze(dim) for part in parts])
-    return _parts_of_torch("unbind", input, dim)
+    return tuple(without_axis(list(parts), dim)) or _parts_of_torch("unbind", input, dim)
 
 
 def _parts(

@@ -119,7 +119,7 @@ def _refused_part(
     if part.shape != shape:
         if shape[axis] == 1 and part.shape == (*shape[:axis], *shape[axis + 1 :]):
             index = "..., None" if axis == part.ndim else ":, " * axis + "None"
-            hint = f"pass {name}", f"[{index}], or call unstack(out=) of splitjit.numpy"
+            hint = f"pass {name}", f"[{index}], or call unstack(out=)"
         rule = f"part {i} has shape {shape}"
         return SplitError.of([(name, f" of shape {part.shape}")], rule, hint)
     if part.dtype != dtype:

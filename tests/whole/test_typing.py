@@ -65,6 +65,12 @@ def test_parts_of_what_has_no_known_dtype(
 def test_planes_have_the_type_of_the_array() -> None:
     image = np.zeros((2, 3, 4), np.float32)
     planes = [np.empty((2, 3), np.float32) for _ in range(4)]
+    one = np.empty((4, 2, 3), np.float32)
+    assert_type(splitjit.unstack(image, axis=-1), Floats)
+    assert_type(splitjit.unstack(image, -1, out=planes), Floats)
+    assert_type(splitjit.unstack(image, -1, out=one), Floats)
+    assert_type(splitjit.unstack([[1, 2], [3, 4]]), list[NDArray[Any]])
+    assert_type(splitjit.numpy.unstack(image, axis=-1, out=one), tuple[NDArray[np.float32], ...])
     assert_type(splitjit.numpy.unstack(image, axis=-1), tuple[NDArray[np.float32], ...])
     assert_type(splitjit.numpy.unstack(image, axis=-1, out=planes), tuple[NDArray[np.float32], ...])
 
