@@ -12,14 +12,21 @@ A program may also replace torch's own functions and methods, as in
 - torch splits nested and sparse tensors, and copies the parts in their layout, if it can.
 - ``torch.fx.symbolic_trace`` records the function of this module as one node.
 - ``torch.jit.script`` refuses to compile these functions.
+
+As in torch, all but `split` also take NumPy's names: ``axis`` for ``dim``, ``a`` or ``x`` for
+``input``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    raise ImportError("splitjit.torch needs torch: python -m pip install torch") from error
 
 from splitjit._api.protocols import Part, SupportsSlices
 from splitjit._api.split import split_by_rule
@@ -44,6 +51,27 @@ _ORIGINALS = {name: getattr(torch, name) for name in __all__}
 
 _SPLIT_METHOD: Any = torch.Tensor.split
 """The method that ``torch.split`` calls, which a program may replace, too."""
+
+_END = 1 << 63
+"""torch refuses integers from here on, and those below the negative."""
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def _with_names_of_numpy(
+    function: Callable[_Parameters, _Result],
+) -> Callable[_Parameters, _Result]:
+    """Take NumPy's names of parameters, too, as torch's own functions do."""
+
+    @functools.wraps(function)
+    def renaming(*args: Any, **kwargs: Any) -> _Result:
+        for theirs, ours in ("axis", "dim"), ("a", "input"), ("x", "input"):
+            if theirs in kwargs and ours not in kwargs:
+                kwargs[ours] = kwargs.pop(theirs)
+        return function(*args, **kwargs)
+
+    return renaming
 
 
 def split(
@@ -74,6 +102,7 @@ def split(
     return _parts("split", rule, dim, tensor, split_size_or_sections, dim)
 
 
+@_with_names_of_numpy
 def split_with_sizes(
     input: SupportsSlices[Part], split_sizes: Sequence[int], dim: int = 0
 ) -> tuple[Part, ...]:
@@ -101,6 +130,7 @@ def split_with_sizes(
     return _parts("split_with_sizes", rule, dim, input, split_sizes, dim)
 
 
+@_with_names_of_numpy
 def chunk(input: SupportsSlices[Part], chunks: int, dim: int = 0) -> tuple[Part, ...]:
     """Split a tensor into at most `chunks` parts of equal length; see ``torch.chunk``.
 
@@ -123,11 +153,13 @@ def chunk(input: SupportsSlices[Part], chunks: int, dim: int = 0) -> tuple[Part,
     splitjit.split : The function of splitjit, for all rules.
     """
     rule, rank = None, _rank(input)
-    if type(chunks) is int and chunks > 0 and type(dim) is int and -rank <= dim < rank:
+    is_read = type(chunks) is int and 0 < chunks < _END // 2  # torch's own sum may overflow
+    if is_read and type(dim) is int and -rank <= dim < rank:
         rule = {"split": -(-input.shape[dim] // chunks)}  # type: ignore[attr-defined]
     return _parts("chunk", rule, dim, input, chunks, dim)
 
 
+@_with_names_of_numpy
 def tensor_split(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor into parts that differ by one, or before indices; see ``torch.tensor_split``.
 
@@ -156,6 +188,7 @@ def tensor_split(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tupl
     return _parts("tensor_split", _rule("num_sections", value), dim, input, *args, **kwargs)
 
 
+@_with_names_of_numpy
 def hsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor along its second dimension, or its only one; see ``torch.hsplit``.
 
@@ -179,6 +212,7 @@ def hsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part
     return _parts_along("hsplit", 0 if _rank(input) == 1 else 1, input, *args, **kwargs)
 
 
+@_with_names_of_numpy
 def vsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor of two or more dimensions along the first; see ``torch.vsplit``.
 
@@ -201,6 +235,7 @@ def vsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part
     return _parts_along("vsplit", 0 if _rank(input) >= 2 else None, input, *args, **kwargs)
 
 
+@_with_names_of_numpy
 def dsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part, ...]:
     """Split a tensor of three or more dimensions along the third; see ``torch.dsplit``.
 
@@ -223,6 +258,7 @@ def dsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part
     return _parts_along("dsplit", 2, input, *args, **kwargs)
 
 
+@_with_names_of_numpy
 def unbind(
     input: SupportsSlices[Part], dim: int = 0, *, out: Sequence[Any] | Any | None = None
 ) -> tuple[Part, ...]:
@@ -287,8 +323,11 @@ def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[An
     """Return no parts if kernels do not reach the tensor, or if the rule is not one of ours."""
     if rule is None or not is_tensor(x) or is_compiling():
         return ()
-    lengths = rule.get("split")
-    if isinstance(lengths, (list, tuple)) and -1 in lengths:  # in torch, -1 is not the rest
+    ((name, value),) = rule.items()
+    numbers = value if isinstance(value, (list, tuple)) else (value,)
+    if name == "split" and -1 in numbers:  # in torch, -1 is not the rest
+        return ()
+    if [n for n in numbers if type(n) is int and not -_END <= n < _END]:
         return ()
     try:
         given = tensor_input(x)

@@ -258,6 +258,58 @@ def test_unstack_into_planes(shape, axis, order):
         assert type(parts) is tuple
         assert all(part is plane for part, plane in zip(parts, planes, strict=True))
         assert all(np.array_equal(*pair) for pair in zip(parts, wanted, strict=True))
+        one = np.stack(planes) if type(planes[0]) is np.ndarray else np.ma.stack(planes)
+        one[...] = -1
+        for function in (ours.unstack, splitjit.unstack):
+            parts = function(given, axis=axis, out=one)
+            assert np.array_equal(one, np.stack(wanted))
+            assert all(np.shares_memory(part, one) for part in parts)
+            one[...] = -1
+
+
+@pytest.mark.parametrize(("shape", "axis"), [*PLANES, ((0, 3), 0), ((2, 0), -1), ((2, 0), 0)])
+@pytest.mark.parametrize("kind", [np.asarray, np.ma.array, np.ndarray.tolist])
+def test_unstack_makes_planes(shape, axis, kind):
+    x = np.arange(np.prod(shape)).reshape(shape)
+    if kind is np.ndarray.tolist and not x.size:
+        return
+    parts = splitjit.unstack(kind(x), axis)
+    assert type(parts) is list
+    assert [part.tolist() for part in parts] == np.moveaxis(x, axis, 0).tolist()
+    for part in parts:
+        assert part.shape == np.moveaxis(x, axis, 0).shape[1:]
+        assert isinstance(part, np.ndarray)
+        assert part.flags.c_contiguous
+        assert not np.shares_memory(part, x)
+
+
+def test_unstack_keeps_the_kind(torch, jax):
+    x = np.arange(24.0).reshape(2, 4, 3)
+    strict = pytest.importorskip("array_api_strict").asarray(x)
+    lazy = pytest.importorskip("dask.array").from_array(x, chunks=2)
+    for given in (torch.from_numpy(x), jax.numpy.asarray(x), strict, lazy):
+        parts = splitjit.unstack(given, axis=-1)
+        assert [type(part) for part in parts] == [type(given)] * 3
+        assert np.array_equal(np.stack([np.asarray(part) for part in parts], -1), x)
+    leaf = torch.ones(2, 3, requires_grad=True)
+    (splitjit.unstack(leaf, 1)[2].sum() * 2).backward()
+    assert leaf.grad.tolist() == [[0, 0, 2]] * 2
+    compiled = torch.compile(splitjit.unstack, fullgraph=True, backend="eager")
+    out = torch.zeros(3, 2)
+    assert len(compiled(leaf, 1)) == 3
+    assert len(compiled(leaf.detach(), 1, out=out)) == 3
+    assert out.tolist() == [[1, 1]] * 3
+
+
+@pytest.mark.parametrize("dtype", ["i4,f8", "V2", "O", "f8"])
+def test_items_of_masked_arrays(dtype):
+    x = np.ma.array(np.zeros(2, dtype), mask=np.array([0, 1], bool).astype(dtype).astype(bool)
+                    if dtype in "Of8" else None)  # fmt: skip
+    parts, wanted = ours.unstack(x), tuple(x)
+    assert list(map(type, parts)) == list(map(type, wanted))
+    assert list(map(repr, parts)) == list(map(repr, wanted))
+    x[:] = np.ones(2, dtype)
+    assert list(map(repr, parts)) == list(map(repr, wanted)) or dtype == "i4,f8"
 
 
 @pytest.mark.parametrize("masks", [(), (0,), (0, 1)], ids=str)
@@ -278,6 +330,13 @@ def test_planes_take_the_mask(masks):
             assert np.ma.allequal(part, plain, fill_value=False) or np.ma.is_masked(plain)
             assert part.mask.shape == part.shape
         assert all(part.hardmask for part in hard)
+        one = np.ma.zeros(np.moveaxis(values, axis, 0).shape, x.dtype)
+        one.mask = bool(masks) or np.ma.nomask
+        parts = splitjit.unstack(x, axis, out=one)
+        for part in (one, np.ma.stack(parts)) if parts else ():
+            assert np.array_equal(
+                np.ma.getmaskarray(part), np.moveaxis(np.ma.getmaskarray(x), axis, 0)
+            )
 
 
 WRONG_PLANES = [
@@ -289,6 +348,11 @@ WRONG_PLANES = [
     (lambda x: [np.zeros((2, 4), "i4")] * 3, r"out\[0\] of dtype int32"),
     (lambda x: [[[0.0] * 4] * 2] * 3, r"out\[0\] of type list"),
     (lambda x: 5, "out of type int"),
+    (lambda x: np.zeros((4, 2, 4)), "out of 4 arrays: must have an array for each of 3"),
+    (lambda x: np.zeros((3, 4, 2)), r"out\[0\] of shape \(4, 2\): part 0 has shape \(2, 4\)"),
+    (lambda x: np.zeros((3, 2, 4), "i4"), r"out\[0\] of dtype int32"),
+    (lambda x: np.moveaxis(x, -1, 0), r"out\[0\] and x: must not share memory"),
+    (lambda x: np.zeros(()), "out of rank 0"),
 ]
 
 
@@ -296,11 +360,13 @@ WRONG_PLANES = [
 def test_planes_refused(make, says):
     x = np.arange(24.0).reshape(2, 4, 3)
     out = make(x)
-    with pytest.raises(splitjit.SplitError, match=f"^unstack: {says}"):
-        ours.unstack(x, axis=-1, out=out)
+    for function in (ours.unstack, splitjit.unstack):
+        with pytest.raises(splitjit.SplitError, match=f"^unstack: {says}"):
+            function(x, axis=-1, out=out)
     assert x.tolist() == np.arange(24.0).reshape(2, 4, 3).tolist()
-    with pytest.raises(splitjit.SplitError, match="^unstack: axis=3"):
-        ours.unstack(x, axis=3, out=out)
+    for function, given in ((ours.unstack, out), (splitjit.unstack, out), (splitjit.unstack, None)):
+        with pytest.raises(splitjit.SplitError, match="^unstack: axis=3"):
+            function(x, axis=3, out=given)
 
 
 # ---- torch ------------------------------------------------------------------------------
@@ -325,6 +391,15 @@ NAMED = {
     "hsplit": [{"sections": 3}, {"indices": (2,)}, {"indices_or_sections": 2}],
     "unbind": [{"dim": 1}],
 }  # fmt: skip
+HUGE = {
+    "split": [(2**63 - 1,), (2**63,), (2**64, 1), ([2**63],), (-(2**63) - 1,)],
+    "split_with_sizes": [([2**63],), ([2**64, 2],)],
+    "chunk": [(2**63 - 1,), (2**62,), (2**63,), (2**64, 1), (2, 2**63)],
+    "tensor_split": [([2**63 - 1, -(2**63)],), ([2**63],), ([-(2**63) - 1],), (2**63, 1)],
+    "hsplit": [([2**63],), ([0, 2**64],), (2**63,)],
+}  # fmt: skip
+NAMES_OF_NUMPY = [{"axis": 1}, {"axis": -1}, {"axis": 5}, {"axis": 0, "dim": 0}, {"a": 1}, {"x": 1},
+                  {"x": 1, "axis": 1}, {"a": 1, "x": 1}, {"input": 1, "a": 1}]  # fmt: skip
 
 
 jit = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
@@ -353,11 +428,27 @@ def test_functions_of_torch(torch, name):
                torch.zeros(6, 3, 6), x.clone().requires_grad_(), x.bfloat16(),
                torch.complex(x, x).conj()]  # fmt: skip
     for x in tensors:
-        for args in CALLS[name]:
+        for args in (*CALLS[name], *HUGE.get(name, ())):
             same_tensors(torch, outcome(function, x, *args), outcome(original, x, *args), x)
         for kwargs in NAMED.get(name, ()):
             same_tensors(torch, outcome(function, x, **kwargs), outcome(original, x, **kwargs), x)
     assert outcome(function, [1, 2], 1)[0] is outcome(original, [1, 2], 1)[0]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_names_of_numpy(torch, name):
+    function, original = getattr(splitjit.torch, name), getattr(torch, name)
+    x = torch.arange(24.0).reshape(2, 6, 2)
+    by_name = {"chunk": {"chunks": 2}, "unbind": {}, "split_with_sizes": {"split_sizes": [1, 1]}}
+    for names in NAMES_OF_NUMPY:
+        tensors = {key: x for key in names if key not in ("axis", "dim")}
+        kwargs = names | tensors | by_name.get(name, {"sections": 2})
+        args = () if tensors else (x,)
+        parts, views = (outcome(f, *args, **kwargs) for f in (function, original))
+        if isinstance(views[0], type):
+            assert parts[0] is views[0], kwargs
+        else:
+            same_tensors(torch, parts, views, x)
 
 
 LIKE_TENSORS = {
@@ -543,6 +634,9 @@ def test_unbind_into_planes(torch, shape, dim):
         parts = splitjit.torch.unbind(x, dim, out=planes)
         assert all(part is plane for part, plane in zip(parts, planes, strict=True))
         assert all(torch.equal(*pair) for pair in zip(parts, x.unbind(dim), strict=True))
+        one = torch.zeros_like(torch.stack(planes))
+        assert len(splitjit.torch.unbind(x, dim, out=one)) == len(planes)
+        assert torch.equal(one, torch.stack(planes))
 
 
 def test_planes_of_tensors_refused(torch):
