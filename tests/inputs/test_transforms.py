@@ -552,6 +552,30 @@ def test_export_for_other_lengths(name, strict):
 
 @quiet
 @pytest.mark.slow
+@pytest.mark.skipif(IS_OLD, reason="torch 2.5 refuses some dynamic lengths")
+def test_export_with_a_named_dim():
+    """The dims that the page on transforms names."""
+
+    class Parts(torch.nn.Module):
+        def forward(self, x):
+            return tuple(splitjit.split(x, axis=1, **rule))
+
+    dim = torch.export.Dim
+    for rule, named, other, length in (
+        ({"num_outputs": 3}, dim("n", min=5), dim.DYNAMIC, 9),
+        ({"num_sections": 3}, dim("n", min=5), dim.DYNAMIC, 8),
+        ({"split": 4}, dim("n", min=5), dim.DYNAMIC, 7),
+        ({"split": [2, -1]}, dim("n"), dim("n", min=4), 9),
+        ({"num_splits": 3}, dim("n"), 3 * dim("k"), 9),
+    ):
+        with pytest.raises(Exception, match=r"Constraints violated|\bn\b"):
+            export(Parts(), False, {1: named})
+        run, x = export(Parts(), False, {1: other}).module(), numbers(4, length)
+        assert same(run(x), splitjit.split(x, axis=1, **rule))
+
+
+@quiet
+@pytest.mark.slow
 @strictness
 def test_a_plan_fixes_the_shape_of_a_graph(strict):
     class Planned(torch.nn.Module):
