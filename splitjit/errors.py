@@ -110,7 +110,7 @@ _WORDS_OF_OTHERS = {
     "chunks": "num_outputs",
     "sections": "num_sections",
     "indices_or_sections": "indices",
-    "num_or_size_splits": "num_splits",
+    "num_or_size_splits": "split",
     "lengths": "split",
     "sizes": "split",
     "split_size": "split",
@@ -120,8 +120,14 @@ _WORDS_OF_OTHERS = {
 }
 """Parameters of other libraries, and ours with the same meaning."""
 
+_OF_ONE_INTEGER = {
+    "indices_or_sections": "num_splits or num_sections",
+    "num_or_size_splits": "num_splits",
+}
+"""The same if the value is not a sequence."""
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+
+def did_you_mean(word: str, known: Iterable[str], many: bool = True) -> str:
     """Return a question that names the nearest known word, or an empty string.
 
     Parameters
@@ -130,6 +136,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         The word received.
     known : iterable of str
         The words that would be right.
+    many : bool, default True
+        Whether the value of a parameter with this name is a sequence.
 
     Returns
     -------
@@ -143,8 +151,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     import difflib
 
     known = [*known]
-    ours = _WORDS_OF_OTHERS.get(word)
-    nearest = [ours] if ours in known else difflib.get_close_matches(word, known, 1, cutoff=0.7)
+    ours = None if many else _OF_ONE_INTEGER.get(word)
+    ours = ours or _WORDS_OF_OTHERS.get(word, "")
+    if ours.partition(" ")[0] in known:
+        return f"; did you mean {ours}?"
+    nearest = difflib.get_close_matches(word, known, 1, cutoff=0.7)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
@@ -203,7 +214,8 @@ class SplitError(ValueError):
         Only compiled code passes these numbers: the number of a fault, then the
         values for the fields ``{0}``, ``{1}``, … of its text. In this case
         ``received`` is empty, and line i of `rule`, counted from 1, is the text of
-        fault i: the values received, a colon, and the rule.
+        fault i: the values received, a colon, and the rule. ``{unsigned}`` is value 0 as an
+        unsigned word.
     hint : str or (str, str), default ""
         A likely fix. The message ends with it. A pair is as in ``received``.
 
@@ -236,7 +248,8 @@ the axis length 7 must be a multiple of 2; num_outputs=2 allows a shorter last p
     ) -> None:
         if fault:
             number, *values = fault
-            received, rule = rule.split("\n")[number - 1].format(*values).split(": ", 1)
+            text = rule.split("\n")[number - 1].format(*values, unsigned=values[0] % 2**64)
+            received, rule = text.split(": ", 1)
         self.operator = operator
         self.rule = rule
         self._received = [("", received)] if isinstance(received, str) else received
@@ -304,5 +317,5 @@ class SplitTypeError(SplitError, TypeError):
     Traceback (most recent call last):
         ...
     splitjit.errors.SplitTypeError: split: split=2.0: must be an integer, \
-a sequence of integers or a 1-D integer array
+a sequence of integers or a 1-D integer array; // divides to an integer, / to a float
     """

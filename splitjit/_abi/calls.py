@@ -117,6 +117,8 @@ count
     The answer: the number of parts.
 memory
     The address of the functions' working memory, or 0.
+
+Two shapes follow, as words: what a given part has and should have, for the text of its fault.
 """
 
 Functions = namedtuple(

@@ -38,6 +38,7 @@ from splitjit._plan import rules
 
 columns, rules = jit_all(columns), jit_all(rules)
 _most_words = jit(most_words)
+_CALL_WORDS = len(CALL)
 
 
 # ---- the memory of a call --------------------------------------------------------------------
@@ -104,6 +105,8 @@ def measure(address, functions):
         value = _integer_at(call.values, call.width)
         count, fault = rules.count_parts(call.rule, value, length)
         if fault:
+            if value == MOST and call.width == -WORD:  # it may have been larger
+                value = words_at(call.values)[0]
             return _refuse(address, RULE_FAULT + fault, value, length, count)
     memory = 0
     if count <= table.most_parts:
@@ -312,16 +315,22 @@ def _check_apart(address, call):
 
 @jit
 def _check_shapes(address, call):
-    """Check the number and the shapes of given parts; return 0 or a fault."""
+    """Check the number and the shapes of given parts; return 0 or a fault.
+
+    The shapes of the part checked last, given and right, are written behind the `Call`.
+    """
     out_of_line()
     if call.number_of_parts != call.count:
         return _refuse(address, OUTS_FAULT, call.number_of_parts, call.count, 0)
     sizes, x, array = words_at(call.memory), words_at(call.x), call.parts
+    shapes, differs = words_at(address + WORD * _CALL_WORDS), False
     for i in range(call.count):
         for d in range(call.rank):
             extent = sizes[i] if d == call.axis else x[NUMBA.shape + d]
-            if words_at(array)[NUMBA.shape + d] != extent:
-                return _refuse(address, OUTS_FAULT + 1, i, 0, 0)
+            shapes[d], shapes[call.rank + d] = words_at(array)[NUMBA.shape + d], extent
+            differs |= shapes[d] != extent
+        if differs:
+            return _refuse(address, OUTS_FAULT + 1, i, 0, 0)
         array += _row_of(call.rank)
     return 0
 

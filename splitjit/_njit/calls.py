@@ -47,14 +47,21 @@ def make_parts(typing_context, x, axis, *values):
 def copy_parts(typing_context, outs, x, axis, *values):
     """Split an array into given parts; return 0 or a fault, and three numbers for it."""
     fill_table()
+    """Split an array into given parts; return 0 or a fault, and what its text names.
+
+    That is three numbers, and the given and the right shape of a part that does not fit.
+    """
+    shape = types.UniTuple(types.intp, without_none(x).ndim)
 
     def generate(context, builder, signature, arguments):
         call = _Call(context, builder, signature.args[1:], arguments[1:], "split_into")
         call.set_parts(signature.args[0], arguments[0])
         call.call_function("copy_parts")
-        return call.answer(signature.return_type)
+        return call.answer(signature.return_type, *call.shapes(shape))
 
-    return types.Tuple(_ANSWER)(outs, x, axis, types.StarArgTuple.from_types(values)), generate
+    return types.Tuple([shape, shape, *_ANSWER])(
+        outs, x, axis, types.StarArgTuple.from_types(values)
+    ), generate
 
 
 class _Call:
@@ -75,19 +82,19 @@ class _Call:
         self._lists = []  # released by `answer`
         context.environment.consts.append(Needed(version()))
         self._table = _table(builder)
-        self._words = cgutils.alloca_once(builder, ir.ArrayType(INT64, len(CALL)))
         theirs = builder.load(self._place(self._table, FUNCTIONS_AT, "version"))
         has_changed = builder.icmp_signed("!=", theirs, integer(version()))
         fault = builder.select(has_changed, integer(CHANGED_FAULT), integer(0))
         self._fault = cgutils.alloca_once_value(builder, fault)
         (x_kind, axis_kind, value_kinds), (x, axis, values) = kinds, arguments
+        self._rank = without_none(x_kind).ndim
+        words = ir.ArrayType(INT64, len(CALL) + 2 * self._rank)
+        self._words = cgutils.alloca_once(builder, words, zfill=True)
         x_kind, x = self._given(x_kind, x, "x")
         axis_kind, axis = self._given(axis_kind, axis, "axis")
         self.set("x", self._stored(x))
-        self.set("rank", integer(x_kind.ndim))
+        self.set("rank", integer(self._rank))
         self.set("axis", _word(builder, axis_kind, axis))
-        for zero in ("count", "first", "second", "third"):
-            self.set(zero, integer(0))
         rule = kind_of_rule(operator, dict(zip(NAMES, value_kinds, strict=True)))
         self.set("rule", integer(rule))
         values = cgutils.unpack_tuple(builder, values)
@@ -134,6 +141,14 @@ class _Call:
         numbers = [self.get(field) for field in ("first", "second", "third")]
         values = [*values, self._builder.load(self._fault), *numbers]
         return self._context.make_tuple(self._builder, kind, values)
+
+    def shapes(self, kind):
+        """Return the two shapes that follow the fields, as tuples."""
+        builder = self._builder
+        places = [integer(len(CALL) + i) for i in range(2 * self._rank)]
+        words = [builder.load(builder.gep(self._words, [integer(0), at])) for at in places]
+        both = words[: self._rank], words[self._rank :]
+        return [self._context.make_tuple(builder, kind, shape) for shape in both]
 
     def _items_of(self, kind, value):
         """Return the address of the first item of a list, and the number of items.

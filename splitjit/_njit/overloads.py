@@ -69,11 +69,11 @@ def _split_into(x, outs, split=None, axis=0, *by_position, **others):
         x, outs, split=None, axis=0, num_outputs=None, num_splits=None, indices=None,
         num_sections=None,
     ):  # fmt: skip
-        fault, a, b, c = copy_parts(
+        given, right, fault, a, b, c = copy_parts(
             outs, x, axis, split, num_outputs, num_splits, indices, num_sections
         )
         if fault > 0:
-            raise SplitError("split_into", "", texts, fault, a, b, c)
+            raise SplitError("split_into", "", texts, fault, a, b, c, given, right)
         if fault < 0:
             raise MemoryError("splitjit.split_into: not enough memory for so many parts")
 
@@ -114,9 +114,12 @@ def _check(operator, x, axis, by_position, **others):
     if not is_integer(axis):
         refuse(operator, axis=axis, rule="axis must be an integer")
     for name in others.keys() - rules.NAMES:
-        hint = did_you_mean(name, (*rules.NAMES, "axis"))
+        many = not is_integer(others[name])
+        hint = did_you_mean(name, (*rules.NAMES, "axis"), many)
         refuse(operator, f"there is no parameter {name}{hint}", **{name: others[name]})
-    return faults(kind_of_rule(operator, others))
+    kind = kind_of_rule(operator, others)
+    values = [without_none(value) for value in others.values() if is_given(value)]
+    return faults(kind, kind != rules.CHUNK and values == [types.uint64])
 
 
 def _check_types_of_outs(x, outs) -> None:

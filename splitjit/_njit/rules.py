@@ -6,6 +6,8 @@ At compile time, wrong types are refused with a `SplitTypeError`. Numba buries t
 
 from __future__ import annotations
 
+import re
+
 from numba import types
 from numba.core.errors import TypingError
 
@@ -91,7 +93,7 @@ def kind_of_rule(operator, kinds):
 _AXIS_FAULT = f"axis={{0}} of rank {{1}}: {rules.AXIS_FAULT}"
 _OUTS_FAULTS = (
     "outs of {0} arrays: must have an array for each of {1} parts",
-    "outs[{0}]: must have the shape of its part",
+    "outs[{0}] of shape {3}: part {0} has shape {4}",
     "outs[{0}] and x: must not share memory; pass arrays whose memory is apart",
     "outs[{0}] and outs[{1}]: must not share memory; pass arrays whose memory is apart",
     f"outs[{{0}}]: {rules.OVERLAP_FAULT}",
@@ -114,7 +116,7 @@ def none_fault(name):
     return CHANGED_FAULT + 1 + list(_NONE_FAULTS).index(name)
 
 
-def faults(kind):
+def faults(kind, unsigned=False):
     """Return the texts of a rule's faults, one per line; see `SplitError`."""
     received = {
         rules.LENGTHS: "split of {2} lengths",
@@ -123,4 +125,6 @@ def faults(kind):
     of_rule = [""] * (OUTS_FAULT - RULE_FAULT - 1)
     for fault, text in rules.FAULTS[kind].items():
         of_rule[fault - 1] = f"{received}, axis length {{1}}: {text}"
+    if unsigned:
+        of_rule = [re.sub(r"\{[02]\}", "{unsigned}", text) for text in of_rule]
     return "\n".join([_AXIS_FAULT, *of_rule, *_OUTS_FAULTS, _CHANGED, *_NONE_FAULTS.values()])

@@ -117,6 +117,9 @@ def test_integers_beyond_those_with_a_sign():
     ]:
         with pytest.raises(SplitError):
             wrong()
+    for count in huge, np.uint64(2**63), np.uint64(2**63 - 1), np.uint64(7):
+        with pytest.raises(SplitError, match=rf"num_splits={count}, .* a multiple of {count}$"):
+            by_num_splits(X, count)
 
 
 @pytest.mark.long
@@ -257,6 +260,13 @@ def test_split_into_refuses_what_does_not_fit():
     ]:
         with pytest.raises(SplitError):
             into(x, outs, np.array(split), axis)
+    for outs, says in (
+        ((a, np.zeros((6, 7))), r"outs\[1\] of shape \(6, 7\): part 1 has shape \(6, 6\)$"),
+        ([b, a], r"outs\[0\] of shape \(6, 6\): part 0 has shape \(6, 4\)$"),
+        ([a.T, a.T], r"outs\[0\] of shape \(4, 6\): part 0 has shape \(6, 4\)$"),
+    ):
+        with pytest.raises(SplitError, match=f"^split_into: {says}"):
+            into(X, outs, np.array((4, 6)), 1)
     assert not a.any()
     assert not b.any()
 
@@ -495,7 +505,8 @@ def test_a_source_that_may_be_none():
 
 
 @pytest.mark.parametrize(
-    "call", ["numpy.unstack(x)", "numpy.split(x, 2, axis=1)", "plan_split(x.shape, 2)"]
+    "call",
+    ["unstack(x)", "numpy.unstack(x)", "numpy.split(x, 2, axis=1)", "plan_split(x.shape, 2)"],
 )
 def test_other_functions_name_those_that_work(call):
     name = call.partition("(")[0].split(".")[-1]
