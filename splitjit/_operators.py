@@ -69,9 +69,16 @@ def _refusing_as(title: str, names: dict[str, str], method: Callable[..., Any]) 
             operator = getattr(self, "_name", title)
             if isinstance(error, SplitError):
                 raise error.named(operator, keeps_hint=False, **names) from None
-            known = [*inspect.signature(method).parameters][1:]
+            signature = inspect.signature(method)
+            known = [*signature.parameters][1:]
             for name in [name for name in named if name not in known]:
                 raise unknown_parameter(operator, name, named[name], known) from None
+            try:
+                signature.bind(self, *args, **named)
+            except TypeError as wrong:
+                received = pairs(arguments=args, **named)
+                hint = f"pass {', '.join(known)} by name" if known else ""
+                raise SplitTypeError(operator, received, str(wrong), hint=hint) from None
             raise
 
     return call

@@ -149,6 +149,9 @@ class VariadicSplit:
 
     __slots__ = ()
 
+    def __init__(self) -> None:
+        """Take no attributes."""
+
     def __call__(
         self, data: Source[Part], axis: SupportsIndex, split_lengths: Lengths
     ) -> list[Part]:

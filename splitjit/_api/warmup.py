@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 import numpy as np
@@ -44,7 +45,10 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     if dtypes is None:
         dtypes = [np.void, np.object_]
     if isinstance(dtypes, str) or not isinstance(dtypes, Iterable):
-        raise SplitTypeError("warmup", pairs(dtypes=dtypes), "must be an iterable of dtypes")
+        rule, hint = "must be an iterable of dtypes", ""
+        with contextlib.suppress(SplitTypeError):
+            hint = f'pass ["{as_dtype(dtypes).name}"]'
+        raise SplitTypeError("warmup", pairs(dtypes=dtypes), rule, hint=hint)
     try:
         kinds = [as_dtype(dtype) for dtype in dtypes]
     except SplitTypeError as error:

@@ -16,6 +16,7 @@ from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.rules import (
     AXIS_FAULT,
     CHUNK,
+    COUNTS,
     INDICES,
     LENGTHS,
     NAMES,
@@ -99,11 +100,15 @@ def rule_of(
     if len(given) != 1:
         raise SplitError.of(pairs(**dict(given)) or [("no rule", "")], ONE_RULE)
     (name, value) = given[0]
-    if name == "split":
-        return _lengths_or_chunk(value)
-    if name == "indices":
-        return INDICES, integers(name, value, _KINDS_OF_INDICES)
-    return PARAMETERS.index(name), integer(name, value)
+    try:
+        if name == "split":
+            return _lengths_or_chunk(value)
+        if name == "indices":
+            return INDICES, integers(name, value, _KINDS_OF_INDICES)
+        return PARAMETERS.index(name), integer(name, value)
+    except SplitTypeError as error:
+        hint = _hint(name, value)
+        raise SplitTypeError.of(pairs(**{name: value}), error.rule, hint) from None
 
 
 def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> Rule:
@@ -149,7 +154,8 @@ def unknown_parameter(
     operator: str, name: str, value: Any, known: Collection[str]
 ) -> SplitTypeError:
     """Return the refusal of a misspelt parameter, which names the nearest one."""
-    rule = f"there is no parameter {name}{did_you_mean(name, known)}"
+    many = sequence(value, arrays=True) is not None
+    rule = f"there is no parameter {name}{did_you_mean(name, known, many)}"
     return SplitTypeError(operator, pairs(**{name: value}), rule)
 
 
@@ -160,20 +166,26 @@ def _lengths_or_chunk(split: Any) -> Rule:
         is_scalar = False
     if is_scalar:
         return CHUNK, integer("split", split, _KINDS_OF_SPLIT)
-    try:
-        return LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
-    except SplitTypeError as error:
-        hint = _lengths_of_fractions(split)
-        raise SplitTypeError.of(pairs(split=split), error.rule, hint) from None
+    return LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
 
 
-def _lengths_of_fractions(split: Any) -> str:
-    """Return a hint if `split` holds fractions of the axis, such as 0.8 and 0.2."""
-    values = sequence(split) or ()
-    if not values or not all(isinstance(n, float) and 0 <= n <= 1 for n in values):
+def _hint(name: str, value: Any) -> str:
+    """Return a likely fix for the value of a rule that is of the wrong kind."""
+    values = sequence(value, arrays=True)
+    if values and name == "split" and all(isinstance(n, float) and 0 <= n <= 1 for n in values):
+        lengths = ", ".join([f"int({n} * n)" for n in values[:-1]])
+        return f"for an axis of length n, pass split=[{lengths}, -1]"
+    if any(isinstance(n, float) for n in (values or (value,))):
+        return "// divides to an integer, / to a float"
+    if values and name in COUNTS:
+        return f"pass lengths as split={shorten(value)}"
+    if name != "indices" or values is not None:
         return ""
-    lengths = ", ".join([f"int({n} * n)" for n in values[:-1]])
-    return f"for an axis of length n, pass split=[{lengths}, -1]"
+    try:
+        n = integer(name, value)
+    except SplitTypeError:
+        return ""
+    return f"pass indices=[{n}] to cut there, or num_sections={n} for so many parts"
 
 
 # ---- shapes and axes ---------------------------------------------------------------------
@@ -181,7 +193,13 @@ def _lengths_of_fractions(split: Any) -> str:
 
 def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
     """Return a shape as a tuple of integers."""
-    extents = integers("shape", shape)
+    try:
+        extents = integers("shape", shape if getattr(shape, "ndim", 1) == 1 else None)
+    except SplitTypeError as error:
+        if not hasattr(type(shape), "shape"):
+            raise
+        received = [("shape", f" of type {kind_of(shape)}")]
+        raise SplitTypeError.of(received, error.rule, "pass x.shape") from None
     if extents and min(extents) < 0:
         raise SplitError.of(pairs(shape=extents), "extents must be at least 0")
     return extents

@@ -3,6 +3,7 @@
 import array
 import collections
 import ctypes
+import importlib
 import sys
 
 import numpy as np
@@ -433,6 +434,15 @@ def test_functions_of_torch(torch, name):
         for kwargs in NAMED.get(name, ()):
             same_tensors(torch, outcome(function, x, **kwargs), outcome(original, x, **kwargs), x)
     assert outcome(function, [1, 2], 1)[0] is outcome(original, [1, 2], 1)[0]
+
+
+def test_without_torch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "splitjit.torch", raising=False)
+    with pytest.raises(
+        ImportError, match="splitjit.torch needs torch: python -m pip install torch"
+    ):
+        importlib.import_module("splitjit.torch")
 
 
 @pytest.mark.parametrize("name", CALLS)

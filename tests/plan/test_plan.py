@@ -170,6 +170,27 @@ HINTS = [
     (((7,),), {"num_splits": 2}, "num_outputs=2 allows a shorter last part"),
     (((6,),), {"num_splits": 4}, "num_sections=4 makes parts whose lengths differ by one"),
     (((4,),), {"num_splits": 8}, "must be a multiple of 8"),
+    (((10,),), {"num_splits": [5, 5]}, "must be an integer; pass lengths as split=[5, 5]"),
+    (((10,),), {"num_sections": np.array([5, 5])}, "split=array of int64, [5 5]"),
+    (
+        ((10,),),
+        {"indices": 5},
+        "pass indices=[5] to cut there, or num_sections=5 for so many parts",
+    ),
+    (
+        ((10,),),
+        {"indices": np.int8(5)},
+        "indices=[5] to cut there, or num_sections=5 for so many parts",
+    ),
+    (((10,),), {"indices": True}, "must be a sequence of integers or a 1-D integer array"),
+    (((10,), 10 / 2), {}, "; // divides to an integer, / to a float"),
+    (((10,), [10 / 2, 5]), {}, "; // divides to an integer, / to a float"),
+    (((10,),), {"num_outputs": np.float64(2)}, "; // divides to an integer, / to a float"),
+    *[
+        ((x, 2), {}, "type ndarray and dtype float64: must be a sequence of integers; pass x.shape")
+        for x in (np.zeros((2, 3)), np.zeros(4), np.zeros(()))
+    ],
+    ((np.zeros((2, 2), int), 2), {}, "must be a sequence of integers; pass x.shape"),
 ]
 
 
@@ -178,7 +199,7 @@ def test_a_hint_helps(arguments, rule, end):
     with pytest.raises(SplitError) as caught:
         plan_split(*arguments, **rule)
     assert str(caught.value).endswith(end)
-    if "num_sections" in end:  # no part is empty, as one would be by num_outputs
+    if end.startswith("num_sections"):  # no part is empty, as one would be by num_outputs
         assert min(plan_split(*arguments, num_sections=rule["num_splits"]).sizes) > 0
 
 
@@ -262,7 +283,9 @@ RULES = ("split", "plan_split", "explain", "split_into")
 MISSPELT = [
     *[(name, *words) for name in RULES for words in (
         ("dim", "axis"), ("sections", "num_sections"), ("chunks", "num_outputs"),
-        ("num_outptus", "num_outputs"), ("indeces", "indices"), ("nonsense", None))],
+        ("num_outptus", "num_outputs"), ("indeces", "indices"), ("nonsense", None),
+        ("indices_or_sections", "num_splits or num_sections"),
+        ("num_or_size_splits", "num_splits"))],
     ("split", "outs", "out"), ("plan_split", "shapes", "shape"), ("split_into", "out", "outs"),
     ("ONNX Split", "num_output", "num_outputs"), ("ONNX Split-18", "lengths", "split"),
     ("ONNX SplitToSequence", "keepdim", "keepdims"), ("OpenVINO Split-1", "dim", "axis"),
@@ -276,6 +299,36 @@ def test_a_misspelt_parameter_is_refused_with_the_right_one(name, given, meant):
     says = f"^{name}: {given}=2: there is no parameter {given}{hint}$"
     with pytest.raises(SplitTypeError, match=says):
         CALLS[name](**{given: 2})
+
+
+@pytest.mark.parametrize("dtypes", ["float32", np.float32, np.dtype("f4")])
+def test_one_dtype_is_no_list_of_dtypes(dtypes):
+    with pytest.raises(SplitTypeError, match=r'^warmup: dtypes=.*; pass \["float32"\]$'):
+        splitjit.warmup(dtypes)
+
+
+CALLED_WRONG = {
+    "OpenVINO Split-1": [lambda: splitjit.openvino.Split(2), lambda: splitjit.openvino.Split(),
+                         lambda: splitjit.openvino.Split(num_splits=2)(X)],
+    "OpenVINO VariadicSplit-1": [lambda: splitjit.openvino.VariadicSplit(2),
+                                 lambda: splitjit.openvino.VariadicSplit()(X, 0)],
+    "ONNX Split": [lambda: splitjit.onnx.Split(2)],
+    "ONNX SplitToSequence": [lambda: splitjit.onnx.SplitToSequence(2)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", CALLED_WRONG)
+def test_a_call_of_the_wrong_form_is_refused(operator):
+    for call in CALLED_WRONG[operator]:
+        with pytest.raises(SplitTypeError, match=f"^{operator}: arguments=.*(many|missing a)"):
+            call()
+
+
+def test_a_parameter_of_others_is_meant_by_its_value():
+    for name, meant in (("indices_or_sections", "indices"), ("num_or_size_splits", "split")):
+        for value in ([1, 2], np.array([1, 2])):
+            with pytest.raises(SplitTypeError, match=rf"did you mean {meant}\?$"):
+                plan_split((4,), **{name: value})
 
 
 @pytest.mark.parametrize("name", RULES)
