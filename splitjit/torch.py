@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 try:
     import torch
@@ -55,23 +55,20 @@ _SPLIT_METHOD: Any = torch.Tensor.split
 _END = 1 << 63
 """torch refuses integers from here on, and those below the negative."""
 
-_Parameters = ParamSpec("_Parameters")
-_Result = TypeVar("_Result")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _with_names_of_numpy(
-    function: Callable[_Parameters, _Result],
-) -> Callable[_Parameters, _Result]:
+def _with_names_of_numpy(function: _Function) -> _Function:
     """Take NumPy's names of parameters, too, as torch's own functions do."""
 
     @functools.wraps(function)
-    def renaming(*args: Any, **kwargs: Any) -> _Result:
+    def renaming(*args: Any, **kwargs: Any) -> Any:
         for theirs, ours in ("axis", "dim"), ("a", "input"), ("x", "input"):
             if theirs in kwargs and ours not in kwargs:
                 kwargs[ours] = kwargs.pop(theirs)
         return function(*args, **kwargs)
 
-    return renaming
+    return cast(_Function, renaming)
 
 
 def split(

@@ -7,6 +7,7 @@ classes may raise anything; the functions here turn that into a refusal.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -179,13 +180,11 @@ def _hint(name: str, value: Any) -> str:
         return "// divides to an integer, / to a float"
     if values and name in COUNTS:
         return f"pass lengths as split={shorten(value)}"
-    if name != "indices" or values is not None:
-        return ""
-    try:
-        n = integer(name, value)
-    except SplitTypeError:
-        return ""
-    return f"pass indices=[{n}] to cut there, or num_sections={n} for so many parts"
+    if name == "indices" and values is None:
+        with contextlib.suppress(SplitTypeError):
+            n = integer(name, value)
+            return f"pass indices=[{n}] to cut there, or num_sections={n} for so many parts"
+    return ""
 
 
 # ---- shapes and axes ---------------------------------------------------------------------
