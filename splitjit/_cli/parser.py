@@ -114,9 +114,10 @@ def _join(parser: argparse.ArgumentParser) -> None:
     files byte for byte.
 
     .safetensors files and folders of ranks that `split` wrote say themselves how
-    they were split, and may be given in any order. For other parts, give them in
-    their order, with the --tensor patterns, the --tp-plan or the --axis of the
-    split. A tensor that was copied must be equal in all parts, and is written once.
+    they were split, and may be given in any order. For other parts, give the
+    --tensor patterns, the --tp-plan or the --axis of the split. If their paths differ
+    only in numbers, they are put in the order of these; otherwise, give them in their
+    order. A tensor that was copied must be equal in all parts, and is written once.
 
     The command writes all joined files, or none.
 

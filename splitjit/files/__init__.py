@@ -178,7 +178,7 @@ config, others, layout
     ...     np.save(path, np.arange(6))
     ...     done = split_files(path, num_splits=2)
     ...     print(np.load(done.targets[1]))
-    ...     _ = join_files(done.targets, joined)
+    ...     _ = join_files(done.targets, joined, axis=0)
     ...     print(np.load(joined))
     [3 4 5]
     [0 1 2 3 4 5]
@@ -212,18 +212,19 @@ def join_files(
     ----------
     paths : iterable of path
         The parts in order: files, the folders of ranks, or one folder that holds these.
-        The order does not matter if the parts record how they were split.
+        Parts that record how they were split are put in the order of their ranks, and
+        parts whose paths differ only in numbers in the order of these.
     out : path
         The joined file. If the parts are folders, the folder of the joined files.
     axis : int, optional
         The axis along which the parts were split, if no pattern gives it. By default,
-        axis 0 for .npy files and patterns.
+        axis 0 for patterns.
     tensors, tp_plan, config
         The tensors that were split, as in `plan_files`. Every other tensor was copied,
         and must be equal in all parts. The configuration may also lie beside the
         folders of the ranks. .safetensors files and folders of ranks that `split_files`
-        wrote record how they were split, and then the record counts. For other files
-        that hold tensors by name, `axis`, `tensors` or `tp_plan` is needed.
+        wrote record how they were split, and then the record counts. For other parts,
+        `axis`, `tensors` or `tp_plan` is needed; for .npy files, `axis`.
     copy_config : bool, optional
         Whether the folder of the joined files gets the configuration and the tokenizer
         that the parts hold. By default, if the parts are folders.
@@ -240,9 +241,9 @@ def join_files(
     Raises
     ------
     SplitError
-        If nothing says how tensors with names were split, if the parts do not fit
-        together, if a tensor or a configuration that was copied differs between parts,
-        or if a part is damaged or changes while it is read.
+        If nothing says how the parts were split, if they do not fit together, if a
+        tensor or a configuration that was copied differs between parts, or if a part is
+        damaged or changes while it is read.
     OSError
         If a file cannot be read or written.
 
@@ -329,7 +330,8 @@ def reshard_files(
     ...     path = os.path.join(folder, "x.npy")
     ...     np.save(path, np.arange(12))
     ...     done = split_files(path, num_splits=2)
-    ...     done = reshard_files(done.targets, num_splits=3, name="y.{rank}.npy", out=folder)
+    ...     name = "y.{rank}.npy"
+    ...     done = reshard_files(done.targets, num_splits=3, axis=0, name=name, out=folder)
     ...     print([target.name for target in done.targets], np.load(done.targets[2]))
     ['y.0.npy', 'y.1.npy', 'y.2.npy'] [ 8  9 10 11]
     """

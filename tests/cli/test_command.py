@@ -701,14 +701,6 @@ def test_json(checkpoint, cli, dry_run):
     assert "order of their ranks" in resharded["notes"][0]
 
 
-def test_a_join_says_that_it_assumes_axis_0(x, cli):
-    cli("split x.npy --num-splits=2 --axis=1 --quiet")
-    for axis, note in ([], "they are joined along axis 0"), (["--axis=1"], ""):
-        printed = cli("join x.0.npy x.1.npy --out=j.npy --force", *axis).err
-        assert note in printed
-        assert bool(printed) == bool(note)
-
-
 def test_dry_runs_of_join_and_reshard(checkpoint, cli):
     cli(f"{RANKS} --quiet")
     before = names()

@@ -524,14 +524,14 @@ def test_join_refuses_parts_that_do_not_fit(tmp_path):
         np.save(path[name], x)
     np.savez(tmp_path / "z.npz", a=arrays["a"])
     a = path["a"]
-    join_refused(tmp_path, [a, path["b"]], "same shape in all parts, except along axis 0")
-    join_refused(tmp_path, [a, path["c"]], "same dtype")
-    join_refused(tmp_path, [a, path["d"]], "as many axes")
-    join_refused(tmp_path, [a, path["f"]], "C order")
-    join_refused(tmp_path, [a, a], "joined with itself")
+    join_refused(tmp_path, [a, path["b"]], "same shape in all parts, except along axis 0", axis=0)
+    join_refused(tmp_path, [a, path["c"]], "same dtype", axis=0)
+    join_refused(tmp_path, [a, path["d"]], "as many axes", axis=0)
+    join_refused(tmp_path, [a, path["f"]], "C order", axis=0)
+    join_refused(tmp_path, [a, a], "joined with itself", axis=0)
     join_refused(tmp_path, [a, path["b"]], "axis must be in", axis=2)
-    join_refused(tmp_path, [path["s"], path["d"]], "rank 0")
-    join_refused(tmp_path, [a, tmp_path / "z.npz"], "same format")
+    join_refused(tmp_path, [path["s"], path["d"]], "rank 0", axis=0)
+    join_refused(tmp_path, [a, tmp_path / "z.npz"], "same format", axis=0)
     join_refused(tmp_path, [a, path["b"]], r"must end in \.npy", axis=1, out=tmp_path / "x.npz")
     join_refused(tmp_path, [a, path["b"]], "would replace an input", axis=1, out=a, force=True)
     join_refused(tmp_path, [a, path["b"]], "is a directory", axis=1, out=tmp_path)
@@ -552,21 +552,25 @@ def test_join_refuses_tensors_that_are_not_equal(tmp_path):
     join_refused(tmp_path, parts, "no rule splits the sections", tensors=["a=0:4,4", "norm"])
 
 
-@pytest.mark.parametrize("kind", ["ranks", "safetensors", "npz"])
+@pytest.mark.parametrize("kind", ["ranks", "safetensors", "npz", "npy"])
 def test_join_does_not_guess(model, tmp_path, capsys, kind):
-    """Without patterns, a join would double each copied tensor."""
+    """A join would double copied tensors, and not see the axis of the others."""
     if kind == "ranks":
         parts = shard(model, tmp_path / "out", num_splits=2)
     else:
-        path = save(tmp_path / f"m.{kind}", a=np.arange(8), norm=np.ones(3))
-        parts = files.split_files(path, num_splits=2, tensors=["a"]).targets
+        path = save(tmp_path / f"m.{kind}", a=np.ones((4, 8)), norm=np.ones(3))
+        how = {"axis": 1} if kind == "npy" else {"tensors": ["a=1"]}
+        parts = files.split_files(path, num_splits=2, **how).targets
     for part in parts:
         forget(part)
     join_refused(tmp_path, parts, "do not say how they were split")
     out = tmp_path / f"joined.{kind}"
-    assert main(["join", *map(str, parts), "--out", str(out)]) == 2
-    assert "patterns" in capsys.readouterr().err
-    files.join_files(parts, out, tensors=TENSORS if kind == "ranks" else ["a"])
+    for verb in (["join"], ["reshard", "--num-splits=1"]):
+        assert main([*verb, *map(str, parts), "--out", str(out)]) == 2
+        refusal = capsys.readouterr().err
+        assert "--axis, the axis" in refusal
+        assert ("patterns" in refusal) == (kind != "npy")
+    files.join_files(parts, out, **({"tensors": TENSORS} if kind == "ranks" else how))
     assert kind != "ranks" or load(out).keys() == load(model).keys()
 
 

@@ -189,13 +189,36 @@ def test_a_folder_of_ranks(model, tmp_path, capsys):
     assert "all 2 parts of one split by" in capsys.readouterr().out
 
 
-def test_a_folder_of_ranks_without_records_is_in_the_order_of_numbers(tmp_path):
-    x = np.arange(24.0).reshape(12, 2)
+NUMBERED = [
+    # how parts are named, what is given, and what is joined
+    ("o/rank-{}/model.safetensors", "o", "j"),
+    ("o/rank-{}/model.safetensors", "o/*", "j"),
+    ("o/a\nb.{}.npy", "o", "j.npy"),
+    ("o/a\nb.{}.npy", "o/*", "j.npy"),
+    ("o/part{}of12.npz", "o/*", "j.npz"),
+    ("{}/x.npy", "*/*", "j.npy"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "out"), NUMBERED)
+def test_parts_without_records_are_in_the_order_of_numbers(tmp_path, capsys, name, given, out):
+    x, out = np.arange(24.0).reshape(12, 2), tmp_path / out
     for rank, part in enumerate(np.split(x, 12)):
-        (tmp_path / "o" / f"rank-{rank}").mkdir(parents=True)
-        sn.save_file({"x": part}, tmp_path / "o" / f"rank-{rank}" / "model.safetensors")
-    files.join_files([tmp_path / "o"], tmp_path / "j", axis=0)
-    np.testing.assert_array_equal(sn.load_file(tmp_path / "j" / "model.safetensors")["x"], x)
+        path = tmp_path / name.format(rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(path, x=part)
+    paths = sorted(map(str, tmp_path.glob(given)))  # 10 before 2
+    assert main(["join", *paths, f"--out={out}", "--axis=0"]) == 0
+    assert ("order of their numbers" in capsys.readouterr().err) == ("*" in given)
+    held = np.load(out) if out.suffix else sn.load_file(out / "model.safetensors")
+    np.testing.assert_array_equal(held if out.suffix == ".npy" else held["x"], x)
+
+
+def test_parts_of_other_names_are_in_the_order_given(tmp_path):
+    paths = [save(tmp_path / f"{name}.npy", x=np.arange(2)) for name in ("v2", "q1")]
+    np.save(paths[0], np.arange(2, 4))
+    files.join_files(paths, tmp_path / "j.npy", axis=0)
+    np.testing.assert_array_equal(np.load(tmp_path / "j.npy"), [2, 3, 0, 1])
 
 
 def test_ranks_that_do_not_fit(model, tmp_path):

@@ -105,7 +105,7 @@ def _main_files(folder: Path) -> list[Path]:
     return next((found for kind in kinds if (found := sorted(folder.glob(kind)))), [])
 
 
-_PART = re.compile(r"(.+)\.(\d+)(\.npy|\.npz|\.safetensors)")
+_PART = re.compile(r"(.+)\.(\d+)(\.npy|\.npz|\.safetensors)", re.DOTALL)
 """The name of a part: the file of which it is a part, its number, and the suffix."""
 
 
@@ -139,7 +139,7 @@ def _parts_in(path: Path) -> list[Path]:
     if not path.is_dir() or _main_files(path):
         return [path]
     ranks = [one for one in path.iterdir() if one.is_dir() and _main_files(one)]
-    return sorted(ranks, key=_by_numbers) or _parts_of_a_file(path) or [path]
+    return sorted(ranks, key=_numbers) or _parts_of_a_file(path) or [path]
 
 
 def _parts_of_a_file(folder: Path) -> list[Path]:
@@ -155,9 +155,16 @@ def _parts_of_a_file(folder: Path) -> list[Path]:
     return [parts[number] for number in sorted(parts)]
 
 
-def _by_numbers(path: Path) -> list[tuple[str, int]]:
+def _numbers(path: Path) -> list[tuple[str, int]]:
     """Return a key that sorts rank-2 before rank-10."""
-    return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", path.name)]
+    return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", str(path))]
+
+
+def by_numbers(parts: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Return parts in the order of their numbers, or as given if their names differ otherwise."""
+    keys = [_numbers(part.path.absolute()) for part in parts]
+    alike = len({tuple([text for text, _ in key]) for key in keys}) == 1
+    return [parts[i] for i in sorted(range(len(parts)), key=keys.__getitem__ if alike else None)]
 
 
 def parse_json(path: Path, what: str, text: str | bytes | None = None) -> dict[str, Any]:

@@ -31,23 +31,24 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Chec
     Parameters
     ----------
     given : sequence of Checkpoint
-        The parts in order, or in any order if they have records.
+        The parts in order. The order does not matter if they have records or numbers.
     choose : callable
         How parts without records were split.
     said : bool
-        Whether the user says it. If not, each part is one array without a name: it was certainly
-        split, while a tensor with a name may have been copied, and would be doubled.
+        Whether the user says it.
 
     Raises
     ------
     SplitError
-        If the parts do not fit together.
+        If nothing says how the parts were split, or if they do not fit together.
     """
     parts, records = record.order(given)
     first, files = parts[0], []
-    if not records and not said and any(any(file.names) for file in first.files):
-        rule = "these parts do not say how they were split: give the patterns or the tp_plan of"
-        rule += " the split, or axis= if each tensor was split along this axis"
+    if not records and not said:
+        named = any(any(file.names) for file in first.files)
+        rule = "these parts do not say how they were split: give "
+        rule += "the patterns or the tp_plan of the split, or " if named else ""
+        rule += "axis=, the axis along which each tensor was split"
         raise SplitError("join", str(first.path), rule)
     _check_inputs(parts)
     holders = [
@@ -96,12 +97,14 @@ def plan_whole(whole: Checkpoint, options: Options) -> SplitFiles:
     return naming.plan_writes(whole, plans, indexes, options, first.is_folder)
 
 
-def notes_of(given: Sequence[Checkpoint], parts: Sequence[Checkpoint]) -> tuple[str, ...]:
+def notes_of(given: Sequence[Checkpoint], whole: Checkpoint) -> tuple[str, ...]:
     """Return what the user should know about the order of parts."""
+    parts = whole.parts
     if [*parts] == [*given]:
         return ()
     names = ", ".join([str(part.path) for part in parts[:4]]) + (", …" if parts[4:] else "")
-    return (f"the parts are joined in the order of their ranks: {names}",)
+    numbers = "ranks" if whole.made_of else "numbers"
+    return (f"the parts are joined in the order of their {numbers}: {names}",)
 
 
 def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:

@@ -86,11 +86,9 @@ def _read_whole(
     choose, check, notes = _chooser(parts, options, folder, folder.parent)
     whole = joining.read_whole(parts, choose, options.say_how)
     check(whole.files)
-    if whole.made_of is None and not options.say_how:
-        notes.append("the parts do not say how they were split; they are joined along axis 0")
     if whole.made_of is not None and options.say_how:
         notes.append("the parts say themselves how they were split, and only this counts")
-    return whole, (*notes, *joining.notes_of(parts, whole.parts))
+    return whole, (*notes, *joining.notes_of(parts, whole))
 
 
 def write(planned: SplitFiles, force: bool, progress: Progress | None = None) -> None:

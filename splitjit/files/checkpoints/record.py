@@ -154,7 +154,7 @@ def read(one: Checkpoint) -> dict[TensorFile, Record]:
 def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], dict[TensorFile, Record]]:
     """Return the parts in the order of their ranks, with the record of each file.
 
-    If the parts have no records, they are returned as given.
+    If the parts have no records, they are returned in the order of the numbers in their names.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], dict[TensorFil
     """
     records = [read(part) for part in parts]
     if not any(records):
-        return [*parts], {}
+        return index.by_numbers(parts), {}
     by_rank: dict[int, Checkpoint] = {}
     for part, own in zip(parts, records, strict=True):
         received = f"{parts[0].path} and {part.path}"
