@@ -66,7 +66,8 @@ def plan_files(
         ``"PATTERN=AXIS:4096,1024,1024@128"`` cuts no head of length 128, and
         ``"PATTERN=AXIS:768,96@24,64@16"`` gives each section its own heads.
         The first pattern that matches a name counts. By default, all tensors are split
-        along `axis`, except 0-D tensors, which are copied.
+        along `axis`. 0-D tensors, and tables that each part of a weight needs whole,
+        such as codebooks, are copied unless a pattern is their full name.
     tp_plan : bool, default False
         Whether the tensor-parallel plan of the model in transformers gives the axes of
         the tensors that no pattern matches. Requires the packages transformers

@@ -194,8 +194,8 @@ class SplitFiles:
     indexes : tuple of (Path, bytes)
         The indexes and manifests of the ranks, with their contents.
     warnings : tuple of str
-        Weights that are split although their bias, scale or zero point is copied, and
-        vice versa.
+        Weights that are split although their bias, scale or zero point is copied, or
+        split at other features, and vice versa.
     copies : tuple of (Path, Path)
         The copies of configurations and tokenizers, and their sources.
     levels : int, default 0

@@ -107,9 +107,17 @@ def _copies(choice: Choice, sections: Shape, pieces: list[int], rule: Rule) -> i
 
 
 def plan_tensors(
-    file: TensorFile, rule: Rule, choose: Chooser, copy_others: bool, scalars: bool = False
+    file: TensorFile,
+    rule: Rule,
+    choose: Chooser,
+    copy_others: bool,
+    is_alone: Callable[[str], bool],
+    scalars: bool = False,
 ) -> list[TensorPlan]:
     """Plan the parts of the tensors of a file; `scalars` also plans those that cannot be split.
+
+    Only the refusal of a tensor that `is_alone` proposes another rule, which might cut the scales
+    of a weight, for example, at other features than the weight.
 
     Raises
     ------
@@ -126,7 +134,7 @@ def plan_tensors(
                 plan.runs()
             except SplitError as error:
                 where = f"split {file.path}" + (f", {name}" if name else "")
-                raise error.named(where, keeps_hint=True) from None
+                raise error.named(where, keeps_hint=is_alone(name)) from None
             plans.append(plan)
         elif copy_others:
             plans.append(TensorPlan(file.verbatim(name), file, None, (), 1))

@@ -400,12 +400,25 @@ MISMATCHES = [
     ({"weight.nested_absmax": (2,)}, ["*.weight"], "weight.nested_absmax is copied whole"),
     ({"weight.quant_map": (2,), "weight.quant_state.b__nf4": (9,)}, ["*.weight"], None),
     ({"weight.absmax": (16,)}, ["*.weight*"], None),
-    ({"weight.quant_map": (16,)}, ["*.weight*"], "weight.quant_map is split .* needs it whole"),
-    ({"weight.nested_quant_map": (16,)}, ["*.weight*"], "weight.nested_quant_map is split"),
+    ({"weight.quant_map": (16,), "weight.nested_quant_map": (16,)}, ["*.weight*"], None),
+    *[
+        ({name: (16,)}, [f"l.{i}.q.{name}" for i in range(3)] + ["*.weight"], f"{name} is split")
+        for name in ("weight.quant_map", "codebooks", "tables2")  # each part needs it whole
+    ],
     ({"g_idx": (4,)}, ["*.weight=1", "*.g_idx"], None),
     ({"g_idx": (4,)}, ["*.weight=1"], "g_idx is copied whole, but {weight} is split along"),
     ({"g_idx": (4,)}, ["*.weight"], None),
     ({"g_idx": (4,)}, ["*.weight", "*.g_idx"], "g_idx is split .* {weight} is split along"),
+    # cuts at other features
+    ({"bias": (8,)}, ["*.weight=0/3,5", "*.bias=0/4,4"], r"bias is split into \[4, 4\], .*3, 5"),
+    ({"bias": (8,)}, ["*.weight=0:4,4", "*.bias"], r"bias is split into \[4, 4\], .*\[2, 2\]\]"),
+    ({"bias": (8,)}, ["*=0:4,4"], None),
+    ({"bias": (8,)}, ["*.weight=0:4,4", "*.bias=0:2,2,2,2"], "bias is split into"),
+    ({"weight_scale": (4, 2)}, ["*.weight=0/2,6", "*_scale=0/1,3"], None),
+    ({"weight_scale": (4, 2)}, ["*.weight=0/4,4", "*_scale=0/1,3"], "weight_scale is split into"),
+    ({"weight_scale": (3, 2)}, ["*.weight=0/6,2", "*_scale=0/2,1"], None),  # of 3 rows, the last 2
+    ({"weight_scale": (3, 2)}, ["*.weight", "*_scale=0/2,1"], "weight_scale is split into"),
+    ({"bias": (16,)}, ["*.weight=0/3,5", "*.bias=0/6,10"], None),  # two rows packed into one
 ]
 
 
@@ -426,6 +439,52 @@ def test_warnings(tmp_path, capsys, others, patterns, message):
             message = message.format(weight=r"l\.\*\.q\.weight")
             assert re.search(rf"warning: l\.\*\.q\.{message}.* \(3 tensors\)$", warning)
             assert all("of the bytes are split" in line for line in rest)
+
+
+FOUR_BITS = {  # a packed weight of 104 input features, with scales for 16 or for 8 of them
+    "packed": ("q.weight_packed", (4, 52), "q.weight_scale", (4, 7), 1, ("32,20", "4,3")),
+    "bytes": ("q.weight", (4, 104), "q.scales", (4, 13), 1, ("56,48", "7,6")),
+    "GPTQ": ("q.qweight", (13, 8), "q.scales", (7, 8), 0, ("8,5", "4,3")),
+}
+
+
+@pytest.mark.parametrize("case", FOUR_BITS)
+def test_scales_are_cut_like_their_weight(tmp_path, capsys, case):
+    weight, shape, scale, scales, axis, cuts = FOUR_BITS[case]
+    held = {weight: np.zeros(shape, "u1"), scale: np.zeros(scales, "f2")}
+    split = ["split", str(save(tmp_path / "m.npz", **held)), "--dry-run", f"--axis={axis}"]
+    assert main([*split, "--num-splits=2"]) == 2
+    assert "num-outputs" not in capsys.readouterr().err  # it would cut through groups
+    for rule in ("outputs", "sections"):
+        assert main([*split, f"--num-{rule}=2"]) == 0
+        assert "their parts hold other features" in capsys.readouterr().err
+    right = [f"--tensor={weight}={axis}/{cuts[0]}", f"--tensor={scale}={axis}/{cuts[1]}"]
+    assert main([*split, "--num-splits=2", *right]) == 0
+    assert capsys.readouterr().err == ""
+
+
+CODES = {  # the tensor that stands for the weight, and the table that each part needs whole
+    **{"codes": "codebooks", "vq_codes": "vq_codebook", "indices": "centroids.weight"},
+    **{"weight": "tables2", "_weight_qdata": "weight.quant_map"},
+}
+
+
+@pytest.mark.parametrize(("codes", "table"), CODES.items())
+def test_patterns_for_codes_do_not_cut_their_table(tmp_path, codes, table):
+    shapes = {codes: (8, 64), "vq_scales": (8, 1), table: (4, 8), "codebook_of_recipes": (4,)}
+    held = {f"l.0.gate_proj.{name}": np.ones(shape, "u1") for name, shape in shapes.items()}
+    held["recipes.codebook"] = np.ones(4, "u1")
+    path = save(tmp_path / "m.npz", **held)
+    for how in ({"tensors": ["*.gate_proj.*", "recipes*"]}, {"axis": 0}):
+        planned = files.split_files(path, num_splits=2, force=True, **how)
+        axes = {plan.name: plan.axis for plan in planned.files[0].tensors}
+        assert [name for name, axis in axes.items() if axis is None] == [f"l.0.gate_proj.{table}"]
+        assert planned.warnings == ()
+        assert_joined(planned.targets, path, **how)
+    if codes != "indices":  # whose rows may stand for anything
+        how = {"tensors": [f"*.{codes}", "recipes*"]}
+        (warning,) = files.plan_files(path, num_splits=2, force=True, **how).warnings
+        assert "vq_scales is copied whole" in warning
 
 
 SIBLINGS = {

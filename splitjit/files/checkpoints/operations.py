@@ -15,7 +15,7 @@ from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
 from splitjit.errors import SplitError, shorten
 from splitjit.files import patterns, staging
-from splitjit.files.checkpoints import index, joining, sharding
+from splitjit.files.checkpoints import index, joining, sharding, siblings
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
 from splitjit.files.checkpoints.naming import Options
 from splitjit.files.file_plan import SplitFiles
@@ -169,6 +169,8 @@ def _chooser(
     planned: Mapping[str, Choice] = {}
     notes = []
 
+    whole = siblings.tables(names)
+
     def by_pattern(name: str) -> Choice | None:
         return next((choice for choice in chosen if choice.matches(name)), None)
 
@@ -187,7 +189,9 @@ def _chooser(
     default = None if chosen or options.tp_plan else Choice("*", axis)
 
     def choose(name: str, file: TensorFile) -> Choice | None:
-        return by_pattern(name) or planned.get(name, default)
+        choice = by_pattern(name) or planned.get(name, default)
+        is_meant = name not in whole or (choice and choice.pattern == name)
+        return choice if is_meant else None
 
     return choose, check, notes
 

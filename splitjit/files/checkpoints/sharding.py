@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError
-from splitjit.files.checkpoints import index, naming
+from splitjit.files.checkpoints import index, naming, siblings
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
 from splitjit.files.checkpoints.naming import Options
 from splitjit.files.checkpoints.record import Record, manifest
@@ -30,11 +31,13 @@ def plan_parts(
     """
     copied = options.others == "copy"
     inputs = [file for one in checkpoints for file in one.files]
-    tensors = {file: plan_tensors(file, rule, choose, copied) for file in inputs}
+    names = [name for file in inputs for name in file.names]
+    is_alone = functools.partial(siblings.is_alone, names=names)
+    tensors = {file: plan_tensors(file, rule, choose, copied, is_alone) for file in inputs}
     count = count_parts([plan for plans in tensors.values() for plan in plans], rule)
     if not count:
         for file in inputs:  # if only 0-D tensors match, the first one is refused
-            plan_tensors(file, rule, choose, False, scalars=True)
+            plan_tensors(file, rule, choose, False, is_alone, scalars=True)
     made_of = checkpoints[0].made_of or index.digest(inputs)
     recorded = options.ranks or any(file.suffix == ".safetensors" for file in inputs)
     blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
@@ -55,10 +58,7 @@ def plan_parts(
 def _warnings(planned: SplitFiles, inputs: Iterable[TensorFile], count: int) -> Iterable[str]:
     """Say what is odd about a split, although it is possible."""
     plans = [plan for file in planned.files for plan in file.tensors]
-    if any(plan.name for plan in plans):
-        from splitjit.files.checkpoints import siblings  # an array without a name has no bias
-
-        yield from siblings.find_mismatches(plans)
+    yield from siblings.find_mismatches(plans)
     for file in inputs:
         if not file.names:
             yield f"{file.path} is empty: it holds no tensor"

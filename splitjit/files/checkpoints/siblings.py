@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import collections
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from splitjit.errors import shorten
 from splitjit.files.file_plan import TensorPlan
 
-_WEIGHT = r"weight(\._data)?|_weight_qdata|qweight|weight_packed|W_q|(weight\.)?blocks"
+_WEIGHT = (
+    r"weight(\._data)?|_weight_qdata|qweight|weight_packed|W_q|(weight\.)?blocks|(vq_)?codes|Qidxs"
+)
 """Suffixes of weights."""
 
 _FOLLOWS = (
-    r"bias|biases|SCB|((input|output)_)?(scales?|zeros?|zero_points?)(_inv|_inverse)?|qzeros?|g_idx"
-    r"|_?weight(_[^.]+|\..+)"
+    r"bias|biases|SCB|((input|output|vq)_)?(scales?|zeros?|zero_points?)(_inv|_inverse)?|qzeros?"
+    r"|g_idx|_?weight(_[^.]+|\..+)|tables2?"
+    r"|((vq|res|outlier)_)?(codebooks?|centroids|indices)(\.weight)?"
 )
 """Suffixes of tensors that belong to the weight of their module: any that go on after its name."""
 
 _NAME = re.compile(rf"(?:(.*?)[._])?({_WEIGHT}|{_FOLLOWS})")
 """The name of a tensor: its module, and the suffix."""
 
-_TABLE = re.compile(r"quant_map$|quant_state|weight_(shape|format)$")
+_TABLE = re.compile(
+    r"quant_map$|quant_state|weight_(shape|format)$|^tables|(codebooks?|centroids)(\.weight)?$"
+)
 """Suffixes of tensors that each part of a weight needs whole."""
 
 _FUSED = re.compile(r"qkv(_proj)?|Wqkv|gate_up_proj|query_key_value|c_attn|in_proj")
@@ -43,13 +50,10 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> list[str]:
     list of str
         Modules whose names differ only in numbers share a warning.
     """
-    modules: dict[str, dict[str, TensorPlan]] = {}
-    for plan in tensors:
-        found = _NAME.fullmatch(plan.name)
-        module, suffix = (found[1] or "", found[2]) if found else (plan.name, "")
-        modules.setdefault(module, {})[suffix] = plan
+    plans = {plan.name: plan for plan in tensors}
     faults: list[tuple[str, str]] = []
-    for module, held in modules.items():
+    for module, names in _modules(plans).items():
+        held = {suffix: plans[name] for suffix, name in names.items()}
         last = module.rpartition(".")[2]
         weights = [plan for suffix, plan in held.items() if re.fullmatch(f"|{_WEIGHT}", suffix)]
         if not weights:
@@ -76,6 +80,32 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> list[str]:
     return [f"{name} {fault}" + f" ({n} tensors)" * (n > 1) for (name, fault), n in counts]
 
 
+def tables(names: Iterable[str]) -> set[str]:
+    """Return the tensors that each part of a weight needs whole, such as codebooks."""
+    return {
+        name
+        for held in _modules(names).values()
+        if any(re.fullmatch(f"{_WEIGHT}|.*indices", suffix) for suffix in held)
+        for suffix, name in held.items()
+        if _TABLE.search(suffix)
+    }
+
+
+def is_alone(name: str, names: Iterable[str]) -> bool:
+    """Return whether no other tensor belongs to the same module."""
+    return any([*held.values()] == [name] for held in _modules(names).values())
+
+
+def _modules(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the tensors of each module, by the suffix of their names."""
+    modules: dict[str, dict[str, str]] = {}
+    for name in names:
+        found = _NAME.fullmatch(name)
+        module, suffix = (found[1] or "", found[2]) if found else (name, "")
+        modules.setdefault(module, {})[suffix] = name
+    return modules
+
+
 def _general(name: str) -> str:
     """Return a name without the numbers of layers."""
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
@@ -90,6 +120,8 @@ def _output_axis(weight: TensorPlan, module: str, bias: TensorPlan | None) -> in
     if _CONV1D.fullmatch(module) and len(shape) == 2:
         found = [axis for axis in (0, 1) if bias and bias.shape == (shape[axis],)]
         return found[0] if len(found) == 1 else None
+    if weight.name.endswith("codes"):  # other axes count groups of input features, and codebooks
+        return 0
     return last if weight.name.endswith("qweight") else max(last - 1, 0)
 
 
@@ -100,9 +132,54 @@ def _fault(weight: TensorPlan, other: TensorPlan, output: int, suffix: str) -> s
         return None if other.axis is None else f"is {_how(other)}, but each part needs it whole"
     if weight.axis is not None and _follows(weight, other, output):
         axis = weight.axis if len(other.shape) > 1 else 0
-    if other.axis == axis:
+    if other.axis != axis:
+        return f"is {_how(other)}, but {_general(weight.name)} is {_how(weight)}"
+    if axis is None or _cut_alike(weight, other):
         return None
-    return f"is {_how(other)}, but {_general(weight.name)} is {_how(weight)}"
+    fault = f"is split into {_lengths(other)}, but {_general(weight.name)} into {_lengths(weight)}"
+    return f"{fault}: their parts hold other features; PATTERN=AXIS/LENGTHS gives the lengths"
+
+
+def _lengths(plan: TensorPlan) -> str:
+    return shorten([*map(list, plan.sections)][0 if len(plan.sections) == 1 else slice(None)])
+
+
+def _cut_alike(*plans: TensorPlan) -> bool:
+    """Return whether the parts of a weight and of another tensor hold the same features.
+
+    An element of the shorter axis stands for several of the longer one, the last one perhaps for
+    fewer.
+    """
+    (long, length), (short, count) = sorted(
+        [(plan, sum(map(sum, plan.sections))) for plan in plans], key=lambda one: -one[1]
+    )
+    units = set()
+    for part in range(long.count if long.sections != short.sections else 0):
+        ends = _ends(long, part), _ends(short, part)
+        if len(ends[0]) != len(ends[1]):
+            return False
+        for pair in zip(*ends, strict=True):
+            if 0 in pair and any(pair):
+                return False
+            if pair not in ((0, 0), (length, count)):
+                units.add(tuple([end // math.gcd(*pair) for end in pair]))
+    return len(units) <= 1 and all(
+        many * count == one * length
+        or (length % count > 0 and one == 1 and -(-length // many) == count)
+        for many, one in units
+    )
+
+
+def _ends(plan: TensorPlan, part: int) -> list[int]:
+    """Return where the ranges of a part begin and end along the axis; adjacent ones are one."""
+    ends: set[int] = set()
+    first = 0
+    for sizes in plan.sections:
+        i = part // plan.copies * len(sizes) // plan.groups
+        start = first + sum(sizes[:i])
+        ends = ends ^ {start} ^ {start + sizes[i]}
+        first += sum(sizes)
+    return sorted(ends)
 
 
 def _how(plan: TensorPlan) -> str:
