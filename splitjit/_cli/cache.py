@@ -11,7 +11,7 @@ from splitjit._abi.kernels import KERNELS
 from splitjit._cli.lines import number_of, print_json, printable, say
 from splitjit._cli.report import amount
 from splitjit._runtime import kernel_files
-from splitjit._runtime.loading import never_compiles
+from splitjit._runtime.loading import LOADER, never_compiles
 
 _FIRST_TIME = (
     "; the first time on this machine, splitjit compiles this version of them, which takes 5 to "
@@ -27,11 +27,21 @@ def announce() -> dict[str, bool]:
     return whole
 
 
+def not_loaded() -> str:
+    """Say which kernels are not loaded, and why; return an empty text if all are."""
+    missing = ", ".join([name for name in KERNELS if name not in LOADER.loaded])
+    reason = "NUMBA_DISABLE_JIT is set" if never_compiles() else "the log says why"
+    return missing and f"kernels not loaded: {missing}; {reason}, and NumPy copies instead"
+
+
 def warmup(check: bool) -> int:
     """Load or compile all kernels; with `check`, also say which ones were missing."""
     began = time.perf_counter()
     whole = announce()
     splitjit.warmup()
+    if missing := not_loaded():
+        say(missing)
+        return 2
     print(f"All kernels are loaded; this took {time.perf_counter() - began:.1f} s.")
     for name in whole if check else []:
         was = "whole" if whole[name] else "missing or damaged"

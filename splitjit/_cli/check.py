@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 import splitjit
-from splitjit._cli.cache import announce
+from splitjit._cli.cache import announce, not_loaded
 from splitjit._cli.lines import print_json, say
 from splitjit._runtime import cores, kernel_files
-from splitjit._runtime.loading import LOADER, never_compiles
+from splitjit._runtime.loading import LOADER
 
 SECONDS = 0.4
 """Seconds for which each workload is timed."""
@@ -207,11 +207,11 @@ def _duration(seconds: float) -> str:
 
 def _time_first_use() -> dict[str, str]:
     """Time the loading of the kernels, and find their cache."""
-    if never_compiles():
-        return {"kernels": "none: NUMBA_DISABLE_JIT is set"}
     started = time.perf_counter()
     splitjit.warmup()
     seconds = time.perf_counter() - started
+    if missing := not_loaded():
+        return {"kernels": missing}
     folder = os.path.dirname(kernel_files.path("plain")) or "none"
     origin = f"compiled {', '.join(LOADER.compiled)}" if LOADER.compiled else "from the cache"
     return {"kernels": f"{seconds:.2f} s, {origin}: {folder}"}

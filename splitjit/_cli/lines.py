@@ -11,8 +11,8 @@ from typing import Any
 from splitjit.errors import SplitError
 
 _PARAMETER = re.compile(
-    r"\b(num_\w+|tp_plan|(?:split|indices|axis|shape|force|copy_config|tensors|out|name)(?==)"
-    r"|split(?= must)|config(?= gives))"
+    r"\b(num_\w+|tp_plan|split(?= must)|config(?= gives)|(?:split|indices|axis|shape|sections"
+    r"|lengths|force|copy_config|tensors|out|name)(?==))"
     r"(?:=(\([^)]*\)|[^\s,;]*))?"
 )
 """A parameter of a function in a refusal, and its value."""
@@ -50,10 +50,10 @@ def sentence(error: Exception) -> str:
         text = error.strerror or what + separator + in_options(rest)
         return text if error.filename is None else f"{error.filename}: {text}"
     if not isinstance(error, SplitError):
-        return str(error)
+        return str(error) or "not enough memory"
     received, rule, hint = error.received, in_options(error.rule), in_options(error.hint)
     if _PARAMETER.match(received):  # otherwise it can be the name of a file
-        received = in_options(received)
+        received = re.sub("--axis (?=-?[0-9])", "axis ", in_options(received))  # perhaps not given
     said = "" if error.operator == "files" else f"{error.operator}: "
     return f"{said}{received}: {rule}" + (f"; {hint}" if hint else "")
 
@@ -65,7 +65,7 @@ def in_options(text: str) -> str:
 
 def _as_option(found: re.Match[str]) -> str:
     name, value = found[1], found[2] or ""
-    if name in ("axis", "shape") and value:
+    if name in ("shape", "sections", "lengths"):
         return f"{name} {value}"
     if name == "tensors":
         return "--tensor"

@@ -33,7 +33,7 @@ def _warmup(parser: argparse.ArgumentParser) -> None:
     """Compile all kernels, or load them from the cache.
 
     A later process with the same cache then compiles nothing; NUMBA_CACHE_DIR says where the cache
-    is.
+    is. The exit status is 2 if a kernel cannot be loaded.
     """
     text = "exit with status 1 if a kernel was not in the cache, and had to be compiled"
     _flag(parser, "--check", text=text)
@@ -294,12 +294,15 @@ def _indices(text: str) -> list[int]:
 class Parser(argparse.ArgumentParser):
     """A parser that prints each error on one line, and names unknown options first."""
 
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(allow_abbrev=False, **keywords)
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments. An unknown option is refused before an argument that is missing."""
         own = args if self._subparsers is None else args[:1]  # the rest are those of the command
         for word in itertools.takewhile(lambda word: word != "--", own):
             option, known = word.partition("=")[0], self._option_string_actions
-            if word.startswith("--") and not any(one.startswith(option) for one in known):
+            if word.startswith("--") and option not in known:
                 self.error(f"unrecognized argument: {option}{did_you_mean(option, known)}")
         return super().parse_known_args(args, namespace)
 

@@ -36,7 +36,10 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
     if choice.lengths is not None:
         rule = (LENGTHS, choice.lengths)
     shape, axis, most = tensor.shape, normalize_axis(choice.axis, tensor.shape), MOST_IN_MEMORY
-    whole = sizes_of(shape, axis, (LENGTHS, choice.sections or shape[axis : axis + 1]), most)
+    try:
+        whole = sizes_of(shape, axis, (LENGTHS, choice.sections or shape[axis : axis + 1]), most)
+    except SplitError as error:
+        raise error.named(error.operator, split="sections") from None
     sections = []
     for length, head in zip(whole, choice.heads, strict=True):
         own = _rule_for_heads(length, head, choice, rule) if head else rule
@@ -134,7 +137,8 @@ def plan_tensors(
                 plan.runs()
             except SplitError as error:
                 where = f"split {file.path}" + (f", {name}" if name else "")
-                raise error.named(where, keeps_hint=is_alone(name)) from None
+                own = {} if choice.lengths is None else {"split": "lengths"}
+                raise error.named(where, keeps_hint=is_alone(name), **own) from None
             plans.append(plan)
         elif copy_others:
             plans.append(TensorPlan(file.verbatim(name), file, None, (), 1))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit._cli import check, parser, report
+from splitjit._cli import cache, check, parser, report
 from splitjit._cli.main import main
 from splitjit.files import tiles
 from tests.conftest import needs_kernels
@@ -28,9 +28,9 @@ SMALL = (
 )
 
 
-def run(*arguments, cwd=None, encoding="utf-8"):
+def run(*arguments, cwd=None, encoding="utf-8", **variables):
     command = [sys.executable, "-m", "splitjit", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, **variables}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, encoding=encoding)
 
 
@@ -166,6 +166,9 @@ REFUSED = [
     ("split x.npy --num-splits 3", "of 3; --num-sections 3 makes parts whose lengths differ by"),
     ("split x.npy --indices 3,1", "--indices 3,1, axis 0, shape (4, 6): indices must not descend"),
     ("split x.npy --split 1,2", "pass them as --indices in ascending order"),
+    ("split x.npy --split 1,5", "to the length of axis 1: pass --axis 1"),
+    ("split m.npz --num-splits 2 --tensor a=0:3,2", "m.npz, a: sections (3, 2), axis 0, shape (4"),
+    ("split m.npz --num-splits 2 --tensor a=0/3,2", "m.npz, a: lengths (3, 2), axis 0, shape (4"),
     ("split x.npy --split 1 --axis 7", "split x.npy: axis 7, shape (4, 6): axis must be in"),
     ("split x.npy --split 0", "shape (4, 6): --split must be at least 1"),
     ("split x.npy --num-splits 2 --name y.npy", "--name 'y.npy': must contain {rank}, so that"),
@@ -182,6 +185,8 @@ REFUSED = [
     ("split x.npy --num-splits two --wrong", "unrecognized argument: --wrong "),
     ("split x.npy --num-splits two", "argument --num-splits: invalid int value: 'two'"),
     ("split x.npy --num_splits 2", "; did you mean --num-splits? (see --help)\n"),
+    ("split x.npy --num-split 2", "; did you mean --num-splits? (see --help)\n"),
+    ("--vers", "unrecognized argument: --vers; did you mean --version? (see --help)\n"),
     ("split x.npy --num-splits 2 --aixs 1", "; did you mean --axis? (see --help)\n"),
     ("join x.npy --forse", "; did you mean --force? (see --help)\n"),
     ("split x.npy --split 2 --others copi", "; did you mean copy? (see --help)\n"),
@@ -585,8 +590,27 @@ def test_check_prints_json(small, cli):
     assert all(workload["seconds"]["fresh"] > 0 for workload in found["workloads"])
 
 
+@needs_kernels
 def test_warmup(cli):
     assert re.fullmatch(r"All kernels are .* this took [\d.]+ s\.\n", cli("warmup").out)
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+def test_warmup_that_loads_nothing(monkeypatch, cli, disabled):
+    monkeypatch.setattr(splitjit, "warmup", lambda: None)
+    monkeypatch.setattr(cache.LOADER, "loaded", {"core": {}})
+    monkeypatch.setattr(cache, "never_compiles", lambda: disabled)
+    out, err = cli("warmup --check", status=2)
+    reason = "NUMBA_DISABLE_JIT is set" if disabled else "the log says why"
+    assert re.search(rf"kernels not loaded: .*plain, .*; {reason}, and NumPy copies", err)
+    assert (out, "core" in err) == ("", False)
+    assert check._time_first_use()["kernels"] in err
+
+
+def test_warmup_without_a_compiler():
+    ended = run("warmup", NUMBA_DISABLE_JIT="1")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "NUMBA_DISABLE_JIT is set" in ended.stderr
 
 
 def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
