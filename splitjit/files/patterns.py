@@ -75,9 +75,9 @@ class Choice:
     def applies(self, file: TensorFile, name: str) -> bool:
         """Return whether a tensor that the pattern matches is split.
 
-        A 0-D tensor is copied, unless the pattern is its full name.
+        A 0-D tensor, or a member that is no array, is copied, unless the pattern is its full name.
         """
-        return name in ("", self.pattern) or bool(file.tensor(name).shape)
+        return name in ("", self.pattern) or file.has_axes(name)
 
 
 def parse(text: str, axis: int) -> Choice:

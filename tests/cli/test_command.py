@@ -532,6 +532,11 @@ def test_killed_and_given_again(half_way, x, cli):
     np.testing.assert_array_equal(np.load("x.0.npy"), x[:2], strict=True)
 
 
+def test_too_little_memory(x, cli, monkeypatch):
+    monkeypatch.setattr(report, "print_report", lambda *_: bytearray(sys.maxsize))
+    assert cli("split x.npy --num-splits 2", status=2).err.endswith(": not enough memory\n")
+
+
 def test_an_interrupt_after_all_files_are_written(x, cli, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt(signal.SIGTERM)

@@ -122,7 +122,10 @@ def test_npz_copies_what_is_no_array(tmp_path):
         archive.writestr(info, "no array", zipfile.ZIP_LZMA)
         archive.writestr("bad.npy", "no array")
         archive.writestr("folder/", "")
-    for path in split_file(tmp_path / "x.npz", num_splits=2, tensors=["a=0"]):
+    parts = split_file(tmp_path / "x.npz", num_splits=2, tensors=["a=0"])
+    alike = split_file(tmp_path / "x.npz", num_splits=2, tensors=["[acrf]*"], name="{rank}.npz")
+    assert [path.read_bytes() for path in alike] == [path.read_bytes() for path in parts]
+    for path in parts:
         with np.load(path, allow_pickle=True) as part:
             assert list(part) == ["a", "b", "c", "read.me", "bad", "folder/"]
             assert part["b"].tolist() == [{}, "b"]
@@ -134,7 +137,7 @@ def test_npz_copies_what_is_no_array(tmp_path):
     says = {"b": "objects", "c": "rank 0", "read.me": "magic", "bad": "magic"}
     for name, message in says.items():
         split_refused(tmp_path / "x.npz", rf"x\.npz.*{name}.*{message}", tensors=[name])
-    assert len(contents(tmp_path)) == 3
+    assert len(contents(tmp_path)) == 5
     np.savez(tmp_path / "y.npz", c=np.float32(1))
     split_refused(tmp_path / "y.npz", "rank 0")
 

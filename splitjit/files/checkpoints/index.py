@@ -230,8 +230,12 @@ def parse_manifest(path: Path) -> dict[str, Any]:
 
 def is_file_name(name: object, suffix: str = "") -> bool:
     """Return whether a value from a file is the name of a file, and not a path elsewhere."""
-    if not isinstance(name, str) or any(c in "/\\:" or not c.isprintable() for c in name):
-        return False  # some unprintable characters may not be in a file name at all
+    if not isinstance(name, str) or any(c in "/\\:\0" for c in name):
+        return False
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # no file has this name
+        return False
     return name.endswith(suffix) and name not in ("", ".", "..", suffix)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def plan_writes(
     for name in _NAMES if wanted else ():
         held = [folder / name for folder in sources if (folder / name).is_file()]
         for other in held[1:]:
-            if other.read_bytes() != held[0].read_bytes():
+            if not filecmp.cmp(held[0], other, shallow=False):
                 rule = "must be alike in all parts; copy_config=False leaves out such files"
                 raise SplitError("join", f"{held[0]} and {other}", rule)
         found += held[:1]

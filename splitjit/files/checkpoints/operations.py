@@ -7,6 +7,8 @@ plan; `write` carries it out.
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -124,8 +126,9 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
         for path, content in planned.indexes:
             staged[path].write_bytes(content)
         for target, path in planned.copies:
-            staged[target].protect(path.stat())
-            staged[target].write_bytes(path.read_bytes())
+            with open(path, "rb") as source, staged[target].open() as copy:
+                staged[target].protect(os.fstat(source.fileno()))
+                shutil.copyfileobj(source, copy)
 
 
 def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:

@@ -80,6 +80,10 @@ def _plan_file(
     left_out = tuple([name for file in files for name in file.names if name not in choices])
     _check_merged(plans)
     name = files[0].path.name if len(files) == 1 else None
+    for path in [files[0].path, *targets[:1]] if blank else ():
+        if not index.is_file_name(path.name):
+            rule = "records cannot hold this name, since some systems have no such file; rename it"
+            raise SplitError("split", str(path), rule)
     record = blank and replace(blank, tensors=choices, file=name)
     if files[0].suffix == ".safetensors":  # widest first, as the package writes them: aligned
         plans.sort(key=lambda plan: -plan.tensor.bits)

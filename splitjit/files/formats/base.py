@@ -323,6 +323,10 @@ class TensorFile(ABC):
     def tensor(self, name: str) -> Tensor:
         """Return the description of a tensor."""
 
+    def has_axes(self, name: str) -> bool:
+        """Return whether a pattern for several tensors may split this one."""
+        return bool(self.tensor(name).shape)
+
     def verbatim(self, name: str) -> Tensor:
         """Return a description for copying the bytes of this name unchanged."""
         return self.tensor(name)

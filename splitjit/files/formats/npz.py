@@ -50,6 +50,11 @@ class Npz(TensorFile):
             return tensor
         raise base.refusal(self.path / self._infos[name].filename, Npy.suffix, tensor) from tensor
 
+    def has_axes(self, name: str) -> bool:
+        """Return whether a member has axes; it has none if it is not even named like an array."""
+        is_named = self._infos[name].filename.endswith(Npy.suffix)
+        return (is_named or isinstance(self._tensors[name], Tensor)) and super().has_axes(name)
+
     def verbatim(self, name: str) -> Tensor:
         """Describe a whole member, .npy header included, as bytes."""
         return Tensor(name, (self._infos[name].file_size,), "bytes", 8)
