@@ -32,6 +32,8 @@ def run(arguments: argparse.Namespace) -> None:
         print_json({"dry_run": dry_run, "existing": existing, **described.describe(planned)})
     elif not arguments.quiet:
         report.print_report(planned, dry_run, arguments.verbose)
+        if dry_run and arguments.tp_plan:
+            report.print_patterns(planned)
         for target in existing:
             print(f"{printable(target)} exists")
     if dry_run:

@@ -231,7 +231,7 @@ def _tensors(parser: argparse.ArgumentParser, **axis: Any) -> argparse._Argument
     text = (
         "split the tensors that no pattern matches as the model's tensor-parallel plan in "
         "transformers says, or a preset of splitjit if transformers has none, and copy the tensors "
-        "that the plan does not name"
+        "that the plan does not name; --dry-run prints the patterns that do the same"
     )
     _flag(group, "--tp-plan", text=text)
     text = "config.json of the model, or its folder, for --tp-plan (default: beside FILE)"

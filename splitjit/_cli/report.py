@@ -6,12 +6,14 @@ import contextlib
 import importlib.util
 import itertools
 import math
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from splitjit._cli.lines import in_options, number_of, printable, say
+from splitjit.files.checkpoints import siblings
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit.files.formats.base import Tensor
 from splitjit.files.parts import Progress
@@ -72,6 +74,13 @@ def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
         each = planned.nbytes / max(len(file.targets) for file in planned.files)
         share = percent(planned.share_split)
         print(f"{share} of the bytes are split; each part holds {amount(each)}")
+
+
+def print_patterns(planned: SplitFiles) -> None:
+    """Print the options that split as the plan of the model does."""
+    print("the same without --tp-plan:")
+    options = [f"  --tensor {shlex.quote(one)}" for one in siblings.as_patterns(planned)]
+    _print(" \\\n".join(options).splitlines())
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -72,6 +72,18 @@ class Choice:
         """Return whether the pattern matches a name."""
         return fnmatch.fnmatchcase(name, self.pattern)
 
+    def text(self) -> str:
+        """Return the text of this choice after a pattern, which `parse` reads."""
+        if self.lengths is not None:
+            return f"={self.axis}/{','.join(map(str, self.lengths))}"
+        sections = self.sections or ()
+        if not self.head and len(sections) < 2:
+            return f"={self.axis}"
+        heads = (*[0] * (len(sections) - 1), self.head or 0)  # one at the end stands for all
+        pairs = zip(sections, self.head if isinstance(self.head, tuple) else heads, strict=True)
+        items = [f"{length}" + f"@{head}" * bool(head) for length, head in pairs]
+        return f"={self.axis}:{','.join(items)}"
+
     def applies(self, file: TensorFile, name: str) -> bool:
         """Return whether a tensor that the pattern matches is split.
 

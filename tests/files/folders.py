@@ -10,6 +10,7 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._plan.rules import PARAMETERS
+from splitjit.files.checkpoints import described
 
 TENSORS = ["*.qkv.weight=0:8,4,4", "*.qkv.bias=0:8,4,4", "*.o.weight=1"]
 """How the tensors of the fixture `model` are split."""
@@ -65,6 +66,14 @@ def shard(path, out, patterns=TENSORS, **rule):
     """Split a checkpoint; return the folders of the ranks."""
     files.split_files(path, tensors=patterns, layout="ranks", out=out, **rule)
     return sorted(out.iterdir())
+
+
+def assert_patterns_do_the_same(planned, path, tp_plan=True, **options):
+    """Check that the patterns of a plan of the model split everything like this plan."""
+    told = described.describe(planned)
+    again = files.plan_files(path, tensors=told["patterns"], force=True, **options)
+    assert described.describe(again)["files"] == told["files"]
+    return told["patterns"]
 
 
 def assert_joined(parts, whole, **options):

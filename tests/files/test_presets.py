@@ -12,7 +12,7 @@ import pytest
 
 from splitjit import files
 from splitjit.files.checkpoints import presets
-from tests.files.folders import split_refused
+from tests.files.folders import assert_patterns_do_the_same, split_refused
 from tests.files.test_tensor_parallel import LARGE, _ask_here
 
 __all__ = ["_ask_here"]  # a fixture
@@ -159,6 +159,7 @@ def test_ranks_compute_what_the_model_computes(tmp_path, name):
         out = tmp_path / f"out-{count}"
         options = {"num_splits": count, "tp_plan": True, "layout": "ranks", "out": out}
         planned = files.split_files(tmp_path / "model", **options)
+        assert_patterns_do_the_same(planned, tmp_path / "model", **options)
         assert f"the preset of splitjit for {made.model_type} is used" in planned.notes[0]
         plans = {plan.name: plan for file in planned.files for plan in file.tensors}
         assert sum(plan.axis is not None for plan in plans.values()) >= 8

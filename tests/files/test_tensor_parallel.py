@@ -6,6 +6,7 @@ import io
 import json
 import os
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,12 @@ from splitjit import files
 from splitjit._cli.main import main
 from splitjit.files import patterns
 from splitjit.files.checkpoints import tensor_parallel
-from tests.files.folders import assert_joined, refused, split_refused
+from tests.files.folders import (
+    assert_joined,
+    assert_patterns_do_the_same,
+    refused,
+    split_refused,
+)
 from tests.files.test_checkpoints import load
 
 torch = pytest.importorskip("torch")
@@ -120,12 +126,19 @@ def forward(models):
 
 
 @torch.no_grad()
-def test_transformers_loads_what_join_brings_back(tmp_path, monkeypatch):
+def test_transformers_loads_what_join_brings_back(tmp_path, monkeypatch, capsys):
     """The first user of `join` got weights that no program could load: config.json was missing."""
     monkeypatch.undo()
     model = make("Llama", tmp_path / "model")
-    split = ["--tp-plan", "--num-splits=4", "--layout=ranks", f"--out={tmp_path}/shards"]
-    assert main(["split", str(tmp_path / "model"), *split]) == 0
+    split = ["split", str(tmp_path / "model"), "--num-splits=4", "--layout=ranks"]
+    split += [f"--out={tmp_path}/shards"]
+    capsys.readouterr()
+    assert main([*split, "--tp-plan", "--dry-run"]) == 0
+    printed, patterns = capsys.readouterr().out.split("the same without --tp-plan:\n")
+    assert main([*split, *shlex.split(patterns.replace("\\\n", "")), "--dry-run"]) == 0
+    tensors = [line for line in printed.splitlines() if line.startswith("  ")]
+    assert tensors == [one for one in capsys.readouterr().out.splitlines() if one[:2] == "  "]
+    assert main([*split, "--tp-plan"]) == 0
     assert main(["join", str(tmp_path / "shards"), f"--out={tmp_path}/joined"]) == 0
     again = f"--out={tmp_path}/again"
     assert main(["reshard", str(tmp_path / "shards"), "--num-splits=1", again]) == 0
@@ -189,7 +202,11 @@ def test_key_value_heads_are_replicated(tmp_path):
     folder, out = tmp_path / "model", tmp_path / "out"
     model = make("Qwen2", folder, num_key_value_heads=2)
     expected = model(IDS).logits
-    planned = files.split_files(folder, num_splits=4, tp_plan=True, layout="ranks", out=out)
+    how = {"num_splits": 4, "layout": "ranks", "out": out}
+    planned = files.split_files(folder, tp_plan=True, **how)
+    assert "model.layers.*.self_attn.k_proj.bias=0:16@8" in assert_patterns_do_the_same(
+        planned, folder, **how
+    )
     plans = {plan.name: plan for file in planned.files for plan in file.tensors}
     assert plans["model.layers.0.self_attn.k_proj.bias"].copies == 2
     ranks = shards(out, 4)
@@ -336,7 +353,8 @@ def test_experts_by_name(tmp_path):
     """The checkpoint has a tensor for each expert, and the model one for all of them."""
     folder, out = tmp_path / "model", tmp_path / "out"
     model = make("Mixtral", folder, num_local_experts=4)
-    files.split_files(folder, num_splits=2, tp_plan=True, layout="ranks", out=out)
+    how = {"num_splits": 2, "layout": "ranks", "out": out}
+    assert_patterns_do_the_same(files.split_files(folder, tp_plan=True, **how), folder, **how)
     assert_joined(sorted(out.iterdir(), reverse=True), folder)
     names = {name for name in shards(out, 2)[0] if "experts" in name}
     assert any(name.endswith(".experts.3.w2.weight") for name in names)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from splitjit.errors import SplitError
-from splitjit.files.checkpoints import index, record
+from splitjit.files.checkpoints import index, record, siblings
 from splitjit.files.checkpoints.record import Record
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor, TensorFile
@@ -20,6 +20,7 @@ def describe(planned: SplitFiles) -> dict[str, Any]:
         "others": [str(path) for path, _ in (*planned.indexes, *planned.copies)],
         "nbytes": planned.nbytes,
         "notes": [*planned.notes],
+        "patterns": siblings.as_patterns(planned),
         "share_split": planned.share_split,
         "warnings": [*planned.warnings],
     }

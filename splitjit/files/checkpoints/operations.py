@@ -185,7 +185,13 @@ def _chooser(
         from splitjit.files.checkpoints import tensor_parallel
 
         model = tensor_parallel.load(_config(options.config, *folders), names)
-        planned = tensor_parallel.choices(model, names, by_pattern)
+        held = [(name, file) for one in checkpoints for file in one.files for name in file.names]
+        single = {
+            name
+            for name, file in held
+            if not file.has_axes(name) or file.tensor(name).shape == (1,)
+        }
+        planned = tensor_parallel.choices(model, names, by_pattern, single)
         if model.preset:
             preset = f"the preset of splitjit for {model.family} is used"
             notes.append(f"transformers has no plan for {model.model}; {preset}")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -213,7 +213,11 @@ def _group_of(config: Mapping[str, Any], weight: str) -> Mapping[str, Any] | Non
 
 
 def follow(
-    names: Iterable[str], weight: str, choice: Choice, config: Mapping[str, Any]
+    names: Iterable[str],
+    weight: str,
+    choice: Choice,
+    config: Mapping[str, Any],
+    single: Container[str] = (),
 ) -> dict[str, Choice]:
     """Return how to split the tensors of a quantised module like its weight.
 
@@ -227,6 +231,8 @@ def follow(
         How the weight would be split if it were not quantised.
     config : mapping
         As for `layouts`.
+    single : container of str
+        The tensors of one number, which each part holds if their layout is unknown.
 
     Returns
     -------
@@ -238,15 +244,17 @@ def follow(
     SplitError
         If the layout of a tensor is unknown.
     """
-    known = layouts(config, weight)
+    known = layouts(config, weight) or {} if choice.axis < 2 else {}
+    module = weight.removesuffix("weight")
+    suffixes = {name: name.removeprefix(module) for name in names}
+    unknown = [name for name, suffix in suffixes.items() if suffix not in known]
+    if needed := [name for name in unknown if name not in single]:
+        rest = f"splitjit does not know this tensor of {named(config)}; give patterns for "
+        rest += f"{', '.join(map(suffixes.__getitem__, needed))} of {module.removesuffix('.')}"
+        raise SplitError("files", needed[0], rest)
     found: dict[str, Feature] = {}
-    for name in names:
-        last = name.removeprefix(weight.removesuffix("weight"))
-        if known is None or last not in known or choice.axis > 1:
-            rest = f"splitjit does not know this tensor of {named(config)}; give a "
-            rest += f"pattern for each tensor of {weight.rpartition('.')[0]}"
-            raise SplitError("files", name, rest)
-        if feature := known[last][choice.axis]:
+    for name, suffix in suffixes.items():
+        if suffix in known and (feature := known[suffix][choice.axis]):
             found[name] = feature
     heads = filter(None, choice.heads)
     unit = math.lcm(*heads, *[one.per.numerator for one in found.values()])

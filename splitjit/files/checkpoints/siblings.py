@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import fnmatch
+import glob
 import math
 import re
 from collections.abc import Iterable, Sequence
 
 from splitjit.errors import shorten
-from splitjit.files.file_plan import TensorPlan
+from splitjit.files.file_plan import SplitFiles, TensorPlan
 
 _WEIGHT = (
     r"weight(\._data)?|_weight_qdata|qweight|weight_packed|W_q|(weight\.)?blocks|(vq_)?codes|Qidxs"
@@ -89,6 +91,22 @@ def tables(names: Iterable[str]) -> set[str]:
         for suffix, name in held.items()
         if _TABLE.search(suffix)
     }
+
+
+def as_patterns(planned: SplitFiles) -> list[str]:
+    """Return patterns that split all tensors as these plans do, one for all layers if possible."""
+    names = {name: "" for file in planned.files for name in file.left_out}
+    for file in planned.files:
+        for plan in file.joined or file.tensors:
+            names[plan.name] = plan.choice.text() if plan.choice else ""
+    whole, found = tables(names), {}
+    for name, how in names.items():
+        own = glob.escape(name)
+        pattern = own if name in whole else _general(own)
+        if how and pattern not in found:
+            alike = {names[one] for one in fnmatch.filter(names, pattern)} == {how}
+            found[pattern if alike else own] = how
+    return [pattern + how for pattern, how in found.items()]
 
 
 def is_alone(name: str, names: Iterable[str]) -> bool:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -155,7 +155,10 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
 
 
 def choices(
-    plan: ModelPlan, names: Sequence[str], skip: Callable[[str], object]
+    plan: ModelPlan,
+    names: Sequence[str],
+    skip: Callable[[str], object],
+    single: Container[str] = (),
 ) -> dict[str, Choice]:
     """Return how the plan splits the tensors of a checkpoint.
 
@@ -166,6 +169,8 @@ def choices(
         The tensors of the checkpoint.
     skip : callable
         Tells whether the plan does not apply to a named tensor.
+    single : container of str
+        The tensors of one number.
 
     Returns
     -------
@@ -193,7 +198,7 @@ def choices(
             if choice.sections is None and not operations:
                 choice = replace(choice, sections=(plan.styles[target][1][choice.axis],))
             free = [name for name in held if not skip(name)]
-            made |= quantised.follow(free, weight, choice, plan.quantization or {})
+            made |= quantised.follow(free, weight, choice, plan.quantization or {}, single)
     return made
 
 
